@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from experiments._tools.uptake import STYLES, Case, read, table, write
-from reflexion_lab.analysis.report.sheets import p_value
+from reflexion_lab.analysis.report.cells import p_value
 from reflexion_lab.records import Recollection
 from tests import builders as make
 

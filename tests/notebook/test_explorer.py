@@ -103,9 +103,7 @@ def test_an_oracle_run_says_upper_bound(write_run):
 
 def test_an_unfinished_run_says_so_before_all_else(write_run):
     assert explore(write_run(LOOPS, n_expected=8)).heading.startswith("INCOMPLETE, 4 of 8 tasks ended: ")
-    assert explore(write_run({}, n_expected=3, name="none")).heading.endswith(
-        "0 tasks, how they came out is not known yet"
-    )
+    assert explore(write_run({}, n_expected=3, name="none")).heading.endswith("0 tasks, no results yet")
 
 
 def test_only_one_run_can_be_explored(write_run):

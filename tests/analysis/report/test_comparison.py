@@ -15,11 +15,12 @@ from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.row import Tallies
 from reflexion_lab.analysis.figures.drawing import facts
+from reflexion_lab.analysis.report.cells import amount, estimate, p_value
 from reflexion_lab.analysis.report.comparison import exclusions, sheets, warnings
 from reflexion_lab.analysis.report.documents import escaped as markdown_escaped
 from reflexion_lab.analysis.report.documents import save_report, write_table
 from reflexion_lab.analysis.report.latex import escaped as latex_escaped
-from reflexion_lab.analysis.report.sheets import Sheet, amount, as_table, p_value, points, said
+from reflexion_lab.analysis.report.sheets import Sheet, as_table, paragraphs
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import Usage
@@ -88,8 +89,8 @@ def test_the_table_says_all_that_an_honest_one_has_to(made):
     assert (result["logged of expected"], result["attempts"]) == ("8 of 8", "14")
     assert [result[name] for name in ("no program", "timed out", "harness errors")] == ["0.0 (0)"] * 3
     result = cells(costs, arm)
-    assert (result["calls"], result["tokens"], result["tokens a case"]) == ("20", "322", "40.2")
-    assert result["tokens a solved case"] == "53.7"
+    assert (result["calls"], result["tokens"], result["tokens per case"]) == ("20", "322", "40.2")
+    assert result["tokens per solved case"] == "53.7"
     assert cells(runs, arm)["study"] == "exploratory"
 
 
@@ -134,7 +135,7 @@ def test_spending_that_nobody_recorded_is_left_empty_and_said(run, respent, tmp_
     runs += [run("silent", made=respent(first, Usage(calls=1)), seed=s) for s in (7, 8)]
     comparison = compare(arms(runs))
     _, differences, _, costs, *_ = sheets(comparison)
-    assert [cells(costs, "silent")[name] for name in ("calls", "tokens", "tokens a case")] == ["8", "-", "-"]
+    assert [cells(costs, "silent")[name] for name in ("calls", "tokens", "tokens per case")] == ["8", "-", "-"]
     assert [row[2] for row in differences.rows][1:] == ["tokens unknown"]
     assert any(line.startswith("NOT MATCHED: silent") for line in warnings(comparison))
     _, row = csv.DictReader(write_table(tmp_path / "t.csv", comparison).open())
@@ -327,7 +328,7 @@ def test_numbers_are_said_with_the_digits_that_matter():
     assert [amount(value) for value in (0, 7, 12345.6, 40.25, 0.00123)] == ["0", "7", "12,346", "40.2", "0.00123"]
     assert [p_value(p) for p in (1.0, 0.5, 0.0049, 0.00001)] == ["1", "0.50", "0.0049", "<.0001"]
     assert [p_value(p) for p in (0.0525, 0.0489)] == ["0.052", "0.049"]  # on either side of the level
-    assert points(Estimate(value=0.0, low=-0.0001, high=0.125)) == "0.0 [0.0, +12.5]"
+    assert estimate(Estimate(value=0.0, low=-0.0001, high=0.125), signed=True) == "0.0 [0.0, +12.5]"
 
 
 def test_tasks_that_each_seed_draws_for_itself_are_told_as_cases(write_run):
@@ -391,6 +392,6 @@ def test_a_strangers_text_is_shown_and_not_obeyed():
     for text in (repr(sheet), console.export_text()):
         assert "[red]\\x1b[31m\\u202e" in text
         assert "\x1b" not in text
-    for html in (sheet._repr_html_(), said([EVIL]), said([EVIL], loud=True)):
+    for html in (sheet._repr_html_(), paragraphs([EVIL]), paragraphs([EVIL], loud=True)):
         assert "<b>" not in html
         assert "&lt;b&gt;[red]\\x1b[31m\\u202e&lt;/b&gt;" in html

@@ -123,7 +123,7 @@ def test_a_line_of_a_megabyte_and_a_program_of_a_million_lines_are_cut_and_said_
     many = replace(attempt("t/1", 2, 0, "a\n" * 1_000_000))
     html = view([long, many, replace(many, number=3)]).html
     assert len(html) < 40 * LONGEST
-    assert f"{1_000_000 - LONGEST:,} more characters stand in the run folder" in html
+    assert f"{1_000_000 - LONGEST:,} more characters in the run folder" in html
     assert f"1,000,000 lines, of which at most {MOST_LINES:,} are shown" in html
 
 
@@ -200,7 +200,7 @@ def test_a_harness_error_is_no_verdict_on_a_task(write_run):
     spoilt = {key: replace(grade, passed=False, outcome="harness_error") for key, grade in log.grades.items()}
     for task in task_lines(replace(log, grades=spoilt)):
         assert (task.result, task.solved_at) == ("not graded", 0)
-        assert task.marks == (("?" * task.attempts, None),)
+        assert task.marks == (("?" * len(task.attempts), None),)
     only_first = log.grades | {("t/9", 1): spoilt["t/9", 1]}
     results = {task.task_id: task.result for task in task_lines(replace(log, grades=only_first))}
     assert (results["t/9"], results["t/10"]) == ("right", "repaired")
