@@ -136,11 +136,6 @@ def test_what_no_eye_can_see_is_spelt_out(unseen):
     read.text.encode()
 
 
-def test_line_breaks_tabs_and_foreign_scripts_stay_as_they_are():
-    text = "\n\n  if x:\n\ty = 'Größe 大小 ≤ 😀'\n"
-    assert text in Reader(view(attempt(reply=text))).text
-
-
 def test_a_task_view_holds_no_secret(task):
     read = Reader(view(task))
     assert "assert double(2) == 4" in read.text
@@ -149,8 +144,11 @@ def test_a_task_view_holds_no_secret(task):
 
 
 def test_a_program_has_the_line_numbers_that_errors_name():
-    (program, *_) = Reader(view(attempt(solution="\n\ndef f(x):\n\n    return x\n"))).inside["pre"]
-    assert [line.split(maxsplit=1) for line in program.splitlines()] == [["3", "def f(x):"], ["4"], ["5", "return x"]]
+    text = "\n\n  if x:\n\ty = 'Größe 大小 ≤ 😀'\n"
+    read = Reader(view(attempt(solution="\n\ndef f(x):\n\n    return x\n", reply=text)))
+    lines = read.inside["pre"][0].splitlines()
+    assert [line.split(maxsplit=1) for line in lines] == [["3", "def f(x):"], ["4"], ["5", "return x"]]
+    assert text in read.text
 
 
 def test_a_retry_is_shown_as_its_difference():
@@ -160,11 +158,11 @@ def test_a_retry_is_shown_as_its_difference():
     assert read.inside["mark"] == [" + 1"]
     assert "against attempt 1: − 1 out, + 1 in" in read.words
     assert "reward 1.00 (+1.00)" in read.words
-
-
-def test_unlike_lines_are_not_compared_word_by_word():
-    other = attempt(2, "def f(x):\n    yield from map(str, range(9))\n")
-    assert Reader(view(other, before=attempt())).inside["mark"] == []
+    unlike = attempt(2, "def f(x):\n    yield from map(str, range(9))\n")
+    assert Reader(view(unlike, before=attempt())).inside["mark"] == []
+    same = Reader(view(attempt(2), before=attempt(1)))
+    assert "same program as attempt 1" in same.words
+    assert "return x" in same.text
 
 
 def test_long_unchanged_stretches_are_counted_not_shown():
@@ -176,12 +174,6 @@ def test_long_unchanged_stretches_are_counted_not_shown():
     assert len(lines.splitlines()) == 2 + 6 + 2
 
 
-def test_an_unchanged_program_is_called_so():
-    read = Reader(view(attempt(2), before=attempt(1)))
-    assert "same program as attempt 1" in read.words
-    assert "return x" in read.text
-
-
 def checked(outcome, message="", **fields):
     return attempt(checks=(Check(name="assert f(1) == 2", outcome=outcome, message=message, **fields),))
 
@@ -191,7 +183,6 @@ def verdict(outcome):
     return f"{'✓' if right else '✗'} {views.WORDS[outcome]} {int(right)} of 1 right"
 
 
-NO_PROGRAM = "no program in the reply"
 BY = "class: assertion Root cause the cause What went wrong the harm What to change the fix Confidence 0.85"
 NO_MODEL = "fallback:assertion, fallback to rules"
 UNSPLIT = "expected (1, got 2), got 3"
@@ -218,12 +209,9 @@ def test_an_attempt_says_its_verdict_checks_words_and_memory(shown, expected):
     assert expected in Reader(view(shown)).words
 
 
-@pytest.mark.parametrize("before", [None, attempt(1), attempt(1, "")])
-def test_a_missing_program_is_said_to_be_missing(before):
-    assert NO_PROGRAM in Reader(view(attempt(2, ""), before=before)).words
-
-
-def test_after_a_missing_program_the_whole_new_one_is_shown():
+def test_a_missing_program_is_named_and_after_it_the_whole_new_one_is_shown():
+    for before in (None, attempt(1), attempt(1, "")):
+        assert "no program in the reply" in Reader(view(attempt(2, ""), before=before)).words
     read = Reader(view(PASSED, before=attempt(1, "")))
     assert "return x + 1" in read.inside["pre"][0]
     assert "against" not in read.words
@@ -267,7 +255,7 @@ def test_what_the_model_read_and_wrote_is_there_word_for_word(text):
     assert blocks == ["\nbe brief", f"\n{text}", f"\n{text[::-1]}", "\nasked to reflect"]
 
 
-def test_a_strip_tells_shown_from_hidden_and_names_the_submission():
+def test_a_loop_as_strip_and_as_history():
     grades = [
         Grade(task_id="own/f", number=2, passed=False, outcome="timeout", checks_passed=3, checks_total=9, sealed=False)
     ]
@@ -277,12 +265,9 @@ def test_a_strip_tells_shown_from_hidden_and_names_the_submission():
     assert "Attempt 1 feedback ✗ failed 0 of 1 right →" in read.words
     assert "Attempt 2 submitted feedback ✓ passed 1 of 1 right hidden ✗ timed out 3 of 9 right" in read.words
     assert repr(strip) == "a loop: failed, 0 of 1 right → passed, 1 of 1 right; submitted 2"
-
-
-def test_a_loop_shows_every_attempt_against_the_one_before():
-    read = Reader(view([attempt(), PASSED, replace(PASSED, number=3)]))
-    assert "against attempt 1" in read.words
-    assert "same program as attempt 2" in read.words
+    history = Reader(view([attempt(), PASSED, replace(PASSED, number=3)])).words
+    assert "against attempt 1" in history
+    assert "same program as attempt 2" in history
 
 
 def test_every_turn_is_there_and_only_the_last_two_are_unfolded():
@@ -293,6 +278,9 @@ def test_every_turn_is_there_and_only_the_last_two_are_unfolded():
         assert f"Turn {n} · tool_{n} · {10 * n} + 5 tokens Thought thought {n} Observation seen {n}" in read.words
     unfolded = [read.inside["summary"][place] for place in read.unfolded]
     assert [text.split(" ·")[0] for text in unfolded] == ["Turn 4", "Turn 5"]
+    failed = Reader(view(working(attempt(), turn(1, error="no action"), turn(2), turn(3))))
+    assert "Turn 1 · ✗ error · 10 + 5 tokens" in " ".join(failed.inside["summary"][0].split())
+    assert "Error in this turn no action" in failed.words
 
 
 def test_a_turn_shows_only_new_messages():
@@ -324,38 +312,22 @@ def test_texts_of_turns_are_not_repeated_below_them():
     assert "Rationale so" in elsewhere.words
 
 
-def test_a_turn_that_went_wrong_says_so_before_it_is_opened():
-    read = Reader(view(working(attempt(), turn(1, error="no action"), turn(2), turn(3))))
-    assert "Turn 1 · ✗ error · 10 + 5 tokens" in " ".join(read.inside["summary"][0].split())
-    assert "Error in this turn no action" in read.words
-
-
-def test_a_draft_shows_its_improvement():
-    first, second = Critique(severity=0.75, source="llm"), Critique(severity=0.25, score=0.5, source="llm")
-    drafts = (turn(1, program="pass", critique=first), turn(2), turn(3, program="x = 1", critique=second))
-    read = Reader(view(working(attempt(), *drafts)))
-    assert "severity 0.75 ·" in read.words
-    assert "severity 0.25, improvement +0.50 ·" in read.words
-
-
-def test_a_critique_stands_with_its_draft():
-    critique = Critique(
-        severity=0.75,
-        issues=("no loop", "no return"),
-        suggestions=("add both",),
-        score=0.25,
-        confidence=0.5,
-        source="llm+lint",
-        messages=(Message(role="user", content="judge it"),),
-        reply="my verdict",
-        usage=Usage(calls=1, prompt_tokens=8, completion_tokens=9),
+def test_a_critique_stands_with_its_draft_and_its_improvement():
+    judged = (Message(role="user", content="judge it"),)
+    usage = Usage(calls=1, prompt_tokens=8, completion_tokens=9)
+    issues, more = ("no loop", "no return"), {"messages": judged, "reply": "my verdict", "usage": usage}
+    first = Critique(
+        severity=0.75, issues=issues, suggestions=("add both",), score=0.25, confidence=0.5, source="llm+lint", **more
     )
-    shown = working(attempt(), turn(1, program="pass", critique=critique), others={"critic": critique.usage})
-    read = Reader(view(shown))
+    second = Critique(severity=0.25, score=0.5, source="llm")
+    drafts = (turn(1, program="pass", critique=first), turn(2), turn(3, program="x = 1", critique=second))
+    read = Reader(view(working(attempt(), *drafts, others={"critic": usage})))
     assert "Turn 1 · a first draft · severity 0.75" in read.words
+    assert "severity 0.25, improvement +0.25 ·" in read.words
     assert "Critique llm+lint critic 8 + 9 tokens Severity 0.75 Issues no loop no return" in read.words
     assert "Suggestions add both Score 0.25 Trusted 0.50" in read.words
-    assert "Model input as a critic: user, 8 characters judge it Reply of the critic my verdict" in read.words
+    received = "Model input as a critic: user, 8 characters judge it Reply of the critic my verdict"
+    assert received in read.words
     assert read.words.count("critic 8 + 9 tokens") == 2
 
 
@@ -387,16 +359,13 @@ def test_a_reflection_shows_all_that_it_says_and_nothing_empty():
     ]
 
 
-def test_a_control_is_no_reflection():
-    judged_by_nobody = words("control:generic", text="its first words", confidence_source="none")
-    read = Reader(view(attempt(reflection=judged_by_nobody)))
-    assert "Control instead of a reflection control:generic" in read.words
-    assert "written by the model" not in read.words
-    assert "Confidence" not in read.words
-
-
-def test_reflections_stand_side_by_side_under_their_names():
-    shown = view({"the model": words(), "a control": words("control:generic"), "nobody": None})
+def test_reflections_stand_side_by_side_and_a_control_is_none():
+    control = words("control:generic", text="its first words", confidence_source="none")
+    alone = Reader(view(attempt(reflection=control))).words
+    assert "Control instead of a reflection control:generic" in alone
+    assert "written by the model" not in alone
+    assert "Confidence" not in alone
+    shown = view({"the model": words(), "a control": control, "nobody": None})
     read = Reader(shown)
     assert "the model Reflection written by the model" in read.words
     assert "a control Control instead of a reflection control:generic" in read.words
