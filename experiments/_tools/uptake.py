@@ -255,7 +255,8 @@ def table(cases: Sequence[Case]) -> list[dict[str, Any]]:
 
 
 def sheet(rows: Sequence[dict[str, Any]]) -> Any:
-    from reflexion_lab.analysis.report.sheets import Sheet, p_value
+    from reflexion_lab.analysis.report.cells import p_value
+    from reflexion_lab.analysis.report.sheets import Sheet
 
     columns = ("style", "prompt", "grammar", "uptake,\n% [95 %]", "quoted", "repeated", "empty", "won :\nlost", "p")
     lines = tuple(

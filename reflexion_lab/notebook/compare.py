@@ -1,4 +1,4 @@
-"""Runs side by side in a notebook, and as a report on the disk."""
+"""Comparison of runs in a notebook, and as a report on disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Compared(NamedTuple):
-    """Arms side by side; shows warnings, then its sheets."""
+    """Arms side by side, displayed as warnings and tables."""
 
     arms: list[Arm]
     """In the order in which their runs were named."""
@@ -40,7 +40,7 @@ class Compared(NamedTuple):
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row an arm, shares in [0, 1], as `reflexion-lab compare --csv` writes it; unknown values are missing."""
+        """One row per arm, shares in [0, 1], as `reflexion-lab compare --csv` writes it; unknown values are missing."""
         import pandas as pd
 
         from reflexion_lab.analysis.report.documents import rows
@@ -48,8 +48,10 @@ class Compared(NamedTuple):
         return pd.DataFrame(rows(self.comparison)).replace("", pd.NA).convert_dtypes()
 
     def pass_at_k(self, k: int) -> pd.DataFrame:
-        """pass@k by hidden tests, one row an arm, with its 95 % interval over tasks. The draws of a task are the first
-        attempts of an arm's seeds; they must be independent, which those of a model at temperature 0 are not.
+        """pass@k by hidden tests, one row per arm, with its 95 % interval over tasks.
+
+        The draws of a task are the first attempts of an arm's seeds. They must be independent: at temperature 0 they
+        are not.
 
         Raises
         ------
@@ -66,18 +68,16 @@ class Compared(NamedTuple):
             outcomes = arm.outcomes(arm.verdicts(1))
             draws, passed = np.isfinite(outcomes).sum(axis=1), np.nansum(outcomes, axis=1)
             estimates[arm.label] = mean_pass_at_k([(int(n), int(c)) for n, c in zip(draws, passed, strict=True)], k)
-        rows = [
-            {"arm": arm, "k": k, "pass_at_k": e.value, "low": e.low, "high": e.high} for arm, e in estimates.items()
-        ]
-        return pd.DataFrame(rows)
+        rows = [(arm, k, estimate.value, estimate.low, estimate.high) for arm, estimate in estimates.items()]
+        return pd.DataFrame(rows, columns=["arm", "k", "pass_at_k", "low", "high"])
 
     def __repr__(self) -> str:
         return "\n\n".join([*self.warnings, *map(repr, self.sheets)])
 
     def _repr_html_(self) -> str:
-        from reflexion_lab.analysis.report.sheets import said
+        from reflexion_lab.analysis.report.sheets import paragraphs
 
-        return said(self.warnings, loud=True) + "".join(sheet._repr_html_() for sheet in self.sheets)
+        return paragraphs(self.warnings, loud=True) + "".join(sheet._repr_html_() for sheet in self.sheets)
 
 
 def compare(
@@ -92,23 +92,23 @@ def compare(
     Parameters
     ----------
     runs : object
-        Run folders, patterns such as `"runs/*"`, what `run` or `sweep` returned, or lists of these; those of one
-        arm are put together over seeds.
+        Run folders, patterns such as `"runs/*"`, runs and sweeps, or lists of these. Runs of one arm are pooled over
+        seeds.
     baseline : str | None, optional
-        The arm to compare others with; by default `feedback_only`, or the first one.
+        Arm to compare the others with; by default `feedback_only`, or the first one.
     by : str | Sequence[str], default ()
         Config keys to name arms by, such as `recall.omega`; by default those in which runs of one arm differ.
     unit : {'tokens', 'calls', 'cost'}, default "tokens"
-        What an equal budget is counted in.
+        Unit of an equal budget.
     one_seed : bool, default False
-        Also say differences that rest on a single seed, which are refused otherwise.
+        Include differences that rest on a single seed, which are refused otherwise.
 
     Raises
     ------
     FolderError
-        No run is named, a folder is none, or a pattern fits none.
+        No run given, or a folder is no run.
     ConfigError
-        The runs cannot be compared; what is wrong, and of which run.
+        The runs cannot be compared.
     """
     from reflexion_lab.analysis.comparison import side_by_side
 
@@ -125,22 +125,22 @@ def report(
     one_seed: bool = False,
     figures: Literal["png", "svg", "pdf"] = "png",
 ) -> list[Path]:
-    """Write what `compare` shows as Markdown, HTML and LaTeX into the folder `out`, with figures and the numbers behind
-    them; returns the files.
+    """Write the tables of `compare` as Markdown, HTML and LaTeX into the folder `out`, with figures and their numbers;
+    returns the files.
 
     Parameters
     ----------
     out : Path | str
-        Made where there is none.
+        Output folder, created if missing.
     figures : {'png', 'svg', 'pdf'}, default "png"
-        Their kind. LaTeX includes PNG by itself; SVG has to be converted first.
+        Format of the figures. LaTeX includes PNG and PDF; SVG has to be converted first.
 
     Raises
     ------
     OSError
-        `out` cannot be a folder, or cannot be written to.
-    ConfigError
-        As of `compare`.
+        `out` cannot be written to.
+    FolderError, ConfigError
+        As for `compare`.
     """
     from reflexion_lab.analysis.figures.drawing import Kind
     from reflexion_lab.analysis.report.documents import save_report

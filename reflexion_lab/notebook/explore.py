@@ -1,114 +1,73 @@
-"""A run to look around in: choose tasks by result, outcome, category or words, and step through their attempts."""
+"""Explorer of a run: filter its tasks by result, outcome, category or text, and step through their attempts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from html import escape
 from typing import Any
 
+from reflexion_lab.analysis.report.cells import NONE, listed
 from reflexion_lab.analysis.report.history import Sources, cards, history
 from reflexion_lab.analysis.report.page import RESULTS, TaskLine, task_lines, unfinished
 from reflexion_lab.analysis.report.pieces import WORDS, macro, visible
-from reflexion_lab.analysis.report.sheets import NONE, Sheet, listed, said
+from reflexion_lab.analysis.report.sheets import Sheet, paragraphs
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.records import Attempt
 from reflexion_lab.runner.folder.folder import folders
 
 MISSING = "Filters and stepping need ipywidgets: pip install 'reflexion_lab[notebooks]'. This is the run without them."
 PAGE = 20
 """Number of tasks shown without widgets."""
-
-
 ANY = "any"
 """Option of a filter that matches all tasks."""
 
 
-class TaskHistory:
-    """A task's attempts, and how they came out."""
-
-    def __init__(self, line: TaskLine, attempts: Sequence[Attempt]) -> None:
-        self.task_id = line.task_id
-        self.result = line.result
-        """One of `RESULTS`."""
-        self.submitted = line.submitted
-        self.strip = "".join(marks for marks, _ in line.marks)
-        """Hidden verdicts, attempt by attempt: ✗✗✓."""
-        self.attempts = attempts
-
-    @cached_property
-    def outcomes(self) -> frozenset[str]:
-        """Outcomes of its attempts, by the feedback tests."""
-        return frozenset(attempt.evaluation.outcome for attempt in self.attempts)
-
-    @cached_property
-    def categories(self) -> frozenset[str]:
-        """Failure categories named in its reflections."""
-        return frozenset(attempt.reflection.category for attempt in self.attempts if attempt.reflection)
-
-    @cached_property
-    def text(self) -> str:
-        """Searchable text, casefolded."""
-        return "\n".join((self.task_id, *(part for attempt in self.attempts for part in _texts(attempt)))).casefold()
-
-    def fits(
-        self, result: str = ANY, outcome: str = ANY, category: str = ANY, attempts: int = 0, text: str = ""
-    ) -> bool:
-        """Whether it has this result, such an attempt, such a reflection, this number of attempts (0 for any), and
-        holds `text` in its name, programs, replies, failing checks or reflections; case does not matter.
-        """
-        return (
-            result in (ANY, self.result)
-            and (outcome == ANY or outcome in self.outcomes)
-            and (category == ANY or category in self.categories)
-            and attempts in (0, len(self.attempts))
-            and (not text.strip() or text.strip().casefold() in self.text)
-        )
+def fits(
+    task: TaskLine, result: str = ANY, outcome: str = ANY, category: str = ANY, attempts: int = 0, text: str = ""
+) -> bool:
+    """Whether a task has this result, outcome, failure category and number of attempts (0 for any), and contains
+    `text`, in any case, in its name, programs, replies, failing checks or reflections.
+    """
+    return (
+        result in (ANY, task.result)
+        and (outcome == ANY or outcome in task.outcomes)
+        and (category == ANY or category in task.categories)
+        and attempts in (0, len(task.attempts))
+        and (not text.strip() or text.strip().casefold() in "\n".join(_texts(task)).casefold())
+    )
 
 
-def histories(log: Log) -> list[TaskHistory]:
-    """All tasks of a run, the hardest first."""
-    return [TaskHistory(line, log.attempts[line.task_id]) for line in task_lines(log)]
-
-
-def overview(title: str, selected: Sequence[TaskHistory], feedback_source: str) -> Sheet:
+def overview(title: str, tasks: Sequence[TaskLine], feedback_source: str) -> Sheet:
     """One row per task."""
-    rows = (
-        (
-            visible(loop.task_id),
-            loop.result,
-            loop.strip,
-            str(loop.submitted),
-            listed(sorted(loop.categories)) or NONE,
-        )
-        for loop in selected
-    )
-    return Sheet(
-        title=title,
-        columns=("task", "result", "hidden verdicts", "submitted", "categories"),
-        rows=tuple(rows),
-        caption=f"Feedback source: {feedback_source}. ✓ ✗: the hidden tests on each attempt, ? no verdict.",
-        names=5,
-    )
+    columns: dict[str, Callable[[TaskLine], str]] = {
+        "task": lambda task: visible(task.task_id),
+        "result": lambda task: task.result,
+        "hidden verdicts": lambda task: task.strip,
+        "submitted": lambda task: str(task.submitted),
+        "categories": lambda task: listed(sorted(task.categories)) or NONE,
+    }
+    caption = f"Feedback source: {feedback_source}. ✓ ✗: the hidden tests on each attempt, ? no verdict."
+    return Sheet.of(title, tasks, columns, caption, names=5)
 
 
-def _texts(attempt: Attempt) -> Iterator[str]:
-    yield from (attempt.trajectory.solution, attempt.trajectory.reply, attempt.trajectory.rationale)
-    for check in attempt.evaluation.failures:
-        yield from (check.name, check.error_type, check.message)
-    if words := attempt.reflection:
-        yield from (words.root_cause, words.what_went_wrong, words.what_to_change, words.text)
+def _texts(task: TaskLine) -> Iterator[str]:
+    yield task.task_id
+    for attempt in task.attempts:
+        yield from (attempt.trajectory.solution, attempt.trajectory.reply, attempt.trajectory.rationale)
+        for check in attempt.evaluation.failures:
+            yield from (check.name, check.error_type, check.message)
+        if words := attempt.reflection:
+            yield from (words.root_cause, words.what_went_wrong, words.what_to_change, words.text)
 
 
 class Explorer:
-    """Shows itself with widgets; as tables where there are none. Only the attempt that is looked at is rendered."""
+    """A run with widgets, or as a table without ipywidgets. Only the selected attempt is rendered."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        self.histories = histories(log)
+        self.histories = task_lines(log)
         self.selected = self.histories
         """Tasks that pass the filters."""
         self.sources = Sources.of(log)
@@ -117,7 +76,7 @@ class Explorer:
     @property
     def task_ids(self) -> list[str]:
         """Ids of the tasks that pass the filters, in the order of the list."""
-        return [loop.task_id for loop in self.selected]
+        return [task.task_id for task in self.selected]
 
     @property
     def sheet(self) -> Sheet:
@@ -126,12 +85,9 @@ class Explorer:
 
     @property
     def heading(self) -> str:
-        """The run in a line, with how its tasks came out."""
-        manifest, results = self.log.manifest, Counter(loop.result for loop in self.histories)
-        counts = (
-            ", ".join(f"{results[result]} {result}" for result in RESULTS if results[result])
-            or "how they came out is not known yet"
-        )
+        """The run in a line, with the results of its tasks."""
+        manifest, results = self.log.manifest, Counter(task.result for task in self.histories)
+        counts = ", ".join(f"{results[result]} {result}" for result in RESULTS if results[result]) or "no results yet"
         bound = "UPPER BOUND, not pass@1; " if manifest.is_upper_bound else ""
         arm = manifest.config.get("arm", "run")
         run = f"{arm}, seed {manifest.seed}, {manifest.benchmark}, feedback source {manifest.feedback_source}"
@@ -139,7 +95,7 @@ class Explorer:
 
     @property
     def widgets(self) -> Widgets:
-        """Made when they are first asked for. Raises ImportError: ipywidgets is missing."""
+        """The widgets, built on first use. Raises ImportError: ipywidgets is missing."""
         if self._widgets is None:
             self._widgets = Widgets(self)
         return self._widgets
@@ -150,29 +106,32 @@ class Explorer:
     def _repr_html_(self) -> str:
         some = overview(self.heading, self.selected[:PAGE], self.log.manifest.feedback_source)
         more = len(self.selected) - PAGE
-        return some._repr_html_() + said([f"{more} more tasks in .sheet"] if more > 0 else [])
+        return some._repr_html_() + paragraphs([f"{more} more tasks in .sheet"] if more > 0 else [])
 
     def _repr_mimebundle_(self, **_options: object) -> dict[str, Any]:
         try:
             bundle: dict[str, Any] = self.widgets.box._repr_mimebundle_()
         except ImportError:
-            return {"text/plain": f"{MISSING}\n{self!r}", "text/html": said([MISSING], loud=True) + self._repr_html_()}
+            return {
+                "text/plain": f"{MISSING}\n{self!r}",
+                "text/html": paragraphs([MISSING], loud=True) + self._repr_html_(),
+            }
         return {**bundle, "text/plain": repr(self)}
 
 
 def explore(run: object) -> Explorer:
-    """Look around in one run: filter its tasks by how they came out, by outcome, failure category, number of attempts
-    and words; step through the attempts of one, each with its difference to the one before.
+    """Explore one run: filter its tasks by result, outcome, failure category, number of attempts and text, and step
+    through the attempts of a task, each with its difference to the one before.
 
     Parameters
     ----------
     run : object
-        A run folder, or what `run` returned.
+        A run folder, or a run as `run` returns it.
 
     Raises
     ------
     FolderError
-        The folder is none, or a file in it cannot be read.
+        The folder is no run, or a file in it cannot be read.
     ConfigError
         Several runs.
     """
@@ -187,9 +146,7 @@ ONE, ALL = "one attempt", "whole history"
 
 
 class Widgets:
-    """Filters above, tasks to the left, the attempt to the right; arrow keys work in lists and slider. Standard
-    widgets alone, so that JupyterLab and VS Code show the same.
-    """
+    """Filters above, tasks to the left, the attempt to the right; only standard widgets, for JupyterLab and VS Code."""
 
     def __init__(self, explorer: Explorer) -> None:
         import ipywidgets as w
@@ -197,9 +154,9 @@ class Widgets:
         self.explorer = explorer
         self._still = False
         histories = explorer.histories
-        results = _counted(list(RESULTS), [{loop.result} for loop in histories])
-        outcomes = _counted(WORDS, [loop.outcomes for loop in histories])
-        categories = _counted(_names(histories), [loop.categories for loop in histories])
+        results = _counted(list(RESULTS), [{task.result} for task in histories])
+        outcomes = _counted(WORDS, [task.outcomes for task in histories])
+        categories = _counted(_names(histories), [task.categories for task in histories])
         lengths = ((f"{n} ({count})", n) for n, count in _lengths(histories))
         search = {"placeholder": "in words or code", "style": {"description_width": "initial"}}
         self.filters = {
@@ -226,7 +183,7 @@ class Widgets:
         return w.Dropdown(options=options, description=label, layout=_wide("208px"), style=look)
 
     def _laid_out(self, w: Any) -> Any:
-        self.back.tooltip, self.on.tooltip = "the attempt before", "the next attempt; behind the last, the next task"
+        self.back.tooltip, self.on.tooltip = "previous attempt", "next attempt; after the last, the next task"
         self.back.layout = self.on.layout = _wide("44px")
         head = w.HTML(f'<div style="line-height: 1.5"><b>{escape(self.explorer.heading)}</b></div>')
         rows = w.Layout(flex_flow="row wrap", align_items="center")
@@ -248,7 +205,7 @@ class Widgets:
 
     @contextmanager
     def _held(self) -> Iterator[None]:
-        """Change several widgets, and render the page once at the end."""
+        """Change several widgets and render the page once at the end."""
         before, self._still = self._still, True
         try:
             yield
@@ -258,12 +215,12 @@ class Widgets:
 
     def _filter(self) -> None:
         explorer, filters = self.explorer, {name: choice.value for name, choice in self.filters.items()}
-        explorer.selected = [loop for loop in explorer.histories if loop.fits(**filters)]
-        longest = max((len(loop.attempts) for loop in explorer.histories), default=0)
+        explorer.selected = [task for task in explorer.histories if fits(task, **filters)]
+        longest = max((len(task.attempts) for task in explorer.histories), default=0)
         selected = self.tasks.value
         with self._held():
             self.tasks.options = [
-                (f"{loop.strip.ljust(longest, '·')}  {visible(loop.task_id)}", loop) for loop in explorer.selected
+                (f"{task.strip.ljust(longest, '·')}  {visible(task.task_id)}", task) for task in explorer.selected
             ]
             self.tasks.value = selected if selected in explorer.selected else next(iter(explorer.selected), None)
             summary = f"{len(explorer.selected)} of {len(explorer.histories)} tasks; ✓ ✗: hidden verdicts"
@@ -272,21 +229,21 @@ class Widgets:
 
     def _turn_to(self, at: int = 1) -> None:
         """Attempt `at` of the selected task; -1 for its last."""
-        loop = self.tasks.value
-        last = len(loop.attempts) if loop else 1
+        task = self.tasks.value
+        last = len(task.attempts) if task else 1
         with self._held():
             self.attempt.max = last
             self.attempt.value = last if at < 0 else at
 
     def _step(self, by: int) -> None:
-        """Behind the last attempt comes the next task's first, before the first the last task's last."""
-        selected, loop = self.explorer.selected, self.tasks.value
-        if loop is None:
+        """After the last attempt comes the first of the next task; before the first, the last of the previous task."""
+        selected, task = self.explorer.selected, self.tasks.value
+        if task is None:
             return
-        if self.mode.value == ONE and 1 <= self.attempt.value + by <= len(loop.attempts):
+        if self.mode.value == ONE and 1 <= self.attempt.value + by <= len(task.attempts):
             self.attempt.value += by
             return
-        place = selected.index(loop) + by
+        place = selected.index(task) + by
         if 0 <= place < len(selected):
             with self._held():
                 self.tasks.value = selected[place]
@@ -296,16 +253,16 @@ class Widgets:
         if self._still:
             return
         self.attempt.disabled = self.mode.value == ALL or self.tasks.value is None
-        loop: TaskHistory | None = self.tasks.value
-        html = "No task fits these filters." if loop is None else self._page(loop)
+        task: TaskLine | None = self.tasks.value
+        html = "No task fits these filters." if task is None else self._page(task)
         self.page.value = f'<div style="line-height: 1.5">{html}</div>'
 
-    def _page(self, loop: TaskHistory) -> str:
+    def _page(self, task: TaskLine) -> str:
         log, sources = self.explorer.log, self.explorer.sources
         if self.mode.value == ALL:
-            return history(loop.attempts, log.grades, sources)
-        pages = list(cards(loop.attempts, log.grades, sources))
-        return macro("records", "strip")(pages, loop.task_id) + macro("records", "attempt")(
+            return history(task.attempts, log.grades, sources)
+        pages = list(cards(task.attempts, log.grades, sources))
+        return macro("records", "strip")(pages, task.task_id) + macro("records", "attempt")(
             pages[self.attempt.value - 1]
         )
 
@@ -317,12 +274,12 @@ def _counted(names: Any, sets: list[Any]) -> Iterator[tuple[str, str]]:
     yield from ((f"{visible(word)} ({counts[name]})", name) for name, word in words.items() if counts[name])
 
 
-def _names(histories: list[TaskHistory]) -> list[str]:
-    return sorted({name for loop in histories for name in loop.categories})
+def _names(histories: list[TaskLine]) -> list[str]:
+    return sorted({name for task in histories for name in task.categories})
 
 
-def _lengths(histories: list[TaskHistory]) -> list[tuple[int, int]]:
-    return sorted(Counter(len(loop.attempts) for loop in histories).items())
+def _lengths(histories: list[TaskLine]) -> list[tuple[int, int]]:
+    return sorted(Counter(len(task.attempts) for task in histories).items())
 
 
 def _wide(width: str) -> dict[str, str]:

@@ -10,19 +10,19 @@ from typing import Any
 from reflexion_lab.runner.config.messages import is_user_error, one_line
 
 Override = str | Mapping[str, Any] | Sequence[str]
-"""A word that follows `reflexion-lab run`, a list of them, or a mapping of keys to values."""
+"""An override as on the command line, a list of them, or a mapping of keys to values."""
 
 SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)' 1\. ")
 
 
 def as_lines(overrides: Sequence[Override]) -> list[str]:
-    """All of them as `reflexion-lab run` takes them. Raises TypeError: one is neither word, mapping nor list."""
+    """Overrides as `reflexion-lab run` takes them. Raises TypeError: one is neither string, mapping nor list."""
     return [line for override in overrides for line in _lines(override)]
 
 
 @contextmanager
 def one_line_errors(applies: Callable[[Exception], bool] = is_user_error) -> Iterator[None]:
-    """Raise exceptions for which `applies` as a one-line ConfigError without Hydra's traceback; not a reached cap."""
+    """Raise errors for which `applies`, except CapReached, as a one-line ConfigError without Hydra's traceback."""
     from reflexion_lab.errors import CapReached, ConfigError
 
     try:

@@ -1,4 +1,4 @@
-"""The lab's figures, one function each, for notebooks: every one takes and returns an Axes.
+"""The figures for notebooks, one function each, which takes and returns an Axes.
 
     import reflexion_lab as rl
 
@@ -8,12 +8,11 @@
 
 Common to all:
 
-- `runs`: run folders, patterns such as "runs/*", runs and sweeps, as `run_folder.folders` takes them. Runs that differ
-  in their seed alone are one arm.
-- `ax`: where to draw; without it, on a new figure of pyplot's.
-- `caption`: whether n, seeds, feedback source and method stand below; without it for papers, which have their own.
+- `runs`: run folders, patterns such as "runs/*", runs and sweeps. Runs that differ only in their seed are one arm.
+- `ax`: the Axes to draw on; by default those of a new pyplot figure.
+- `caption`: write n, seeds, feedback source and method below; switch it off for papers, which have their own captions.
 
-Raises FolderError where a folder is none, and ConfigError where the runs have nothing for a figure to show.
+Raises FolderError for a folder that is no run, and ConfigError where the runs have no data for the figure.
 """
 
 from __future__ import annotations
@@ -21,214 +20,171 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
+from reflexion_lab.analysis.arms import Arm, arms
+from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.figures import budgets as _budgets
+from reflexion_lab.analysis.figures import config_curves as _config_curves
+from reflexion_lab.analysis.figures import curves as _curves
+from reflexion_lab.analysis.figures import differences as _differences
+from reflexion_lab.analysis.figures import feedback as _feedback
+from reflexion_lab.analysis.figures import outcome_map as _outcome_map
+from reflexion_lab.analysis.figures import reflections as _reflections
+from reflexion_lab.analysis.figures import repairs as _repairs
+from reflexion_lab.analysis.figures import similarity as _similarity
+from reflexion_lab.analysis.figures import survival as _survival
+from reflexion_lab.analysis.figures import transitions as _transitions
+from reflexion_lab.analysis.figures.drawing import Drawing, on_axes, readable, renamed
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.folder.folder import some_folders
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from reflexion_lab.analysis.arms import Arm
-    from reflexion_lab.analysis.figures.drawing import Drawing
-
+Unit = Literal["tokens", "calls", "cost"]
 TOO_SHORT = "no loop with a second attempt", "runs with loop.max_attempts=2 or more"
 
 
 def __dir__() -> list[str]:
-    """The figures alone."""
-    return [
-        name for name, value in globals().items() if getattr(value, "__module__", "") == __name__ and name[0] != "_"
-    ]
+    """Names of the figures."""
+    public = {name: value for name, value in globals().items() if name[0] != "_"}
+    return [name for name, value in public.items() if getattr(value, "__module__", "") == __name__]
 
 
 def curves(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
     """Share of tasks solved by attempt, with 95 % intervals: bands, or bars where there are many arms."""
-    from reflexion_lab.analysis.figures.curves import drawing
-
-    return _drawn("curves", drawing(_arms(runs)), ax, caption)
+    return _drawn("curves", _curves.drawing(_arms(runs)), ax, caption)
 
 
-def budgets(
-    *runs: object,
-    unit: Literal["tokens", "calls", "cost"] = "tokens",
-    ax: Axes | None = None,
-    caption: bool = True,
-) -> Axes:
-    """Share of tasks solved against what a case spends, and the convex hull of all that is no upper bound."""
-    from reflexion_lab.analysis.figures.budgets import drawing
-
-    missing = f"no run that says what it spent in {unit}", "one at least, or another unit"
-    return _drawn("budgets", drawing(_arms(runs), units=(unit,)), ax, caption, missing)
+def budgets(*runs: object, unit: Unit = "tokens", ax: Axes | None = None, caption: bool = True) -> Axes:
+    """Share of tasks solved against mean spending per case, with the convex hull of all arms but upper bounds."""
+    missing = f"no run with known spending in {unit}", "at least one, or another unit"
+    return _drawn("budgets", _budgets.drawing(_arms(runs), units=(unit,)), ax, caption, missing)
 
 
 def differences(
     *runs: object,
     baseline: str | None = None,
-    unit: Literal["tokens", "calls", "cost"] = "tokens",
+    unit: Unit = "tokens",
     one_seed: bool = False,
     ax: Axes | None = None,
     caption: bool = True,
 ) -> Axes:
-    """Each arm's paired difference to the baseline, as run and at equal spending; grey: too small to be found.
+    """Each arm's paired difference to the baseline, as run and at equal spending; grey: not detectable at 80 % power.
 
     Parameters
     ----------
     baseline : str | None, optional
-        An arm's name; by default `feedback_only`, or the first arm that is no upper bound.
+        Arm name; by default `feedback_only`, or the first arm that is no upper bound.
     one_seed : bool, default False
-        Also differences that rest on one seed, which are refused otherwise.
+        Include differences that rest on one seed, which are refused otherwise.
     """
-    from reflexion_lab.analysis.comparison import compare
-    from reflexion_lab.analysis.figures.differences import drawing
-    from reflexion_lab.analysis.figures.drawing import readable, renamed
-
     arms = _read(runs)
     comparison, names = compare(arms, baseline, unit, one_seed), readable(arms)
     refused = "".join(f"; {row.arm}: {row.refused}" for row in comparison.rows if row.refused)
     missing = "no difference to a baseline", f"two arms or more on the same tasks and seeds{refused}"
-    return _drawn("differences", drawing(renamed(comparison, names), list(names.values())), ax, caption, missing)
+    drawing = _differences.drawing(renamed(comparison, names), list(names.values()))
+    return _drawn("differences", drawing, ax, caption, missing)
 
 
 def outcome_map(*runs: object, arm: str | None = None, ax: Axes | None = None, caption: bool = True) -> Axes:
-    """The hidden outcome of every attempt at every task, the easiest task on top; of one arm."""
-    from reflexion_lab.analysis.figures.outcome_map import drawing
-
-    return _drawn("outcome_map", drawing([_one(runs, arm)]), ax, caption)
+    """Hidden outcome of every attempt at every task, the easiest task on top; of one arm."""
+    return _drawn("outcome_map", _outcome_map.drawing([_one(runs, arm)]), ax, caption)
 
 
 def transitions(*runs: object, arm: str | None = None, ax: Axes | None = None, caption: bool = True) -> Axes:
-    """Tasks that each further attempt keeps solved, fixes and breaks, by hidden verdicts; of one arm."""
-    from reflexion_lab.analysis.figures.transitions import drawing
-
-    return _drawn("transitions", drawing([_one(runs, arm)]), ax, caption, TOO_SHORT)
+    """Programs that each further attempt keeps, repairs and damages, by hidden verdicts; of one arm."""
+    return _drawn("transitions", _transitions.drawing([_one(runs, arm)]), ax, caption, TOO_SHORT)
 
 
 def survival(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
     """Share of tasks not solved yet, by attempt (Kaplan-Meier)."""
-    from reflexion_lab.analysis.figures.survival import drawing
-
-    return _drawn("survival", drawing(_arms(runs)), ax, caption, TOO_SHORT)
+    return _drawn("survival", _survival.drawing(_arms(runs)), ax, caption, TOO_SHORT)
 
 
 def repairs(
-    *runs: object,
-    until: Literal["next", "end"] = "next",
-    ax: Axes | None = None,
-    caption: bool = True,
+    *runs: object, until: Literal["next", "end"] = "next", ax: Axes | None = None, caption: bool = True
 ) -> Axes:
-    """Share of failures fixed, by failure class.
+    """Share of failures repaired, by failure class.
 
     Parameters
     ----------
     until : {'next', 'end'}, default "next"
-        `next`: by the next attempt's program; `end`: by what was submitted in the end.
+        `next`: by the next attempt's program; `end`: by the submission.
     """
-    from reflexion_lab.analysis.figures.repairs import drawing
-
-    missing = "no failed attempt with another behind it", "runs with loop.max_attempts=2 or more"
-    return _drawn("repairs", drawing(_arms(runs), until=(until,)), ax, caption, missing)
+    missing = "no failed attempt followed by another", "runs with loop.max_attempts=2 or more"
+    return _drawn("repairs", _repairs.drawing(_arms(runs), until=(until,)), ax, caption, missing)
 
 
 def similarity(*runs: object, later: bool = False, ax: Axes | None = None, caption: bool = True) -> Axes:
-    """Share of attempts that passed, by how near the nearest episode or mistake of another task was that they read.
+    """Share of attempts that passed, by similarity of the nearest episode or mistake of another task that they read.
 
     Parameters
     ----------
     later : bool, default False
-        Of later attempts, instead of the first ones.
+        Draw later attempts instead of first ones.
     """
-    from reflexion_lab.analysis.figures.similarity import drawing
-
     missing = "no attempt that read an episode or mistake of another task", "runs with recall=similar"
-    return _drawn("similarity", drawing(_arms(runs), later=(later,)), ax, caption, missing)
+    return _drawn("similarity", _similarity.drawing(_arms(runs), later=(later,)), ax, caption, missing)
 
 
-def over(
-    *runs: object,
-    key: str = "recall.omega",
-    ax: Axes | None = None,
-    caption: bool = True,
-) -> Axes:
+def over(*runs: object, key: str = "recall.omega", ax: Axes | None = None, caption: bool = True) -> Axes:
     """Share of tasks solved over the values of a config key, such as recall.omega or recall.k."""
-    from reflexion_lab.analysis.figures.config_curves import drawing
-
-    return _drawn("over", drawing(_arms(runs), key), ax, caption)
+    return _drawn("over", _config_curves.drawing(_arms(runs), key), ax, caption)
 
 
 def feedback(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
-    """How often the feedback tests are wrong: false positives and false negatives."""
-    from reflexion_lab.analysis.figures.feedback import drawing
-
-    missing = "no arm with feedback of its own", "feedback_source=visible or self_tests"
-    return _drawn("feedback", drawing(_arms(runs)), ax, caption, missing)
+    """Error rates of the feedback tests: false positives and false negatives."""
+    missing = "no arm with feedback apart from the hidden tests", "feedback_source=visible or self_tests"
+    return _drawn("feedback", _feedback.drawing(_arms(runs)), ax, caption, missing)
 
 
 def reliability(
-    *runs: object,
-    source: str | None = None,
-    arm: str | None = None,
-    ax: Axes | None = None,
-    caption: bool = True,
+    *runs: object, source: str | None = None, arm: str | None = None, ax: Axes | None = None, caption: bool = True
 ) -> Axes:
-    """Confidence of reflections against how often the next attempt passed; of one arm.
+    """Confidence of reflections against the share of next attempts that passed; of one arm.
 
     Parameters
     ----------
     source : str | None, optional
-        Where the confidence is from: `stated`, `class` or `measured`; by default the most frequent.
+        Source of the confidence: `stated`, `class` or `measured`; by default the most frequent.
     """
-    from reflexion_lab.analysis.figures.reflection_panels import confidence
-
     missing = "no reflection with a confidence that the next attempt read", "reflector=llm or rules"
-    return _drawn("reliability", confidence(_one(runs, arm), source), ax, caption, missing)
+    return _drawn("reliability", _reflections.confidence(_one(runs, arm), source), ax, caption, missing)
 
 
 def flags(*runs: object, arm: str | None = None, ax: Axes | None = None, caption: bool = True) -> Axes:
-    """What is wrong with reflections, as a share of them; of one arm."""
-    from reflexion_lab.analysis.figures.reflection_panels import flagged
-
-    return _drawn(
-        "flags", flagged(_one(runs, arm)), ax, caption, ("no reflection with a flag", "reflections that were reviewed")
-    )
+    """Flags of reflections, as shares of them; of one arm."""
+    missing = "no reflection with a flag", "reviewed reflections"
+    return _drawn("flags", _reflections.flagged(_one(runs, arm)), ax, caption, missing)
 
 
 def effects(run: object, ax: Axes | None = None, caption: bool = True, *, arm: str | None = None) -> Axes:
-    """Success of the retries that read a reflection, by failure class, less the base rate; of one run. Of several seeds
-    of an arm it is the first, and the caption says which.
-    """
-    from reflexion_lab.analysis.figures.reflection_panels import read
-
-    return _drawn("effects", read(_one([run], arm)), ax, caption, ("no retry that read a reflection", "one at least"))
+    """Success of the retries that read a reflection, by failure class, less the base rate; of the arm's first seed."""
+    missing = "no retry that read a reflection", "at least one"
+    return _drawn("effects", _reflections.read(_one([run], arm)), ax, caption, missing)
 
 
 def _read(runs: Sequence[object]) -> list[Arm]:
-    from reflexion_lab.analysis.arms import arms
-
     return arms(some_folders(*runs))
 
 
 def _arms(runs: Sequence[object]) -> list[Arm]:
-    from reflexion_lab.analysis.figures.drawing import readable
-
     return list(readable(_read(runs)).values())
 
 
 def _one(runs: Sequence[object], name: str | None) -> Arm:
-    from reflexion_lab.analysis.figures.drawing import readable
-
     by_name = readable(_read(runs))
     if name is None and len(by_name) == 1:
         return next(iter(by_name.values()))
     if name in by_name:
         return by_name[name]
-    expected = "one, since an Axes has room for one; say which by arm=" if name is None else "one of these"
+    expected = "one, since an Axes has room for one; name it with arm=" if name is None else "one of these"
     raise ConfigError("arm", repr(name or len(by_name)), f"{expected}: {', '.join(by_name)}")
 
 
 def _drawn(
     name: str, drawing: Drawing | None, ax: Axes | None, caption: bool, missing: tuple[str, str] = ("", "")
 ) -> Axes:
-    from reflexion_lab.analysis.figures.drawing import on_axes
-
     if drawing is None:
         raise ConfigError(name, *missing)
     if len(drawing.panels) > 1:

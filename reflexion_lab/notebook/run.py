@@ -1,4 +1,4 @@
-"""Experiments from Python: compose one, estimate it, run it with live progress, find what was run, load it as tables.
+"""Experiments from Python: compose, estimate, run with live progress, list runs, load them as tables.
 
 Where a function takes *overrides*, these are the words that follow `reflexion-lab run`, lists or mappings of them:
 `run("experiment=reflexion", {"loop.max_attempts": 5, "seed": 1})`.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from reflexion_lab.analysis.report import cells
-from reflexion_lab.analysis.report.sheets import NONE, Sheet, percent
+from reflexion_lab.analysis.report.sheets import Sheet
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.notebook.overrides import Override, as_lines, one_line_errors
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """A run, read from its folder once; it shows itself."""
+    """A run, read from its folder once; notebooks display it."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
@@ -57,7 +57,7 @@ class Run:
 
     @cached_property
     def summary(self) -> Summary:
-        """Headline figures with intervals."""
+        """Metrics with intervals."""
         from reflexion_lab.analysis.summary import summary
 
         return summary(self.log)
@@ -80,22 +80,14 @@ class Run:
         return self.log.attempts[task_id]
 
     def __repr__(self) -> str:
-        from reflexion_lab.analysis.report.cells import interval
-        from reflexion_lab.analysis.report.sheets import percent
+        from reflexion_lab.analysis.report.page import sentence
 
-        summary, rate = self.summary, self.summary.pass_at_1
-        metric = "UPPER BOUND, not pass@1:" if summary.is_upper_bound else "pass@1"
-        figures = (
-            f"{percent(rate.share)} % {interval(rate.low, rate.high)}, n = {rate.n}" if rate.n else "not known yet"
-        )
-        ended = f"{summary.n_logged} of {summary.n_expected} tasks ended"
-        begin = f"INCOMPLETE, {ended}: " if summary.n_logged < summary.n_expected else ""
-        return f"{begin}{self.path.name}: {metric} {figures}; feedback source: {summary.feedback_source}"
+        return sentence(self.log)
 
     def _repr_html_(self) -> str:
-        from reflexion_lab.notebook.view import run_view
+        from reflexion_lab.analysis.report.page import overview
 
-        return run_view(self.folder).html
+        return overview(self.log)
 
 
 def compose(*overrides: Override) -> Config:
@@ -104,7 +96,7 @@ def compose(*overrides: Override) -> Config:
     Raises
     ------
     ConfigError
-        An override cannot be read, or names what is not there.
+        An override cannot be read, or names an unknown key or choice.
     """
     from reflexion_lab.runner.config.compose import compose as composed
 
@@ -113,7 +105,7 @@ def compose(*overrides: Override) -> Config:
 
 
 def run(*overrides: Override, quiet: bool = False) -> Run:
-    """Run what `reflexion-lab run *overrides` runs.
+    """Run an experiment, as `reflexion-lab run *overrides` does.
 
     Parameters
     ----------
@@ -123,9 +115,9 @@ def run(*overrides: Override, quiet: bool = False) -> Run:
     Raises
     ------
     ConfigError
-        A value is invalid; nothing was run.
+        A value is invalid; nothing has run.
     KeyboardInterrupt
-        Finished tasks are kept; the same call with `"resume=FOLDER"`, which is printed, resumes the run.
+        Finished tasks are kept; the same call with the printed `"resume=FOLDER"` resumes the run.
     """
     from reflexion_lab.runner.config.compose import assemble
     from reflexion_lab.studies.run import finish
@@ -134,26 +126,26 @@ def run(*overrides: Override, quiet: bool = False) -> Run:
     cfg.quiet = quiet or cfg.quiet
     with one_line_errors():
         lab = assemble(cfg)
-    cfg.quiet = True  # what is returned shows itself
+    cfg.quiet = True  # the notebook displays the returned run
     finish(lab, cfg)
     return Run(lab.folder)
 
 
 def sweep(*grid: Override, quiet: bool = False) -> Sweep:
-    """Run a sweep: `sweep({"recall.omega": [0, 1, 3], "seed": range(3)})` is, cell by cell, what
-    `reflexion-lab run -m recall.omega=0,1,3 seed=0,1,2` is. Finished cells are not run again.
+    """Run a sweep, reusing finished cells: `sweep({"recall.omega": [0, 1, 3], "seed": range(3)})` equals
+    `reflexion-lab run -m recall.omega=0,1,3 seed=0,1,2`.
 
     Parameters
     ----------
     grid : Override
-        By config key a value, or a list of them to sweep over; or overrides as the command takes them.
+        A value per config key, or a list of values to sweep over; or overrides as on the command line.
     quiet : bool, default False
         Without the progress bar; failed cells are still printed.
 
     Raises
     ------
     ConfigError
-        An override cannot be read, or names what is not there; of which cell.
+        An override of a cell cannot be read, or names an unknown key or choice.
     KeyboardInterrupt
         Finished cells are kept; the same call resumes the sweep.
     """
@@ -171,7 +163,7 @@ def estimate(*overrides: Override, tasks: int = 3) -> Estimate:
     Raises
     ------
     ConfigError
-        An override names what is not there, or the replies would not be kept.
+        An override names an unknown key or choice, or the replies would not be kept.
     """
     from reflexion_lab.runner.config.grid import cells
     from reflexion_lab.studies.estimate import estimate as estimated
@@ -186,14 +178,14 @@ def load(*runs: object, texts: bool = False) -> Frames:
     Parameters
     ----------
     runs : object
-        Run folders, patterns such as `"runs/*"`, what `run` or `sweep` returned, or lists of these.
+        Run folders, patterns such as `"runs/*"`, runs and sweeps, or lists of these.
     texts : bool, default False
-        With columns for programs, prompts, replies, feedback and reflections.
+        Include columns for programs, prompts, replies, feedback and reflections.
 
     Raises
     ------
     FolderError
-        No run is named, a folder is none, a pattern fits none, or a file cannot be read.
+        No run given, a folder is no run, or a file cannot be read.
     """
     from reflexion_lab.analysis.frames import load as loaded
 
@@ -204,7 +196,7 @@ CAPTION = "pass@1 with its 95 % Wilson interval; UPPER BOUND: the loop saw hidde
 
 
 class _Ended(msgspec.Struct):
-    """Fields of `summary.json` that the table of runs shows."""
+    """Fields of `summary.json` for the table of runs."""
 
     n_logged: int
     n_expected: int
@@ -213,7 +205,7 @@ class _Ended(msgspec.Struct):
 
 
 class RunTable(NamedTuple):
-    """The runs in a folder; shows itself as a table."""
+    """The runs in a folder, displayed as a table."""
 
     sheet: Sheet
     runs: list[RunFolder]
@@ -226,7 +218,7 @@ class RunTable(NamedTuple):
 
 
 def runs(root: Path | str = "runs") -> RunTable:
-    """The run folders in `root`, oldest first, with what each was and how it ended; `load(runs())` loads them all.
+    """The run folders in `root`, oldest first, with conditions and results; `load(runs())` loads them all.
 
     Only manifests and summaries are read; folders that cannot be read are named below the table.
     """
@@ -237,35 +229,38 @@ def runs(root: Path | str = "runs") -> RunTable:
             run_folders.append(RunFolder.existing(path.parent))
         except (ValueError, OSError) as problem:
             broken.append(f"Not read: {problem}.")
-    sheet = Sheet(
-        title=f"{len(run_folders)} runs" if run_folders else f"no runs in {root}/",
-        columns=("run", "arm", "benchmark", "feedback source", "seed", "tasks", "pass@1, %"),
-        rows=tuple(map(_row, run_folders)),
-        names=4,
-        caption=" ".join([CAPTION] * bool(run_folders) + broken),
-    )
-    return RunTable(sheet, run_folders)
+    columns: dict[str, Callable[[RunFolder], str]] = {
+        "run": lambda run: str(run.path),
+        "arm": lambda run: str(run.manifest.config.get("arm", cells.NONE)),
+        "benchmark": lambda run: run.manifest.benchmark,
+        "feedback source": lambda run: run.manifest.feedback_source,
+        "seed": lambda run: str(run.manifest.seed),
+        "tasks": _progress,
+        "pass@1, %": _rate,
+    }
+    title = f"{len(run_folders)} runs" if run_folders else f"no runs in {root}/"
+    caption = " ".join([CAPTION] * bool(run_folders) + broken)
+    return RunTable(Sheet.of(title, run_folders, columns, caption, names=4), run_folders)
 
 
-def _row(run: RunFolder) -> tuple[str, ...]:
-    manifest, ended = run.manifest, _ended(run)
-    arm = str(manifest.config.get("arm", NONE))
-    tasks = f"{ended.n_logged if ended else _so_far(run)} of {manifest.n_expected}{'' if ended else ', unfinished'}"
-    rate = _rate(ended) if ended and ended.pass_at_1.n else NONE
-    return str(run.path), arm, manifest.benchmark, manifest.feedback_source, str(manifest.seed), tasks, rate
-
-
-def _rate(ended: _Ended) -> str:
-    rate = ended.pass_at_1
-    return f"{'UPPER BOUND ' * ended.is_upper_bound}{percent(rate.share)} {cells.interval(rate.low, rate.high)}"
-
-
-def _so_far(run: RunFolder) -> int:
-    """Tasks whose loops have ended."""
+def _progress(run: RunFolder) -> str:
+    """Number of tasks with an ended loop, of all."""
+    if ended := _ended(run):
+        return f"{ended.n_logged} of {run.manifest.n_expected}"
     try:
-        return (run.path / "results.jsonl").read_bytes().count(b"\n")
+        n_logged = (run.path / "results.jsonl").read_bytes().count(b"\n")
     except OSError:
-        return 0
+        n_logged = 0
+    return f"{n_logged} of {run.manifest.n_expected}, unfinished"
+
+
+def _rate(run: RunFolder) -> str:
+    ended = _ended(run)
+    if not ended or not ended.pass_at_1.n:
+        return cells.NONE
+    rate = ended.pass_at_1
+    bound = "UPPER BOUND " * ended.is_upper_bound
+    return f"{bound}{cells.number(rate.share)} {cells.interval(rate.low, rate.high)}"
 
 
 def _ended(run: RunFolder) -> _Ended | None:
@@ -276,14 +271,14 @@ def _ended(run: RunFolder) -> _Ended | None:
 
 
 class Parts(NamedTuple):
-    """The parts of a run, without a run folder and without a tracker."""
+    """The parts of a run, without run folder and tracker."""
 
     tasks: Benchmark
     """Whole tasks; a loop gets `task.public`."""
     loop: Callable[[], Reflexion]
-    """Makes one task's loop, with an empty memory: `.memory`, `.actor`, `.evaluator`, `.reflector`, `.attempts`."""
+    """Creates a loop for one task, with empty memory: `.memory`, `.actor`, `.evaluator`, `.reflector`, `.attempts`."""
     judge: HiddenTests
-    """Grades one submission a task; any attempt once it is sealed."""
+    """Grades one submission per task; any attempt once it is sealed."""
 
     def __repr__(self) -> str:
         return f"{len(self.tasks)} tasks of {self.tasks.name}; .tasks .loop() .judge"
@@ -311,29 +306,24 @@ def by_hand(*overrides: Override) -> Parts:
 def to_dataset(*runs: object, table: str = "attempts", texts: bool = True) -> datasets.Dataset:
     """A table of some runs as a `datasets.Dataset`.
 
-    Its methods write it: `save_to_disk`, `to_parquet`, `to_json`, `push_to_hub`. Verdicts of hidden tests stand in
-    columns whose names begin with `hidden_`; the hidden tests themselves are in none.
+    Write it with `save_to_disk`, `to_parquet`, `to_json` or `push_to_hub`. Verdicts of hidden tests are in columns
+    named `hidden_…`; the hidden tests themselves are left out.
 
     Parameters
     ----------
     runs : Path, str, Run or list of these
-        Run folders, patterns such as `runs/*`, or sweeps, as of `load`.
+        As for `load`.
     table : str, default "attempts"
         `runs`, `tasks`, `attempts`, `checks`, `reflections` or `memory`.
     texts : bool, default True
-        With programs, prompts, replies, feedback and reflections.
-
-    Returns
-    -------
-    datasets.Dataset
-        One row per row of the table.
+        Include programs, prompts, replies, feedback and reflections.
 
     Raises
     ------
     ConfigError
-        There is no such table, or the package `datasets` is not installed.
+        Unknown table, or the package `datasets` is not installed.
     FolderError
-        No run is named, or a folder cannot be read.
+        As for `load`.
     """
     try:
         from datasets import Dataset

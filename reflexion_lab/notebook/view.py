@@ -15,11 +15,11 @@ Named = Mapping[str, Any]
 
 
 class View(Record, frozen=True):
-    """A piece of HTML that a notebook shows by itself; views add up, one below the other."""
+    """HTML that a notebook displays; the sum of two views shows one below the other."""
 
     html: str
     text: str
-    """The same in a line, where no HTML can be shown."""
+    """Plain text for displays without HTML."""
 
     def __add__(self, below: View) -> View:
         return View(self.html + below.html, f"{self.text}\n{below.text}")
@@ -36,25 +36,27 @@ def view(
 ) -> View:
     """View a record or a run.
 
-    - An `Attempt`: verdicts, what memory gave and from where, turns, program, failing checks, reflection, and word for
-      word what the model read and wrote. With `before`, the program is its difference to that attempt's.
-    - A list of attempts, one task's loop: its whole history, attempts side by side, each against the one before.
-    - A `Task`: what the loop may know of it, never its hidden tests.
+    - An `Attempt`: verdicts, recalled memory items with their origin, turns, program, failing checks, reflection, and
+      the texts that the model read and wrote. With `before`, the program is the difference to that attempt's.
+    - A list of attempts, one task's loop: its history, attempts side by side, each against the one before.
+    - A `Task`: its public part, without hidden tests.
     - A `Reflection`.
-    - Names with reflections (None: nothing to say), side by side; or with loops, their verdicts one below the other.
-    - A run (its folder, path, or `Run`): its headline and all of its tasks; with `task`, that task's history: its id,
-      or the part of it between slashes that no other task's has, such as `count_down`.
+    - A mapping of names to reflections (or None), side by side; or to loops, their verdicts one below the other.
+    - A run (its folder, path, or `Run`): headline and all tasks; with `task`, that task's history.
 
     Parameters
     ----------
     grades : Grades | Mapping[Any, Any], default ()
-        Hidden verdicts on attempts, as `Run.grades` or a list; for names with loops, also by the same names.
-        A run has its own.
+        Hidden verdicts on attempts, as `Run.grades` or a list; for a mapping of loops also by name. A run has its own.
+    before : Attempt | None, optional
+        Earlier attempt to compare the program with.
+    task : str | None, optional
+        Id of a task, or a part of it between slashes that no other task has, such as `count_down`.
 
     Raises
     ------
     TypeError
-        `thing` is of another type, or `task` is no text.
+        `thing` is of another type, or `task` is no string.
     FolderError
         No run, or the run has no attempt at `task`.
     """
@@ -78,7 +80,7 @@ def view(
 
 
 def run_view(folder: RunFolder) -> View:
-    """A run's headline, curve, tasks and costs. Raises FolderError: a file of it cannot be read."""
+    """Headline, curve, tasks and costs of a run. Raises FolderError: a file of it cannot be read."""
     from reflexion_lab.analysis.report.page import overview, sentence
     from reflexion_lab.analysis.run_log import Log
 
@@ -87,13 +89,7 @@ def run_view(folder: RunFolder) -> View:
 
 
 def task_view(folder: RunFolder, task_id: str) -> View:
-    """A task's history in a run, by its id, or a part of it between slashes that no other's has.
-
-    Raises
-    ------
-    FolderError
-        The run has made no attempt at it.
-    """
+    """A task's history in a run, by its id or a unique part of it. Raises FolderError: no ended loop of such a task."""
     from reflexion_lab.analysis.report.history import Sources, history
     from reflexion_lab.analysis.run_log import Log
 
@@ -171,7 +167,7 @@ def _one(run_folders: Sequence[RunFolder]) -> Sequence[RunFolder]:
 
 
 def _by_number(grades: Any) -> dict[tuple[str, int], Grade]:
-    """Of grades in a row, or as `Run.grades` holds them."""
+    """Grades by task and number, from a list or as `Run.grades` holds them."""
     every = grades.values() if isinstance(grades, Mapping) else grades
     return {(grade.task_id, grade.number): grade for grade in every if isinstance(grade, Grade)}
 

@@ -249,9 +249,9 @@ class Estimate(Record, frozen=True, kw_only=True):
         return "\n".join((repr(sheet(self)), *lines(self)))
 
     def _repr_html_(self) -> str:
-        from reflexion_lab.analysis.report.sheets import said
+        from reflexion_lab.analysis.report.sheets import paragraphs
 
-        return sheet(self)._repr_html_() + said(lines(self))
+        return sheet(self)._repr_html_() + paragraphs(lines(self))
 
 
 def sheet(estimate: Estimate) -> Sheet:

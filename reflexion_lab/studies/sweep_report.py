@@ -15,7 +15,7 @@ import msgspec
 
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.report import cells
-from reflexion_lab.analysis.report.sheets import Sheet, as_table, percents, said
+from reflexion_lab.analysis.report.sheets import Sheet, as_table, paragraphs
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.progress import LOG_EVERY, bar, in_notebook
@@ -85,7 +85,11 @@ def _calls(states: Iterable[CellState]) -> tuple[int, int, float]:
 
 def as_html(sweep: Sweep) -> str:
     """For a notebook, without the folder: outputs are read on other machines."""
-    return said(problems(sweep), loud=True) + sheet(sweep)._repr_html_() + said([*repeated(sweep), headline(sweep)])
+    return (
+        paragraphs(problems(sweep), loud=True)
+        + sheet(sweep)._repr_html_()
+        + paragraphs([*repeated(sweep), headline(sweep)])
+    )
 
 
 def sheet(sweep: Sweep) -> Sheet:
@@ -115,7 +119,7 @@ def sheet(sweep: Sweep) -> Sheet:
 
 def _row(cell: Cell, keys: list[str], state: CellState) -> tuple[str, ...]:
     values, rate = dict(override.partition("=")[::2] for override in cell.overrides), state.pass_at_1
-    share = percents(Estimate(value=rate.share, low=rate.low, high=rate.high)) if rate and rate.n else ""
+    share = cells.estimate(Estimate(value=rate.share, low=rate.low, high=rate.high)) if rate and rate.n else ""
     share = f"{UPPER_BOUND} {share}" if state.is_upper_bound or state.feedback_source == "oracle" else share
     figures = (state.made, state.stored, round(state.seconds)) if state.seconds else ("", "", "")
     columns = map(str, (rate.n if rate else "", share, *figures))

@@ -7,7 +7,7 @@ import pytest
 
 from experiments._tools.output import write_csv
 from experiments._tools.uptake import STYLES, Case, read, table
-from reflexion_lab.analysis.report.sheets import p_value
+from reflexion_lab.analysis.report.cells import p_value
 from reflexion_lab.records import Recollection
 from tests import builders as make
 

@@ -24,7 +24,7 @@ def seen(write_run):
     return explore(write_run(LOOPS))
 
 
-def test_filters_narrow_the_list_to_fitting_tasks(seen):
+def test_filters_narrow_the_list_to_as_many_tasks_as_they_say(seen):
     assert seen.task_ids == ["t/1", "t/2", "t/10", "t/9"]
     w = seen.widgets
     for name, value, left in (
@@ -39,20 +39,17 @@ def test_filters_narrow_the_list_to_fitting_tasks(seen):
         assert seen.task_ids == left
         assert left[0] in w.page.value
         w.filters[name].value = before
+    for name, chooser in w.filters.items():
+        for label, value in chooser.options[1:] if name != "text" else ():
+            chooser.value = value
+            assert label.endswith(f"({len(seen.task_ids)})")
+            chooser.value = chooser.options[0][1]
     w.filters["text"].value = "nothing like it"
     assert seen.task_ids == []
     assert "No task fits" in w.page.value
     w.on.click()
     w.filters["text"].value = ""
     assert len(seen.task_ids) == 4
-
-
-def test_every_choice_says_how_many_tasks_it_leaves(seen):
-    for name, chooser in seen.widgets.filters.items():
-        for label, value in chooser.options[1:] if name != "text" else ():
-            chooser.value = value
-            assert label.endswith(f"({len(seen.task_ids)})")
-            chooser.value = chooser.options[0][1]
 
 
 def test_steps_go_through_the_attempts_and_on_to_the_next_task(seen):
@@ -91,21 +88,14 @@ def test_what_models_wrote_and_tasks_are_called_is_no_markup(write_run):
     assert "\u202e" not in repr(seen)
 
 
-def test_an_oracle_run_says_upper_bound(write_run):
+def test_the_heading_says_upper_bound_and_unfinished(write_run):
     bound = explore(write_run(LOOPS, feedback_source="oracle", name="bound"))
     assert "UPPER BOUND, not pass@1" in bound.heading
     assert "feedback source oracle" in bound.heading
     unsealed = explore(write_run(LOOPS, sealed=False, name="unsealed"))
-    assert [(history.result, history.strip) for history in unsealed.histories if history.task_id == "t/10"] == [
-        ("right", "?✓")
-    ]
-
-
-def test_an_unfinished_run_says_so_before_all_else(write_run):
+    assert [(task.result, task.strip) for task in unsealed.histories if task.task_id == "t/10"] == [("right", "?✓")]
     assert explore(write_run(LOOPS, n_expected=8)).heading.startswith("INCOMPLETE, 4 of 8 tasks ended: ")
-    assert explore(write_run({}, n_expected=3, name="none")).heading.endswith(
-        "0 tasks, how they came out is not known yet"
-    )
+    assert explore(write_run({}, n_expected=3, name="none")).heading.endswith("0 tasks, no results yet")
 
 
 def test_only_one_run_can_be_explored(write_run):

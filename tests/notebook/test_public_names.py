@@ -128,11 +128,16 @@ def test_a_mistake_is_one_line_that_says_what_to_write(override, message, tmp_pa
     assert not list(tmp_path.rglob("manifest.json"))
 
 
-def test_a_mistake_in_a_sweep_names_its_cell():
-    with pytest.raises(ConfigError, match=r"sed: no such key.*did you mean 'seed'.*in cell 0: sed=0"):
-        rl.sweep({"sed": [0, 1]})
-    with pytest.raises(TypeError, match="int, expected words"):
-        rl.sweep(3)
+def test_a_grid_with_a_mistake_is_refused():
+    for grid, problem, words in (
+        ({"sed": [0, 1]}, ConfigError, r"sed: no such key.*did you mean 'seed'.*in cell 0: sed=0"),
+        (3, TypeError, "int, expected words"),
+        ({"seed": []}, ValueError, "seed: got an empty list"),
+        ({"seed": {1, 2}}, TypeError, "seed: got set"),
+        ({"seed": [b"0"]}, TypeError, "seed: got bytes"),
+    ):
+        with pytest.raises(problem, match=words):
+            rl.sweep(grid)
 
 
 def test_parts_show_no_hidden_test():
@@ -168,19 +173,6 @@ def test_a_grid_takes_what_a_notebook_holds(tmp_path):
         assert {cell.cfg.run_root for cell in cells} == {str(tmp_path / "a b,c")}
     temperatures = [cell.cfg.temperature for cell in Sweep.of(lines(common | {"temperature": np.linspace(0, 1, 3)}))]
     assert temperatures == [0.0, 0.5, 1.0]
-
-
-@pytest.mark.parametrize(
-    ("grid", "problem", "words"),
-    [
-        ({"seed": []}, ValueError, "seed: got an empty list"),
-        ({"seed": {1, 2}}, TypeError, "seed: got set"),
-        ({"seed": [b"0"]}, TypeError, "seed: got bytes"),
-    ],
-)
-def test_a_grid_of_nothing_or_of_what_no_config_holds_is_refused(grid, problem, words):
-    with pytest.raises(problem, match=words):
-        rl.sweep(grid)
 
 
 def test_no_module_of_the_package_hides_a_public_name():

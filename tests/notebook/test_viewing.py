@@ -136,11 +136,6 @@ def test_what_no_eye_can_see_is_spelt_out(unseen):
     read.text.encode()
 
 
-def test_line_breaks_tabs_and_foreign_scripts_stay_as_they_are():
-    text = "\n\n  if x:\n\ty = 'Größe 大小 ≤ 😀'\n"
-    assert text in Reader(view(attempt(reply=text))).text
-
-
 def test_a_task_view_holds_no_secret(task):
     read = Reader(view(task))
     assert "assert double(2) == 4" in read.text
@@ -149,8 +144,11 @@ def test_a_task_view_holds_no_secret(task):
 
 
 def test_a_program_has_the_line_numbers_that_errors_name():
-    (program, *_) = Reader(view(attempt(solution="\n\ndef f(x):\n\n    return x\n"))).inside["pre"]
-    assert [line.split(maxsplit=1) for line in program.splitlines()] == [["3", "def f(x):"], ["4"], ["5", "return x"]]
+    text = "\n\n  if x:\n\ty = 'Größe 大小 ≤ 😀'\n"
+    read = Reader(view(attempt(solution="\n\ndef f(x):\n\n    return x\n", reply=text)))
+    lines = read.inside["pre"][0].splitlines()
+    assert [line.split(maxsplit=1) for line in lines] == [["3", "def f(x):"], ["4"], ["5", "return x"]]
+    assert text in read.text
 
 
 def test_a_retry_is_shown_as_its_difference():
@@ -160,11 +158,11 @@ def test_a_retry_is_shown_as_its_difference():
     assert read.inside["mark"] == [" + 1"]
     assert "against attempt 1: − 1 out, + 1 in" in read.words
     assert "reward 1.00 (+1.00)" in read.words
-
-
-def test_unlike_lines_are_not_compared_word_by_word():
-    other = attempt(2, "def f(x):\n    yield from map(str, range(9))\n")
-    assert Reader(view(other, before=attempt())).inside["mark"] == []
+    unlike = attempt(2, "def f(x):\n    yield from map(str, range(9))\n")
+    assert Reader(view(unlike, before=attempt())).inside["mark"] == []
+    same = Reader(view(attempt(2), before=attempt(1)))
+    assert "same program as attempt 1" in same.words
+    assert "return x" in same.text
 
 
 def test_long_unchanged_stretches_are_counted_not_shown():
@@ -176,12 +174,6 @@ def test_long_unchanged_stretches_are_counted_not_shown():
     assert len(lines.splitlines()) == 2 + 6 + 2
 
 
-def test_an_unchanged_program_is_called_so():
-    read = Reader(view(attempt(2), before=attempt(1)))
-    assert "the very program of attempt 1" in read.words
-    assert "return x" in read.text
-
-
 def checked(outcome, message="", **fields):
     return attempt(checks=(Check(name="assert f(1) == 2", outcome=outcome, message=message, **fields),))
 
@@ -191,9 +183,8 @@ def verdict(outcome):
     return f"{'✓' if right else '✗'} {views.WORDS[outcome]} {int(right)} of 1 right"
 
 
-NO_PROGRAM = "none was found in the reply"
 BY = "class: assertion Root cause the cause What went wrong the harm What to change the fix Confidence 0.85"
-NO_MODEL = "fallback:assertion, rules in the model's place"
+NO_MODEL = "fallback:assertion, fallback to rules"
 UNSPLIT = "expected (1, got 2), got 3"
 SAID = [
     *((checked(outcome, "why"), verdict(outcome)) for outcome in OUTCOMES),
@@ -203,13 +194,13 @@ SAID = [
     (checked("fail", "odd"), "✗ assert f(1) == 2 failed odd"),
     (checked("fail"), "✗ assert f(1) == 2 failed the assertion is false"),
     (checked("error", "no y", error_type="NameError", line=2), "an error NameError: no y (line 2 of the program)"),
-    (attempt(reflection=words()), f"Reflection in the model's own words {BY}"),
+    (attempt(reflection=words()), f"Reflection written by the model {BY}"),
     (attempt(reflection=words("rules:assertion")), f"Reflection rules:assertion {BY}"),
     (attempt(reflection=words("fallback:assertion", problem="lacks X")), f"Reflection {NO_MODEL} {BY}"),
-    (attempt(reflection=words("fallback:assertion", problem="lacks X")), "Why not the model lacks X"),
-    (attempt(), "Memory gave nothing"),
-    (attempt(recalled=("x-1",)), "Memory gave 1 episode episode x-1 this run does not hold its words"),
-    (attempt(recalled=("ep-1", "ep-2")), "Memory gave 2 episodes"),
+    (attempt(reflection=words("fallback:assertion", problem="lacks X")), "Reason for the fallback lacks X"),
+    (attempt(), "Recalled from memory nothing"),
+    (attempt(recalled=("x-1",)), "Recalled from memory 1 episode episode x-1 content not in this run"),
+    (attempt(recalled=("ep-1", "ep-2")), "Recalled from memory 2 episodes"),
 ]
 
 
@@ -218,12 +209,9 @@ def test_an_attempt_says_its_verdict_checks_words_and_memory(shown, expected):
     assert expected in Reader(view(shown)).words
 
 
-@pytest.mark.parametrize("before", [None, attempt(1), attempt(1, "")])
-def test_a_missing_program_is_said_to_be_missing(before):
-    assert NO_PROGRAM in Reader(view(attempt(2, ""), before=before)).words
-
-
-def test_after_a_missing_program_the_whole_new_one_is_shown():
+def test_a_missing_program_is_named_and_after_it_the_whole_new_one_is_shown():
+    for before in (None, attempt(1), attempt(1, "")):
+        assert "no program in the reply" in Reader(view(attempt(2, ""), before=before)).words
     read = Reader(view(PASSED, before=attempt(1, "")))
     assert "return x + 1" in read.inside["pre"][0]
     assert "against" not in read.words
@@ -247,9 +235,9 @@ def test_checks_that_were_judged_in_place_say_so():
     checks = [Check(name=f"assert f({n})", outcome="pass", mode=("apart", "in_place")[n % 2]) for n in range(3)]
     failed = Check(name="for x in y: pass", outcome="error", error_type="E", mode="in_place")
     read = Reader(view(attempt(checks=(*checks, failed))))
-    assert "✓ 3 passing checks, 1 judged in place" in read.inside["summary"]
-    assert "✗ for x in y: pass (judged in place) raised an error E" in read.words
-    assert "in place" not in Reader(view(attempt(checks=checks[:1]))).words
+    assert "✓ 3 passing checks, 1 judged in the candidate's process" in read.inside["summary"]
+    assert "✗ for x in y: pass (judged in the candidate's process) raised an error E" in read.words
+    assert "in the candidate" not in Reader(view(attempt(checks=checks[:1]))).words
 
 
 def test_many_failures_are_folded_and_none_is_lost():
@@ -267,22 +255,19 @@ def test_what_the_model_read_and_wrote_is_there_word_for_word(text):
     assert blocks == ["\nbe brief", f"\n{text}", f"\n{text[::-1]}", "\nasked to reflect"]
 
 
-def test_a_strip_tells_shown_from_hidden_and_names_the_submission():
+def test_a_loop_as_strip_and_as_history():
     grades = [
         Grade(task_id="own/f", number=2, passed=False, outcome="timeout", checks_passed=3, checks_total=9, sealed=False)
     ]
     strip = view({"a loop": [attempt(), replace(PASSED, stop_reason="passed")]}, grades=grades)
     read = Reader(strip)
     assert "a loop 2 attempts, 74 tokens, loop ended: passed" in read.words
-    assert "Attempt 1 shown ✗ failed 0 of 1 right →" in read.words
-    assert "Attempt 2 submitted shown ✓ passed 1 of 1 right hidden ✗ timed out 3 of 9 right" in read.words
+    assert "Attempt 1 feedback ✗ failed 0 of 1 right →" in read.words
+    assert "Attempt 2 submitted feedback ✓ passed 1 of 1 right hidden ✗ timed out 3 of 9 right" in read.words
     assert repr(strip) == "a loop: failed, 0 of 1 right → passed, 1 of 1 right; submitted 2"
-
-
-def test_a_loop_shows_every_attempt_against_the_one_before():
-    read = Reader(view([attempt(), PASSED, replace(PASSED, number=3)]))
-    assert "against attempt 1" in read.words
-    assert "the very program of attempt 2" in read.words
+    history = Reader(view([attempt(), PASSED, replace(PASSED, number=3)])).words
+    assert "against attempt 1" in history
+    assert "same program as attempt 2" in history
 
 
 def test_every_turn_is_there_and_only_the_last_two_are_unfolded():
@@ -293,15 +278,18 @@ def test_every_turn_is_there_and_only_the_last_two_are_unfolded():
         assert f"Turn {n} · tool_{n} · {10 * n} + 5 tokens Thought thought {n} Observation seen {n}" in read.words
     unfolded = [read.inside["summary"][place] for place in read.unfolded]
     assert [text.split(" ·")[0] for text in unfolded] == ["Turn 4", "Turn 5"]
+    failed = Reader(view(working(attempt(), turn(1, error="no action"), turn(2), turn(3))))
+    assert "Turn 1 · ✗ error · 10 + 5 tokens" in " ".join(failed.inside["summary"][0].split())
+    assert "Error in this turn no action" in failed.words
 
 
 def test_a_turn_shows_only_new_messages():
     blocks = Reader(view(working(attempt(), turn(1), turn(2), turn(3)))).inside["pre"]
     assert [block.strip() for block in blocks if "message" in block] == ["message 1", "message 2", "message 3"]
     again = Reader(view(working(attempt(), turn(1), turn(1))))
-    assert "What the model received: what it received in the turn before" in again.words
+    assert "Model input: as in the turn before" in again.words
     apart = turn(2, messages=(Message(role="user", content="another prompt"),))
-    assert "What the model received: user, 14 characters" in Reader(view(working(attempt(), turn(1), apart))).words
+    assert "Model input: user, 14 characters" in Reader(view(working(attempt(), turn(1), apart))).words
 
 
 def test_a_draft_is_shown_as_its_difference_to_the_draft_before():
@@ -310,7 +298,7 @@ def test_a_draft_is_shown_as_its_difference_to_the_draft_before():
     read = Reader(view(working(PASSED, *steps)))
     assert "Turn 1 · a first draft" in read.words
     assert "Turn 3 · against turn 1: − 1 out, + 1 in" in read.words
-    assert "Turn 4 · the very program of turn 3" in read.words
+    assert "Turn 4 · same program as turn 3" in read.words
     assert "Program the draft of turn 4 1 def f(x):" in read.words
     assert len([block for block in read.inside["pre"] if "def f(x):" in block]) == 3
 
@@ -321,44 +309,25 @@ def test_texts_of_turns_are_not_repeated_below_them():
     assert [read.text.count(text) for text in ("message 1", "reply 2", "hm")] == [1, 1, 1]
     elsewhere = Reader(view(working(record, Step(program="pass"), rationale="so")))
     assert [elsewhere.text.count(text) for text in ("message 1", "reply 2")] == [1, 1]
-    assert "What it thought first so" in elsewhere.words
+    assert "Rationale so" in elsewhere.words
 
 
-def test_a_turn_that_went_wrong_says_so_before_it_is_opened():
-    read = Reader(view(working(attempt(), turn(1, error="no action"), turn(2), turn(3))))
-    assert "Turn 1 · ✗ error · 10 + 5 tokens" in " ".join(read.inside["summary"][0].split())
-    assert "What went wrong in this turn no action" in read.words
-
-
-def test_a_draft_shows_its_improvement():
-    first, second = Critique(severity=0.75, source="llm"), Critique(severity=0.25, score=0.5, source="llm")
-    drafts = (turn(1, program="pass", critique=first), turn(2), turn(3, program="x = 1", critique=second))
-    read = Reader(view(working(attempt(), *drafts)))
-    assert "severity 0.75 ·" in read.words
-    assert "severity 0.25, improvement +0.50 ·" in read.words
-
-
-def test_a_critique_stands_with_its_draft():
-    critique = Critique(
-        severity=0.75,
-        issues=("no loop", "no return"),
-        suggestions=("add both",),
-        score=0.25,
-        confidence=0.5,
-        source="llm+lint",
-        messages=(Message(role="user", content="judge it"),),
-        reply="my verdict",
-        usage=Usage(calls=1, prompt_tokens=8, completion_tokens=9),
+def test_a_critique_stands_with_its_draft_and_its_improvement():
+    judged = (Message(role="user", content="judge it"),)
+    usage = Usage(calls=1, prompt_tokens=8, completion_tokens=9)
+    issues, more = ("no loop", "no return"), {"messages": judged, "reply": "my verdict", "usage": usage}
+    first = Critique(
+        severity=0.75, issues=issues, suggestions=("add both",), score=0.25, confidence=0.5, source="llm+lint", **more
     )
-    shown = working(attempt(), turn(1, program="pass", critique=critique), others={"critic": critique.usage})
-    read = Reader(view(shown))
+    second = Critique(severity=0.25, score=0.5, source="llm")
+    drafts = (turn(1, program="pass", critique=first), turn(2), turn(3, program="x = 1", critique=second))
+    read = Reader(view(working(attempt(), *drafts, others={"critic": usage})))
     assert "Turn 1 · a first draft · severity 0.75" in read.words
+    assert "severity 0.25, improvement +0.25 ·" in read.words
     assert "Critique llm+lint critic 8 + 9 tokens Severity 0.75 Issues no loop no return" in read.words
     assert "Suggestions add both Score 0.25 Trusted 0.50" in read.words
-    assert (
-        "What the model received as a critic: user, 8 characters judge it What the critic replied my verdict"
-        in read.words
-    )
+    received = "Model input as a critic: user, 8 characters judge it Reply of the critic my verdict"
+    assert received in read.words
     assert read.words.count("critic 8 + 9 tokens") == 2
 
 
@@ -367,7 +336,7 @@ def test_an_attempt_says_its_model_its_end_and_what_did_not_fit():
     fields = {"left_out": ("ep-1",), "model": "small-1", "finish_reason": "length", "status": "unfinished"}
     read = Reader(view(working(changed, **fields)))
     assert "single_shot by small-1 reply ended: length unfinished" in read.words
-    assert "Memory gave 1 episode, 1 wisdom, 1 mistake episode ep-1 no room in the prompt" in read.words
+    assert "Recalled from memory 1 episode, 1 wisdom, 1 mistake episode ep-1 no room in the prompt" in read.words
     assert read.words.count("no room") == 1
     usual = Reader(view(attempt())).words
     assert not [text for text in ("ended", "no room", "complete", "Turns", "thought") if text in usual]
@@ -386,24 +355,21 @@ def test_a_reflection_shows_all_that_it_says_and_nothing_empty():
     assert "Lessons one two Confidence 0.85 measured" in read.words
     bare = Reader(view(attempt(reflection=words(action_items=("the fix",), what_went_wrong="")))).words
     assert not [
-        label for label in ("went wrong", "worked", "To do", "insight", "Lessons", "⚑", "Why not") if label in bare
+        label for label in ("went wrong", "worked", "To do", "insight", "Lessons", "⚑", "fallback") if label in bare
     ]
 
 
-def test_a_control_is_no_reflection():
-    judged_by_nobody = words("control:generic", text="its first words", confidence_source="none")
-    read = Reader(view(attempt(reflection=judged_by_nobody)))
-    assert "Control, in a reflection's place control:generic" in read.words
-    assert "in the model's own words" not in read.words
-    assert "Confidence" not in read.words
-
-
-def test_reflections_stand_side_by_side_under_their_names():
-    shown = view({"the model": words(), "a control": words("control:generic"), "nobody": None})
+def test_reflections_stand_side_by_side_and_a_control_is_none():
+    control = words("control:generic", text="its first words", confidence_source="none")
+    alone = Reader(view(attempt(reflection=control))).words
+    assert "Control instead of a reflection control:generic" in alone
+    assert "written by the model" not in alone
+    assert "Confidence" not in alone
+    shown = view({"the model": words(), "a control": control, "nobody": None})
     read = Reader(shown)
-    assert "the model Reflection in the model's own words" in read.words
-    assert "a control Control, in a reflection's place control:generic" in read.words
-    assert "nobody has nothing to say" in read.words
+    assert "the model Reflection written by the model" in read.words
+    assert "a control Control instead of a reflection control:generic" in read.words
+    assert "nobody no reflection" in read.words
     assert repr(shown).splitlines() == ["the model: llm", "a control: control:generic", "nobody: nothing"]
 
 

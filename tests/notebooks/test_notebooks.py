@@ -24,7 +24,7 @@ SAID = {
         "3 not solved, 18 repaired, 9 solved at once",
         "words | as run | +3.3 [-13.4, +19.8] | 3:2 | 1 | 1 | none | - | not detected",
         "nothing | as run | -30.0 [-47.2, -10.3] | 0:9",
-        "in the model's own words",
+        "written by the model",
         "against attempt 1: − 1 out, + 2 in",
     ],
     "01_audit_published_logs": [
@@ -59,7 +59,7 @@ SAID = {
         "bm25 | 16 % | 20 % | 57 %",
     ],
     "04_inner_loops": [
-        "What it thought first",
+        "Rationale",
         "run_tests · against turn 1: − 1 out, + 2 in · 354 + 71 tokens",
         "4 finish     441 +  17 tokens",
         "critic 683 + 96 tokens",

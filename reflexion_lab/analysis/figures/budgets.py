@@ -1,4 +1,4 @@
-"""pass@1 against what it costs, and who is worth the price."""
+"""pass@1 against spending, with the convex hull."""
 
 from __future__ import annotations
 
@@ -9,46 +9,38 @@ from typing import TYPE_CHECKING
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison.budgets import Spot, accuracy_by_spending, is_known
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure, share_methods
-from reflexion_lab.analysis.figures.style import INK, Style, frame, look, mark_bounds, named, per_cent
+from reflexion_lab.analysis.figures.style import INK, Style, bars, frame, line_only, look, mark_bounds, named, per_cent
 from reflexion_lab.analysis.stats.matching import hull
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLUMNS = ("unit", "arm", "feedback_source", "attempt", "mean_a_case", "share", "low", "high", "on_hull")
-LABELS = {"tokens": "tokens a case, mean", "calls": "model calls a case, mean", "cost": "cost a case, mean"}
+LABELS = {"tokens": "mean tokens per case", "calls": "mean model calls per case", "cost": "mean cost per case"}
 
 
 def budget(by_arm: Mapping[Arm, Sequence[Spot]], unit: str, ax: Axes) -> Axes:
-    """Draw every arm's way from attempt 1 to its last, on a logarithmic scale of spending, and the convex hull.
+    """Draw every arm's cuts from attempt 1 to its last, on a logarithmic scale of spending, and the convex hull.
 
     The scale is linear where some spending is 0: a first attempt by a local model costs nothing.
 
     Parameters
     ----------
     by_arm : Mapping[Arm, Sequence[Spot]]
-        By arm, its spots in the order of attempts; none where nobody recorded what it spent.
+        By arm, its spots in the order of attempts; none where its spending is unknown.
     unit : str
-        What is spent: `tokens`, `calls` or `cost`.
+        `tokens`, `calls` or `cost`.
     """
     for place, (arm, spots) in enumerate(by_arm.items()):
         if not spots:
             continue
         style, last = look(place), spots[-1]
         x, y = [spot.spend for spot in spots], [spot.pass_at_1.value for spot in spots]
-        line: Style = {"color": style["color"], "linestyle": style["linestyle"], "linewidth": 1.1, "alpha": 0.7}
-        ax.plot(x, y, **line, marker=style["marker"], markersize=3, zorder=3)
-        ax.vlines(last.spend, last.pass_at_1.low, last.pass_at_1.high, color=style["color"], alpha=0.4, linewidth=1.6)
-        size = 8 + 5 * sum(_is_covered(last, other) for other in list(by_arm.values())[place + 1 :])
-        ax.plot(
-            last.spend,
-            y[-1],
-            **style,
-            markersize=size,
-            zorder=5,
-            label=named(arm.label, arm.is_upper_bound),
-            gid="final",
-        )
+        ax.plot(x, y, **line_only(style), linewidth=1.1, alpha=0.7, marker=style["marker"], markersize=3, zorder=3)
+        bars([last.spend], [last.pass_at_1], style["color"], ax)
+        size = 8 + 5 * sum(_overlaps(last, other) for other in list(by_arm.values())[place + 1 :])
+        name = named(arm.label, arm.is_upper_bound)
+        ax.plot(last.spend, y[-1], **style, markersize=size, zorder=5, label=name, gid="final")
     _hull(by_arm, ax)
     ax.set(xlabel=LABELS[unit], ylabel="share of tasks solved")
     if all(spot.spend > 0 for spots in by_arm.values() for spot in spots):
@@ -61,8 +53,9 @@ def budget(by_arm: Mapping[Arm, Sequence[Spot]], unit: str, ax: Axes) -> Axes:
 
 @figure(20, FEW)
 def drawing(arms: Sequence[Arm], seed: int = 0, units: Sequence[str] = tuple(LABELS)) -> Drawing | None:
-    """A panel for each of `units` that some arm is known to have spent; None where none is. Arms of which it is not
-    known are left out, and named in the caption.
+    """A panel for each of `units` with an arm of known spending; None without any.
+
+    Arms of unknown spending are left out, and named in the caption.
     """
     spots = {
         unit: {arm: accuracy_by_spending(arm, unit, seed) if is_known(arm, unit) else [] for arm in arms}
@@ -79,21 +72,17 @@ def drawing(arms: Sequence[Arm], seed: int = 0, units: Sequence[str] = tuple(LAB
     ]
     text = (
         f"{facts(arms)} Each line is an arm cut at attempt 1, 2, ...; the large mark is the whole loop with its 95 % "
-        f"interval ({share_methods(arms)}). Dashed: convex hull of all cuts, upper bounds left out; who mixes two "
-        "methods reaches every spot on it. What follows the attempt that is submitted is not counted; cached "
-        f"replies cost what they did when first drawn.{_missing(spots)}"
+        f"interval ({share_methods(arms)}). Dashed: convex hull of all cuts, upper bounds left out; mixing two methods "
+        "reaches every point on it. Spending after the submitted attempt is not counted; cached replies count as "
+        f"when first drawn.{_missing(spots)}"
     )
     panels = [functools.partial(budget, by_arm, unit) for unit, by_arm in spots.items()]
     size = 5.2, 3.6 + 0.1 * len(arms)
     return Drawing("budget", "pass@1 against spending", panels, COLUMNS, rows, text, size, has_legend=True)
 
 
-def _name(arm: Arm) -> str:
-    return named(arm.label, arm.is_upper_bound)
-
-
-def _is_covered(last: Spot, other: Sequence[Spot]) -> bool:
-    """Whether the end of an arm that is drawn later lies upon this one, which then has to be larger."""
+def _overlaps(last: Spot, other: Sequence[Spot]) -> bool:
+    """Whether the last mark of an arm that is drawn later covers this one, which is then drawn larger."""
     far = 0.01
     return bool(other) and (
         abs(other[-1].spend - last.spend) < far * last.spend
@@ -103,7 +92,7 @@ def _is_covered(last: Spot, other: Sequence[Spot]) -> bool:
 
 def _missing(spots: Mapping[str, Mapping[Arm, Sequence[Spot]]]) -> str:
     without = {unit: [arm.label for arm, own in by_arm.items() if not own] for unit, by_arm in spots.items()}
-    return "".join(f" Unknown {unit}, hence not drawn: {', '.join(names)}." for unit, names in without.items() if names)
+    return "".join(f" Unknown {unit}, not drawn: {', '.join(names)}." for unit, names in without.items() if names)
 
 
 def _ends(spot: Spot) -> tuple[float, float, float]:

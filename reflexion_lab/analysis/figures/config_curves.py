@@ -1,4 +1,4 @@
-"""pass@1 over a number in the config: Ω, k, attempts, a threshold, a rate of noise."""
+"""pass@1 over a numeric config key: Ω, k, attempts, a threshold, a noise rate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import SEEDED, Arm, flat
 from reflexion_lab.analysis.figures.drawing import Drawing, facts, figure, share_methods
-from reflexion_lab.analysis.figures.style import UPPER_BOUND, Style, frame, look, named, per_cent, watermark
+from reflexion_lab.analysis.figures.style import (
+    UPPER_BOUND,
+    bars,
+    frame,
+    line_only,
+    look,
+    mark_bounds,
+    marker_only,
+    named,
+    per_cent,
+)
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.folder.manifest import measured
@@ -17,21 +27,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Value = float | str
-"""Of a config key; words such as `all` stand behind the numbers."""
+"""Value of a config key; words such as `all` come after the numbers."""
 COLUMNS = ("key", "value", "series", "arm", "feedback_source", "n", "share", "low", "high")
 MOST = 7
-"""Curves in a panel."""
+"""Maximum number of curves per panel."""
 
 
 def over(curves: Mapping[str, Mapping[Value, tuple[Arm, Estimate]]], key: str, ax: Axes) -> Axes:
-    """Draw a curve a series: share solved by the value of `key`, with its interval.
+    """Draw a curve per series: share solved by the value of `key`, with its interval.
 
-    Numbers stand where they belong, on a logarithmic scale where they span a factor of 50; words behind them, apart.
-
-    Parameters
-    ----------
-    curves : Mapping[str, Mapping[Value, tuple[Arm, Estimate]]]
-        By series, by value: the arm and its share.
+    Numbers are placed to scale, logarithmic where they span a factor of 50; words follow at the right. `curves` holds,
+    by series and by value, the arm and its share.
     """
     places = _places(dict.fromkeys(value for series in curves.values() for value in series))
     step = 0.02 * (max(places.values()) - min(places.values()) or 1)
@@ -40,36 +46,21 @@ def over(curves: Mapping[str, Mapping[Value, tuple[Arm, Estimate]]], key: str, a
         values = sorted(series, key=lambda value: places[value])
         shares = [series[value][1] for value in values]
         x = [places[value] + shift for value in values]
-        ax.vlines(
-            x,
-            [share.low for share in shares],
-            [share.high for share in shares],
-            color=style["color"],
-            alpha=0.5,
-            linewidth=1.6,
-        )
-        numbers = [place for place, value in zip(x, values, strict=True) if not isinstance(value, str)]
-        line: Style = {"color": style["color"], "linestyle": style["linestyle"], "linewidth": 1.6}
-        ax.plot(numbers, [share.value for share in shares[: len(numbers)]], **line, zorder=3)
-        ax.plot(
-            x,
-            [share.value for share in shares],
-            **{**style, "linestyle": ""},
-            markersize=7,
-            zorder=4,
-            label=name,
-            gid="over",
-        )
+        bars(x, shares, style["color"], ax)
+        y = [share.value for share in shares]
+        n_numbers = sum(not isinstance(value, str) for value in values)
+        ax.plot(x[:n_numbers], y[:n_numbers], **line_only(style), linewidth=1.6, zorder=3)
+        ax.plot(x, y, **marker_only(style), markersize=7, zorder=4, label=name, gid="over")
     ax.set_xticks(list(places.values()), [f"{value:g}" if not isinstance(value, str) else value for value in places])
     ax.set(xlabel=key, ylabel="share of tasks solved")
     per_cent(ax.yaxis)
-    if above := [arm.label for series in curves.values() for arm, _ in series.values() if arm.is_upper_bound]:
-        watermark(ax, above[:1])
+    bounds = [arm.label for series in curves.values() for arm, _ in series.values() if arm.is_upper_bound]
+    mark_bounds(ax, bounds[:1], height=0.5)
     return frame(ax, "y")
 
 
 def swept(arms: Sequence[Arm]) -> list[str]:
-    """Config keys of whose numbers, or numbers and words, some arms differ while all else is equal."""
+    """Config keys with numbers in which some arms differ while all else is equal."""
     configs = [_config(arm) for arm in arms]
     keys = dict.fromkeys(key for config in configs for key in config)
     return [key for key in keys if key not in SEEDED and not key.endswith(".seed") and _varies(configs, key)]
@@ -77,19 +68,13 @@ def swept(arms: Sequence[Arm]) -> list[str]:
 
 @figure(40)
 def drawings(arms: Sequence[Arm]) -> Iterator[Drawing]:
-    """One for each swept key."""
+    """One per swept key."""
     for key in swept(arms):
         yield drawing(arms, key)
 
 
 def drawing(arms: Sequence[Arm], key: str, seed: int = 0) -> Drawing:
-    """One curve for each set of arms that differ in `key` alone.
-
-    Raises
-    ------
-    ConfigError
-        No arm has this key.
-    """
+    """One curve per set of arms that differ in `key` alone. Raises ConfigError: no arm has this key."""
     having = [arm for arm in arms if key in _config(arm)]
     if not having:
         raise ConfigError("key", repr(key), "a dotted config key of an arm, such as recall.omega")
@@ -112,8 +97,7 @@ def drawing(arms: Sequence[Arm], key: str, seed: int = 0) -> Drawing:
 
 
 def _config(arm: Arm) -> dict[str, object]:
-    config = arm.logs[0].manifest.config
-    return dict(flat(measured(config)))
+    return dict(flat(measured(arm.logs[0].manifest.config)))
 
 
 def _varies(configs: Sequence[Mapping[str, object]], key: str) -> bool:
@@ -136,7 +120,7 @@ def _value(value: object) -> Value:
 
 
 def _places(values: Mapping[Value, object]) -> dict[Value, float]:
-    """Where each value stands: numbers first."""
+    """Position of each value: numbers first."""
     import math
 
     numbers = sorted(value for value in values if not isinstance(value, str))

@@ -1,4 +1,4 @@
-"""pass@1 by attempt: all arms in one figure, or one run beside its feedback."""
+"""pass@1 by attempt: all arms in one figure, or one run with its feedback."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.estimators import Point
-from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure, save
+from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, feedback_words, figure, save
 from reflexion_lab.analysis.figures.style import (
     INK,
     SMALL,
     UPPER_BOUND,
     Style,
+    bars,
     frame,
+    line_only,
     look,
     mark_bounds,
+    marker_only,
     per_cent,
     spread,
 )
@@ -35,12 +38,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_BANDS = 2
-"""Of more curves, bands would hide each other, and in grey be nobody's: their intervals are bars, side by side."""
+"""Maximum number of curves with bands; those of more would hide each other, and are bars side by side."""
 COLUMNS = ("arm", "feedback_source", "seeds", "attempt", "n", "solved", "share", "low", "high", "any_solved", "tokens")
 
 
 class Curve(Record, frozen=True, kw_only=True):
-    """A convergence curve and what it takes to read it."""
+    """A convergence curve with its sources."""
 
     label: str
     feedback_source: str
@@ -51,33 +54,26 @@ class Curve(Record, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, log: Log, label: str) -> Curve:
-        """The curve of one run.
-
-        Raises
-        ------
-        DataError
-            The run has none: no task with a hidden verdict has ended, or not every attempt is graded.
-        """
+        """The curve of one run. Raises DataError: no hidden verdict yet, or not every attempt is graded."""
         manifest, points = log.manifest, log.points
         if not points:
             raise DataError(f"run {manifest.run_id}", "no curve", "all attempts graded", "resume it")
-        source = manifest.feedback_source
-        bound, seeds = manifest.is_upper_bound, (manifest.seed,)
+        source, bound = manifest.feedback_source, manifest.is_upper_bound
+        seeds = (manifest.seed,)
         return cls(label=label, feedback_source=source, is_upper_bound=bound, seeds=seeds, points=tuple(points))
 
     @classmethod
     def over(cls, arm: Arm, longest: int = 0, seed: int = 0) -> Curve:
         """The curve of an arm over all of its seeds; n counts cases, a task at a seed each.
 
-        With several seeds the intervals are bootstrap bands over tasks and seeds (`statistics.bootstrap.bands`), with
-        one they are Wilson's.
+        Intervals are bootstrap bands over tasks and seeds (`stats.bootstrap.bands`), for one seed Wilson's.
 
         Parameters
         ----------
         longest : int, default 0
-            Attempts up to which it goes; 0 for those of the arm's longest loop.
+            Last attempt; 0 for that of the arm's longest loop.
         seed : int, default 0
-            Of the bootstrap.
+            Seed of the bootstrap.
         """
         last = longest or arm.longest
         points = [_pooled(points) for points in zip(*(log.curve(last) for log in arm.logs), strict=True)]
@@ -92,19 +88,18 @@ class Curve(Record, frozen=True, kw_only=True):
     def facts(self) -> str:
         """One line for the caption."""
         seeds = f"seed{'s' * (len(self.seeds) != 1)} {', '.join(map(str, self.seeds))}"
-        source = "no feedback" if self.feedback_source == "none" else f"{self.feedback_source} feedback"
-        source += ": UPPER BOUND, not pass@1" if self.is_upper_bound else ""
+        source = feedback_words(self.feedback_source, self.is_upper_bound)
         unit = "tasks" if len(self.seeds) == 1 else "cases (a task at a seed)"
         return f"{self.label}: n = {self.points[0].n} {unit}, {seeds}, {source}"
 
 
 def curves(arm_curves: Sequence[Curve], ax: Axes, feedback: bool = False) -> Axes:
-    """Draw the curves with their intervals, and name each at its end with its last share in per cent.
+    """Draw the curves with their intervals; each is named at its end with its last share in per cent.
 
     Parameters
     ----------
     arm_curves : Sequence[Curve]
-        One at least, all of the same length.
+        At least one, all of the same length.
     feedback : bool, default False
         Also draw, dashed, the share that passed the visible tests.
     """
@@ -129,7 +124,7 @@ def curves(arm_curves: Sequence[Curve], ax: Axes, feedback: bool = False) -> Axe
 
 @figure(10, FEW)
 def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing:
-    """Of one arm or more."""
+    """All arms in one panel."""
     longest = max(arm.longest for arm in arms)
     arm_curves = [Curve.over(arm, longest, seed) for arm in arms]
     rows = [
@@ -139,11 +134,11 @@ def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing:
         for p in c.points
     ]  # fmt: skip
     kinds = {
-        True: "bootstrap over tasks and seeds (percentiles of 10,000 draws; score intervals where few tasks speak)",
+        True: "bootstrap over tasks and seeds (percentiles of 10,000 draws; score intervals where there are few tasks)",
         False: "Wilson (one seed)",
     }
     methods = " and ".join(dict.fromkeys(kinds[len(arm.seeds) > 1] for arm in arms))
-    text = f"Hidden verdict on what would have been submitted at each cut. {facts(arms)} 95 % intervals: {methods}."
+    text = f"Hidden verdict on the submission at each cut. {facts(arms)} 95 % intervals: {methods}."
     if len(arms) > 1:
         text += f" {_shared(arms)}"
     longest_name = max(len(_name(curve)) for curve in arm_curves)
@@ -157,7 +152,7 @@ def run_drawing(log: Log, label: str) -> Drawing:
     curve = Curve.of(log, label)
     head = (curve.label, curve.feedback_source, " ".join(map(str, curve.seeds)))
     rows = [(*head, *msgspec.structs.astuple(point)) for point in curve.points]
-    text = f"{curve.facts}.\nHidden verdict on what would have been submitted at each cut; Wilson 95 % interval."
+    text = f"{curve.facts}.\nHidden verdict on the submission at each cut; Wilson 95 % interval."
     if curve.feedback_source == "visible":
         text += "\nDashed: passed the feedback tests, which the loop can see."
     columns = ("label", "feedback_source", "seeds", *Point.__struct_fields__)
@@ -172,15 +167,13 @@ def save_convergence(folder: Path, log: Log, label: str) -> Path:
 
 
 def _pooled(points: Sequence[Point]) -> Point:
-    """One cut of several runs as if they were one."""
+    """One cut of several runs pooled."""
     rate = Rate.of(sum(point.solved for point in points), sum(point.n for point in points))
     n_feedback = sum(point.n_feedback for point in points)
-    feedback = {
-        name: sum((getattr(point, name) or 0) * point.n_feedback for point in points) / n_feedback
-        if n_feedback
-        else None
-        for name in ("visible_pass", "reward")
-    }
+    feedback: dict[str, float | None] = dict.fromkeys(("visible_pass", "reward"))
+    if n_feedback:
+        for name in feedback:
+            feedback[name] = sum((getattr(point, name) or 0) * point.n_feedback for point in points) / n_feedback
     return Point(
         attempt=points[0].attempt,
         n=rate.n,
@@ -197,14 +190,14 @@ def _pooled(points: Sequence[Point]) -> Point:
 
 def _curve(curve: Curve, place: int, shift: float, is_crowded: bool, ax: Axes) -> None:
     x = [point.attempt + shift for point in curve.points]
-    low, high = [point.low for point in curve.points], [point.high for point in curve.points]
     style = look(place)
     if is_crowded:
-        ax.vlines(x, low, high, color=style["color"], linewidth=1.6, alpha=0.5, gid="interval")
+        bars(x, curve.points, style["color"], ax)
     else:
+        low, high = [point.low for point in curve.points], [point.high for point in curve.points]
         ax.fill_between(x, low, high, color=style["color"], alpha=0.13, linewidth=0, gid="interval")
         for edge in (low, high):
-            ax.plot(x, edge, color=style["color"], linestyle=style["linestyle"], linewidth=0.6, alpha=0.5)
+            ax.plot(x, edge, **line_only(style), linewidth=0.6, alpha=0.5)
     shares = [point.pass_at_1 for point in curve.points]
     ax.plot(x, shares, **style, linewidth=1.8, markersize=7, zorder=4, label=_name(curve), gid="pass_at_1")
 
@@ -222,7 +215,7 @@ def _name(curve: Curve) -> str:
 
 
 def _span(arm_curves: Sequence[Curve], feedback: bool) -> tuple[float, float]:
-    """All that is drawn, and a third of the scale at least."""
+    """Limits of the share axis: all that is drawn, and at least a third of the scale."""
     points = [point for curve in arm_curves for point in curve.points]
     passed = [point.visible_pass for point in points if feedback and point.visible_pass is not None]
     low = min([point.low for point in points] + passed)
@@ -232,21 +225,20 @@ def _span(arm_curves: Sequence[Curve], feedback: bool) -> tuple[float, float]:
 
 
 def _names(arm_curves: Sequence[Curve], shifts: Sequence[float], ax: Axes) -> None:
-    """Beside the ends, clear of each other, each tied to its own."""
+    """Write names beside the ends of the curves, apart from each other, each with a line to its curve."""
     (low, high), right = ax.get_ylim(), ax.get_xlim()[1]
     ends = [curve.points[-1].pass_at_1 for curve in arm_curves]
     heights = spread(ends, (high - low) * 0.062, max(low, 0.0), min(high, 1.0))
     for place, (curve, end, height) in enumerate(zip(arm_curves, ends, heights, strict=True)):
         style, x = look(place), curve.points[-1].attempt + shifts[place]
         ax.plot((x, right), (end, height), color=style["color"], linewidth=0.6, alpha=0.6, clip_on=False, zorder=3)
-        mark: Style = {key: style[key] for key in ("color", "marker", "markerfacecolor", "markeredgecolor")}
-        ax.plot(right, height, **mark, markersize=6, clip_on=False, zorder=5)
+        ax.plot(right, height, **marker_only(style), markersize=6, clip_on=False, zorder=5)
         text = f"  {100 * end:.1f}  {_name(curve)}"
         ax.annotate(text, (right, height), (4, 0), textcoords="offset points", va="center", gid="name", **SMALL)
 
 
 def _shared(arms: Sequence[Arm]) -> str:
-    """Whether the first attempts are the very same programs."""
+    """Sentence on whether the arms have equal first attempts."""
     first = [{case: attempts[0].trajectory.solution for case, attempts in arm.attempts.items()} for arm in arms]
     odd = [
         arm.label

@@ -1,4 +1,4 @@
-"""Figures of comparisons: the registry, panels with caption and numbers, and the ways to a file or to an Axes."""
+"""Figures of comparisons: their registry, and a `Drawing` with caption and numbers, for a file or for an Axes."""
 
 from __future__ import annotations
 
@@ -26,15 +26,21 @@ if TYPE_CHECKING:
 Kind = Literal["png", "svg", "pdf"]
 
 FEW, MANY = 14, 10_000
-"""Arms that curves can tell apart, a sweep of more is drawn over its config keys and as differences; and no limit."""
+"""Maximum number of arms: of figures with a curve per arm, and no limit. A sweep of more is drawn over its keys."""
 LETTERS = 15.5
-"""Of a caption or legend that fit into an inch."""
+"""Characters of a caption or legend per inch."""
 LINE = 0.19
-"""Inches that a line of them takes."""
+"""Inches per line of a caption or legend."""
 MOST_NAMED = 3
 """Arms of one kind that a caption names where there are others."""
 NARROWEST = 6.5
-"""Inches, so that a caption stays short."""
+"""Minimum width in inches, so that a caption stays short."""
+LONGEST = 72
+"""Maximum characters of an arm's name in a figure."""
+ROOM = 0.97
+"""Share of the width of its column of panels that a caption may take."""
+LEGEND: Style = {"frameon": False, "fontsize": 8.5, "labelcolor": INK, "alignment": "left",
+                 "title_fontproperties": {"size": 11, "weight": "bold"}}  # fmt: skip
 
 
 class Figure(NamedTuple):
@@ -43,10 +49,10 @@ class Figure(NamedTuple):
     name: str
     path: Path
     table: Path
-    """The CSV with the very numbers that are drawn."""
+    """The CSV with the numbers drawn."""
     caption: str
     in_print: Path
-    """What a paper includes: the PDF where there is one, else `path`."""
+    """For LaTeX: the PDF if there is one, else `path`."""
 
 
 class Drawing(NamedTuple):
@@ -57,12 +63,12 @@ class Drawing(NamedTuple):
     panels: Sequence[Callable[[Axes], Axes]]
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
-    """Of the table beside the figure."""
+    """Rows of the CSV beside the figure; a column `arm` is needed for `save_figures`."""
     caption: str
     size: tuple[float, float] = (7.6, 4.8)
-    """Of a panel, in inches."""
+    """Size of a panel in inches."""
     across: int = 2
-    """Panels in a row."""
+    """Maximum number of panels per row."""
     has_legend: bool = False
     """One legend above all panels."""
 
@@ -75,20 +81,21 @@ class Registered(NamedTuple):
     """A figure of comparisons."""
 
     place: int
-    """Among the others, lowest first."""
+    """Order among the figures, lowest first."""
     of: Drawings
     most: int
-    """Arms that it has room for."""
+    """Maximum number of arms."""
     is_compared: bool
-    """Takes the comparison and the arms; else the arms alone."""
+    """It takes the comparison and the arms; else only the arms."""
 
 
 REGISTRY: list[Registered] = []
 
 
 def figure(place: int, most: int = MANY, is_compared: bool = False) -> Callable[[F], F]:
-    """Register the decorated function as a figure of every comparison: it gives one drawing or several, or None where
-    there would be nothing to see.
+    """Register the decorated function as a figure of every comparison.
+
+    It returns one drawing or several, or None where there would be nothing to see.
     """
 
     def register(function: F) -> F:
@@ -99,12 +106,9 @@ def figure(place: int, most: int = MANY, is_compared: bool = False) -> Callable[
 
 
 def save(folder: Path, drawing: Drawing, kind: Kind = "png") -> Figure:
-    """Write `<name>.png` and `<name>.csv` into `folder`. Needs no display, and works in any thread.
+    """Write `<name>.png` and `<name>.csv` into `folder`, without a display and in any thread.
 
-    Parameters
-    ----------
-    kind : Kind, default "png"
-        `pdf` is written beside the PNG, which pages show.
+    The kind `pdf` writes a PDF beside the PNG, which pages show.
     """
     from matplotlib import figure, rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -140,7 +144,7 @@ def _across(drawing: Drawing) -> int:
 
 
 def _draw_panels(canvas: Canvas, drawing: Drawing) -> int:
-    """Returns rows of panels."""
+    """Draw the panels; returns their number of rows."""
     across = _across(drawing)
     down = -(-len(drawing.panels) // across)
     axes = list(canvas.subplots(down, across, squeeze=False).flat)
@@ -154,35 +158,28 @@ def _draw_panels(canvas: Canvas, drawing: Drawing) -> int:
 
 
 def _write_words(canvas: Canvas, drawing: Drawing, width: float) -> int:
-    """Title, legend and caption; returns their lines."""
-    wrapped = [textwrap.fill(line, int(width * LETTERS)) for line in drawing.caption.splitlines()]
-    caption = "\n".join(wrapped)
+    """Write title, legend and caption; returns their number of lines."""
+    caption = _wrapped(drawing.caption, width)
     canvas.supxlabel(caption, x=0.01, ha="left", linespacing=1.5, gid="caption", **SMALL)
     lines = 2 + caption.count("\n")
     if not drawing.has_legend:
         canvas.suptitle(drawing.title, x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK)
         return lines
-    known = {name: line for ax in canvas.axes for line, name in zip(*ax.get_legend_handles_labels(), strict=True)}
-    columns = max(1, int(width * LETTERS / (8 + max(map(len, known)))))
-    place: Style = {"loc": "outside upper left", "ncols": columns, "borderaxespad": 0.3, "alignment": "left"}
-    look: Style = {"frameon": False, "fontsize": 8.5, "title_fontproperties": {"size": 11, "weight": "bold"}}
-    canvas.legend(known.values(), known, title=drawing.title, labelcolor=INK, **look, **place)
-    return lines - (-len(known) // columns)
+    place: Style = {"loc": "outside upper left", "borderaxespad": 0.3}
+    return lines + _legend(canvas, canvas.axes, drawing.title, width, place)
 
 
 def facts(arms: Sequence[Arm]) -> str:
-    """What n, which seeds and which feedback are behind a figure, in a sentence or two."""
-    return f"n = {_sizes(arms)}. Feedback: {_sources(arms)}."
+    """Caption sentences on n, seeds and feedback sources."""
+    bound = f", hence {UPPER_BOUND}, not pass@1"
+    sizes = _by_arm((_size(arm), arm.label) for arm in arms)
+    sources = _by_arm((arm.feedback_source + bound * arm.is_upper_bound, arm.label) for arm in arms)
+    return f"n = {sizes}. Feedback: {sources}."
 
 
 def share_methods(arms: Sequence[Arm]) -> str:
-    """How the intervals of `Arm.share` are made."""
+    """Methods of the intervals of `Arm.share`."""
     return " and ".join(dict.fromkeys(arm.share_method for arm in arms))
-
-
-def _sizes(arms: Sequence[Arm]) -> str:
-    groups = _grouped((_size(arm), arm.label) for arm in arms)
-    return "; ".join(size if len(groups) == 1 else f"{size} ({_shared(who, groups)})" for size, who in groups.items())
 
 
 def _size(arm: Arm) -> str:
@@ -196,43 +193,37 @@ def _seeds(arm: Arm) -> str:
     return f"{len(arm.seeds)} seed{'s' * (len(arm.seeds) != 1)} ({', '.join(map(str, arm.seeds))})"
 
 
-def _sources(arms: Sequence[Arm]) -> str:
-    bound = f", hence {UPPER_BOUND}, not pass@1"
-    groups = _grouped((arm.feedback_source + bound * arm.is_upper_bound, arm.label) for arm in arms)
-    return "; ".join(
-        source if len(groups) == 1 else f"{source} ({_shared(who, groups)})" for source, who in groups.items()
-    )
-
-
-def _shared(names: Sequence[str], groups: Mapping[str, Sequence[str]]) -> str:
-    """Who they are; the largest group of several need not be named."""
-    is_most = len(names) > MOST_NAMED and all(
-        len(names) > len(other) for other in groups.values() if other is not names
-    )
-    return "all others" if is_most else ", ".join(names)
-
-
-def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+def _by_arm(pairs: Iterable[tuple[str, str]]) -> str:
+    """Facts, each with its arms where there are several; the largest group is called "all others"."""
     groups: dict[str, list[str]] = {}
-    for key, name in pairs:
-        groups.setdefault(key, []).append(name)
-    return groups
+    for fact, name in pairs:
+        groups.setdefault(fact, []).append(name)
+    if len(groups) == 1:
+        return next(iter(groups))
+    *_, second, largest = sorted(map(len, groups.values()))
+    parts = []
+    for fact, names in groups.items():
+        is_most = len(names) == largest > max(second, MOST_NAMED)
+        parts.append(f"{fact} ({'all others' if is_most else ', '.join(names)})")
+    return "; ".join(parts)
+
+
+def feedback_words(source: str, is_upper_bound: bool) -> str:
+    """A run's feedback source for a caption."""
+    words = "no feedback" if source == "none" else f"{source} feedback"
+    return f"{words}: {UPPER_BOUND}, not pass@1" if is_upper_bound else words
 
 
 def inert(text: str) -> str:
-    """On one line, and never a formula: a spreadsheet obeys what begins with one of these."""
+    """`text` on one line, quoted where a spreadsheet would take it for a formula."""
     safe = plain(text)
     return f"'{safe}" if safe[:1] in ("=", "+", "-", "@") else safe
 
 
-ROOM = 0.97
-"""Of its column of panels, what a caption may take."""
-
-
 def on_axes(drawing: Drawing, ax: Axes | None = None, is_captioned: bool = True) -> Axes:
-    """Draw the first panel of `drawing`; returns `ax`, or without one the Axes of a new figure of pyplot's.
+    """Draw the first panel of `drawing` on `ax`, or on a new figure of pyplot; returns the Axes.
 
-    The figure is white, whatever the theme around it or matplotlib's style.
+    The figure is white, whatever the theme or style of matplotlib.
     """
     import matplotlib
     from matplotlib.style import context
@@ -270,34 +261,33 @@ def _wrapped(caption: str, inches: float) -> str:
 
 
 def _head(drawing: Drawing, ax: Axes) -> int:
-    """Title and legend above the Axes, clear of a title that the panel has written itself; returns legend rows."""
+    """Write title and legend above the Axes and its own title, if any; returns the rows of the legend."""
+    from matplotlib.transforms import ScaledTranslation
+
     inches = ax.get_window_extent().width / ax.figure.dpi
     own = textwrap.fill(ax.get_title(loc="left"), max(20, int(inches * LETTERS)))
     if drawing.has_legend:
         ax.set_title(own, loc="left", fontsize=9, color=INK)
-        return _legend(drawing.title, 6 + 14 * (1 + own.count("\n")) * bool(own), inches, ax)
+        points = 6 + 14 * (1 + own.count("\n")) * bool(own)
+        above = ax.transAxes + ScaledTranslation(0, points / 72, ax.figure.dpi_scale_trans)
+        place: Style = {"loc": "lower left", "bbox_to_anchor": (0, 1), "bbox_transform": above, "borderaxespad": 0}
+        return _legend(ax, [ax], drawing.title, inches, place | {"borderpad": 0})
     if drawing.title:
-        above = 24 if ax.get_legend() else 8  # the panel's own stands just above it
-        ax.set_title(drawing.title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=above)
+        pad = 24 if ax.get_legend() else 8  # the panel's own legend lies just above it
+        ax.set_title(drawing.title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=pad)
     return 0
 
 
-def _legend(title: str, points: float, inches: float, ax: Axes) -> int:
-    """So many points above an Axes that is so many inches wide; returns its rows."""
-    from matplotlib.transforms import ScaledTranslation
-
-    known = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
-    columns = max(1, int(inches * LETTERS / (8 + max(map(len, known), default=0))))
-    above = ax.transAxes + ScaledTranslation(0, points / 72, ax.figure.dpi_scale_trans)
-    place: Style = {"loc": "lower left", "bbox_to_anchor": (0, 1), "bbox_transform": above, "ncols": columns}
-    look: Style = {"frameon": False, "fontsize": 8.5, "title_fontproperties": {"size": 11, "weight": "bold"}}
-    pads: Style = {"borderaxespad": 0, "borderpad": 0, "alignment": "left", "labelcolor": INK}
-    ax.legend(known.values(), known, title=title, **look, **place, **pads)
-    return -(-len(known) // columns)
+def _legend(target: Axes | Canvas, axes: Sequence[Axes], title: str, inches: float, place: Style) -> int:
+    """Write one legend of all `axes` on `target`, `inches` wide; returns its rows."""
+    entries = {name: line for ax in axes for line, name in zip(*ax.get_legend_handles_labels(), strict=True)}
+    columns = max(1, int(inches * LETTERS / (8 + max(map(len, entries), default=0))))
+    target.legend(entries.values(), entries, title=title, ncols=columns, **LEGEND, **place)
+    return -(-len(entries) // columns)
 
 
 def _caption(text: str, ax: Axes) -> None:
-    """Below the axis label, from the left edge of all that belongs to the Axes; layouts make room for it."""
+    """Write the caption below the axis label, from the left edge of the Axes; layouts make room for it."""
     box, inside = ax.get_tightbbox(), ax.get_window_extent()
     left = 0.0 if box is None else max(0.0, inside.x0 - box.x0)
     dpi = ax.figure.dpi
@@ -310,7 +300,7 @@ def _caption(text: str, ax: Axes) -> None:
 
 
 def _plain(ax: Axes) -> None:
-    """A dollar or a backslash in somebody's name is no formula, and nothing for LaTeX."""
+    """Dollars and backslashes in names are no formulas, and nothing for LaTeX."""
     from matplotlib.text import Text
 
     for artist in ax.findobj(Text):
@@ -319,15 +309,7 @@ def _plain(ax: Axes) -> None:
 
 
 def save_figures(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Kind = "png") -> list[Figure]:
-    """Write the figures that make sense for these arms into `folder`; those that would be empty are left out.
-
-    Parameters
-    ----------
-    comparison : Comparison
-        Of these very arms.
-    arms : Sequence[Arm]
-        One at least.
-    """
+    """Write the figures of these arms and their comparison into `folder`; empty ones are left out."""
     folder.mkdir(parents=True, exist_ok=True)
     named_arms = readable(arms)
     whole = {arm.label: plain(name) for name, arm in named_arms.items()}
@@ -336,7 +318,7 @@ def save_figures(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind
 
 
 def _in_full(drawing: Drawing, whole: Mapping[str, str]) -> Drawing:
-    """With whole names in the table beside the figure, where there is room for them."""
+    """The drawing with uncut names in its CSV."""
     place = drawing.columns.index("arm")
     return drawing._replace(
         rows=[(*row[:place], whole.get(str(row[place]), row[place]), *row[place + 1 :]) for row in drawing.rows]
@@ -352,14 +334,8 @@ def _drawings(comparison: Comparison, arms: Sequence[Arm]) -> Iterator[Drawing]:
             yield from [drawn] if isinstance(drawn, Drawing) else drawn or ()
 
 
-LONGEST = 72
-"""Characters of a name in a figure: more would leave no room for what is drawn."""
-
-
 def readable(arms: Sequence[Arm]) -> dict[str, Arm]:
-    """By its whole name: every arm under a name on one line, cut in its middle where it is too long, and still like no
-    other.
-    """
+    """Arms with names for figures, by their whole names: on one line, cut in the middle to `LONGEST`, and unique."""
     by_label: dict[str, Arm] = {}
     taken: set[str] = set()
     for arm in arms:
@@ -373,12 +349,12 @@ def readable(arms: Sequence[Arm]) -> dict[str, Arm]:
 
 
 def renamed(comparison: Comparison, by_label: Mapping[str, Arm]) -> Comparison:
-    """With the names that `shown` gives its arms."""
+    """The comparison with the names that `readable` gives its arms."""
     rows = tuple(replace(row, arm=by_label[row.arm].label) for row in comparison.rows)
     baseline = by_label[comparison.baseline].label if comparison.baseline else None
     return replace(comparison, rows=rows, baseline=baseline)
 
 
 def _visible(name: str) -> str:
-    """Legends leave out what has no name, or one that begins with an underscore."""
+    """Legends leave out names that are empty or begin with an underscore."""
     return f" {name}" if name.startswith("_") else name or "(no name)"

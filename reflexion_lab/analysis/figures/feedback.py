@@ -1,4 +1,4 @@
-"""How often feedback tests are wrong."""
+"""Error rates of the feedback tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.estimators import Confusion, feedback_confusion
 from reflexion_lab.analysis.figures.drawing import Drawing, facts, figure
-from reflexion_lab.analysis.figures.style import COLOURS, FAINT, Style, beside, folded, frame, note, per_cent
+from reflexion_lab.analysis.figures.style import COLOURS, Style, beside, dot, folded, note, per_cent, rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,40 +21,23 @@ COLUMNS = ("arm", "feedback_source", "rate", "k", "n", "share", "low", "high", "
 
 
 def feedback_errors(confusions: Mapping[Arm, Confusion], ax: Axes) -> Axes:
-    """Draw two lines an arm, the first arm on top: false positives and false negatives, with counts."""
+    """Draw two lines per arm, the first arm on top: false positives and false negatives, with counts."""
+    highest = 0.2
     for place, confusion in enumerate(confusions.values()):
         for number, (field, (name, style)) in enumerate(RATES.items()):
             rate, y = getattr(confusion, field), place + (number - 0.5) * 0.36
             note(ax, y, f"{rate.k} of {rate.n}")
             if rate.n:
-                ax.hlines(y, rate.low, rate.high, color=style["color"], linewidth=2.2, alpha=0.5)
-                ax.plot(
-                    rate.share, y, **style, markersize=7, markeredgecolor="white", linestyle="", label=name, gid=field
-                )
-    ax.set_yticks(range(len(confusions)), [folded(arm.label) for arm in confusions])
-    ax.set_ylim(len(confusions) - 0.5, -0.5)
-    ax.set_xlim(
-        -0.02,
-        max(
-            0.2,
-            *(
-                getattr(confusion, field).high
-                for confusion in confusions.values()
-                for field in RATES
-                if getattr(confusion, field).n
-            ),
-        )
-        + 0.02,
-    )
-    ax.hlines([place + 0.5 for place in range(len(confusions) - 1)], -0.02, 1, color=FAINT, linewidth=0.7)
-    ax.set_xlabel("share of programs")
+                dot(rate.share, rate, y, ax, **style, label=name, gid=field)
+                highest = max(highest, rate.high)
+    ax.set(xlim=(-0.02, highest + 0.02), xlabel="share of programs")
     per_cent(ax.xaxis)
-    return frame(ax, "x")
+    return rows([folded(arm.label) for arm in confusions], ax, is_ruled=True)
 
 
 @figure(50)
 def drawing(arms: Sequence[Arm]) -> Drawing | None:
-    """Of the arms that had feedback of their own: an oracle's is the hidden verdict itself. None where no arm had."""
+    """Arms with feedback apart from the hidden verdicts; None without any."""
     judged = {
         arm: feedback_confusion(
             (attempt, arm.grades[case][attempt.number])
@@ -71,7 +54,7 @@ def drawing(arms: Sequence[Arm]) -> Drawing | None:
     }
     if not confusions:
         return None
-    rows = [
+    table = [
         (arm.label, arm.feedback_source, field, rate.k, rate.n, rate.share, rate.low, rate.high, confusion.unknown)
         for arm, confusion in confusions.items()
         for field in RATES
@@ -79,10 +62,10 @@ def drawing(arms: Sequence[Arm]) -> Drawing | None:
     ]
     text = (
         f"Feedback verdicts on the programs of all attempts against the hidden ones. {facts(list(confusions))} Wilson "
-        "95 % intervals, which take programs as independent: attempts at one task are not, so they are too narrow."
+        "95 % intervals, which assume independent programs: attempts at one task are not, so they are too narrow."
     )
     size = 6.4 + beside([arm.label for arm in confusions]), 1.1 + 0.55 * len(confusions)
     title = "Errors of the feedback tests"
     return Drawing(
-        "feedback", title, [lambda ax: feedback_errors(confusions, ax)], COLUMNS, rows, text, size, has_legend=True
+        "feedback", title, [lambda ax: feedback_errors(confusions, ax)], COLUMNS, table, text, size, has_legend=True
     )

@@ -1,4 +1,4 @@
-"""Every task and every attempt at a glance."""
+"""Map of hidden outcomes: a cell per task, seed and attempt."""
 
 from __future__ import annotations
 
@@ -23,29 +23,21 @@ KINDS = {
     "no program": "#111111",
     "no verdict": "#FFFFFF",
 }
-"""Darker is further from a right program, so that the map is read in grey, too; of what nobody knows there is a cross
-on white."""
+"""Darker is further from a right program, for print in grey; an unknown verdict is a cross on white."""
 UNKNOWN = "no verdict"
 NAMES = {"pass": "pass", "fail": "wrong", "timeout": "timeout", "extraction_failed": "no program",
          "no_tests": "no verdict", "harness_error": "no verdict",
          **dict.fromkeys(WITHHELD, "no program")}  # fmt: skip
-"""By outcome; what is not here is an error."""
+"""By outcome; any other is an error."""
 MOST_NAMES = 45
-"""Of more tasks, names would cover each other."""
+"""Maximum number of tasks drawn with names."""
 COLUMNS = ("place", "task_id", "solved_share", "arm", "feedback_source", "seed", "attempt", "hidden_outcome", "kind")
 
 
 def outcome_map(arm: Arm, tasks: Sequence[str], ax: Axes, is_named: bool = True) -> Axes:
-    """Draw a cell for each attempt: tasks from top to bottom, seeds side by side, attempts from left to right.
+    """Draw a cell per attempt: `tasks` from top to bottom, seeds side by side, attempts from left to right.
 
-    The faintest grey: the loop had ended.
-
-    Parameters
-    ----------
-    tasks : Sequence[str]
-        In the order in which they are drawn.
-    is_named : bool, default True
-        Say down the side which tasks these are.
+    The faintest grey: the loop had ended. With `is_named`, tasks are named at the side.
     """
     import numpy as np
     from matplotlib.colors import ListedColormap
@@ -73,7 +65,7 @@ def outcome_map(arm: Arm, tasks: Sequence[str], ax: Axes, is_named: bool = True)
 
 @figure(100, FEW)
 def drawing(arms: Sequence[Arm]) -> Drawing:
-    """A panel an arm, tasks in one order: most often solved on top, over the last attempts of all arms' loops."""
+    """A panel per arm; tasks in one order, those most often solved by submissions of all arms on top."""
     shares = _shares(arms)
     tasks = sorted(shares, key=lambda task_id: (math.isnan(shares[task_id]), -shares[task_id], task_id))
     places = {task_id: place for place, task_id in enumerate(tasks, 1)}
@@ -84,8 +76,8 @@ def drawing(arms: Sequence[Arm]) -> Drawing:
         for c, number, kind in _cells(arm)
     )  # fmt: skip
     text = (
-        f"Hidden outcome of every attempt. {facts(arms)} Tasks are sorted by how often what was submitted "
-        "solves them, over all arms and seeds, the easiest on top. Faintest grey: the loop had ended. No estimates."
+        f"Hidden outcome of every attempt. {facts(arms)} Tasks are sorted by the share of submissions that "
+        "solve them, over all arms and seeds, the easiest on top. Faintest grey: the loop had ended. No estimates."
     )
     across = min(len(arms), 5)
     cells = max((arm.longest + 1) * len(arm.seeds) for arm in arms)
@@ -104,7 +96,7 @@ def _cells(arm: Arm) -> list[tuple[Case, int, str]]:
 
 
 def _shares(arms: Sequence[Arm]) -> dict[str, float]:
-    """By task; not a number where the hidden tests say nothing."""
+    """Share of solving submissions by task; NaN without a hidden verdict."""
     verdicts: dict[str, list[bool]] = {case.task_id: [] for arm in arms for case in arm.attempts}
     for arm in arms:
         for case, passed in arm.verdicts().items():

@@ -1,10 +1,10 @@
-"""The one style of the lab's figures, and what several of them share. Plots take and return an Axes."""
+"""Style of the figures, and marks that several of them share. Plots take and return an Axes."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,16 +14,26 @@ Style = dict[str, Any]
 """Keyword arguments of a plotting function."""
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Told apart by colour-blind readers (Okabe and Ito 2008, jfly.uni-koeln.de/color), the strongest first."""
+"""Distinct for colour-blind readers (Okabe and Ito 2008, jfly.uni-koeln.de/color), the strongest first."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-"""One a curve, for readers in grey."""
+"""One per curve, for print in grey."""
 
 INK, FAINT = "#333333", "#D9D9D9"
 UPPER_BOUND = "UPPER BOUND"
 ASIDE = 36
-"""Letters of a line beside an axis."""
+"""Characters per line of a name beside an axis."""
 SMALL: Style = {"fontsize": 8, "color": INK}
+
+
+class Ends(Protocol):
+    """An estimate, rate or point with an interval."""
+
+    @property
+    def low(self) -> float: ...
+
+    @property
+    def high(self) -> float: ...
 
 
 def look(place: int) -> Style:
@@ -38,8 +48,18 @@ def look(place: int) -> Style:
     }
 
 
+def line_only(style: Style) -> Style:
+    """Colour and dashes of a series, without its marker."""
+    return {"color": style["color"], "linestyle": style["linestyle"]}
+
+
+def marker_only(style: Style) -> Style:
+    """The marker of a series, without its line."""
+    return style | {"linestyle": ""}
+
+
 def frame(ax: Axes, grid: Literal["x", "y", "both"]) -> Axes:
-    """The lab's plain axes, with a faint grid."""
+    """Plain axes with a faint grid."""
     ax.grid(axis=grid, color=FAINT, linewidth=0.7)
     ax.set_axisbelow(True)
     ax.tick_params(length=0, colors=INK, labelsize=9)
@@ -51,7 +71,7 @@ def frame(ax: Axes, grid: Literal["x", "y", "both"]) -> Axes:
 
 
 def per_cent(axis: Axis) -> None:
-    """Label shares in [0, 1] as per cent, with no more digits than they have."""
+    """Label shares in [0, 1] in per cent."""
     from matplotlib.ticker import FuncFormatter
 
     axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.3g} %"))
@@ -63,23 +83,17 @@ def named(arm: str, is_upper_bound: bool) -> str:
 
 
 def folded(name: str) -> str:
-    """A name beside an axis, on as many lines as it takes."""
+    """A name beside an axis, wrapped."""
     return textwrap.fill(name, ASIDE)
 
 
 def beside(names: Sequence[str]) -> float:
-    """Inches that names beside an axis take, beyond the width of a short one."""
+    """Additional width in inches for long names beside an axis."""
     return 0.08 * max(0, min(ASIDE, max(map(len, names))) - 16)
 
 
 def watermark(ax: Axes, names: Sequence[str] = (), height: float = 0.5) -> Axes:
-    """Write across `ax`, faintly, that arms in it saw the hidden tests: these `names`, or all of them.
-
-    Parameters
-    ----------
-    height : float, default 0.5
-        Of the words, in [0, 1] of the axes; level anywhere but in the middle.
-    """
+    """Write UPPER BOUND across `ax`, with the `names` of the arms concerned, at `height` in [0, 1] of the axes."""
     text = f"{', '.join(names)}: {UPPER_BOUND}" if names else UPPER_BOUND
     turn = 20 if height == 0.5 else 0
     place: Style = {"ha": "center", "va": "center", "rotation": turn, "transform": ax.transAxes, "zorder": 10}
@@ -87,23 +101,46 @@ def watermark(ax: Axes, names: Sequence[str] = (), height: float = 0.5) -> Axes:
     return ax
 
 
-def mark_bounds(ax: Axes, names: Iterable[str]) -> None:
-    """Name the upper bounds among the arms of `ax`, if there are any, near its bottom."""
+def mark_bounds(ax: Axes, names: Iterable[str], height: float = 0.05) -> None:
+    """Watermark `ax` with the names of its upper bounds, if there are any."""
     if above := list(names):
-        watermark(ax, above, height=0.05)
+        watermark(ax, above, height)
+
+
+def bars(x: Iterable[float], ends: Iterable[Ends], colour: str, ax: Axes) -> None:
+    """Draw vertical intervals."""
+    lines = [(end.low, end.high) for end in ends]
+    low, high = [line[0] for line in lines], [line[1] for line in lines]
+    ax.vlines(list(x), low, high, color=colour, linewidth=1.6, alpha=0.5, gid="interval")
+
+
+def dot(value: float, ends: Ends, y: float, ax: Axes, **look: Any) -> None:
+    """Draw a value with its horizontal interval, level with `y`."""
+    ax.hlines(y, ends.low, ends.high, color=look["color"], linewidth=2.2, alpha=0.5, zorder=3)
+    marker: Style = {"markersize": 7, "markeredgecolor": "white", "zorder": 4}
+    ax.plot(value, y, **marker | marker_only(look))
+
+
+def rows(names: Sequence[str], ax: Axes, is_ruled: bool = False) -> Axes:
+    """Put names down the side of `ax`, the first on top; with faint lines between them if `is_ruled`."""
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    for place in range(len(names) - 1) if is_ruled else ():
+        ax.axhline(place + 0.5, color=FAINT, linewidth=0.7)
+    return frame(ax, "x")
 
 
 def note(ax: Axes, y: float, text: str, gap: float = 8) -> None:
-    """Write `text` to the right of `ax`, level with `y`, so many points away."""
+    """Write `text` to the right of `ax`, level with `y`, `gap` points away."""
     where: Style = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
     ax.annotate(text, (1, y), (gap, 0), **where, annotation_clip=False, **SMALL)
 
 
 def spread(heights: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Heights for labels: at least `gap` apart, in the same order, in [low, high], and else as near as it goes.
+    """Positions of labels: at least `gap` apart where there is room, in the same order, within [low, high].
 
-    Nearest in the sum of squares: isotonic regression by pooling neighbours (Barlow et al. 1972, Statistical Inference
-    under Order Restrictions). They are closer where there is no room for all.
+    Nearest to `heights` in the sum of squares: isotonic regression by pooling neighbours (Barlow et al. 1972,
+    Statistical Inference under Order Restrictions).
     """
     gap = min(gap, (high - low) / max(1, len(heights) - 1))
     order = sorted(range(len(heights)), key=lambda place: heights[place])
@@ -124,7 +161,7 @@ def spread(heights: Sequence[float], gap: float, low: float, high: float) -> lis
 
 
 def caption(ax: Axes, text: str) -> Axes:
-    """Write what it takes to read a figure below `ax`: n, sources, method."""
+    """Write a caption below `ax`."""
     where: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (0, -42), "textcoords": "offset points"}
     ax.annotate(text, (0, 0), **where, va="top", fontsize=8, color=INK, linespacing=1.5, gid="caption")
     return ax

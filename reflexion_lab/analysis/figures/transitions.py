@@ -1,4 +1,4 @@
-"""What each further attempt does to right and wrong programs."""
+"""Programs that each further attempt keeps, repairs and damages."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ KINDS: dict[str, tuple[str, Style]] = {
     "ww": ("WW stays wrong", {"facecolor": "#EEEEEE"}),
 }
 FITS = 0.08
-"""Share of a bar in which its count can be written."""
+"""Minimum share of a bar with room for its count."""
 COLUMNS = ("arm", "feedback_source", "attempt", "n", *KINDS, "unknown", "repair", "repair_low", "repair_high", "damage",
            "damage_low", "damage_high")  # fmt: skip
 
 
 def transition_bars(arm_moves: Transitions, ax: Axes) -> Axes:
-    """Draw one bar an attempt, from 2 on: shares of the programs that it kept, mended and broke, and n above."""
+    """Draw one bar per attempt, from 2 on: shares of programs kept, repaired and damaged, and n above."""
     known = {moves.attempt or 0: moves for moves in arm_moves.programs if moves.n}
     for attempt, moves in known.items():
         _bar(attempt, moves, ax)
@@ -56,33 +56,25 @@ def _bar(attempt: int, moves: Moves, ax: Axes) -> None:
 
 @figure(60, FEW)
 def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing | None:
-    """A panel for each arm that ever makes a second attempt; None where no arm does."""
+    """A panel for each arm with a second attempt; None without any."""
     longer = [arm for arm in arms if arm.longest > 1]
     every = [transitions(arm, seed) for arm in longer]
     if not every:
         return None
     rows = [_row(arm_moves, moves) for arm_moves in every for moves in arm_moves.programs]
     text = (
-        f"Hidden verdicts on programs, from one attempt to the next, of the loops that went on. {facts(longer)} "
+        f"Hidden verdicts on programs, from one attempt to the next, of the loops that continued. {facts(longer)} "
         "Loops whose feedback passed have ended: n shrinks, and the right programs in it are those that the feedback "
-        "rejected. Rates with 95 % intervals (bootstrap over tasks) are in the table beside the figure."
+        "rejected. Rates with 95 % intervals (bootstrap over tasks) are in the CSV beside the figure."
     )
     panels = [functools.partial(transition_bars, arm_moves) for arm_moves in every]
     across = min(len(every), 2 if len(every) < 5 else 3)
-    title = "What an attempt keeps, mends and breaks"
+    title = "Programs kept, repaired and damaged by an attempt"
     return Drawing("transitions", title, panels, COLUMNS, rows, text, (4.4, 2.9), across, has_legend=True)
 
 
 def _row(arm_moves: Transitions, moves: Moves) -> Sequence[object]:
     rates = [(rate.value, rate.low, rate.high) if rate else (None,) * 3 for rate in (moves.repair, moves.damage)]
     counts = [getattr(moves, kind) for kind in KINDS]
-    return (
-        arm_moves.arm,
-        arm_moves.feedback_source,
-        moves.attempt,
-        moves.n,
-        *counts,
-        moves.unknown,
-        *rates[0],
-        *rates[1],
-    )
+    head = arm_moves.arm, arm_moves.feedback_source, moves.attempt, moves.n
+    return *head, *counts, moves.unknown, *rates[0], *rates[1]

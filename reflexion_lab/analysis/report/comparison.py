@@ -1,31 +1,30 @@
-"""A comparison as sheets: the minimum honest table, in parts that fit a terminal of 100 columns."""
+"""A comparison as tables that fit a terminal of 100 columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
+from reflexion_lab.analysis.report import cells
+from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.run_tables import text
-from reflexion_lab.analysis.report.sheets import NONE, Sheet, amount, listed, p_value, percent, percents, points, share
-from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.analysis.report.sheets import Sheet
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.io.terminal_text import plain
+
+Cell = Callable[[Row], str]
 
 
 def sheets(comparison: Comparison) -> list[Sheet]:
     """All tables of a comparison; that of differences only where there are arms to compare."""
-    tables = [
-        _results(comparison),
-        _loops(comparison),
-        _costs(comparison),
-        *_further(comparison),
-        _left_out(comparison),
-        _runs(comparison),
-    ]
-    return [tables[0], difference_sheet(comparison), *tables[1:]] if len(comparison.rows) > 1 else tables
+    differences = [difference_sheet(comparison)] if len(comparison.rows) > 1 else []
+    loops = [_loops(comparison), _costs(comparison), *_further(comparison)]
+    return [_results(comparison), *differences, *loops, _left_out(comparison), _runs(comparison)]
 
 
 def warnings(comparison: Comparison) -> Iterator[str]:
@@ -68,7 +67,7 @@ def _warnings_of(row: Row) -> Iterator[str]:
 
 
 def exclusions(comparison: Comparison) -> Iterator[str]:
-    """By name, cases without a hidden verdict, and unpaired cases: neither is in any figure of a difference."""
+    """Cases without a hidden verdict, and unpaired cases, by name: neither counts in a difference."""
     for row in comparison.rows:
         if row.no_verdict:
             yield f"{plain(row.arm)}: {len(row.no_verdict)} cases without a hidden verdict: {_named(row.no_verdict)}"
@@ -79,7 +78,7 @@ def exclusions(comparison: Comparison) -> Iterator[str]:
 
 
 def method(comparison: Comparison) -> str:
-    """Benchmark, n, seeds, feedback sources and the way of intervals, in a sentence."""
+    """Benchmark, n, seeds, feedback sources and method of the intervals, in a sentence."""
     sources = ", ".join(dict.fromkeys(row.feedback_source for row in comparison.rows))
     methods = " and ".join(dict.fromkeys(row.method for row in comparison.rows))
     n = f"n = {', '.join(dict.fromkeys(str(row.tasks) for row in comparison.rows))} tasks, {_seeds(comparison.rows)}"
@@ -87,97 +86,92 @@ def method(comparison: Comparison) -> str:
 
 
 def _size(row: Row) -> str:
-    """Tasks x seeds; where each seed draws tasks of its own, the cases that they make."""
+    """Tasks x seeds; cases and tasks where seeds draw different tasks."""
     size = f"{row.tasks} x {len(row.seeds)}"
     is_crossed = row.n == row.tasks * len(row.seeds)
     return size if is_crossed else f"{row.n} cases,\n{row.tasks} tasks"
 
 
+def _arm(row: Row) -> str:
+    return plain(row.arm)
+
+
 def _results(comparison: Comparison) -> Sheet:
-    columns = ("arm", "feedback\nsource", "tasks\nx seeds", "attempt 1\n[95 %]", "final\n[95 %]", "AUC")
-    rows = tuple(
-        (
-            plain(row.arm),
-            row.feedback_source,
-            _size(row),
-            percents(row.first),
-            f"{UPPER_BOUND} {percents(row.final)}" if row.is_upper_bound else percents(row.final),
-            percent(row.area),
-        )
-        for row in comparison.rows
-    )
+    columns: dict[str, Cell] = {
+        "arm": _arm,
+        "feedback\nsource": lambda row: row.feedback_source,
+        "tasks\nx seeds": _size,
+        "attempt 1\n[95 %]": lambda row: cells.estimate(row.first),
+        "final\n[95 %]": lambda row: f"{UPPER_BOUND} " * row.is_upper_bound + cells.estimate(row.final),
+        "AUC": lambda row: cells.number(row.area),
+    }
     caption = (
         f"{method(comparison)}. In %: cases (a task at a seed) whose submission passes the hidden tests, the loop cut "
         f"at attempt 1 and at its end. AUC: mean height of that curve over attempts 1 "
         f"to {len(comparison.rows[0].curve)}."
     )
     bounded = any(row.is_upper_bound for row in comparison.rows)
-    title = f"pass@1; a row that says {UPPER_BOUND} is none" if bounded else "pass@1"
-    return Sheet(title=title, columns=columns, rows=rows, caption=caption, names=2)
+    title = f"pass@1; a row marked {UPPER_BOUND} is none" if bounded else "pass@1"
+    return Sheet.of(title, comparison.rows, columns, caption, names=2)
 
 
 def _loops(comparison: Comparison) -> Sheet:
-    columns = ("arm", "repaired", "damaged", "FP", "FN", "empty\nretries", "blind\nretries")
-    rows = tuple(
-        (
-            plain(row.arm),
-            _moved(row.moves.wc, row.moves.ww),
-            _moved(row.moves.cw, row.moves.cc),
-            share(row.feedback.false_positive_rate),
-            share(row.feedback.false_negative_rate),
-            _rate(row.metrics.get("empty_retries_rate")),
-            _rate(row.metrics.get("blind_retries_rate")),
-        )
-        for row in comparison.rows
-    )
+    columns: dict[str, Cell] = {
+        "arm": _arm,
+        "repaired": lambda row: _moved(row.moves.wc, row.moves.ww),
+        "damaged": lambda row: _moved(row.moves.cw, row.moves.cc),
+        "FP": lambda row: cells.share(row.feedback.false_positive_rate),
+        "FN": lambda row: cells.share(row.feedback.false_negative_rate),
+        "empty\nretries": partial(_metric_rate, "empty_retries_rate"),
+        "blind\nretries": partial(_metric_rate, "blind_retries_rate"),
+    }
     caption = (
         "In %. Repaired: of the cases wrong at attempt 1, those right as submitted; damaged: the reverse. FP: of all "
         "wrong programs, those that pass the feedback tests; FN: of all right ones, those that fail them. Blind: of "
         "the retries with Ω of 1 or more, those whose prompt held nothing of their own past. Empty: of all "
         "retries, those whose reply held no program."
     )
-    return Sheet(title="Repairs and feedback errors", columns=columns, rows=rows, caption=caption)
+    return Sheet.of("Repairs and feedback errors", comparison.rows, columns, caption)
 
 
 def _moved(moved: int, stayed: int) -> str:
     n = moved + stayed
-    return f"{percent(moved / n)} ({moved}/{n})" if n else NONE
+    return f"{cells.number(moved / n)} ({moved}/{n})" if n else NONE
 
 
 def _costs(comparison: Comparison) -> Sheet:
-    head = ("arm", "calls", "tokens", "tokens\na case", "tokens a\nsolved case", "cost\na case", "cost a\nsolved case")
-    rows = tuple(
-        (
-            plain(row.arm),
-            _spent(row, "calls"),
-            _spent(row, "tokens"),
-            _spent(row, "tokens", row.n_logged),
-            amount(row.tokens_per_solved.value) if row.tokens_per_solved else NONE,
-            _spent(row, "cost", row.n_logged),
-            amount(row.cost_per_solved.value) if row.cost_per_solved else NONE,
-            _cut(row),
-        )
-        for row in comparison.rows
-    )
+    columns: dict[str, Cell] = {
+        "arm": _arm,
+        "calls": lambda row: _spent(row, "calls"),
+        "tokens": lambda row: _spent(row, "tokens"),
+        "tokens\nper case": lambda row: _spent(row, "tokens", row.n_logged),
+        "tokens per\nsolved case": lambda row: _per_solved(row.tokens_per_solved),
+        "cost\nper case": lambda row: _spent(row, "cost", row.n_logged),
+        "cost per\nsolved case": lambda row: _per_solved(row.cost_per_solved),
+        f"{comparison.unit} per case\n(matched)": _cut,
+    }
     caption = (
         "Prompts and replies of all roles; a cached reply counts as when first drawn. Last column: mean spending per "
         f"case at its submission after the cut, arm : baseline. {NONE}: not recorded, or no known price."
     )
-    columns = (*head, f"{comparison.unit} per case\n(matched)")
-    return Sheet(title="Cost", columns=columns, rows=rows, caption=caption)
+    return Sheet.of("Cost", comparison.rows, columns, caption)
+
+
+def _per_solved(estimate: Estimate | None) -> str:
+    return cells.amount(estimate.value) if estimate else NONE
 
 
 def _spent(row: Row, unit: str, cases: int = 1) -> str:
-    return NONE if unit in row.unknown else amount(getattr(row.spent.usage, unit) / cases)
+    return NONE if unit in row.unknown else cells.amount(getattr(row.spent.usage, unit) / cases)
 
 
 def _cut(row: Row) -> str:
     cut = row.matched.cut if row.matched else None
-    return f"{amount(cut.spend)} : {amount(cut.baseline_spend)}" if cut else NONE
+    return f"{cells.amount(cut.spend)} : {cells.amount(cut.baseline_spend)}" if cut else NONE
 
 
 def _further(comparison: Comparison) -> Iterator[Sheet]:
-    """The registered metrics that stand in no other table, a line each and arm."""
+    """The registered metrics that are in no other table, one row per metric and arm."""
     others = [
         metric
         for metric in metrics.of_level("arm", "task", "attempt")
@@ -194,39 +188,40 @@ def _further(comparison: Comparison) -> Iterator[Sheet]:
 
 
 def _broken() -> list[metrics.Metric]:
-    """Metrics of how often an attempt went wrong."""
+    """Metrics of broken attempts."""
     shares = [metric for metric in metrics.of_level("attempt") if (metric.unit, metric.direction) == ("share", "lower")]
     return [metric for metric in shares if metric.cases == "attempts"]
 
 
-def _rate(value: metrics.Value | None) -> str:
-    return f"{percent(value.share)} ({value.k})" if isinstance(value, Rate) else NONE
+def _metric_rate(key: str, row: Row) -> str:
+    value = row.metrics.get(key)
+    return f"{cells.number(value.share)} ({value.k})" if isinstance(value, Rate) else NONE
 
 
 def _left_out(comparison: Comparison) -> Sheet:
-    broken = _broken()
-    head = ("arm", "logged of\nexpected", "no\nverdict", "no visible\ntests", "unpaired")
-    rows = tuple(
-        (
-            plain(row.arm),
-            f"{row.n_logged} of {row.n_expected}",
-            str(len(row.no_verdict)),
-            str(row.no_feedback),
-            str(len(row.absent) + len(row.alone)),
-            amount(row.spent.timeouts.n),
-            *(_rate(row.metrics.get(metric.key())) for metric in broken),
-        )
-        for row in comparison.rows
-    )
+    columns: dict[str, Cell] = {
+        "arm": _arm,
+        "logged of\nexpected": lambda row: f"{row.n_logged} of {row.n_expected}",
+        "no\nverdict": lambda row: str(len(row.no_verdict)),
+        "no visible\ntests": lambda row: str(row.no_feedback),
+        "unpaired": lambda row: str(len(row.absent) + len(row.alone)),
+        "attempts": lambda row: cells.amount(row.spent.timeouts.n),
+    }
+    for metric in _broken():
+        columns[metric.label.replace(" ", "\n")] = partial(_metric_rate, metric.key())
     named = " ".join(f"{line}." for line in exclusions(comparison)) or "No case was left out."
     caption = f"Counts of cases; then attempts, and in % of them those without a program and those that broke. {named}"
-    columns = (*head, "attempts", *(metric.label.replace(" ", "\n") for metric in broken))
-    return Sheet(title="Errors and exclusions", columns=columns, rows=rows, caption=caption)
+    return Sheet.of("Errors and exclusions", comparison.rows, columns, caption)
 
 
 def _runs(comparison: Comparison) -> Sheet:
-    rows = tuple((plain(row.arm), mark(row), ", ".join(map(str, row.seeds)), _models(row)) for row in comparison.rows)
-    return Sheet(title="Runs", columns=("arm", "study", "seeds", "model"), rows=rows, names=4)
+    columns: dict[str, Cell] = {
+        "arm": _arm,
+        "study": mark,
+        "seeds": lambda row: ", ".join(map(str, row.seeds)),
+        "model": _models,
+    }
+    return Sheet.of("Runs", comparison.rows, columns, names=4)
 
 
 def mark(row: Row) -> str:
@@ -242,11 +237,11 @@ def _models(row: Row) -> str:
 
 
 def _named(cases: Sequence[Case]) -> str:
-    """By seed; the first ones by name."""
+    """Counts of cases by seed, with the first names."""
     tasks: dict[int, list[str]] = {}
     for case in cases:
         tasks.setdefault(case.seed, []).append(plain(case.task_id))
-    return "; ".join(f"{len(names)} at seed {seed} ({listed(names, 5)})" for seed, names in tasks.items())
+    return "; ".join(f"{len(names)} at seed {seed} ({cells.listed(names, 5)})" for seed, names in tasks.items())
 
 
 def _seeds(rows: Sequence[Row]) -> str:
@@ -258,14 +253,7 @@ def _seeds(rows: Sequence[Row]) -> str:
 def difference_sheet(comparison: Comparison) -> Sheet:
     """Two lines per arm: as run, and at an equal budget."""
     columns = (
-        "arm",
-        "budget",
-        "difference\n[95 %]",
-        "wins:\nlosses",
-        "p",
-        "p,\nHolm",
-        "critical\nsplit",
-        "MDE",
+        *("arm", "budget", "difference\n[95 %]", "wins:\nlosses", "p", "p,\nHolm", "critical\nsplit", "MDE"),
         "verdict",
     )
     rows = tuple(
@@ -275,7 +263,7 @@ def difference_sheet(comparison: Comparison) -> Sheet:
         for line in _difference_lines(row, comparison.unit)
     )
     differences = [difference for row in comparison.rows for difference in (row.as_run, row.matched) if difference]
-    pairs = listed(dict.fromkeys(str(difference.n) for difference in differences)) or "0"
+    pairs = cells.listed(dict.fromkeys(str(difference.n) for difference in differences)) or "0"
     methods = " and ".join(dict.fromkeys(difference.method for difference in differences)) or NONE
     caption = (
         f"Percentage points of pass@1, arm minus baseline, paired by task and seed, n = {pairs} pairs; 95 % intervals "
@@ -304,12 +292,12 @@ def _difference_lines(row: Row, unit: str) -> Iterator[tuple[str, ...]]:
             yield (
                 plain(row.arm),
                 difference.budget.replace("equal ", "equal\n"),
-                points(difference.estimate),
+                cells.estimate(difference.estimate, signed=True),
                 f"{difference.won}:{difference.lost}",
-                p_value(difference.p),
-                NONE if row.is_upper_bound else p_value(difference.p_holm),
+                cells.p_value(difference.p),
+                NONE if row.is_upper_bound else cells.p_value(difference.p_holm),
                 least(difference),
-                percent(difference.minimum) if difference.minimum else NONE,
+                cells.number(difference.minimum) if difference.minimum else NONE,
                 verdict(row, difference),
             )
     if row.unmatched:
@@ -320,11 +308,11 @@ def least(difference: Difference) -> str:
     """The critical split of the discordant pairs and its difference in points: `13:3, 6.1`."""
     if not difference.needed or not difference.least:
         return "none"
-    return f"{difference.needed[0]}:{difference.needed[1]}, {percent(difference.least)}"
+    return f"{difference.needed[0]}:{difference.needed[1]}, {cells.number(difference.least)}"
 
 
 def verdict(row: Row, difference: Difference) -> str:
-    """`detected`, `not detected` or `UPPER BOUND`, and behind it what else must not be overlooked."""
+    """`detected`, `not detected` or `UPPER BOUND`, with the reservations below it."""
     text = UPPER_BOUND if row.is_upper_bound else "detected" if difference.is_detected else "not detected"
     if difference.cut and not difference.cut.is_matched:
         text += "\nnot matched"
@@ -332,7 +320,7 @@ def verdict(row: Row, difference: Difference) -> str:
 
 
 def _registered(differences: Sequence[Difference]) -> str:
-    """Which of the comparisons were."""
+    """Sentence on the registered comparisons."""
     exploratory = [difference for difference in differences if difference.exploratory]
     if len(exploratory) == len(differences):
         return "All of it is exploratory: none of these comparisons was registered."

@@ -1,4 +1,4 @@
-"""A report as a folder: the same sheets and figures as Markdown, HTML and LaTeX, and the numbers as CSV."""
+"""A report as a folder: tables and figures as Markdown, HTML and LaTeX, and the numbers as CSV."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.row import Difference, Row
-from reflexion_lab.analysis.figures.drawing import Kind, inert, save_figures
+from reflexion_lab.analysis.figures.drawing import Figure, Kind, inert, save_figures
+from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.comparison import sheets, warnings
 from reflexion_lab.analysis.report.latex import latex
-from reflexion_lab.analysis.report.pieces import escaping
-from reflexion_lab.analysis.report.sheets import Document, SavedFigure, Sheet, listed
+from reflexion_lab.analysis.report.pieces import escaping, markup
+from reflexion_lab.analysis.report.sheets import Document, Sheet
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.io.terminal_text import plain
 
@@ -29,9 +30,9 @@ def save_report(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind:
     Parameters
     ----------
     comparison : Comparison
-        Of these very arms.
-    kind : Kind, default "png"
-        Of the figures; PDF comes beside PNG. LaTeX includes both by itself, SVG has to be converted first.
+        The comparison of `arms`.
+    kind : {'png', 'svg', 'pdf'}, default "png"
+        Format of the figures; PDF comes beside PNG. LaTeX includes both; SVG has to be converted first.
 
     Raises
     ------
@@ -40,7 +41,7 @@ def save_report(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind:
     """
     figures = save_figures(folder, comparison, arms, kind)
     document = Document(
-        title=f"{plain(comparison.benchmark)}: {listed((plain(row.arm) for row in comparison.rows), 6)}",
+        title=f"{plain(comparison.benchmark)}: {cells.listed((plain(row.arm) for row in comparison.rows), 6)}",
         warnings=tuple(warnings(comparison)),
         sheets=(*sheets(comparison), _folders(comparison)),
         figures=tuple(figures),
@@ -62,13 +63,14 @@ def _folders(comparison: Comparison) -> Sheet:
 
 
 def page(document: Document) -> str:
-    """Every text is escaped on its way in; a figure is an image, in which no script runs."""
+    """The report as one HTML file. Texts are escaped; figures are images, in which no script runs."""
     template = escaping(Path(__file__).parent).get_template("document.html.jinja")
-    return str(template.render(document=document, source=_source))
+    tables = [(sheet, markup(sheet.html_table())) for sheet in document.sheets]
+    return str(template.render(document=document, tables=tables, source=_source))
 
 
 def _source(path: Path) -> str:
-    """The file itself, as an address."""
+    """The file as a data URL."""
     return f"data:{MEDIA[path.suffix]};base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
@@ -80,7 +82,7 @@ def markdown(document: Document) -> str:
 
 
 def escaped(text: str) -> str:
-    """One line of text that Markdown shows as it is, in a table, too."""
+    """`text` on one line, escaped for Markdown and its tables."""
     safe = re.sub(r"([\\`*_{}\[\]|#!~$@])", r"\\\1", plain(text))
     return re.sub(r"[&<>]", lambda match: ENTITIES[match[0]], safe)
 
@@ -97,30 +99,22 @@ def _parts(document: Document) -> Iterator[str]:
 
 
 def _table(sheet: Sheet) -> str:
-    sides = ["---" if place < sheet.names else "---:" for place in range(len(sheet.columns))]
-    return "\n".join(_line(cells) for cells in ([escaped(c) for c in sheet.columns], sides, *_cells(sheet)))
+    head, *body = [[escaped(cell) for cell in row] for row in (sheet.columns, *sheet.rows)]
+    sides = ["---" if place < sheet.names else "---:" for place in range(len(head))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, sides, *body))
 
 
-def _cells(sheet: Sheet) -> Iterator[list[str]]:
-    for row in sheet.rows:
-        yield [escaped(cell) for cell in row]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _figure(figure: SavedFigure) -> str:
-    """Its caption stands in the picture, and here for those who cannot see it."""
+def _figure(figure: Figure) -> str:
+    """The figure with its caption as alternative text, and a link to its data."""
     return f"![{escaped(figure.caption)}]({figure.path.name})\n\nData: [{figure.table.name}]({figure.table.name})"
 
 
 DIGITS = 6
-"""Significant ones: small sums of money and small p keep theirs."""
+"""Significant digits."""
 
 
 def write_table(path: Path, comparison: Comparison) -> Path:
-    """`table.csv`, or whatever `path` is called; returns it. Raises OSError."""
+    """Write the numbers of every arm as CSV; returns `path`. Raises OSError."""
     lines = rows(comparison)
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, lines[0])
@@ -130,12 +124,12 @@ def write_table(path: Path, comparison: Comparison) -> Path:
 
 
 def rows(comparison: Comparison) -> list[dict[str, object]]:
-    """By column, every arm's values; the same columns for all."""
+    """Values of every arm by column; the same columns for all."""
     return [dict(_columns_of(row, comparison)) for row in comparison.rows]
 
 
 def _columns_of(row: Row, comparison: Comparison) -> Iterator[tuple[str, object]]:
-    """Columns and values; the same columns for every row. An upper bound has a column of its own, and no pass@1."""
+    """Columns and values. An upper bound has a column of its own, and no pass@1."""
     final = "upper_bound" if row.is_upper_bound else "pass_at_1"
     yield from (("arm", inert(row.arm)), ("feedback_source", row.feedback_source), ("study", inert(row.study)))
     yield from (("seeds", " ".join(map(str, row.seeds))), ("tasks", row.tasks))
@@ -161,7 +155,7 @@ def _columns_of(row: Row, comparison: Comparison) -> Iterator[tuple[str, object]
 
 
 def _spent(row: Row) -> Iterator[tuple[str, object]]:
-    """Empty where nobody recorded it."""
+    """Spending; empty where it is not recorded."""
     usage = row.spent.usage
     units = {
         "calls": "calls",

@@ -1,4 +1,4 @@
-"""A task's whole history as HTML: its attempts side by side, programs as differences, and what each one read."""
+"""A task's history as HTML: attempts side by side, programs as differences, and the memory items each one read."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Attempt, Episode, Grade, Message, Step, Wisdom
 
 OPEN = 2
-"""So many of an attempt's turns, the last ones, are unfolded."""
+"""Number of an attempt's last turns that are unfolded."""
 MOST_LINES = 2_000
-"""Of a program; the difference of longer ones could take minutes."""
+"""Maximum lines of a program; the difference of longer ones could take minutes."""
 Pieces = tuple[tuple[str, bool], ...]
-"""A line in pieces, and whether each of them changed."""
+"""A line in pieces, each with whether it changed."""
 
 
 class Line(NamedTuple):
@@ -36,36 +36,36 @@ class Line(NamedTuple):
 
 
 def program(new: str, old: str = "", name: str = "") -> tuple[list[Line], str]:
-    """The lines to show of `new`, as its difference to `old`, which is called `name`; and what they are."""
+    """Lines of `new`, as its difference to `old` (called `name`), and a remark on them."""
     after, before = lines(new), lines(old)
     if not after:
-        return [], "none was found in the reply"
+        return [], "no program in the reply"
     if max(len(after), len(before)) > MOST_LINES:
         return numbered(after[:MOST_LINES]), f"{len(after):,} lines, of which at most {MOST_LINES:,} are shown"
     if not before:
         return numbered(after), ""
     if after == before:
-        return numbered(after), f"the very program of {name}"
+        return numbered(after), f"same program as {name}"
     changed = _from_first(_difference(before, after))
     gone, come = ([line.kind for line in changed].count(kind) for kind in ("out", "in"))
     return changed, f"against {name}: − {gone} out, + {come} in"
 
 
 class Turn(NamedTuple):
-    """A step as it is shown."""
+    """A step, prepared for the template."""
 
     number: int
     step: Step
     lines: list[Line]
-    """Of its draft; [] where it made none, or the one before once more."""
+    """Lines of its draft; [] without one, or for the draft before unchanged."""
     remark: str
-    """What these lines are."""
+    """Remark on the lines."""
     improvement: float | None
-    """On the draft that was judged before; None where there are no two critiques."""
+    """Improvement on the draft judged before; None without two critiques."""
     received: tuple[Message, ...]
-    """What the turn before had not received already."""
+    """Messages that the turn before had not received."""
     known: str
-    """What it had, in words; "" for nothing."""
+    """Remark on the messages already received; "" for none."""
     is_open: bool
 
 
@@ -90,7 +90,7 @@ def turns(steps: Sequence[Step]) -> Iterator[Turn]:
 
 
 def lines(text: str) -> list[str]:
-    """As Python counts them: other characters that `splitlines` breaks at are part of a line."""
+    """Lines as Python counts them; `splitlines` would break at more characters."""
     return text.rstrip("\n").split("\n") if text.strip() else []
 
 
@@ -99,12 +99,12 @@ def numbered(lines: list[str]) -> list[Line]:
 
 
 def _from_first(lines: Iterable[Line]) -> list[Line]:
-    """Blank lines at the top are counted, but not shown."""
+    """Without the blank lines at the top, which still count in the numbering."""
     return list(dropwhile(lambda line: line.kind == "same" and not any(text.strip() for text, _ in line.parts), lines))
 
 
 def _difference(old: list[str], new: list[str]) -> Iterator[Line]:
-    """Changed lines amid three unchanged ones on each side; those left out are counted. Gutter: old, new number."""
+    """Changed lines with three lines of context; others are counted. Gutter: old and new line number."""
     end = 0
     for group in SequenceMatcher(None, old, new).get_grouped_opcodes(3):
         yield from _gap(group[0][3] - end)
@@ -126,7 +126,7 @@ def _gap(left_out: int) -> Iterator[Line]:
 
 
 def _compared(old: str, new: str) -> tuple[Pieces, Pieces]:
-    """Two lines in words, those that changed marked; lines that are unlike, or very long, are left whole."""
+    """Two lines with their changed words marked; dissimilar or very long lines are left whole."""
     whole = ((old, False),), ((new, False),)
     if not old or not new or len(old) + len(new) > 2_000:
         return whole
@@ -145,41 +145,29 @@ def _compared(old: str, new: str) -> tuple[Pieces, Pieces]:
 
 
 Words = list[tuple[str, str]]
-"""Labels, and what they say."""
-
-
+"""Labels with texts."""
 OWN = "this task"
 
 
 class MemoryItem(NamedTuple):
-    """Something that memory gave."""
+    """An item recalled from memory."""
 
     kind: str
     """`episode`, `wisdom` or `mistake`."""
     name: str
     """Its id."""
     where: str
-    """Where it is from, in words; "" where its id does not say."""
+    """Its origin in words; "" if the id does not name it."""
     words: Words
-    """What it says; [] where the run does not hold it."""
+    """Its content; [] if the run does not hold it."""
     was_read: bool
-    """False: the prompt had no room for it."""
+    """False if the prompt had no room for it."""
     is_own: bool
-    """Of the very loop that the attempt is of, so that its words stand with that attempt, too."""
+    """Of the same loop, so that its content is also shown with that attempt."""
 
 
 class Sources:
-    """What is known of the attempts that memory can give.
-
-    Parameters
-    ----------
-    attempts : Mapping[str, Sequence[Attempt]]
-        By task.
-    run_id : str, default ""
-        The run that they are of; "" for loops outside of any.
-    wisdom : Iterable[Wisdom], default ()
-        What memory held when the run began.
-    """
+    """Sources of memory items: attempts by task, the id of their run ("" for none), and wisdom from before the run."""
 
     def __init__(
         self, attempts: Mapping[str, Sequence[Attempt]], run_id: str = "", wisdom: Iterable[Wisdom] = ()
@@ -193,7 +181,7 @@ class Sources:
         return cls(log.attempts, log.manifest.run_id, log.beginning.wisdom if log.beginning else ())
 
     def memory_items(self, attempt: Attempt) -> list[MemoryItem]:
-        """All that the attempt was given, in the order in which it read it."""
+        """Items recalled for the attempt, in reading order."""
         kinds = {
             "episode": (attempt.recalled, self._episode),
             "wisdom": (attempt.recalled_wisdom, self._wisdom),
@@ -216,7 +204,7 @@ class Sources:
         return where, list(_episode_fields(source)) if source else []
 
     def _mistake(self, name: str, reader: Attempt) -> tuple[str, Words]:
-        """Its id names the task, not the attempt: all that failed there is told."""
+        """The id names the task, not the attempt: all failures there are listed."""
         attempts, where, _ = self._loop(name, reader)
         failed = [attempt for attempt in attempts if not attempt.evaluation.passed]
         return where, [(f"attempt {attempt.number}", _failure(attempt)) for attempt in failed]
@@ -243,7 +231,7 @@ class Sources:
 
     @cached_property
     def _extracted(self) -> dict[str, Wisdom]:
-        """What all attempts together give: memory held less of it earlier."""
+        """Wisdom from all attempts together; during the run memory held less."""
         from reflexion_lab.memory.wisdom import extract
 
         every = (attempt for attempts in self._attempts.values() for attempt in attempts if attempt.reflection)
@@ -252,7 +240,7 @@ class Sources:
 
 def _as_episode(attempt: Attempt) -> Episode:
     words = attempt.reflection
-    if words:  # a lone surrogate, which no store can hold, has no id either
+    if words:  # no store can hold a lone surrogate
         words = replace(words, root_cause=words.root_cause.encode(errors="replace").decode())
     return Episode(
         episode_id=f"{attempt.task_id}-{attempt.number}",
@@ -267,7 +255,7 @@ def _as_episode(attempt: Attempt) -> Episode:
 
 
 def _episode_fields(attempt: Attempt) -> Iterator[tuple[str, str]]:
-    """Verdict and reflection of an episode: what a later attempt could learn from it."""
+    """Verdict and reflection of an episode."""
     yield "verdict", verdict(attempt)
     if words := attempt.reflection:
         fields = {"root cause": words.root_cause, "to change": words.what_to_change}
@@ -283,25 +271,24 @@ def _failure(attempt: Attempt) -> str:
 
 
 class Card(NamedTuple):
-    """An attempt as it is shown."""
+    """An attempt, prepared for the template."""
 
     attempt: Attempt
     before: Attempt | None
-    """Whose program its own is shown as a difference to."""
+    """The attempt to whose program the difference is shown."""
     grade: Grade | None
-    """The hidden verdict; None where there is none."""
+    """The hidden verdict, if any."""
     is_submitted: bool
     lines: list[Line]
-    """Of its program."""
+    """Lines of its program."""
     heading: str
-    """What these lines are."""
+    """Remark on the lines."""
     turns: list[Turn]
     memory_items: list[MemoryItem]
-    """What memory gave."""
 
     @property
     def tokens(self) -> int:
-        """Of all roles."""
+        """Tokens of all roles."""
         return tokens(self.attempt)
 
 
@@ -325,7 +312,7 @@ def card(
 def cards(
     attempts: Sequence[Attempt], grades: Mapping[tuple[str, int], Grade], sources: Sources | None = None
 ) -> Iterator[Card]:
-    """Those of one loop, oldest first; memory's words come from the loop alone where there are no `sources`."""
+    """Cards of one loop, oldest first; without `sources`, memory items are resolved within the loop."""
     sources = sources or Sources({attempts[0].task_id: attempts})
     submitted = submitted_at(attempts).number
     for before, attempt in zip((None, *attempts), attempts, strict=False):
@@ -338,5 +325,5 @@ def history(
     sources: Sources | None = None,
     label: str = "",
 ) -> str:
-    """The history of one loop, of one attempt or more, called `label`, or by its task."""
+    """The history of one loop of at least one attempt, titled `label` or by its task."""
     return pieces.macro("records", "history")(list(cards(attempts, grades, sources)), label or attempts[0].task_id)

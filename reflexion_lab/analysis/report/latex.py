@@ -1,12 +1,10 @@
-"""A report as LaTeX that compiles as it is; the tables need the package booktabs alone. Names are hostile: all that TeX
-would obey is escaped, and characters that its fonts lack are spelt out.
-"""
+"""A report as LaTeX, with the package booktabs. Special characters are escaped; those without a glyph are spelt out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reflexion_lab.analysis.report.sheets import Document, SavedFigure, Sheet
+from reflexion_lab.analysis.report.sheets import Document, Sheet
 from reflexion_lab.io.terminal_text import plain
 
 ESCAPES = {
@@ -33,8 +31,9 @@ ESCAPES = {
     "−": r"$-$",
     "±": r"$\pm$",
 }
+SIZE = r"width=0.8\linewidth,height=0.7\textheight,keepaspectratio"
 DRAWABLE = (".png", ".pdf")
-"""What LaTeX can include by itself."""
+"""Formats that LaTeX can include."""
 HEAD = r"""\documentclass[10pt]{article}
 \usepackage[T1]{fontenc}
 \usepackage{textcomp}
@@ -49,12 +48,12 @@ def latex(document: Document) -> str:
 
 
 def escaped(text: str) -> str:
-    """One line of text that LaTeX sets as it is."""
+    """`text` on one line, escaped for LaTeX."""
     return "".join(_escaped(character) for character in plain(text))
 
 
 def tabular(sheet: Sheet) -> str:
-    """The table alone, for a paper of one's own."""
+    """The table alone, for a paper."""
     sides = "".join("l" if place < sheet.names else "r" for place in range(len(sheet.columns)))
     head, *rows = (" & ".join(map(_cell, cells)) + r" \\" for cells in (sheet.columns, *sheet.rows))
     lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"]
@@ -69,7 +68,7 @@ def _escaped(character: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """A cell that begins with a bracket would be an argument of the line before."""
+    """An escaped cell. LaTeX would take a leading bracket for an argument of the line before."""
     return f"{{{escaped(text)}}}" if text.lstrip()[:1] in ("[", "*") else escaped(text)
 
 
@@ -87,16 +86,14 @@ def _parts(document: Document) -> Iterator[str]:
             ]
         )
     for figure in document.figures:
-        yield _figure(figure)
-
-
-def _figure(figure: SavedFigure) -> str:
-    if figure.path.suffix not in DRAWABLE:
-        return f"% {figure.path.name}: convert it to PDF to include it"
-    lines = [
-        r"\begin{figure}[!ht]",
-        rf"\centering\includegraphics[width=0.8\linewidth,height=0.7\textheight,keepaspectratio]{{{figure.in_print.name}}}",
-        rf"\caption{{{escaped(figure.caption)}}}",
-        r"\end{figure}",
-    ]
-    return "\n".join(lines)
+        if figure.path.suffix not in DRAWABLE:
+            yield f"% {figure.path.name}: convert it to PDF to include it"
+            continue
+        yield "\n".join(
+            [
+                r"\begin{figure}[!ht]",
+                rf"\centering\includegraphics[{SIZE}]{{{figure.in_print.name}}}",
+                rf"\caption{{{escaped(figure.caption)}}}",
+                r"\end{figure}",
+            ]
+        )

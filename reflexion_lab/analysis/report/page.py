@@ -1,8 +1,7 @@
-"""A run as one HTML file that needs no other, no server and no network: its head, and every task's history.
+"""A run as one self-contained HTML file: overview and every task's history, without a server or network.
 
-Histories are the very HTML that notebooks show, packed with gzip and unpacked by the browser as they are asked for.
-What models wrote is escaped, and a Content-Security-Policy that knows the page's one script by its digest lets no other
-run.
+Histories are the HTML that notebooks show, packed with gzip and unpacked by the browser when opened. Texts of models
+are escaped; the Content-Security-Policy allows only the page's own script, by its digest.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
 from uuid import uuid4
 
 from reflexion_lab.analysis.report import cells, pieces
@@ -26,7 +25,7 @@ from reflexion_lab.analysis.report.run_tables import facts, usage, warnings
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import Summary, summary
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import UNKNOWN, Attempt, Grade
+from reflexion_lab.records import UNKNOWN, Attempt, Grade, Record
 from reflexion_lab.runner.folder.folder import RunFolder
 
 RESULTS = {
@@ -36,40 +35,55 @@ RESULTS = {
     "repaired": "wrong at attempt 1, right as submitted",
     "right": "right as submitted; attempt 1 has no hidden verdict",
     "solved at once": "right at attempt 1, and as submitted",
-    "not graded": "what was submitted has no hidden verdict that says anything",
+    "not graded": "the submission has no hidden verdict, or a harness error",
 }
-"""By the hidden tests; the worst first."""
+"""Results of a task by the hidden tests, the worst first."""
 _RESULT = {(True, False): "damaged", (False, False): "not solved", (None, False): "wrong", (False, True): "repaired",
            (None, True): "right", (True, True): "solved at once"}  # fmt: skip
+_MARKS = {None: "?", True: "✓", False: "✗"}
 
 
-class TaskLine(NamedTuple):
-    """A task that has ended."""
+class TaskLine(Record, frozen=True, kw_only=True, dict=True):
+    """A task with an ended loop, as lists of tasks show it."""
 
     task_id: str
     result: str
     """One of `RESULTS`."""
     marks: tuple[tuple[str, bool | None], ...]
-    """Its attempts in order, neighbours of one verdict together: ✓ or ✗ by the hidden tests, ? without a verdict."""
-    attempts: int
+    """Hidden verdicts of its attempts, equal neighbours together: ✓, ✗, or ? without a verdict."""
+    attempts: Sequence[Attempt]
     submitted: int
+    """Number of the submitted attempt."""
     solved_at: int
-    """The attempt that was submitted, where it passes the hidden tests; else 0."""
+    """`submitted` if it passes the hidden tests, else 0."""
     failures: tuple[str, ...]
-    """How attempts failed, in words, by shown and hidden tests."""
-    categories: tuple[str, ...]
-    """Failure classes that its reflections name."""
+    """Outcomes of failed attempts in words, by feedback and hidden tests."""
+
+    @property
+    def strip(self) -> str:
+        """Hidden verdicts, attempt by attempt: ✗✗✓."""
+        return "".join(marks for marks, _ in self.marks)
+
+    @cached_property
+    def outcomes(self) -> frozenset[str]:
+        """Feedback outcomes of its attempts."""
+        return frozenset(attempt.evaluation.outcome for attempt in self.attempts)
+
+    @cached_property
+    def categories(self) -> tuple[str, ...]:
+        """Failure classes that its reflections name."""
+        return tuple(dict.fromkeys(attempt.reflection.category for attempt in self.attempts if attempt.reflection))
 
 
 def task_lines(log: Log) -> list[TaskLine]:
-    """The hardest first: by result, then by attempts, then by name, numbers by their value."""
+    """The tasks of a run, sorted by result (the worst first), number of attempts (most first) and name."""
     order = list(RESULTS)
     lines = [_line(task_id, attempts, log) for task_id, attempts in log.attempts.items()]
-    return sorted(lines, key=lambda task: (order.index(task.result), -task.attempts, natural(task.task_id)))
+    return sorted(lines, key=lambda task: (order.index(task.result), -len(task.attempts), natural(task.task_id)))
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """What names are sorted by: HumanEval/9 comes before HumanEval/10."""
+    """Sort key of a name, with numbers by value: HumanEval/9 before HumanEval/10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]{1,18})", name)]
 
 
@@ -78,45 +92,33 @@ def _line(task_id: str, attempts: list[Attempt], log: Log) -> TaskLine:
     submitted = submitted_at(attempts)
     verdicts = [_verdict(grade) for grade in grades]
     final = verdicts[attempts.index(submitted)]
+    outcomes = [*(attempt.evaluation.outcome for attempt in attempts), *(grade.outcome for grade in grades if grade)]
     return TaskLine(
         task_id=task_id,
         result="not graded" if final is None else _RESULT[verdicts[0], final],
-        marks=tuple(_marks(verdicts)),
-        attempts=len(attempts),
+        marks=tuple((_MARKS[verdict] * len(list(same)), verdict) for verdict, same in groupby(verdicts)),
+        attempts=attempts,
         submitted=submitted.number,
         solved_at=submitted.number if final else 0,
-        failures=tuple(dict.fromkeys(_failures(attempts, grades))),
-        categories=tuple(dict.fromkeys(a.reflection.category for a in attempts if a.reflection)),
+        failures=tuple(dict.fromkeys(WORDS.get(outcome, outcome) for outcome in outcomes if outcome != "pass")),
     )
 
 
 def _verdict(grade: Grade | None) -> bool | None:
-    """None: there is no hidden verdict, or one that says nothing of the program."""
+    """The hidden verdict; None without one, and for a harness error."""
     return None if grade is None or grade.outcome in UNKNOWN else grade.passed
 
 
-def _marks(verdicts: list[bool | None]) -> Iterator[tuple[str, bool | None]]:
-    for verdict, same in groupby(verdicts):
-        yield ("?" if verdict is None else "✓" if verdict else "✗") * len(list(same)), verdict
-
-
-def _failures(attempts: list[Attempt], grades: list[Grade | None]) -> Iterator[str]:
-    outcomes = [attempt.evaluation.outcome for attempt in attempts]
-    for outcome in (*outcomes, *(grade.outcome for grade in grades if grade)):
-        if outcome != "pass":
-            yield WORDS.get(outcome, outcome)
-
-
 NAME = "run.html"
-"""What the page is called in a run folder; `report.html` is that of a comparison."""
+"""Name of the page in a run folder; `report.html` is that of a comparison."""
 Filter = tuple[str, str, list[tuple[str, str]]]
-"""Its id in the page, its label, and its options: a value, and what the reader sees."""
+"""Id in the page, label, and options as (value, label)."""
 
 
 def save_page(folder: RunFolder, path: Path | None = None) -> Path:
-    """Write the page of a run to `path`, or into its folder as `run.html`; returns where it is.
+    """Write the page of a run to `path`, by default `run.html` in its folder; returns the path.
 
-    An unfinished run has the tasks whose loops have ended, and says how many are missing.
+    The page of an unfinished run has the tasks with ended loops, and the number of missing ones.
 
     Raises
     ------
@@ -137,15 +139,15 @@ def save_page(folder: RunFolder, path: Path | None = None) -> Path:
 
 
 def page(log: Log) -> str:
-    """The page of a run: valid UTF-8, whatever models wrote."""
+    """The page of a run; always valid UTF-8."""
     tasks, sources = task_lines(log), Sources.of(log)
     title = pieces.visible(f"{log.arm} on {log.manifest.benchmark}, seed {log.manifest.seed}")
-    script = _beside("page.js")
+    script = _read("page.js")
     return pieces.rendered(
         "page",
         title=title,
         policy=_policy(script),
-        style=pieces.markup(_beside("page.css")),
+        style=pieces.markup(_read("page.css")),
         overview=pieces.markup(overview(log, is_linked=True)),
         filters=[entry for entry in _filters(tasks) if len(entry[2]) > 1],
         index=pieces.markup(_json({"title": title, "tasks": [_entry(task) for task in tasks]})),
@@ -161,7 +163,7 @@ def _policy(script: str) -> str:
     return f"{nothing}; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
 
 
-def _beside(name: str) -> str:
+def _read(name: str) -> str:
     return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
@@ -170,7 +172,7 @@ def _packed(text: str) -> str:
 
 
 def _json(value: object) -> str:
-    """ASCII, and safe within a script element: nothing in it can end the element."""
+    """JSON in ASCII that cannot end a script element."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
@@ -180,7 +182,7 @@ def _entry(task: TaskLine) -> dict[str, object]:
         "shown": pieces.visible(task.task_id),
         "result": task.result,
         "marks": task.marks,
-        "attempts": task.attempts,
+        "attempts": len(task.attempts),
         "solved_at": task.solved_at,
         "failures": [*map(pieces.visible, task.failures)],
         "categories": [*map(pieces.visible, task.categories)],
@@ -188,46 +190,43 @@ def _entry(task: TaskLine) -> dict[str, object]:
 
 
 def _text(attempts: Iterable[Attempt]) -> str:
-    """What a search looks through: ids, programs and reflections, each once."""
-    texts: dict[str, None] = {}
+    """Searchable text: ids, programs and reflections, each once."""
+    texts: list[str] = []
     for attempt in attempts:
-        words = attempt.reflection
-        fields = (
-            (words.root_cause, words.what_went_wrong, words.what_to_change, words.key_insight, words.text)
-            if words
-            else ()
-        )
-        contents = (attempt.task_id, attempt.trajectory.solution, *fields, *(words.lessons if words else ()))
-        texts |= dict.fromkeys(text[: pieces.LONGEST] for text in contents)
-    return "\n".join(texts)
+        texts += [attempt.task_id, attempt.trajectory.solution]
+        if words := attempt.reflection:
+            texts += [words.root_cause, words.what_went_wrong, words.what_to_change, words.key_insight, words.text]
+            texts += words.lessons
+    return "\n".join(dict.fromkeys(text[: pieces.LONGEST] for text in texts))
 
 
 def _filters(tasks: list[TaskLine]) -> Iterator[Filter]:
     results = Counter(task.result for task in tasks)
     yield "result", "Result", _options(name for name in RESULTS for _ in range(results[name]))
     yield "failures", "Failed by", _options(name for task in tasks for name in task.failures)
-    yield "categories", "Class of failure", _options(name for task in tasks for name in task.categories)
-    yield "attempts", "Attempts", _options(str(n) for n in sorted(task.attempts for task in tasks))
+    yield "categories", "Failure class", _options(name for task in tasks for name in task.categories)
+    yield "attempts", "Attempts", _options(str(n) for n in sorted(len(task.attempts) for task in tasks))
     solved = sorted(task.solved_at for task in tasks if task.solved_at)
     yield "solved_at", "Solved at attempt", _options(map(str, solved))
 
 
 def _options(values: Iterable[str]) -> list[tuple[str, str]]:
-    """Each with the number of its tasks."""
+    """Filter options, each with its number of tasks."""
     return [(value, f"{value} ({count})") for value, count in Counter(map(pieces.visible, values)).items()]
 
 
 def overview(log: Log, is_linked: bool = False) -> str:
-    """The run as HTML; with `is_linked`, tasks lead to `#task=…`, as the page of a run has them."""
-    figures = summary(log)
+    """The run as HTML; with `is_linked`, tasks link to their histories in the page of the run."""
+    figures, costs = summary(log), usage(log)
     groups = [(name, RESULTS[name], list(tasks)) for name, tasks in groupby(task_lines(log), lambda task: task.result)]
     loud, lines = list(warnings(log, figures)), list(_facts(log))
-    draw = pieces.macro("run", "overview")
-    return draw(log.arm, figures, loud, lines, log.points, groups, usage(log), link, is_linked)
+    render = pieces.macro("run", "overview")
+    costs_table = pieces.markup(costs.html_table())
+    return render(log.arm, figures, loud, lines, log.points, groups, costs, costs_table, link, is_linked)
 
 
 def sentence(log: Log) -> str:
-    """Its headline in a line."""
+    """The headline of a run in a line."""
     figures = summary(log)
     rate = cells.rate(figures.pass_at_1)
     line = f"{log.manifest.run_id}: {metric(figures)} {rate}, feedback {figures.feedback_source}"
@@ -235,7 +234,7 @@ def sentence(log: Log) -> str:
 
 
 def unfinished(log: Log) -> str:
-    """What stands before a line on a run whose tasks have not all ended; "" where they have."""
+    """Prefix for a line on an unfinished run; else ""."""
     ended, expected = len(log.attempts), log.manifest.n_expected
     return f"INCOMPLETE, {ended} of {expected} tasks ended: " if ended != expected else ""
 
@@ -245,14 +244,14 @@ def metric(figures: Summary) -> str:
 
 
 def link(task: TaskLine) -> str:
-    """Where the page of a run shows the task."""
+    """Link to the task in the page of a run."""
     from urllib.parse import quote
 
     return f"#task={quote(task.task_id, safe='/', errors='backslashreplace')}"
 
 
 def _facts(log: Log) -> Iterator[tuple[str, str]]:
-    yield "run", f"{log.manifest.run_id}, made {log.manifest.created_at}"
+    yield "run", f"{log.manifest.run_id}, created {log.manifest.created_at}"
     yield "arm", log.arm
     yield "tasks", f"{len(log.results)} of {log.manifest.n_expected}"
     yield from facts(log)

@@ -1,7 +1,7 @@
-"""What views are made of: verdicts in words, and the way into HTML.
+"""Verdicts in words, and the templates of HTML.
 
-What models and programs wrote is hostile HTML: the templates escape every value, and control, direction and zero-width
-characters are spelt out. A view reads without its styles too: every colour stands beside a word and a symbol.
+Texts of models and programs are untrusted: the templates escape every value, and control, direction and zero-width
+characters are spelt out. Every colour has a word and a symbol beside it, so that a view reads without its styles.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ OUTCOME_WORDS = (
 )
 WORDS = dict(zip(OUTCOMES, OUTCOME_WORDS.split(", "), strict=True))
 LONGEST = 40_000
-"""Characters of a text that are shown; a log may hold a line of a megabyte."""
+"""Maximum characters of a text; a log may hold a line of a megabyte."""
 MOST_MEMORY_ITEMS = 6
-"""So many of what memory gave are unfolded."""
+"""Number of memory items that are unfolded."""
 
 
 def check_details(check: Check) -> list[tuple[str, str]]:
-    """What a failing check says, label by label."""
+    """Labels and texts of a failing check."""
     from reflexion_lab.tasks.evaluators.unit_tests import describe
 
     if check.kind != "test" and check.outcome == "fail":
@@ -37,7 +37,7 @@ def check_details(check: Check) -> list[tuple[str, str]]:
 
 
 def tally(evaluation: Evaluation) -> tuple[int, int]:
-    """Tests that passed, and all tests; what tools find is no test."""
+    """Number of passed tests and of all tests; findings of tools are no tests."""
     tests = [check.outcome for check in evaluation.checks if check.kind == "test"]
     return tests.count("pass"), len(tests)
 
@@ -54,25 +54,19 @@ def verdict(attempt: Attempt) -> str:
 
 
 def visible(text: str) -> str:
-    """With what no eye can see spelt out; of a longer text the first `LONGEST` characters, and how many it has more."""
+    """`text` with invisible characters spelt out, cut to `LONGEST` characters with the number of others."""
     seen = shown.visible(text[:LONGEST], kept="\n\t")
     more = len(text) - LONGEST
-    return f"{seen}… ({more:,} more characters stand in the run folder)" if more > 0 else seen
+    return f"{seen}… ({more:,} more characters in the run folder)" if more > 0 else seen
 
 
 def _finalized(value: Any) -> Any:
-    """A template's own markup as it is, everything else visible."""
+    """Markup as it is; invisible characters of other values spelt out."""
     return value if hasattr(value, "__html__") else visible(str(value))
 
 
 def escaping(folder: Path, **options: Any) -> Any:
-    """The templates of HTML in `folder`: every value is escaped on its way in, and one that is missing is an error.
-
-    Parameters
-    ----------
-    options : Any
-        Of Jinja's environment, which is returned.
-    """
+    """A Jinja environment of the templates in `folder` that escapes every value and raises on a missing one."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     loader = FileSystemLoader(folder)
@@ -91,18 +85,18 @@ def _environment() -> Any:
 
 @cache
 def macro(room: str, name: str) -> Callable[..., str]:
-    """The macro `name` of `<room>.html.jinja`, which gives HTML."""
+    """The macro `name` of `<room>.html.jinja`, which returns HTML."""
     template_macro = getattr(_environment().get_template(f"{room}.html.jinja").module, name)
     return lambda *arguments: str(template_macro(*arguments))
 
 
 def rendered(room: str, **values: Any) -> str:
-    """`<room>.html.jinja` as a whole."""
+    """HTML from `<room>.html.jinja`."""
     return str(_environment().get_template(f"{room}.html.jinja").render(**values))
 
 
 def markup(html: str) -> Any:
-    """HTML that a template takes as it is: only what templates of ours, or files beside them, have made."""
+    """HTML that a template does not escape; only for output of templates and files of this folder."""
     from markupsafe import Markup
 
     return Markup(html)

@@ -1,16 +1,17 @@
-"""A run as text for a terminal: warnings, tables, and its figures one a line, which its page shows too."""
+"""A run as tables for a terminal, with the warnings and facts that its page shows too."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis import metrics
-from reflexion_lab.analysis.estimators import Confusion
+from reflexion_lab.analysis.estimators import Confusion, Point
 from reflexion_lab.analysis.learning.reflections import Group, ReflectionFigures
 from reflexion_lab.analysis.report import cells
-from reflexion_lab.analysis.report.sheets import NONE, Sheet, as_table, listed, p_value, percent, percents, points
+from reflexion_lab.analysis.report.cells import NONE
+from reflexion_lab.analysis.report.sheets import Sheet, as_table
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.summary import Summary, summary
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 ROWS = 60
-"""Tasks that are shown unless all are asked for."""
+"""Maximum number of tasks shown by default."""
 
 STYLES = dict.fromkeys(OUTCOMES, "red")
 STYLES |= {"pass": "green", "repaired": "bold green", "damaged": "bold red", "not graded": "yellow"}
-"""Of words in a cell."""
+"""Styles of whole cells."""
 FLAGS_SHOWN = 3
-"""The most frequent flags of a source; `reflections.csv` has all."""
+"""Number of flags shown per source, the most frequent first; `reflections.csv` has all."""
 
 CONFUSION = (
     "passed, and right",
@@ -43,16 +44,11 @@ CONFUSION = (
     "passed if wrong",
     "failed if right",
 )
-"""Rows of the table on feedback tests: counts of programs, then shares."""
+"""Rows of the table of feedback tests: counts of programs, then shares."""
 
 
 def show(run: RunFolder, console: Console, all_tasks: bool = False, log: Log | None = None) -> None:
-    """Print a run: its warnings, tasks, convergence, figures and costs.
-
-    Parameters
-    ----------
-    log : Log | None, optional
-        The run, if it has been read.
+    """Print a run: its warnings, tasks, convergence, metrics and costs. `log` is the run if it has been read.
 
     Raises
     ------
@@ -70,10 +66,10 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False, log: Log | N
 
 
 def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[str]:
-    """What a reader must not overlook, a line each; with the run's `path`, also how to go on with it."""
+    """Warnings to show above the results, one per line; with the run's `path`, also how to resume it."""
     if figures.harness_errors:
-        spoilt = f"{figures.harness_errors} verdicts are failures of the harness and say nothing about a program"
-        yield f"HARNESS ERRORS: {spoilt}{_first_problem(log)}. Run `reflexion-lab doctor`"
+        verdicts = f"{figures.harness_errors} verdicts are failures of the harness and say nothing about a program"
+        yield f"HARNESS ERRORS: {verdicts}{_first_problem(log)}. Run `reflexion-lab doctor`"
     if blind := figures.blind_retries.k:
         yield (
             f"BLIND RETRIES: {blind} of {figures.blind_retries.n} retries read nothing of their own past though Ω >= 1:"
@@ -85,7 +81,7 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
     if figures.no_verdict:
         yield (
             f"NO VERDICT: {len(figures.no_verdict)} of {figures.n_logged} tasks have no hidden tests or a harness "
-            f"error, and are in no rate's n: {listed(figures.no_verdict, 5)}"
+            f"error, and are in no rate's n: {cells.listed(figures.no_verdict, 5)}"
         )
     if figures.is_upper_bound:
         yield f"UPPER BOUND, not pass@1: this loop was shown {log.manifest.leak}."
@@ -97,35 +93,35 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
 
 
 def _first_problem(log: Log) -> str:
-    """What the harness said first, if it was while giving feedback; a grade holds no words."""
+    """The first message of a harness error in feedback; grades hold no messages."""
     checks = (check for attempt in log.every for check in attempt.evaluation.checks)
     problem = next((f"{check.name}: {check.message}" for check in checks if check.outcome == "harness_error"), "")
     return f"; the first: {' '.join(problem.split())[:200].rstrip('.: ')}" if problem else ""
 
 
 def _tasks(log: Log, all_tasks: bool) -> Sheet:
-    """One row a task. Of too many, failures and changes of verdict come first and `ROWS` are shown."""
+    """One row per task; of more than `ROWS`, failures and changes of verdict come first."""
     left_out = set(log.no_verdict)
     rows = [_row(log, task_id, left_out) for task_id in log.results]
     lines, caption = rows, ""
     if len(rows) > ROWS and not all_tasks:
         lines = sorted(rows, key=lambda row: row[3:5] == ("pass", ""))[:ROWS]
         caption = f"{len(rows) - ROWS} more tasks left out; failures, repairs and damage come first"
-    columns = ("task", "submitted", "feedback", "hidden", "since\nattempt 1", "ended by")
+    columns = ("task", "submitted", "feedback", "hidden", "vs\nattempt 1", "ended by")
     return Sheet(title="Tasks", columns=columns, rows=tuple(lines), caption=caption, names=6)
 
 
 def _row(log: Log, task_id: str, left_out: Collection[str]) -> tuple[str, ...]:
     """Task, attempt submitted, feedback verdict, hidden verdict, change since attempt 1, why the loop ended."""
     attempts = log.attempts[task_id]
-    chosen = submitted_at(attempts)
-    first, final = (log.grades.get((task_id, number)) for number in (1, chosen.number))
+    submission = submitted_at(attempts)
+    first, final = (log.grades.get((task_id, number)) for number in (1, submission.number))
     change = ""
     if first and final and task_id not in left_out and first.passed != final.passed:
         change = "repaired" if final.passed else "damaged"
-    submitted = f"{chosen.number} of {len(attempts)}"
+    submitted = f"{submission.number} of {len(attempts)}"
     hidden = final.outcome if final else "not graded"
-    return task_id, submitted, chosen.evaluation.outcome, hidden, change, log.results[task_id].stop_reason
+    return task_id, submitted, submission.evaluation.outcome, hidden, change, log.results[task_id].stop_reason
 
 
 def _convergence(log: Log, figures: Summary) -> Iterator[Sheet]:
@@ -133,37 +129,29 @@ def _convergence(log: Log, figures: Summary) -> Iterator[Sheet]:
     if not points:
         return
     feedback = f", feedback n = {points[-1].n_feedback}" if points[-1].n_feedback != points[-1].n else ""
-    metric = "upper\nbound" if figures.is_upper_bound else "pass@1"
-    columns = ("attempt", "solved", metric, "95 %\ninterval", "feedback\npassed", "any\nsolved")
-    rows = tuple(
-        (
-            str(point.attempt),
-            f"{point.solved}/{point.n}",
-            percent(point.pass_at_1),
-            cells.interval(point.low, point.high),
-            NONE if point.visible_pass is None else percent(point.visible_pass),
-            percent(point.any_solved),
-            NONE if point.reward is None else f"{point.reward:.3f}",
-            f"{point.tokens_cum:,}",
-        )
-        for point in points
-    )
-    yield Sheet(
-        title=f"Convergence, n = {points[0].n} tasks{feedback}: every loop cut at this attempt; shares in %",
-        columns=(*columns, "mean\nreward", "tokens\nso far"),
-        rows=rows,
-    )
+    columns: dict[str, Callable[[Point], str]] = {
+        "attempt": lambda point: str(point.attempt),
+        "solved": lambda point: f"{point.solved}/{point.n}",
+        "upper\nbound" if figures.is_upper_bound else "pass@1": lambda point: cells.number(point.pass_at_1),
+        "95 %\ninterval": lambda point: cells.interval(point.low, point.high),
+        "feedback\npassed": lambda point: NONE if point.visible_pass is None else cells.number(point.visible_pass),
+        "any\nsolved": lambda point: cells.number(point.any_solved),
+        "mean\nreward": lambda point: NONE if point.reward is None else f"{point.reward:.3f}",
+        "tokens\nso far": lambda point: f"{point.tokens_cum:,}",
+    }
+    title = f"Convergence, n = {points[0].n} tasks{feedback}: every loop cut at this attempt; shares in %"
+    yield Sheet.of(title, points, columns)
 
 
 def _feedback(figures: Summary) -> Iterator[Sheet]:
-    """Verdicts of the feedback tests against the hidden ones, which in an oracle's run are the same."""
+    """Feedback verdicts against hidden ones; nothing for an oracle's run, where they are the same."""
     columns = {"attempt 1": figures.feedback_first, "submitted": figures.feedback}
     columns["all attempts"] = figures.feedback_attempts
     known = {name: counts for name, counts in columns.items() if counts}
     if figures.is_upper_bound or figures.no_feedback == figures.n_logged:
         return
     yield Sheet(
-        title=f"Feedback {_giver(figures)} against hidden tests",
+        title=f"Feedback {_feedback_by(figures)} against hidden tests",
         columns=("programs", *known),
         rows=tuple(zip(CONFUSION, *map(_confusion, known.values()), strict=True)),
         caption="shares in %, Wilson 95 %; attempts at one task are not independent",
@@ -171,7 +159,7 @@ def _feedback(figures: Summary) -> Iterator[Sheet]:
 
 
 def _confusion(confusion: Confusion) -> list[str]:
-    """A cell for each of `CONFUSION`."""
+    """One cell per entry of `CONFUSION`."""
     counts = (
         confusion.true_positives,
         confusion.false_positives,
@@ -185,27 +173,27 @@ def _confusion(confusion: Confusion) -> list[str]:
         confusion.false_positive_rate,
         confusion.false_negative_rate,
     )
-    # Whole per cents in the brackets: three columns of them fit a terminal.
-    shares = (f"{percent(r.share)} {cells.interval(r.low, r.high, digits=0)}" if r.n else NONE for r in rates)
+    # Brackets in whole per cent, so that three columns fit a terminal.
+    shares = (f"{cells.number(r.share)} {cells.interval(r.low, r.high, digits=0)}" if r.n else NONE for r in rates)
     return [*map(str, counts), *shares]
 
 
-def _giver(figures: Summary) -> str:
-    """Whose verdict the feedback is: `tests`, which a combined reward leaves the last word, or `by lint` and such."""
+def _feedback_by(figures: Summary) -> str:
+    """The source of the feedback verdict: `tests`, also in a combined reward, or `by lint` and such."""
     others = sorted(figures.verification_types.keys() - {"unit_tests", "combined"})
     return f"by {', '.join(others)}" if others else "tests"
 
 
 def _reflections(figures: Summary) -> Iterator[Sheet]:
-    """One row a source: how many, how many were read, how retries fared that read one, and what is wrong with them."""
-    learnt = figures.reflection_figures
-    if learnt:
-        groups = learnt.by_source | ({"all": learnt.every} if len(learnt.by_source) > 1 else {})
+    """One row per source: counts of reflections, success of the retries that read one, and flags."""
+    reflections = figures.reflection_figures
+    if reflections:
+        total = {"all": reflections.every} if len(reflections.by_source) > 1 else {}
         yield Sheet(
             title="Reflections, and the retries that read them; shares in %",
             columns=("by", "n", "read", "retries\npassed", "against\nbase", "95 %\ninterval", "hidden\npassed"),
-            rows=tuple((name, *_group(group)) for name, group in groups.items()),
-            caption="\n".join(_reading(learnt, figures.feedback_source)),
+            rows=tuple((name, *_group(group)) for name, group in (reflections.by_source | total).items()),
+            caption="\n".join(_reading(reflections, figures.feedback_source)),
         )
 
 
@@ -223,14 +211,14 @@ def _group(group: Group) -> tuple[str, ...]:
 
 def _reading(figures: ReflectionFigures, feedback_source: str) -> Iterator[str]:
     base = figures.base
-    rate = f"{percent(base.share)} % of {base.n} passed" if base.n else "none with a verdict"
+    rate = f"{cells.number(base.share)} % of {base.n} passed" if base.n else "none with a verdict"
     yield f"base: {figures.base_of}, {rate}"
     if feedback_source == "oracle":
         yield "UPPER BOUND, not pass@1: the feedback tests are the hidden ones"
     else:
         yield f"read: by a later attempt; passed: {feedback_source} feedback; hidden: other tests, unseen"
     if any(group.effect for group in figures.by_source.values()):
-        yield "readers differ in more than the reading; only other arms say what it does"
+        yield "readers differ in more than the reading; its effect takes a comparison of arms"
     if not figures.mentions_check or not figures.leaks:
         yield "no flag on any of them: not reviewed, or nothing found"
         return
@@ -249,11 +237,11 @@ def usage(log: Log) -> Sheet:
     solved = figures.pass_at_1.k
     unpriced = {role for role in rows if prices.get(role, prices.get("actor")) == "unknown"}
     unpriced |= {"all", unread} if "unknown" in prices.values() else set()
-    each = "a solved task: tokens of both kinds, over all tasks" if solved else "no task solved"
-    unknown = "; cost: unknown, since nobody knows a price" if unpriced else ""
+    each = "tokens per solved task: prompt and completion, over all tasks" if solved else "no task solved"
+    unknown = "; cost unknown: no known price" if unpriced else ""
     return Sheet(
         title="Usage",
-        columns=("role", "calls", "prompt\ntokens", "completion\ntokens", "a solved\ntask", "model\nseconds", "cost"),
+        columns=("role", "calls", "prompt\ntokens", "completion\ntokens", "tokens /\nsolved", "model\nseconds", "cost"),
         rows=tuple((role, *_usage(used, solved, role in unpriced)) for role, used in rows.items()),
         caption=f"{each}; token counts include cached calls{unknown}",
     )
@@ -269,11 +257,11 @@ def _usage(used: Usage, solved: int, is_unpriced: bool) -> tuple[str, ...]:
 
 
 OVER_ATTEMPT_1 = ("attempt_1_pass_at_1", "gain_over_attempt_1", "gain_over_attempt_1_p")
-"""Metrics that say nothing of loops with a single attempt."""
+"""Metrics left out for loops with a single attempt."""
 
 
 def headline(log: Log) -> Table:
-    """Name and value, one a line, each rate with its n and interval."""
+    """Facts for a terminal, one per line."""
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))
@@ -283,7 +271,7 @@ def headline(log: Log) -> Table:
 
 
 def facts(log: Log) -> Iterator[tuple[str, str]]:
-    """What was run and every registered metric, pass@1 first; then counts by kind."""
+    """Names and values: pass@1, what was run, every registered metric, counts by kind."""
     figures = summary(log)
     lines = _metrics(log, figures)
     yield next(lines)
@@ -309,14 +297,16 @@ def _metrics(log: Log, figures: Summary) -> Iterator[tuple[str, str]]:
 
 
 def text(metric: metrics.Metric, value: metrics.Value) -> str:
-    """A value in its unit, with interval, n and note."""
+    """A metric in its unit, with interval, n and note."""
     if isinstance(value, Rate):
         line = cells.rate(value, metric.cases)
     elif isinstance(value, Estimate):
-        amount = f"{points(value)} points" if metric.unit == "points" else f"{percents(value)} %"
+        amount = (
+            f"{cells.estimate(value, signed=True)} points" if metric.unit == "points" else f"{cells.estimate(value)} %"
+        )
         line = f"{amount}, {metric.interval}" if metric.interval else amount
     elif metric.unit == "p":
-        line = p_value(value)
+        line = cells.p_value(value)
     else:
         line = f"{value:,.0f}" if metric.unit == "count" else f"{value:.2f}"
     return f"{line}, {metric.note}" if metric.note else line
@@ -368,21 +358,22 @@ def _memory(figures: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _exclusions(figures: Summary) -> Iterator[tuple[str, str]]:
-    """How loops ended, and the tasks and attempts that are counted apart."""
+    """Stop reasons, outcomes, and the tasks and attempts counted apart."""
     yield "loops ended by", cells.counts(figures.stop_reasons)
     if figures.inner_loops:
         yield "inner loops ended by", f"{cells.counts(figures.inner_loops)}, over all attempts"
     yield "hidden outcomes", cells.counts(figures.submitted_outcomes)
     yield "feedback outcomes", f"{cells.counts(figures.feedback_outcomes)}, over all attempts"
     if figures.no_verdict:
-        yield "left out of n", f"tasks without a hidden verdict {len(figures.no_verdict)}: {listed(figures.no_verdict)}"
+        names = cells.listed(figures.no_verdict)
+        yield "left out of n", f"tasks without a hidden verdict {len(figures.no_verdict)}: {names}"
     if figures.withheld:
         yield "withheld by the model", f"{cells.counts(figures.withheld)}, attempts without a program, not passed"
     if figures.set_aside:
-        yield "restarted", f"{cells.counts(figures.set_aside)}, loops that got no answer; none of them is in n"
+        yield "restarted", f"{cells.counts(figures.set_aside)}, loops without an answer of the model; not in n"
     if retries := sum(usage.retries for usage in figures.usage.values()):
-        yield "requests sent again", f"{retries} that brought no answer at first"
+        yield "requests sent again", f"{retries} after a failed request"
     if figures.uncounted:
-        yield "cost unknown", f"{figures.uncounted} attempts of which the server counted no token"
+        yield "cost unknown", f"{figures.uncounted} attempts without a token count from the server"
     if figures.torn:
         yield "torn lines skipped", str(figures.torn)

@@ -53,12 +53,6 @@ def texts(ax):
     return [text.get_text() for text in ax.texts]
 
 
-def test_the_axes_given_is_the_axes_returned(log, found):
-    figures, ax = reflections(log), Figure().add_subplot()
-    assert reliability(found, ax) is flag_rates(figures.every.flags, ax) is ax
-    assert effects(figures.by_category, figures.base, ax) is ax
-
-
 def test_a_reliability_diagram_has_shares_diagonal_intervals_and_bars_of_n(found):
     ax = reliability(found, Figure().add_subplot(), "stated")
     (shares,), (diagonal,) = by_id(ax.lines, "shares"), by_id(ax.lines, "diagonal")
@@ -70,14 +64,10 @@ def test_a_reliability_diagram_has_shares_diagonal_intervals_and_bars_of_n(found
     assert [(low, high) for (_, low), (_, high) in ends] == [(rate.low, rate.high) for rate in rates]
     bars = by_id(ax.patches, "n")
     assert bars[0].get_height() / bars[1].get_height() == pytest.approx(2 / 3)
+    assert all(bar.get_y() + bar.get_height() < 0 for bar in bars)
+    assert min(ax.get_yticks()) == 0
     assert texts(ax) == ["2", "3"]
     assert "Brier 0." in ax.get_title(loc="left")
-
-
-def test_bars_of_n_lie_below_every_share(found):
-    ax = reliability(found, Figure().add_subplot())
-    assert all(bar.get_y() + bar.get_height() < 0 for bar in by_id(ax.patches, "n"))
-    assert min(ax.get_yticks()) == 0
 
 
 def test_flags_are_named_with_their_counts(log):
@@ -90,20 +80,15 @@ def test_flags_are_named_with_their_counts(log):
 
 def test_effects_show_value_and_interval_about_the_base(log):
     figures = reflections(log)
-    ax = effects(figures.by_category, figures.base, Figure().add_subplot())
+    unread = replace(figures.every, effect=None, retries=Rate.of(0, 0))
+    ax = effects(figures.by_category | {"unread": unread}, figures.base, Figure().add_subplot())
     dots = [line for line in ax.lines if line.get_marker() == "o"]
     values = [group.effect.value for group in figures.by_category.values()]
     assert [float(dot.get_xdata()[0]) for dot in dots] == pytest.approx(values)
+    assert texts(ax)[-1] == "0/0"
     assert "base 2/6" in ax.get_title(loc="left")
     low, high = ax.get_xlim()
     assert all(low <= g.effect.low and g.effect.high <= high for g in figures.by_category.values())
-
-
-def test_a_group_that_nobody_read_has_its_counts_alone(log):
-    group = replace(reflections(log).every, effect=None, retries=Rate.of(0, 0))
-    ax = effects({"none": group}, Rate.of(0, 0), Figure().add_subplot())
-    assert texts(ax) == ["0/0"]
-    assert not [line for line in ax.lines if line.get_marker() == "o"]
 
 
 def test_bars_and_dots_are_told_apart_in_grey():
@@ -128,15 +113,13 @@ def test_the_figure_is_saved_with_its_numbers(log, tmp_path):
     assert sum(int(row["n"]) for row in bins) == figures.calibration["stated"].n
 
 
-def test_a_run_without_reflections_has_no_figure(write_run, tmp_path):
-    assert save_reflections(tmp_path, Log.read(write_run({"a": [(1.0, True)]})), "simple") is None
+def test_unread_reflections_are_drawn_and_a_run_without_any_has_no_figure(write_run, tmp_path):
+    simple = write_run({"a": [(1.0, True)]}, name="simple")
+    assert save_reflections(tmp_path, Log.read(simple), "simple") is None
     assert not (tmp_path / "reflections.csv").exists()
-
-
-@pytest.mark.parametrize("rounds", [1, 3])
-def test_reflections_that_nobody_read_are_drawn_too(write_run, tmp_path, rounds):
-    log = Log.read(write_run({"a": [(0.0, False)] * rounds}))
-    assert save_reflections(tmp_path, log, "resample").exists()
+    for rounds in (1, 3):
+        log = Log.read(write_run({"a": [(0.0, False)] * rounds}, name=f"rounds {rounds}"))
+        assert save_reflections(tmp_path, log, "resample").exists()
 
 
 @pytest.fixture
@@ -147,18 +130,15 @@ def failing(write_run):
 
 def test_a_repair_rate_is_drawn_where_the_analysis_says(failing):
     found, ax = repairs(failing, repair_plots.failure_class), Figure().add_subplot()
-    assert repair_plots.repair_rates([found], "next", ax) is ax
+    repair_plots.repair_rates([found], "next", ax)
     (one,) = found.by_class.values()
     (dot,), (bar,) = by_id(ax.lines, "repair"), [c for c in ax.collections if len(c.get_segments()) == 1]
     assert list(dot.get_xdata()) == [one.next.share.value]
     assert [x for x, _ in bar.get_segments()[0]] == [one.next.share.low, one.next.share.high]
     assert "8 of 12" in texts(ax)
     assert [tick.get_text() for tick in ax.get_yticklabels()] == list(found.by_class)
-
-
-def test_classes_of_repairs_are_those_of_the_evidence(failing):
-    (one,) = repair_plots.drawing([failing]).rows[::2]
-    assert one[:8] == ("reflexion", "visible", "assertion", "next", 12, 8, 12, 8 / 12)
+    (row,) = repair_plots.drawing([failing]).rows[::2]
+    assert row[:8] == ("reflexion", "visible", "assertion", "next", 12, 8, 12, 8 / 12)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.report.history import MOST_LINES, Sources
+from reflexion_lab.analysis.report.history import MOST_LINES, Sources, _as_episode
 from reflexion_lab.analysis.report.page import page, save_page, task_lines
 from reflexion_lab.analysis.report.pieces import LONGEST, visible
 from reflexion_lab.analysis.run_log import Log
@@ -70,23 +70,18 @@ def test_the_page_holds_the_very_history_that_a_notebook_shows(write_run):
     assert [task["id"] for task in shown.index["tasks"]][:2] == ["t/damaged", "t/never"]
 
 
-def test_the_page_names_figure_interval_source_and_what_is_missing(write_run):
+def test_the_head_names_metric_interval_source_and_what_is_missing(write_run):
     head = page(Log.read(write_run(VERDICTS, n_expected=9))).partition("<main>")[0]
-    for said in ("pass@1 60.0 %", "Wilson 95 %", "of n = 5", "feedback: visible", "seed 7", "5 of 9 tasks have ended"):
-        assert said in head
+    for text in ("pass@1 60.0 %", "Wilson 95 %", "of n = 5", "feedback: visible", "seed 7", "5 of 9 tasks have ended"):
+        assert text in head
     assert "UPPER BOUND" not in head
-
-
-def test_an_oracles_run_is_an_upper_bound_and_never_pass_at_1(write_run):
-    text = page(Log.read(write_run(VERDICTS, feedback_source="oracle"))).partition("<main>")[0]
-    assert "UPPER BOUND, not pass@1" in text
-    assert "pass@1" not in text.replace("UPPER BOUND, not pass@1", "")
-
-
-def test_a_run_of_which_no_loop_has_ended_has_a_page(write_run):
-    shown = Page(page(Log.read(write_run({}, n_expected=3))))
-    assert "No loop has ended yet" in shown.text
-    assert shown.index["tasks"] == []
+    oracle = write_run(VERDICTS, feedback_source="oracle", name="oracle")
+    head = page(Log.read(oracle)).partition("<main>")[0]
+    assert "UPPER BOUND, not pass@1" in head
+    assert "pass@1" not in head.replace("UPPER BOUND, not pass@1", "")
+    empty = Page(page(Log.read(write_run({}, n_expected=3, name="empty"))))
+    assert "No loop has ended yet" in empty.text
+    assert empty.index["tasks"] == []
 
 
 def hostile(attempt, reflection, text):
@@ -123,7 +118,7 @@ def test_a_line_of_a_megabyte_and_a_program_of_a_million_lines_are_cut_and_said_
     many = replace(attempt("t/1", 2, 0, "a\n" * 1_000_000))
     html = view([long, many, replace(many, number=3)]).html
     assert len(html) < 40 * LONGEST
-    assert f"{1_000_000 - LONGEST:,} more characters stand in the run folder" in html
+    assert f"{1_000_000 - LONGEST:,} more characters in the run folder" in html
     assert f"1,000,000 lines, of which at most {MOST_LINES:,} are shown" in html
 
 
@@ -137,16 +132,13 @@ def test_nothing_but_the_pages_own_script_may_run_and_nothing_is_loaded(write_ru
     assert not re.search(r"https?://|@import|url\(", shown.text)
 
 
-def test_without_javascript_the_page_says_so_in_words(write_run):
-    (said,) = re.findall(r"<noscript>(.*?)</noscript>", page(Log.read(write_run(VERDICTS))), re.DOTALL)
-    assert "JavaScript" in said
-
-
 def test_every_filter_names_only_what_is_there_and_counts_its_tasks(write_run):
     text = page(Log.read(write_run(VERDICTS)))
     assert '<option value="repaired">repaired (2)</option>' in text
     assert '<option value="3">3 (1)</option>' in text
     assert 'id="categories"' not in text  # a single class is no choice
+    (noscript,) = re.findall(r"<noscript>(.*?)</noscript>", text, re.DOTALL)
+    assert "JavaScript" in noscript
 
 
 def test_a_search_looks_through_programs_and_reflections_of_every_attempt(write_run, attempt, reflection):
@@ -200,7 +192,7 @@ def test_a_harness_error_is_no_verdict_on_a_task(write_run):
     spoilt = {key: replace(grade, passed=False, outcome="harness_error") for key, grade in log.grades.items()}
     for task in task_lines(replace(log, grades=spoilt)):
         assert (task.result, task.solved_at) == ("not graded", 0)
-        assert task.marks == (("?" * task.attempts, None),)
+        assert task.marks == (("?" * len(task.attempts), None),)
     only_first = log.grades | {("t/9", 1): spoilt["t/9", 1]}
     results = {task.task_id: task.result for task in task_lines(replace(log, grades=only_first))}
     assert (results["t/9"], results["t/10"]) == ("right", "repaired")
@@ -216,41 +208,26 @@ def test_what_is_spelt_out_is_all_that_no_eye_sees(unseen):
 RUN_ID = "20260101-000000-000000-reflexion-toy-s7"
 
 
-def test_an_episode_is_told_with_its_place_and_its_words(attempt, reflection):
-    made = [attempt("t/1", 1, 0.5, reflection=reflection(1)), attempt("t/1", 2, 1)]
-    reader = replace(attempt("t/2", 1, 0), recalled=(f"ep-{RUN_ID}/t/1-1", f"ep-{RUN_ID}/t/1-2"))
-    first, second = Sources({"t/1": made, "t/2": [reader]}, RUN_ID).memory_items(reader)
+def test_an_episode_has_its_place_and_its_words(attempt, reflection):
+    loop = [attempt("t/1", 1, 0.5, reflection=reflection(1)), replace(attempt("t/1", 2, 1), recalled=("ep-t/1-1",))]
+    other = RUN_ID.replace("s7", "s8")
+    names = (f"ep-{RUN_ID}/t/1-1", f"ep-{RUN_ID}/t/1-2", f"ep-{other}/t/9-3")
+    reader = replace(attempt("t/2", 1, 0), recalled=names)
+    first, second, elsewhere = Sources({"t/1": loop, "t/2": [reader]}, RUN_ID).memory_items(reader)
     assert (first.kind, first.where, first.was_read, first.is_own) == ("episode", "attempt 1 at t/1", True, False)
     assert dict(first.words) == {"verdict": "failed, 0 of 1 right", "root cause": "cause 1", "to change": "change"}
     assert (second.where, second.words) == ("attempt 2 at t/1", [("verdict", "passed, 1 of 1 right")])
-
-
-def test_what_an_attempt_recalls_of_its_own_loop_is_told_as_such_even_outside_of_a_run(attempt, reflection):
-    made = [attempt("t/1", 1, 0, reflection=reflection(1)), replace(attempt("t/1", 2, 1), recalled=("ep-t/1-1",))]
-    (item,) = Sources({"t/1": made}).memory_items(made[1])
-    assert (item.where, item.is_own) == ("attempt 1 at this task", True)
-    assert "cause 1" in view(made).html
-
-
-def test_an_episode_of_another_run_is_placed_though_its_words_are_elsewhere(attempt):
-    other = RUN_ID.replace("s7", "s8")
-    reader = replace(attempt("t/1", 1, 0), recalled=(f"ep-{other}/t/9-3",))
-    (item,) = Sources({"t/1": [reader]}, RUN_ID).memory_items(reader)
-    assert (item.where, item.words, item.is_own) == (f"attempt 3 at t/9, run {other}", [], False)
+    assert (elsewhere.where, elsewhere.words, elsewhere.is_own) == (f"attempt 3 at t/9, run {other}", [], False)
+    (own,) = Sources({"t/1": loop}).memory_items(loop[1])  # outside of any run
+    assert (own.where, own.is_own) == ("attempt 1 at this task", True)
+    assert "cause 1" in view(loop).html
 
 
 def test_wisdom_is_what_memory_began_with_else_what_the_run_itself_gives(attempt, reflection):
-    known = Wisdom(
-        wisdom_id="wis-1",
-        pattern="off by one",
-        frequency=4,
-        impact=0,
-        domain="code",
-        advice="count",
-        tasks=("a", "b", "c", "d"),
-    )
+    texts = {"pattern": "off by one", "domain": "code", "advice": "count"}
+    known = Wisdom(wisdom_id="wis-1", frequency=4, impact=0, tasks=("a", "b", "c", "d"), **texts)
     shared = [attempt(f"t/{n}", 1, 0, reflection=reflection(1, words="Forgot the `key`")) for n in (1, 2)]
-    (own,) = extract(_episodes(shared))
+    (own,) = extract(map(_as_episode, shared))
     reader = replace(attempt("t/3", 1, 0), recalled_wisdom=("wis-1", own.wisdom_id, "wis-lost"))
     items = Sources({a.task_id: [a] for a in (*shared, reader)}, RUN_ID, [known]).memory_items(reader)
     assert [item.where for item in items] == [
@@ -270,9 +247,3 @@ def test_a_mistake_tells_what_failed_at_its_task_and_room_that_lacked_is_told(at
     )
     assert (item.where, item.was_read) == ("t/1", False)
     assert item.words == [("attempt 1", "assert True: failed the assertion is false")]
-
-
-def _episodes(made):
-    from reflexion_lab.analysis.report.history import _as_episode
-
-    return map(_as_episode, made)

@@ -34,34 +34,28 @@ def row(text: str, name: str) -> list[str]:
     return line.replace(name, "", 1).split()
 
 
-def test_every_task_has_a_row_with_both_verdicts(shown):
+def test_every_task_and_every_attempt_have_a_row(shown):
     text = shown()
     assert row(text, "right at once") == ["1", "of", "1", "pass", "pass", "passed"]
     assert row(text, "repaired") == ["2", "of", "2", "pass", "pass", "repaired", "passed"]
     assert row(text, "damaged") == ["2", "of", "2", "pass", "fail", "damaged", "passed"]
     assert row(text, "never") == ["1", "of", "3", "fail", "fail", "max_attempts"]
+    lines = [line.split() for line in text.split("Convergence")[1].splitlines()]
+    rows = [line for line in lines if len(line) > 1 and line[0] in "123" and "/" in line[1]]
+    assert [line[:3] for line in rows] == [["1", "2/4", "50.0"], ["2", "2/4", "50.0"], ["3", "2/4", "50.0"]]
 
 
-def test_the_headline_carries_n_interval_source_and_seed(shown):
-    lines = shown().splitlines()
+def test_the_headline_carries_n_interval_source_seed_and_gain(shown):
+    text = shown()
+    lines = text.splitlines()
     number = next(number for number, line in enumerate(lines) if line.startswith("pass@1 "))
     assert "50.0 % [15.0, 85.0] (2 of 4 tasks, Wilson 95 %)" in lines[number]
     assert lines[number + 1].startswith("retries without a program ")
     assert "toy, feedback source visible, seed 7" in lines[number + 2]
-
-
-def test_the_gain_is_printed_with_its_baseline_interval_and_p(shown):
-    text = shown()
     assert row(text, "plain single attempt")[:2] == ["50.0", "%"]
     assert "points, adjusted t over tasks" in text
     assert "1 repaired, 1 damaged" in text
     assert row(text, "p of the gain")[0] == "1,"
-
-
-def test_the_convergence_table_has_a_row_an_attempt(shown):
-    lines = [line.split() for line in shown().split("Convergence")[1].splitlines()]
-    rows = [line for line in lines if len(line) > 1 and line[0] in "123" and "/" in line[1]]
-    assert [line[:3] for line in rows] == [["1", "2/4", "50.0"], ["2", "2/4", "50.0"], ["3", "2/4", "50.0"]]
 
 
 def test_feedback_tests_are_shown_against_hidden_ones(shown):
@@ -95,12 +89,6 @@ def test_written_tests_are_shown_with_what_they_were_worth(write_run):
     assert row(text, "suite_writer")[0] == "0"
 
 
-def test_reflections_say_who_wrote_them(shown):
-    text = shown()
-    assert row(text, "reflections") == ["5", "llm"]
-    assert row(text, "model-written reflections")[:2] == ["100.0", "%"]
-
-
 @pytest.fixture
 def reviewed(attempt, reflection):
     """Two tasks whose reflections are read and one whose is not."""
@@ -126,8 +114,11 @@ def test_reflections_have_a_row_a_source_with_reading_success_and_flags(shown, r
     assert "100 % name a failing check, 0 % give away a value or code" in " ".join(text.split())
 
 
-def test_reflections_without_any_flag_are_said_to_be_perhaps_unreviewed(shown):
-    assert "no flag on any of them: not reviewed, or nothing found" in " ".join(shown().split())
+def test_reflections_are_counted_by_source_and_said_to_be_perhaps_unreviewed(shown):
+    text = shown()
+    assert row(text, "reflections") == ["5", "llm"]
+    assert row(text, "model-written reflections")[:2] == ["100.0", "%"]
+    assert "no flag on any of them: not reviewed, or nothing found" in " ".join(text.split())
 
 
 def test_confidence_has_its_brier_score_beside_the_naive_one(shown, reviewed):
@@ -136,19 +127,16 @@ def test_confidence_has_its_brier_score_beside_the_naive_one(shown, reviewed):
     assert "mean 0.50, 1 of 2 passed" in text
 
 
-def test_further_roles_have_a_row_of_costs_and_tokens_a_solved_task(shown, attempt):
+def test_every_role_has_a_row_of_usage(shown, attempt):
     first = attempt("a", 1, 1.0)
     critic = Usage(calls=2, prompt_tokens=300, completion_tokens=40)
     text = shown(made={"a": [replace(first, trajectory=replace(first.trajectory, others={"critic": critic}))]})
     assert row(text, "critic") == ["2", "300", "40", "340", "0.0", "0.0000"]
     assert row(text, "actor")[:4] == ["1", "10", "10", "20"]
     assert row(text.split("Usage")[1], "all")[:4] == ["3", "310", "50", "360"]
-
-
-def test_without_a_solved_task_there_are_no_tokens_of_one(shown):
-    text = shown({"a": [(0.0, False)]}).split("Usage")[1]
-    assert row(text, "actor")[3] == "-"
-    assert "no task solved" in text
+    unsolved = shown({"a": [(0.0, False)]}, name="unsolved").split("Usage")[1]
+    assert row(unsolved, "actor")[3] == "-"
+    assert "no task solved" in unsolved
 
 
 def test_the_model_is_named_and_by_role_where_roles_have_their_own(write_run):
@@ -227,16 +215,11 @@ def test_forgeable_verdicts_and_parts_that_did_not_run_have_a_line(shown, attemp
     assert "1 lint by ruff; the other weights make up for it" in text
 
 
-def test_an_unsealed_run_says_that_grades_are_missing(shown):
-    assert "NOT ALL GRADED" in shown(sealed=False)
-
-
-def test_brackets_in_a_task_id_are_printed_as_they_are(shown):
-    assert row(shown({"a[bold]b": [(1.0, True)]}), "a[bold]b")[:3] == ["1", "of", "1"]
-
-
-def test_the_path_of_the_run_folder_is_not_broken(shown, tmp_path):
-    assert f"run folder: {tmp_path / 'run'}\n" in shown(width=20)
+def test_ids_with_brackets_and_paths_are_printed_as_they_are(shown, tmp_path):
+    text = shown({"a[bold]b": [(0.0, False), (1.0, True)]}, sealed=False)
+    assert row(text, "a[bold]b")[:3] == ["2", "of", "2"]
+    assert "NOT ALL GRADED" in text
+    assert f"run folder: {tmp_path / 'narrow'}\n" in shown(width=20, name="narrow")
 
 
 def test_a_log_that_was_read_is_not_read_again(write_run, monkeypatch):
