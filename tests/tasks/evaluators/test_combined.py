@@ -112,13 +112,13 @@ def test_an_impossible_weight_is_refused_by_name(sandbox, name, bad):
 
 
 def test_weights_of_zero_alone_are_refused(sandbox):
-    with pytest.raises(ValueError, match=r"evaluator.tests_weight, .*: got 0 in each, expected one above 0"):
+    with pytest.raises(ValueError, match=r"evaluator.tests_weight, .*: got 0 in each, expected at least one above 0"):
         Combined(sandbox, tests_weight=0, types_weight=0, lint_weight=0)
 
 
 @pytest.mark.parametrize(("key", "wrong"), [("type_tool", "ruff"), ("lint_tool", "ty")])
 def test_a_tool_of_the_wrong_kind_is_refused_by_name(sandbox, key, wrong):
-    with pytest.raises(ValueError, match=f"evaluator.{key}: got '{wrong}'"):
+    with pytest.raises(ValueError, match=f"Combined.{key}: got '{wrong}', expected one of"):
         Combined(sandbox, **{key: wrong})
 
 

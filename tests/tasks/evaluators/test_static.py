@@ -231,7 +231,7 @@ def test_programs_of_equal_size_are_never_confused(task):
 
 
 def test_an_unknown_tool_is_refused_by_name():
-    with pytest.raises(ValueError, match=r"evaluator.tool: got 'pylint', expected ty or mypy or ruff"):
+    with pytest.raises(ValueError, match=r"StaticCheck.tool: got 'pylint', expected one of ty, mypy, ruff"):
         StaticCheck("pylint")
 
 
