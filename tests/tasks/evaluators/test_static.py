@@ -118,14 +118,14 @@ def test_canonical_solutions_are_hardly_ever_called_wrong(task):
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("echo not json", "no JSON as expected"),
-        ("echo '{\"a\": 1}'; exit 1", "no JSON as expected"),
-        ("echo '[{}]'; exit 1", "no JSON as expected"),
-        ("echo '[]'; echo out of order >&2; exit 3", "exit code 3 with 0 errors found; out of order"),
-        ("echo '[]'; exit 1", "exit code 1 with 0 errors found"),
+        ("echo not json", "without the expected JSON"),
+        ("echo '{\"a\": 1}'; exit 1", "without the expected JSON"),
+        ("echo '[{}]'; exit 1", "without the expected JSON"),
+        ("echo '[]'; echo out of order >&2; exit 3", "exit code 3 with 0 errors; out of order"),
+        ("echo '[]'; exit 1", "exit code 1 with 0 errors"),
         ("kill -9 $$", "signal 9"),
         ("yes", "printed more than"),
-        ("", "no JSON as expected"),
+        ("", "without the expected JSON"),
     ],
 )
 def test_a_broken_tool_gives_no_verdict_and_no_exception(task, impostor, script, said):
@@ -167,7 +167,7 @@ def test_a_missing_tool_is_told_once_and_left_out(task, monkeypatch, tmp_path):
     tools.located.cache_clear()
     findings.cache_clear()
     try:
-        with pytest.warns(RuntimeWarning, match=r"ty was found neither beside .*`pip install ty`") as told:
+        with pytest.warns(RuntimeWarning, match=r"ty is neither next to .*`pip install ty`") as told:
             judged("ty", task, CLEAN)
             evaluation = judged("ty", task, CLEAN)
         assert len(told) == 1
