@@ -266,7 +266,7 @@ def test_a_release_file_alone_holds_no_expected_values(tmp_path: Path) -> None:
         (row(), "field $.test: got '', expected a function `check`"),
         (
             row(hub_test("[]", "[]")),
-            "field $.test: got none, expected inputs for which the reference has a right value",
+            "field $.test: got none, expected inputs for which the reference has a correct value",
         ),
         (released([[0]], [], body="    return 1 / x\n"), "field $.base_input: got none, expected inputs for which"),
         (released([1], []), "field $.base_input[0]: got int, expected array"),

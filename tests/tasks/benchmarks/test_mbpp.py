@@ -132,7 +132,7 @@ def test_a_file_without_a_row_of_the_split_is_an_error(tmp_path: Path) -> None:
     message = complaint(written(tmp_path, FULL | {"task_id": 1}))
     assert message == (
         "mbpp.jsonl: got no task, expected a row of split test (task_id 11 to 510); "
-        "benchmark.load.split=all takes every row"
+        "benchmark.load.split=all selects every row"
     )
 
 
@@ -216,7 +216,7 @@ def test_without_a_path_the_rows_come_from_the_hub(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("problem", [ConnectionError("no\nroute"), ValueError("no\nroute")])
 def test_an_unreachable_hub_says_what_to_do_in_one_line(monkeypatch: pytest.MonkeyPatch, problem: Exception) -> None:
     monkeypatch.setitem(sys.modules, "datasets", hub(problem))
-    with pytest.raises(ValueError, match=r"^.*could not be read \(no route\).*; connect once, or .*load\.path.*$"):
+    with pytest.raises(ValueError, match=r"^.*cannot be read \(no route\).*; connect once, or .*load\.path.*$"):
         mbpp()
 
 
