@@ -51,7 +51,7 @@ def multipl_e(path: str) -> Benchmark:
 
 
 def examples(name: str, prompt: str, entry_point: str) -> tuple[str, ...]:
-    """Visible tests of `prompt`, without the known wrong ones of HumanEval if `name` is HumanEval/N or HumanEval_N_..."""
+    """Visible tests of `prompt`, without known wrong ones if `name` is HumanEval/N or HumanEval_N_..."""
     number = re.match(r"HumanEval[/_](\d+)(?!\d)", name)
     task_id = f"HumanEval/{number[1]}" if number else ""
     wrong = MISTRANSLATED.get(task_id, {})

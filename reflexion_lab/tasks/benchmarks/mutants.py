@@ -1,7 +1,7 @@
 """Mutation testing: programs with one small mistake, which good tests reject.
 
-The operators are the usual ones (DeMillo, Lipton, Sayward 1978; as in mutmut and cosmic-ray). A mutant may be equivalent
-to its origin, which is undecidable in general.
+The operators are the usual ones (DeMillo, Lipton, Sayward 1978; as in mutmut and cosmic-ray). A mutant may be
+equivalent to its origin, which is undecidable in general.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ import hashlib
 import json
 import keyword
 import math
-import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -113,9 +112,16 @@ def _content(path: str, suffixes: tuple[str, ...]) -> bytes:
     endings = ", ".join(suffixes[:-1]) + f" or {suffixes[-1]}"
     if not path.endswith(suffixes):
         raise DataError(path, "another ending", f"{endings}, .parquet, a saved data set, or {HUB}OWNER/NAME")
-    if not os.path.isfile(path):  # `Path.is_file` raises for a name that is too long
+    if not _is_file(Path(path)):
         raise DataError("benchmark.load.path", f"{path}, no such file", f"a {endings} file")
     return Path(path).read_bytes()
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # the name is too long
+        return False
 
 
 def _rows(path: str, data: bytes) -> Iterator[tuple[str, bytes]]:
@@ -197,7 +203,7 @@ INSTALL = "pip install datasets"
 
 def is_dataset(path: str) -> bool:
     """Whether the package `datasets` reads `path`."""
-    is_saved = any(os.path.isfile(os.path.join(path, name)) for name in ("state.json", "dataset_dict.json"))
+    is_saved = any(_is_file(Path(path) / name) for name in ("state.json", "dataset_dict.json"))
     return path.startswith(HUB) or path.endswith(".parquet") or is_saved
 
 

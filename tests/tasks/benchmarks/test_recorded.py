@@ -53,7 +53,9 @@ def test_runs_of_one_problem_are_one_task(tmp_path: Path) -> None:
 
 def test_one_problem_in_two_forms_is_an_error(tmp_path: Path) -> None:
     message = complaint(written(tmp_path, ROW, ROW, ROW | {"prompt": "def twice(n):\n"}))
-    assert message == "runs.jsonl, line 3, field $.task_id: 'MBPP/1' is already the id of line 1, which has another task"
+    assert (
+        message == "runs.jsonl, line 3, field $.task_id: 'MBPP/1' is already the id of line 1, which has another task"
+    )
 
 
 def test_hidden_tests_are_the_rows_own_without_the_call_of_check(tmp_path: Path) -> None:
@@ -92,7 +94,10 @@ def test_a_function_called_check_is_never_reached_and_marked(
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"prompt": ""}, "field $.prompt: got nothing, expected the prompt of the problem; for HumanEval use benchmark="),
+        (
+            {"prompt": ""},
+            "field $.prompt: got nothing, expected the prompt of the problem; for HumanEval use benchmark=",
+        ),
         ({"test": ""}, "field $.test: got nothing, expected the test of the problem"),
         (
             {"test": "def check(c): pass"},

@@ -107,7 +107,7 @@ def test_anything_else_is_judged_in_place(check):
 
 
 def test_what_is_asked_of_the_candidate_holds_nothing_of_what_is_expected():
-    asked = prepare("assert abs(f('given') - 12345.678) < 0.0625, 'secret'", "f").asked
+    asked = prepare("assert abs(f('given') - 12345.678) < 0.0625, 'secret'", "f").request
     imports, calls = asked
     assert imports is None
     constants = [constant for call in calls for constant in call.co_consts]
@@ -498,9 +498,9 @@ def test_what_is_no_value_is_an_error_of_the_candidate(sandbox, told):
         "def f(x):\n"
         "    import sys\n"
         "    frame = sys._getframe()\n"
-        "    while 'tell' not in frame.f_locals:\n"
+        "    while 'send' not in frame.f_locals:\n"
         "        frame = frame.f_back\n"
-        f"    frame.f_locals['tell'](0, {f'[{told}], 0.0'!r})\n"
+        f"    frame.f_locals['send'](0, {f'[{told}], 0.0'!r})\n"
         "    os._exit(0)\n"
     )
     check = sandbox.run(program, "f", ["assert f(1) == 2"]).checks[0]
@@ -512,9 +512,9 @@ def test_a_forged_pass_is_not_even_a_word_of_the_report(sandbox):
         "import os, sys\n"
         "def f(x):\n"
         "    frame = sys._getframe()\n"
-        "    while 'tell' not in frame.f_locals:\n"
+        "    while 'send' not in frame.f_locals:\n"
         "        frame = frame.f_back\n"
-        '    frame.f_locals[\'tell\'](0, \'"pass", "", "", 0, 0.0\')\n'
+        '    frame.f_locals[\'send\'](0, \'"pass", "", "", 0, 0.0\')\n'
         "    os._exit(0)\n"
     )
     assert sandbox.run(program, "f", ["assert f(1) == 2"]).checks[0].outcome == "early_exit"

@@ -54,7 +54,9 @@ class Watched:
             with self.lock:
                 self.running -= 1
                 self.beside.append((is_late and nth == 2, self.running + 1))
-        return reported._replace(over=is_late and nth == 1, report=b"" if is_late and nth == 1 else reported.report)
+        return reported._replace(
+            timed_out=is_late and nth == 1, report=b"" if is_late and nth == 1 else reported.report
+        )
 
 
 def test_a_time_out_is_believed_only_after_a_run_alone(monkeypatch):
