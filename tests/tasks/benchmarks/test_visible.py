@@ -158,54 +158,11 @@ def test_doctests_of_broken_indentation_do_not_hide_the_prose() -> None:
 
 FRAGMENTS = st.sampled_from(
     [
-        "f(",
-        ")",
-        "[",
-        "]",
-        "{",
-        "}",
-        "1",
-        "-2",
-        "'a'",
-        '"',
-        "'",
-        '"""',
-        "\\",
-        "\n",
-        " ",
-        ",",
-        ":",
-        "...",
-        "=",
-        "==",
+        "f(", ")", "[", "]", "{", "}", "1", "-2", "'a'", '"', "'", '"""', "\\", "\n", " ", ",", ":", "...", "=", "==",
+        "->", "=>", " returns ", "# ", ">>> ", "For x = ", " the output should be ", "Input: ", "Output: ", "x=", "**",
+        "\0", ".", "def f(x):\n", "f(1) == 2", "0x" + "f" * 5000, "\ud800", "é", "f(" * 300, "round(", "True", "not ",
     ]
-    + [
-        "->",
-        "=>",
-        " returns ",
-        "# ",
-        ">>> ",
-        "For x = ",
-        " the output should be ",
-        "Input: ",
-        "Output: ",
-        "x=",
-        "**",
-    ]
-    + [
-        "def f(x):\n",
-        "f(1) == 2",
-        "0x" + "f" * 5000,
-        "\0",
-        "\ud800",
-        "é",
-        "f(" * 300,
-        "round(",
-        "True",
-        "not ",
-        ".",
-    ]
-)
+)  # fmt: skip
 
 
 @settings(deadline=None)
