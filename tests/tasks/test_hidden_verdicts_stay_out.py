@@ -187,7 +187,7 @@ OFTEN = ("llm", "rules", "keywords")
 @pytest.mark.parametrize(
     "reflector", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in REFLECTORS]
 )
-def test_turning_every_hidden_verdict_around_changes_nothing_that_a_loop_can_reach(tmp_path, reflector):
+def test_flipped_hidden_verdicts_change_nothing_in_a_loop(tmp_path, reflector):
     chosen = [f"reflector={reflector}", *REFLECTORS[reflector]]
     if reflector == "shuffled":
         pool = Run(tmp_path / "pool", TASKS, "reflector=llm").lab.folder.path
@@ -232,12 +232,12 @@ class Counting(Remembering):
 
 
 @pytest.mark.parametrize("judge", [Remembering, TellingTests])
-def test_the_search_finds_a_judge_who_tells(tmp_path, judge):
+def test_the_search_finds_a_judge_that_leaks(tmp_path, judge):
     run = Run(tmp_path / "run", TASKS, "reflector=rules", judge=judge)
     assert run.traces
 
 
-def test_the_flip_finds_a_judge_who_only_counts(tmp_path):
+def test_the_flip_finds_a_judge_that_leaks_counts(tmp_path):
     run, other = (
         Run(tmp_path / name, tasks, "reflector=rules", "reflector.enough=1", judge=Counting)
         for name, tasks in (("run", TASKS), ("other", flipped(TASKS)))

@@ -32,7 +32,7 @@ def one_of_each() -> list[tuple[Template, object]]:
     return list({template.names[0]: (template, k) for template, k in ROWS}.values())
 
 
-def test_hidden_cases_reject_every_wrong_program_that_any_call_tells_apart() -> None:
+def test_hidden_cases_reject_every_wrong_program_of_the_pool() -> None:
     for template, k in ROWS:
         pool = pool_of(template, k)
         examples, hidden = chosen(pool, Random(1))
@@ -92,7 +92,7 @@ def test_no_program_changes_the_calls_that_the_next_one_gets() -> None:
         assert repr(items) == before, template.names[0]
 
 
-def test_a_loop_that_does_not_end_raises_and_the_next_call_starts_anew() -> None:
+def test_an_endless_loop_raises_and_the_next_call_is_fresh() -> None:
     program = compiled("def program(n):\n    while n != 3:\n        n += 2\n    return n\n")
     assert program(1) == 3
     with pytest.raises(StopIteration):

@@ -62,7 +62,7 @@ def test_a_sanitized_row_brings_its_imports(written):
     assert "Write a function to take a root." in task.prompt
 
 
-def test_canonical_solutions_pass_behind_the_prompt_and_a_prompt_alone_does_not(written, sandbox):
+def test_canonical_solutions_pass_and_prompts_alone_do_not(written, sandbox):
     for task in mbpp(written(FULL, SANITIZED, TREE), challenge=True, split="all"):
         tests = task.visible_tests + task.hidden_tests
         assert run_tests(sandbox, task, task.prompt + task.canonical_solution, tests).passed
@@ -121,7 +121,7 @@ def test_a_file_without_a_row_of_the_split_is_an_error(complaint):
     )
 
 
-def test_an_array_a_file_of_lines_and_a_packed_one_hold_the_same_tasks(written, tmp_path):
+def test_array_lines_and_gzip_give_the_same_tasks(written, tmp_path):
     lines = Path(written(FULL, SANITIZED))
     packed = tmp_path / "mbpp.jsonl.gz"
     packed.write_bytes(gzip.compress(lines.read_bytes()))

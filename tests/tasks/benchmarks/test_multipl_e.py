@@ -30,7 +30,7 @@ def test_the_test_may_stand_in_either_field(written):
     assert multipl_e(written(ROW)).tasks == multipl_e(written(other)).tasks
 
 
-def test_checks_judge_and_the_calls_of_check_do_not_stand_among_them(written, sandbox):
+def test_calls_of_check_are_not_among_the_checks(written, sandbox):
     (task,) = multipl_e(written(ROW))
     assert run_tests(sandbox, task, RIGHT, task.hidden_tests).passed
     assert [check.outcome for check in run_tests(sandbox, task, WRONG, task.hidden_tests).checks] == ["error", "pass"]

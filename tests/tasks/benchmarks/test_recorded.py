@@ -60,7 +60,7 @@ def test_a_visible_test_that_is_hidden_too_is_dropped_or_marked(one):
     assert apart.hidden_tests == whole.hidden_tests
 
 
-def test_without_tests_of_the_runs_the_examples_of_the_prompt_are_visible(one):
+def test_without_tests_of_the_runs_the_examples_are_visible(one):
     assert one(visible_tests=None).visible_tests == ("assert twice(5) == 10",)
     assert one(visible_tests=[]).visible_tests == ()
 

@@ -33,14 +33,14 @@ def run(tmp_path, monkeypatch, capsys):
     return run
 
 
-def test_a_canonical_solution_that_fails_is_refused_by_name_and_nothing_is_written(run, tmp_path):
+def test_a_failing_canonical_solution_is_refused_before_writing(run, tmp_path):
     code, said = run()
     assert code == 2
     assert "own/wrong" in said and "benchmark.keep_failing=true" in said
     assert list((tmp_path / "runs").rglob("manifest.json")) == []
 
 
-def test_it_is_kept_where_that_is_asked_for(run):
+def test_keep_failing_turns_the_error_into_a_warning(run):
     code, said = run("benchmark.keep_failing=true")
     assert (code, "warning: 1 canonical solutions fail" in said) == (0, True)
 

@@ -177,6 +177,6 @@ def test_any_prompt_gives_asserts_that_call_the_entry_point(prompt: str) -> None
         compile(test, "test", "exec")
 
 
-def test_a_value_behind_a_blank_line_is_no_sign_that_nothing_is_printed():
+def test_a_value_after_a_blank_line_prevents_an_implied_none():
     prompt = 'def f(x):\n    """A.\n\n    >>> f(1)\n\n    5\n\n    >>> f(2)\n    >>> f(3)\n    4\n    """\n'
     assert visible_tests(prompt, "f") == ("assert f(2) == None", "assert f(3) == 4")

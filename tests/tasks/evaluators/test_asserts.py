@@ -79,7 +79,7 @@ def test_thoughts_hold_no_tests():
         ("assert f(1)\nassert not f(1)", "contradicts an earlier test"),
     ],
 )
-def test_what_is_no_use_as_a_test_is_named(reply, expected):
+def test_a_rejected_test_has_its_reason(reply, expected):
     assert reason(reply) == expected
 
 
@@ -98,7 +98,7 @@ def test_what_is_no_use_as_a_test_is_named(reply, expected):
         "assert f(1) is None",
     ],
 )
-def test_what_can_fail_is_kept_as_it_is(test):
+def test_a_test_that_can_fail_is_kept(test):
     assert kept(test) == [test]
 
 
@@ -111,7 +111,7 @@ def test_names_of_the_prompt_before_the_function_are_defined():
     assert kept("assert f(helper(1)) == 1", task=task) == ["assert f(helper(1)) == 1"]
 
 
-def test_tests_that_are_known_are_recognised_whatever_their_spacing():
+def test_known_tests_are_recognised_with_other_spacing():
     assert reason("assert f(1)==2", known=("assert f( 1 ) == 2",)) == "shown by the task"
 
 
@@ -127,14 +127,14 @@ def test_reading_runs_nothing_and_warns_of_nothing(tmp_path):
 @pytest.mark.parametrize(
     "nest", ["(", "[", "{", "-", "not ", "f(", "{1:", "lambda:", "f(x for ", "[*", 'f"{', "2**", ".a"]
 )
-def test_nesting_and_length_are_refused_and_not_suffered(nest):
+def test_deep_nesting_and_long_replies_are_rejected(nest):
     sieve = Sieve(TASK)
     items = list(asserts(f"assert f(1) == {nest * 900}1\nassert f(2) == 2\n" + "assert f(\n" * READ, 2000))
     assert "assert f(2) == 2" in [item.source for item in items if not sieve.refusal(item)]
 
 
 @given(st.lists(st.sampled_from(["assert ", "f(", ")", "1", "==", "\n", "x", "[", "]", "'", '"""', ",", "\\", "#"])))
-def test_whatever_is_kept_is_one_line_of_python_that_calls_the_function(pieces):
+def test_every_kept_test_is_one_line_that_calls_the_function(pieces):
     for test in kept("".join(pieces)):
         (statement,) = ast.parse(test).body
         assert isinstance(statement, ast.Assert)
@@ -147,6 +147,6 @@ def test_a_visible_test_is_known_by_either_name():
     assert reason("assert f(1) == 2", known=["assert candidate(1) == 2"]) == "shown by the task"
 
 
-def test_a_visible_test_nested_too_deep_to_be_renamed_stops_nothing():
+def test_a_deeply_nested_visible_test_is_ignored():
     deep = f"assert f(1) == {' + '.join(['1'] * 400)}"
     assert kept("assert f(2) == 3", known=[deep]) == ["assert f(2) == 3"]

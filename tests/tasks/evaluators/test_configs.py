@@ -69,7 +69,7 @@ def test_heuristics_are_no_feedback_and_get_one_attempt(tmp_path, overrides):
         (["evaluator=trajectory", "evaluator.max_turns=-2"], "evaluator.max_turns: got -2"),
     ],
 )
-def test_an_impossible_value_is_refused_before_anything_is_written(tmp_path, overrides, change, said):
+def test_an_invalid_value_is_refused_before_anything_is_written(tmp_path, overrides, change, said):
     with pytest.raises(ValueError, match=said):
         assemble(compose(*overrides, *change))
     assert not list(tmp_path.glob("runs/*/manifest.json"))

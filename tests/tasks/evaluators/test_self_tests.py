@@ -29,7 +29,7 @@ def test_a_chat_model_is_asked_and_its_asserts_are_kept(task):
     assert task.prompt.strip() in message.content
 
 
-def test_a_completion_model_goes_on_from_a_begun_assert(task):
+def test_a_completion_model_continues_an_assert(task):
     written = writing("(1) == 2\nassert double(0) == 0\n", style="continuation").write(task.public)
     assert written.tests == ("assert double(1) == 2", "assert double(0) == 0")
     (message,) = written.messages
@@ -53,7 +53,7 @@ def test_a_reply_without_a_test_is_an_empty_suite(task, style, reply):
     assert writing(reply, style=style).write(task.public).tests == ()
 
 
-def test_the_first_tests_are_kept_and_the_rest_is_said_to_be_too_many(task):
+def test_tests_beyond_the_maximum_are_dropped(task):
     written = writing("\n".join(f"assert double({i}) == {2 * i}" for i in range(5)), max_tests=3).write(task.public)
     assert written.tests == tuple(f"assert double({i}) == {2 * i}" for i in range(3))
     assert written.dropped == {f"assert double({i}) == {2 * i}": "one too many" for i in (3, 4)}

@@ -142,7 +142,7 @@ def test_a_tool_that_hangs_is_ended(task, impostor, monkeypatch):
     assert "ended after 0.2 seconds" in judged("ty", task, CLEAN).issues[0]
 
 
-def test_what_did_not_run_is_asked_again_and_what_ran_is_not(task, impostor, tmp_path):
+def test_only_valid_findings_are_cached(task, impostor, tmp_path):
     impostor("ruff", f"echo x >> {tmp_path}/asked; echo rubbish")
     for _ in range(2):
         assert judged("ruff", task, CLEAN).outcome == "harness_error"
@@ -161,7 +161,7 @@ def test_a_tool_sees_neither_the_environment_nor_other_folders(task, impostor, m
     assert str(Path.cwd()) not in said
 
 
-def test_a_missing_tool_is_told_once_and_left_out(task, monkeypatch, tmp_path):
+def test_a_missing_tool_warns_once_and_is_left_out(task, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     tools.located.cache_clear()
@@ -211,7 +211,7 @@ def test_hostile_text_is_never_an_exception_nor_a_pass(task, tool, name):
     evaluation.feedback.encode()
 
 
-def test_no_program_is_an_extraction_failure_that_no_tool_is_asked_about(task, impostor):
+def test_without_a_program_the_tool_does_not_run(task, impostor):
     impostor("ty", "exit 9")
     evaluation = judged("ty", task, "  \n")
     assert (evaluation.outcome, evaluation.reward) == ("extraction_failed", 0.0)
@@ -235,7 +235,7 @@ def test_an_unknown_tool_is_refused_by_name():
         StaticCheck("pylint")
 
 
-def test_nothing_is_told_where_the_tools_are_installed():
+def test_installed_tools_give_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert [StaticCheck(tool).tool for tool in ("ty", "ruff")] == ["ty", "ruff"]
@@ -269,7 +269,7 @@ def test_a_cache_on_which_a_tool_failed_is_thrown_away(task, impostor):
         assert "exit code 2" in judged("mypy", task, f"x = {n}\n").issues[0]
 
 
-def test_what_the_prompts_helpers_break_is_no_error_of_the_program(task):
+def test_findings_in_the_prompts_helpers_do_not_count(task):
     helpers = "from math import *\n\n\ndef area(r):\n    unused = 1\n    return pi * r * r\n\n\n"
     described = replace(task, prompt=helpers + task.prompt)
     assert judged("ruff", described, helpers + "def double(x):\n    return 2 * floor(x)\n").passed

@@ -82,7 +82,7 @@ def test_another_process_or_run_finds_what_was_executed(counting, cached, tmp_pa
     assert len(counting.asked) == 1
 
 
-def test_equal_executions_under_way_are_one(counting, cached):
+def test_equal_concurrent_executions_run_once(counting, cached):
     found = []
     slow = "import time\ntime.sleep(0.3)\n" + PROGRAM
     threads = [
@@ -96,7 +96,7 @@ def test_equal_executions_under_way_are_one(counting, cached):
     assert len(counting.asked) == 1
 
 
-def test_a_time_out_is_executed_once_here_and_again_elsewhere(tmp_path):
+def test_a_time_out_is_cached_only_in_this_process(tmp_path):
     endless = "def f(x):\n    while True: pass\n"
     with Sandbox(Limits(cpu_seconds=1, wall_seconds=2), servers=1) as sandbox:
         counting = Counting(sandbox)
@@ -119,7 +119,7 @@ def test_a_broken_harness_is_never_stored(counting, cached, monkeypatch):
     assert cached.run(PROGRAM, "f", ["assert f(1) == 2"]).checks[0].outcome == "pass"
 
 
-def test_who_waits_hears_of_a_file_that_cannot_be_written(counting, cached, monkeypatch):
+def test_an_unwritable_file_raises_and_blocks_nothing(counting, cached, monkeypatch):
     def full(*_):
         raise HarnessError("disk full")
 
