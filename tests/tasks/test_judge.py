@@ -1,7 +1,7 @@
 """The judge: one hidden verdict a task while loops could still learn of it, all others after the seal, all counted."""
 
 import re
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -51,20 +51,16 @@ def test_a_grade_counts_its_checks_in_place(sandbox, task):
 
 
 def test_concurrent_requests_get_one_verdict(sandbox, task):
-    judge, asked = HiddenTests(sandbox), []
+    judge = HiddenTests(sandbox)
 
-    def ask(number):
+    def verdict(number):
         try:
-            asked.append(judge.grade(task, number, "def double(x):\n    return 2 * x\n").passed)
+            return judge.grade(task, number, "def double(x):\n    return 2 * x\n").passed
         except AskedTwice:
-            asked.append("refused")
+            return "refused"
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(1, 5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(map(str, asked)) == ["True", "refused", "refused", "refused"]
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(map(str, pool.map(verdict, range(1, 5)))) == ["True", "refused", "refused", "refused"]
 
 
 def test_the_log_counts_hidden_verdicts_before_and_after_the_seal(write_run):
@@ -82,12 +78,12 @@ def test_the_log_counts_hidden_verdicts_before_and_after_the_seal(write_run):
 
 
 def test_a_run_without_a_feedback_source_is_refused(sandbox, task, tmp_path):
-    made = {"tasks": [task], "loop": list, "judge": HiddenTests(sandbox), "folder": RunFolder(tmp_path), "workers": 1}
+    parts = {"tasks": [task], "loop": list, "judge": HiddenTests(sandbox), "folder": RunFolder(tmp_path), "workers": 1}
     with pytest.raises(TypeError, match="feedback_source"):
-        Runner(**made)
+        Runner(**parts)
     for source in ("", "hidden", None):
         with pytest.raises(ValueError, match="feedback_source"):
-            Runner(**made, feedback_source=source)
+            Runner(**parts, feedback_source=source)
 
 
 @pytest.mark.parametrize("source", ["null", "''", "hidden"])

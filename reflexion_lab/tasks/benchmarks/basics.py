@@ -67,7 +67,7 @@ def _drawn(seed: int, n: int) -> tuple[Task, ...]:
         constant = _nth(range(len(template.constants)), f"{seed}:{key}:constant", draw)
         rng = Random(f"{seed}:{key}:{draw}")
         for _ in range(TRIES):
-            task = _task(template, draw, name, template.constants[constant], *chosen(calls(at, constant), rng))
+            task = _task(template, draw, name, template.constants[constant], *select_cases(calls(at, constant), rng))
             if task.prompt not in prompts:
                 break
         prompts.add(task.prompt)
@@ -138,8 +138,8 @@ class Pool(NamedTuple):
     """Cases of a template and constant, from which all draws select."""
 
     cases: tuple[Case, ...]
-    shown: int
-    """Bits of the wrong programs that the examples reject: the stubs and the slip."""
+    visible: int
+    """Bits of the wrong programs that the visible examples reject: the stubs and the slip."""
     every: int
     """Bits of the wrong programs that some case rejects; the others count as equivalent."""
     reserved: frozenset[Case]
@@ -160,7 +160,7 @@ def pool(template: Template, k: Any, rng: Random) -> Pool:
     rare = [killed for killed in killers if killed.bit_count() <= EXAMPLES]
     return Pool(
         cases=cases,
-        shown=(1 << (3 if template.slip else 2)) - 1,
+        visible=(1 << (3 if template.slip else 2)) - 1,
         every=sum(1 << n for n, killed in enumerate(killers) if killed),
         reserved=frozenset(case for i, case in enumerate(cases) if any(killed >> i & 1 for killed in rare)),
     )
@@ -174,10 +174,10 @@ def wrong_programs(template: Template, k: Any) -> list[Program]:
     return [lambda *_: None, lambda first, *_: first, *slip, *others, *changed]
 
 
-def chosen(pool: Pool, rng: Random) -> tuple[list[Case], list[Case]]:
+def select_cases(pool: Pool, rng: Random) -> tuple[list[Case], list[Case]]:
     """Examples, which reject stubs and slip, and hidden cases, which reject every wrong program."""
     shuffled = rng.sample(pool.cases, len(pool.cases))
-    examples = _rejecting(pool.shown, [case for case in shuffled if case not in pool.reserved], EXAMPLES)
+    examples = _rejecting(pool.visible, [case for case in shuffled if case not in pool.reserved], EXAMPLES)
     rest = [case for case in shuffled if case not in examples]
     hidden = _rejecting(pool.every, rest[:NEAR], HIDDEN)
     left = pool.every

@@ -88,9 +88,9 @@ class Benchmark:
         ConfigError
             An id is unknown, or `sample` or `limit` is out of range.
         """
-        chosen = self if ids is None else self.only(ids)
-        chosen = chosen if sample is None else chosen.sample(sample, seed)
-        return chosen[:limit]
+        selection = self if ids is None else self.only(ids)
+        selection = selection if sample is None else selection.sample(sample, seed)
+        return selection[:limit]
 
     def sample(self, n: int, seed: int) -> Benchmark:
         """Draw `n` tasks without replacement, in benchmark order. A larger sample contains every smaller one.

@@ -71,8 +71,8 @@ def mutants(program: str, first_line: int = 1, most: int | None = None, rng: Ran
         for kind, changed in _changes(place.node)
     ]
     if most is not None and most < len(changes):
-        chosen = (rng or Random(0)).sample(range(len(changes)), most)
-        changes = [changes[i] for i in sorted(chosen)]
+        numbers = (rng or Random(0)).sample(range(len(changes)), most)
+        changes = [changes[i] for i in sorted(numbers)]
     seen = {ast.unparse(tree)}
     for place, kind, changed in changes:
         place.put(changed)

@@ -35,8 +35,8 @@ class Opaque:
     equality is unknown.
     """
 
-    def __init__(self, kind: str, shown: str, truth: bool, number: int | None) -> None:
-        self.kind, self.shown, self.truth, self.number = kind, shown, truth, number
+    def __init__(self, kind: str, text: str, truth: bool, number: int | None) -> None:
+        self.kind, self.text, self.truth, self.number = kind, text, truth, number
 
     def __bool__(self) -> bool:
         return self.truth
@@ -51,7 +51,7 @@ class Opaque:
         return hash(self.number)
 
     def __repr__(self) -> str:
-        return self.shown or f"<{self.kind}>"
+        return self.text or f"<{self.kind}>"
 
 
 class Comparisons:
@@ -73,8 +73,8 @@ class Own(Opaque):
     `of` is the number of the class.
     """
 
-    def __init__(self, kind: str, shown: str, truth: bool, number: int, of: int, comparisons: Comparisons) -> None:
-        super().__init__(kind, shown, truth, number)
+    def __init__(self, kind: str, text: str, truth: bool, number: int, of: int, comparisons: Comparisons) -> None:
+        super().__init__(kind, text, truth, number)
         self.of = of
         self.fields: dict[str, Any] | None = None
         """None until all fields are decoded."""

@@ -281,5 +281,5 @@ def test_a_bad_row_is_named_with_line_and_field(complaint, bad, expected):
 def test_canonical_solutions_pass_in_the_sandbox_and_others_do_not(one, sandbox):
     task = one(released([[1], [2, 3]], [[0.5], [[0.5], [1.5]]], task_id="HumanEval/1000"))
     assert run_tests(sandbox, task, task.prompt + task.canonical_solution, task.hidden_tests).passed
-    found = run_tests(sandbox, task, "def f(x, y=1):\n    return [0.5, 1.5000001]\n", task.hidden_tests)
-    assert [check.outcome for check in found.checks] == ["fail", "fail", "error", "pass"]
+    result = run_tests(sandbox, task, "def f(x, y=1):\n    return [0.5, 1.5000001]\n", task.hidden_tests)
+    assert [check.outcome for check in result.checks] == ["fail", "fail", "error", "pass"]

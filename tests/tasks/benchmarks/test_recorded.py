@@ -124,7 +124,7 @@ def test_all_500_mbpp_problems_load(recorded_runs):
     assert (len(apart), plain(apart), sum(len(task.hidden_tests) for task in apart)) == (500, 497, 1496)
     tags = Counter(tag for task in whole for tag in task.tags)
     assert tags == {"mbpp": 500, OVERLAP: 482, UNTESTED: 19, SHADOWED: 2}
-    assert not any(task.visible_tests for task in apart)  # what was shown there was a hidden test, always
+    assert not any(task.visible_tests for task in apart)  # what was examples there was a hidden test, always
 
 
 @pytest.mark.filterwarnings("ignore:invalid escape sequence")  # of the problems
@@ -135,20 +135,20 @@ def test_no_visible_test_is_hidden_too_unless_asked_for(recorded_runs):
 
 
 def test_humaneval_as_recorded_has_the_hidden_tests_of_humaneval(recorded_runs):
-    found = recorded(str(recorded_runs / "transcripts" / "noah_ucs_humaneval_gpt4.jsonl.gz"))
-    assert {task.task_id: task.hidden_tests for task in found} == {t.task_id: t.hidden_tests for t in humaneval()}
+    benchmark = recorded(str(recorded_runs / "transcripts" / "noah_ucs_humaneval_gpt4.jsonl.gz"))
+    assert {task.task_id: task.hidden_tests for task in benchmark} == {t.task_id: t.hidden_tests for t in humaneval()}
 
 
 def test_examples_of_typed_prompts_agree_with_the_canonical_solutions(recorded_runs):
     known = humaneval()
-    shown = 0
+    examples = 0
     for task in recorded(str(recorded_runs / "transcripts" / "cray_deepseek_humaneval.jsonl.gz"), disjoint=False):
         space: dict[str, Any] = {}
         exec(known[task.task_id].prompt + known[task.task_id].canonical_solution, space)
         for test in task.visible_tests:
             exec(test, dict(space))
-        shown += len(task.visible_tests)
-    assert shown == 428
+        examples += len(task.visible_tests)
+    assert examples == 428
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_tests_that_the_task_shows_are_dropped_on_demand(task):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"style": "poem"}, "SelfTests.style: got 'poem'"),
         ({"max_tests": 0}, "SelfTests.max_tests: got 0"),
@@ -89,16 +89,16 @@ def test_tests_that_the_task_shows_are_dropped_on_demand(task):
         ({"max_chars": 9999}, "SelfTests.max_chars: got 9999"),
     ],
 )
-def test_an_impossible_value_is_named_as_in_the_config(options, said):
-    with pytest.raises(ValueError, match=said):
+def test_an_impossible_value_is_named_as_in_the_config(options, message):
+    with pytest.raises(ValueError, match=message):
         writing("", **options)
 
 
 @pytest.mark.parametrize("style", ["chat", "continuation"])
 def test_the_variant_of_prompts_reaches_the_writer(task, style):
-    asked = []
+    prompts = []
     for variant in ("default", "terse", "paper_style"):
         model = ScriptedModel(lambda _: "assert double(1) == 2")
         SelfTests(model, Sampling(), Prompts(variant), style=style).write(task.public)
-        asked.append(model.received[0][0].content)
-    assert len(set(asked)) == 3
+        prompts.append(model.received[0][0].content)
+    assert len(set(prompts)) == 3

@@ -1,4 +1,4 @@
-"""Type check and lint: what is found, what is never believed, and that hostile text cannot end a run."""
+"""Type check and lint: findings, broken tools, and hostile programs."""
 
 import stat
 import sys
@@ -116,7 +116,7 @@ def test_canonical_solutions_are_hardly_ever_called_wrong(task):
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "message"),
     [
         ("echo not json", "without the expected JSON"),
         ("echo '{\"a\": 1}'; exit 1", "without the expected JSON"),
@@ -128,11 +128,11 @@ def test_canonical_solutions_are_hardly_ever_called_wrong(task):
         ("", "without the expected JSON"),
     ],
 )
-def test_a_broken_tool_gives_no_verdict_and_no_exception(task, impostor, script, said):
+def test_a_broken_tool_gives_no_verdict_and_no_exception(task, impostor, script, message):
     impostor("ruff", script)
     evaluation = judged("ruff", task, CLEAN)
     assert (evaluation.passed, evaluation.outcome, evaluation.reward) == (False, "harness_error", 0.0)
-    assert said in evaluation.issues[0]
+    assert message in evaluation.issues[0]
     assert evaluation.issues[0].startswith("lint by ruff did not run: ")
 
 
@@ -155,10 +155,10 @@ def test_only_valid_findings_are_cached(task, impostor, tmp_path):
 def test_a_tool_sees_neither_the_environment_nor_other_folders(task, impostor, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "planted-key")
     impostor("ruff", "echo '[]'; (env; pwd; ls -a) >&2; exit 7")
-    said = judged("ruff", task, CLEAN).issues[0]
-    assert "exit code 7" in said and "program_" in said
-    assert "planted-key" not in said
-    assert str(Path.cwd()) not in said
+    message = judged("ruff", task, CLEAN).issues[0]
+    assert "exit code 7" in message and "program_" in message
+    assert "planted-key" not in message
+    assert str(Path.cwd()) not in message
 
 
 def test_a_missing_tool_warns_once_and_is_left_out(task, monkeypatch, tmp_path):
@@ -167,10 +167,10 @@ def test_a_missing_tool_warns_once_and_is_left_out(task, monkeypatch, tmp_path):
     tools.located.cache_clear()
     findings.cache_clear()
     try:
-        with pytest.warns(RuntimeWarning, match=r"ty is neither next to .*`pip install ty`") as told:
+        with pytest.warns(RuntimeWarning, match=r"ty is neither next to .*`pip install ty`") as warned:
             judged("ty", task, CLEAN)
             evaluation = judged("ty", task, CLEAN)
-        assert len(told) == 1
+        assert len(warned) == 1
         assert evaluation.issues == ("type_check by ty did not run: it is not installed",)
     finally:
         tools.located.cache_clear()

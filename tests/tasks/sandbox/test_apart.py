@@ -107,8 +107,8 @@ def test_anything_else_is_judged_in_place(check):
 
 
 def test_a_request_has_nothing_of_the_expected_value():
-    asked = prepare("assert abs(f('given') - 12345.678) < 0.0625, 'secret'", "f").request
-    imports, calls = asked
+    request = prepare("assert abs(f('given') - 12345.678) < 0.0625, 'secret'", "f").request
+    imports, calls = request
     assert imports is None
     constants = [constant for call in calls for constant in call.co_consts]
     assert constants == ["given"]
@@ -482,7 +482,7 @@ def test_the_verdict_on_two_values_is_pythons_own(actual, expected):
 
 
 @pytest.mark.parametrize(
-    "told",
+    "encoded",
     [
         '{"o": []}', '{"o": ["a", "b", true]}', '{"deque": [{"r": [0, 1048576, 1]}, null]}',
         '{"array": ["Q", {"r": [0, 1048576, 1]}]}', '{"p": [0, 1, "a", "b", true, [["x", {"date": ["\\ud800"]}]]]}',
@@ -490,7 +490,7 @@ def test_the_verdict_on_two_values_is_pythons_own(actual, expected):
         '{"q": [1, 0]}',
     ],
 )  # fmt: skip
-def test_an_invalid_encoding_is_an_error_of_the_candidate(sandbox, told):
+def test_an_invalid_encoding_is_an_error_of_the_candidate(sandbox, encoded):
     program = (
         "import gc, os\n"
         "def f(x):\n"
@@ -498,7 +498,7 @@ def test_an_invalid_encoding_is_an_error_of_the_candidate(sandbox, told):
         "    frame = sys._getframe()\n"
         "    while 'send' not in frame.f_locals:\n"
         "        frame = frame.f_back\n"
-        f"    frame.f_locals['send'](0, {f'[{told}], 0.0'!r})\n"
+        f"    frame.f_locals['send'](0, {f'[{encoded}], 0.0'!r})\n"
         "    os._exit(0)\n"
     )
     check = sandbox.run(program, "f", ["assert f(1) == 2"]).checks[0]

@@ -37,9 +37,9 @@ class Visit:
         os.environ[PLANTED] = "planted"
         self.watch = Watch()
         self.crowd, self.alone, self.near = Sandbox(LIMITS, servers=2), Sandbox(LIMITS, servers=1), Sandbox(servers=1)
-        self.pool, self.one = ThreadPoolExecutor(2), ThreadPoolExecutor(1)
+        self.pool, self.single = ThreadPoolExecutor(2), ThreadPoolExecutor(1)
         self.verdicts = {
-            a.name: (self.one if a.probe else self.pool).submit(judge, self.alone if a.probe else self.crowd, a)
+            a.name: (self.single if a.probe else self.pool).submit(judge, self.alone if a.probe else self.crowd, a)
             for a in attacks
         }
         self.harmed, self.over = 0, threading.Event()
@@ -62,7 +62,7 @@ class Visit:
         for part in (self.crowd, self.alone, self.near):
             part.close()
         self.pool.shutdown()
-        self.one.shutdown()
+        self.single.shutdown()
         return deaths, self.watch.left(server.folder for server in servers)
 
 
@@ -78,9 +78,9 @@ def visit(request):
 
 @pytest.mark.parametrize("attack", DEMANDED, ids=slug)
 def test_every_attack_gets_an_accepted_verdict(visit, attack):
-    lacking = [layer for layer in attack.needs if not any(found.startswith(layer) for found in visit.crowd.layers)]
-    if lacking:
-        pytest.skip(f"needs {lacking[0]}, which is not in force on this machine, and the doctor says so")
+    missing = [layer for layer in attack.needs if not any(name.startswith(layer) for name in visit.crowd.layers)]
+    if missing:
+        pytest.skip(f"needs {missing[0]}, which is not in force on this machine, and the doctor says so")
     verdict = visit.verdicts[attack.name].result()
     assert verdict.right, f"{attack.tries}: {verdict.outcome} ({verdict.detail}); expected {attack.expected}"
 

@@ -2,7 +2,7 @@
 
 import os
 import signal
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -82,13 +82,6 @@ def test_equal_programs_draw_equal_random_numbers(sandbox):
     assert first == second
 
 
-def test_a_time_out_does_not_affect_other_checks(sandbox):
-    program = "def f(x):\n    while x > 1: pass\n    return 2\n"
-    execution = sandbox.run(program, "f", ["assert f(1) == 2", "assert f(2) == 2", "assert f(1) == 2"])
-    assert [check.outcome for check in execution.checks] == ["pass", "timeout", "pass"]
-    assert execution.timed_out
-
-
 @pytest.mark.parametrize(
     ("end", "expected"),
     [("while True: pass", "timeout"), ("import os; os._exit(3)", "early_exit"), ("[0] * 10**10", "memory")],
@@ -116,11 +109,6 @@ def test_checks_with_definitions_are_not_run_in_another_child(sandbox):
     assert [check.outcome for check in execution.checks] == ["early_exit"] * 3
 
 
-def test_ignoring_the_cpu_signal_is_still_a_time_out(sandbox):
-    before = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\n"
-    assert outcome(sandbox, f"{before}def f(x):\n    while True: pass\n") == "timeout"
-
-
 def test_printed_output_is_recorded_and_truncated():
     with Sandbox(Limits(output_chars=10), servers=1) as own:
         execution = own.run("print('x' * 100_000)\ndef f(x):\n    return 2\n", "f", CHECK)
@@ -129,17 +117,11 @@ def test_printed_output_is_recorded_and_truncated():
 
 
 def test_many_threads_share_the_servers(sandbox):
-    outcomes = []
-
     def work(n):
-        outcomes.append(outcome(sandbox, f"def f(x):\n    return {n}\n", [f"assert f(1) == {n}"]))
+        return outcome(sandbox, f"def f(x):\n    return {n}\n", [f"assert f(1) == {n}"])
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(24)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert outcomes == ["pass"] * 24
+    with ThreadPoolExecutor(24) as pool:
+        assert list(pool.map(work, range(24))) == ["pass"] * 24
 
 
 def test_a_candidate_inherits_no_descriptor(tmp_path):
