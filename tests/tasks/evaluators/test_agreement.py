@@ -76,10 +76,6 @@ def test_tests_that_no_draft_passes_are_no_feedback(task, sandbox):
     assert set(written.dropped.values()) == {"no call", "passed by no draft"}
 
 
-def test_the_drafts_are_paid_for_by_the_suite(task, sandbox):
-    assert agreed(task, sandbox, TWICE, TWICE).usage == Usage(calls=3, prompt_tokens=10, completion_tokens=10)
-
-
 def test_without_drafts_all_tests_are_kept(task, sandbox):
     assert agreed(task, sandbox).tests == TESTS
     assert DualAgreement(Suite(()), Drafts(), sandbox, 5).write(task.public).tests == ()

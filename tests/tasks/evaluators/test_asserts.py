@@ -111,10 +111,6 @@ def test_names_of_the_prompt_before_the_function_are_defined():
     assert accepted("assert f(helper(1)) == 1", task=task) == ["assert f(helper(1)) == 1"]
 
 
-def test_known_tests_are_recognised_with_other_spacing():
-    assert reason("assert f(1)==2", known=("assert f( 1 ) == 2",)) == "shown by the task"
-
-
 def test_reading_runs_nothing_and_warns_of_nothing(tmp_path):
     mark = tmp_path / "mark"
     reply = f"assert f(open({str(mark)!r}, 'w')) is 1\nassert f('\\d') == 1"
@@ -142,9 +138,16 @@ def test_every_kept_test_is_one_line_that_calls_the_function(pieces):
         assert "f(" in test
 
 
-def test_a_visible_test_is_known_by_either_name():
-    assert reason("assert candidate(1) == 2", known=["assert f(1) == 2"]) == "shown by the task"
-    assert reason("assert f(1) == 2", known=["assert candidate(1) == 2"]) == "shown by the task"
+@pytest.mark.parametrize(
+    ("test", "known"),
+    [
+        ("assert f(1)==2", "assert f( 1 ) == 2"),
+        ("assert candidate(1) == 2", "assert f(1) == 2"),
+        ("assert f(1) == 2", "assert candidate(1) == 2"),
+    ],
+)
+def test_known_tests_are_rejected_by_either_name_and_spacing(test, known):
+    assert reason(test, known=(known,)) == "shown by the task"
 
 
 def test_a_deeply_nested_visible_test_is_ignored():

@@ -1,4 +1,4 @@
-"""Judging apart: the candidate's process computes values and never holds what is expected."""
+"""Judging apart: the candidate's process computes values and has no expected value."""
 
 import ast
 
@@ -20,24 +20,19 @@ def f(x):
     needle = '9876' + chr(53) + chr(52)
     return any(needle in repr(o)[:100000] for o in found + gc.get_objects()[:20000])
 """
-
-
 COLUMNS = """
 import sys
 def f(x):
     frame = sys._getframe(1)
     return [p for p in frame.f_code.co_positions() if p[2]] == []
 """
-
-
 FORGING = """
 import sys
 def f(x):
     sys._getframe(1).f_globals['reference'] = lambda x: 0
     return 0
 """
-
-
+PRODUCT = "from itertools import product\ndef f(n): return set(product([-1, -2], repeat=n))"
 SETUP = "def reference(x): return x\nimport string\ndef close(actual, expected, atol):\n    return actual == expected\n"
 
 
@@ -182,6 +177,14 @@ def test_the_expected_value_is_not_in_the_candidates_process(sandbox):
         ("def f(n): return list(range(n))", "assert len(f(200000)) == 200000", "pass"),
         ("def f(x): assert x > 1", "assert f(1) == 2", "error"),
         ("def f(x): return None", "assert abs(f(1) - 2) < 1", "error"),
+        ("def f(x): return 6.2832 * x", "assert '%.2f' % f(2) == '12.57'", "pass"),
+        ("def f(x): return 6.2832 * x", "assert '%.2f' % f(2) == '12.58'", "fail"),
+        ("def f(x): return '%s-%s'", "assert f(1) % (1, 'a') == '1-a'", "pass"),
+        (PRODUCT, "assert len(f(5)) == 32", "pass"),
+        (PRODUCT, "assert (-1,) * 5 in f(5)", "pass"),
+        ("def f(n): return 3**n", "assert f(4000) * 2 == 3**4000 * 2", "pass"),
+        ("def f(x): return type(x)", "assert f(1) == int", "pass"),
+        ("def f(x): return type(x)", "assert f(1) == str", "fail"),
     ],
 )
 def test_values_compare_as_python_compares_plain_data(sandbox, program, check, outcome):
@@ -424,32 +427,6 @@ EQUAL_TO_ALL = "    def __eq__(self, other): return True\n    __hash__ = None\n"
 def test_a_forged_class_or_field_equals_no_literal(sandbox, program, check):
     check_ = sandbox.run(program + "\n", "f", [check]).checks[0]
     assert (check_.outcome in ("fail", "error"), check_.mode) == (True, "apart")
-
-
-@pytest.mark.parametrize(
-    ("program", "check", "outcome"),
-    [
-        ("def f(x): return 6.2832 * x", "assert '%.2f' % f(2) == '12.57'", "pass"),
-        ("def f(x): return 6.2832 * x", "assert '%.2f' % f(2) == '12.58'", "fail"),
-        ("def f(x): return '%s-%s'", "assert f(1) % (1, 'a') == '1-a'", "pass"),
-        (
-            "from itertools import product\ndef f(n): return set(product([-1, -2], repeat=n))",
-            "assert len(f(5)) == 32",
-            "pass",
-        ),
-        (
-            "from itertools import product\ndef f(n): return set(product([-1, -2], repeat=n))",
-            "assert (-1,) * 5 in f(5)",
-            "pass",
-        ),
-        ("def f(n): return 3**n", "assert f(4000) * 2 == 3**4000 * 2", "pass"),
-        ("def f(x): return type(x)", "assert f(1) == int", "pass"),
-        ("def f(x): return type(x)", "assert f(1) == str", "fail"),
-    ],
-)
-def test_operations_of_the_lab_support_large_values(sandbox, program, check, outcome):
-    check_ = sandbox.run(program + "\n", "f", [check]).checks[0]
-    assert (check_.outcome, check_.mode) == (outcome, "apart")
 
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)  # the others have no literal
