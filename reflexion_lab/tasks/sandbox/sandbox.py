@@ -129,8 +129,7 @@ class Sandbox:
         """Return values of calls of `program`, as Python source; None if a call raised or gave no plain data."""
         codes = [(None, [compiled(call, "eval", "<call>")]) for call in calls]
         request = {"program": program, "entry_point": entry_point, "setup": setup, "checks": codes, "sources": {}}
-        computed = read_values(self._report(request, 0.0), len(calls))
-        return [literal(values[0]) if values else None for values in computed]
+        return read_literals(self._report(request, 0.0), len(calls))
 
     def _report(self, request: Mapping[str, object], cpu_seconds: float) -> Reported:
         with self._slot() as slot:
@@ -289,16 +288,17 @@ def _from_child(prepared: Prepared, fields: list[Any], before: Check | None) -> 
     return None
 
 
-def read_values(reported: Reported, calls: int) -> list[list[Any]]:
-    """The values of each call; [] for a call without a report."""
-    values_by_call: list[list[Any]] = [[] for _ in range(calls)]
+def read_literals(reported: Reported, calls: int) -> list[str | None]:
+    """The value of each call as Python source; None for a call without a value that is plain data."""
+    literals: list[str | None] = [None] * calls
     decoder = Decoder()
     for entry in entries(reported.report, reported.nonce):
         match entry:
-            case [int(i), list(values), float(_)] if 0 <= i < calls:
+            case [int(i), [encoded], float(_)] if 0 <= i < calls:
                 with contextlib.suppress(Unreadable):
-                    values_by_call[i] = decoder.decode(*values)
-    return values_by_call
+                    [value] = decoder.decode(encoded)
+                    literals[i] = literal(value)
+    return literals
 
 
 def finite(seconds: float) -> float:
