@@ -1,5 +1,5 @@
-"""What is asked and judged: benchmarks, evaluators, the sandbox.
+"""Benchmarks, evaluators and the sandbox.
 
 In: rows of a benchmark, programs. Out: tasks, verdicts. Rooms: `benchmarks`, `evaluators` (with the judge of the hidden
-tests), `sandbox`. Programs of a model run in the sandbox and nowhere else.
+tests), `sandbox`. Programs of a model run only in the sandbox.
 """

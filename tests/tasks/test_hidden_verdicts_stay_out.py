@@ -1,8 +1,8 @@
-"""Hidden verdicts stay out of everything that a loop can reach.
+"""Hidden verdicts do not reach loops.
 
-Two proofs over the real composition. The search walks all objects that loops, memory, archive, store and models can
-reach, and reads every file and prompt. The flip turns every hidden verdict into its opposite and finds nothing else
-changed. Both are shown to find leaks that are planted.
+Two checks of the real composition. The search walks all objects that are reachable from loops, memory, archive, store
+and models, and reads every file and prompt. The flip inverts every hidden verdict and compares all other data. Both
+must find planted leaks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from reflexion_lab.tasks.evaluators.judge import HiddenTests
 from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 
 MARK = "hushed"
-"""Stands in every hidden test and canonical solution, and nowhere else."""
+"""Occurs only in hidden tests and canonical solutions."""
 REFLECTION = (
     "ROOT_CAUSE: The line returns the wrong number\nWHAT_WENT_WRONG: the check failed\n"
     "WHAT_TO_CHANGE: multiply by two\nCONFIDENCE: 0.9\n"
@@ -53,9 +53,7 @@ REFLECTORS = {
 
 
 def planted(name: str, kind: str) -> dict[str, object]:
-    """A task on `2 * x`. Its feedback is `right`, or so weak that a `lucky` wrong program passes, or itself wrong, so
-    that an `unlucky` right one fails.
-    """
+    """A task on `2 * x`. A wrong program passes the feedback of a `lucky` task, a right one fails that of `unlucky`."""
     visible = {"right": f"{name}(2) == 4", "lucky": f"{name}(0) == 0", "unlucky": f"{name}(1) == 99"}[kind]
     return {
         "task_id": f"planted/{name}",
@@ -71,20 +69,20 @@ TASKS = [planted(f"{kind}_{turn}", kind) for turn in range(3) for kind in ("righ
 
 
 def replies(messages):
-    """The right program for an unlucky task, and for one with right feedback that was told of; else a wrong one."""
+    """A right program for an unlucky task, and for a `right` one with feedback in the prompt; otherwise a wrong one."""
     text = messages[-1].content
     if "ROOT_CAUSE" in text:
         return REFLECTION
     if "suggestion" in text and "category" in text:
         return SERVICE
     name, kind = re.search(r'def (\w+)\(x\):\s+"""Twice x, a (\w+) one', text).groups()
-    is_told = kind == "right" and re.search("What to change|Failing", text)
-    body = "2 * x" if kind == "unlucky" or is_told else "x"
+    has_feedback = kind == "right" and re.search("What to change|Failing", text)
+    body = "2 * x" if kind == "unlucky" or has_feedback else "x"
     return f"```python\ndef {name}(x):\n    return {body}\n```"
 
 
 class Run:
-    """One run of the real composition, with every loop that it made kept, and its judge exchanged at will."""
+    """One run of the real composition that records its loops; `judge` can replace its judge."""
 
     def __init__(self, folder: Path, tasks, *overrides, judge=None) -> None:
         self.folder = folder
@@ -102,18 +100,18 @@ class Run:
         runner = self.lab.runner
         self.loops, make = [runner.loop], runner.loop
 
-        def kept():
+        def recorded_loop():
             self.loops.append(make())
             return self.loops[-1]
 
-        runner.loop = kept
+        runner.loop = recorded_loop
         if judge:
             runner.judge = judge(self.lab)
         try:
             runner.run()
             self.prompts = [tuple(message.content for message in call) for call in self.model.received]
             self.traces = list(self._traces())
-            self.learnt = self._learnt()
+            self.learned = self._learned()
         finally:
             self.lab.close()
 
@@ -122,15 +120,15 @@ class Run:
         return {key: grade.passed for key, grade in self.lab.folder.grades.items()}
 
     def _traces(self):
-        """Where the hidden tests, or a verdict by them, can be found from inside of the loops."""
+        """Where the hidden tests, or a verdict by them, is reachable from the loops."""
         self.walked = set()
-        for found in reachable([*self.loops, self.lab.archive, self.lab.models, self.lab.archive.store]):
-            self.walked.add(type(found))
-            if isinstance(found, Grade):
-                yield f"a Grade on {found.task_id}"
-            if isinstance(found, str | bytes) and MARK in str(found):
-                yield str(found)[:80]
-        # The run folder's grades are the judge's own, and the tasks' file is what the runner began with.
+        for item in reachable([*self.loops, self.lab.archive, self.lab.models, self.lab.archive.store]):
+            self.walked.add(type(item))
+            if isinstance(item, Grade):
+                yield f"a Grade on {item.task_id}"
+            if isinstance(item, str | bytes) and MARK in str(item):
+                yield str(item)[:80]
+        # Only the judge's grades and the input file may have hidden tests.
         for path in self.folder.rglob("*"):
             if (
                 path.is_file()
@@ -140,14 +138,14 @@ class Run:
                 yield path.name
         yield from (text for call in self.prompts for text in call if MARK in text)
 
-    def _learnt(self) -> bytes:
-        """All that loops, memory and store hold now, without ids and times, as bytes."""
+    def _learned(self) -> bytes:
+        """Content of loops, memory and store, without ids and times."""
         archive, run_id = self.lab.archive, self.lab.folder.manifest.run_id
         store = opened(str(self.store))
-        kept = {kind.__name__: list(store.read(kind)) for kind in (Episode, Wisdom, Mistake, Session)}
+        records = {kind.__name__: list(store.read(kind)) for kind in (Episode, Wisdom, Mistake, Session)}
         store.close()
-        found = {
-            **kept,
+        state = {
+            **records,
             "attempts": self.lab.folder.attempts,
             "omega": archive.omega,
             "priors": dict(archive.outcomes),
@@ -158,22 +156,22 @@ class Run:
                 for path in sorted((self.folder / "reflections").rglob("*.json"))
             },
         }
-        return json.dumps(bare(found, run_id), sort_keys=True).encode()
+        return json.dumps(bare(state, run_id), sort_keys=True).encode()
 
 
 def reachable(roots):
-    """Every object that `roots` lead to; classes and modules, which lead everywhere, are not followed."""
+    """Every object reachable from `roots`, without classes and modules, which reach everything."""
     seen, waiting = {}, list(roots)
     while waiting:
-        found = waiting.pop()
-        if id(found) in seen or isinstance(found, type | types.ModuleType | types.FrameType):
+        item = waiting.pop()
+        if id(item) in seen or isinstance(item, type | types.ModuleType | types.FrameType):
             continue
-        seen[id(found)] = found
-        yield found
-        if isinstance(found, types.FunctionType):
-            waiting += [found.__closure__, found.__defaults__, found.__kwdefaults__, found.__dict__]
+        seen[id(item)] = item
+        yield item
+        if isinstance(item, types.FunctionType):
+            waiting += [item.__closure__, item.__defaults__, item.__kwdefaults__, item.__dict__]
         else:
-            waiting += gc.get_referents(found)
+            waiting += gc.get_referents(item)
 
 
 def flipped(tasks):
@@ -181,27 +179,27 @@ def flipped(tasks):
 
 
 OFTEN = ("llm", "rules", "keywords")
-"""Reflectors of every `make test`."""
+"""Reflectors that are not marked slow."""
 
 
 @pytest.mark.parametrize(
     "reflector", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in REFLECTORS]
 )
-def test_turning_every_hidden_verdict_around_changes_nothing_that_a_loop_can_reach(tmp_path, reflector):
+def test_flipped_hidden_verdicts_change_nothing_in_a_loop(tmp_path, reflector):
     chosen = [f"reflector={reflector}", *REFLECTORS[reflector]]
     if reflector == "shuffled":
         pool = Run(tmp_path / "pool", TASKS, "reflector=llm").lab.folder.path
         chosen = [text.replace("POOL", str(pool)) for text in chosen]
     run, other = Run(tmp_path / "run", TASKS, *chosen), Run(tmp_path / "other", flipped(TASKS), *chosen)
-    assert {Episode, Session, CachedSandbox} <= run.walked  # the search does get around
+    assert {Episode, Session, CachedSandbox} <= run.walked  # the search reaches these
     assert run.traces == other.traces == []
     assert run.grades == {key: not passed for key, passed in other.grades.items()}
     assert set(run.grades.values()) == {True, False}
-    assert run.learnt == other.learnt
+    assert run.learned == other.learned
 
 
 class Remembering(HiddenTests):
-    """A judge who tells: keeps every grade where loops can reach it."""
+    """A judge that leaks every grade to the archive."""
 
     def __init__(self, lab) -> None:
         super().__init__(lab.sandbox)
@@ -209,38 +207,38 @@ class Remembering(HiddenTests):
 
     def grade(self, task, number, solution):
         grade = super().grade(task, number, solution)
-        self.tell(task, grade)
+        self.leak(task, grade)
         return grade
 
-    def tell(self, task, grade):
-        self.archive.told = [*getattr(self.archive, "told", ()), grade]
+    def leak(self, task, grade):
+        self.archive.leaked = [*getattr(self.archive, "leaked", ()), grade]
 
 
 class TellingTests(Remembering):
-    """Lets the other tasks know what the hidden tests are."""
+    """Leaks hidden tests to the other tasks."""
 
-    def tell(self, task, grade):
+    def leak(self, task, grade):
         self.archive.insights.add("another task", task.hidden_tests[0])
 
 
 class Counting(Remembering):
-    """Leaves no object and no word behind: a success more or less in the priors is all."""
+    """Leaks only one count in the priors, no object and no text."""
 
-    def tell(self, task, grade):
-        mended, of = self.archive.outcomes.get("assertion", (0, 0))
-        self.archive.outcomes["assertion"] = (mended + grade.passed, of + 1)
+    def leak(self, task, grade):
+        passed, total = self.archive.outcomes.get("assertion", (0, 0))
+        self.archive.outcomes["assertion"] = (passed + grade.passed, total + 1)
 
 
 @pytest.mark.parametrize("judge", [Remembering, TellingTests])
-def test_the_search_finds_a_judge_who_tells(tmp_path, judge):
+def test_the_search_finds_a_judge_that_leaks(tmp_path, judge):
     run = Run(tmp_path / "run", TASKS, "reflector=rules", judge=judge)
     assert run.traces
 
 
-def test_the_flip_finds_a_judge_who_only_counts(tmp_path):
+def test_the_flip_finds_a_judge_that_leaks_counts(tmp_path):
     run, other = (
         Run(tmp_path / name, tasks, "reflector=rules", "reflector.enough=1", judge=Counting)
         for name, tasks in (("run", TASKS), ("other", flipped(TASKS)))
     )
     assert run.traces == []
-    assert run.learnt != other.learnt
+    assert run.learned != other.learned

@@ -1,7 +1,7 @@
 """The judge: one hidden verdict a task while loops could still learn of it, all others after the seal, all counted."""
 
 import re
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -44,30 +44,26 @@ def test_a_resumed_run_remembers_what_was_graded(sandbox, task):
         judge.grade(task, 1, "")
 
 
-def test_a_grade_says_how_many_of_its_checks_ran_beside_the_program(sandbox, task):
+def test_a_grade_counts_its_checks_in_place(sandbox, task):
     loose = replace(task, hidden_tests=(*task.hidden_tests, "for x in (1, 2):\n    assert candidate(x) == 2 * x"))
     grade = HiddenTests(sandbox).grade(loose, 1, "def double(x):\n    return 2 * x\n")
     assert (grade.checks_passed, grade.checks_total, grade.checks_in_place) == (3, 3, 1)
 
 
-def test_two_threads_that_ask_at_once_get_one_verdict(sandbox, task):
-    judge, asked = HiddenTests(sandbox), []
+def test_concurrent_requests_get_one_verdict(sandbox, task):
+    judge = HiddenTests(sandbox)
 
-    def ask(number):
+    def verdict(number):
         try:
-            asked.append(judge.grade(task, number, "def double(x):\n    return 2 * x\n").passed)
+            return judge.grade(task, number, "def double(x):\n    return 2 * x\n").passed
         except AskedTwice:
-            asked.append("refused")
+            return "refused"
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(1, 5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(map(str, asked)) == ["True", "refused", "refused", "refused"]
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(map(str, pool.map(verdict, range(1, 5)))) == ["True", "refused", "refused", "refused"]
 
 
-def test_the_log_counts_the_hidden_verdicts_and_when_they_were_asked_for(write_run):
+def test_the_log_counts_hidden_verdicts_before_and_after_the_seal(write_run):
     folder = write_run({"a": [(0.0, False), (1.0, True)], "b": [(0.5, True)], "c": [(0.0, False), (0.5, False)]})
     lines = (folder.path / "grades.jsonl").read_text().splitlines()
     opened = {"a": 2, "b": 1, "c": 2}  # what was submitted
@@ -82,12 +78,12 @@ def test_the_log_counts_the_hidden_verdicts_and_when_they_were_asked_for(write_r
 
 
 def test_a_run_without_a_feedback_source_is_refused(sandbox, task, tmp_path):
-    made = {"tasks": [task], "loop": list, "judge": HiddenTests(sandbox), "folder": RunFolder(tmp_path), "workers": 1}
+    parts = {"tasks": [task], "loop": list, "judge": HiddenTests(sandbox), "folder": RunFolder(tmp_path), "workers": 1}
     with pytest.raises(TypeError, match="feedback_source"):
-        Runner(**made)
+        Runner(**parts)
     for source in ("", "hidden", None):
         with pytest.raises(ValueError, match="feedback_source"):
-            Runner(**made, feedback_source=source)
+            Runner(**parts, feedback_source=source)
 
 
 @pytest.mark.parametrize("source", ["null", "''", "hidden"])

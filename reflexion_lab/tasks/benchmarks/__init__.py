@@ -1,1 +1,1 @@
-"""Tasks with visible and hidden tests: HumanEval, MBPP, MultiPL-E, JSON lines, generated basics."""
+"""Benchmarks: HumanEval, HumanEval+, MBPP, MultiPL-E, JSON lines, recorded runs, generated basics."""

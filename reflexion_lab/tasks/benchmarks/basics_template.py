@@ -1,4 +1,4 @@
-"""The templates of `basics`, as basics.json holds them, and the draws that their arguments are made of."""
+"""Templates of `basics` (basics.json), and the random draws of their arguments."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ WORDS = (
     *("picture", "morning", "station", "evening", "mountain", "baseball", "umbrella", "sandwich"),
     *("butterfly", "president"),
 )
-"""Lengths 3 to 9, so that every limit a template names has words on both of its sides."""
+"""Words of 3 to 9 letters, so that there are words on both sides of every limit in a template."""
 Draw = Callable[[dict[str, Any]], Any]
-"""Draws a value, given `r` (the generator of random numbers), `k` (the constant) and the names given so far."""
+"""Draws a value, given `r` (the random generator), `k` (the constant) and the names assigned before."""
 
 
 class Template(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A task but for its name, its constant and its inputs.
+    """A task without its name, constant and inputs.
 
     `sentence`, `solution` and `slip` are format strings; `{k}` is the constant, `{k[0]}` one of several.
     """
@@ -35,23 +35,23 @@ class Template(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     theme: str
     level: Literal["easy", "medium", "hard"]
     names: tuple[str, ...]
-    """Synonyms for the function; the first also names the template."""
+    """Synonymous names of the function; the first is also the template's name."""
     signature: str
     sentence: str
     solution: tuple[str, ...]
-    """The trusted reference, which is also the canonical solution, line by line; not indented."""
+    """Lines of the reference solution, not indented; also the canonical solution."""
     inputs: str
-    """The arguments of one call, in the words below, given the constant."""
+    """Expression of the arguments of one call, see `VOCABULARY`."""
     constants: tuple[int | str | tuple[int | str, ...] | None, ...] = (None,)
     slip: tuple[str, ...] = ()
-    """A plausible wrong body, () for none; the examples reject it, so feedback can fix it."""
+    """A plausible wrong body, or (); the examples reject it, so that feedback reveals it."""
     note: str = ""
-    """For whoever changes the template."""
+    """Comment for maintainers."""
 
 
 @cache
 def templates() -> tuple[Template, ...]:
-    """All templates. Their order decides what a seed draws, as that of names and constants does."""
+    """All templates. A seed's tasks depend on their order and that of their names and constants."""
     return tuple(
         msgspec.convert({"theme": theme, "level": level, **row}, Template)
         for theme, levels in msgspec.json.decode(FILE.read_bytes()).items()
@@ -61,21 +61,21 @@ def templates() -> tuple[Template, ...]:
 
 
 def calls(template: Template, k: Any, rng: Random) -> Iterator[tuple[object, ...]]:
-    """Draw the arguments of one call after the other, without end."""
-    inputs = _meaning(ast.parse(f"({template.inputs},)", mode="eval").body)
+    """Endless random arguments of calls."""
+    inputs = _draw_of(ast.parse(f"({template.inputs},)", mode="eval").body)
     while True:
         yield inputs({"r": rng, "k": k})
 
 
-def _meaning(node: ast.expr) -> Draw:  # noqa: PLR0911 (one return a form)
-    """How to draw what an expression in Python's syntax says; only the forms that stand here have a meaning."""
+def _draw_of(node: ast.expr) -> Draw:  # noqa: PLR0911 (one return per form)
+    """The draw that an expression describes; any other form raises DataError."""
     match node:
         case ast.Constant(value):
             return lambda _: value
         case ast.Name(name):
             return operator.itemgetter(name)
         case ast.NamedExpr(ast.Name(name), value):
-            return _naming(name, _meaning(value))
+            return _naming(name, _draw_of(value))
         case ast.UnaryOp(ast.USub(), operand):
             return _applied(operator.neg, [operand])
         case ast.BinOp(left, sign, right) if type(sign) in SIGNS:
@@ -87,9 +87,9 @@ def _meaning(node: ast.expr) -> Draw:  # noqa: PLR0911 (one return a form)
         case ast.Call(ast.Name(word), parts, options) if word in VOCABULARY:
             return _applied(VOCABULARY[word], [ast.Name("r"), *parts], options)
         case ast.ListComp(item, [ast.comprehension(ast.Name(name), items, [])]):
-            element, elements = _meaning(item), _meaning(items)
+            element, elements = _draw_of(item), _draw_of(items)
             return lambda known: [element({**known, name: value}) for value in elements(known)]
-    raise DataError(f"{FILE.name}: `{ast.unparse(node)}` has no meaning among inputs")
+    raise DataError(f"{FILE.name}: `{ast.unparse(node)}` is not allowed in inputs")
 
 
 def _naming(name: str, draw: Draw) -> Draw:
@@ -101,11 +101,11 @@ def _naming(name: str, draw: Draw) -> Draw:
 
 
 def _applied(do: Callable[..., Any], parts: Sequence[ast.expr], options: Sequence[ast.keyword] = ()) -> Draw:
-    """Draw each part in turn, spread where it has a star, and hand all of them to `do`."""
+    """Draw the parts in order, unpack those with a star, and pass them to `do`."""
     draws = [
-        (_meaning(part.value), True) if isinstance(part, ast.Starred) else (_meaning(part), False) for part in parts
+        (_draw_of(part.value), True) if isinstance(part, ast.Starred) else (_draw_of(part), False) for part in parts
     ]
-    named = {str(option.arg): _meaning(option.value) for option in options}
+    named = {str(option.arg): _draw_of(option.value) for option in options}
 
     def drawn(known: dict[str, Any]) -> Any:
         values: list[Any] = []
@@ -117,27 +117,27 @@ def _applied(do: Callable[..., Any], parts: Sequence[ast.expr], options: Sequenc
 
 
 def _numbers(r: Random, low: int, high: int, fewest: int = 3, most: int = 6) -> list[int]:
-    """`fewest` to `most` whole numbers in [low, high]."""
+    """`fewest` to `most` integers in [low, high]."""
     return [r.randint(low, high) for _ in range(r.randint(fewest, most))]
 
 
 def _words(r: Random, fewest: int = 2, most: int = 4) -> list[str]:
-    """`fewest` to `most` different words in lower case."""
+    """`fewest` to `most` distinct words in lower case."""
     return r.sample(WORDS, r.randint(fewest, most))
 
 
 def _text(r: Random, fewest: int = 2, most: int = 4) -> str:
-    """Words in lower case, with single spaces between them."""
+    """Words in lower case, separated by spaces."""
     return " ".join(_words(r, fewest, most))
 
 
 def _capitals(r: Random) -> str:
-    """Words in lower case, upper case, or with a capital each."""
+    """Words in lower case, upper case or title case."""
     return r.choice((str.lower, str.upper, str.title))(_text(r, 1, 3))
 
 
 def _mirrored(r: Random) -> str:
-    """Letters that read the same both ways, but for spaces and a capital at the front."""
+    """A palindrome, sometimes with an initial capital or a space."""
     half = "".join(r.choices("adelnorst", k=r.randint(2, 4)))
     whole = half + r.choice(("", r.choice("aeiou"))) + half[::-1]
     cut = r.randint(1, len(whole) - 1)
@@ -145,19 +145,19 @@ def _mirrored(r: Random) -> str:
 
 
 def _quantities(r: Random, low: int, high: int, fewest: int = 2, most: int = 4) -> dict[str, int]:
-    """`fewest` to `most` different words, each with a whole number in [low, high]."""
+    """`fewest` to `most` distinct words, each with an integer in [low, high]."""
     return {word: r.randint(low, high) for word in _words(r, fewest, most)}
 
 
 def _overlapping(r: Random) -> list[dict[str, int]]:
-    """Two dictionaries, most of which share a key."""
+    """Two dictionaries, which usually share a key."""
     known = _words(r, 4, 4)
     parts = known[: r.randint(1, 3)], known[r.randint(1, 2) :]
     return [{key: r.randint(1, 20) for key in part} for part in parts]
 
 
 def _pairs(r: Random, low: int, high: int, fewest: int = 2, most: int = 4) -> list[tuple[int, int]]:
-    """`fewest` to `most` pairs of whole numbers in [low, high]."""
+    """`fewest` to `most` pairs of integers in [low, high]."""
     return [(r.randint(low, high), r.randint(low, high)) for _ in range(r.randint(fewest, most))]
 
 
@@ -190,7 +190,7 @@ VOCABULARY: dict[str, Callable[..., Any]] = {
     "str": lambda _, value: str(value),
     "two_digits": lambda _, n: f"{n:02}",
 }
-"""What an expression may call: draws, which take the generator of random numbers, and a few conversions."""
+"""Functions of an expression: random draws and conversions; the first argument is the random generator."""
 SIGNS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,

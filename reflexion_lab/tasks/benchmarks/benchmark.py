@@ -1,4 +1,4 @@
-"""A benchmark: tasks in a fixed order, and the digest of the whole data set that they come from."""
+"""A benchmark: tasks in a fixed order, with the digest of their data set."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reflexion_lab.records import Task
 
 @dataclass(frozen=True, repr=False)
 class Benchmark:
-    """An immutable sequence of tasks. A selection is a benchmark too, with the same order, name and digest.
+    """An immutable sequence of tasks. A selection is also a benchmark, with the same order, name and digest.
 
     Raises
     ------
@@ -31,7 +31,7 @@ class Benchmark:
     name: str
     tasks: tuple[Task, ...]
     digest: str = ""
-    """SHA-256 (hex) of the whole data set, however few tasks are selected; "" hashes the tasks' JSON."""
+    """SHA-256 (hex) of the whole data set, also for a selection; by default of the tasks' JSON."""
 
     def __post_init__(self) -> None:
         counts = Counter(task.task_id for task in self.tasks)
@@ -42,13 +42,13 @@ class Benchmark:
         if not self.digest:
             rows = msgspec.to_builtins(self.tasks)
             for row in rows:
-                if not row["initial_code"]:  # so that benchmarks without any keep the digest of version 0.1
+                if not row["initial_code"]:  # keeps the digests of version 0.1
                     del row["initial_code"]
             data = msgspec.json.encode(rows, order="sorted")
             object.__setattr__(self, "digest", hashlib.sha256(data).hexdigest())
 
     def __repr__(self) -> str:
-        """Without what tasks hold: notebooks save it, and hidden tests would leave the house."""
+        """Without the tasks' content: a notebook would save the hidden tests."""
         first = ", ".join(task.task_id for task in self.tasks[:3]) + ", …" * (len(self) > 3)
         return f"Benchmark {self.name}: {len(self)} tasks ({first}), digest {self.digest[:12]}"
 
@@ -63,7 +63,7 @@ class Benchmark:
     @overload
     def __getitem__(self, key: slice) -> Benchmark: ...
     def __getitem__(self, key: int | str | slice) -> Task | Benchmark:
-        """A task by position or by `task_id` (KeyError if there is none), or the selection of a slice."""
+        """A task by position or `task_id` (KeyError for an unknown id), or a benchmark by slice."""
         if isinstance(key, slice):
             return replace(self, tasks=self.tasks[key])
         if isinstance(key, int):
@@ -81,19 +81,19 @@ class Benchmark:
         seed: int = 0,
         ids: Collection[str] | None = None,
     ) -> Benchmark:
-        """Narrow to `ids`, then draw `sample` of them, then take the first `limit`; None narrows nothing.
+        """Select `ids`, then draw `sample` tasks, then take the first `limit`; None skips a step.
 
         Raises
         ------
         ConfigError
-            An id is unknown, `sample` is not in 1..the tasks left, or `limit` is below 1.
+            An id is unknown, or `sample` or `limit` is out of range.
         """
-        chosen = self if ids is None else self.only(ids)
-        chosen = chosen if sample is None else chosen.sample(sample, seed)
-        return chosen[:limit]
+        selection = self if ids is None else self.only(ids)
+        selection = selection if sample is None else selection.sample(sample, seed)
+        return selection[:limit]
 
     def sample(self, n: int, seed: int) -> Benchmark:
-        """Draw `n` tasks without replacement, in benchmark order; a smaller sample is part of a larger one.
+        """Draw `n` tasks without replacement, in benchmark order. A larger sample contains every smaller one.
 
         Raises
         ------
@@ -107,16 +107,16 @@ class Benchmark:
         return replace(self, tasks=tuple(self.tasks[i] for i in sorted(order[:n])))
 
     def only(self, ids: Collection[str]) -> Benchmark:
-        """Keep the tasks of these ids, in benchmark order; one id may be given as it is.
+        """Select tasks by id (or one id), in benchmark order.
 
         Raises
         ------
         ConfigError
-            No id is given, or some are unknown.
+            `ids` is empty or has unknown ids.
         """
         wanted = {ids} if isinstance(ids, str) else set(ids)
         if not wanted:
-            raise ConfigError("benchmark.ids", "no task", "one at least", "leave it null for all")
+            raise ConfigError("benchmark.ids", "no task", "at least one", "leave it null for all")
         if unknown := sorted(wanted - self._by_id.keys()):
             raise ConfigError("benchmark.ids: " + " ".join(map(self._unknown, unknown)))
         return replace(self, tasks=tuple(task for task in self.tasks if task.task_id in wanted))

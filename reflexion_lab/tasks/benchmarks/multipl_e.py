@@ -1,4 +1,4 @@
-"""Typed Python rows of MultiPL-E (Cassano et al. 2022, arXiv:2208.08227), as `humaneval-py` and `mbpp-py`."""
+"""Python rows of MultiPL-E (Cassano et al. 2022, arXiv:2208.08227): `humaneval-py` and `mbpp-py`, with types."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ MISTRANSLATED: dict[str, dict[str, str]] = {
         "assert fix_spaces(' Example 3') == '_Example-3'": "the three spaces before 3 were folded into one",
     },
 }
-"""By task of HumanEval: further examples of the typed prompts that the canonical solution fails, and why."""
+"""By HumanEval task: more examples of the prompts that the canonical solution fails, with the reason."""
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One row; its test stands in `tests`, or in `test`."""
+    """One row; its test is in `tests` or `test`."""
 
     name: str
     language: str
@@ -41,22 +41,17 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def multipl_e(path: str) -> Benchmark:
-    """The tasks of `path`, `.jsonl`, `.jsonl.gz` or a data set (see `rows.read`); ids are the rows' names.
+    """Tasks of a file or data set, see `rows.read`; task ids are the names of the rows.
 
-    Visible tests are the prompt's own examples, without those that HumanEval's canonical solution fails; the mbpp
-    rows show none. Hidden tests are `check`, split up; the entry point is the function that the row hands to
-    `check`. There is no canonical solution.
-
-    Raises
-    ------
-    DataError
-        There is no such file, or it does not hold such rows; names the file, and line and field of up to ten bad lines.
+    Visible tests are the examples of the prompt, without those that HumanEval's canonical solution fails; MBPP rows
+    have none. Hidden tests are `check`, split into its asserts; the entry point is the argument of the call of `check`.
+    There is no canonical solution.
     """
     return read(path, _task)
 
 
 def examples(name: str, prompt: str, entry_point: str) -> tuple[str, ...]:
-    """The visible tests of `prompt`, without those known as wrong where `name` is HumanEval/N or HumanEval_N_..."""
+    """Visible tests of `prompt`, without known wrong ones if `name` is HumanEval/N or HumanEval_N_..."""
     number = re.match(r"HumanEval[/_](\d+)(?!\d)", name)
     task_id = f"HumanEval/{number[1]}" if number else ""
     wrong = MISTRANSLATED.get(task_id, {})

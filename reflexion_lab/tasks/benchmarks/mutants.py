@@ -1,7 +1,7 @@
-"""Small mistakes made on purpose: what tests that are worth having tell from the program they were made of.
+"""Mutation testing: programs with one small mistake, which good tests reject.
 
-The operators are those of mutation testing (DeMillo, Lipton, Sayward 1978; the usual set of mutmut and cosmic-ray).
-A mutant may mean the same as its origin; whether two programs are equivalent cannot be decided in general.
+The operators are the usual ones (DeMillo, Lipton, Sayward 1978; as in mutmut and cosmic-ray). A mutant may be
+equivalent to its origin, which is undecidable in general.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Is: (ast.IsNot,),
     ast.IsNot: (ast.Is,),
 }
-"""The boundary shifted, and the comparison turned round."""
+"""The shifted boundary, and the opposite comparison."""
 ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
@@ -42,7 +42,7 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 }
 TWINS = {"min": "max", "any": "all", "upper": "lower", "lstrip": "rstrip", "startswith": "endswith", "find": "rfind"}
 NAMES = {**TWINS, **{twin: name for name, twin in TWINS.items()}, "sorted": "list", "set": "list", "abs": "int"}
-"""Built-in functions and methods that are easily mistaken for each other."""
+"""Built-in functions and methods that are easily confused."""
 ANNOTATIONS = ("annotation", "returns", "decorator_list", "type_params")
 N = TypeVar("N", bound=ast.AST)
 
@@ -52,17 +52,15 @@ class Mutant(NamedTuple):
 
     kind: str
     line: int
-    """Of the origin, 1-based."""
+    """Line of the change in the origin, 1-based."""
     program: str
-    """As `ast.unparse` writes it, which drops comments and is not how the origin was laid out."""
+    """Source by `ast.unparse`, without comments."""
 
 
 def mutants(program: str, first_line: int = 1, most: int | None = None, rng: Random | None = None) -> Iterator[Mutant]:
-    """Mutants of what stands in `program` from `first_line` on, each text once, in the order of the places.
+    """Distinct mutants of `program` from `first_line` on, in order of their places.
 
-    All of them, or `most` drawn by `rng`; a drawn one that has the text of another is left out.
-
-    Raises what `replies.syntax.tree_of` and `ast.unparse` do.
+    With `most`, at most that many changes are sampled by `rng`. Raises as `replies.syntax.tree_of` and `ast.unparse`.
     """
     tree = tree_of(program)
     places = sorted(_places(tree), key=lambda place: (place.node.lineno, place.node.col_offset))
@@ -73,8 +71,8 @@ def mutants(program: str, first_line: int = 1, most: int | None = None, rng: Ran
         for kind, changed in _changes(place.node)
     ]
     if most is not None and most < len(changes):
-        chosen = (rng or Random(0)).sample(range(len(changes)), most)
-        changes = [changes[i] for i in sorted(chosen)]
+        numbers = (rng or Random(0)).sample(range(len(changes)), most)
+        changes = [changes[i] for i in sorted(numbers)]
     seen = {ast.unparse(tree)}
     for place, kind, changed in changes:
         place.put(changed)
@@ -86,7 +84,7 @@ def mutants(program: str, first_line: int = 1, most: int | None = None, rng: Ran
 
 
 class _Place(NamedTuple):
-    """Where a node hangs in its tree."""
+    """The place of a node in its tree."""
 
     parent: ast.AST
     field: str
@@ -101,7 +99,7 @@ class _Place(NamedTuple):
 
 
 def _places(parent: ast.AST) -> Iterator[_Place]:
-    """Every expression and statement, but for docstrings and what only describes types."""
+    """Every expression and statement, without docstrings and type annotations."""
     for field, value in ast.iter_fields(parent):
         if field in ANNOTATIONS:
             continue
@@ -119,7 +117,7 @@ def _is_docstring(node: ast.AST) -> bool:
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """What may stand in the place of `node`, with a word for the kind of mistake."""
+    """Replacements of `node`, each with the kind of mistake."""
     match node:
         case ast.Compare():
             for i, operator in enumerate(node.ops):
@@ -187,5 +185,5 @@ def _other_slices(node: ast.Slice) -> Iterator[ast.Slice]:
 
 
 def _with(node: N, **changed: object) -> N:
-    """A node like this one, but for some fields; it shares the others."""
+    """A shallow copy of `node` with some fields changed."""
     return ast.copy_location(type(node)(**{**dict(ast.iter_fields(node)), **changed}), node)

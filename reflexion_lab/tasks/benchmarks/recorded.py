@@ -1,4 +1,4 @@
-"""The problems that a file of recorded runs was made on, so that new runs meet the very same tests."""
+"""Problems of recorded runs, so that new runs use the same tests."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from reflexion_lab.tasks.benchmarks.multipl_e import examples
 from reflexion_lab.tasks.benchmarks.rows import checked, decoded, read, repeated
 
 SHADOWED = "check_shadowed"
-"""Tag: the test calls a program's `check`, and hides it by its own: it fails for every program, and is one check."""
+"""Tag: the test's own `check` shadows a program's function `check`; it fails every program and stays one check."""
 UNTESTED = "entry_point_not_tested"
-"""Tag: the hidden tests call another function than the entry point, which a program must happen to define."""
+"""Tag: the hidden tests call another function than the entry point."""
 OVERLAP = "visible_overlaps_hidden"
-"""Tag: a visible test is also a hidden one; a loop that passes it has seen a part of the judgement."""
+"""Tag: a visible test is also a hidden one."""
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What one row says of its problem; the attempts beside it are not read."""
+    """The problem of one row; its attempts are not read."""
 
     problem: str
     entry_point: str
@@ -32,21 +32,16 @@ class Row(msgspec.Struct, frozen=True):
     prompt: str = ""
     test: str = ""
     visible_tests: list[str] | None = None
-    """None: the runs had none of their own; then the prompt's examples are taken."""
+    """None: the examples of the prompt."""
 
 
 def recorded(path: str, disjoint: bool = True) -> Benchmark:
-    """The distinct problems of the transcripts in `path` (see `rows.read`), in the order they first occur.
+    """Distinct problems of the transcripts in `path` (see `rows.read`), in order of first occurrence.
 
-    Hidden tests are the row's own `test`, split up: their verdict is the published one on `code` alone, so there is
-    no `setup`. Visible tests are those that the runs used, which a model may have written, wrongly; with `disjoint`,
-    those that are hidden ones too are dropped, else such tasks carry the tag `visible_overlaps_hidden`. The other
-    tags are `bench`, `entry_point_not_tested` and `check_shadowed`. There is no canonical solution.
-
-    Raises
-    ------
-    DataError
-        There is no such file, no such row, or one problem in two forms; names the file, lines and fields.
+    Hidden tests are the row's `test`, split into its asserts, without `setup`, so that verdicts on the code alone equal
+    the published ones. Visible tests are those of the runs; a model may have written them, and they may be wrong. Those
+    that are also hidden tests are dropped if `disjoint`; otherwise the task has the tag `visible_overlaps_hidden`.
+    Other tags are `bench`, `entry_point_not_tested` and `check_shadowed`. There is no canonical solution.
     """
     return read(path, partial(_task, disjoint=disjoint), repeats=True)
 
@@ -56,7 +51,7 @@ def _task(line: bytes, disjoint: bool) -> Task:
     for field in ("prompt", "test"):
         if not getattr(row, field):
             raise DataError(
-                f"field $.{field}", "nothing", "that of the problem", "for HumanEval's use benchmark=humaneval"
+                f"field $.{field}", "nothing", f"the {field} of the problem", "for HumanEval use benchmark=humaneval"
             )
     visible = examples(row.problem, row.prompt, row.entry_point) if row.visible_tests is None else row.visible_tests
     hidden = hidden_checks(row.test)

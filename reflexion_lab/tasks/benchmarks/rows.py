@@ -1,4 +1,4 @@
-"""Benchmarks from files, one JSON object a row; every complaint names the file, the row and the field."""
+"""Benchmarks from files and data sets. Every error names the file, the row and the field."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from reflexion_lab.errors import DataError
 from reflexion_lab.io.files import UNREADABLE, gunzipped
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.text.replies.syntax import UNPARSABLE
 
 T = TypeVar("T")
 
 SHOWN = 10
-"""Bad rows that one error names."""
+"""Maximum number of bad rows in one error."""
 LINES = (".jsonl", ".jsonl.gz")
 
 
@@ -38,33 +39,33 @@ def read(
     repeats: bool = False,
     instead: str = "",
 ) -> Benchmark:
-    """The tasks of a file or data set.
+    """Tasks of a file or data set.
 
     Parameters
     ----------
     path : str
-        A file that ends in one of `suffixes` (a `.json` file holds one array of rows), or what `dataset_rows` reads:
-        a `.parquet` file, a folder of `save_to_disk`, `hf://datasets/OWNER/NAME[/SUBSET[/SPLIT]]`.
+        A file with one of `suffixes` (a `.json` file has one array of rows; blank lines of other files are skipped), a
+        `.parquet` file, a folder of `save_to_disk`, or `hf://datasets/OWNER/NAME[/SUBSET[/SPLIT]]`.
     task_of : callable
-        Makes the task of a row, or None for a row to skip; its DataError says which field is wrong and why.
+        Converts a row to a task, or to None to skip it; raises DataError for a wrong field.
     name : str
-        Of the benchmark; by default the file's or the data set's.
+        Name of the benchmark; by default that of the file, without suffixes, or of the data set.
     expected : str
-        What the error says of a source without any task.
+        Error text for a source without tasks.
     repeats : bool
-        Rows that make an equal task count once.
+        Accept rows with equal tasks; each task counts once.
     instead : str
-        What to do where the package `datasets` or the hub is missing.
+        Hint for a missing package `datasets` or an unreachable hub.
 
     Returns
     -------
     Benchmark
-        Its digest is that of the file's bytes; of a saved folder and of the hub that of the rows.
+        Its digest is that of the file's bytes; for a saved folder or the hub, that of the rows.
 
     Raises
     ------
     DataError
-        The source is missing or does not hold tasks; names it, and place and field of up to ten bad rows.
+        The source is missing, unreadable or without tasks; lists place and field of up to ten bad rows.
     """
     if is_dataset(path):
         encoded, digest = dataset_rows(path, instead)
@@ -76,7 +77,7 @@ def read(
         name = name or Path(path).name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
         rows = _rows(path, data)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # sources hold "\d" and `1if`, which is for their authors to fix
+        warnings.simplefilter("ignore")  # of the rows' own code, such as "\d" and `1if`
         tasks = _tasks(path, rows, task_of, repeats)
     if not tasks:
         raise DataError(path, "no task", expected)
@@ -84,7 +85,7 @@ def read(
 
 
 def decoded(row: bytes, kind: type[T], loads: Callable[[bytes], object] = msgspec.json.decode) -> T:
-    """The row as a `kind`; a DataError names the field, what it holds and what was expected."""
+    """The row converted to `kind`; raises DataError that names the field."""
     try:
         return msgspec.convert(loads(row), kind)
     except (ValueError, RecursionError) as problem:
@@ -92,13 +93,7 @@ def decoded(row: bytes, kind: type[T], loads: Callable[[bytes], object] = msgspe
 
 
 def checked(task: Task) -> Task:
-    """The task itself, if it has an id, its entry point may name a function, and its tests are Python.
-
-    Raises
-    ------
-    DataError
-        Names the field.
-    """
+    """`task`; raises DataError unless it has an id, its entry point is an identifier and its tests are Python."""
     if not task.task_id or "\x00" in task.task_id:
         got = repr(task.task_id) if task.task_id else "an empty str"
         raise DataError("field $.task_id", got, "a name")
@@ -107,7 +102,7 @@ def checked(task: Task) -> Task:
     for field, source in _sources(task):
         try:
             compile(source, field, "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, MemoryError, RecursionError) as problem:
+        except UNPARSABLE as problem:
             got = f"{source[:60]!r} ({problem})"
             raise DataError(f"field $.{field}", got, "Python") from None
     return task
@@ -117,17 +112,20 @@ def _content(path: str, suffixes: tuple[str, ...]) -> bytes:
     endings = ", ".join(suffixes[:-1]) + f" or {suffixes[-1]}"
     if not path.endswith(suffixes):
         raise DataError(path, "another ending", f"{endings}, .parquet, a saved data set, or {HUB}OWNER/NAME")
-    try:
-        is_there = Path(path).is_file()
-    except OSError:  # a name too long
-        is_there = False
-    if not is_there:
+    if not _is_file(Path(path)):
         raise DataError("benchmark.load.path", f"{path}, no such file", f"a {endings} file")
     return Path(path).read_bytes()
 
 
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # the name is too long
+        return False
+
+
 def _rows(path: str, data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Every row with its place in the file."""
+    """Rows with their place in the file."""
     try:
         text = gunzipped(data) if path.endswith(".gz") else data
     except ValueError as problem:
@@ -140,8 +138,8 @@ def _rows(path: str, data: bytes) -> Iterator[tuple[str, bytes]]:
             raise DataError(path, f"no array ({problem})", "a JSON array of rows") from None
         yield from ((f"row {number}", bytes(row)) for number, row in enumerate(array, start=1))
     else:
-        lines = ((f"line {number}", line) for number, line in enumerate(text.split(b"\n"), start=1))
-        yield from ((place, line) for place, line in lines if line.strip())
+        lines = enumerate(text.split(b"\n"), start=1)
+        yield from ((f"line {number}", line) for number, line in lines if line.strip())
 
 
 def _tasks(
@@ -155,8 +153,8 @@ def _tasks(
                 continue
             known, first = tasks.setdefault(task.task_id, (task, place))
             if first != place and not (repeats and known == task):
-                otherwise = ", which reads otherwise" if repeats else ""
-                raise DataError(f"field $.task_id: {task.task_id!r} is already the id of {first}{otherwise}")
+                different = ", which has another task" if repeats else ""
+                raise DataError(f"field $.task_id: {task.task_id!r} is already the id of {first}{different}")
         except ValueError as problem:
             problems.append(f"{path}, {place}, {problem}")
     if problems:
@@ -172,7 +170,7 @@ def _sources(task: Task) -> Iterator[tuple[str, str]]:
 
 
 def _reworded(message: str) -> str:
-    """The decoder's message with the field in front."""
+    """The decoder's message, starting with the field."""
     text, _, path = message.replace("`", "").partition(" - at ")
     if missing := re.fullmatch(r"Object missing required field (.*)", text):
         return f"field $.{missing[1]}: got nothing, expected a value"
@@ -182,16 +180,16 @@ def _reworded(message: str) -> str:
 
 
 def repeated(tests: Iterable[str], others: Iterable[str], entry_point: str) -> tuple[str, ...]:
-    """Those of `tests` with an assert that also stands in one of `others`, in their order.
+    """Tests with an assert that is also in one of `others`, in order.
 
-    Spaces, quotes, messages and whether the function is called `candidate` or by its name make no difference.
-    All tests must be Python.
+    Ignores spaces, quotes, messages, and whether the function is called `candidate` or by its name. All tests must be
+    Python.
     """
-    known = {claim for other in others for claim in _claims(other, entry_point)}
-    return tuple(test for test in tests if not known.isdisjoint(_claims(test, entry_point)))
+    known = {condition for other in others for condition in _conditions(other, entry_point)}
+    return tuple(test for test in tests if not known.isdisjoint(_conditions(test, entry_point)))
 
 
-def _claims(source: str, entry_point: str) -> list[str]:
+def _conditions(source: str, entry_point: str) -> list[str]:
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id == "candidate":
@@ -204,30 +202,16 @@ INSTALL = "pip install datasets"
 
 
 def is_dataset(path: str) -> bool:
-    """Whether `path` is read through `datasets`."""
-    try:
-        is_saved = any((Path(path) / name).is_file() for name in ("state.json", "dataset_dict.json"))
-    except OSError:  # a name too long
-        is_saved = False
+    """Whether the package `datasets` reads `path`."""
+    is_saved = any(_is_file(Path(path) / name) for name in ("state.json", "dataset_dict.json"))
     return path.startswith(HUB) or path.endswith(".parquet") or is_saved
 
 
 def dataset_rows(path: str, instead: str = "") -> tuple[list[bytes], str]:
-    """The rows of a data set as JSON, and its digest.
+    """Rows of a data set as JSON objects, and its digest; `path` and `instead` as in `read`.
 
-    Parameters
-    ----------
-    path : str
-        A `.parquet` file; a folder of `save_to_disk`, or a split in it; or `hf://datasets/OWNER/NAME[/SUBSET[/SPLIT]]`.
-    instead : str
-        What to do where `datasets` is not installed or the hub cannot be read.
-
-    Returns
-    -------
-    rows : list of bytes
-        One JSON object a row, without the columns that are null or NaN in it; Infinity as Python's `json` writes it.
-    digest : str
-        SHA-256 in hex: of a file its bytes, else of the rows as JSON with sorted keys.
+    Null and NaN columns of a row are left out; Infinity is as `json` writes it. The digest is the SHA-256 (hex) of a
+    file's bytes, otherwise of the rows as JSON with sorted keys.
 
     Raises
     ------
@@ -242,10 +226,10 @@ def dataset_rows(path: str, instead: str = "") -> tuple[list[bytes], str]:
         rows = _rows_of_dataset(datasets, path)
     except DataError:
         raise
-    except Exception as problem:  # `datasets`, its file systems and its HTTP client raise a dozen unrelated kinds
+    except Exception as problem:  # `datasets`, its file systems and HTTP client raise many unrelated types
         reason = " ".join(str(problem).split()) or type(problem).__name__
         hint = f"connect once, or {instead}" if instead else ""
-        raise DataError(f"{path} could not be read ({reason})", expected="a data set", hint=hint) from problem
+        raise DataError(f"{path} cannot be read ({reason})", expected="a data set", hint=hint) from problem
     data = Path(path).read_bytes() if path.endswith(".parquet") else msgspec.json.encode(rows, order="sorted")
     encoded = [json.dumps({key: value for key, value in row.items() if _is_value(value)}, default=str) for row in rows]
     return [row.encode() for row in encoded], hashlib.sha256(data).hexdigest()
@@ -256,7 +240,7 @@ def _is_value(value: object) -> bool:
 
 
 def dataset_name(path: str) -> str:
-    """The name without folder, suffix, owner, subset and split."""
+    """Name of the data set, without folder, suffix, owner, subset and split."""
     if path.startswith(HUB):
         return path.removeprefix(HUB).split("/")[1]
     folder = Path(path)
@@ -283,10 +267,10 @@ def _parts(path: str) -> Sequence[str | None]:
 
 
 def _only_split(data: Any, path: str) -> Any:
-    """`data` where it is no mapping of splits, else its only one."""
+    """The only split of `data`, or `data` itself if it has no splits."""
     if not isinstance(data, dict):
         return data
     if len(data) != 1:
-        expected = f"one of them behind the path, such as {path}/{next(iter(data), 'test')}"
+        expected = f"one of them in the path, such as {path}/{next(iter(data), 'test')}"
         raise DataError(path, f"the splits {', '.join(data)}", expected)
     return next(iter(data.values()))

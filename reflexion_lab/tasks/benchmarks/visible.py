@@ -1,7 +1,7 @@
-"""The tests that a prompt itself shows: doctests, `f(1) => 2` in prose, and worked inputs with their outputs.
+"""Visible tests from the examples of a prompt: doctests, `f(1) => 2` in prose, and pairs of input and output.
 
-Text is parsed, never run. What is not plainly a call with literal arguments and a literal result is left out:
-a missed example costs a hint, a wrong one would send the loop after a bug that is not there.
+Text is parsed, not executed. Only calls with literal arguments and a literal result count: a missing example costs a
+hint, but a wrong one would report a bug that does not exist.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import warnings
 from collections.abc import Iterator
 from itertools import islice
 
+from reflexion_lab.text.replies.syntax import UNPARSABLE
+
 REACH, TRIES = 4000, 50
-"""How far (characters) and how often an end of a call or of a value is looked for."""
-MISTAKES = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
-"""What `ast` raises on text that is no Python, or too deep or too large for it."""
+"""Maximum characters, and maximum candidates, in the search for the end of a call or value."""
 WORDS = {"true": "True", "false": "False"}
 
 DOCSTRING = re.compile(r"(\"\"\"|''')(.*?)(?:\1|\Z)", re.DOTALL)
@@ -27,16 +27,16 @@ RELATION = re.compile(
     re.VERBOSE,
 )
 WORKING = re.compile(r"\s*[-(]*\d[-+*/\d. ()]*=(?!=)")
-"""The sum that comes before the result in `19 - 5 - 6 = 8`."""
+"""The calculation before the result in `19 - 5 - 6 = 8`."""
 FOR = re.compile(r"\bFor\s+(.{1,500}?),?\s+the\s.{0,100}?\b(?:output|result) should be\b")
 INPUT = re.compile(r"\bInput\s*:(.{1,1000}?)\bOutput\s*:", re.DOTALL)
 
 
 def visible_tests(prompt: str, entry_point: str) -> tuple[str, ...]:
-    """The examples that `prompt` gives of `entry_point`, as `assert f(...) == value`: unique, in its order.
+    """Examples of `entry_point` in `prompt` as `assert f(...) == value`, without repetitions, in order.
 
-    Only the first docstring after `def entry_point` is read, or all that follows where there is none, or
-    the whole prompt where `entry_point` is not defined. Any text will do; nothing is run or raised.
+    Reads the first docstring after `def entry_point`; without a docstring, all text after the definition; without a
+    definition, the whole prompt. Accepts any text; runs nothing and raises nothing.
     """
     from doctest import DocTestParser, Example  # 60 ms to import
 
@@ -46,10 +46,10 @@ def visible_tests(prompt: str, entry_point: str) -> tuple[str, ...]:
     text = docstring[2] if docstring else text
     tests: list[str] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # prompts hold "\d" and `1if`, which their authors would have to fix
+        warnings.simplefilter("ignore")  # of the prompts' own code, such as "\d" and `1if`
         try:
             pieces = DocTestParser().parse(text)
-        except ValueError:  # doctests whose indentation is off
+        except ValueError:  # inconsistent indentation
             pieces = [text]
         parameters = _parameters(prompt, entry_point)
         for piece, after in zip(pieces, [*pieces[1:], ""], strict=True):
@@ -62,10 +62,10 @@ def visible_tests(prompt: str, entry_point: str) -> tuple[str, ...]:
 
 
 def _doctest(source: str, want: str, name: str, is_silent: bool) -> Iterator[str]:
-    """`is_silent`: no value follows behind a blank line, which may be meant as the result."""
+    """Tests of one doctest. `is_silent`: no literal follows after a blank line, which could be the result."""
     if not want:
-        yield from _prose(source, name, [])  # `>>> f(1) == 2`, with nothing printed below
-        want = "" if "#" in source or not is_silent else "None"  # by doctest's rule; but a comment may hold the result
+        yield from _prose(source, name, [])  # `>>> f(1) == 2` without output
+        want = "" if "#" in source or not is_silent else "None"  # doctest's rule, but a comment may have the result
     call, value = _parse(source), _literal(want)
     if call and value and _is_example(call, name):
         yield f"assert {ast.unparse(call)} == {value}"
@@ -78,7 +78,7 @@ def _prose(text: str, name: str, parameters: list[str]) -> Iterator[str]:
 
 
 def _calls(text: str, name: str) -> Iterator[tuple[int, str, int]]:
-    """Where `f(...)` begins, its source, and where the value that the text gives it begins."""
+    """Calls `f(...)` with a value: start of the call, its source, and start of the value."""
     for match in re.finditer(rf"(?<![\w.]){re.escape(name)}\s*\(", text):
         start = match.start()
         for closing in islice(CLOSING.finditer(text, start, start + REACH), TRIES):
@@ -90,7 +90,7 @@ def _calls(text: str, name: str) -> Iterator[tuple[int, str, int]]:
 
 
 def _worked(text: str, name: str, parameters: list[str]) -> Iterator[tuple[int, str, int]]:
-    """The same for `For x = 1, y = 2 the output should be` and for `Input: ... Output: ...`."""
+    """As `_calls`, for `For x = 1, y = 2 the output should be` and `Input: ... Output: ...`."""
     for match in (*FOR.finditer(text), *INPUT.finditer(text)):
         call = _parse(f"{name}({match[1]})")
         if not (isinstance(call, ast.Call) and _is_example(call, name)):
@@ -103,7 +103,7 @@ def _worked(text: str, name: str, parameters: list[str]) -> Iterator[tuple[int, 
 
 
 def _value(text: str, start: int, name: str) -> str | None:
-    """The shortest literal from `start` on that ends where a line, a sentence or an example does."""
+    """The shortest literal at `start` that ends with a line, a sentence or an example."""
     if working := WORKING.match(text, start):
         start = working.end()
     rest = text[start : start + REACH]
@@ -113,7 +113,7 @@ def _value(text: str, start: int, name: str) -> str | None:
 
 
 def _is_example(node: ast.expr, name: str) -> bool:
-    """Whether `node` calls `name` with literals, `round(f(...), 2)` included; without any it is a mention."""
+    """Whether `node` calls `name` with literal arguments, at least one; also in `round(f(...), 2)`."""
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
         return False
     values = [*node.args, *(keyword.value for keyword in node.keywords)]
@@ -127,7 +127,7 @@ def _is_example(node: ast.expr, name: str) -> bool:
 def _is_literal(node: ast.expr) -> bool:
     try:
         ast.literal_eval(node)
-    except MISTAKES:
+    except UNPARSABLE:
         return False
     return not any(isinstance(part, ast.Constant) and part.value is Ellipsis for part in ast.walk(node))
 
@@ -141,7 +141,7 @@ def _parse(text: str) -> ast.expr | None:
     try:
         node = ast.parse(text.strip(), mode="eval").body
         ast.unparse(node)  # raises on an integer too long to be written
-    except MISTAKES:
+    except UNPARSABLE:
         return None
     return node
 
@@ -149,16 +149,16 @@ def _parse(text: str) -> ast.expr | None:
 def _parameters(prompt: str, name: str) -> list[str]:
     try:
         tree = ast.parse(prompt)
-    except MISTAKES:
+    except UNPARSABLE:
         return []
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name)
     return [argument.arg for function in functions for argument in function.args.args]
 
 
 def _compiles(test: str) -> bool:
-    """False for `f(x=1, x=2)`, which parses."""
+    """False for `f(x=1, x=2)`, which parses but does not compile."""
     try:
         compile(test, "<visible test>", "exec")
-    except MISTAKES:
+    except UNPARSABLE:
         return False
     return True

@@ -1,1 +1,1 @@
-"""Feedback on a program, and the judge of the hidden tests."""
+"""Evaluators (feedback on a program), and the judge of the hidden tests."""

@@ -1,4 +1,4 @@
-"""The grader, separate from the loop's evaluator: keeps verdicts of hidden tests away from the loop."""
+"""Grader of hidden tests. Separate from the loop's evaluator, so that its verdicts cannot reach the loop."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 
 
 class AskedTwice(RuntimeError):
-    """A second hidden verdict on a task was requested while its run was open: pass@1 would become pass@2."""
+    """A second hidden verdict on a task, requested while the run was open, would turn pass@1 into pass@2."""
 
 
 class HiddenTests:
-    """Grades one submission per task while the run is open, and any attempt once it is sealed."""
+    """Grades one submission per task while the run is open, and any attempt once the run is sealed."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
@@ -29,7 +29,7 @@ class HiddenTests:
         Raises
         ------
         AskedTwice
-            The run is open and this task was graded before.
+            The run is open and this task already has a grade.
         """
         with self._lock:
             if not self.sealed and task.task_id in self._graded:
@@ -49,9 +49,9 @@ class HiddenTests:
         )
 
     def resume(self, graded: Iterable[str]) -> None:
-        """Tasks with these ids were graded before the run was interrupted."""
+        """Mark tasks by id as graded before the run was interrupted."""
         self._graded.update(graded)
 
     def seal(self) -> None:
-        """Mark all loops as ended: later verdicts cannot reach them."""
+        """Mark all loops as finished; later verdicts cannot reach them."""
         self.sealed = True

@@ -1,4 +1,4 @@
-"""Feedback with errors put in, for studying what wrong feedback does to a loop."""
+"""Feedback with injected errors, to study the effect of wrong verdicts on a loop."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from reflexion_lab.tasks.evaluators.trajectory import TrajectoryHeuristics
 from reflexion_lab.tasks.evaluators.unit_tests import feedback
 
 FALSE_NEGATIVE, FALSE_POSITIVE = "false_negative", "false_positive"
-"""`Evaluation.injected` of a verdict that was turned round."""
+"""`Evaluation.injected` of a flipped verdict."""
 
 
 class Noisy:
-    """`evaluator`, whose verdict is turned round for some programs: equal programs of a task fare alike, as with a
-    wrong test; a higher rate turns those of a lower one too.
+    """Wrapper of an evaluator that flips the verdict on a random sample of programs.
 
-    A passing program then fails one of its tests, by an invented value, and a failing one passes all. Components and
-    reward follow; types, lint and `verification_type` stay. Without a program or a test, nothing is turned.
+    Equal programs of a task get equal verdicts, as with a wrong test; a higher rate flips a superset of the programs.
+    A flipped pass fails one test, with an invented value; a flipped failure passes all tests. Components and reward
+    follow; types, lint and `verification_type` do not change. Without a program or a test nothing is flipped.
 
     Parameters
     ----------
     false_negative : float, default 0.0
-        Share of passing programs that are said to fail, in [0, 1].
+        Share of passing programs reported as failing, in [0, 1].
     false_positive : float, default 0.0
-        Share of failing programs that are said to pass, in [0, 1].
+        Share of failing programs reported as passing, in [0, 1].
     seed : int, default 0
-        Draws which.
+        Seed of the sample.
     """
 
     is_noisy = True
@@ -63,16 +63,15 @@ class Noisy:
         draw = random.Random(f"{self.seed}:{task.task_id}:{digest}")
         if draw.random() >= (self.false_negative if evaluation.passed else self.false_positive):
             return evaluation
-        return self._turned(
-            evaluation, _failing(evaluation, tests, draw) if evaluation.passed else _passing(evaluation)
-        )
+        checks = _failing(evaluation, tests, draw) if evaluation.passed else _passing(evaluation)
+        return self._flipped(evaluation, checks)
 
-    def _turned(self, evaluation: Evaluation, checks: tuple[Check, ...]) -> Evaluation:
-        """`found` with the verdict of other `checks`; what types and lint say stays."""
+    def _flipped(self, evaluation: Evaluation, checks: tuple[Check, ...]) -> Evaluation:
+        """`evaluation` with the opposite verdict and other `checks`; the feedback of types and lint does not change."""
         before, after = ([check for check in every if check.kind == "test"] for every in (evaluation.checks, checks))
         rest = evaluation.feedback.removeprefix(feedback(before, evaluation.output)).strip("\n")
         text = "\n".join(filter(None, (feedback(after, evaluation.output), rest)))[:FEEDBACK_CHARS]
-        turned = replace(
+        flipped = replace(
             evaluation,
             passed=not evaluation.passed,
             outcome="fail" if evaluation.passed else "pass",
@@ -80,23 +79,22 @@ class Noisy:
             feedback=text,
             injected=FALSE_NEGATIVE if evaluation.passed else FALSE_POSITIVE,
         )
-        components = (
-            evaluation.components | {"tests": turned.pass_rate}
-            if "tests" in evaluation.components
-            else evaluation.components
-        )
+        components = evaluation.components
+        if "tests" in components:
+            components = components | {"tests": flipped.pass_rate}
         weights = self.evaluator.weights if isinstance(self.evaluator, Combined) else {}
-        reward = weighted_mean(weights, components) if weights else turned.pass_rate
-        return replace(turned, components=components, reward=reward)
+        reward = weighted_mean(weights, components) if weights else flipped.pass_rate
+        return replace(flipped, components=components, reward=reward)
 
 
 def _failing(evaluation: Evaluation, tests: Sequence[int], draw: random.Random) -> tuple[Check, ...]:
-    """The checks, one of the tests failing as if the program had given another value."""
-    chosen = draw.choice(tests)
-    expected, actual = _values(evaluation.checks[chosen].name)
+    """The checks with one random test failing, as if the program had returned another value."""
+    number = draw.choice(tests)
+    expected, actual = _values(evaluation.checks[number].name)
     message = f"expected {expected}, got {actual}" if expected else ""
-    failing = replace(evaluation.checks[chosen], outcome="fail", expected=expected, actual=actual, message=message)
-    return (*evaluation.checks[:chosen], failing, *evaluation.checks[chosen + 1 :])
+    checks = list(evaluation.checks)
+    checks[number] = replace(checks[number], outcome="fail", expected=expected, actual=actual, message=message)
+    return tuple(checks)
 
 
 def _passing(evaluation: Evaluation) -> tuple[Check, ...]:
@@ -107,9 +105,7 @@ def _passing(evaluation: Evaluation) -> tuple[Check, ...]:
 
 
 def _values(name: str) -> tuple[str, str]:
-    """The value that a test expects and an invented one, as a true failure shows them; ("", "") where the test names
-    none.
-    """
+    """A test's expected value and an invented other value, as texts of a failure; ("", "") if it names no value."""
     try:
         (node,) = ast.parse(name).body
     except (ValueError, SyntaxError):
@@ -128,12 +124,12 @@ def _values(name: str) -> tuple[str, str]:
 
 
 def _shown(value: object) -> str:
-    """As Python shows it; a set in one order in every process."""
+    """`repr`, with the items of a set in the same order in every process."""
     return f"{{{', '.join(sorted(map(repr, value)))}}}" if isinstance(value, set) and value else repr(value)
 
 
 def _other(value: object) -> object:
-    """A value of the same kind, near `value`."""
+    """A different value of the same type, close to `value`."""
     match value:
         case bool():
             return not value

@@ -1,4 +1,4 @@
-"""Tests that a model writes for itself, from the prompt alone (Shinn et al., arXiv 2303.11366, section 4.3)."""
+"""Tests that a model writes from the prompt (Shinn et al. 2023, arXiv:2303.11366, section 4.3)."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from reflexion_lab.records import WITHHELD, Completion, Message, Sampling, Task,
 from reflexion_lab.text.prompts.render import Prompts
 from reflexion_lab.text.replies.blocks import without_thoughts
 from reflexion_lab.text.replies.extract import preamble
-from reflexion_lab.text.replies.syntax import NAME, Parser, unbound_names
+from reflexion_lab.text.replies.syntax import NAME, UNPARSABLE, Parser, unbound_names
 
 
 class SelfTests:
-    """Asks `model` for asserts and keeps those that can serve as tests.
+    """Suite writer that asks a model for asserts and keeps the valid ones.
 
     Parameters
     ----------
     style : {"chat", "continuation"}, default "chat"
-        `chat` asks; `continuation` lets the model continue the prompt as a file, from a begun assert on.
+        `continuation` lets the model continue the prompt as a file that ends in the start of an assert.
     max_tests : int, default 6
-        So many are kept, the first ones.
+        Maximum number of tests; the first ones are kept.
     max_chars : int, default 500
-        Of one assert.
+        Maximum length of an assert.
     drop_visible : bool, default False
-        Leave out tests that the task itself shows.
+        Drop the task's visible tests.
     """
 
     @validated
@@ -69,7 +69,7 @@ class SelfTests:
         )
 
     def _message(self, task: Task) -> Message:
-        # Of the task its prompt alone, so that nothing else can reach the tests.
+        # Only the prompt of the task, so that the model sees no test.
         about = {"prompt": task.prompt, "entry_point": task.entry_point}
         if self.style == "chat":
             return Message(role="user", content=self.prompts.render("write_tests", n=self.max_tests, **about))
@@ -82,10 +82,10 @@ class SelfTests:
         return prefix + completion.text
 
     def _sift(self, task: Task, text: str, is_cut: bool) -> tuple[list[str], dict[str, str]]:
-        """Tests that are kept, and the others with the reason."""
+        """Kept tests, and dropped tests with their reason."""
         tests: list[str] = []
         dropped: dict[str, str] = {}
-        if is_cut:  # half of `== 12` may well be Python
+        if is_cut:  # a cut `== 12` may still be Python
             text, _, last = text.rpartition("\n")
             dropped |= {test.source: "cut off" for test in asserts(last, self.max_chars)}
         sieve = Sieve(task, task.visible_tests if self.drop_visible else ())
@@ -99,25 +99,23 @@ class SelfTests:
 
 
 READ = 20_000
-"""Characters of a reply that are looked at; more are no tests but a loop."""
+"""Characters of a reply that are searched; a longer reply is a repetition loop."""
 LINES, LONGEST = 20, 2000
-"""Lines and characters of one assert at most: what is this short cannot overwhelm the parser."""
+"""Maximum lines and characters of an assert, so that the parser stays within bounds."""
 BEGINNING = re.compile(r"[ \t]*assert\b")
-MISTAKES = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
-"""What `compile` and `ast.unparse` raise on what is Python in form alone, or too deep or too large."""
 
 
 class Assert(NamedTuple):
     source: str
-    """In one line, as `ast` writes it, without the message; the raw text, cut, where it could not be read."""
+    """One line by `ast.unparse`, without the message; the truncated raw text of an invalid assert."""
     test: ast.expr | None
-    """None where it could not be read."""
+    """None for an invalid assert."""
     problem: str = ""
-    """Why it could not: `no Python` (or more than an assert), `too long`."""
+    """Why it is invalid: `no Python` (also for other statements), `too long`."""
 
 
 def asserts(reply: str, max_chars: int) -> Iterator[Assert]:
-    """Every assert of `reply` in its order, also from inside functions; none longer than `max_chars` is read."""
+    """All asserts of `reply` in order, also those inside functions; those longer than `max_chars` are invalid."""
     lines = without_thoughts(reply)[0][:READ].split("\n")
     at = 0
     while at < len(lines):
@@ -130,7 +128,7 @@ def asserts(reply: str, max_chars: int) -> Iterator[Assert]:
 
 
 def _from(lines: list[str], max_chars: int) -> tuple[list[Assert], int]:
-    """The asserts of the shortest beginning of `lines` that is Python, and its number of lines."""
+    """Asserts of the shortest valid prefix of `lines`, and its number of lines."""
     text, problem = "", "no Python"
     for number, line in enumerate(lines, 1):
         if number > 1 and BEGINNING.match(line):
@@ -145,47 +143,44 @@ def _from(lines: list[str], max_chars: int) -> tuple[list[Assert], int]:
 
 
 def _parse(text: str) -> list[Assert]:
-    """The asserts of a line; [] where it is no Python or does more than assert."""
+    """Asserts of `text`; [] if it is no Python or has other statements."""
     tree = Parser().parse(text)
     if tree is None or not all(isinstance(node, ast.Assert) for node in tree.body):
         return []
     try:
         compile(tree, NAME, "exec", dont_inherit=True)  # refuses `f(x=1, x=2)`, which parses
         tests = [node.test for node in tree.body if isinstance(node, ast.Assert)]
-        # A message would only repeat what the values show.
         return [Assert(f"assert {ast.unparse(test)}", test) for test in tests]
-    except MISTAKES:
+    except UNPARSABLE:
         return []
 
 
 class Sieve:
-    """Says of one assert after the other why it is no use as a test of `task`, "" for one that is.
-
-    `known` are tests that shall not be written again.
-    """
+    """Filter of the asserts for `task`, in order; `known` are tests to reject as repetitions."""
 
     def __init__(self, task: Task, known: Iterable[str] = ()) -> None:
         self.calls = {task.entry_point, "candidate"}
-        # Words, not definitions: a name too many costs a test that fails, one too few a test that is lost.
+        # Words, not definitions: a surplus name admits a test that fails, a missing name rejects a valid test.
         self.defined = {*self.calls, *re.findall(r"\w+", task.setup + preamble(task))}
         self.entry_point = task.entry_point
         self.known = {self._source(assertion) for test in known for assertion in _parse(test)} - {""}
         self._answers: dict[str, str] = {}
 
     def _source(self, known: Assert) -> str:
-        """A known test under the entry point's own name; "" where it is nested too deep for that."""
+        """Source of a known test that calls the entry point by its name; "" if it is nested too deep."""
         try:
             return ast.unparse(self._renamed(known.test)) if known.test else ""
         except RecursionError:
             return ""
 
     def refusal(self, assertion: Assert) -> str:
+        """Why an assert cannot serve as a test; "" if it can."""
         if assertion.test is None:
             return assertion.problem
         try:
             test = self._renamed(assertion.test)
             return self._flaw(test) or self._repetition(test)
-        except RecursionError:  # what could just be read may be too deep from here
+        except RecursionError:  # the stack is deeper here than in the parser
             return "no Python"
 
     def _flaw(self, test: ast.expr) -> str:
@@ -196,7 +191,7 @@ class Sieve:
         return "always true" if _always_true(test) else ""
 
     def _renamed(self, test: ast.expr) -> ast.expr:
-        """The test with the entry point's own name in place of `candidate`."""
+        """A copy of the test with `candidate` replaced by the entry point's name."""
         test = copy.deepcopy(test)
         for node in ast.walk(test):
             if isinstance(node, ast.Name) and node.id == "candidate":
@@ -217,7 +212,7 @@ class Sieve:
         return any(isinstance(function, ast.Name) and function.id in self.calls for function in called)
 
     def _question(self, test: ast.expr) -> tuple[str, str]:
-        """What the test asks, and the answer that it expects: two answers to one question can never both be right."""
+        """The tested expression and its expected value; two tests of one expression must expect the same value."""
         match test:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 question, answer = self._question(operand)
@@ -232,7 +227,7 @@ class Sieve:
 
 
 def _always_true(test: ast.expr) -> bool:
-    """Whether no result could fail it, as far as its shape tells."""
+    """Whether the test holds for every result, judged by its syntax."""
     result = False
     match test:
         case ast.Constant(value=value):

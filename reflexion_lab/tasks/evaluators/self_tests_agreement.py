@@ -1,4 +1,4 @@
-"""Dual agreement: programs and tests vouch for each other (CodeT, Chen et al. 2022, arXiv 2207.10397, section 2)."""
+"""Dual agreement of programs and tests (CodeT; Chen et al. 2022, arXiv:2207.10397, section 2)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from reflexion_lab.records import Recollection, Task, Trajectory, WrittenTests
 
 
 class DualAgreement:
-    """Keeps those of the writer's tests on which drafts of the program agree.
+    """Suite writer that keeps the tests of `writer` on which drafts of the program agree.
 
-    `agreement` drafts are drawn and run against every test. Drafts that pass the very same tests form a group, whose
-    score is (drafts in the group) x (tests that they pass); the tests of the best group are kept, of groups of the same
-    score those with more tests, then of the earlier draft. Where no draft passes any test, none is kept. With
-    `agreement` 0 the writer's tests are kept as they are. What the drafts cost, other roles
-    included, is part of the suite's usage.
+    Every test runs on `agreement` drafts. Drafts that pass the same tests form a group with the score (number of
+    drafts) x (number of tests passed). The tests of the best group are kept; on a tie, the group with more tests, then
+    with the earliest draft. If no draft passes any test, no test is kept. With `agreement` 0 all tests are kept. The
+    suite's usage includes that of the drafts.
     """
 
     @validated

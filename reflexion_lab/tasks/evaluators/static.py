@@ -1,8 +1,7 @@
-"""Type check and lint. Findings are hints to the reflection, never a verdict on what a program does.
+"""Type check and lint. Findings are hints for the reflection, not a verdict on what a program computes.
 
-Of the 164 canonical solutions of HumanEval, ty calls 2 wrong, mypy 3 and ruff none. Comments that would silence or
-configure a tool are put out of force; `typing.no_type_check`, `TYPE_CHECKING` and `Any` remain, so that whoever writes
-a program for a clean report can have one.
+Of HumanEval's 164 canonical solutions, ty flags 2, mypy 3 and ruff none. Comments that would silence or configure a
+tool are disabled; `typing.no_type_check`, `TYPE_CHECKING` and `Any` are not, so a program can still evade the checks.
 """
 
 from __future__ import annotations
@@ -10,31 +9,34 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Literal
 
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import validated
 from reflexion_lab.records import Check, Evaluation, Task, Trajectory
 from reflexion_lab.tasks.evaluators.tools import TOOLS, DidNotRun, ask, located
 from reflexion_lab.tasks.evaluators.unit_tests import without_program
 
 LONGEST = 100_000
-"""Characters of the longest program that a tool is asked about."""
+"""Maximum length of a checked program, in characters."""
 KEPT, SHOWN = 20, 3
-"""Findings that are recorded, and those that the feedback spells out."""
+"""Maximum number of findings in the record, and in the feedback."""
 HINT = 0.5
-"""Confidence in a verdict that ran nothing: clean types and lint say little about what a program computes."""
+"""Confidence of the verdict: clean types and lint say little about what a program computes."""
 SILENCER = re.compile(r"#(?=\s*(?:noqa|type\s*:\s*ignore|(?:ty|mypy|ruff|flake8)\s*:|///))", re.IGNORECASE)
 NAMES = {"type": "type_check", "lint": "lint"}
 
 
 class StaticCheck:
-    """What one tool says about a program: `ty` or `mypy` about its types, `ruff` about its lint.
+    """Evaluator that runs one tool: `ty` or `mypy` for types, `ruff` for lint.
 
-    `passed` and a reward of 1.0 mean that the tool ran and found no error. Where it did not run, the outcome is
-    `harness_error`, and `issues` says why; that is never an exception.
+    `passed` and a reward of 1.0 mean that the tool ran and found no error. If it did not run, the outcome is
+    `harness_error` and `issues` has the reason; no exception is raised.
     """
 
-    def __init__(self, tool: str = "ty") -> None:
-        self.tool = chosen("evaluator.tool", tool, "type", "lint")
+    @validated
+    def __init__(self, tool: Literal["ty", "mypy", "ruff"] = "ty") -> None:
+        self.tool = tool
+        located(tool)  # warn about a missing tool before the run starts
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
         kind = TOOLS[self.tool].kind
@@ -43,7 +45,7 @@ class StaticCheck:
             outcome, why = without_program(task, trajectory.finish_reason)
             return _without_verdict(Check(name=name, kind=kind, outcome=outcome, message=why))
         try:
-            errors = _of_the_program(self.tool, task, trajectory.solution)
+            errors = _own_findings(self.tool, task, trajectory.solution)
         except DidNotRun as problem:
             return _without_verdict(Check(name=name, kind=kind, outcome="harness_error", message=str(problem)))
         return Evaluation(
@@ -53,33 +55,18 @@ class StaticCheck:
             checks=errors or (Check(name=name, kind=kind, outcome="pass"),),
             verification_type=NAMES[kind],
             confidence=HINT,
-            feedback=in_words(self.tool, errors),
+            feedback=_feedback(self.tool, errors),
         )
-
-
-def chosen(key: str, tool: str, *kinds: str) -> str:
-    """`tool`, which must be of one of `kinds`; where it is not installed, that is told once.
-
-    Raises
-    ------
-    ConfigError
-        It is not; `key` is its name in the config.
-    """
-    names = [name for name, known in TOOLS.items() if known.kind in kinds]
-    if tool not in names:
-        raise ConfigError(key, repr(tool), " or ".join(names))
-    located(tool)
-    return tool
 
 
 @lru_cache(maxsize=2048)
 def findings(tool: str, program: str) -> tuple[Check, ...]:
-    """The first errors that `tool` finds, by line; equal programs are looked at once in a process.
+    """The first `KEPT` errors that `tool` reports, by line. Cached by program.
 
     Raises
     ------
     DidNotRun
-        There is no answer that could be believed. The next call asks again.
+        The tool gave no valid answer; this is not cached.
     """
     if len(program) > LONGEST:
         raise DidNotRun(f"the program has {len(program)} characters; at most {LONGEST} are checked")
@@ -98,10 +85,10 @@ def findings(tool: str, program: str) -> tuple[Check, ...]:
     )
 
 
-def _of_the_program(tool: str, task: Task, program: str) -> tuple[Check, ...]:
-    """The findings that the prompt alone does not have: its helpers stand in front of every program."""
+def _own_findings(tool: str, task: Task, program: str) -> tuple[Check, ...]:
+    """Findings in the program without those in the prompt, whose helpers precede every program."""
     if not (every := findings(tool, program)):
-        return every
+        return ()
     prompts = {(check.error_type, check.name) for check in findings(tool, task.prompt)}
     # F405, a name that may come from a star import, follows from the prompt's own `from ... import *`, F403.
     has_star = any(rule == "F403" for rule, _ in prompts)
@@ -112,8 +99,8 @@ def _of_the_program(tool: str, task: Task, program: str) -> tuple[Check, ...]:
     )
 
 
-def in_words(tool: str, errors: Sequence[Check]) -> str:
-    """The first findings, one a line; "" when there are none."""
+def _feedback(tool: str, errors: Sequence[Check]) -> str:
+    """The first findings, one per line; "" for none."""
     if not errors:
         return ""
     lines = [f"{tool} finds (a hint; it can be wrong):"]
@@ -137,7 +124,7 @@ def _without_verdict(check: Check) -> Evaluation:
 
 
 def _writable(text: str) -> str:
-    """Lone surrogates, which no file can hold, become `?`."""
+    """`text` with `?` for lone surrogates, which UTF-8 cannot encode."""
     return text.encode(errors="replace").decode()
 
 

@@ -1,7 +1,7 @@
-"""Type checkers and linters: their command lines and the parsing of their output.
+"""Type checkers and linters: command lines and output parsers.
 
-They parse a program and never execute it. Each runs with an empty environment, in a folder of its own, at low priority,
-with its time, memory and output bounded; nothing else holds it back from what the lab's user may do.
+They parse a program and do not execute it. Each runs with an empty environment in its own folder, at low priority, with
+limits on time, memory and output; otherwise it has the rights of the lab's user.
 """
 
 from __future__ import annotations
@@ -27,37 +27,35 @@ from typing import IO, NamedTuple
 from reflexion_lab.io.temp_dirs import Scratch
 
 SECONDS = 10.0
-"""Wall time of one tool on one program; waiting for a free core does not count."""
+"""Wall-clock limit of one tool on one program, without the wait for a free core."""
 MEMORY = 2 << 30
 PRINTED = 1 << 20
 NICE = 10
-"""Tests go first: on a busy machine they get nine times the share of a tool."""
+"""Lower priority than tests, which get nine times the CPU share of a tool on a busy machine."""
 FREE_CORES: queue.LifoQueue[int] = queue.LifoQueue()
-"""Numbers of the cores that no tool uses; the one used last comes first, since mypy's cache of it is warm."""
+"""Numbers of idle cores; the last used comes first because its mypy cache is warm."""
 FREE_CORES.queue.extend(range(os.cpu_count() or 1))
 MAKING = threading.Lock()
-"""Two threads would make two environments, and the one that is not remembered goes at once."""
+"""Without the lock two threads would create two environments, one of which is removed at once."""
 
 Finding = tuple[int, str, str]
 """Line, 1-based; rule; message."""
 
 
 class DidNotRun(Exception):
-    """A tool gave no valid findings; the message has the reason."""
+    """A tool gave no valid findings; the message is the reason."""
 
 
 class Tool(NamedTuple):
-    """One tool's command line and its answer."""
-
     kind: str
     """`type` or `lint`, as in `Check.kind`."""
     arguments: str
-    """`{file}`, `{version}`, `{env}`, a Python environment without packages as the sandbox's, and `{cache}`, a folder
-    that no other process uses at the time, are filled in."""
+    """With the fields `{file}`, `{version}`, `{digits}` (the version without its dot), `{env}` (a Python environment
+    without packages, like the sandbox's) and `{cache}` (a folder for one process at a time)."""
     read: Callable[[str], list[Finding]]
-    """Parse the errors from its output; any exception means that the output is invalid."""
+    """Parses the errors from the output; any exception means that the output is invalid."""
     codes: tuple[int, ...] = (0, 1)
-    """Exit codes of a run that came to its end; 0 means no errors."""
+    """Exit codes of a completed run; 0 means no errors."""
 
 
 def _ruff(printed: str) -> list[Finding]:
@@ -91,7 +89,7 @@ TOOLS = {
         read=_mypy,
         codes=(0, 1, 2),  # 2 with findings is a syntax error
     ),
-    # Without F401, unused imports: the prompts of HumanEval import what a solution need not use.
+    # Not F401, unused imports: HumanEval's prompts import names that a solution need not use.
     "ruff": Tool(
         kind="lint",
         arguments="check --isolated --no-cache --output-format=json --select=E9,F --ignore=F401 "
@@ -103,13 +101,13 @@ TOOLS = {
 
 @cache
 def located(tool: str) -> str | None:
-    """Path of the tool: beside this interpreter, else on the PATH; None, after one warning, if it is missing."""
+    """Path of the tool, next to this interpreter or on the PATH; None, with one warning, if it is missing."""
     here = Path(sys.executable).with_name(tool)
     path = str(here) if os.access(here, os.X_OK) else shutil.which(tool)
     if path is None:
         warnings.warn(
-            f"{tool} was found neither beside {sys.executable} nor on the PATH, so its part of every evaluation is "
-            f"left out; install it with `pip install {tool}` (ty and ruff come with the extra `static`)",
+            f"{tool} is neither next to {sys.executable} nor on the PATH: evaluations leave it out. Install it with "
+            f"`pip install {tool}` (the extra `static` has ty and ruff)",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -117,36 +115,36 @@ def located(tool: str) -> str | None:
 
 
 def ask(tool: str, program: str) -> list[Finding]:
-    """The errors that `tool` finds in `program`, by line; called from any thread.
+    """Errors that `tool` reports for `program`, by line. Thread-safe.
 
     Raises
     ------
     DidNotRun
-        It is missing, crashed, timed out, or printed invalid output.
+        The tool is missing, crashed, timed out, or printed invalid output.
     """
     try:
-        with _a_core_and_its_cache() as cache:
-            return _believed(TOOLS[tool], *_run(tool, program, cache))
+        with _core_with_cache() as cache:
+            return _parsed(TOOLS[tool], *_run(tool, program, cache))
     except OSError as problem:
         raise DidNotRun(str(problem)) from problem
 
 
-def _believed(tool: Tool, code: int, printed: str, complaint: str) -> list[Finding]:
-    """The findings, where exit code and output agree."""
+def _parsed(tool: Tool, code: int, printed: str, errors: str) -> list[Finding]:
+    """The findings, if exit code and output agree."""
     try:
         findings = sorted(tool.read(printed))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise DidNotRun(f"exit code {code}, and no JSON as expected of it; {complaint}") from None
+        raise DidNotRun(f"exit code {code} without the expected JSON; {errors}") from None
     if code not in tool.codes or bool(code) != bool(findings):
-        raise DidNotRun(f"exit code {code} with {len(findings)} errors found; {complaint}")
+        raise DidNotRun(f"exit code {code} with {len(findings)} errors; {errors}")
     return findings
 
 
 @contextlib.contextmanager
-def _a_core_and_its_cache() -> Iterator[str]:
-    """Waits for a free core; its cache goes when a tool failed on it, for a torn cache would fail every later run.
+def _core_with_cache() -> Iterator[str]:
+    """Cache folder of a free core; removed after a failure, because a damaged cache would fail every later run.
 
-    mypy dies of an internal error where two of it fill one cache at the same time.
+    One folder per core, because two mypy processes that share a cache crash.
     """
     core = FREE_CORES.get()
     with MAKING:
@@ -161,12 +159,12 @@ def _a_core_and_its_cache() -> Iterator[str]:
 
 
 def _run(tool: str, program: str, cache: str) -> tuple[int, str, str]:
-    """Exit code, standard output, and the beginning of standard error."""
+    """Exit code, standard output, and the start of standard error."""
     executable = located(tool)
     if executable is None:
         raise DidNotRun("it is not installed")
     text, env = program.encode(), str(Path(cache).parent)
-    # A name of its own for each text: mypy's cache goes by name, size and second.
+    # A unique name per text: mypy's cache compares name, size and modification time in seconds.
     name = f"program_{hashlib.sha256(text).hexdigest()[:16]}.py"
     major, minor = sys.version_info[:2]
     values = {"file": name, "env": env, "cache": cache, "version": f"{major}.{minor}", "digits": f"{major}{minor}"}
@@ -177,12 +175,12 @@ def _run(tool: str, program: str, cache: str) -> tuple[int, str, str]:
         with path.open("rb") as source:
             code, printed = _watched(command, folder, source, errors)
         errors.seek(0)
-        complaint = " ".join(errors.read(1000).decode(errors="replace").split())[:200]
-    return code, printed.decode(errors="replace"), complaint or "it gave no reason"
+        message = " ".join(errors.read(1000).decode(errors="replace").split())[:200]
+    return code, printed.decode(errors="replace"), message or "it gave no reason"
 
 
 def _watched(command: list[str], folder: str, source: IO[bytes], errors: IO[bytes]) -> tuple[int, bytes]:
-    """Exit code and output; a tool that takes too long or prints too much is killed, which is an error."""
+    """Exit code and output. Kills a tool that takes too long or prints too much, and raises DidNotRun."""
     environment = {"HOME": folder, "PATH": os.defpath, "PYTHONUTF8": "1", "TY_MAX_PARALLELISM": "1"}
     process = subprocess.Popen(
         command,
@@ -213,7 +211,7 @@ def _watched(command: list[str], folder: str, source: IO[bytes], errors: IO[byte
 
 
 def _restrain(process: int) -> None:
-    """Low priority and bounded memory, unless the lab itself runs under something stricter."""
+    """Lower the priority and limit memory and CPU time, unless the lab's own limits are stricter."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, process, NICE)
     if sys.platform == "linux":
@@ -221,16 +219,16 @@ def _restrain(process: int) -> None:
 
         with contextlib.suppress(OSError, ValueError):
             resource.prlimit(process, resource.RLIMIT_AS, (MEMORY, MEMORY))
-            # The kernel ends it if the lab is killed. A limit of no second would end it at its first tick.
-            most = math.ceil(2 * SECONDS)
-            resource.prlimit(process, resource.RLIMIT_CPU, (most, most))
+            # So that the tool ends even if the lab is killed. A limit of 0 seconds would end it at once.
+            seconds = math.ceil(2 * SECONDS)
+            resource.prlimit(process, resource.RLIMIT_CPU, (seconds, seconds))
 
 
 @cache
 def _environment() -> Scratch:
-    """An empty Python environment, removed when this process ends; folders of programs and mypy's cache live in it."""
+    """An empty Python environment until this process ends; it also holds the programs' folders and mypy's caches."""
     environment = Scratch()
     major, minor = sys.version_info[:2]
     (environment.path / "lib" / f"python{major}.{minor}" / "site-packages").mkdir(parents=True)
-    (environment.path / "ty.toml").touch()  # no configuration from folders further up
+    (environment.path / "ty.toml").touch()  # hides configuration in parent folders
     return environment

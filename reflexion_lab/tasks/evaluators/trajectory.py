@@ -1,4 +1,4 @@
-"""Heuristics on how an actor worked, without any model call and without running anything; alone or beside tests."""
+"""Heuristic score of an actor's trajectory. Calls no model and runs no code; used alone or combined with tests."""
 
 from __future__ import annotations
 
@@ -13,34 +13,32 @@ from reflexion_lab.records import UNKNOWN, Evaluation, Task, Trajectory
 from reflexion_lab.tasks.evaluators.combined import check_weights
 
 PASSABLE = 50
-"""A score below this asks for escalation."""
+"""A lower score suggests an escalation."""
 MANY_TURNS = 10
 HEURISTIC = 0.3
-"""Confidence in a score for which nothing was run."""
+"""Confidence in a score that ran no code."""
 NO_OUTPUT = "No tangible output produced"
 
 
 class TrajectoryHeuristics:
-    """Scores turns, errors and outcome: 50 % task completion, 30 % code quality, 20 % efficiency by default.
+    """Evaluator that scores turns, errors and outcome: 50 % task completion, 30 % code quality, 20 % efficiency.
 
     Parameters
     ----------
-    max_turns : int
-        Turns at which half of the efficiency is gone.
+    max_turns : int, default 10
+        Number of turns that halves the efficiency.
     task_completion, code_quality, efficiency : float
         Weights, 0 or more, not all 0; only their ratios count.
 
     Notes
     -----
-    Each part and the score are out of 100; `components` and `reward` hold hundredths of them, and `feedback` the
-    reasoning. Task completion: 100 complete, 20 stuck, else 60 if any tool or file was used, else 30. Code quality, by
-    errors per turn: none 100, below 0.2 80, below 0.4 60, else 40. Efficiency: 100 - 50 * turns / max_turns - 10 *
-    errors, kept in 20..100; 20 where max_turns is 0. Halves are rounded up.
+    Each part and the score range from 0 to 100; `components` and `reward` are divided by 100, `feedback` explains
+    them. Task completion: 100 complete, 20 stuck, else 60 if a tool or file was used, else 30. Code quality by errors
+    per turn: none 100, below 0.2 80, below 0.4 60, else 40. Efficiency: 100 - 50 * turns / max_turns - 10 * errors,
+    clipped to 20..100; 20 if max_turns is 0. Halves are rounded up.
 
-    An actor that answers at once took one turn, and the turn that got stuck is an error even if it reports none. A
-    trajectory without turns that left nothing behind scores 0.
-
-    Nothing here ran a test: `passed` is False and the outcome `no_tests`, however high the score.
+    A single reply is one turn; a stuck turn counts as an error even if it reports none. A trajectory without turns and
+    without output scores 0. `passed` is always False and the outcome `no_tests`, because no test ran.
     """
 
     @validated
@@ -64,8 +62,8 @@ class TrajectoryHeuristics:
         if not turns_of(trajectory):
             parts = dict.fromkeys(parts, Fraction(0))
         weights = {name: Fraction(str(weight)) for name, weight in self.weights.items()}
-        weighed = sum((weights[name] * part for name, part in parts.items()), Fraction(0))
-        score = half_up(weighed / sum(weights.values()))
+        total = sum((weights[name] * part for name, part in parts.items()), Fraction(0))
+        score = half_up(total / sum(weights.values()))
         scores = ", ".join(f"{name.replace('_', ' ')} {half_up(part)} %" for name, part in parts.items())
         return Evaluation(
             passed=False,
@@ -81,17 +79,16 @@ class TrajectoryHeuristics:
 
 
 class WithTrajectory:
-    """The verdict of `evaluator`, with the parts, issues and suggestions of `trajectory` beside its own.
+    """Evaluator that adds the parts, issues and suggestions of the heuristics to those of another evaluator.
 
-    The reward is the weighted mean of the reward of `evaluator` and the trajectory's score; `passed`, `outcome`,
-    `checks` and `feedback` stay those of `evaluator`.
+    `passed`, `outcome`, `checks` and `feedback` are those of `evaluator`.
 
     Parameters
     ----------
     evaluator : Evaluator
     trajectory : TrajectoryHeuristics
-    tests_weight : float
-        Of the reward of `evaluator`, in [0, 1]; the rest is the trajectory's.
+    tests_weight : float, default 0.5
+        Weight of the reward of `evaluator`, in [0, 1]; the trajectory's score has the rest.
     """
 
     @validated
@@ -130,7 +127,7 @@ def efficiency(errors: int, turns: int, max_turns: int) -> Fraction:
 
 
 def half_up(number: Fraction) -> int:
-    """The nearest whole number, halves up. (`round` would take 84.5 to 84.)"""
+    """Round to the nearest integer, halves up. (`round(84.5)` is 84.)"""
     return math.floor(number + Fraction(1, 2))
 
 
@@ -139,19 +136,19 @@ def turns_of(trajectory: Trajectory) -> int:
 
 
 def errors_of(trajectory: Trajectory) -> int:
-    """Turns that went wrong."""
+    """Number of turns with an error."""
     errors = sum(bool(step.error) for step in trajectory.steps)
     has_error = bool(trajectory.steps and trajectory.steps[-1].error)
     return errors + (trajectory.status == "stuck" and not has_error)
 
 
 def tools_of(trajectory: Trajectory) -> tuple[str, ...]:
-    """Tools in the order of their first use, each once."""
+    """Distinct tools in order of first use."""
     return tuple(dict.fromkeys(step.action for step in trajectory.steps if step.action))
 
 
 def summary_of(trajectory: Trajectory) -> str:
-    """Such as `Turns: 8, Tools: write_file, execute_command, Status: complete`; each tool once, by first use."""
+    """One line, such as `Turns: 8, Tools: write_file, execute_command, Status: complete`."""
     tools = ", ".join(tools_of(trajectory)) or "none"
     return f"Turns: {turns_of(trajectory)}, Tools: {tools}, Status: {trajectory.status}"
 

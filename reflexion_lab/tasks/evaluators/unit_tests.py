@@ -1,4 +1,4 @@
-"""The unit-test evaluator: every test is a check with an outcome of its own."""
+"""Unit tests. Every test is a check with its own outcome."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reflexion_lab.records import WITHHELD, Check, Evaluation, Task, Trajectory
 
 
 class UnitTests:
-    """Runs the tests that the task shows."""
+    """Evaluator that runs the task's visible tests."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
@@ -21,8 +21,9 @@ class UnitTests:
 def run_tests(
     sandbox: Sandbox, task: Task, program: str, tests: Sequence[str], finish_reason: str = "stop"
 ) -> Evaluation:
-    """The verdict of `tests` on `program`. No tests, or no program, is an outcome of its own and never a pass; where
-    the model withheld the program, `finish_reason` names it.
+    """Verdict of `tests` on `program`. Without tests or without a program, the outcome says so and is never a pass.
+
+    `finish_reason` is that of the model's reply; it becomes the outcome if the model withheld the program.
 
     Raises
     ------
@@ -41,14 +42,14 @@ def run_tests(
 
 
 def without_program(task: Task, finish_reason: str) -> tuple[str, str]:
-    """The outcome of an attempt that ended without a program, and why, in words."""
+    """Outcome of an attempt without a program, and a message."""
     if finish_reason in WITHHELD:
         return finish_reason, f"no code for {task.entry_point} was given: the reply ended in {finish_reason}"
     return "extraction_failed", f"no code for {task.entry_point} was found in the reply"
 
 
 def _verdict(checks: tuple[Check, ...], text: str, output: str = "", seconds: float = 0.0) -> Evaluation:
-    """Passed only if every check was shown to pass; else the outcome of the first that was not."""
+    """Passed only if every check passed; otherwise the outcome of the first check that did not."""
     failing = [check.outcome for check in checks if check.outcome != "pass"]
     return Evaluation(
         passed=not failing,
@@ -62,11 +63,11 @@ def _verdict(checks: tuple[Check, ...], text: str, output: str = "", seconds: fl
 
 
 SHOWN = 3
-"""Failing checks that are spelled out; the rest is counted."""
+"""Failing checks in the feedback; the others are only counted."""
 
 
 def feedback(checks: Sequence[Check], printed: str = "", max_chars: int = 900) -> str:
-    """The failing checks, one a line, at most `max_chars` characters; "" when every check passed."""
+    """Failing checks, one per line, in at most `max_chars` characters; "" if every check passed."""
     failing = [check for check in checks if check.outcome != "pass"]
     if not failing:
         return ""
@@ -80,7 +81,7 @@ def feedback(checks: Sequence[Check], printed: str = "", max_chars: int = 900) -
 
 
 def describe(check: Check) -> str:
-    """One failing check's outcome, with the exception and the line of the program where there is one."""
+    """Message of a failing check, with its exception and line of the program, if any."""
     if check.outcome == "fail":
         return check.message or "the assertion is false"
     where = f" (line {check.line} of the program)" if check.line else ""

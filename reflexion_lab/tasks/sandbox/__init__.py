@@ -1,1 +1,1 @@
-"""Programs of a model, run in locked-down processes."""
+"""The sandbox: runs programs of a model in locked-down processes."""

@@ -1,10 +1,10 @@
-"""Splits a check into the calls that a candidate computes and the comparison that it never sees.
+"""Splits a check into calls for the candidate's process and a comparison that stays in the lab.
 
 `assert f(2) == 4` becomes the call `f(2)`, which goes to the candidate's process, and `assert $0 == 4`, which stays in
-the lab. A check is judged apart when it is one assertion (imports may stand before it) that calls nothing but the
-program and what `comparison` knows. Anything else is judged in place; so is what calls a function of the task's setup,
-which may be the very reference that the program is compared with, and what a comparison of plain data cannot tell:
-whether two values are one object, and what comes of calls that Python would leave out.
+the lab. A check is judged apart if it is one assertion, possibly after imports, that calls only the program and the
+functions of `comparison`. Any other check is judged in place. That includes calls of functions of the task's setup,
+which may be the reference solution, and properties that plain data do not have: whether two values are the same object,
+and short-circuited calls.
 """
 
 from __future__ import annotations
@@ -18,37 +18,34 @@ from typing import Any, NamedTuple
 
 from reflexion_lab.tasks.sandbox.comparison import FUNCTIONS, comparable, evaluate, name_of
 from reflexion_lab.tasks.sandbox.values import Opaque
-from reflexion_lab.text.replies.syntax import NAME, bound_names, tree_of
+from reflexion_lab.text.replies.syntax import NAME, UNPARSABLE, bound_names, tree_of
 
 CONVERSIONS = (
     "list", "tuple", "set", "frozenset", "dict", "sorted", "next", "len", "sum", "min", "max", "any", "all", "str",
     "float", "int", "bool",
 )  # fmt: skip
-"""Computed along with the call that they enclose: iterators, ranges and long values are no plain data."""
-MISTAKES = (SyntaxError, ValueError, MemoryError, RecursionError)
+"""Computed by the candidate together with the enclosed call: iterators, ranges and long values are no plain data."""
 MODULES = ("math", "collections")
-"""Modules that comparisons know parts of."""
+"""Modules with functions that comparisons support."""
 BUILT_IN = frozenset(dir(builtins))
 SHOWN = 200
-"""Characters of a value that are kept for feedback."""
+"""Maximum characters of a value in the feedback."""
 NOWHERE = ast.Constant(None, lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
-
-
-Asked = tuple[CodeType | None, list[CodeType]] | CodeType | str
+Request = tuple[CodeType | None, list[CodeType]] | CodeType | str
 
 
 class Prepared(NamedTuple):
-    """One check, as the candidate's process gets it and as the lab judges it."""
+    """One check, split for the candidate's process and the lab."""
 
     name: str
-    """Its source, shortened to one line."""
-    asked: Asked
-    """Imports and calls; or the whole check, to be judged in place; as source where it does not compile."""
+    """The source, shortened to one line."""
+    request: Request
+    """Imports and calls; or the whole check, to be judged in place, as source if it does not compile."""
     test: ast.expr | None
-    """What remains, with `$0`, `$1` … for the values of the calls; None when judged in place."""
+    """The comparison, with `$0`, `$1` … for the values of the calls; None for a check judged in place."""
     is_shared: bool = False
-    """Whether all comparisons have nothing but the program's own on their sides, as in `f(1) == Point(4, 6)`: the
-    program computes what is expected of it, and may know it."""
+    """Whether both sides of all comparisons call the program, as in `f(1) == Point(4, 6)`: then the program computes
+    the expected value and may know it."""
 
     @property
     def mode(self) -> str:
@@ -62,22 +59,22 @@ def whole(prepared: Prepared, check: str) -> Prepared:
 
 @functools.lru_cache(maxsize=1 << 14)
 def prepare(check: str, entry_point: str, setup: str = "", foreign: frozenset[str] = frozenset()) -> Prepared:
-    """Split `check`, or leave it whole. Tests that a model wrote come here too: nothing is executed.
+    """Split `check` if possible. Executes nothing, because a model may have written the check.
 
-    `foreign`: names that other checks of the same run define, which are none of the program's.
+    `foreign`: names that other checks of the same run define, and not the program.
     """
-    name = " ".join(check.split())[:200].encode(errors="replace").decode()  # no file can hold a lone surrogate
+    name = " ".join(check.split())[:200].encode(errors="replace").decode()  # UTF-8 has no lone surrogates
     try:
         tree = tree_of(check)
         if not (split := _split(tree, entry_point, setup, foreign)):
             return Prepared(name, compiled(check), None)
         return Prepared(name, *split, _is_shared(split[1]))
-    except MISTAKES:
+    except UNPARSABLE:
         return Prepared(name, check, None)
 
 
-def _split(tree: ast.Module, entry_point: str, setup: str, foreign: frozenset[str]) -> tuple[Asked, ast.expr] | None:
-    """What to ask of the candidate, and the comparison that remains; None for what must be judged in place."""
+def _split(tree: ast.Module, entry_point: str, setup: str, foreign: frozenset[str]) -> tuple[Request, ast.expr] | None:
+    """Request to the candidate, and the comparison; None for a check that must be judged in place."""
     *before, last = tree.body or [ast.Pass()]
     if not isinstance(last, ast.Assert) or not all(isinstance(s, ast.Import | ast.ImportFrom) for s in before):
         return None
@@ -90,21 +87,21 @@ def _split(tree: ast.Module, entry_point: str, setup: str, foreign: frozenset[st
         return None
     try:
         test = _fold(test)
-    except Exception:  # Python may say otherwise: here no large numbers are computed
+    except Exception:  # `evaluate` refuses large numbers that Python computes
         return None
-    calls = [compiled(ast.Expression(_unplaced(call)), "eval") for call in cut.calls]
+    calls = [compiled(ast.Expression(_without_position(call)), "eval") for call in cut.calls]
     imports = compiled(ast.Module(before, [])) if before else None
     return (imports, calls), test
 
 
 def compiled(source: str | ast.Module | ast.Expression, mode: str = "exec", name: str = NAME) -> CodeType:
-    """As a plain interpreter would: without this module's own `__future__`, with assertions under `-O` too."""
+    """`compile` without this module's `__future__` imports, and with assertions even under `-O`."""
     code: CodeType = compile(source, name, mode, dont_inherit=True, optimize=0)
     return code
 
 
-def _unplaced(call: ast.expr) -> ast.expr:
-    """Without its place in the check: columns tell how long the text before a call is, as `True` from `False`."""
+def _without_position(call: ast.expr) -> ast.expr:
+    """`call` without line and column, which would reveal the length of the text before it, as of `True` or `False`."""
     for part in ast.walk(call):
         ast.copy_location(part, NOWHERE)
     return call
@@ -112,14 +109,14 @@ def _unplaced(call: ast.expr) -> ast.expr:
 
 class Names(NamedTuple):
     bound: frozenset[str]
-    """What a module defines: it is no call of the program's."""
+    """Names that a module defines, so that the program does not."""
     known: frozenset[str]
-    """What of it comparisons know as the very same thing."""
+    """Those of them that comparisons support with the same meaning."""
 
 
 @functools.lru_cache(maxsize=1 << 10)
 def defined_by(checks: tuple[str, ...]) -> frozenset[str]:
-    """Names that checks define for those that follow."""
+    """Names that checks define for later checks."""
     return frozenset().union(*(_set_up(check).bound for check in checks if not check.startswith("assert ")))
 
 
@@ -127,7 +124,7 @@ def defined_by(checks: tuple[str, ...]) -> frozenset[str]:
 def _set_up(setup: str) -> Names:
     try:
         return _names(tree_of(setup))
-    except MISTAKES:
+    except UNPARSABLE:
         return Names(frozenset(), frozenset())
 
 
@@ -153,7 +150,7 @@ def _is_shared(test: ast.expr) -> bool:
 
 
 def _may_skip(test: ast.expr) -> bool:
-    """Whether Python may leave out a call, which may raise, and the test still hold, as in `f(1) or f(2)`."""
+    """Whether the test can hold without one of its calls, which could raise, as in `f(1) or f(2)`."""
     for part in ast.walk(test):
         chain = isinstance(part, ast.Compare) and len(part.ops) > 1
         if chain or isinstance(part, ast.BoolOp):
@@ -164,7 +161,7 @@ def _may_skip(test: ast.expr) -> bool:
 
 
 def _fold(node: ast.expr) -> ast.expr:
-    """`node` with all that holds no value of a call computed, once. Raises what `evaluate` does."""
+    """`node` with all parts that contain no call's value evaluated. Raises as `evaluate`."""
     if not any(map(_is_value, ast.walk(node))):
         return ast.Constant(evaluate(node, {}))
     for field, inner in ast.iter_fields(node):
@@ -176,7 +173,7 @@ def _fold(node: ast.expr) -> ast.expr:
 
 
 class _Cut(ast.NodeTransformer):
-    """Takes the calls of the program out of an expression and puts `$0`, `$1` … in their place."""
+    """Replaces the program's calls in an expression by `$0`, `$1` …"""
 
     def __init__(self, ours: Sequence[str], theirs: Collection[str]) -> None:
         self.ours = ours
@@ -190,10 +187,10 @@ class _Cut(ast.NodeTransformer):
         self.calls.append(node)
         return ast.Name(f"${len(self.calls) - 1}", ast.Load())
 
-    visit_Call = visit_Subscript = visit_Attribute = cut  # noqa: N815 (names that `ast` looks for)
+    visit_Call = visit_Subscript = visit_Attribute = cut  # noqa: N815 (method names of `ast`)
 
     def computes(self, node: ast.expr) -> bool:
-        """Whether this calls the entry point or what else only the program can define, or is made of such a call."""
+        """Whether `node` calls a function that only the program can define, or is part of such a call's value."""
         if isinstance(node, ast.Attribute):
             return self.computes(node.value)
         if isinstance(node, ast.Subscript):
@@ -219,7 +216,7 @@ class Verdict(NamedTuple):
 
 
 def judge(test: ast.expr, computed: list[Any]) -> Verdict:
-    """Whether the comparison holds for these values; an impossible one is an error of its own. Raises nothing."""
+    """Verdict of a comparison on these values; an exception is the outcome `error`. Raises nothing."""
     values = {f"${number}": value for number, value in enumerate(computed)}
     try:
         if evaluate(test, values):
@@ -231,11 +228,11 @@ def judge(test: ast.expr, computed: list[Any]) -> Verdict:
 
 
 def _sides(test: ast.expr, values: dict[str, Any]) -> tuple[str, str]:
-    """What a failing comparison wanted and what it got; "" for what it did not say."""
+    """Expected and actual value of a failing comparison; the expected one is "" if there is none."""
     match test:
         case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
-            wanted, got = (right, left) if any(map(_is_value, ast.walk(left))) else (left, right)
-            return show(evaluate(wanted, values)), show(evaluate(got, values))
+            expected, actual = (right, left) if any(map(_is_value, ast.walk(left))) else (left, right)
+            return show(evaluate(expected, values)), show(evaluate(actual, values))
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return "a false value", show(evaluate(operand, values))
         case ast.Name():
@@ -248,30 +245,28 @@ def _is_value(node: ast.AST) -> bool:
 
 
 def show(value: Any) -> str:
-    """As Python shows it, capped."""
+    """`repr`, truncated."""
     try:
         return repr(value)[:SHOWN]
-    except ValueError:  # an integer of more digits than Python writes
-        return (
-            f"an integer of about {int(value.bit_length() * 0.30103)} digits"
-            if isinstance(value, int)
-            else "a value too long to show"
-        )
+    except ValueError:  # an integer with more digits than Python converts to text
+        if isinstance(value, int):
+            return f"an integer of about {int(value.bit_length() * 0.30103)} digits"
+        return "a value too long to show"
 
 
 def literal(value: Any) -> str | None:
-    """Python source of plain data; None where there is none."""
+    """Python source of plain data; None for other values."""
     if isinstance(value, Opaque):
         return None
     try:
         source = repr(_built_in(value))
         return source if ast.literal_eval(source) == value else None
-    except MISTAKES:
+    except UNPARSABLE:
         return None
 
 
 def _built_in(value: Any) -> Any:
-    """With dictionaries for their subclasses, which have no literal."""
+    """`value` with plain dictionaries in place of their subclasses, which have no literal."""
     if isinstance(value, dict):
         return {key: _built_in(item) for key, item in value.items()}
     return type(value)(map(_built_in, value)) if type(value) in (list, tuple) else value

@@ -1,4 +1,4 @@
-"""Hostile programs: what one is, the files that hold them, the verdict on one, and what a run of them leaves behind."""
+"""Hostile programs: their records and files, the verdict on each, and the search for leftovers of a run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from reflexion_lab.io.files import content
 from reflexion_lab.records import OUTCOMES, Check, Record
 
 QUICK = Path(__file__).with_suffix(".toml")
-"""At least one of each family, and none that takes long; all are in `tests/attacks` of the repository."""
+"""Quick attacks, at least one of each family; `tests/attacks` in the repository has all attacks."""
 CHECKS = ("assert f(1) == 2",)
 CAP = 20_000
-"""Characters of a check's field above which a candidate floods the lab's records."""
+"""Maximum characters of a check's field, so that a candidate cannot flood the lab's records."""
 PLANTED = "REFLEXION_LAB_PLANTED_API_KEY"
-"""An environment variable that whoever runs attacks sets in the lab's own process."""
+"""Environment variable in the lab's process that attacks try to read; set by the caller."""
 PREFIX = "hostile-"
-"""How the names of all files begin that attacks try to make outside."""
+"""Prefix of the files that attacks try to create outside the sandbox."""
 HOME = os.environ.get("HOME", "/root")
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -33,28 +33,28 @@ PR_SET_CHILD_SUBREAPER = 36
 class Attack(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One hostile program.
 
-    Harmless where a layer is missing: sizes and counts are bounded, signals go to its own processes alone, and what it
-    writes outside it removes again.
+    Harmless even without a layer: sizes and counts are bounded, signals only go to its own processes, and it removes
+    what it writes outside the sandbox.
     """
 
     name: str
     program: str
     tries: str
-    """What it attempts, in a few words."""
+    """Its attempt, in a few words."""
     expected: tuple[str, ...]
-    """The outcomes it may get."""
+    """Accepted outcomes."""
     raises: tuple[str, ...] = ()
-    """Where `error` is expected: the exceptions that count, so that no slip of the program looks like a wall; any if
-    empty."""
+    """Accepted exceptions for the outcome `error`, so that a mistake in the program does not count as blocked; () for
+    any."""
     checks: tuple[str, ...] = CHECKS
-    """What it is judged by; not one of them may pass."""
+    """Its checks; none of them may pass."""
     setup: str = ""
     mode: str = "apart"
-    """How its checks are judged: `apart`, or `in_place` in the candidate's own process, where forging is possible."""
+    """How its checks are judged: `apart`, or `in_place` in the candidate's own process, where it can forge them."""
     needs: tuple[str, ...] = ()
-    """Layers that stop it; where one is missing, it may get through."""
+    """Layers that block it; without one of them it may succeed."""
     probe: str = ""
-    """Of state pollution: the program run next in the same server, which must see a clean world and pass."""
+    """For state pollution: the next program in the same server, which must pass."""
     family: str = ""
 
 
@@ -64,14 +64,13 @@ EXPECTED = "a file with tables [[attack]], or a folder of *.toml"
 def read(place: Path) -> tuple[Attack, ...]:
     """The attacks of a file, or of every `*.toml` in a folder.
 
-    A file holds tables `[[attack]]` with the fields of `Attack`. The file's name is the family of those that name none.
-    A program that `begins` with texts of the table `[pieces]` has them before its own; `{HOME}` in it is the user's
-    home, as a literal.
+    A file has tables `[[attack]]` with the fields of `Attack`; the default family is the file's name. `begins` lists
+    texts of the table `[pieces]` that precede the program; `{HOME}` in a program becomes the user's home, as a literal.
 
     Raises
     ------
     DataError
-        There is none, or a file holds something else.
+        There are no attacks, or a file is invalid.
     """
     paths = sorted(place.glob("*.toml")) if place.is_dir() else [place]
     attacks = tuple(attack for path in paths for attack in _of(path))
@@ -83,57 +82,53 @@ def read(place: Path) -> tuple[Attack, ...]:
 def _of(path: Path) -> Iterator[Attack]:
     try:
         text = content(path, EXPECTED).decode()
-        sheet = msgspec.convert(tomllib.loads(text), _Sheet)
-        for fields in sheet.attack:
-            begins = "".join(sheet.pieces[name] for name in msgspec.convert(fields.pop("begins", []), list[str]))
+        file = msgspec.convert(tomllib.loads(text), _File)
+        for fields in file.attack:
+            begins = "".join(file.pieces[name] for name in msgspec.convert(fields.pop("begins", []), list[str]))
             attack = msgspec.convert({"family": path.stem.replace("_", " "), **fields}, Attack)
             yield msgspec.structs.replace(attack, program=begins + attack.program.replace("{HOME}", repr(HOME)))
     except KeyError as missing:
         raise DataError(f"{path}: {missing} is not in [pieces]") from missing
     except DataError:
         raise
-    except ValueError as problem:  # also what is no TOML, no UTF-8, and no field of an attack
+    except ValueError as problem:  # invalid TOML, UTF-8 or field
         raise DataError(f"{path}: {problem}") from problem
 
 
-class _Sheet(Record, frozen=True):
-    """A file."""
-
+class _File(Record, frozen=True):
     attack: tuple[dict[str, object], ...] = ()
     pieces: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Verdict(Record, frozen=True, kw_only=True):
-    """What an attack got."""
-
     attack: Attack
     outcome: str
-    """One of `OUTCOMES`; `pass` if a single check passed; of state pollution, the probe's."""
+    """One of `OUTCOMES`: `pass` if any check passed; for state pollution, that of the probe."""
     right: bool
     detail: str = ""
     mode: str = ""
 
 
 class Checked(Protocol):
-    """What came of one program."""
+    """Result of one program."""
 
     @property
     def checks(self) -> tuple[Check, ...]: ...
 
 
 class Runs(Protocol):
-    """The sandbox, as far as an attack knows it."""
+    """The part of the sandbox that attacks need."""
 
     def run(self, program: str, entry_point: str, checks: Sequence[str], setup: str = "") -> Checked: ...
 
 
 def judge(sandbox: Runs, attack: Attack) -> Verdict:
-    """Run the attack; a probe needs a sandbox of a single server. Nothing is raised: a broken lab is a verdict."""
+    """Run an attack; one with a probe needs a sandbox with a single server. Raises nothing: an error is a verdict."""
     try:
         checks = sandbox.run(attack.program, "f", list(attack.checks), attack.setup).checks
         if attack.probe:
             checks = sandbox.run(attack.probe, "f", list(CHECKS)).checks
-    except Exception as problem:  # whatever a candidate makes the lab raise is what we look for
+    except Exception as problem:  # no candidate may make the lab raise
         return Verdict(attack=attack, outcome="harness_error", right=False, detail=f"the lab raised {problem!r}"[:300])
     decisive = next((check for check in checks if check.outcome == "pass"), checks[0])
     right = decisive.outcome in attack.expected and all(map(sound, checks))
@@ -144,25 +139,25 @@ def judge(sandbox: Runs, attack: Attack) -> Verdict:
 
 
 def sound(check: Check) -> bool:
-    """Whether a check is what a record may hold, whatever its candidate wrote into it."""
+    """Whether a check is valid for a record, whatever the candidate wrote into it."""
     texts = (check.error_type, check.message, check.expected, check.actual)
     small = all(len(text) <= CAP for text in texts)
     return small and check.outcome in OUTCOMES and math.isfinite(check.seconds) and check.seconds >= 0
 
 
 class Left(NamedTuple):
-    """What was found after a run, and not before it."""
+    """Leftovers of a run."""
 
     orphans: tuple[int, ...]
-    """Processes. Without Linux's /proc none can be seen."""
+    """Process ids; always empty without Linux's /proc."""
     files: tuple[Path, ...]
 
 
 class Watch:
-    """Looks at the machine when it is made; make it before the sandbox.
+    """Snapshot of processes and files; create it before the sandbox.
 
-    On Linux the process that makes it becomes, for good, the one to which orphans among its descendants fall: whatever
-    a sandbox started and lost stays among them, under whatever session, name or environment.
+    On Linux it makes this process the permanent subreaper of its descendants, so that lost processes of a sandbox
+    remain descendants, whatever their session, name or environment.
     """
 
     def __init__(self) -> None:
@@ -174,7 +169,7 @@ class Watch:
         self._files = set(outside())
 
     def left(self, folders: Iterable[str]) -> Left:
-        """What is there now. `folders` are those of the sandbox's servers, which it has been closed to remove."""
+        """Leftovers since the snapshot. `folders` are those of the servers of the sandbox, which must be closed."""
         orphans = descendants(os.getpid()) - self._processes
         files = [path for path in outside() if path not in self._files]
         return Left(
@@ -184,26 +179,26 @@ class Watch:
 
 
 def outside() -> list[Path]:
-    """Files of attacks in the places where they try to make some."""
+    """Files of attacks in the folders where they try to create some."""
     places = {tempfile.gettempdir(), "/tmp", "/dev/shm", HOME, str(Path(os.__file__).parent)}
     return [path for place in sorted(places) for path in Path(place).glob(f"{PREFIX}*")]
 
 
 def descendants(ancestor: int) -> set[tuple[int, str]]:
-    """Living and dead processes below `ancestor`, each with the time at which it started."""
+    """Processes below `ancestor`, including zombies, each with its start time."""
     processes = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             _, _, fields = (folder / "stat").read_text().rpartition(")")
-        except OSError:  # gone while we looked
+        except OSError:  # the process has ended
             continue
         processes[int(folder.name)] = (int(fields.split()[1]), fields.split()[19])
-    return {(process, start) for process, (_, start) in processes.items() if ancestor in line(process, processes)}
+    return {(process, start) for process, (_, start) in processes.items() if ancestor in ancestors(process, processes)}
 
 
-def line(process: int, processes: dict[int, tuple[int, str]]) -> list[int]:
-    """The ancestors of a process, nearest first."""
-    ancestors: list[int] = []
-    while (process := processes.get(process, (0, ""))[0]) and process not in ancestors:
-        ancestors.append(process)
-    return ancestors
+def ancestors(process: int, processes: dict[int, tuple[int, str]]) -> list[int]:
+    """Ancestors of a process, nearest first."""
+    line: list[int] = []
+    while (process := processes.get(process, (0, ""))[0]) and process not in line:
+        line.append(process)
+    return line

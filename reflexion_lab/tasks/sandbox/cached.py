@@ -1,4 +1,4 @@
-"""The execution cache: identical code with identical tests is executed once."""
+"""The execution cache: equal programs with equal tests are executed once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from reflexion_lab.records import Execution, Task
 from reflexion_lab.storage.table import FAULTS, FileTable, Layout, Row
 
 VERSION = 4
-"""Raised whenever the sandbox would judge a program differently than before."""
+"""Increased whenever a change of the sandbox can change verdicts."""
 LAYOUT = Layout(
     name="executions",
     application_id=0x52464C45,
@@ -30,14 +30,13 @@ _EXECUTION = msgspec.json.Decoder(Execution)
 
 
 class CachedSandbox:
-    """`sandbox`, asked once for every program with its checks, across runs and processes that share the file at `path`.
+    """Sandbox with a cache of executions in the file at `path`, shared by runs and processes. Thread-safe.
 
-    Equal executions that are under way at once in this process are one too. A time-out is kept for this process alone:
-    it says as much about the machine as about the program. Without a path nothing is kept. Thread-safe.
+    Equal executions that run at the same time in this process are executed once. Time-outs are cached only in this
+    process, because they also depend on the machine. Without a path nothing is cached.
     """
 
     hits: int
-    """Executions that were answered without one."""
     misses: int
 
     def __init__(self, sandbox: Pool, path: str | Path | None) -> None:
@@ -48,11 +47,11 @@ class CachedSandbox:
         self._table = None if path is None else FileTable(Path(path), LAYOUT)
         self._lock = threading.Lock()
         self._here: dict[str, Future[Execution]] = {}
-        """Under way, or not to be stored."""
+        """Executions that are running, or that are not stored in the file."""
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """Asked when they are needed: a cluster starts by it."""
+        """A property, because the first access starts a cluster."""
         return self._sandbox.layers
 
     @property
@@ -62,7 +61,7 @@ class CachedSandbox:
     def run(
         self, program: str, entry_point: str, checks: Sequence[str], setup: str = "", cpu_seconds: float = 0.0
     ) -> Execution:
-        """As `Sandbox.run`; also raises HarnessError when the file cannot be used."""
+        """As `Sandbox.run`; also raises HarnessError if the file cannot be used."""
         if self._table is None:
             self.misses += 1
             return self._sandbox.run(program, entry_point, checks, setup, cpu_seconds)
@@ -125,34 +124,34 @@ class CachedSandbox:
             ) from problem
 
     def open(self, is_new: bool = True) -> None:
-        """Open the file now, not with the first execution; unless `is_new`, only an existing one.
+        """Open the file before the first execution; an existing file only, unless `is_new`.
 
         Raises
         ------
         HarnessError
-            It cannot be used.
+            The file cannot be used.
         """
-        with contextlib.suppress(OSError):  # a name too long: the first execution says so
+        with contextlib.suppress(OSError):  # the name is too long, which the first execution reports
             if self._table is not None and (is_new or Path(self._table.place).exists()):
                 self._rows("SELECT 1")
 
     def close(self) -> None:
-        """End the sandbox; what is stored stays."""
+        """Close the sandbox and the file."""
         self._sandbox.close()
         if self._table is not None:
             self._table.close()
 
 
 def execution_key(*parts: object) -> str:
-    """SHA-256, in hex, of everything that an execution depends on."""
+    """SHA-256 (hex) of everything that an execution depends on."""
     return hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest()
 
 
 def measured(tasks: Iterable[Task], executor: Sandbox, workers: int) -> tuple[tuple[Task, ...], list[str]]:
-    """`tasks` with their `cpu_seconds`, and the ids of those whose canonical solution fails a test of theirs.
+    """Tasks with the measured `cpu_seconds` of their canonical solution, and ids of tasks whose solution fails a test.
 
-    Tasks without canonical solution or tests stay as they are. A failing one means that the task, or this machine, is
-    not what its authors had: a program that fails it may be right.
+    Tasks without canonical solution or tests do not change. If a canonical solution fails, the task or this machine
+    differs from that of its authors, and its tests may reject correct programs.
 
     Raises
     ------
@@ -166,16 +165,11 @@ def measured(tasks: Iterable[Task], executor: Sandbox, workers: int) -> tuple[tu
             return None
         return executor.run(task.canonical_program, task.entry_point, tests, task.setup)
 
-    whole = tuple(tasks)
+    timed, failing = [], []
     with ThreadPoolExecutor(workers) as pool:
-        executions = list(pool.map(execute, whole))
-    failing = [
-        task.task_id
-        for task, execution in zip(whole, executions, strict=True)
-        if execution and any(check.outcome != "pass" for check in execution.checks)
-    ]
-    timed = (
-        replace(task, cpu_seconds=execution.cpu_seconds) if execution else task
-        for task, execution in zip(whole, executions, strict=True)
-    )
+        tasks = tuple(tasks)
+        for task, execution in zip(tasks, pool.map(execute, tasks), strict=True):
+            timed.append(replace(task, cpu_seconds=execution.cpu_seconds) if execution else task)
+            if execution and any(check.outcome != "pass" for check in execution.checks):
+                failing.append(task.task_id)
     return tuple(timed), failing

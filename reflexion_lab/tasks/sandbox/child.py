@@ -1,7 +1,7 @@
-"""A candidate's process inside the sandbox: execute a program, compute what checks ask for. Standard library only.
+"""A candidate's process inside the sandbox: executes a program and its checks. Standard library only.
 
-What is judged apart arrives as calls alone: the values go to the lab, which compares them, and nothing here knows what
-is expected. What must be judged in place runs here, next to the program, which could forge its report.
+A check judged apart arrives only as calls, whose values the lab compares; nothing here has the expected values. A check
+judged in place runs here, next to the program, which could forge its report.
 """
 
 import _ast
@@ -15,59 +15,59 @@ from typing import Any
 
 if "." in __name__:
     from reflexion_lab.tasks.sandbox.plain import encode
-else:  # a lone file inside the sandbox
+else:  # a file without a package inside the sandbox
     from plain import encode  # type: ignore[import-not-found,no-redef]
 
 REPORT = 3
-"""The descriptor of the report."""
+"""Descriptor of the report."""
 EXPLAINED = 3
-"""Failing checks in place whose two sides are shown."""
+"""Maximum number of failing checks in place with expected and actual values."""
 
 
 def run_checks(request: dict[str, Any]) -> None:
-    """Execute the program, then every check in a copy of its namespace; report each."""
-    tell, checks = teller(request.pop("nonce")), request["checks"]
+    """Execute the program, then run and report every check in a copy of its namespace."""
+    send, checks = sender(request.pop("nonce")), request["checks"]
     try:
         tests = define(request)
     except BaseException as problem:
         if isinstance(problem, KeyError) and problem.args == (request["entry_point"],):
             problem = NameError(f"name '{request['entry_point']}' is not defined")
         for index in range(len(checks)):
-            tell(index, row(*describe(problem), 0.0))
+            send(index, row(*describe(problem), 0.0))
         return
     failed = []
     for index, check in enumerate(checks):
         if isinstance(check, tuple):
             imports, calls = check
-            tell(index, compute(imports, calls, tests))
+            send(index, compute(imports, calls, tests))
             continue
         outcome, fields = run_check(check, tests)
-        tell(index, fields)
+        send(index, fields)
         if outcome == "fail":
             failed.append(index)
     for index in failed[:EXPLAINED]:
         if sides := explain(request["sources"][index], tests):
-            tell(index, row(*sides))
+            send(index, row(*sides))
 
 
-def teller(nonce: str) -> Callable[[int, str], None]:
-    """Return the writer of report lines; `os.write` is bound before the program can replace it."""
+def sender(nonce: str) -> Callable[[int, str], None]:
+    """The writer of report lines; binds `os.write` before the program can replace it."""
     write = os.write
 
-    def tell(index: int, fields: str) -> None:
+    def send(index: int, fields: str) -> None:
         write(REPORT, f"{nonce} [{index}, {fields}]\n".encode())
 
-    return tell
+    return send
 
 
 def row(*fields: Any) -> str:
-    """Texts and numbers in JSON, without the brackets."""
+    """Texts and numbers as a JSON list without brackets."""
     return ", ".join([quoted(field) if isinstance(field, str) else repr(field) for field in fields])
 
 
 def define(request: dict[str, Any]) -> dict[str, Any]:
-    """Execute the program as a module of its own; returns the namespace of its tests."""
-    if "random" in request["program"]:  # equal programs draw equal numbers
+    """Execute the program as a module; returns the namespace of its tests."""
+    if "random" in request["program"]:  # so that equal programs draw equal numbers
         import random
 
         random.seed(0)
@@ -84,7 +84,7 @@ def define(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def compute(imports: Any, calls: list[Any], tests: dict[str, Any]) -> str:
-    """The values of the calls as plain data, or what they raised."""
+    """The values of the calls as plain data, or the exception."""
     start = clock()
     try:
         if imports is not None:
@@ -108,7 +108,7 @@ def run_check(check: Any, tests: dict[str, Any]) -> tuple[str, str]:
 
 
 def describe(problem: BaseException) -> list[Any]:
-    """Outcome, exception type, message, and the line of the program that it points at."""
+    """Outcome, exception type, message, and line of the program."""
     lines = [line for frame, line in walk(problem.__traceback__) if frame.f_code.co_filename == "<candidate>"]
     if isinstance(problem, SyntaxError) and problem.filename == "<candidate>":
         lines = [problem.lineno or 0]
@@ -127,14 +127,14 @@ def describe(problem: BaseException) -> list[Any]:
 
 
 def walk(trace: types.TracebackType | None) -> Iterator[tuple[types.FrameType, int]]:
-    """Frames and lines, outermost first. (The module `traceback` would make every fork more expensive.)"""
+    """Frames and lines, outermost first, without the module `traceback`, which would slow down every fork."""
     while trace is not None:
         yield trace.tb_frame, trace.tb_lineno
         trace = trace.tb_next
 
 
 def explain(source: str, tests: dict[str, Any]) -> list[str]:
-    """Expected and actual value of a check that ends in `assert actual == expected`, by evaluating both once more."""
+    """Expected and actual value of a check that ends in `assert actual == expected`, evaluated again; else []."""
     try:
         tree: Any = compile(source, "<check>", "exec", _ast.PyCF_ONLY_AST)
         last = tree.body[-1]

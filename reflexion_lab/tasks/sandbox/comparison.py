@@ -1,8 +1,7 @@
-"""Comparing what a candidate computed, in a process that it never touches.
+"""Evaluates comparisons of a candidate's values, in the lab's process.
 
-Works on plain data alone and on a closed list of operations, so that neither a hostile value nor a test that a model
-wrote can do more here than be compared: no attribute of a value is ever looked up, and nothing grows far beyond its
-operands.
+Supports only plain data and a closed list of operations, so that neither hostile values nor tests by a model can do
+anything else: no attribute of a value is looked up, and no result is much larger than its operands.
 """
 
 from __future__ import annotations
@@ -22,29 +21,28 @@ from typing import Any
 from reflexion_lab.tasks.sandbox.values import DIGITS, dispersed
 
 BITS = 1 << 16
-"""Of what a power gives."""
+"""Maximum length of a power, in bits."""
 FACTORS = 1 << BITS
-"""Operands of a product, a power or a division stay below this."""
+"""Upper bound of the operands of products and divisions."""
 FORMAT = 1000
-"""Characters of a text that a `%` fills in, and what its longest field is."""
+"""Maximum characters of a `%`-format, and of one of its fields."""
 LONGEST = 1 << 20
-"""Of what a repetition gives."""
+"""Maximum length of a repeated sequence."""
 NUMBER = (int, float, complex, Decimal, Fraction)
 WIDE = re.compile(r"\d{4}|\*")
-"""A field of a `%`-format that may be longer than `FORMAT`."""
+"""A field of a `%`-format that can be longer than `FORMAT`."""
 
 
 def close(actual: Any, expected: Any, atol: float) -> bool:
-    """EvalPlus' comparison (Liu et al. 2023, arXiv:2305.01210): alike in shape, and near in every number.
+    """EvalPlus' comparison (Liu et al. 2023, arXiv:2305.01210): equal shapes with numbers within a tolerance.
 
-    Near is within `atol` + 1e-7 · |expected|, or not a number either. Setups that define a `close` of these parameters
-    mean this one.
+    The tolerance is `atol` + 1e-7 · |expected|; NaN equals NaN. It replaces a `close` with these parameters in a setup.
     """
     if actual == expected:
         return True
     if isinstance(expected, list | tuple):
-        alike = isinstance(actual, list | tuple) and len(actual) == len(expected)
-        return alike and all(close(a, e, atol) for a, e in zip(actual, expected, strict=True))
+        same_shape = isinstance(actual, list | tuple) and len(actual) == len(expected)
+        return same_shape and all(close(a, e, atol) for a, e in zip(actual, expected, strict=True))
     if not (isinstance(actual, int | float) and isinstance(expected, int | float)):
         return False
     if math.isnan(actual) or math.isnan(expected):
@@ -52,7 +50,9 @@ def close(actual: Any, expected: Any, atol: float) -> bool:
     return abs(expected) != math.inf and bool(abs(actual - expected) <= atol + 1e-7 * abs(expected))
 
 
-def _few(function: Callable[..., Any]) -> Callable[..., Any]:
+def _bounded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` that refuses items with too many equal hashes."""
+
     def limited(items: Any = ()) -> Any:
         pairs = function is dict and not isinstance(items, dict)
         dispersed([key for key, _ in items] if pairs else items)
@@ -62,25 +62,25 @@ def _few(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _round(number: Any, digits: int | None = None) -> Any:
-    if digits is not None and abs(digits) > DIGITS:  # a power of ten would be computed
+    if digits is not None and abs(digits) > DIGITS:  # it would compute a power of ten
         raise OverflowError("rounding to this many digits is not computed")
     return round(number, digits)
 
 
 def _sum(items: Any) -> Any:
-    """Without a start: sums of sequences grow quadratically."""
+    """`sum` without `start`, because summing sequences takes quadratic time."""
     return sum(items)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": abs, "round": _round, "len": len, "min": min, "max": max, "sorted": sorted, "any": any, "all": all,
     "list": list, "tuple": tuple, "str": str, "int": int, "float": float, "bool": bool,
-    "sum": _sum, "set": _few(set), "frozenset": _few(frozenset), "dict": _few(dict),
-    "Counter": _few(Counter), "collections.Counter": _few(Counter), "isinstance": isinstance, "close": close,
+    "sum": _sum, "set": _bounded(set), "frozenset": _bounded(frozenset), "dict": _bounded(dict),
+    "Counter": _bounded(Counter), "collections.Counter": _bounded(Counter), "isinstance": isinstance, "close": close,
     "isclose": math.isclose, "math.isclose": math.isclose, "math.fabs": math.fabs, "math.sqrt": math.sqrt,
     "math.floor": math.floor, "math.ceil": math.ceil, "math.radians": math.radians, "math.degrees": math.degrees,
 }  # fmt: skip
-"""What a comparison may call, by the name that tests use."""
+"""Functions that a comparison may call, by their name in tests."""
 CONSTANTS: dict[str, Any] = {
     "int": int, "float": float, "str": str, "bool": bool, "list": list, "tuple": tuple, "dict": dict, "set": set,
     "frozenset": frozenset, "bytes": bytes, "complex": complex,
@@ -113,13 +113,13 @@ def name_of(node: ast.expr) -> str:
 
 
 BUILT_IN = frozenset(name for name in (*FUNCTIONS, *CONSTANTS) if name in dir(builtins))
-"""What every test may name; the rest must have been imported or set up."""
+"""Names that every test may use; the others must be imported or defined by the setup."""
 
 
 def comparable(node: ast.expr, names: Collection[str]) -> bool:
-    """Whether `evaluate` knows every operation in `node`, and tests may name what it names.
+    """Whether `evaluate` supports every operation and name in `node`.
 
-    Names that stand for values begin with `$`; `names` are the others that a test knows beyond Python's own.
+    Names of values start with `$`; `names` are those that the test imports or its setup defines.
     """
 
     def known(part: ast.expr) -> bool:
@@ -160,7 +160,7 @@ def comparable(node: ast.expr, names: Collection[str]) -> bool:
 
 
 def _single(node: ast.expr) -> bool:
-    """Whether there is one object of this value: copies of any other are not what `is` asks about."""
+    """Whether there is only one object of this value, so that `is` holds for a copy."""
     return isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, bool))
 
 
@@ -169,7 +169,7 @@ NAMED = ("rel_tol", "abs_tol", "reverse")
 
 
 def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
-    """The value of a `comparable` expression, as Python would have it. Raises what Python would."""
+    """The value of a `comparable` expression. Raises as Python does."""
 
     def value(part: ast.expr) -> Any:
         return evaluate(part, values)
@@ -212,9 +212,9 @@ def _arithmetic(op: ast.operator, left: Any, right: Any) -> Any:
     if isinstance(op, ast.Mod) and isinstance(left, str) and len(left) <= FORMAT and not WIDE.search(left):
         return left % right
     if isinstance(op, ast.Mult) and not numbers:
-        many, times = (right, left) if isinstance(left, int) else (left, right)
-        if isinstance(times, int) and isinstance(many, str | bytes | list | tuple) and len(many) * times <= LONGEST:
-            return many * times
+        items, n = (right, left) if isinstance(left, int) else (left, right)
+        if isinstance(n, int) and isinstance(items, str | bytes | list | tuple) and len(items) * n <= LONGEST:
+            return items * n
     if isinstance(op, ast.Add | ast.Sub) or numbers:
         if isinstance(op, ast.Mult) and not (abs(left) < FACTORS and abs(right) < FACTORS):
             raise OverflowError("a product of numbers this large is not computed")
@@ -229,7 +229,7 @@ def _arithmetic(op: ast.operator, left: Any, right: Any) -> Any:
 
 
 def _bits(number: Any) -> int:
-    """How long the exact powers of `number` grow with each step."""
+    """Bits that each further power of `number` adds."""
     if isinstance(number, Fraction):
         return max(number.numerator.bit_length(), number.denominator.bit_length())
     return number.bit_length() if isinstance(number, int) else 1

@@ -1,18 +1,16 @@
-"""The server that runs candidates: a lean process of its own, forked once per program. Standard library only.
+"""The server that runs candidates: a small process that forks once per program. Standard library only.
 
-Started as `python -s -S -P harness.py SOCKET FOLDER MEMORY FILE_SIZE OPEN_FILES` with an empty environment: a fresh
-exec, never a fork of the lab, whose memory holds API keys and hidden tests. The server never reads a request either:
-request, report and output are descriptors that travel from the lab to the child, so that one candidate's tests are in
-no memory that a later candidate inherits.
+Started as `python -s -S -P harness.py SOCKET FOLDER MEMORY FILE_SIZE OPEN_FILES` with an empty environment, by exec and
+not as a fork of the lab, whose memory has API keys and hidden tests. The server does not read requests: request, report
+and output are descriptors that the lab passes to the child, so that no candidate inherits the tests of an earlier one.
 
-Request (marshal, as lab and server are one interpreter): `nonce, program, entry_point, setup, checks, sources`; a check
-is a tuple (imports, calls) of code whose values are asked for, or the code of a whole check, whose source comes along.
-Report: one line per check, `nonce [index, [value, ...], seconds]` for values, else `nonce [index, outcome, error_type,
-message, line, seconds]`; after all of them, explanations of failures, `nonce [index, expected, actual]`. Reply on the
-socket: `STATUS`. Whether the layers were entered is told by a byte in a pipe, which nobody can take back.
+Request (marshal, because lab and server are the same interpreter): `nonce, program, entry_point, setup, checks,
+sources`; a check is a tuple (imports, calls) of code to evaluate, or the code of a whole check, with its source in
+`sources`. Report: one line per check, `nonce [index, [value, ...], seconds]` for values, else `nonce [index, outcome,
+error_type, message, line, seconds]`; then explanations of failures, `nonce [index, expected, actual]`. Reply on the
+socket: `STATUS`. A byte in a pipe, which a candidate cannot take back, confirms that the layers were entered.
 
-Every module that is loaded here makes every fork and every exit dearer: candidates share what most of them import, and
-load the rest themselves.
+Every loaded module makes every fork and exit slower: only modules that most candidates import are loaded here.
 """
 
 import gc
@@ -26,7 +24,7 @@ import sys
 import time
 from typing import Any
 
-if __name__ == "__main__":  # lone files here; modules of the package where the lab reads their constants
+if __name__ == "__main__":  # inside the sandbox these are files without a package
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import child  # type: ignore[import-not-found]
     import lockdown  # type: ignore[import-not-found]
@@ -38,26 +36,26 @@ else:
 ASK = struct.Struct("<dI")
 """Wall seconds, CPU seconds."""
 STATUS = struct.Struct("<idd??")
-"""Exit code (negative: signal), wall and CPU seconds, whether the layers were in force, whether the time was over."""
+"""Exit code (negative: signal), wall and CPU seconds, whether the layers were in force, whether the child timed out."""
 OUT_OF_MEMORY, BROKEN = 98, 99
-"""Exit codes of a child whose reporting failed: out of memory, or other causes."""
+"""Exit codes of a child that failed to report: out of memory, or another cause."""
 ALIVE = child.REPORT + 1
-"""The end of a pipe that a child keeps open while it runs."""
+"""End of a pipe that a child keeps open while it runs."""
 CONNECTION = ALIVE + 1
 WARM = ["collections", "copy", "functools", "heapq", "itertools", "math", "operator", "re", "string", "typing"]
 USUAL = """
 from typing import Any, Dict, List, Optional, Tuple
 def f(numbers: List[float], threshold: float) -> bool:
-    \"\"\"A program of our own, of a usual kind.\"\"\"
-    found = {}
+    \"\"\"A typical program.\"\"\"
+    near = {}
     for i, x in enumerate(sorted(numbers)):
-        found[str(x)] = [y for y in numbers if abs(x - y) < threshold] + list(range(i))
-    return tuple(found.items()), set(numbers), max(numbers) > threshold, ' '.join(found).split()
+        near[str(x)] = [y for y in numbers if abs(x - y) < threshold] + list(range(i))
+    return tuple(near.items()), set(numbers), max(numbers) > threshold, ' '.join(near).split()
 """
 
 
 def warm() -> None:
-    """Take a usual program through a child's own steps: what has run here before copies fewer pages in every child."""
+    """Run a typical program through the steps of a child, so that later children copy fewer memory pages."""
     modules = dict(sys.modules)
     calls = [(None, [compile(f"f([1.0, {n}], 0.5)", "<check>", "eval")]) for n in ("2.0", "3", "'a'")]
     for _ in range(20):
@@ -69,28 +67,26 @@ def warm() -> None:
 
 
 def keep_listings() -> None:
-    """Have imports go by the library's folders as they are now: a child, which may not list them, would find nothing
-    there any more once one of them had changed.
-    """
+    """Freeze the cached listings of the library's folders: a child may not list a folder again after a change."""
     finders: list[Any] = [finder for finder in sys.path_importer_cache.values() if hasattr(finder, "_fill_cache")]
     for finder in finders:
         finder._fill_cache()
         finder._fill_cache = lambda: None
 
 
-def heed_signals() -> None:
-    """Restore default signals: the parent may ignore some, as `nohup` does; candidates get the defaults."""
-    as_usual: dict[int, Any] = dict.fromkeys((signal.SIGPIPE, signal.SIGXFSZ), signal.SIG_IGN)
-    as_usual[signal.SIGINT] = signal.default_int_handler
+def restore_signals() -> None:
+    """Restore Python's default handlers of signals that the parent process ignores, as under `nohup`."""
+    defaults: dict[int, Any] = dict.fromkeys((signal.SIGPIPE, signal.SIGXFSZ), signal.SIG_IGN)
+    defaults[signal.SIGINT] = signal.default_int_handler
     for number in signal.valid_signals():
         if signal.getsignal(number) == signal.SIG_IGN:
-            signal.signal(number, as_usual.get(number, signal.SIG_DFL))
+            signal.signal(number, defaults.get(number, signal.SIG_DFL))
 
 
 def serve(connection: socket.socket, folder: str, layers: lockdown.Lockdown) -> None:
-    """Answer requests in turn until the lab closes the connection.
+    """Answer requests in order until the lab closes the connection.
 
-    A child's descriptors are arranged before it is forked: whatever a child does first costs it copies of pages.
+    Descriptors are arranged before the fork, because everything a child does copies memory pages.
     """
     while True:
         ask, descriptors, _, _ = socket.recv_fds(connection, ASK.size, 3)
@@ -98,7 +94,7 @@ def serve(connection: socket.socket, folder: str, layers: lockdown.Lockdown) -> 
             return
         wall, cpu = ASK.unpack(ask)
         start = time.monotonic()
-        os.chdir(folder)  # where no Landlock holds it, a candidate may have put another folder in its place
+        os.chdir(folder)  # again: without Landlock a candidate may have replaced the folder
         request, report, output = descriptors
         ended, alive = os.pipe()
         for source, target in ((output, 1), (output, 2), (report, child.REPORT), (alive, ALIVE)):
@@ -110,18 +106,18 @@ def serve(connection: socket.socket, folder: str, layers: lockdown.Lockdown) -> 
             os.close(descriptor)
         for target in (1, 2, child.REPORT, ALIVE):
             os.dup2(0, target)
-        over = not wait(ended, connection, wall)
+        timed_out = not wait(ended, connection, wall)
         status, used = end(process)
-        # The kernel ends a child that has used up its CPU time, by a clock that is coarser than ours.
-        over = over or status == -signal.SIGXCPU or (status == -signal.SIGKILL and used >= 0.9 * cpu)
+        # The kernel kills a child that exceeds its CPU limit, by a coarser clock than that of `used`.
+        timed_out = timed_out or status == -signal.SIGXCPU or (status == -signal.SIGKILL and used >= 0.9 * cpu)
         locked = os.read(ended, 1) == b"."
         os.close(ended)
         sweep(folder)
-        connection.sendall(STATUS.pack(status, time.monotonic() - start, used, locked, over))
+        connection.sendall(STATUS.pack(status, time.monotonic() - start, used, locked, timed_out))
 
 
 def fork_here() -> int:
-    """Fork onto the processor that this runs on, whose caches know the pages; both may move from there on."""
+    """Fork on the current processor, whose caches have the memory pages; afterwards both may move."""
     if not hasattr(os, "sched_setaffinity"):
         return os.fork()
     allowed = os.sched_getaffinity(0)
@@ -134,13 +130,13 @@ def fork_here() -> int:
 def wait(ended: int, connection: socket.socket, wall: float) -> bool:
     """Wait until the child has ended or the lab closes the connection; False on timeout."""
     poll = select.poll()
-    poll.register(ended, 0)  # no event but the hang-up, which the child's end brings
+    poll.register(ended, 0)  # only the hang-up at the child's end
     poll.register(connection, select.POLLIN)
     return bool(poll.poll(wall * 1000))
 
 
 def end(process: int) -> tuple[int, float]:
-    """Kill the child and its group, and reap it; its exit code and the CPU seconds that it used."""
+    """Kill and reap the child and its group; return its exit code and CPU seconds."""
     for kill in (os.killpg, os.kill):
         try:
             kill(process, signal.SIGKILL)
@@ -151,13 +147,14 @@ def end(process: int) -> tuple[int, float]:
 
 
 def sweep(folder: str) -> None:
-    """Empty the private folder; files of one candidate never reach the next one.
+    """Empty the private folder, so that no file of a candidate reaches the next one.
 
-    Level by level, what a folder holds moves up and the folder goes: no depth of nesting can exhaust the stack.
+    Without recursion, so that deep nesting cannot exhaust the stack: the content of a folder moves up one level, then
+    the folder is removed.
     """
     moved = 0
-    while leavings := os.listdir(folder):
-        for path in (os.path.join(folder, name) for name in leavings):
+    while names := os.listdir(folder):
+        for path in (os.path.join(folder, name) for name in names):
             if removed(path):
                 continue
             for inner in (os.path.join(path, name) for name in os.listdir(path)):
@@ -168,7 +165,7 @@ def sweep(folder: str) -> None:
 
 
 def removed(path: str) -> bool:
-    """Remove a file, a link or an empty folder; a folder that holds something is only made ours to open and to move."""
+    """Remove a file, a link or an empty folder; only make any other folder accessible and return False."""
     if os.path.islink(path) or not os.path.isdir(path):
         os.unlink(path)
         return True
@@ -181,7 +178,7 @@ def removed(path: str) -> bool:
 
 
 def run_child(request: int, layers: lockdown.Lockdown, cpu: int) -> None:
-    """Become the candidate's process; never returns."""
+    """Become the candidate's process; does not return."""
     try:
         os.setsid()
         request_fields: dict[str, Any] = marshal.loads(os.read(request, os.fstat(request).st_size))
@@ -200,7 +197,7 @@ def main() -> None:
     descriptor, folder, *limits = sys.argv[1:]
     for name in WARM:
         __import__(name)
-    # Low numbers, whatever the lab has open: children close what stands above, and nothing else.
+    # Low numbers, however many descriptors the lab has: children close only those above.
     low = os.dup(int(descriptor))
     os.close(int(descriptor))
     while low < CONNECTION:
@@ -208,7 +205,7 @@ def main() -> None:
     for target in range(1, CONNECTION):
         os.dup2(0, target)
     connection = socket.socket(fileno=low)
-    heed_signals()
+    restore_signals()
     warm()
     keep_listings()
     layers = lockdown.Lockdown(folder, *map(int, limits))

@@ -1,22 +1,22 @@
-"""The layers around a candidate: resource limits, Landlock and seccomp. Standard library only.
+"""Isolation layers of a candidate: resource limits, Landlock and seccomp. Standard library only.
 
-What each layer stops (Linux, x86_64, kernel 5.13 or newer; `layers()` says which are in force here):
+What each layer blocks (Linux, x86_64, kernel 5.13 or newer; `layers()` returns those in force here):
 
 - `rlimits`: memory, CPU seconds, file size, open files, core dumps. Not the number of files or processes.
 - `landlock`: every read, write and execute outside the standard library and the private folder; TCP from ABI 4 on;
   signals and abstract sockets beyond the sandbox from ABI 6 on. Not chmod, chown or times of files; not UDP.
 - `seccomp`: new processes, exec, all sockets, signals, tracing, mounts, namespaces, raised limits and priorities, chmod
-  and its kin, watching folders, shared memory between processes, clocks, kernel modules, and every newer call.
+  and related calls, watching folders, shared memory between processes, clocks, kernel modules, and all newer calls.
 
-What remains possible for a candidate: to burn its own CPU and memory up to the limits, to fill its private folder until
-its time is over, to read the standard library, the names and sizes of files anywhere, and whatever lies in its own
-process: the arguments of its checks, and the frames of the code that runs it. Of a check that is judged apart
-(`apart.py`) nothing else is there: it can send other values than it computed, which is to answer otherwise. Of a check
-that is judged in place, whose `Check.mode` says so, it can read the whole and forge the report.
+A candidate can still use CPU and memory up to the limits, fill its private folder until it times out, read the standard
+library, read names and sizes of files anywhere, and read everything in its own process: the arguments of its checks and
+the frames of the code that runs it. Nothing more of a check judged apart (`apart.py`) is in its process; it can only
+send other values than it computed, which is another answer. It can read all of a check judged in place and forge its
+report; `Check.mode` marks such checks.
 
-Without seccomp (not x86_64, or not Linux) a candidate can start processes that outlive it for as long as their CPU time
-lasts, and without Landlock (Linux before 5.13, macOS) it can read and write what the user can, the network included.
-On macOS nothing limits its memory but its time.
+Without seccomp (not x86_64, or not Linux) a candidate can start processes that outlive it until their CPU time is used
+up, and without Landlock (Linux before 5.13, macOS) it can read and write whatever the user can, and use the network.
+On macOS only its time limits its memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import sys
 
 if "." in __name__:
     from reflexion_lab.tasks.sandbox import seccomp
-else:  # a lone file inside the sandbox
+else:  # a file without a package inside the sandbox
     import seccomp  # type: ignore[import-not-found,no-redef]
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -42,20 +42,20 @@ LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 LANDLOCK_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
 """Number of file-system rights by ABI; 16 from ABI 5 on."""
 MOVES = 2
-"""The ABI from which on files may move between folders."""
+"""First ABI that allows moving files between folders."""
 EXECUTE, READ_FILE, READ_DIR, TRUNCATE = 1 << 0, 1 << 2, 1 << 3, 1 << 14
 WRITE_FILE = 1 << 1
 
 
 def landlock_abi() -> int:
-    """The kernel's Landlock version, 0 where there is none."""
+    """The kernel's Landlock version; 0 without Landlock."""
     if not LINUX:
         return 0
     return max(0, int(LIBC.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))))
 
 
 def layers() -> list[str]:
-    """Names of the layers that this machine can put in force."""
+    """Names of the layers that this machine supports."""
     names = ["fork-server", "rlimits"]
     if abi := landlock_abi():
         names.append(f"landlock-abi{abi}")
@@ -65,7 +65,7 @@ def layers() -> list[str]:
 
 
 def readable_paths() -> list[str]:
-    """What a candidate may read: the standard library without site-packages, shared libraries, the time zones."""
+    """Paths that a candidate may read: the standard library without site-packages, shared libraries, time zones."""
     library = os.path.dirname(os.__file__)
     inside = [e.path for e in os.scandir(library) if e.name not in ("site-packages", "dist-packages")]
     prefix = os.path.join(sys.base_prefix, "lib")
@@ -76,9 +76,9 @@ def readable_paths() -> list[str]:
 
 
 def landlock_ruleset(folder: str) -> int:
-    """A descriptor of rules: read the standard library, read and write `folder`; -1 where there is no Landlock.
+    """Descriptor of the rules (read the standard library, read and write `folder`); -1 without Landlock.
 
-    Made once in the server; each child only enters it, which is one system call.
+    Created once in the server; entering it is one system call.
     """
     abi = landlock_abi()
     if not abi:
@@ -93,7 +93,7 @@ def landlock_ruleset(folder: str) -> int:
         _allow(ruleset, path, (READ_FILE | READ_DIR) & rights)
     _allow(ruleset, os.devnull, (READ_FILE | WRITE_FILE) & rights)
     _allow(ruleset, folder, rights & ~EXECUTE)
-    high = fcntl.fcntl(ruleset, fcntl.F_DUPFD_CLOEXEC, 32)  # out of the way of the descriptors that a child arranges
+    high = fcntl.fcntl(ruleset, fcntl.F_DUPFD_CLOEXEC, 32)  # above the descriptors of a child
     os.close(ruleset)
     return high
 
@@ -113,7 +113,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 class Lockdown:
-    """All layers, prepared in the server and entered by each child for good."""
+    """All layers, prepared in the server; irreversible once entered."""
 
     def __init__(self, folder: str, memory: int, file_size: int, open_files: int) -> None:
         self.ruleset = landlock_ruleset(folder)
@@ -131,10 +131,10 @@ class Lockdown:
         self.limits = [(limit, _at_most(limit, value)) for limit, value in limits.items()]
 
     def enter_server(self) -> None:
-        """What children inherit is put in force in their server, once: it needs no more than they do.
+        """Enter the layers that children can inherit, once, in their server.
 
-        Without seccomp nothing but Landlock keeps a child from signalling its server, and the first Landlock lets
-        nobody move what its sweep must move: there each child enters a domain of its own.
+        Landlock is not inherited without seccomp, because only a domain of its own keeps a child from signalling the
+        server, nor with the first ABI, which would forbid the server to move files when it empties the folder.
         """
         for limit, value in self.limits:
             resource.setrlimit(limit, (value, value))
@@ -145,10 +145,10 @@ class Lockdown:
             self._enter_landlock()
 
     def enter(self, cpu_seconds: int) -> None:
-        """Put in force what is left, in this child, for good. Raises OSError where a layer refuses."""
+        """Enter the remaining layers in this child. Raises OSError if a layer refuses."""
         if LINUX:
             LIBC.prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0)
-        # One second more for a program that catches SIGXCPU, until SIGKILL.
+        # SIGKILL follows one second later, for a program that catches SIGXCPU.
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
         if not self.inherited:
             self._enter_landlock()
@@ -169,6 +169,6 @@ class Lockdown:
 
 
 def _at_most(limit: int, value: int) -> int:
-    """`value`, or what this machine allows where that is less."""
+    """`value`, or the hard limit of this process if that is lower."""
     hard = resource.getrlimit(limit)[1]
     return value if hard == resource.RLIM_INFINITY else min(value, hard)

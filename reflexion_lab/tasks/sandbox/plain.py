@@ -1,34 +1,34 @@
-"""Values as plain data: what a candidate's process sends, and what the lab reads from it. Standard library only.
+"""Encodes values of a candidate as plain data; `values.py` decodes them in the lab. Standard library only.
 
-JSON, with a tag for what JSON lacks: `{"t": [...]}` is a tuple, `{"o": [...]}` a value that is not plain data. A value
-of a subclass travels as its built-in base, a dataclass' object as its class and its fields, so that no `__eq__` of the
-candidate's own takes part in a comparison.
+JSON with tags: `{"t": [...]}` is a tuple, `{"o": [...]}` a value that is not plain data. A value of a subclass is
+encoded as its built-in base, and a dataclass object as its class and fields, so that no `__eq__` of the candidate takes
+part in a comparison.
 """
 
 from _json import encode_basestring_ascii as quoted
 from typing import Any
 
 LARGEST = 1 << 20
-"""Characters of one value on its way; what is larger is no plain data."""
+"""Maximum characters of an encoded value; a longer one is not plain data."""
 DEEPEST = 60
 SEQUENCES = {list: "", tuple: "t", set: "s", frozenset: "z"}
 EXACT = 1 << 53
-"""Integers from here on travel as hexadecimal text."""
+"""Integers from here on are encoded as hexadecimal text."""
 DIGITS = 5_000
-"""Decimal exponents: `values` builds none beyond these."""
+"""Maximum decimal exponent, as in `values`."""
 RANGED = 1 << 20
-"""Elements of a range; longer ones are no plain data."""
+"""Maximum length of a range; a longer one is not plain data."""
 IDENTITY = (object.__eq__, type.__eq__)
-"""What compares by which object it is."""
+"""Equality by identity."""
 GENERATED = "__create_fn__.<locals>.__eq__"
-"""Name of an `__eq__` that a dataclass generated, in its code."""
+"""Qualified name of an `__eq__` that `dataclass` generated."""
 TYPES = (int, float, str, bool, list, tuple, dict, set, frozenset, bytes, complex)
 Seen = dict[int, tuple[int, Any]]
-"""Objects of one check by address: a number for each, and the object, so that no other gets its address."""
+"""Objects of one check by address: the number of each, and the object itself, so that its address is not reused."""
 
 
 def encode(value: Any, seen: Seen | None = None) -> str:
-    """One line of JSON; never longer than about `LARGEST`. `seen` is shared by the values of one check."""
+    """One line of JSON, not much longer than `LARGEST`. The values of one check share `seen`."""
     seen = {} if seen is None else seen
     before = len(seen)
     try:
@@ -37,7 +37,7 @@ def encode(value: Any, seen: Seen | None = None) -> str:
         text = ""
     if text and len(text) <= LARGEST:
         return text
-    for key in list(seen)[before:]:  # what was not sent cannot be referred to
+    for key in list(seen)[before:]:  # later values cannot refer to objects that are not sent
         del seen[key]
     return _opaque(value, seen)
 
@@ -67,14 +67,14 @@ def _encode(value: Any, depth: int, seen: Seen) -> str:
         pairs = [f"[{_encode(k, depth + 1, seen)},{_encode(v, depth + 1, seen)}]" for k, v in dict.items(value)]
         name = next((base.__name__ for base in kind.__mro__ if base.__module__ == "collections"), "")
         return _tagged({"OrderedDict": "O", "Counter": "C"}.get(name, "d"), f"[{','.join(pairs)}]")
-    return _rarer(value, kind, depth, seen)
+    return _encode_rare(value, kind, depth, seen)
 
 
 def _items(values: Any, depth: int, seen: Seen) -> str:
     return f"[{','.join([_encode(item, depth + 1, seen) for item in values])}]"
 
 
-def _rarer(value: Any, kind: type, depth: int, seen: Seen) -> str:
+def _encode_rare(value: Any, kind: type, depth: int, seen: Seen) -> str:
     if issubclass(kind, bytes | bytearray):
         return _tagged("b", quoted(bytes(value).hex()))
     if issubclass(kind, complex):
@@ -96,7 +96,7 @@ def _rarer(value: Any, kind: type, depth: int, seen: Seen) -> str:
 
 
 def _own(value: Any, kind: Any, depth: int, seen: Seen) -> str:
-    """An object of the program's own class: which one it is, its class, and the fields that its dataclass compares."""
+    """An object of the program's own class: its number, its class, and the fields that its dataclass compares."""
     if kind.__eq__ in IDENTITY:
         return _opaque(value, seen)
     if id(value) in seen:
@@ -114,19 +114,19 @@ def _number(value: Any, seen: Seen) -> int:
 
 
 def _fields(value: Any, kind: Any) -> dict[str, Any] | None:
-    """What the `__eq__` that a dataclass generated compares; None for an object of any other class."""
+    """Fields that the `__eq__` of a dataclass compares; None for an object without a generated `__eq__`."""
     base = next(base for base in kind.__mro__ if "__eq__" in vars(base))
     if getattr(getattr(vars(base)["__eq__"], "__code__", None), "co_qualname", "") != GENERATED:
         return None
     try:
         fields = vars(base)["__dataclass_fields__"].values()
         return {field.name: getattr(value, field.name) for field in fields if field.compare and _is_field(field)}
-    except Exception:  # a field without a value, or what a candidate's property raises
+    except Exception:  # a field without a value, or a candidate's property that raises
         return None
 
 
 def _is_field(field: Any) -> bool:
-    """Whether it is no variable of the class, nor of its `__init__` alone."""
+    """Whether `field` is neither a `ClassVar` nor an `InitVar`."""
     return bool(field._field_type.name == "_FIELD")
 
 
@@ -138,7 +138,7 @@ def _moment(names: str) -> Any:
     def write(base: Any, value: Any) -> tuple[str, Any] | None:
         zone = base.tzinfo.__get__(value)
         if zone is not None and (type(zone).__module__, type(zone).__name__) != ("datetime", "timezone"):
-            return None  # its offset may differ from day to day
+            return None  # its offset may change over time
         offset = base.utcoffset(value)
         parts = [getattr(base, name).__get__(value) for name in names.split()]
         return base.__name__, [parts, None if offset is None else list(_delay(type(offset), offset))]
@@ -165,8 +165,8 @@ LIBRARY: dict[tuple[str, str], Any] = {
     ("array", "array"): lambda base, value: ("array", [base.typecode.__get__(value), base.tolist(value)]),
     ("pathlib", "PurePath"): lambda base, value: ("path", base.__str__(value)),
 }  # fmt: skip
-"""Classes of the standard library by module and name: tag and plain data of an instance, by the methods of the class
-itself."""
+"""By module and class name of the standard library: tag and plain data of an instance, by methods of the class itself,
+not of a subclass."""
 
 
 def _tagged(tag: str, text: str) -> str:
@@ -174,10 +174,10 @@ def _tagged(tag: str, text: str) -> str:
 
 
 def _shown(value: Any, kind: Any) -> str:
-    """Name of the type, text, and truth."""
+    """Name of the type, `repr`, and truth value."""
     try:
         text = repr(value)[:200]
-    except Exception:  # a candidate's own `__repr__`, or an integer too long to be shown
+    except Exception:  # a candidate's `__repr__`, or an integer too long for `repr`
         text = ""
     try:
         truth = "true" if value else "false"
@@ -187,7 +187,7 @@ def _shown(value: Any, kind: Any) -> str:
 
 
 def _opaque(value: Any, seen: Seen) -> str:
-    """Which object it is, where its class compares by that; None where nobody here can say what it is equal to."""
+    """A value that is not plain data: with its number if its class compares by identity, else with None."""
     kind: Any = type(value)
     number = _number(value, seen) if kind.__eq__ in IDENTITY else "null"
     return _tagged("o", f"[{_shown(value, kind)},{number}]")

@@ -1,7 +1,7 @@
-"""Runs model-written programs in locked-down children of lean server processes, and judges what they report.
+"""Runs model-written programs in locked-down children of small server processes, and judges the reported values.
 
-The lab never imports, compiles or executes a candidate. See `lockdown.py` for what each layer stops and what remains
-possible, `harness.py` for the life of a child, and `apart.py` for how a verdict is kept out of its reach.
+The lab never imports, compiles or executes a candidate. `lockdown.py` lists what each layer blocks and what remains
+possible, `harness.py` describes the life of a child, and `apart.py` keeps verdicts out of its reach.
 """
 
 from __future__ import annotations
@@ -16,63 +16,64 @@ import queue
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import CodeType, TracebackType
+from types import CodeType
 from typing import Any, NamedTuple, Self
 
 from msgspec.structs import replace
 
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.records import Check, Execution
-from reflexion_lab.tasks.sandbox.apart import MISTAKES, Prepared, compiled, defined_by, judge, literal, prepare, whole
+from reflexion_lab.tasks.sandbox.apart import Prepared, compiled, defined_by, judge, literal, prepare, whole
 from reflexion_lab.tasks.sandbox.harness import OUT_OF_MEMORY
 from reflexion_lab.tasks.sandbox.lockdown import layers
 from reflexion_lab.tasks.sandbox.server import Limits, Reported, Server
 from reflexion_lab.tasks.sandbox.values import Decoder, Unreadable
+from reflexion_lab.text.replies.syntax import UNPARSABLE
 
 __all__ = ["Limits", "Sandbox"]
 DEFAULTS = Limits()
 ENDED = ("timeout", "early_exit", "memory")
 """Outcomes of a check that may have ended its child."""
 RESTARTS = 2
-"""New children for checks that were not started because the child ended; each has the full time limit."""
+"""Maximum number of further children for checks that did not start; each child has the full time limit."""
 
 
 class Sandbox:
-    """A pool of servers; `run` may be called from many threads, and waits for a free server.
+    """A pool of servers. Thread-safe; `run` waits for a free server.
 
-    `servers` bounds how many programs run at once; the default is one per core.
+    `servers` is the maximum number of programs that run at once, by default one per core.
     """
 
     def __init__(self, limits: Limits = DEFAULTS, servers: int | None = None) -> None:
         if os.name != "posix":
-            raise HarnessError("The sandbox needs fork(): run the lab on Linux or macOS, or in WSL.")
+            raise HarnessError("The sandbox needs fork(): use Linux, macOS or WSL.")
         self.limits = limits
         self.layers = tuple(layers())
         """Names of the isolation layers in force."""
         self.servers = servers or os.cpu_count() or 1
-        self._idle: queue.LifoQueue[Server | None] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[_Slot] = queue.LifoQueue()
         for _ in range(self.servers):
-            self._idle.put(None)
+            self._idle.put(_Slot(self._start))
         self._started: list[Server] = []
-        self._one_alone = threading.Lock()
+        self._exclusive = threading.Lock()
         self._starting = threading.Lock()
         self._closed = False
 
     def run(
         self, program: str, entry_point: str, checks: Sequence[str], setup: str = "", cpu_seconds: float = 0.0
     ) -> Execution:
-        """Execute `program` and its checks, each in turn, in one fresh child.
+        """Execute `program`, then its checks in order, in a fresh child.
 
-        Checks that it never began, as one before them hung or ended it, run in another, at most `RESTARTS` times.
-        Comparisons of the program's own objects that are undecidable from outside are judged in place.
+        Checks that did not start, because an earlier one hung or ended the child, run in further children, at most
+        `RESTARTS` times. Comparisons of the program's own objects that cannot be decided outside are judged in place.
 
-        `cpu_seconds` is what the canonical solution uses, if known: limits of time scale with it. A program whose time
-        was over is run once more while nothing else runs here, before that is believed.
+        Time limits scale with `cpu_seconds`, the CPU time of the canonical solution, if known. A program that times out
+        is run once more while nothing else runs in this sandbox, and only the second result counts.
 
         Raises
         ------
         HarnessError
-            Twice in a row no server could run it.
+            Two servers in a row failed.
         """
         foreign = defined_by(tuple(checks))
         prepared = [prepare(check, entry_point, setup, foreign) for check in checks]
@@ -82,10 +83,10 @@ class Sandbox:
         undecided: set[int] = set()
 
         def report(wanted: Sequence[int], order: Sequence[int]) -> list[Check | None]:
-            """Results of the checks `wanted` in a new child that runs the checks in `order`."""
+            """Results of the checks `wanted`, from a new child that runs the checks in `order`."""
             run = {i: prepared[i] for i in order}
             sources = {n: checks[i] for n, (i, check) in enumerate(run.items()) if check.test is None}
-            codes = {"checks": [check.asked for check in run.values()], "sources": sources}
+            codes = {"checks": [check.request for check in run.values()], "sources": sources}
             children.append(self._report({**request, **codes}, cpu_seconds))
             read = read_checks(list(run.values()), children[-1])
             undecided.update(i for n, i in enumerate(run) if n in read.undecided and run[i].is_shared)
@@ -95,57 +96,58 @@ class Sandbox:
         every = range(len(checks))
         done = report(every, every)
         for _ in range(RESTARTS):
-            never_begun = [i for i, check in enumerate(done) if check is None]
-            if not never_begun or foreign:
+            not_started = [i for i, check in enumerate(done) if check is None]
+            if not not_started or foreign:
                 break
-            again = report(never_begun, never_begun)
-            for i, check in zip(never_begun, again, strict=True):
+            again = report(not_started, not_started)
+            for i, check in zip(not_started, again, strict=True):
                 done[i] = check
-            if children[-1].over and all(check is None for check in again[1:]):  # it hangs before any check ends
+            if children[-1].timed_out and all(check is None for check in again[1:]):  # hangs before any check ends
                 break
         if in_place := sorted(undecided):
             for i in in_place:
                 prepared[i] = whole(prepared[i], checks[i])
-            lived = [i for i, check in enumerate(done) if check and check.outcome not in ENDED]  # each may need earlier
-            for i, check in zip(in_place, report(in_place, lived), strict=True):
+            # Run the other checks too, because a check may depend on earlier ones.
+            completed = [i for i, check in enumerate(done) if check and check.outcome not in ENDED]
+            for i, check in zip(in_place, report(in_place, completed), strict=True):
                 done[i] = check or done[i]
-        outcome, message = ending(children[-1].status, any(child.over for child in children))
-        never = f"{message}: the program ended {len(children)} times before this check began"
+        timed_out = any(child.timed_out for child in children)
+        outcome, message = ending(children[-1].status, timed_out)
+        not_run = f"{message}: the program ended {len(children)} times before this check began"
         return Execution(
             checks=tuple(
-                check or Check(name=ready.name, outcome=outcome, message=never, mode=ready.mode)
+                check or Check(name=ready.name, outcome=outcome, message=not_run, mode=ready.mode)
                 for ready, check in zip(prepared, done, strict=True)
             ),
             output=readable(children[0].output, self.limits.output_chars),
             seconds=sum(child.seconds for child in children),
             cpu_seconds=sum(child.cpu_seconds for child in children),
-            timed_out=any(child.over for child in children),
+            timed_out=timed_out,
         )
 
     def values(self, program: str, entry_point: str, calls: Sequence[str], setup: str = "") -> list[str | None]:
-        """The return value of each call of `program`, as Python source; None where it is no plain data or it raised."""
+        """Return values of calls of `program`, as Python source; None if a call raised or gave no plain data."""
         codes = [(None, [compiled(call, "eval", "<call>")]) for call in calls]
         request = {"program": program, "entry_point": entry_point, "setup": setup, "checks": codes, "sources": {}}
-        computed = read_values(self._report(request, 0.0), len(calls))
-        return [literal(values[0]) if values else None for values in computed]
+        return read_literals(self._report(request, 0.0), len(calls))
 
     def _report(self, request: Mapping[str, object], cpu_seconds: float) -> Reported:
-        with self._server() as server:
-            reported = server.run(request, cpu_seconds)
-        if not reported.over:
+        with self._slot() as slot:
+            reported = slot.run(request, cpu_seconds)
+        if not reported.timed_out:
             return reported
-        with self._one_alone, contextlib.ExitStack() as stack:
-            servers = [stack.enter_context(self._server()) for _ in range(self.servers)]
-            return servers[0].run(request, cpu_seconds)
+        with self._exclusive, contextlib.ExitStack() as stack:
+            slots = [stack.enter_context(self._slot()) for _ in range(self.servers)]
+            return slots[0].run(request, cpu_seconds)
 
     @contextlib.contextmanager
-    def _server(self) -> Iterator[_Replaced]:
-        """A server for exclusive use."""
-        held = _Replaced(self._idle.get(), self._start)
+    def _slot(self) -> Iterator[_Slot]:
+        """A slot for exclusive use."""
+        slot = self._idle.get()
         try:
-            yield held
+            yield slot
         finally:
-            self._idle.put(held.server)
+            self._idle.put(slot)
 
     def _start(self) -> Server:
         server = Server(self.limits)
@@ -154,11 +156,11 @@ class Sandbox:
             closed = self._closed
         if closed:
             server.close()
-            raise HarnessError("The sandbox was closed; make another.")
+            raise HarnessError("The sandbox is closed; create another one.")
         return server
 
     def close(self) -> None:
-        """End every server and its programs. The sandbox cannot be used afterwards."""
+        """End all servers and their programs, for good."""
         with self._starting:
             self._closed = True
         for server in self._started:
@@ -167,17 +169,15 @@ class Sandbox:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-class _Replaced:
-    """A server that is started when first needed, and replaced when it dies."""
+class _Slot:
+    """Place of one server, which is started when first needed and replaced when it dies."""
 
-    def __init__(self, server: Server | None, start: Callable[[], Server]) -> None:
-        self.server = server
+    def __init__(self, start: Callable[[], Server]) -> None:
+        self.server: Server | None = None
         self.start = start
 
     def run(self, request: Mapping[str, object], cpu_seconds: float) -> Reported:
@@ -185,7 +185,7 @@ class _Replaced:
             self.server = self.server or self.start()
             try:
                 return self.server.run(request, cpu_seconds)
-            except BaseException as problem:  # an interrupt too: the next call must not read this reply
+            except BaseException as problem:  # also an interrupt: the next call must not read this reply
                 self.server.close()
                 self.server = None
                 if not isinstance(problem, OSError | HarnessError):
@@ -197,10 +197,10 @@ class _Replaced:
 
 @functools.lru_cache(maxsize=1 << 10)
 def _compiled(setup: str) -> CodeType | str:
-    """`setup` as code; as it is where it is empty or does not compile, which the child then reports."""
+    """`setup` as code; unchanged if it is empty or does not compile, which the child reports."""
     try:
         return compiled(setup, "exec", "<setup>") if setup else ""
-    except MISTAKES:
+    except UNPARSABLE:
         return setup
 
 
@@ -210,8 +210,9 @@ ENDINGS = ("error", "early_exit", "memory")
 UNDECIDED = ("Unreadable", "TypeError")
 """Errors of comparisons of placeholders for the program's own objects."""
 LONGEST = 500
-"""Maximal characters of a text from a child."""
+"""Maximum characters of a text from a child."""
 LINES = 1_000_000
+"""Maximum line number from a child."""
 
 
 class Read(NamedTuple):
@@ -236,12 +237,12 @@ def read_checks(prepared: Sequence[Prepared], reported: Reported) -> Read:
                     if is_undecided:
                         undecided.add(i)
             case [int(i), *fields] if 0 <= i < len(prepared):
-                if check := _told(prepared[i], fields, results.get(i)):
+                if check := _from_child(prepared[i], fields, results.get(i)):
                     results[i] = check
                     undecided.discard(i)
     first = next((i for i in range(len(prepared)) if i not in results), 0)
     if prepared and first not in results:
-        outcome, message = ending(reported.status, reported.over)
+        outcome, message = ending(reported.status, reported.timed_out)
         results[first] = Check(name=prepared[first].name, outcome=outcome, message=message, mode=prepared[first].mode)
     return Read([results.get(i) for i in range(len(prepared))], undecided)
 
@@ -249,15 +250,16 @@ def read_checks(prepared: Sequence[Prepared], reported: Reported) -> Read:
 def _judged(
     prepared: Prepared, test: ast.expr, values: list[Any], decoder: Decoder, seconds: float
 ) -> tuple[Check, bool]:
-    """The verdict on the computed values, and whether the check must be judged in place."""
+    """The verdict on the computed values, and whether the check must be judged in place.
+
+    Values that cannot be decoded are an error and never judged in place: otherwise a program could choose it.
+    """
     name, mode = prepared.name, prepared.mode
     try:
         verdict = judge(test, decoder.decode(*values))
     except Unreadable as problem:
         message = readable(str(problem))
         return Check(name=name, outcome="error", error_type="Unreadable", message=message, mode=mode), False
-    if verdict.outcome == "pass":
-        return Check(name=name, outcome="pass", mode=mode, seconds=finite(seconds)), False
     check = Check(
         name=name,
         outcome=verdict.outcome,
@@ -271,13 +273,13 @@ def _judged(
     return check, verdict.outcome == "error" and verdict.error_type in UNDECIDED
 
 
-def _told(prepared: Prepared, fields: list[Any], before: Check | None) -> Check | None:
-    """A check as reported by a child; None where the child may not report it."""
+def _from_child(prepared: Prepared, fields: list[Any], before: Check | None) -> Check | None:
+    """A check as reported by a child; None if the child may not report it."""
     outcomes = ENDINGS if prepared.test is not None else ("pass", "fail", *ENDINGS)
     match fields:
         case [str(outcome), str(kind), str(message), int(line), float(seconds)] if outcome in outcomes:
             error = {"error_type": readable(kind), "message": readable(message)}
-            line, seconds = min(max(int(line), 0), LINES), finite(seconds)  # `True` is an int too
+            line, seconds = min(max(int(line), 0), LINES), finite(seconds)  # `True` is also an int
             return Check(name=prepared.name, outcome=outcome, mode=prepared.mode, line=line, seconds=seconds, **error)
         case [str(expected), str(actual)] if before and before.outcome == "fail" and prepared.test is None:
             sides = {"expected": readable(expected), "actual": readable(actual)}
@@ -286,16 +288,17 @@ def _told(prepared: Prepared, fields: list[Any], before: Check | None) -> Check 
     return None
 
 
-def read_values(reported: Reported, calls: int) -> list[list[Any]]:
-    """The values of each call, [] for a call without a report."""
-    values_by_call: list[list[Any]] = [[] for _ in range(calls)]
+def read_literals(reported: Reported, calls: int) -> list[str | None]:
+    """The value of each call as Python source; None for a call without a value that is plain data."""
+    literals: list[str | None] = [None] * calls
     decoder = Decoder()
     for entry in entries(reported.report, reported.nonce):
         match entry:
-            case [int(i), list(values), float(_)] if 0 <= i < calls:
+            case [int(i), [encoded], float(_)] if 0 <= i < calls:
                 with contextlib.suppress(Unreadable):
-                    values_by_call[i] = decoder.decode(*values)
-    return values_by_call
+                    [value] = decoder.decode(encoded)
+                    literals[i] = literal(value)
+    return literals
 
 
 def finite(seconds: float) -> float:
@@ -304,13 +307,13 @@ def finite(seconds: float) -> float:
 
 
 def entries(report: bytes, nonce: str) -> list[list[object]]:
-    """The lines that carry the nonce; anything else in the report was not written by the harness."""
+    """Lines that start with the nonce; the harness did not write any others."""
     mark = nonce.encode() + b" "
     lines = [line[len(mark) :] for line in report.split(b"\n") if line.startswith(mark)]
     try:
         parsed: list[list[object]] = json.loads(b"[%b]" % b",".join(lines))
         return parsed
-    except (ValueError, RecursionError):  # a candidate's own lines
+    except (ValueError, RecursionError):  # lines by a candidate
         return [entry for line in lines if (entry := _parsed(line))]
 
 
@@ -321,9 +324,9 @@ def _parsed(line: bytes) -> Any:
         return None
 
 
-def ending(status: int, over: bool) -> tuple[str, str]:
-    """Outcome and message for the checks that a child never reported."""
-    if over:
+def ending(status: int, timed_out: bool) -> tuple[str, str]:
+    """Outcome and message of the checks that a child did not report."""
+    if timed_out:
         return "timeout", "the time was over before this check ended"
     if status == OUT_OF_MEMORY:
         return "memory", "the memory limit was reached"
@@ -332,9 +335,9 @@ def ending(status: int, over: bool) -> tuple[str, str]:
 
 
 def readable(text: str, limit: int = LONGEST) -> str:
-    """A candidate's text, capped, safe for files, and reproducible in prompts.
+    """A candidate's text, truncated, encodable as UTF-8, and equal in every run.
 
-    Lone surrogates, which no file can hold, become `?`; addresses of objects, which differ from run to run, are cut.
+    Lone surrogates become `?`; addresses of objects, which differ between runs, become `0x…`.
     """
     text = text[:limit]
     if not text.isascii():

@@ -1,4 +1,4 @@
-"""The seccomp layer: which system calls a candidate may make, as a BPF program for x86_64. Standard library only."""
+"""The seccomp layer: a BPF filter of system calls for x86_64. Standard library only."""
 
 import os
 import struct
@@ -21,14 +21,14 @@ DENIED = {
     "watching": (253, 254, 294, 300, 301),
     "own_death": (157,),
 }
-"""x86_64 system call numbers that answer EPERM, by what they would reach."""
+"""x86_64 numbers of system calls that fail with EPERM, by purpose."""
 CLONE, CLONE3, CLONE_THREAD = 56, 435, 0x10000
 IOCTL, IOCTLS = 16, (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
-"""Those that a standard library asks of files: terminal or not, its size, bytes to read, blocking, closing on exec."""
+"""Allowed requests, for files of the standard library: TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
 FCNTL, FCNTLS = 72, (8, 10, 15, 1024, 1026)
-"""Those that are denied: signals aimed at others, leases, and notices about folders."""
+"""Denied commands: signal owners, leases, and folder notifications."""
 UNKNOWN = 453
-"""Numbers from here on are newer than this list, or of another calling convention."""
+"""First unknown number: newer calls, and those of other calling conventions."""
 ARCH_X86_64 = 0xC000003E
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 EPERM, EAGAIN, ENOSYS = 1, 11, 38
@@ -39,10 +39,10 @@ def available() -> bool:
 
 
 def program() -> bytes:
-    """The BPF filter: denied numbers answer EPERM, `clone` only makes threads, other architectures are killed.
+    """The BPF filter: denied calls fail with EPERM, `clone` only creates threads, other architectures are killed.
 
-    A search tree over the numbers: the kernel tries every number when a filter is installed, so that a linear list
-    of as many comparisons takes about 0.5 ms in each child.
+    A search tree, because the kernel evaluates the filter for every number at installation: a linear list of
+    comparisons would take about 0.5 ms in each child.
     """
     load, equal, answer = 0x20, 0x15, 0x06
     code = [(load, 0, 0, 4), (equal, 1, 0, ARCH_X86_64), (answer, 0, 0, KILL), (load, 0, 0, 0), *_search(_actions())]
@@ -50,7 +50,7 @@ def program() -> bytes:
 
 
 def _actions() -> list[tuple[int, int]]:
-    """Ranges of system call numbers as (first number, what it answers), in order."""
+    """Ranges of system call numbers as (first number, action), in order."""
     answers = {number: ERRNO | EPERM for group in DENIED.values() for number in group}
     answers |= {CLONE: CLONE, CLONE3: ERRNO | ENOSYS, IOCTL: IOCTL, FCNTL: FCNTL, UNKNOWN: ERRNO | ENOSYS}
     ranges = [(0, answers.get(0, ALLOW))]
@@ -61,13 +61,13 @@ def _actions() -> list[tuple[int, int]]:
 
 
 def _search(ranges: list[tuple[int, int]]) -> list[tuple[int, int, int, int]]:
-    """Instructions that find a number's range by halving."""
+    """Instructions of a binary search for a number's range."""
     load, at_least, bits, answer = 0x20, 0x35, 0x45, 0x06
     if len(ranges) == 1:
         action = ranges[0][1]
-        if action == IOCTL:  # only these
+        if action == IOCTL:
             return _by_request(IOCTLS, ALLOW, ERRNO | EPERM)
-        if action == FCNTL:  # all but these
+        if action == FCNTL:
             return _by_request(FCNTLS, ERRNO | EPERM, ALLOW)
         if action != CLONE:
             return [(answer, 0, 0, action)]
@@ -79,7 +79,7 @@ def _search(ranges: list[tuple[int, int]]) -> list[tuple[int, int, int, int]]:
 
 
 def _by_request(requests: tuple[int, ...], then: int, otherwise: int) -> list[tuple[int, int, int, int]]:
-    """Answer `then` if the call's second argument is one of `requests`."""
+    """Instructions for `then` if the call's second argument is in `requests`, else `otherwise`."""
     load, equal, answer = 0x20, 0x15, 0x06
     tests = [(equal, len(requests) - i, 0, value) for i, value in enumerate(requests)]
     return [(load, 0, 0, 24), *tests, (answer, 0, 0, otherwise), (answer, 0, 0, then)]

@@ -1,4 +1,4 @@
-"""The lab's end of one server: starts it, sends it requests, reads what a child left."""
+"""The lab's side of one server: starts it, sends requests, reads the reports of its children."""
 
 from __future__ import annotations
 
@@ -25,50 +25,49 @@ from reflexion_lab.tasks.sandbox.harness import ASK, STATUS, sweep
 
 HARNESS = Path(__file__).with_name("harness.py")
 GRACE = 10.0
-"""Seconds past its deadline after which a silent server is given up."""
+"""Seconds after the deadline at which a silent server counts as broken."""
 
 
 class Limits(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one execution may use."""
+    """Resource limits of one execution."""
 
     cpu_seconds: Above0 = 2.0
-    """At least; more where the canonical solution is known to need it."""
+    """Minimum CPU limit; raised by `cpu_factor` if the canonical solution is slow."""
     cpu_factor: Above0 = 10.0
-    """Times the canonical solution's own CPU seconds."""
+    """CPU limit as a multiple of the canonical solution's CPU time."""
     wall_seconds: Above0 = 4.0
-    """For `cpu_seconds`; more in proportion."""
+    """Wall-clock limit for `cpu_seconds`; scales with the CPU limit."""
     memory_mb: Positive = 512
     file_mb: Positive = 4
-    """Of one file; the private folder, the report and the captured output count as files."""
+    """Maximum size of each file in the private folder, of the report and of the captured output."""
     open_files: Positive = 64
     output_chars: Positive = 2000
-    """Of what the program printed, kept for feedback."""
+    """Maximum characters of the printed output in the feedback."""
 
     def __post_init__(self) -> None:
         check_fields(self)
 
     def times(self, canonical: float) -> tuple[float, int]:
-        """Wall seconds and whole CPU seconds of a task whose canonical solution uses `canonical` CPU seconds."""
+        """Wall and (integer) CPU limits for a canonical solution that uses `canonical` CPU seconds."""
         cpu = max(self.cpu_seconds, self.cpu_factor * canonical)
         return self.wall_seconds * cpu / self.cpu_seconds, math.ceil(cpu)
 
 
 class Reported(NamedTuple):
-    """What a child left."""
+    """Report, output and exit status of a child."""
 
     report: bytes
     nonce: str
     output: str
     status: int
     """Exit code, negative for a signal."""
-    over: bool
-    """Whether its time was."""
+    timed_out: bool
     seconds: float
     cpu_seconds: float
 
 
 class Server:
-    """One harness process and the socket to it; used by one thread at a time."""
+    """One harness process with its socket. Not thread-safe."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -80,7 +79,7 @@ class Server:
         interpreter = getattr(sys, "_base_executable", sys.executable)
         self.process = subprocess.Popen(
             [interpreter, "-s", "-S", "-P", "-B", HARNESS, str(theirs.fileno()), self.folder, *map(str, sizes)],
-            # LD_BIND_NOW: symbols that each child would look up anew are looked up once.
+            # LD_BIND_NOW: look up symbols once, not in each child.
             env={"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "LD_BIND_NOW": "1"},
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
@@ -92,16 +91,16 @@ class Server:
         theirs.close()
 
     def run(self, fields: Mapping[str, object], canonical_seconds: float) -> Reported:
-        """Have a fresh child do what is `asked`.
+        """Run a request in a fresh child.
 
         Raises
         ------
         HarnessError, OSError
-            The server is gone or broken; nothing can be said of the program.
+            The server is gone or broken; says nothing about the program.
         """
         nonce = secrets.token_hex(16)
         wall, cpu = self.limits.times(canonical_seconds)
-        files = [_scratch(), _scratch(), _scratch()]
+        files = [_unnamed_file(), _unnamed_file(), _unnamed_file()]
         try:
             request, report, output = files
             os.write(request, marshal.dumps({**fields, "nonce": nonce}))
@@ -111,7 +110,7 @@ class Server:
             reply = self.socket.recv(STATUS.size, socket.MSG_WAITALL)
             if len(reply) < STATUS.size:
                 raise HarnessError(f"its server ended with exit code {self.process.poll()}")
-            status, seconds, used, locked, over = STATUS.unpack(reply)
+            status, seconds, cpu_used, locked, timed_out = STATUS.unpack(reply)
             printed = os.pread(output, 4 * self.limits.output_chars, 0).decode(errors="replace")
             if not locked:
                 raise HarnessError(f"the isolation layers could not be entered: {printed.strip() or status}")
@@ -119,10 +118,10 @@ class Server:
         finally:
             for file in files:
                 os.close(file)
-        return Reported(report_bytes, nonce, printed[: self.limits.output_chars], status, over, seconds, used)
+        return Reported(report_bytes, nonce, printed[: self.limits.output_chars], status, timed_out, seconds, cpu_used)
 
     def close(self) -> None:
-        """End the server and whatever it runs; safe to call twice."""
+        """End the server and its child; safe to call twice."""
         with self._closing:
             if self.process.poll() is None:
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -132,13 +131,13 @@ class Server:
 
 
 def _remove(folder: str) -> None:
-    with contextlib.suppress(OSError):  # gone already
+    with contextlib.suppress(OSError):  # already removed
         sweep(folder)
         os.rmdir(folder)
 
 
-def _scratch() -> int:
-    """The descriptor of an unnamed file: in memory where the system has such."""
+def _unnamed_file() -> int:
+    """Descriptor of an unnamed file, in memory if the system supports it."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("scratch")
     descriptor, path = tempfile.mkstemp()

@@ -1,4 +1,4 @@
-"""What a candidate's process sent, read with suspicion: the counterpart of `plain.py`, in the lab."""
+"""Decodes values from a candidate's process, in the lab, and trusts none of them. The counterpart of `plain.py`."""
 
 from __future__ import annotations
 
@@ -14,35 +14,36 @@ from typing import Any
 from reflexion_lab.tasks.sandbox.plain import RANGED, TYPES
 
 ALIKE = 1 << 16
-"""Pairs of elements of a set or a dictionary that may share a hash: each is compared when it is built. (-1 and -2 share
-one, and so do tuples of them.)"""
+"""Maximum pairs of elements with equal hashes in a set or dictionary, each of which costs a comparison. (-1 and -2 have
+equal hashes, and so do tuples of them.)"""
 PAIRS = 1 << 18
-"""Comparisons of two objects in one report."""
+"""Maximum comparisons of two objects in one report."""
 FRACTION_BITS = 1 << 17
-"""Of all fractions in one report: their common divisors take quadratic time."""
+"""Maximum total bits of the fractions in one report: reducing them takes quadratic time."""
 DIGITS = 5_000
-"""Decimal exponents, and digits to round to, beyond this: numbers would grow."""
+"""Maximum decimal exponent, and maximum digits of `round`, so that numbers stay small."""
 
 
 class Unreadable(ValueError):
-    """What came from the candidate's process is no value."""
+    """The candidate's process did not send a valid value, or it cannot be compared."""
 
 
 class Opaque:
-    """Stands for a value that is not plain data: equal to itself alone, true or false as the value was.
+    """Placeholder of a value that is not plain data: equal only to itself, with the truth value of the original.
 
-    `number`: which object of its check it is; None where its class compares otherwise, in a way that cannot be told.
+    `number`: number of the object within its check; None if its class does not compare by identity, so that its
+    equality is unknown.
     """
 
-    def __init__(self, kind: str, shown: str, truth: bool, number: int | None) -> None:
-        self.kind, self.shown, self.truth, self.number = kind, shown, truth, number
+    def __init__(self, kind: str, text: str, truth: bool, number: int | None) -> None:
+        self.kind, self.text, self.truth, self.number = kind, text, truth, number
 
     def __bool__(self) -> bool:
         return self.truth
 
     def __eq__(self, other: object) -> bool:
-        moving = isinstance(other, datetime | time) and self.number is None  # one of another zone may equal it
-        if moving or (isinstance(other, Opaque) and None in (self.number, other.number)):
+        is_time = isinstance(other, datetime | time) and self.number is None  # may be equal in another time zone
+        if is_time or (isinstance(other, Opaque) and None in (self.number, other.number)):
             raise Unreadable(f"whether an object of {self.kind} equals another cannot be told from outside")
         return isinstance(other, Opaque) and self.number == other.number
 
@@ -50,41 +51,42 @@ class Opaque:
         return hash(self.number)
 
     def __repr__(self) -> str:
-        return self.shown or f"<{self.kind}>"
+        return self.text or f"<{self.kind}>"
 
 
-class Compared:
-    """What is known of the objects of one check, and how often two were compared in the whole report."""
+class Comparisons:
+    """Results of comparisons within one check, and the number of comparisons in the whole report."""
 
     def __init__(self) -> None:
-        self.times = 0
+        self.count = 0
         self.forget()
 
     def forget(self) -> None:
         self.equal: dict[tuple[int, int], None] = {}
-        """Pairs of numbers, in the order of their comparisons; equal until the opposite turns out."""
+        """Pairs of object numbers in order of comparison; a pair under comparison counts as equal."""
         self.different: set[tuple[int, int]] = set()
 
 
 class Own(Opaque):
-    """A dataclass' object whose `__eq__` the dataclass generated: two are equal where their class is the same and the
-    fields that it compares are equal.
+    """An object with the generated `__eq__` of a dataclass: equal if class and compared fields are equal.
+
+    `of` is the number of the class.
     """
 
-    def __init__(self, kind: str, shown: str, truth: bool, number: int, of: int, compared: Compared) -> None:
-        super().__init__(kind, shown, truth, number)
+    def __init__(self, kind: str, text: str, truth: bool, number: int, of: int, comparisons: Comparisons) -> None:
+        super().__init__(kind, text, truth, number)
         self.of = of
         self.fields: dict[str, Any] | None = None
-        """None until all have been read."""
-        self.compared = compared
+        """None until all fields are decoded."""
+        self.comparisons = comparisons
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Own):
             return super().__eq__(other)
-        known, (left, right) = self.compared, sorted((self.number or 0, other.number or 0))
+        known, (left, right) = self.comparisons, sorted((self.number or 0, other.number or 0))
         pair = (left, right)
-        known.times += 1
-        if known.times > PAIRS:
+        known.count += 1
+        if known.count > PAIRS:
             raise Unreadable("too many objects to compare")
         if self.number == other.number or self.of != other.of:
             return self.number == other.number
@@ -93,11 +95,11 @@ class Own(Opaque):
         if pair in known.equal or pair in known.different or self.fields.keys() != other.fields.keys():
             return pair in known.equal
         before, equal = len(known.equal), False
-        known.equal[pair] = None  # objects may lead back to themselves
+        known.equal[pair] = None  # for cyclic references
         try:
             equal = all(field == other.fields[name] for name, field in self.fields.items())
         finally:
-            while not equal and len(known.equal) > before:  # what followed from it follows no more
+            while not equal and len(known.equal) > before:  # undo results that assumed this pair to be equal
                 known.equal.popitem()
         if not equal:
             known.different.add(pair)
@@ -108,12 +110,12 @@ class Own(Opaque):
 
 
 class Decoder:
-    """Reads the values of one report; what a hostile one may cost is bounded over all of it."""
+    """Decodes the values of one report, with bounded total cost."""
 
     def __init__(self) -> None:
         self.fraction_bits = 0
         self.objects: dict[int, Own] = {}
-        self.compared = Compared()
+        self.comparisons = Comparisons()
         self.readers: dict[str, Callable[[Any], Any]] = {
             "q": self._fraction,
             "p": self._own,
@@ -121,18 +123,18 @@ class Decoder:
         }
 
     def decode(self, *values: Any) -> list[Any]:
-        """The values of one check that `plain.encode` wrote, from their parsed JSON.
+        """The values of one check, from the parsed JSON of `plain.encode`.
 
         Raises
         ------
         Unreadable
-            It wrote no such thing; the candidate did.
+            The JSON is not from `plain.encode`, so the candidate wrote it.
         """
         self.objects = {}
-        self.compared.forget()
+        self.comparisons.forget()
         try:
             return [self._decode(value) for value in values]
-        except Exception as problem:  # the report is the candidate's: nothing in it is an error of the lab
+        except Exception as problem:  # an invalid report is the candidate's error, not the lab's
             raise Unreadable(f"the value that the program sent cannot be read: {problem}"[:200]) from None
 
     def _decode(self, encoded: Any) -> Any:
@@ -155,20 +157,20 @@ class Decoder:
         try:
             dispersed([key for key, _ in items] if tag in "dOC" else items)
             return CONTAINERS[tag](items)
-        except Unreadable:  # which of its objects are equal cannot be told, or not in time
+        except Unreadable:  # unknown equality of its objects, or too many comparisons
             return Opaque(CONTAINERS[tag].__name__.strip("_"), "", bool(items), None)
 
     def _own(self, inner: list[Any]) -> Own:
         number, of, kind, text, truth, fields = inner
         if not (type(number) is int and type(of) is int) or number in self.objects:
             raise ValueError("an object that is another one")
-        own = self.objects[number] = Own(str(kind)[:200], str(text)[:200], truth is True, number, of, self.compared)
+        own = self.objects[number] = Own(str(kind)[:200], str(text)[:200], truth is True, number, of, self.comparisons)
         own.fields = {str(name): self._decode(field) for name, field in fields}
         return own
 
     def _fraction(self, inner: list[Any]) -> Fraction:
         numerator, denominator = (self._decode(part) for part in inner)
-        if not (isinstance(numerator, int) and isinstance(denominator, int)):  # texts may hold exponents
+        if not (isinstance(numerator, int) and isinstance(denominator, int)):  # texts may have exponents
             raise ValueError("a fraction of something else than two integers")
         self.fraction_bits += numerator.bit_length() + denominator.bit_length()
         if self.fraction_bits > FRACTION_BITS:
@@ -177,7 +179,7 @@ class Decoder:
 
 
 def dispersed(keys: Iterable[Hashable]) -> None:
-    """Raises `Unreadable` where so many keys share a hash that a set of them would take quadratic time."""
+    """Raise Unreadable if so many keys have equal hashes that a set of them would take quadratic time."""
     if sum(n * n for n in Counter(map(hash, keys)).values() if n > 1) > ALIKE:
         raise Unreadable("too many elements share a hash")
 
@@ -190,21 +192,21 @@ def _decimal(text: str) -> Decimal:
 
 
 def _counter(items: list[Any]) -> Counter[Any]:
-    """With these counts, whatever they are."""
+    """A Counter with these counts, also if they are not numbers."""
     counts: Counter[Any] = Counter()
     dict.update(counts, items)
     return counts
 
 
 def _range(*parts: int) -> range:
-    """No longer than `plain` sends: a search through it takes its whole length."""
+    """A range within the bound of `plain`, because a search takes time proportional to its length."""
     if len(numbers := range(*parts)) > RANGED:
         raise ValueError("a range that is too long")
     return numbers
 
 
-def _deque(items: list[Any], most: int | None) -> deque[Any]:
-    return deque(_listed(items), most)
+def _deque(items: list[Any], max_length: int | None) -> deque[Any]:
+    return deque(_listed(items), max_length)
 
 
 def _array(code: str, items: list[Any]) -> array[Any]:
@@ -212,7 +214,7 @@ def _array(code: str, items: list[Any]) -> array[Any]:
 
 
 def _listed(items: Any) -> list[Any]:
-    """As they were sent, one by one: a range would become larger than the report."""
+    """`items`, which must be a list: elements of a range would take more memory than the report."""
     if not isinstance(items, list):
         raise TypeError("elements that are no list")
     return items

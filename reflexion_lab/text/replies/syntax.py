@@ -14,6 +14,8 @@ CODE_CHARS = 64_000
 PARSES = 40
 """Most texts that are parsed for one reply."""
 NAME = "<reply>"
+UNPARSABLE = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
+"""What `compile`, `ast.unparse` and `ast.literal_eval` raise on text that is not Python, too deep or too large."""
 QUIET = ("ignore", None, Warning, re.compile(NAME), 0)
 """An entry of `warnings.filters`: hides Python's warnings about a model's code, as about invalid escapes."""
 ALLOW_INCOMPLETE_INPUT = 0x4000

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from reflexion_lab.tasks.benchmarks.basics import Pool, chosen, compiled, pool, source, wrong_programs
+from reflexion_lab.tasks.benchmarks.basics import Pool, compiled, pool, select_cases, source, wrong_programs
 from reflexion_lab.tasks.benchmarks.basics_template import Template, calls, templates
 from reflexion_lab.tasks.benchmarks.mutants import mutants
 
@@ -32,10 +32,10 @@ def one_of_each() -> list[tuple[Template, object]]:
     return list({template.names[0]: (template, k) for template, k in ROWS}.values())
 
 
-def test_hidden_cases_reject_every_wrong_program_that_any_call_tells_apart() -> None:
+def test_hidden_cases_reject_every_wrong_program_of_the_pool() -> None:
     for template, k in ROWS:
         pool = pool_of(template, k)
-        examples, hidden = chosen(pool, Random(1))
+        examples, hidden = select_cases(pool, Random(1))
         rejected = 0
         for case in hidden:
             rejected |= case.rejects
@@ -48,9 +48,9 @@ def test_examples_reject_the_stubs_and_the_slip_whatever_is_drawn() -> None:
         pool = pool_of(template, k)
         for draw in range(8):
             rejected = 0
-            for case in chosen(pool, Random(draw))[0]:
+            for case in select_cases(pool, Random(draw))[0]:
                 rejected |= case.rejects
-            assert rejected & pool.shown == pool.shown, (template.names[0], k, draw)
+            assert rejected & pool.visible == pool.visible, (template.names[0], k, draw)
 
 
 def test_no_wrong_program_of_any_template_counts_as_equivalent() -> None:
@@ -70,12 +70,12 @@ def test_a_mutant_that_no_call_tells_apart_is_left_out() -> None:
         solution=("return n if n > 0 else 0",),
         inputs="number(-20, 20)",
     )
-    found = pool(template, None, Random(0))
+    cases = pool(template, None, Random(0))
     programs = [mutant.program for mutant in mutants(source(template, template.solution, None))]
     same = sum(1 << 2 + i for i, program in enumerate(programs) if "n >= 0" in program or "n > -1" in program)
     assert same.bit_count() == 2
-    assert found.every == (1 << 2 + len(programs)) - 1 - same
-    assert len(chosen(found, Random(0))[1]) >= 6
+    assert cases.every == (1 << 2 + len(programs)) - 1 - same
+    assert len(select_cases(cases, Random(0))[1]) >= 6
 
 
 def test_no_program_changes_the_calls_that_the_next_one_gets() -> None:
@@ -92,7 +92,7 @@ def test_no_program_changes_the_calls_that_the_next_one_gets() -> None:
         assert repr(items) == before, template.names[0]
 
 
-def test_a_loop_that_does_not_end_raises_and_the_next_call_starts_anew() -> None:
+def test_an_endless_loop_raises_and_the_next_call_is_fresh() -> None:
     program = compiled("def program(n):\n    while n != 3:\n        n += 2\n    return n\n")
     assert program(1) == 3
     with pytest.raises(StopIteration):

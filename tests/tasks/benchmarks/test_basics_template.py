@@ -56,7 +56,7 @@ def test_an_expression_means_what_it_means_in_python(inputs: str, arguments: tup
     ],
 )
 def test_what_is_not_in_the_vocabulary_is_refused_and_not_run(inputs: str) -> None:
-    with pytest.raises(ValueError, match=r"basics\.json: .* has no meaning"):
+    with pytest.raises(ValueError, match=r"basics\.json: .* is not allowed in inputs"):
         first(inputs)
 
 

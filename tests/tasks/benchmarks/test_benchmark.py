@@ -102,8 +102,8 @@ def test_select_without_wishes_is_the_whole() -> None:
 
 def test_select_narrows_by_ids_then_sample_then_limit() -> None:
     ids = [f"L/{letter}" for letter in "poiuy"]
-    chosen = LETTERS.select(ids=ids, sample=3, seed=5, limit=2)
-    assert names(chosen) == names(LETTERS.only(ids).sample(3, 5))[:2]
+    selection = LETTERS.select(ids=ids, sample=3, seed=5, limit=2)
+    assert names(selection) == names(LETTERS.only(ids).sample(3, 5))[:2]
 
 
 def test_seed_zero_is_a_seed() -> None:

@@ -66,11 +66,11 @@ def test_a_bad_row_is_named_with_place_and_field(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("two", "got the splits test, train, expected one of them behind the path"),
-        ("none.parquet", r"none\.parquet could not be read"),
+        ("two", "got the splits test, train, expected one of them in the path"),
+        ("none.parquet", r"none\.parquet cannot be read"),
         ("hf://datasets/alone", r"expected hf://datasets/OWNER/NAME\[/SUBSET\[/SPLIT\]\]"),
         ("hf://datasets/no/such/a/b/c", r"expected hf://datasets/OWNER/NAME\[/SUBSET\[/SPLIT\]\]"),
-        ("hf://datasets/no/such", "hf://datasets/no/such could not be read"),
+        ("hf://datasets/no/such", "hf://datasets/no/such cannot be read"),
     ],
 )
 def test_a_source_that_cannot_be_read_is_named(folder: Path, path: str, message: str) -> None:

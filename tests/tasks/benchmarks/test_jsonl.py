@@ -11,57 +11,29 @@ from reflexion_lab.tasks.benchmarks.jsonl import jsonl
 TASK = {"task_id": "a", "prompt": "def f(x):", "entry_point": "f"}
 
 
-def written(folder: Path, *lines: object, name: str = "tasks.jsonl") -> str:
-    """Write lines (text as it is, anything else as JSON) and return the file's path."""
-    file = folder / name
-    file.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines), "utf-8")
-    return str(file)
-
-
-def complaint(path: str) -> str:
-    """What `jsonl` says about a bad file, without the folder."""
-    with pytest.raises(ValueError) as error:
-        jsonl(path)
-    return str(error.value).replace(f"{Path(path).parent}/", "")
-
-
-def test_every_field_is_read(tmp_path: Path) -> None:
-    task = TASK | {
+def test_every_field_is_read(written):
+    fields = {"setup": "ONE = 1", "canonical_solution": "    return x"}
+    lists = {
         "visible_tests": ["assert f(1) == 1"],
         "hidden_tests": ["assert f(2) == 2", "assert candidate(3) == ONE + 2"],
-        "setup": "ONE = 1",
-        "canonical_solution": "    return x",
         "tags": ["easy"],
     }
-    path = written(tmp_path, task, TASK | {"task_id": "é"})
-    assert list(jsonl(path)) == [
-        Task(
-            task_id="a",
-            prompt="def f(x):",
-            entry_point="f",
-            visible_tests=("assert f(1) == 1",),
-            hidden_tests=("assert f(2) == 2", "assert candidate(3) == ONE + 2"),
-            setup="ONE = 1",
-            canonical_solution="    return x",
-            tags=("easy",),
-        ),
-        Task(task_id="é", prompt="def f(x):", entry_point="f"),
-    ]
+    other = TASK | {"task_id": "é"}
+    tuples = {name: tuple(items) for name, items in lists.items()}
+    assert list(jsonl(written(TASK | fields | lists, other))) == [Task(**TASK, **fields, **tuples), Task(**other)]
 
 
-def test_blank_lines_and_other_line_ends_are_harmless(tmp_path: Path) -> None:
-    path = tmp_path / "tasks.jsonl"
+def test_blank_lines_and_other_line_ends_are_skipped(tmp_path):
+    path = tmp_path / "rows.jsonl"
     path.write_bytes(f"\ufeff\r\n{json.dumps(TASK)}\r\n  \n\n".encode())
     assert [task.task_id for task in jsonl(str(path))] == ["a"]
 
 
-def test_name_is_the_stem_and_digest_that_of_the_bytes(tmp_path: Path) -> None:
-    plain = Path(written(tmp_path, TASK, name="my.tasks.jsonl"))
-    packed = tmp_path / "my.tasks.jsonl.gz"
-    packed.write_bytes(gzip.compress(plain.read_bytes()))
+def test_name_is_the_stem_and_digest_that_of_the_bytes(written):
+    plain, packed = (Path(written(TASK, name=name)) for name in ("my.rows.jsonl", "my.rows.jsonl.gz"))
     for file in (plain, packed):
         benchmark = jsonl(str(file))
-        assert benchmark.name == "my.tasks"
+        assert benchmark.name == "my.rows"
         assert benchmark.digest == hashlib.sha256(file.read_bytes()).hexdigest()
         assert benchmark.tasks == jsonl(str(plain)).tasks
 
@@ -77,65 +49,68 @@ def test_name_is_the_stem_and_digest_that_of_the_bytes(tmp_path: Path) -> None:
         (TASK | {"entry_point": "f(x)"}, "field $.entry_point: got 'f(x)', expected a Python identifier"),
         (TASK | {"entry_point": "class"}, "field $.entry_point: got 'class', expected a Python identifier"),
         (TASK | {"task_id": ""}, "field $.task_id: got an empty str, expected a name"),
-        (
-            TASK | {"hidden_tests": ["1", "assert"]},
-            "field $.hidden_tests[1]: got 'assert' (invalid",
-        ),
+        (TASK | {"hidden_tests": ["1", "assert"]}, "field $.hidden_tests[1]: got 'assert' (invalid"),
         (TASK | {"visible_tests": ["return 1"]}, "field $.visible_tests[0]: got 'return 1'"),
         (TASK | {"setup": "\0"}, "field $.setup: got "),
         ([TASK], "field $: got array, expected object"),
-        (
-            '{"task_id": "a',
-            "field $: got text that is not JSON (Input data was truncated",
-        ),
+        ('{"task_id": "a', "field $: got text that is not JSON (Input data was truncated"),
         ("task_id,prompt", "field $: got text that is not JSON"),
         (json.dumps(TASK) * 2, "field $: got text that is not JSON"),
     ],
 )
-def test_a_bad_line_is_named_with_file_line_and_field(tmp_path: Path, line: object, expected: str) -> None:
-    path = written(tmp_path, TASK | {"task_id": "first"}, "", line)
-    assert complaint(path).startswith(f"tasks.jsonl, line 3, {expected}")
+def test_a_bad_line_is_named_with_file_line_and_field(complaint, line, expected):
+    message = complaint(jsonl, TASK | {"task_id": "first"}, "", line)
+    assert message.startswith(f"rows.jsonl, line 3, {expected}")
 
 
-def test_bytes_that_are_no_text_are_a_bad_line(tmp_path: Path) -> None:
-    path = tmp_path / "tasks.jsonl"
-    path.write_bytes(json.dumps(TASK).encode().replace(b"def", b"\xff"))
-    assert complaint(str(path)).startswith("tasks.jsonl, line 1, field $: got text that is not JSON ('utf-8'")
+def test_a_duplicate_id_names_both_lines(complaint):
+    message = complaint(jsonl, "", TASK, TASK | {"task_id": "b"}, TASK)
+    assert message == "rows.jsonl, line 4, field $.task_id: 'a' is already the id of line 2"
 
 
-def test_a_duplicate_id_names_both_lines(tmp_path: Path) -> None:
-    path = written(tmp_path, "", TASK, TASK | {"task_id": "b"}, TASK)
-    assert complaint(path) == "tasks.jsonl, line 4, field $.task_id: 'a' is already the id of line 2"
-
-
-def test_all_bad_lines_are_reported_at_once_up_to_ten(tmp_path: Path) -> None:
-    message = complaint(written(tmp_path, "{", TASK, "[]", TASK))
+def test_all_bad_lines_are_reported_at_once_up_to_ten(complaint):
+    message = complaint(jsonl, "{", TASK, "[]", TASK)
     assert [line.split(", ")[1] for line in message.splitlines()] == ["line 1", "line 3", "line 4"]
-    many = complaint(written(tmp_path, *["{"] * 13)).splitlines()
+    many = complaint(jsonl, *["{"] * 13).splitlines()
     assert len(many) == 11
     assert many[-1] == "... and 3 more bad lines."
 
 
-def test_a_file_without_tasks_is_an_error(tmp_path: Path) -> None:
-    assert complaint(written(tmp_path)) == "tasks.jsonl: got no task, expected one JSON object a line"
-    assert "got no task" in complaint(written(tmp_path, "", "  "))
+def test_a_file_without_tasks_is_an_error(complaint):
+    for rows in ((), ("", "  ")):
+        assert complaint(jsonl, *rows) == "rows.jsonl: got no task, expected one JSON object a line"
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"nowhere\.jsonl, no such file"):
-        jsonl(str(tmp_path / "nowhere.jsonl"))
+def test_a_missing_file_is_named(tmp_path):
     (tmp_path / "folder.jsonl").mkdir()
-    with pytest.raises(ValueError, match=r"folder\.jsonl, no such file"):
-        jsonl(str(tmp_path / "folder.jsonl"))
+    for name in ("nowhere", "folder"):
+        with pytest.raises(ValueError, match=rf"{name}\.jsonl, no such file"):
+            jsonl(str(tmp_path / f"{name}.jsonl"))
 
 
-def test_another_kind_of_file_is_an_error(tmp_path: Path) -> None:
-    assert "tasks.json: got another ending, expected .jsonl" in complaint(written(tmp_path, TASK, name="tasks.json"))
+def test_another_kind_of_file_is_an_error(complaint):
+    assert "rows.json: got another ending, expected .jsonl" in complaint(jsonl, TASK, name="rows.json")
 
 
-def test_a_broken_gzip_file_is_an_error(tmp_path: Path) -> None:
-    whole = gzip.compress(json.dumps(TASK).encode())
-    for number, data in enumerate((b"", b"plain", whole[:-9], whole[:12] + b"\xff" * 9 + whole[21:])):
-        path = tmp_path / f"tasks{number}.jsonl.gz"
-        path.write_bytes(data)
-        assert complaint(str(path)).startswith(f"tasks{number}.jsonl.gz: ")
+WHOLE = gzip.compress(json.dumps(TASK).encode())
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "expected"),
+    [
+        (
+            "rows.jsonl",
+            json.dumps(TASK).encode().replace(b"def", b"\xff"),
+            r", line 1, field \$: .* not JSON \('utf-8'",
+        ),
+        ("rows.jsonl.gz", b"", ": "),
+        ("rows.jsonl.gz", b"plain", ": "),
+        ("rows.jsonl.gz", WHOLE[:-9], ": "),
+        ("rows.jsonl.gz", WHOLE[:12] + b"\xff" * 9 + WHOLE[21:], ": "),
+    ],
+    ids=["no text", "empty", "not packed", "cut", "damaged"],
+)
+def test_damaged_bytes_are_an_error_of_the_file(tmp_path, name, data, expected):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ValueError, match=f"{name}{expected}"):
+        jsonl(str(tmp_path / name))

@@ -2,6 +2,7 @@ import gzip
 import hashlib
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +15,6 @@ from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.mbpp import SPLITS, mbpp
 from reflexion_lab.tasks.benchmarks.rows import repeated
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
-from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 
 FULL = {
     "task_id": 11,
@@ -42,21 +42,8 @@ TREE = FULL | {
 }
 
 
-def written(folder: Path, *rows: object, name: str = "mbpp.jsonl") -> str:
-    file = folder / name
-    file.write_text("\n".join(map(json.dumps, rows)) if name.endswith("l") else json.dumps(rows))
-    return str(file)
-
-
-def complaint(path: str, **options: Any) -> str:
-    """What `mbpp` says about a bad file, without the folder."""
-    with pytest.raises(ValueError) as error:
-        mbpp(path, **options)
-    return str(error.value).replace(f"{Path(path).parent}/", "")
-
-
-def test_a_full_row_becomes_a_task(tmp_path: Path) -> None:
-    (task,) = mbpp(written(tmp_path, FULL))
+def test_a_full_row_becomes_a_task(written):
+    (task,) = mbpp(written(FULL))
     assert task.task_id == "MBPP/11"
     assert task.entry_point == "triple"
     assert task.prompt == (
@@ -69,30 +56,28 @@ def test_a_full_row_becomes_a_task(tmp_path: Path) -> None:
     assert task.setup == ""
 
 
-def test_a_sanitized_row_brings_its_imports(tmp_path: Path) -> None:
-    (task,) = mbpp(written(tmp_path, SANITIZED))
+def test_a_sanitized_row_brings_its_imports(written):
+    (task,) = mbpp(written(SANITIZED))
     assert (task.task_id, task.entry_point, task.setup) == ("MBPP/12", "root", "import math")
     assert "Write a function to take a root." in task.prompt
 
 
-def test_canonical_solutions_pass_behind_the_prompt_and_a_prompt_alone_does_not(
-    tmp_path: Path, sandbox: Sandbox
-) -> None:
-    for task in mbpp(written(tmp_path, FULL, SANITIZED, TREE), challenge=True, split="all"):
+def test_canonical_solutions_pass_and_prompts_alone_do_not(written, sandbox):
+    for task in mbpp(written(FULL, SANITIZED, TREE), challenge=True, split="all"):
         tests = task.visible_tests + task.hidden_tests
         assert run_tests(sandbox, task, task.prompt + task.canonical_solution, tests).passed
         assert run_tests(sandbox, task, task.canonical_solution, tests).passed
         assert not run_tests(sandbox, task, task.prompt, tests).passed
 
 
-def test_a_body_completes_the_prompt(tmp_path: Path, sandbox: Sandbox) -> None:
-    (task,) = mbpp(written(tmp_path, SANITIZED))
+def test_a_body_completes_the_prompt(written, sandbox):
+    (task,) = mbpp(written(SANITIZED))
     assert run_tests(sandbox, task, task.prompt + "    return n**0.5\n", task.hidden_tests).passed
 
 
 @pytest.mark.parametrize(("visible", "challenge"), [(0, False), (1, False), (2, False), (3, True)])
-def test_no_assert_is_both_visible_and_hidden_and_none_is_lost(tmp_path: Path, visible: int, challenge: bool) -> None:
-    (task,) = mbpp(written(tmp_path, FULL), visible=visible, challenge=challenge)
+def test_no_assert_is_both_visible_and_hidden_and_none_is_lost(written, visible, challenge):
+    (task,) = mbpp(written(FULL), visible=visible, challenge=challenge)
     assert len(task.visible_tests) == visible
     assert len(task.hidden_tests) == 3 - visible + challenge
     assert not repeated(task.visible_tests, task.hidden_tests, task.entry_point)
@@ -100,26 +85,26 @@ def test_no_assert_is_both_visible_and_hidden_and_none_is_lost(tmp_path: Path, v
     assert not any(test in task.prompt for test in task.hidden_tests)
 
 
-def test_a_test_that_says_the_same_as_a_visible_one_is_not_hidden(tmp_path: Path) -> None:
+def test_a_test_that_says_the_same_as_a_visible_one_is_not_hidden(written):
     row = FULL | {"test_list": ["assert triple(1) == 3", "assert triple( 1 )==3", "assert triple(2) == 6"]}
-    (task,) = mbpp(written(tmp_path, row))
+    (task,) = mbpp(written(row))
     assert task.hidden_tests == ("assert triple(2) == 6",)
 
 
-def test_a_problem_whose_tests_are_all_the_same_shows_none(tmp_path: Path) -> None:
-    (task,) = mbpp(written(tmp_path, FULL | {"test_list": ["assert triple(1) == 3"] * 3}))
+def test_a_problem_whose_tests_are_all_the_same_shows_none(written):
+    (task,) = mbpp(written(FULL | {"test_list": ["assert triple(1) == 3"] * 3}))
     assert (task.visible_tests, len(task.hidden_tests)) == ((), 3)
     assert "assert" not in task.prompt
 
 
-def test_at_least_one_test_stays_hidden(tmp_path: Path) -> None:
-    message = complaint(written(tmp_path, FULL), visible=3)
-    assert message.startswith("mbpp.jsonl, line 1, field $.test_list: got 3, expected a test beyond the 3 visible;")
+def test_at_least_one_test_stays_hidden(complaint):
+    message = complaint(partial(mbpp, visible=3), FULL)
+    assert message.startswith("rows.jsonl, line 1, field $.test_list: got 3, expected a test beyond the 3 visible;")
     assert "benchmark.load.visible" in message
 
 
-def test_splits_are_the_authors_ranges(tmp_path: Path) -> None:
-    path = written(tmp_path, *(FULL | {"task_id": i} for i in (1, 10, 11, 510, 511, 600, 601, 974)))
+def test_splits_are_the_authors_ranges(written):
+    path = written(*(FULL | {"task_id": i} for i in (1, 10, 11, 510, 511, 600, 601, 974)))
     parts = {split: [task.task_id for task in mbpp(path, split=split)] for split in (*SPLITS, "all")}
     assert parts["prompt"] == ["MBPP/1", "MBPP/10"]
     assert parts["test"] == ["MBPP/11", "MBPP/510"]
@@ -128,19 +113,19 @@ def test_splits_are_the_authors_ranges(tmp_path: Path) -> None:
     assert parts["all"] == parts["prompt"] + parts["test"] + parts["validation"] + parts["train"]
 
 
-def test_a_file_without_a_row_of_the_split_is_an_error(tmp_path: Path) -> None:
-    message = complaint(written(tmp_path, FULL | {"task_id": 1}))
+def test_a_file_without_a_row_of_the_split_is_an_error(complaint):
+    message = complaint(mbpp, FULL | {"task_id": 1})
     assert message == (
-        "mbpp.jsonl: got no task, expected a row of split test (task_id 11 to 510); "
-        "benchmark.load.split=all takes every row"
+        "rows.jsonl: got no task, expected a row of split test (task_id 11 to 510); "
+        "benchmark.load.split=all selects every row"
     )
 
 
-def test_an_array_a_file_of_lines_and_a_packed_one_hold_the_same_tasks(tmp_path: Path) -> None:
-    lines = Path(written(tmp_path, FULL, SANITIZED))
+def test_array_lines_and_gzip_give_the_same_tasks(written, tmp_path):
+    lines = Path(written(FULL, SANITIZED))
     packed = tmp_path / "mbpp.jsonl.gz"
     packed.write_bytes(gzip.compress(lines.read_bytes()))
-    for path in (lines, packed, Path(written(tmp_path, FULL, SANITIZED, name="mbpp.json"))):
+    for path in (lines, packed, Path(written(json.dumps([FULL, SANITIZED]), name="mbpp.json"))):
         benchmark = mbpp(str(path))
         assert benchmark.tasks == mbpp(str(lines)).tasks
         assert benchmark.digest == hashlib.sha256(path.read_bytes()).hexdigest()
@@ -160,31 +145,30 @@ def test_an_array_a_file_of_lines_and_a_packed_one_hold_the_same_tasks(tmp_path:
         ({"test_setup_code": "x ="}, "field $.setup: got "),
     ],
 )
-def test_a_bad_row_is_named_with_its_place_and_field(tmp_path: Path, change: dict[str, Any], expected: str) -> None:
-    assert complaint(written(tmp_path, SANITIZED, FULL | change)).startswith(f"mbpp.jsonl, line 2, {expected}")
-    array = written(tmp_path, SANITIZED, FULL | change, name="mbpp.json")
-    assert complaint(array).startswith(f"mbpp.json, row 2, {expected}")
+def test_a_bad_row_is_named_with_its_place_and_field(complaint, change, expected):
+    rows = SANITIZED, FULL | change
+    assert complaint(mbpp, *rows).startswith(f"rows.jsonl, line 2, {expected}")
+    assert complaint(mbpp, json.dumps(rows), name="rows.json").startswith(f"rows.json, row 2, {expected}")
 
 
-def test_a_json_file_without_an_array_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "mbpp.json").write_text("{}")
-    assert complaint(str(tmp_path / "mbpp.json")).startswith("mbpp.json: got no array")
+def test_a_json_file_without_an_array_is_an_error(complaint):
+    assert complaint(mbpp, "{}", name="rows.json").startswith("rows.json: got no array")
 
 
 @pytest.mark.parametrize(
     ("options", "key"),
     [({"split": "tests"}, "split"), ({"subset": "mini"}, "subset"), ({"visible": -1}, "visible")],
 )
-def test_an_impossible_argument_is_named_as_its_config_key(options: dict[str, Any], key: str) -> None:
+def test_an_impossible_argument_is_named_as_its_config_key(options, key):
     with pytest.raises(ValueError, match=rf"mbpp\.{key}: got .*, expected "):
         mbpp(**options)
 
 
 @given(st.text(min_size=1).filter(lambda text: text.strip()))
-def test_any_text_fits_into_the_docstring(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
-    folder = tmp_path_factory.getbasetemp() / "any_text"
-    folder.mkdir(exist_ok=True)
-    (task,) = mbpp(written(folder, FULL | {"text": text.replace("\0", "0")}))
+def test_any_text_fits_into_the_docstring(tmp_path_factory, text):
+    file = tmp_path_factory.getbasetemp() / "any_text.jsonl"
+    file.write_text(json.dumps(FULL | {"text": text.replace("\0", "0")}))
+    (task,) = mbpp(str(file))
     space: dict[str, Any] = {}
     exec(task.prompt, space)
     assert space["triple"].__doc__.split() == f"{text} {task.visible_tests[0]}".replace("\0", "0").split()
@@ -203,24 +187,24 @@ def hub(answer: Any) -> ModuleType:
     return module
 
 
-def test_without_a_path_the_rows_come_from_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_path_the_rows_come_from_the_hub(written, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", hub([FULL]))
     benchmark = mbpp(subset="sanitized", split="train")
     assert "('google-research-datasets/mbpp', 'sanitized') {'split': 'train'}" in benchmark[0].prompt
     assert "{'split': 'prompt+test+validation+train'}" in mbpp(split="all")[0].prompt
     assert benchmark.digest == mbpp(subset="sanitized", split="train", visible=2).digest
     assert isinstance(benchmark, Benchmark)
-    assert benchmark[0].hidden_tests == mbpp(written(tmp_path, FULL))[0].hidden_tests
+    assert benchmark[0].hidden_tests == mbpp(written(FULL))[0].hidden_tests
 
 
 @pytest.mark.parametrize("problem", [ConnectionError("no\nroute"), ValueError("no\nroute")])
-def test_an_unreachable_hub_says_what_to_do_in_one_line(monkeypatch: pytest.MonkeyPatch, problem: Exception) -> None:
+def test_an_unreachable_hub_says_what_to_do_in_one_line(monkeypatch, problem):
     monkeypatch.setitem(sys.modules, "datasets", hub(problem))
-    with pytest.raises(ValueError, match=r"^.*could not be read \(no route\).*; connect once, or .*load\.path.*$"):
+    with pytest.raises(ValueError, match=r"^.*cannot be read \(no route\).*; connect once, or .*load\.path.*$"):
         mbpp()
 
 
-def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ValueError, match=r"pip install datasets; .*set benchmark\.load\.path"):
         mbpp()

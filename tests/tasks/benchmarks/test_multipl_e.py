@@ -1,12 +1,7 @@
-import json
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from reflexion_lab.tasks.benchmarks.multipl_e import MISTRANSLATED, examples, multipl_e
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
-from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 
 ROW = {
     "name": "HumanEval_500_longest",
@@ -22,27 +17,21 @@ RIGHT = "def longest(words):\n    return max(map(len, words), default=0)\n"
 WRONG = "def longest(words):\n    return max(map(len, words))\n"
 
 
-def written(folder: Path, *rows: object) -> str:
-    file = folder / "typed.jsonl"
-    file.write_text("\n".join(map(json.dumps, rows)))
-    return str(file)
-
-
-def test_a_row_becomes_a_task(tmp_path: Path) -> None:
-    (task,) = multipl_e(written(tmp_path, ROW))
+def test_a_row_becomes_a_task(written):
+    (task,) = multipl_e(written(ROW))
     assert (task.task_id, task.entry_point, task.prompt) == ("HumanEval_500_longest", "longest", ROW["prompt"])
     assert task.visible_tests == ("assert longest(['a', 'bb']) == 2",)
     assert task.hidden_tests == ("assert candidate([]) == 0", "assert candidate(['abc', 'd']) == 3")
     assert task.canonical_solution == ""
 
 
-def test_the_test_may_stand_in_either_field(tmp_path: Path) -> None:
+def test_the_test_may_stand_in_either_field(written):
     other = {key: value for key, value in ROW.items() if key != "test"} | {"tests": ROW["test"]}
-    assert multipl_e(written(tmp_path, ROW)).tasks == multipl_e(written(tmp_path, other)).tasks
+    assert multipl_e(written(ROW)).tasks == multipl_e(written(other)).tasks
 
 
-def test_checks_judge_and_the_calls_of_check_do_not_stand_among_them(tmp_path: Path, sandbox: Sandbox) -> None:
-    (task,) = multipl_e(written(tmp_path, ROW))
+def test_calls_of_check_are_not_among_the_checks(written, sandbox):
+    (task,) = multipl_e(written(ROW))
     assert run_tests(sandbox, task, RIGHT, task.hidden_tests).passed
     assert [check.outcome for check in run_tests(sandbox, task, WRONG, task.hidden_tests).checks] == ["error", "pass"]
 
@@ -61,13 +50,11 @@ def test_checks_judge_and_the_calls_of_check_do_not_stand_among_them(tmp_path: P
         ({"prompt": None}, "field $.prompt: got null, expected str"),
     ],
 )
-def test_a_bad_row_is_named_with_line_and_field(tmp_path: Path, change: dict[str, Any], expected: str) -> None:
-    with pytest.raises(ValueError) as error:
-        multipl_e(written(tmp_path, ROW, ROW | {"name": "other"} | change))
-    assert f"typed.jsonl, line 2, {expected}" in str(error.value)
+def test_a_bad_row_is_named_with_line_and_field(complaint, change, expected):
+    assert f"rows.jsonl, line 2, {expected}" in complaint(multipl_e, ROW, ROW | {"name": "other"} | change)
 
 
-def test_examples_known_as_wrong_are_left_out_of_their_task_alone() -> None:
+def test_examples_known_as_wrong_are_left_out_of_their_task_alone():
     for task_id, tests in MISTRANSLATED.items():
         for test, reason in tests.items():
             call, _, value = test.removeprefix("assert ").partition(" == ")

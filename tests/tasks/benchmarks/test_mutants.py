@@ -7,7 +7,7 @@ import pytest
 from reflexion_lab.tasks.benchmarks.mutants import mutants
 
 
-def made(program: str) -> set[str]:
+def mutated(program: str) -> set[str]:
     return {mutant.program for mutant in mutants(program)}
 
 
@@ -45,7 +45,7 @@ def made(program: str) -> set[str]:
     ],
 )
 def test_the_usual_small_mistakes_are_made(program: str, mutant: str) -> None:
-    assert mutant in made(program)
+    assert mutant in mutated(program)
 
 
 PROGRAM = '''
@@ -89,9 +89,9 @@ def test_lines_before_the_first_are_left_as_they_are() -> None:
 
 
 def test_an_origin_without_anything_to_change_has_no_mutants() -> None:
-    assert not made("x = a")
+    assert not mutated("x = a")
 
 
 def test_what_is_no_python_raises() -> None:
     with pytest.raises(SyntaxError):
-        made("def f(:")
+        mutated("def f(:")

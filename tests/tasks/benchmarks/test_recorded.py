@@ -2,18 +2,15 @@ import ast
 import gzip
 import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
 from reflexion_lab.tasks.benchmarks.recorded import OVERLAP, SHADOWED, UNTESTED, recorded
 from reflexion_lab.tasks.benchmarks.rows import repeated
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
-from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 
 ROW = {
     "problem": "MBPP/1",
@@ -27,62 +24,56 @@ ROW = {
 }
 
 
-def written(folder: Path, *rows: object) -> str:
-    file = folder / "runs.jsonl"
-    file.write_text("\n".join(map(json.dumps, rows)))
-    return str(file)
+@pytest.fixture
+def one(written):
+    """The task of one row with some fields changed."""
+
+    def one(disjoint=True, **changes):
+        (task,) = recorded(written(ROW | changes), disjoint)
+        return task
+
+    return one
 
 
-def one(folder: Path, disjoint: bool = True, **changes: object) -> Task:
-    (task,) = recorded(written(folder, ROW | changes), disjoint)
-    return task
-
-
-def complaint(path: str) -> str:
-    with pytest.raises(ValueError) as error:
-        recorded(path)
-    return str(error.value).replace(f"{Path(path).parent}/", "")
-
-
-def test_runs_of_one_problem_are_one_task(tmp_path: Path) -> None:
-    path = written(tmp_path, ROW, ROW | {"problem": "MBPP/2"}, ROW | {"model": "other", "attempts": []})
+def test_runs_of_one_problem_are_one_task(written):
+    path = written(ROW, ROW | {"problem": "MBPP/2"}, ROW | {"model": "other", "attempts": []})
     benchmark = recorded(path)
     assert [task.task_id for task in benchmark] == ["MBPP/1", "MBPP/2"]
-    assert benchmark.name == "runs"
+    assert benchmark.name == "rows"
 
 
-def test_one_problem_in_two_forms_is_an_error(tmp_path: Path) -> None:
-    message = complaint(written(tmp_path, ROW, ROW, ROW | {"prompt": "def twice(n):\n"}))
-    assert message == "runs.jsonl, line 3, field $.task_id: 'MBPP/1' is already the id of line 1, which reads otherwise"
+def test_one_problem_in_two_forms_is_an_error(complaint):
+    message = complaint(recorded, ROW, ROW, ROW | {"prompt": "def twice(n):\n"})
+    assert (
+        message == "rows.jsonl, line 3, field $.task_id: 'MBPP/1' is already the id of line 1, which has another task"
+    )
 
 
-def test_hidden_tests_are_the_rows_own_without_the_call_of_check(tmp_path: Path) -> None:
-    assert one(tmp_path).hidden_tests == ("assert twice(1)==2", "assert candidate(2) == 4")
+def test_hidden_tests_are_the_rows_own_without_the_call_of_check(one):
+    assert one().hidden_tests == ("assert twice(1)==2", "assert candidate(2) == 4")
 
 
-def test_a_visible_test_that_is_hidden_too_is_dropped_or_marked(tmp_path: Path) -> None:
-    apart, whole = one(tmp_path), one(tmp_path, disjoint=False)
+def test_a_visible_test_that_is_hidden_too_is_dropped_or_marked(one):
+    apart, whole = one(), one(disjoint=False)
     assert (apart.visible_tests, apart.tags) == (("assert twice(3) == 6",), ("mbpp",))
     assert (whole.visible_tests, whole.tags) == (tuple(ROW["visible_tests"]), ("mbpp", OVERLAP))
     assert apart.hidden_tests == whole.hidden_tests
 
 
-def test_without_tests_of_the_runs_the_examples_of_the_prompt_are_visible(tmp_path: Path) -> None:
-    assert one(tmp_path, visible_tests=None).visible_tests == ("assert twice(5) == 10",)
-    assert one(tmp_path, visible_tests=[]).visible_tests == ()
+def test_without_tests_of_the_runs_the_examples_are_visible(one):
+    assert one(visible_tests=None).visible_tests == ("assert twice(5) == 10",)
+    assert one(visible_tests=[]).visible_tests == ()
 
 
-def test_tests_of_another_function_are_marked(tmp_path: Path) -> None:
+def test_tests_of_another_function_are_marked(one):
     test = "def check(candidate):\n    assert thrice(1) == 3\ncheck(twice)"
-    assert one(tmp_path, test=test).tags == ("mbpp", UNTESTED)
+    assert one(test=test).tags == ("mbpp", UNTESTED)
 
 
 @pytest.mark.parametrize("entry_point", ["check", "twice"])
-def test_a_function_called_check_is_never_reached_and_marked(
-    tmp_path: Path, sandbox: Sandbox, entry_point: str
-) -> None:
+def test_a_function_called_check_is_never_reached_and_marked(one, sandbox, entry_point):
     test = f"def check(candidate):\n    assert check(1) == 2\ncheck({entry_point})\n"
-    task = one(tmp_path, entry_point=entry_point, test=test, visible_tests=[])
+    task = one(entry_point=entry_point, test=test, visible_tests=[])
     assert SHADOWED in task.tags
     assert task.hidden_tests == (test,)
     program = "def twice(n):\n    return 2 * n\ndef check(n):\n    return twice(n)\n"
@@ -92,8 +83,11 @@ def test_a_function_called_check_is_never_reached_and_marked(
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"prompt": ""}, "field $.prompt: got nothing, expected that of the problem; for HumanEval's use benchmark="),
-        ({"test": ""}, "field $.test: got nothing, expected that of the problem"),
+        (
+            {"prompt": ""},
+            "field $.prompt: got nothing, expected the prompt of the problem; for HumanEval use benchmark=",
+        ),
+        ({"test": ""}, "field $.test: got nothing, expected the test of the problem"),
         (
             {"test": "def check(c): pass"},
             "field $.test: got 'def check(c): pass', expected a function `check` with asserts",
@@ -104,9 +98,9 @@ def test_a_function_called_check_is_never_reached_and_marked(
         ({"problem": 3}, "field $.problem: got int, expected str"),
     ],
 )
-def test_a_bad_row_is_named_with_line_and_field(tmp_path: Path, change: dict[str, Any], expected: str) -> None:
-    message = complaint(written(tmp_path, ROW, ROW | {"problem": "MBPP/2"} | change))
-    assert message.startswith(f"runs.jsonl, line 2, {expected}")
+def test_a_bad_row_is_named_with_line_and_field(complaint, change, expected):
+    message = complaint(recorded, ROW, ROW | {"problem": "MBPP/2"} | change)
+    assert message.startswith(f"rows.jsonl, line 2, {expected}")
 
 
 def plain(benchmark: Benchmark) -> int:
@@ -115,7 +109,7 @@ def plain(benchmark: Benchmark) -> int:
     return sum(set(kind) == {ast.Assert} for kind in kinds)
 
 
-def test_all_typed_mbpp_problems_load(recorded_runs: Path) -> None:
+def test_all_typed_mbpp_problems_load(recorded_runs):
     path = str(recorded_runs / "transcripts" / "noah_mbpp_gpt4.jsonl.gz")
     apart, whole = recorded(path), recorded(path, disjoint=False)
     assert (len(apart), plain(apart), sum(len(task.hidden_tests) for task in apart)) == (377, 377, 1170)
@@ -124,45 +118,43 @@ def test_all_typed_mbpp_problems_load(recorded_runs: Path) -> None:
     assert sum(OVERLAP in task.tags for task in whole) == 54
 
 
-def test_all_500_mbpp_problems_load(recorded_runs: Path) -> None:
+def test_all_500_mbpp_problems_load(recorded_runs):
     path = str(recorded_runs / "transcripts" / "ldb_mbpp.jsonl.gz")
     apart, whole = recorded(path), recorded(path, disjoint=False)
     assert (len(apart), plain(apart), sum(len(task.hidden_tests) for task in apart)) == (500, 497, 1496)
     tags = Counter(tag for task in whole for tag in task.tags)
     assert tags == {"mbpp": 500, OVERLAP: 482, UNTESTED: 19, SHADOWED: 2}
-    assert not any(task.visible_tests for task in apart)  # what was shown there was a hidden test, always
+    assert not any(task.visible_tests for task in apart)  # what was examples there was a hidden test, always
 
 
 @pytest.mark.filterwarnings("ignore:invalid escape sequence")  # of the problems
-def test_no_visible_test_is_hidden_too_unless_asked_for(recorded_runs: Path) -> None:
+def test_no_visible_test_is_hidden_too_unless_asked_for(recorded_runs):
     for name in ("noah_mbpp_gpt4", "cray_deepseek_humaneval"):
         for task in recorded(str(recorded_runs / "transcripts" / f"{name}.jsonl.gz")):
             assert not repeated(task.visible_tests, task.hidden_tests, task.entry_point)
 
 
-def test_humaneval_as_recorded_has_the_hidden_tests_of_humaneval(recorded_runs: Path) -> None:
-    found = recorded(str(recorded_runs / "transcripts" / "noah_ucs_humaneval_gpt4.jsonl.gz"))
-    assert {task.task_id: task.hidden_tests for task in found} == {t.task_id: t.hidden_tests for t in humaneval()}
+def test_humaneval_as_recorded_has_the_hidden_tests_of_humaneval(recorded_runs):
+    benchmark = recorded(str(recorded_runs / "transcripts" / "noah_ucs_humaneval_gpt4.jsonl.gz"))
+    assert {task.task_id: task.hidden_tests for task in benchmark} == {t.task_id: t.hidden_tests for t in humaneval()}
 
 
-def test_examples_of_typed_prompts_agree_with_the_canonical_solutions(recorded_runs: Path) -> None:
+def test_examples_of_typed_prompts_agree_with_the_canonical_solutions(recorded_runs):
     known = humaneval()
-    shown = 0
+    examples = 0
     for task in recorded(str(recorded_runs / "transcripts" / "cray_deepseek_humaneval.jsonl.gz"), disjoint=False):
         space: dict[str, Any] = {}
         exec(known[task.task_id].prompt + known[task.task_id].canonical_solution, space)
         for test in task.visible_tests:
             exec(test, dict(space))
-        shown += len(task.visible_tests)
-    assert shown == 428
+        examples += len(task.visible_tests)
+    assert examples == 428
 
 
 @pytest.mark.parametrize(
     ("name", "step"), [("noah_mbpp_gpt4", 8), ("ldb_mbpp", 8), ("agentevals_reflexion_humaneval", 19)]
 )
-def test_the_split_tests_give_the_recorded_verdicts(
-    recorded_runs: Path, sandbox: Sandbox, name: str, step: int
-) -> None:
+def test_the_split_tests_give_the_recorded_verdicts(recorded_runs, sandbox, name, step):
     path = recorded_runs / "transcripts" / f"{name}.jsonl.gz"
     benchmark = recorded(str(path))
     with gzip.open(path, "rt") as lines:

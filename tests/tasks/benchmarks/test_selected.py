@@ -1,4 +1,4 @@
-"""What is said of a benchmark when it is selected: canonical solutions that fail, and tasks without hidden tests."""
+"""Warnings and errors on the selection of a benchmark: failing canonical solutions, no hidden tests."""
 
 import json
 
@@ -33,19 +33,19 @@ def run(tmp_path, monkeypatch, capsys):
     return run
 
 
-def test_a_canonical_solution_that_fails_is_refused_by_name_and_nothing_is_written(run, tmp_path):
-    code, said = run()
+def test_a_failing_canonical_solution_is_refused_before_writing(run, tmp_path):
+    code, stderr = run()
     assert code == 2
-    assert "own/wrong" in said and "benchmark.keep_failing=true" in said
+    assert "own/wrong" in stderr and "benchmark.keep_failing=true" in stderr
     assert list((tmp_path / "runs").rglob("manifest.json")) == []
 
 
-def test_it_is_kept_where_that_is_asked_for(run):
-    code, said = run("benchmark.keep_failing=true")
-    assert (code, "warning: 1 canonical solutions fail" in said) == (0, True)
+def test_keep_failing_turns_the_error_into_a_warning(run):
+    code, stderr = run("benchmark.keep_failing=true")
+    assert (code, "warning: 1 canonical solutions fail" in stderr) == (0, True)
 
 
 def test_tasks_without_hidden_tests_are_named(run):
-    code, said = run(hidden_tests=[])
+    code, stderr = run(hidden_tests=[])
     assert code == 0
-    assert "warning: 1 tasks have no hidden tests" in said and "own/wrong" in said
+    assert "warning: 1 tasks have no hidden tests" in stderr and "own/wrong" in stderr

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reflexion_lab.tasks.benchmarks.visible import visible_tests
 
 
-def shown(docstring: str, parameters: str = "x", name: str = "f") -> list[str]:
+def examples(docstring: str, parameters: str = "x", name: str = "f") -> list[str]:
     """The visible tests of a function with this docstring, without `assert `."""
     text = indent(docstring, "    ").replace("\\", "\\\\")
     prompt = f'import math\n\n\ndef {name}({parameters}):\n    """Say something.\n{docstring and text}\n    """\n'
@@ -32,8 +32,8 @@ def shown(docstring: str, parameters: str = "x", name: str = "f") -> list[str]:
         (">>> round(f(1), 2)  # about a half\n0.5", "round(f(1), 2) == 0.5"),
     ],
 )
-def test_doctests_are_shown(docstring: str, expected: str) -> None:
-    assert shown(docstring) == [expected]
+def test_doctests_are_visible_tests(docstring: str, expected: str) -> None:
+    assert examples(docstring) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_doctests_are_shown(docstring: str, expected: str) -> None:
         ("f([1, 2]) == '#.'", "'#.'"),
     ],
 )
-def test_examples_in_prose_are_shown(line: str, value: str) -> None:
-    assert shown(line) == [f"f([1, 2]) == {value}"]
+def test_examples_in_prose_are_visible_tests(line: str, value: str) -> None:
+    assert examples(line) == [f"f([1, 2]) == {value}"]
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_examples_in_prose_are_shown(line: str, value: str) -> None:
         ("Input: grid : [1]\nOutput: 3", []),
     ],
 )
-def test_worked_inputs_are_shown_if_they_name_the_parameters(docstring: str, expected: list[str]) -> None:
-    assert shown(docstring, "x, y") == expected
+def test_worked_inputs_are_visible_tests_if_they_name_the_parameters(docstring: str, expected: list[str]) -> None:
+    assert examples(docstring, "x, y") == expected
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_worked_inputs_are_shown_if_they_name_the_parameters(docstring: str, exp
     ],
 )
 def test_what_is_not_plainly_an_example_is_left_out(docstring: str) -> None:
-    assert shown(docstring) == []
+    assert examples(docstring) == []
 
 
 def test_examples_come_once_and_in_order_of_appearance() -> None:
     docstring = "f(3) => 3\n>>> f(2)\n2\n\nf(1) => 1, f(3) => 3\nFor x = 0 the output should be 0\nf(2) == 2"
-    assert shown(docstring) == ["f(3) == 3", "f(2) == 2", "f(1) == 1", "f(0) == 0"]
+    assert examples(docstring) == ["f(3) == 3", "f(2) == 2", "f(1) == 1", "f(0) == 0"]
 
 
 def test_only_the_docstring_of_the_entry_point_is_read() -> None:
@@ -138,7 +138,7 @@ def test_a_function_whose_name_only_begins_alike_is_another() -> None:
 
 
 def test_sloppy_prompts_warn_nobody(recwarn: pytest.WarningsRecorder) -> None:
-    assert shown("f('\\d') == 1if 2 else 3\nf('\\d') == 2") == [r"f('\\d') == 2"]
+    assert examples("f('\\d') == 1if 2 else 3\nf('\\d') == 2") == [r"f('\\d') == 2"]
     visible_tests('def f(x):\n    """ \\d """\n', "f")
     assert not recwarn.list
 
@@ -153,59 +153,16 @@ def test_escapes_are_read_as_the_prompt_writes_them() -> None:
 
 
 def test_doctests_of_broken_indentation_do_not_hide_the_prose() -> None:
-    assert shown(">>> f(1)\n2\n  >>>f(2)\n3\n\nf(3) => 4") == ["f(3) == 4"]
+    assert examples(">>> f(1)\n2\n  >>>f(2)\n3\n\nf(3) => 4") == ["f(3) == 4"]
 
 
 FRAGMENTS = st.sampled_from(
     [
-        "f(",
-        ")",
-        "[",
-        "]",
-        "{",
-        "}",
-        "1",
-        "-2",
-        "'a'",
-        '"',
-        "'",
-        '"""',
-        "\\",
-        "\n",
-        " ",
-        ",",
-        ":",
-        "...",
-        "=",
-        "==",
+        "f(", ")", "[", "]", "{", "}", "1", "-2", "'a'", '"', "'", '"""', "\\", "\n", " ", ",", ":", "...", "=", "==",
+        "->", "=>", " returns ", "# ", ">>> ", "For x = ", " the output should be ", "Input: ", "Output: ", "x=", "**",
+        "\0", ".", "def f(x):\n", "f(1) == 2", "0x" + "f" * 5000, "\ud800", "é", "f(" * 300, "round(", "True", "not ",
     ]
-    + [
-        "->",
-        "=>",
-        " returns ",
-        "# ",
-        ">>> ",
-        "For x = ",
-        " the output should be ",
-        "Input: ",
-        "Output: ",
-        "x=",
-        "**",
-    ]
-    + [
-        "def f(x):\n",
-        "f(1) == 2",
-        "0x" + "f" * 5000,
-        "\0",
-        "\ud800",
-        "é",
-        "f(" * 300,
-        "round(",
-        "True",
-        "not ",
-        ".",
-    ]
-)
+)  # fmt: skip
 
 
 @settings(deadline=None)
@@ -220,6 +177,6 @@ def test_any_prompt_gives_asserts_that_call_the_entry_point(prompt: str) -> None
         compile(test, "test", "exec")
 
 
-def test_a_value_behind_a_blank_line_is_no_sign_that_nothing_is_printed():
+def test_a_value_after_a_blank_line_prevents_an_implied_none():
     prompt = 'def f(x):\n    """A.\n\n    >>> f(1)\n\n    5\n\n    >>> f(2)\n    >>> f(3)\n    4\n    """\n'
     assert visible_tests(prompt, "f") == ("assert f(2) == None", "assert f(3) == 4")

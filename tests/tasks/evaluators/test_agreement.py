@@ -40,7 +40,7 @@ def agreed(task, sandbox, *programs, tests=TESTS):
     return DualAgreement(Suite(tests), Drafts(*programs), sandbox, len(programs)).write(task.public)
 
 
-def test_the_tests_of_the_best_group_are_kept_and_the_others_said_to_be_outside_it(task, sandbox):
+def test_the_tests_of_the_best_group_are_kept(task, sandbox):
     # scores: twice 2 x 2 = 4, same 1 x 3 = 3, adds 1 x 1 = 1
     written = agreed(task, sandbox, TWICE, SAME, f"{TWICE}  # in other words", ADDS)
     assert written.tests == ("assert double(1) == 2", "assert double(0) == 0")
@@ -48,7 +48,7 @@ def test_the_tests_of_the_best_group_are_kept_and_the_others_said_to_be_outside_
     assert written.dropped == {"assert 1": "no call", TESTS[2]: outside, TESTS[3]: outside}
 
 
-def test_what_other_roles_of_the_drafter_spend_is_part_of_the_suites_cost(task, sandbox):
+def test_usage_of_the_drafters_other_roles_counts(task, sandbox):
     class Criticised(Drafts):
         def act(self, task, recollection):
             critic = {"critic": Usage(calls=2, prompt_tokens=400, cost=0.5)}
@@ -64,24 +64,19 @@ def test_more_tests_can_outweigh_more_drafts(task, sandbox):
     assert written.tests == ("assert double(0) == 0", "assert double(2) == 2", "assert double(3) == 3")
 
 
-def test_of_equal_scores_more_tests_decide_and_then_the_earlier_draft(task, sandbox):
+def test_ties_go_to_more_tests_then_to_the_earlier_draft(task, sandbox):
     assert agreed(task, sandbox, ADDS, ADDS, TWICE).tests == TESTS[:2]  # 2 x 1 and 1 x 2
     first, second = "assert double(1) == 2", "assert double(3) == 3"
     assert agreed(task, sandbox, SAME, TWICE, tests=(first, second)).tests == (second,)
 
 
 def test_tests_that_no_draft_passes_are_no_feedback(task, sandbox):
-    hangs = "def double(x):\n    while True:\n        pass"
-    written = agreed(task, sandbox, hangs, "", "def double(x:")
+    written = agreed(task, sandbox, "def double(x):\n    raise ValueError", "", "def double(x:")
     assert written.tests == ()
     assert set(written.dropped.values()) == {"no call", "passed by no draft"}
 
 
-def test_the_drafts_are_paid_for_by_the_suite(task, sandbox):
-    assert agreed(task, sandbox, TWICE, TWICE).usage == Usage(calls=3, prompt_tokens=10, completion_tokens=10)
-
-
-def test_without_drafts_the_suite_stays_and_without_a_suite_nothing_is_drafted(task, sandbox):
+def test_without_drafts_all_tests_are_kept(task, sandbox):
     assert agreed(task, sandbox).tests == TESTS
     assert DualAgreement(Suite(()), Drafts(), sandbox, 5).write(task.public).tests == ()
 

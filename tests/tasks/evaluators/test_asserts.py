@@ -15,10 +15,10 @@ TASK = Task(task_id="t", prompt="def f(x):\n    pass", entry_point="f", setup="i
 
 def sifted(reply, task=TASK, known=()):
     sieve = Sieve(task, known)
-    return [(one.source, sieve.refusal(one)) for one in asserts(reply, 500)]
+    return [(item.source, sieve.refusal(item)) for item in asserts(reply, 500)]
 
 
-def kept(reply, **options):
+def accepted(reply, **options):
     return [source for source, refusal in sifted(reply, **options) if not refusal]
 
 
@@ -30,21 +30,21 @@ def test_asserts_are_found_in_fences_in_functions_and_in_prose():
     reply = (
         "Sure:\n```python\ndef test_f():\n    assert f(1) == 1\n```\nand\n\tassert f(2) == 4, 'twice'\nassert it is!"
     )
-    assert kept(reply) == ["assert f(1) == 1", "assert f(2) == 4"]
+    assert accepted(reply) == ["assert f(1) == 1", "assert f(2) == 4"]
     assert reason(reply) == "no Python"
 
 
 def test_an_assert_over_several_lines_is_one():
     reply = 'assert f(\n    [1,\n     2]\n) == 3\nassert f("""a\nb""") == \\\n    2\nassert f(3) == 3'
-    assert kept(reply) == ["assert f([1, 2]) == 3", "assert f('a\\nb') == 2", "assert f(3) == 3"]
+    assert accepted(reply) == ["assert f([1, 2]) == 3", "assert f('a\\nb') == 2", "assert f(3) == 3"]
 
 
 def test_a_broken_assert_does_not_swallow_the_next():
-    assert kept("assert f((1 == 1\nassert f(2) == 2") == ["assert f(2) == 2"]
+    assert accepted("assert f((1 == 1\nassert f(2) == 2") == ["assert f(2) == 2"]
 
 
 def test_thoughts_hold_no_tests():
-    assert kept("<think>\nassert f(1) == 9\n</think>\nassert f(1) == 1") == ["assert f(1) == 1"]
+    assert accepted("<think>\nassert f(1) == 9\n</think>\nassert f(1) == 1") == ["assert f(1) == 1"]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_thoughts_hold_no_tests():
         ("assert f(1)\nassert not f(1)", "contradicts an earlier test"),
     ],
 )
-def test_what_is_no_use_as_a_test_is_named(reply, expected):
+def test_a_rejected_test_has_its_reason(reply, expected):
     assert reason(reply) == expected
 
 
@@ -98,21 +98,17 @@ def test_what_is_no_use_as_a_test_is_named(reply, expected):
         "assert f(1) is None",
     ],
 )
-def test_what_can_fail_is_kept_as_it_is(test):
-    assert kept(test) == [test]
+def test_a_test_that_can_fail_is_kept(test):
+    assert accepted(test) == [test]
 
 
 def test_two_tests_on_a_line_are_two():
-    assert kept("assert f(1) == 1; assert f(2) == 2") == ["assert f(1) == 1", "assert f(2) == 2"]
+    assert accepted("assert f(1) == 1; assert f(2) == 2") == ["assert f(1) == 1", "assert f(2) == 2"]
 
 
 def test_names_of_the_prompt_before_the_function_are_defined():
     task = Task(task_id="t", prompt="def helper(x):\n    return x\n\ndef f(x):\n    pass", entry_point="f")
-    assert kept("assert f(helper(1)) == 1", task=task) == ["assert f(helper(1)) == 1"]
-
-
-def test_tests_that_are_known_are_recognised_whatever_their_spacing():
-    assert reason("assert f(1)==2", known=("assert f( 1 ) == 2",)) == "shown by the task"
+    assert accepted("assert f(helper(1)) == 1", task=task) == ["assert f(helper(1)) == 1"]
 
 
 def test_reading_runs_nothing_and_warns_of_nothing(tmp_path):
@@ -120,33 +116,40 @@ def test_reading_runs_nothing_and_warns_of_nothing(tmp_path):
     reply = f"assert f(open({str(mark)!r}, 'w')) is 1\nassert f('\\d') == 1"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert len(kept(reply)) == 2
+        assert len(accepted(reply)) == 2
     assert not mark.exists()
 
 
 @pytest.mark.parametrize(
     "nest", ["(", "[", "{", "-", "not ", "f(", "{1:", "lambda:", "f(x for ", "[*", 'f"{', "2**", ".a"]
 )
-def test_nesting_and_length_are_refused_and_not_suffered(nest):
+def test_deep_nesting_and_long_replies_are_rejected(nest):
     sieve = Sieve(TASK)
     items = list(asserts(f"assert f(1) == {nest * 900}1\nassert f(2) == 2\n" + "assert f(\n" * READ, 2000))
     assert "assert f(2) == 2" in [item.source for item in items if not sieve.refusal(item)]
 
 
 @given(st.lists(st.sampled_from(["assert ", "f(", ")", "1", "==", "\n", "x", "[", "]", "'", '"""', ",", "\\", "#"])))
-def test_whatever_is_kept_is_one_line_of_python_that_calls_the_function(pieces):
-    for test in kept("".join(pieces)):
+def test_every_kept_test_is_one_line_that_calls_the_function(pieces):
+    for test in accepted("".join(pieces)):
         (statement,) = ast.parse(test).body
         assert isinstance(statement, ast.Assert)
         assert "\n" not in test
         assert "f(" in test
 
 
-def test_a_visible_test_is_known_by_either_name():
-    assert reason("assert candidate(1) == 2", known=["assert f(1) == 2"]) == "shown by the task"
-    assert reason("assert f(1) == 2", known=["assert candidate(1) == 2"]) == "shown by the task"
+@pytest.mark.parametrize(
+    ("test", "known"),
+    [
+        ("assert f(1)==2", "assert f( 1 ) == 2"),
+        ("assert candidate(1) == 2", "assert f(1) == 2"),
+        ("assert f(1) == 2", "assert candidate(1) == 2"),
+    ],
+)
+def test_known_tests_are_rejected_by_either_name_and_spacing(test, known):
+    assert reason(test, known=(known,)) == "shown by the task"
 
 
-def test_a_visible_test_nested_too_deep_to_be_renamed_stops_nothing():
+def test_a_deeply_nested_visible_test_is_ignored():
     deep = f"assert f(1) == {' + '.join(['1'] * 400)}"
-    assert kept("assert f(2) == 3", known=[deep]) == ["assert f(2) == 3"]
+    assert accepted("assert f(2) == 3", known=[deep]) == ["assert f(2) == 3"]

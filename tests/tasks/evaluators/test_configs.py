@@ -57,17 +57,20 @@ def test_heuristics_are_no_feedback_and_get_one_attempt(tmp_path, overrides):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (["evaluator=combined", "evaluator.tests_weight=-1"], "evaluator.tests_weight: got -1"),
         (["evaluator=combined", "evaluator.lint_weight=nan"], "evaluator.lint_weight: got nan"),
-        (["evaluator=combined", "evaluator.type_tool=ruff"], "evaluator.type_tool: got 'ruff', expected ty or mypy"),
+        (
+            ["evaluator=combined", "evaluator.type_tool=ruff"],
+            "evaluator.type_tool: got 'ruff', expected one of ty, mypy",
+        ),
         (["evaluator=lint", "evaluator.tool=flake9"], "evaluator.tool: got 'flake9'"),
         (["evaluator=trajectory", "evaluator.max_turns=-2"], "evaluator.max_turns: got -2"),
     ],
 )
-def test_an_impossible_value_is_refused_before_anything_is_written(tmp_path, overrides, change, said):
-    with pytest.raises(ValueError, match=said):
+def test_an_invalid_value_is_refused_before_anything_is_written(tmp_path, overrides, change, message):
+    with pytest.raises(ValueError, match=message):
         assemble(compose(*overrides, *change))
     assert not list(tmp_path.glob("runs/*/manifest.json"))
 

@@ -36,37 +36,33 @@ def verdicts(task, kind, count=2000, **rates):
     return [noisy.evaluate(task, program(f"{kind} {number}")).passed for number in range(count)]
 
 
-def test_without_rates_every_verdict_stands(task):
-    assert all(verdicts(task, "right"))
-    assert not any(verdicts(task, "wrong"))
-
-
 @pytest.mark.parametrize("rate", [0.1, 0.4])
-def test_verdicts_are_turned_at_the_rate_asked_for(task, rate):
+def test_verdicts_are_flipped_at_the_given_rate(task, rate):
     """2,000 draws: five standard errors are at most 0.055."""
     assert 1 - sum(verdicts(task, "right", false_negative=rate)) / 2000 == pytest.approx(rate, abs=0.055)
     assert sum(verdicts(task, "wrong", false_positive=rate)) / 2000 == pytest.approx(rate, abs=0.055)
 
 
-def test_each_rate_touches_its_own_kind_of_verdict_alone(task):
+def test_each_rate_flips_only_its_own_kind_of_verdict(task):
+    assert all(verdicts(task, "right", 200)) and not any(verdicts(task, "wrong", 200))
     assert not any(verdicts(task, "wrong", false_negative=1.0))
     assert all(verdicts(task, "right", false_positive=1.0))
     assert not any(verdicts(task, "right", false_negative=1.0))
     assert all(verdicts(task, "wrong", false_positive=1.0))
 
 
-def test_equal_programs_of_a_task_fare_alike_and_a_seed_draws_others(task):
+def test_equal_programs_get_equal_verdicts_by_seed(task):
     first = verdicts(task, "right", 200, false_negative=0.5)
     assert first == verdicts(task, "right", 200, false_negative=0.5)
     assert first != verdicts(task, "right", 200, false_negative=0.5, seed=1)
 
 
-def test_a_higher_rate_turns_all_that_a_lower_one_turns(task):
+def test_a_higher_rate_flips_a_superset(task):
     few, many = (verdicts(task, "right", false_negative=rate) for rate in (0.1, 0.3))
     assert all(low or not high for low, high in zip(few, many, strict=True))
 
 
-def test_a_false_negative_reads_like_a_wrong_test(task, sandbox):
+def test_a_false_negative_looks_like_a_wrong_test(task, sandbox):
     right = program("def double(x):\n    return 2 * x\n")
     evaluation = Noisy(UnitTests(sandbox), false_negative=1.0).evaluate(task, right)
     assert (evaluation.passed, evaluation.outcome, evaluation.reward) == (False, "fail", 0.0)
@@ -148,7 +144,7 @@ def test_a_false_positive_is_a_pass_without_a_trace_of_the_failure(task, sandbox
     assert (evaluation.verification_type, evaluation.injected) == ("unit_tests", FALSE_POSITIVE)
 
 
-def test_what_was_never_tested_is_not_turned_into_a_verdict(task, sandbox):
+def test_untested_programs_get_no_verdict(task, sandbox):
     noisy = Noisy(UnitTests(sandbox), false_negative=1.0, false_positive=1.0)
     assert noisy.evaluate(replace(task, visible_tests=()), program("x = 1")).outcome == "no_tests"
     assert noisy.evaluate(task, program("")).outcome == "extraction_failed"
@@ -161,14 +157,14 @@ def test_a_rate_that_is_no_share_is_named(name, rate):
         Noisy(Says(), **{name: rate})
 
 
-def test_the_config_wraps_the_unit_tests_and_takes_the_seed_of_the_run(sandbox):
+def test_the_config_wraps_unit_tests_with_the_runs_seed(sandbox):
     cfg = compose("evaluator=noisy", "evaluator.false_negative=0.2", "seed=7")
     noisy = build(cfg.evaluator, "evaluator", {"sandbox": sandbox})
     assert (type(noisy.evaluator), noisy.false_negative, noisy.seed) == (UnitTests, 0.2, 7)
 
 
 @pytest.mark.parametrize("seed", ["1", "2"])
-def test_an_invented_value_is_the_same_in_every_process_and_never_the_true_one(seed):
+def test_an_invented_value_is_equal_in_every_process_and_wrong(seed):
     code = "from reflexion_lab.tasks.evaluators.noisy import _values\n" + "".join(
         f"print(_values({f'assert f(1) == {value}'!r}))\n" for value in ("{'a', 'b', 'c'}", "1e16", "1e999")
     )

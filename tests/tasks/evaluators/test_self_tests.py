@@ -29,7 +29,7 @@ def test_a_chat_model_is_asked_and_its_asserts_are_kept(task):
     assert task.prompt.strip() in message.content
 
 
-def test_a_completion_model_goes_on_from_a_begun_assert(task):
+def test_a_completion_model_continues_an_assert(task):
     written = writing("(1) == 2\nassert double(0) == 0\n", style="continuation").write(task.public)
     assert written.tests == ("assert double(1) == 2", "assert double(0) == 0")
     (message,) = written.messages
@@ -53,7 +53,7 @@ def test_a_reply_without_a_test_is_an_empty_suite(task, style, reply):
     assert writing(reply, style=style).write(task.public).tests == ()
 
 
-def test_the_first_tests_are_kept_and_the_rest_is_said_to_be_too_many(task):
+def test_tests_beyond_the_maximum_are_dropped(task):
     written = writing("\n".join(f"assert double({i}) == {2 * i}" for i in range(5)), max_tests=3).write(task.public)
     assert written.tests == tuple(f"assert double({i}) == {2 * i}" for i in range(3))
     assert written.dropped == {f"assert double({i}) == {2 * i}": "one too many" for i in (3, 4)}
@@ -81,7 +81,7 @@ def test_tests_that_the_task_shows_are_dropped_on_demand(task):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"style": "poem"}, "SelfTests.style: got 'poem'"),
         ({"max_tests": 0}, "SelfTests.max_tests: got 0"),
@@ -89,16 +89,16 @@ def test_tests_that_the_task_shows_are_dropped_on_demand(task):
         ({"max_chars": 9999}, "SelfTests.max_chars: got 9999"),
     ],
 )
-def test_an_impossible_value_is_named_as_in_the_config(options, said):
-    with pytest.raises(ValueError, match=said):
+def test_an_impossible_value_is_named_as_in_the_config(options, message):
+    with pytest.raises(ValueError, match=message):
         writing("", **options)
 
 
 @pytest.mark.parametrize("style", ["chat", "continuation"])
 def test_the_variant_of_prompts_reaches_the_writer(task, style):
-    asked = []
+    prompts = []
     for variant in ("default", "terse", "paper_style"):
         model = ScriptedModel(lambda _: "assert double(1) == 2")
         SelfTests(model, Sampling(), Prompts(variant), style=style).write(task.public)
-        asked.append(model.received[0][0].content)
-    assert len(set(asked)) == 3
+        prompts.append(model.received[0][0].content)
+    assert len(set(prompts)) == 3

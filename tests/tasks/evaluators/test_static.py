@@ -1,4 +1,4 @@
-"""Type check and lint: what is found, what is never believed, and that hostile text cannot end a run."""
+"""Type check and lint: findings, broken tools, and hostile programs."""
 
 import stat
 import sys
@@ -116,23 +116,23 @@ def test_canonical_solutions_are_hardly_ever_called_wrong(task):
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "message"),
     [
-        ("echo not json", "no JSON as expected"),
-        ("echo '{\"a\": 1}'; exit 1", "no JSON as expected"),
-        ("echo '[{}]'; exit 1", "no JSON as expected"),
-        ("echo '[]'; echo out of order >&2; exit 3", "exit code 3 with 0 errors found; out of order"),
-        ("echo '[]'; exit 1", "exit code 1 with 0 errors found"),
+        ("echo not json", "without the expected JSON"),
+        ("echo '{\"a\": 1}'; exit 1", "without the expected JSON"),
+        ("echo '[{}]'; exit 1", "without the expected JSON"),
+        ("echo '[]'; echo out of order >&2; exit 3", "exit code 3 with 0 errors; out of order"),
+        ("echo '[]'; exit 1", "exit code 1 with 0 errors"),
         ("kill -9 $$", "signal 9"),
         ("yes", "printed more than"),
-        ("", "no JSON as expected"),
+        ("", "without the expected JSON"),
     ],
 )
-def test_a_broken_tool_gives_no_verdict_and_no_exception(task, impostor, script, said):
+def test_a_broken_tool_gives_no_verdict_and_no_exception(task, impostor, script, message):
     impostor("ruff", script)
     evaluation = judged("ruff", task, CLEAN)
     assert (evaluation.passed, evaluation.outcome, evaluation.reward) == (False, "harness_error", 0.0)
-    assert said in evaluation.issues[0]
+    assert message in evaluation.issues[0]
     assert evaluation.issues[0].startswith("lint by ruff did not run: ")
 
 
@@ -142,7 +142,7 @@ def test_a_tool_that_hangs_is_ended(task, impostor, monkeypatch):
     assert "ended after 0.2 seconds" in judged("ty", task, CLEAN).issues[0]
 
 
-def test_what_did_not_run_is_asked_again_and_what_ran_is_not(task, impostor, tmp_path):
+def test_only_valid_findings_are_cached(task, impostor, tmp_path):
     impostor("ruff", f"echo x >> {tmp_path}/asked; echo rubbish")
     for _ in range(2):
         assert judged("ruff", task, CLEAN).outcome == "harness_error"
@@ -155,22 +155,22 @@ def test_what_did_not_run_is_asked_again_and_what_ran_is_not(task, impostor, tmp
 def test_a_tool_sees_neither_the_environment_nor_other_folders(task, impostor, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "planted-key")
     impostor("ruff", "echo '[]'; (env; pwd; ls -a) >&2; exit 7")
-    said = judged("ruff", task, CLEAN).issues[0]
-    assert "exit code 7" in said and "program_" in said
-    assert "planted-key" not in said
-    assert str(Path.cwd()) not in said
+    message = judged("ruff", task, CLEAN).issues[0]
+    assert "exit code 7" in message and "program_" in message
+    assert "planted-key" not in message
+    assert str(Path.cwd()) not in message
 
 
-def test_a_missing_tool_is_told_once_and_left_out(task, monkeypatch, tmp_path):
+def test_a_missing_tool_warns_once_and_is_left_out(task, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     tools.located.cache_clear()
     findings.cache_clear()
     try:
-        with pytest.warns(RuntimeWarning, match=r"ty was found neither beside .*`pip install ty`") as told:
+        with pytest.warns(RuntimeWarning, match=r"ty is neither next to .*`pip install ty`") as warned:
             judged("ty", task, CLEAN)
             evaluation = judged("ty", task, CLEAN)
-        assert len(told) == 1
+        assert len(warned) == 1
         assert evaluation.issues == ("type_check by ty did not run: it is not installed",)
     finally:
         tools.located.cache_clear()
@@ -211,7 +211,7 @@ def test_hostile_text_is_never_an_exception_nor_a_pass(task, tool, name):
     evaluation.feedback.encode()
 
 
-def test_no_program_is_an_extraction_failure_that_no_tool_is_asked_about(task, impostor):
+def test_without_a_program_the_tool_does_not_run(task, impostor):
     impostor("ty", "exit 9")
     evaluation = judged("ty", task, "  \n")
     assert (evaluation.outcome, evaluation.reward) == ("extraction_failed", 0.0)
@@ -231,11 +231,11 @@ def test_programs_of_equal_size_are_never_confused(task):
 
 
 def test_an_unknown_tool_is_refused_by_name():
-    with pytest.raises(ValueError, match=r"evaluator.tool: got 'pylint', expected ty or mypy or ruff"):
+    with pytest.raises(ValueError, match=r"StaticCheck.tool: got 'pylint', expected one of ty, mypy, ruff"):
         StaticCheck("pylint")
 
 
-def test_nothing_is_told_where_the_tools_are_installed():
+def test_installed_tools_give_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert [StaticCheck(tool).tool for tool in ("ty", "ruff")] == ["ty", "ruff"]
@@ -269,7 +269,7 @@ def test_a_cache_on_which_a_tool_failed_is_thrown_away(task, impostor):
         assert "exit code 2" in judged("mypy", task, f"x = {n}\n").issues[0]
 
 
-def test_what_the_prompts_helpers_break_is_no_error_of_the_program(task):
+def test_findings_in_the_prompts_helpers_do_not_count(task):
     helpers = "from math import *\n\n\ndef area(r):\n    unused = 1\n    return pi * r * r\n\n\n"
     described = replace(task, prompt=helpers + task.prompt)
     assert judged("ruff", described, helpers + "def double(x):\n    return 2 * floor(x)\n").passed

@@ -1,4 +1,4 @@
-"""Judging apart: the candidate's process computes values and never holds what is expected."""
+"""Judging apart: the candidate's process computes values and has no expected value."""
 
 import ast
 
@@ -20,24 +20,19 @@ def f(x):
     needle = '9876' + chr(53) + chr(52)
     return any(needle in repr(o)[:100000] for o in found + gc.get_objects()[:20000])
 """
-
-
 COLUMNS = """
 import sys
 def f(x):
     frame = sys._getframe(1)
     return [p for p in frame.f_code.co_positions() if p[2]] == []
 """
-
-
 FORGING = """
 import sys
 def f(x):
     sys._getframe(1).f_globals['reference'] = lambda x: 0
     return 0
 """
-
-
+PRODUCT = "from itertools import product\ndef f(n): return set(product([-1, -2], repeat=n))"
 SETUP = "def reference(x): return x\nimport string\ndef close(actual, expected, atol):\n    return actual == expected\n"
 
 
@@ -106,25 +101,25 @@ def test_anything_else_is_judged_in_place(check):
     assert mode(check) == "in_place"
 
 
-def test_what_is_asked_of_the_candidate_holds_nothing_of_what_is_expected():
-    asked = prepare("assert abs(f('given') - 12345.678) < 0.0625, 'secret'", "f").asked
-    imports, calls = asked
+def test_a_request_has_nothing_of_the_expected_value():
+    request = prepare("assert abs(f('given') - 12345.678) < 0.0625, 'secret'", "f").request
+    imports, calls = request
     assert imports is None
     constants = [constant for call in calls for constant in call.co_consts]
     assert constants == ["given"]
 
 
-def test_the_place_of_a_call_in_its_check_is_not_told(sandbox):
+def test_the_position_of_a_call_is_hidden(sandbox):
     assert sandbox.run(COLUMNS, "f", ["assert True == f(7) and True == f(8)"]).checks[0].outcome == "pass"
 
 
-def test_a_setups_own_function_of_a_known_name_is_the_one_that_is_called(sandbox):
+def test_a_setups_own_close_replaces_the_known_one(sandbox):
     own = "def close(a, b): return abs(a - b) < 0.1"
     run = sandbox.run("def f(x): return x + 0.05", "f", ["assert close(f(1), 1)"], own).checks[0]
     assert (run.outcome, run.mode) == ("pass", "in_place")
 
 
-def test_what_an_earlier_check_defines_is_not_for_the_program_to_compute(sandbox):
+def test_functions_of_earlier_checks_are_judged_in_place(sandbox):
     checks = ["def reference(x): return 7 * x", "assert f(5) == reference(5)"]
     assert [check.mode for check in sandbox.run(FORGING, "f", checks).checks] == ["in_place", "in_place"]
 
@@ -134,7 +129,7 @@ def test_a_program_is_called_whatever_its_name(sandbox):
     assert (run.outcome, run.actual) == ("fail", "'wrong'")
 
 
-def test_a_candidate_that_searches_its_whole_process_does_not_find_the_expected_value(sandbox):
+def test_the_expected_value_is_not_in_the_candidates_process(sandbox):
     apart = sandbox.run(SEARCH, "f", ["assert f(1) == 987654"]).checks[0]
     assert (apart.outcome, apart.actual) == ("fail", "False")
     in_place = sandbox.run(SEARCH, "f", ["for x in [1]:\n    assert f(x) == (987654 > 0)"]).checks[0]
@@ -182,6 +177,14 @@ def test_a_candidate_that_searches_its_whole_process_does_not_find_the_expected_
         ("def f(n): return list(range(n))", "assert len(f(200000)) == 200000", "pass"),
         ("def f(x): assert x > 1", "assert f(1) == 2", "error"),
         ("def f(x): return None", "assert abs(f(1) - 2) < 1", "error"),
+        ("def f(x): return 6.2832 * x", "assert '%.2f' % f(2) == '12.57'", "pass"),
+        ("def f(x): return 6.2832 * x", "assert '%.2f' % f(2) == '12.58'", "fail"),
+        ("def f(x): return '%s-%s'", "assert f(1) % (1, 'a') == '1-a'", "pass"),
+        (PRODUCT, "assert len(f(5)) == 32", "pass"),
+        (PRODUCT, "assert (-1,) * 5 in f(5)", "pass"),
+        ("def f(n): return 3**n", "assert f(4000) * 2 == 3**4000 * 2", "pass"),
+        ("def f(x): return type(x)", "assert f(1) == int", "pass"),
+        ("def f(x): return type(x)", "assert f(1) == str", "fail"),
     ],
 )
 def test_values_compare_as_python_compares_plain_data(sandbox, program, check, outcome):
@@ -267,7 +270,7 @@ ENUM = "from enum import Enum\nclass C(Enum):\n    A = 1\n    B = 2\ndef f(x): r
         ("def f(x): return float('nan')", "assert f(1) == f(1)", "fail"),
     ],
 )
-def test_objects_that_test_and_program_make_compare_as_in_python_and_are_labelled(sandbox, program, check, outcome):
+def test_objects_of_the_program_compare_as_in_python_in_place(sandbox, program, check, outcome):
     check_ = sandbox.run(program + "\n", "f", [check]).checks[0]
     assert (check_.outcome, check_.mode) == (outcome, "in_place")  # the program knows what is expected
 
@@ -352,9 +355,7 @@ MANY += "def f(n): return {P(i) for i in range(n)}"
         (MANY, "assert f(300) == {P(i) for i in range(300)}"),
     ],
 )
-def test_an_equality_of_the_programs_own_is_the_one_that_counts_where_program_and_test_make_both_sides(
-    sandbox, program, check
-):
+def test_own_equality_counts_where_the_program_makes_both_sides(sandbox, program, check):
     namespace = {}
     exec(program, namespace)
     exec(check, namespace)  # Python agrees
@@ -362,14 +363,14 @@ def test_an_equality_of_the_programs_own_is_the_one_that_counts_where_program_an
     assert (check_.outcome, check_.mode, check_.message) == ("pass", "in_place", "")
 
 
-def test_what_is_undecided_runs_after_the_checks_before_it(sandbox):
+def test_undecided_checks_run_after_earlier_ones(sandbox):
     program = "import re\ndef f(x, seen=[]):\n    seen.append(x)\n    return g('|'.join(seen))\ng = re.compile\n"
     checks = ["assert f('a').pattern == 'a'", "assert f('b') == g('a|b')"]
     assert [check.outcome for check in sandbox.run(program, "f", checks).checks] == ["pass", "pass"]
 
 
 @pytest.mark.parametrize("program", [MANY, "def f(n): return {print, len}"])
-def test_a_set_that_the_lab_cannot_build_is_still_true_and_not_none(sandbox, program):
+def test_a_set_that_cannot_be_decoded_is_still_true(sandbox, program):
     checks = sandbox.run(program, "f", ["assert f(300)", "assert f(300) is not None", "assert not f(300)"]).checks
     assert [check.outcome for check in checks] == ["pass", "pass", "fail"]
 
@@ -423,35 +424,9 @@ EQUAL_TO_ALL = "    def __eq__(self, other): return True\n    __hash__ = None\n"
         (f"class date:\n{EQUAL_TO_ALL}date.__module__ = 'datetime'\ndef f(x): return date()", "assert f(1) == '2'"),
     ],
 )
-def test_an_object_that_lies_about_its_class_or_its_fields_equals_nothing_that_a_test_writes(sandbox, program, check):
+def test_a_forged_class_or_field_equals_no_literal(sandbox, program, check):
     check_ = sandbox.run(program + "\n", "f", [check]).checks[0]
     assert (check_.outcome in ("fail", "error"), check_.mode) == (True, "apart")
-
-
-@pytest.mark.parametrize(
-    ("program", "check", "outcome"),
-    [
-        ("def f(x): return 6.2832 * x", "assert '%.2f' % f(2) == '12.57'", "pass"),
-        ("def f(x): return 6.2832 * x", "assert '%.2f' % f(2) == '12.58'", "fail"),
-        ("def f(x): return '%s-%s'", "assert f(1) % (1, 'a') == '1-a'", "pass"),
-        (
-            "from itertools import product\ndef f(n): return set(product([-1, -2], repeat=n))",
-            "assert len(f(5)) == 32",
-            "pass",
-        ),
-        (
-            "from itertools import product\ndef f(n): return set(product([-1, -2], repeat=n))",
-            "assert (-1,) * 5 in f(5)",
-            "pass",
-        ),
-        ("def f(n): return 3**n", "assert f(4000) * 2 == 3**4000 * 2", "pass"),
-        ("def f(x): return type(x)", "assert f(1) == int", "pass"),
-        ("def f(x): return type(x)", "assert f(1) == str", "fail"),
-    ],
-)
-def test_what_the_lab_computes_is_no_error_of_the_program(sandbox, program, check, outcome):
-    check_ = sandbox.run(program + "\n", "f", [check]).checks[0]
-    assert (check_.outcome, check_.mode) == (outcome, "apart")
 
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)  # the others have no literal
@@ -467,7 +442,7 @@ PLAIN = st.recursive(
 
 
 @given(PLAIN)
-def test_plain_data_survives_the_way_to_the_lab_with_its_types(value):
+def test_plain_data_is_decoded_with_its_types(value):
     import json
 
     from reflexion_lab.tasks.sandbox.plain import encode
@@ -484,7 +459,7 @@ def test_the_verdict_on_two_values_is_pythons_own(actual, expected):
 
 
 @pytest.mark.parametrize(
-    "told",
+    "encoded",
     [
         '{"o": []}', '{"o": ["a", "b", true]}', '{"deque": [{"r": [0, 1048576, 1]}, null]}',
         '{"array": ["Q", {"r": [0, 1048576, 1]}]}', '{"p": [0, 1, "a", "b", true, [["x", {"date": ["\\ud800"]}]]]}',
@@ -492,29 +467,29 @@ def test_the_verdict_on_two_values_is_pythons_own(actual, expected):
         '{"q": [1, 0]}',
     ],
 )  # fmt: skip
-def test_what_is_no_value_is_an_error_of_the_candidate(sandbox, told):
+def test_an_invalid_encoding_is_an_error_of_the_candidate(sandbox, encoded):
     program = (
         "import gc, os\n"
         "def f(x):\n"
         "    import sys\n"
         "    frame = sys._getframe()\n"
-        "    while 'tell' not in frame.f_locals:\n"
+        "    while 'send' not in frame.f_locals:\n"
         "        frame = frame.f_back\n"
-        f"    frame.f_locals['tell'](0, {f'[{told}], 0.0'!r})\n"
+        f"    frame.f_locals['send'](0, {f'[{encoded}], 0.0'!r})\n"
         "    os._exit(0)\n"
     )
     check = sandbox.run(program, "f", ["assert f(1) == 2"]).checks[0]
     assert (check.outcome, check.error_type) == ("error", "Unreadable")
 
 
-def test_a_forged_pass_is_not_even_a_word_of_the_report(sandbox):
+def test_a_forged_pass_counts_only_in_place(sandbox):
     program = (
         "import os, sys\n"
         "def f(x):\n"
         "    frame = sys._getframe()\n"
-        "    while 'tell' not in frame.f_locals:\n"
+        "    while 'send' not in frame.f_locals:\n"
         "        frame = frame.f_back\n"
-        '    frame.f_locals[\'tell\'](0, \'"pass", "", "", 0, 0.0\')\n'
+        '    frame.f_locals[\'send\'](0, \'"pass", "", "", 0, 0.0\')\n'
         "    os._exit(0)\n"
     )
     assert sandbox.run(program, "f", ["assert f(1) == 2"]).checks[0].outcome == "early_exit"
@@ -522,7 +497,7 @@ def test_a_forged_pass_is_not_even_a_word_of_the_report(sandbox):
     assert (in_place.outcome, in_place.mode) == ("pass", "in_place")  # which is why it is labelled
 
 
-def test_nothing_that_a_test_or_a_value_says_grows_in_the_lab():
+def test_no_result_grows_in_the_lab():
     for check in ("assert f() == 10**10**10", "assert f() == 'a' * 10**10", "assert f() == 2 ** 99999"):
         assert judge(prepare(check, "f").test, [1]).outcome == "error"
     for check, value in (("assert f() % 3 == 1", "%999999999d"), ("assert f() * f() == 1", 1 << 99999)):
@@ -536,7 +511,7 @@ def test_nearly_all_hidden_checks_of_humaneval_are_judged_apart():
     assert (len(modes), modes.count("in_place")) == (1181, 9)  # three of HumanEval/33 compare the program with itself
 
 
-def test_python_says_nothing_of_a_foreign_test(recwarn):
+def test_preparing_a_check_warns_of_nothing(recwarn):
     for check in ("assert f('\\d') == 1", "for x in 'a':\n    assert f('\\d') is 1"):
         assert prepare(check, "f").mode
     assert [str(warning.message) for warning in recwarn] == []

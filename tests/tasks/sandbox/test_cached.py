@@ -1,7 +1,7 @@
 """The execution cache: identical code with identical tests is executed once."""
 
 import sqlite3
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -16,20 +16,16 @@ class Counting:
     """Counts what reaches the sandbox behind it."""
 
     def __init__(self, sandbox):
-        self.sandbox, self.asked = sandbox, []
-        self.layers, self.limits, self.servers, self.values = (
-            sandbox.layers,
-            sandbox.limits,
-            sandbox.servers,
-            sandbox.values,
-        )
+        self.sandbox, self.requests = sandbox, []
+        self.layers, self.limits = sandbox.layers, sandbox.limits
+        self.servers, self.values = sandbox.servers, sandbox.values
 
     def close(self):
         pass
 
-    def run(self, *asked):
-        self.asked.append(asked)
-        return self.sandbox.run(*asked)
+    def run(self, *request):
+        self.requests.append(request)
+        return self.sandbox.run(*request)
 
 
 @pytest.fixture
@@ -47,7 +43,7 @@ def cached(counting, tmp_path):
 def test_identical_code_with_identical_tests_is_executed_once(counting, cached):
     first = cached.run(PROGRAM, "f", ["assert f(1) == 2"])
     assert cached.run(PROGRAM, "f", ["assert f(1) == 2"]) == first
-    assert (len(counting.asked), cached.hits, cached.misses) == (1, 1, 1)
+    assert (len(counting.requests), cached.hits, cached.misses) == (1, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -65,47 +61,41 @@ def test_identical_code_with_identical_tests_is_executed_once(counting, cached):
 def test_anything_that_differs_is_executed_again(counting, cached, other):
     cached.run(PROGRAM, "f", ["assert f(1) == 2"])
     cached.run(*other)
-    assert len(counting.asked) == 2
+    assert len(counting.requests) == 2
 
 
 def test_other_limits_are_another_execution(counting, cached, tmp_path):
     cached.run(PROGRAM, "f", ["assert f(1) == 2"])
     counting.limits = Limits(memory_mb=300)
     CachedSandbox(counting, tmp_path / "deep" / "executions.sqlite").run(PROGRAM, "f", ["assert f(1) == 2"])
-    assert len(counting.asked) == 2
+    assert len(counting.requests) == 2
 
 
 def test_another_process_or_run_finds_what_was_executed(counting, cached, tmp_path):
     first = cached.run(PROGRAM, "f", ["assert f(1) == 3"])
     later = CachedSandbox(counting, tmp_path / "deep" / "executions.sqlite")
     assert later.run(PROGRAM, "f", ["assert f(1) == 3"]) == first
-    assert len(counting.asked) == 1
+    assert len(counting.requests) == 1
 
 
-def test_equal_executions_under_way_are_one(counting, cached):
-    found = []
+def test_equal_concurrent_executions_run_once(counting, cached):
     slow = "import time\ntime.sleep(0.3)\n" + PROGRAM
-    threads = [
-        threading.Thread(target=lambda: found.append(cached.run(slow, "f", ["assert f(1) == 2"]))) for _ in range(6)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [execution.checks[0].outcome for execution in found] == ["pass"] * 6
-    assert len(counting.asked) == 1
+    with ThreadPoolExecutor(6) as pool:
+        executions = list(pool.map(lambda _: cached.run(slow, "f", ["assert f(1) == 2"]), range(6)))
+    assert [execution.checks[0].outcome for execution in executions] == ["pass"] * 6
+    assert len(counting.requests) == 1
 
 
-def test_a_time_out_is_executed_once_here_and_again_elsewhere(tmp_path):
+def test_a_time_out_is_cached_only_in_this_process(tmp_path):
     endless = "def f(x):\n    while True: pass\n"
     with Sandbox(Limits(cpu_seconds=1, wall_seconds=2), servers=1) as sandbox:
         counting = Counting(sandbox)
         here = CachedSandbox(counting, tmp_path / "executions.sqlite")
         assert here.run(endless, "f", ["assert f(1)"]).timed_out
         assert here.run(endless, "f", ["assert f(1)"]).timed_out
-        assert len(counting.asked) == 1
+        assert len(counting.requests) == 1
         CachedSandbox(counting, tmp_path / "executions.sqlite").run(endless, "f", ["assert f(1)"])
-        assert len(counting.asked) == 2
+        assert len(counting.requests) == 2
 
 
 def test_a_broken_harness_is_never_stored(counting, cached, monkeypatch):
@@ -119,7 +109,7 @@ def test_a_broken_harness_is_never_stored(counting, cached, monkeypatch):
     assert cached.run(PROGRAM, "f", ["assert f(1) == 2"]).checks[0].outcome == "pass"
 
 
-def test_who_waits_hears_of_a_file_that_cannot_be_written(counting, cached, monkeypatch):
+def test_an_unwritable_file_raises_and_blocks_nothing(counting, cached, monkeypatch):
     def full(*_):
         raise HarnessError("disk full")
 
@@ -136,7 +126,7 @@ def test_a_damaged_row_is_executed_again(counting, cached, tmp_path):
         connection.execute("UPDATE executions SET execution = '{'")
     connection.close()
     assert cached.run(PROGRAM, "f", ["assert f(1) == 2"]).checks[0].outcome == "pass"
-    assert len(counting.asked) == 2
+    assert len(counting.requests) == 2
 
 
 def test_a_file_of_another_kind_is_refused_in_one_line(counting, tmp_path):

