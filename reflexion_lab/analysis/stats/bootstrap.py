@@ -49,8 +49,8 @@ def interval(outcomes: ArrayLike, seed: int = 0, draws: int = DRAWS) -> Estimate
     sums, counts = _totals(_checked(outcomes, "outcomes"))
     value = float(sums.sum() / counts.sum())
     if _few(sums, counts):
-        return _estimate(value, *clustered(value, [int(count) for count in counts]))
-    return _estimate(value, *ends(_ratios(sums, counts, seed, draws)))
+        return Estimate.of(value, *clustered(value, [int(count) for count in counts]))
+    return Estimate.of(value, *ends(_ratios(sums, counts, seed, draws)))
 
 
 def difference(first: ArrayLike, second: ArrayLike) -> Estimate:
@@ -77,7 +77,7 @@ def difference(first: ArrayLike, second: ArrayLike) -> Estimate:
     sums, counts = _totals(differences, "first and second")
     value = float(sums.sum() / counts.sum())
     linear = value + (sums - value * counts) / counts.mean()  # the means of tasks, if all have the same number of seeds
-    return _estimate(value, *over_tasks(linear, agreement(differences)))
+    return Estimate.of(value, *over_tasks(linear, agreement(differences)))
 
 
 def ratio(numerators: ArrayLike, denominators: ArrayLike, seed: int = 0, draws: int = DRAWS) -> Estimate | None:
@@ -105,7 +105,7 @@ def ratio(numerators: ArrayLike, denominators: ArrayLike, seed: int = 0, draws: 
         raise ConfigError("numerators and denominators: expected one number of 0 or more each for every task")
     if not below.sum():
         return None
-    return _estimate(float(above.sum() / below.sum()), *ends(_ratios(above, below, seed, draws)))
+    return Estimate.of(float(above.sum() / below.sum()), *ends(_ratios(above, below, seed, draws)))
 
 
 def bands(curves: ArrayLike, seed: int = 0, draws: int = DRAWS) -> list[Estimate]:
@@ -139,7 +139,7 @@ def bands(curves: ArrayLike, seed: int = 0, draws: int = DRAWS) -> list[Estimate
     estimates = []
     for attempt, point, shares in zip(cases, points, _two_way(cases, seed, draws).T, strict=True):
         sums, counts = _totals(attempt)
-        estimates.append(point if _few(sums, counts) else _estimate(point.value, *ends(shares)))
+        estimates.append(point if _few(sums, counts) else Estimate.of(point.value, *ends(shares)))
     return estimates
 
 
@@ -200,10 +200,6 @@ def _two_way(cases: NDArray[float64], seed: int, draws: int) -> NDArray[float64]
     passed, present = np.einsum("dkas,ds->kda", sums, weights)
     with np.errstate(invalid="ignore"):
         return np.asarray(passed / present)
-
-
-def _estimate(value: float, low: float, high: float) -> Estimate:
-    return Estimate(value=value, low=min(low, value), high=max(high, value))
 
 
 AT_ONCE = 2_000_000

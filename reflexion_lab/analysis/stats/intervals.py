@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,11 @@ class Rate(Record, frozen=True, kw_only=True):
         low, high = wilson(k, n)
         return cls(k=k, n=n, share=k / n if n else 0.0, low=low, high=high)
 
+    @classmethod
+    def over(cls, outcomes: Collection[bool]) -> Rate:
+        """The share of true outcomes."""
+        return cls.of(sum(outcomes), len(outcomes))
+
 
 class Estimate(Record, frozen=True, kw_only=True):
     """A value with its 95 % interval."""
@@ -56,6 +61,11 @@ class Estimate(Record, frozen=True, kw_only=True):
     value: float
     low: float
     high: float
+
+    @classmethod
+    def of(cls, value: float, low: float, high: float) -> Estimate:
+        """With the interval extended to contain the value."""
+        return cls(value=value, low=min(low, value), high=max(high, value))
 
 
 def wilson(k: int, n: int, level: float = LEVEL) -> tuple[float, float]:

@@ -152,10 +152,7 @@ def equal(first: Sequence[Path], second: Sequence[Path], seed: int = 0, draws: i
     value = float(_differences(rows.sum(axis=0)[None])[0])
     extreme = np.abs(_flipped(first_table, second_table, float(cases.sum()), seed, draws)) >= abs(value) - CLOSE
     low, high = _ends(rows, seed, draws)
-    return Equal(
-        estimate=Estimate(value=value, low=min(low, value), high=max(high, value)),
-        p=float((1 + extreme.sum()) / (1 + draws)),
-    )
+    return Equal(estimate=Estimate.of(value, low, high), p=float((1 + extreme.sum()) / (1 + draws)))
 
 
 def _ends(rows: NDArray[float64], seed: int, draws: int) -> tuple[float, float]:
