@@ -91,6 +91,15 @@ class Arm:
         }
 
     @property
+    def graded(self) -> list[tuple[Attempt, Grade]]:
+        """Every attempt with its hidden verdict."""
+        return [
+            (attempt, self.grades[case][attempt.number])
+            for case, attempts in self.attempts.items()
+            for attempt in attempts
+        ]
+
+    @property
     def tasks(self) -> list[str]:
         """Sorted ids of the tasks of `judged`: the clusters, and the rows of `outcomes`."""
         return sorted({case.task_id for case in self.judged})

@@ -69,11 +69,7 @@ class Metric(Record, frozen=True, kw_only=True):
             value: Value | None = self.of(arm)
             return value
         if self.level == "attempt":
-            return self._pooled(
-                self.of(attempt, arm.grades[case].get(attempt.number))
-                for case, attempts in arm.attempts.items()
-                for attempt in attempts
-            )
+            return self._pooled(self.of(*pair) for pair in arm.graded)
         values = {case: self.of(attempts, arm.grades[case]) for case, attempts in arm.judged.items()}
         known = {case: value for case, value in values.items() if value is not None}
         return arm.share(known) if known and self.unit == "share" else self._pooled(known.values())
@@ -279,7 +275,7 @@ def empty_retries(attempt: Attempt, grade: Grade | None) -> bool | None:
 
 @metric("attempt", "share", label="blind retries", direction="lower", cases="retries with Ω of 1 or more")
 def blind_retries(attempt: Attempt, grade: Grade | None) -> bool | None:
-    """The prompt of a retry contains no earlier attempt at the task although Ω is at least 1; None at attempt 1 and for Ω = 0."""
+    """The prompt of a retry contains no earlier attempt although Ω is at least 1; None at attempt 1 and for Ω = 0."""
     return attempt.memory.is_blind if attempt.memory.total and attempt.memory.omega else None
 
 
