@@ -129,7 +129,7 @@ def _point(attempts: Mapping[str, Sequence[Attempt]], grades: Mapping[tuple[str,
     cut = [[attempt for attempt in history if attempt.number <= t] for history in attempts.values()]
     submitted = [submitted_at(history) for history in cut]
     left_out = without_verdict(grades.values())
-    rate = Rate.over([is_solved(grades, attempt) for attempt in submitted if attempt.task_id not in left_out])
+    rate = Rate.over(is_solved(grades, attempt) for attempt in submitted if attempt.task_id not in left_out)
     any_solved = {
         attempt.task_id
         for history in cut
@@ -249,8 +249,8 @@ def suite_quality(written: Iterable[WrittenTests], verdicts: Mapping[str, SuiteV
         empty=sum(not suite.tests for suite in suites),
         tests=tests,
         unjudged=tests - len(checks),
-        valid=Rate.over([check.outcome == "pass" for check in checks]),
-        valid_suites=Rate.over([all(check.outcome == "pass" for check in suite) for suite in complete]),
+        valid=Rate.over(check.outcome == "pass" for check in checks),
+        valid_suites=Rate.over(all(check.outcome == "pass" for check in suite) for suite in complete),
         invalid_outcomes=dict(Counter(invalid)),
         dropped=dict(Counter(reasons)),
     )

@@ -208,8 +208,7 @@ def any_solved(log: Log) -> Rate | None:
 @metric("run", "share", label="feedback passed", direction="higher")
 def visible_pass(log: Log) -> Rate:
     """Submissions that passed their feedback checks, of those with a feedback verdict."""
-    verdicts = (verdict(submitted_at(attempts).evaluation) for attempts in log.attempts.values())
-    return Rate.over([is_passed for is_passed in verdicts if is_passed is not None])
+    return Rate.over(verdict(submitted_at(attempts).evaluation) for attempts in log.attempts.values())
 
 
 @metric("run", "share", label="wrong if passed", direction="lower", cases="submissions that passed their feedback")

@@ -7,7 +7,7 @@ replay, have equal canonical forms, for any number of workers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -186,8 +186,8 @@ def _summary(log: Log) -> Summary:
         reflections_repeated=metrics.reflections_repeated(log),
         reflection_figures=reflection_figures(log),
         extraction_failures=sum(metrics.extraction_failures(attempt, None) for attempt in every),
-        empty_retries=_share(metrics.empty_retries, every),
-        blind_retries=_share(metrics.blind_retries, every),
+        empty_retries=Rate.over(metrics.empty_retries(attempt, None) for attempt in every),
+        blind_retries=Rate.over(metrics.blind_retries(attempt, None) for attempt in every),
         withheld=_withheld(every),
         inner_loops=dict(Counter(attempt.trajectory.ended for attempt in every if attempt.trajectory.ended)),
         set_aside=dict(Counter(loop.outcome for loop in log.set_aside)),
@@ -198,11 +198,6 @@ def _summary(log: Log) -> Summary:
         seconds=sum(result.duration for result in log.results.values()),
         torn=log.torn,
     )
-
-
-def _share(metric: Callable[[Attempt, None], bool | None], every: Iterable[Attempt]) -> Rate:
-    values = (metric(attempt, None) for attempt in every)
-    return Rate.over([value for value in values if value is not None])
 
 
 def _read_of_others(every: Iterable[Attempt], run_id: str) -> dict[str, int]:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.learning.effect import readings, uses
+from reflexion_lab.analysis.learning.effect import readings, reward_change
 from reflexion_lab.analysis.learning.reflections import ReflectionFigures, forecasts, reflections
 from reflexion_lab.analysis.run_log import Log
 
@@ -144,22 +144,32 @@ def test_hidden_verdicts_change_no_other_figure(write_run, passes):
     assert figures.every.hidden.k == 0
 
 
-def test_every_use_says_who_read_what_and_what_came_of_it(log):
-    items = [(use.about_task, use.about_attempt, use.number, use.passed, use.reward_change) for use in uses(log)]
-    assert items == [
-        ("a", 1, 2, False, -0.5),
-        ("a", 1, 3, True, 1.0),
-        ("a", 2, 3, True, 1.0),
-        ("b", 1, 2, False, 0.25),
+def uses(log):
+    """A line for each reflection and attempt that read it: task and attempt of either, verdict, change of reward."""
+    return [
+        (*name(words.attempt), *name(reading.attempt), reading.passed, reward_change(reading))
+        for reading in readings(log)
+        for words in reading.read
     ]
-    assert [use.hidden_passed for use in uses(log)] == [False, True, True, False]
+
+
+def name(attempt):
+    return attempt.task_id, attempt.number
+
+
+def test_readings_say_who_read_what_and_what_came_of_it(log):
+    assert uses(log) == [
+        ("a", 1, "a", 2, False, -0.5),
+        ("a", 1, "a", 3, True, 1.0),
+        ("a", 2, "a", 3, True, 1.0),
+        ("b", 1, "b", 2, False, 0.25),
+    ]
 
 
 def test_another_task_may_read_a_reflection_and_its_first_attempt_is_no_retry(write_run, tried):
     made = {"a": [tried("a", 1, 0.0), tried("a", 2, 0.0)], "b": [tried("b", 1, 1.0, (f"ep-{RUN_ID}/a-1",))]}
     log = Log.read(write_run(made=made))
-    (use,) = uses(log)
-    assert (use.about_task, use.task_id, use.number, use.passed, use.reward_change) == ("a", "b", 1, True, None)
+    assert uses(log) == [("a", 1, "b", 1, True, None)]
     figures = reflections(log)
     assert counted(figures.every.read) == (1, 2)
     assert figures.every.retries.n == 0
@@ -178,8 +188,7 @@ def test_a_retry_without_a_verdict_is_no_failure(write_run, made, tried):
     made["f"] = [tried("f", 1, 0.0), tried("f", 2, -1.0, (1,))]
     log = Log.read(write_run(made=made))
     assert counted(reflections(log).every.retries) == (1, 3)
-    assert [use.passed for use in uses(log) if use.task_id == "f"] == [None]
-    assert [use.reward_change for use in uses(log) if use.task_id == "f"] == [None]
+    assert uses(log)[-1] == ("f", 1, "f", 2, None, None)
 
 
 def test_an_episode_that_passed_holds_no_reflection(write_run, tried):

@@ -293,9 +293,9 @@ def _tallies(arm: Arm) -> Tallies:
     own = (usage for attempt, _ in arm.graded for usage in attempt.usage.values())
     return Tallies(
         usage=sum((*written, *own), Usage()),
-        extraction_failures=Rate.over([metrics.extraction_failures(*pair) for pair in arm.graded]),
-        timeouts=Rate.over([metrics.timeouts(*pair) for pair in arm.graded]),
-        harness_errors=Rate.over([metrics.harness_error(*pair) for pair in arm.graded]),
+        extraction_failures=Rate.over(metrics.extraction_failures(*pair) for pair in arm.graded),
+        timeouts=Rate.over(metrics.timeouts(*pair) for pair in arm.graded),
+        harness_errors=Rate.over(metrics.harness_error(*pair) for pair in arm.graded),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -50,9 +50,10 @@ class Rate(Record, frozen=True, kw_only=True):
         return cls(k=k, n=n, share=k / n if n else 0.0, low=low, high=high)
 
     @classmethod
-    def over(cls, outcomes: Collection[bool]) -> Rate:
-        """The share of true outcomes."""
-        return cls.of(sum(outcomes), len(outcomes))
+    def over(cls, outcomes: Iterable[bool | None]) -> Rate:
+        """The share of true outcomes among true and false ones; None is unknown and not counted."""
+        known = [outcome for outcome in outcomes if outcome is not None]
+        return cls.of(sum(known), len(known))
 
 
 class Estimate(Record, frozen=True, kw_only=True):

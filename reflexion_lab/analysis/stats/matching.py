@@ -112,7 +112,7 @@ class Equal(NamedTuple):
 
     estimate: Estimate
     p: float
-    """Two-sided, at least 1 / (1 + draws); of more than 100 such tests none is then below 0.05 after Holm's correction."""
+    """Two-sided, at least 1 / (1 + draws). In a family of more than 100 tests, none is thus significant after Holm."""
 
 
 class _Mix(NamedTuple):
