@@ -282,8 +282,8 @@ def differences(first: Any, second: Any, at: str = "") -> Iterator[tuple[str, An
             yield from differences(first.get(key), second.get(key), f"{at}.{key}" if at else str(key))
     elif isinstance(first, list) and isinstance(second, list):
         for number in range(max(len(first), len(second))):
-            items = (part[number] if number < len(part) else None for part in (first, second))
-            yield from differences(*items, f"{at}[{number}]")
+            old, new = (items[number] if number < len(items) else None for items in (first, second))
+            yield from differences(old, new, f"{at}[{number}]")
     elif first != second:
         yield at, first, second
 
