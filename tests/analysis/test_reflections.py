@@ -72,6 +72,8 @@ def test_reflections_are_counted_by_who_wrote_them(figures):
     assert {name: group.n for name, group in figures.by_source.items()} == {"llm": 4, "rules": 2, "control:advice": 1}
     assert next(iter(figures.by_source)) == "llm"
     assert (figures.n, figures.tasks) == (7, 4)
+    assert counted(figures.every.read) == (3, 7)  # a later attempt names its episode
+    assert counted(figures.by_source["rules"].read) == (0, 2)
 
 
 def test_flags_are_rates_of_all_reflections_whatever_their_names(figures):
@@ -98,22 +100,15 @@ def test_without_any_flag_nobody_is_said_to_have_looked(write_run, tried):
     assert figures.mentions_check is figures.leaks is None
 
 
-def test_a_reflection_was_read_where_a_later_attempt_names_its_episode(figures):
-    assert counted(figures.every.read) == (3, 7)
-    assert counted(figures.by_source["rules"].read) == (0, 2)
-
-
-def test_an_attempt_that_read_several_counts_once(figures):
-    assert counted(figures.every.retries) == (1, 3)
+def test_retries_that_read_one_are_compared_with_those_that_read_none(figures):
+    assert counted(figures.every.retries) == (1, 3)  # one read two reflections and counts once
     assert figures.every.tasks == 2
     assert counted(figures.by_category["assertion"].retries) == (1, 2)
     assert counted(figures.by_category["type"].retries) == (1, 2)
-
-
-def test_the_base_is_the_retries_that_read_none(figures):
-    assert counted(figures.base) == (1, 2)
-    assert figures.base_of == "retries without a reflection"
+    assert (counted(figures.base), figures.base_of) == ((1, 2), "retries without a reflection")
     assert figures.every.effect.value == pytest.approx(1 / 3 - 1 / 2)
+    assert figures.every.reward_change == pytest.approx((-0.5 + 1.0 + 0.25) / 3)
+    assert counted(figures.every.hidden) == (1, 3)
 
 
 def test_where_every_retry_read_one_the_base_is_all_of_them(write_run, made):
@@ -121,14 +116,6 @@ def test_where_every_retry_read_one_the_base_is_all_of_them(write_run, made):
     assert (counted(figures.base), figures.base_of) == ((1, 3), "all retries")
     assert figures.every.effect is None
     assert figures.by_category["type"].effect.value == pytest.approx(1 / 2 - 1 / 3)
-
-
-def test_the_mean_change_of_reward_is_against_the_attempt_before(figures):
-    assert figures.every.reward_change == pytest.approx((-0.5 + 1.0 + 0.25) / 3)
-
-
-def test_hidden_verdicts_stand_apart(figures):
-    assert counted(figures.every.hidden) == (1, 3)
 
 
 def test_before_the_seal_there_are_no_hidden_verdicts(write_run, made):
@@ -212,6 +199,9 @@ def test_confidence_is_held_against_the_next_attempt_that_read_it(log):
     result = forecasts(log)
     pairs = [(one.task_id, one.confidence, one.came_true) for one in result["stated"]]
     assert pairs == [("a", 0.9, False), ("a", 0.8, True), ("b", 0.3, False)]
+    calibration = reflections(log).calibration["stated"]
+    assert (calibration.n, calibration.tasks) == (3, 2)
+    assert calibration.brier.value == pytest.approx((0.9**2 + 0.2**2 + 0.3**2) / 3)
 
 
 def test_confidence_is_judged_by_where_it_comes_from(write_run, tried):
@@ -229,17 +219,8 @@ def test_confidence_is_judged_by_where_it_comes_from(write_run, tried):
     }
 
 
-def test_calibration_by_hand(figures):
-    found = figures.calibration["stated"]
-    assert (found.n, found.tasks) == (3, 2)
-    assert found.brier.value == pytest.approx((0.9**2 + 0.2**2 + 0.3**2) / 3)
-
-
-def test_figures_survive_json(figures):
+def test_the_seed_alone_decides_the_intervals(log, figures):
     text = json.dumps(msgspec.to_builtins(figures))
     assert msgspec.json.decode(text, type=ReflectionFigures) == figures
-
-
-def test_the_seed_alone_decides_the_intervals(log, figures):
     assert reflections(log) == figures
     assert reflections(log, seed=1).every.retries == figures.every.retries

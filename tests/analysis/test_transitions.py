@@ -41,23 +41,16 @@ HISTORIES = {
 }
 
 
-def test_programs_move_as_one_counts_by_hand(make_arm):
+def test_programs_and_submissions_move_as_counted_by_hand(make_arm):
     rates = transitions(make_arm(HISTORIES))
-    second, third = rates.programs
+    (second, third), pooled = rates.programs, rates.programs_pooled
     assert (second.attempt, third.attempt) == (2, 3)
-    assert counts(second) == (1, 2, 1, 1)
-    assert counts(third) == (1, 0, 0, 2)
-    assert counts(rates.programs_pooled) == (2, 2, 1, 3)
-    assert (rates.programs_pooled.n, rates.programs_pooled.tasks) == (8, 5)
-    assert rates.programs_pooled.repair.value == 1 / 4
-    assert rates.programs_pooled.damage.value == 2 / 4
-    assert rates.programs_pooled.gain.value == -1 / 8
-
-
-def test_what_is_submitted_moves_less_than_programs(make_arm):
-    rates = transitions(make_arm(HISTORIES))
-    assert counts(rates.submitted[0]) == (2, 1, 1, 1)
-    assert counts(rates.submitted[1]) == (2, 0, 0, 1)
+    assert (counts(second), counts(third), counts(pooled)) == ((1, 2, 1, 1), (1, 0, 0, 2), (2, 2, 1, 3))
+    assert (pooled.n, pooled.tasks) == (8, 5)
+    assert (pooled.repair.value, pooled.damage.value, pooled.gain.value) == (1 / 4, 2 / 4, -1 / 8)
+    assert (second.repair.low, second.repair.high) == wilson(1, 2)
+    assert (second.damage.low, second.damage.high) == wilson(2, 3)
+    assert [counts(moves) for moves in rates.submitted] == [(2, 1, 1, 1), (2, 0, 0, 1)]
 
 
 def test_the_ends_are_over_all_loops_and_gain_what_the_curve_gains(make_arm):
@@ -68,19 +61,8 @@ def test_the_ends_are_over_all_loops_and_gain_what_the_curve_gains(make_arm):
     assert counts(rates.ends) == (7, 1, 2, 2)
     first, last = arm.verdicts(1), arm.verdicts()
     assert rates.ends.gain.value == pytest.approx((sum(last.values()) - sum(first.values())) / 12)
-
-
-@pytest.mark.parametrize("t", [2, 3])
-def test_each_attempt_gains_what_the_curve_gains_there(make_arm, t):
-    arm = make_arm(HISTORIES, HISTORIES)
-    moves = transitions(arm).submitted[t - 2]
-    assert moves.wc - moves.cw == sum(arm.verdicts(t).values()) - sum(arm.verdicts(t - 1).values())
-
-
-def test_one_seed_at_one_attempt_has_wilsons_interval(make_arm):
-    rates = transitions(make_arm(HISTORIES)).programs[0]
-    assert (rates.repair.low, rates.repair.high) == wilson(1, 2)
-    assert (rates.damage.low, rates.damage.high) == wilson(2, 3)
+    for t, moves in enumerate(rates.submitted, 2):
+        assert moves.wc - moves.cw == sum(arm.verdicts(t).values()) - sum(arm.verdicts(t - 1).values())
 
 
 def test_several_moves_of_a_task_are_no_more_than_a_task_worth(make_arm):
@@ -116,11 +98,6 @@ def test_an_upper_bound_says_so(make_arm):
 scores = st.lists(st.floats(0, 1), max_size=8)
 
 
-def test_the_learning_rate_is_the_whole_gain_over_all_attempts():
-    assert learning_rate([0.2, 0.5, 0.8]) == pytest.approx(0.2)
-    assert learning_rate([0.5]) == learning_rate([]) == 0
-
-
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
@@ -145,12 +122,6 @@ def test_a_trend_read_backwards_is_the_opposite(found):
     assert trend(found[::-1]) == opposite.get(trend(found), trend(found))
 
 
-def test_fewer_errors_at_the_end_are_a_reduction():
-    assert errors_removed([5, 7, 2]) == 3
-    assert errors_removed([1, 4]) == -3
-    assert errors_removed([]) == 0
-
-
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
@@ -169,9 +140,22 @@ def test_returns_diminish_when_later_steps_gain_at_most_half_as_much(found, expe
     assert diminishing_returns(found) is expected
 
 
-def test_a_breakthrough_beats_every_attempt_before():
-    assert breakthroughs([0.2, 0.8, 0.5, 0.6, 0.9]) == (2, 5)
-    assert breakthroughs([0.9]) == breakthroughs([]) == ()
+@pytest.mark.parametrize(
+    ("measure", "values", "expected"),
+    [
+        (learning_rate, [0.2, 0.5, 0.8], 0.2),
+        (learning_rate, [0.5], 0),
+        (learning_rate, [], 0),
+        (errors_removed, [5, 7, 2], 3),
+        (errors_removed, [1, 4], -3),
+        (errors_removed, [], 0),
+        (breakthroughs, [0.2, 0.8, 0.5, 0.6, 0.9], (2, 5)),
+        (breakthroughs, [0.9], ()),
+        (breakthroughs, [], ()),
+    ],
+)
+def test_measures_of_a_loop_by_hand(measure, values, expected):
+    assert measure(values) == pytest.approx(expected)
 
 
 def outcome(evaluation):
