@@ -124,17 +124,11 @@ def test_few_tasks_of_either_outcome_are_no_certainty_either():
 LEVELS = tuple(level / 20 for level in range(1, 20))
 
 
-def test_one_calibrated_forecaster_of_twenty_is_beyond_chance():
-    beyond = sum(
-        found.error > found.error_by_chance for found in map(calibration, (drawn(s, 120, LEVELS) for s in range(200)))
-    )
-    assert 0.01 <= beyond / 200 <= 0.10
-
-
-def test_one_who_is_far_too_sure_is_beyond_chance():
-    assert all(
-        f.error > f.error_by_chance for f in map(calibration, (drawn(s, 120, LEVELS, shift=-0.3) for s in range(20)))
-    )
+def test_error_by_chance_tells_a_calibrated_forecaster_from_one_who_is_too_sure():
+    calibrated = [calibration(drawn(seed, 120, LEVELS)) for seed in range(200)]
+    assert 0.01 <= sum(result.error > result.error_by_chance for result in calibrated) / 200 <= 0.10
+    too_sure = [calibration(drawn(seed, 120, LEVELS, shift=-0.3)) for seed in range(20)]
+    assert all(result.error > result.error_by_chance for result in too_sure)
 
 
 def test_impossible_forecasts_are_refused():
