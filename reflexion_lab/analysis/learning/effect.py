@@ -7,6 +7,7 @@ one run the difference is descriptive; the effect of reflections is the differen
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from reflexion_lab.analysis.estimators import verdict
@@ -52,16 +53,12 @@ def effect(after: Verdicts, base: Verdicts, seed: int = 0) -> Estimate | None:
         raise ConfigError("base", f"{inside} of {len(after)} cases", "all or none")
     if not after or not rest:
         return None
-    value = _share(after) - _share(base)
+    value = fmean(after.values()) - fmean(base.values())
     if min(len(_tasks(after)), len(_tasks(rest))) < FEWEST or len({*after.values()}) < 2 or len({*rest.values()}) < 2:
         low, high = (end * len(rest) / len(base) for end in unpaired_difference(_wilson(after), _wilson(rest)))
     else:
         low, high = _bootstrap(after, base, seed)
     return Estimate.of(value, low, high)
-
-
-def _share(verdicts: Verdicts) -> float:
-    return sum(verdicts.values()) / len(verdicts)
 
 
 def _tasks(verdicts: Verdicts) -> dict[str, list[bool]]:
@@ -72,7 +69,7 @@ def _tasks(verdicts: Verdicts) -> dict[str, list[bool]]:
 
 
 def _wilson(verdicts: Verdicts) -> tuple[float, float, float]:
-    share = _share(verdicts)
+    share = fmean(verdicts.values())
     return share, *clustered(share, [len(outcomes) for outcomes in _tasks(verdicts).values()])
 
 

@@ -182,13 +182,6 @@ class RepairRates(Record, frozen=True, kw_only=True):
     """Failures without one of the verdicts; not counted."""
 
 
-class _Failure(NamedTuple):
-    case: Case
-    kind: str
-    repaired_next: bool
-    repaired_end: bool
-
-
 def repairs(arm: Arm, kind: Callable[[Evaluation], str], seed: int = 0) -> RepairRates:
     """Repairs of an arm. A loop counts once for every failure after which it continued.
 
@@ -199,7 +192,7 @@ def repairs(arm: Arm, kind: Callable[[Evaluation], str], seed: int = 0) -> Repai
     seed : int, default 0
         Of the bootstrap.
     """
-    failures: dict[str, list[_Failure]] = {}
+    failures: dict[str, list[tuple[Case, bool, bool]]] = {}  # repaired by the next program, by the submission
     rejected = unknown = 0
     for case, attempts in arm.attempts.items():
         grades, end = arm.grades[case], submitted_at(attempts).number
@@ -212,8 +205,9 @@ def repairs(arm: Arm, kind: Callable[[Evaluation], str], seed: int = 0) -> Repai
             elif verdicts[0].passed:
                 rejected += 1
             else:
-                failure = _Failure(case, kind(attempt.evaluation), verdicts[1].passed, verdicts[2].passed)
-                failures.setdefault(failure.kind, []).append(failure)
+                _, following_grade, end_grade = verdicts
+                failure = case, following_grade.passed, end_grade.passed
+                failures.setdefault(kind(attempt.evaluation), []).append(failure)
     frequent_first = sorted(failures.items(), key=lambda item: (-len(item[1]), item[0]))
     return RepairRates(
         arm=arm.label,
@@ -225,11 +219,11 @@ def repairs(arm: Arm, kind: Callable[[Evaluation], str], seed: int = 0) -> Repai
     )
 
 
-def _repairs(members: list[_Failure], seed: int) -> Repairs:
+def _repairs(failures: list[tuple[Case, bool, bool]], seed: int) -> Repairs:
     return Repairs(
-        tasks=len({failure.case.task_id for failure in members}),
-        next=_repair_share([(failure.case, failure.repaired_next) for failure in members], seed),
-        end=_repair_share([(failure.case, failure.repaired_end) for failure in members], seed),
+        tasks=len({case.task_id for case, _, _ in failures}),
+        next=_repair_share([(case, is_repaired) for case, is_repaired, _ in failures], seed),
+        end=_repair_share([(case, is_repaired) for case, _, is_repaired in failures], seed),
     )
 
 
