@@ -1,4 +1,4 @@
-"""What runs show: metrics, frames, arms, paired differences, cost, learning, figures and reports.
+"""Analysis of runs: metrics, frames, arms, paired differences, cost, learning, figures and reports.
 
 In: run folders, read once as a `run_log.Log`. Out: numbers with n and interval. Rooms: `stats` (formulas on numbers),
 `frames`, `comparison` (arms against a baseline), `learning` (reflections, repairs, memory), `figures`, `report` (tables

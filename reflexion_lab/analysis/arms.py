@@ -1,9 +1,10 @@
-"""Arms: the runs of one method over its seeds, put together. Comparisons are made of arms."""
+"""Arms: the runs of one method over its seeds, the units of a comparison."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,42 +22,40 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SEEDED = ("seed", "benchmark.load.seed", "reflector.pool", "study")
-"""Config keys in which the runs of one arm may differ, and every key that ends in `.seed`."""
-
-
+"""Config keys in which the runs of one arm may differ, like every key that ends in `.seed`."""
 WILSON = "Wilson"
 BOOTSTRAP = f"bootstrap over tasks at these seeds (Wilson, discounted, where fewer than {FEWEST} ever passed or failed)"
 
 
 class Case(NamedTuple):
-    """One task at one seed: what is paired between arms. Cases of one task are one cluster."""
+    """One task at one seed, the unit that is paired between arms. The cases of a task are one cluster."""
 
     seed: int
     task_id: str
 
 
 class Arm:
-    """The finished runs of one method, at most one a seed.
+    """The finished runs of one method, at most one per seed.
 
     Parameters
     ----------
     label : str
-        How tables and figures name it.
+        Name in tables and figures.
     logs : Sequence[Log]
-        Every attempt graded.
+        Runs with every attempt graded.
 
     Raises
     ------
     DataError
-        Two runs of one seed; a run that is not finished or not graded, or has no hidden verdict at all;
-        several feedback sources.
+        Two runs of one seed; several feedback sources; a run that is unfinished, ungraded, or without any hidden
+        verdict.
     """
 
     def __init__(self, label: str, logs: Sequence[Log]) -> None:
         self.label = label
         self.logs = tuple(sorted(logs, key=lambda log: log.manifest.seed))
         if not self.logs:
-            raise DataError(f"arm {label}", "no run", "one at least")
+            raise DataError(f"arm {label}", "no run", "at least one")
         for log in self.logs:
             _check_finished(log)
         _check_alike(label, self.logs)
@@ -71,7 +70,7 @@ class Arm:
 
     @property
     def is_upper_bound(self) -> bool:
-        """Hidden tests or solutions reached its loops: none of its figures is a pass@1."""
+        """Whether hidden tests or solutions reached its loops, so that its shares are not pass@1."""
         return any(log.is_upper_bound for log in self.logs)
 
     @cached_property
@@ -85,46 +84,53 @@ class Arm:
     @cached_property
     def grades(self) -> dict[Case, dict[int, Grade]]:
         """Hidden verdicts by case, then by attempt number."""
-        by_case: dict[Case, dict[int, Grade]] = {}
-        for log in self.logs:
-            for (task_id, number), grade in log.grades.items():
-                by_case.setdefault(Case(log.manifest.seed, task_id), {})[number] = grade
-        return by_case
+        return {
+            Case(log.manifest.seed, task_id): grades
+            for log in self.logs
+            for task_id, grades in log.grades_by_task.items()
+        }
+
+    @property
+    def graded(self) -> list[tuple[Attempt, Grade]]:
+        """Every attempt with its hidden verdict."""
+        return [
+            (attempt, self.grades[case][attempt.number])
+            for case, attempts in self.attempts.items()
+            for attempt in attempts
+        ]
 
     @property
     def tasks(self) -> list[str]:
-        """Distinct ids of `judged` tasks, sorted: the clusters, and the rows of `outcomes`."""
+        """Sorted ids of the tasks of `judged`: the clusters, and the rows of `outcomes`."""
         return sorted({case.task_id for case in self.judged})
 
     @property
     def longest(self) -> int:
-        """Attempts of the longest loop."""
+        """Number of attempts of the longest loop."""
         return max(len(attempts) for attempts in self.attempts.values())
 
     @cached_property
     def no_verdict(self) -> tuple[Case, ...]:
-        """Cases on which the hidden tests say nothing, sorted; they are in no rate's n."""
+        """Sorted cases without a hidden verdict; no rate counts them."""
         return tuple(sorted(Case(log.manifest.seed, task_id) for log in self.logs for task_id in log.no_verdict))
 
     @property
     def judged(self) -> dict[Case, list[Attempt]]:
         """`attempts` without the cases of `no_verdict`."""
-        left_out = set(self.no_verdict)
-        return {case: attempts for case, attempts in self.attempts.items() if case not in left_out}
+        excluded = set(self.no_verdict)
+        return {case: attempts for case, attempts in self.attempts.items() if case not in excluded}
 
     def verdicts(self, t: int | None = None) -> dict[Case, bool]:
-        """By case of `judged`, the hidden verdict on what would have been submitted had the loop been cut at attempt
-        `t`.
-        """
+        """By case of `judged`, the hidden verdict on the submission of the loop, cut at attempt `t` if given."""
         return {
             case: self.grades[case][submitted_at(attempts, t).number].passed for case, attempts in self.judged.items()
         }
 
     def share(self, verdicts: Mapping[Case, bool], seed: int = 0) -> Estimate:
-        """The share of `verdicts` that passed, with its interval by `share_method`; `seed` is that of the bootstrap."""
+        """Share of `verdicts` that passed, with an interval by `share_method`; `seed` is that of the bootstrap."""
         if len(self.seeds) > 1:
             return interval(self.outcomes(verdicts), seed)
-        rate = Rate.of(sum(verdicts.values()), len(verdicts))
+        rate = Rate.over(verdicts.values())
         return Estimate(value=rate.share, low=rate.low, high=rate.high)
 
     @property
@@ -132,8 +138,8 @@ class Arm:
         return WILSON if len(self.seeds) == 1 else BOOTSTRAP
 
     def outcomes(self, verdicts: Mapping[Case, bool], tasks: Sequence[str] | None = None) -> NDArray[float64]:
-        """`verdicts` as an array of 0 and 1, shape (tasks, seeds), rows by `tasks` (default: this arm's), columns by
-        `seeds`; not a number where a case has none.
+        """`verdicts` as an array of 0 and 1 with a row per task (by default this arm's) and a column per seed; NaN for
+        a case without a verdict.
         """
         import numpy as np
 
@@ -147,31 +153,31 @@ class Arm:
 
 
 def arms(runs: Iterable[Path | str | RunFolder], by: Sequence[str] = ()) -> list[Arm]:
-    """The runs grouped into arms, in the order in which they first come.
+    """Group runs into arms, in order of appearance.
 
-    Runs of one `arm` that differ in a swept key are arms of their own, named with it: `reflexion recall.omega=3`.
+    Runs with the same `arm` that differ in a config key are separate arms, named with it: `reflexion recall.omega=3`.
 
     Parameters
     ----------
     by : Sequence[str], default ()
-        Dotted config keys to name arms by, instead of those in which they are found to differ.
+        Dotted config keys to name arms by, instead of the keys in which they differ.
 
     Raises
     ------
     FolderError
-        A folder is none.
+        Not a run folder.
     DataError
         As `Arm`.
     """
     logs = [Log.read(run if isinstance(run, RunFolder) else RunFolder.existing(run)) for run in runs]
-    named: dict[str, list[Log]] = {}
+    by_name: dict[str, list[Log]] = {}
     for log in logs:
-        named.setdefault(log.arm, []).append(log)
-    return [arm for name, members in named.items() for arm in _split(name, members, by)]
+        by_name.setdefault(log.arm, []).append(log)
+    return [arm for name, members in by_name.items() for arm in _split(name, members, by)]
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and values of a config; lists are values."""
+    """Dotted keys and values of a config; a list is a value."""
     for key, value in config.items():
         if isinstance(value, Mapping):
             yield from flat(value, f"{prefix}{key}.")
@@ -182,7 +188,7 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 def _split(name: str, logs: Sequence[Log], by: Sequence[str]) -> list[Arm]:
     configs = [dict(flat(measured(log.manifest.config))) for log in logs]
     keys = by or _distinguishing_keys(
-        [{key: value for key, value in config.items() if not _is_place(key, logs)} for config in configs]
+        [{key: value for key, value in config.items() if not _is_path_only(key, logs)} for config in configs]
     )
     groups: dict[str, list[Log]] = {}
     for log, config in zip(logs, configs, strict=True):
@@ -192,68 +198,45 @@ def _split(name: str, logs: Sequence[Log], by: Sequence[str]) -> list[Arm]:
 
 
 def _distinguishing_keys(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The keys in which the configs differ but for the seed; the one with the shortest values where it tells as much as
-    all of them.
+    """The keys besides seeds in which the configs differ. If single keys distinguish all of them, the one with the
+    shortest values.
     """
-    keys = [key for key in sorted({key for config in configs for key in config}) if not _is_seed(key)]
+    keys = sorted({key for config in configs for key in config if key not in SEEDED and not key.endswith(".seed")})
     values = {key: [repr(config.get(key)) for config in configs] for key in keys}
     values = {key: texts for key, texts in values.items() if len(set(texts)) > 1}
     kinds = len(set(zip(*values.values(), strict=True)))
-    enough = [key for key, texts in values.items() if len(set(texts)) == kinds]
-    return [min(enough, key=lambda key: len("".join(values[key])))] if enough else list(values)
+    sufficient = [key for key, texts in values.items() if len(set(texts)) == kinds]
+    return [min(sufficient, key=lambda key: len("".join(values[key])))] if sufficient else list(values)
 
 
-def _is_place(key: str, logs: Sequence[Log]) -> bool:
-    """Where a model or the tasks lie, if fingerprints say that they are one. Replays have each a recording."""
+def _is_path_only(key: str, logs: Sequence[Log]) -> bool:
+    """Whether the key is a path to what fingerprints identify as the same model, embedder or data."""
     if key == DATA:
         return len({log.manifest.benchmark_digest for log in logs}) == 1
     if key == "embedder.path":
-        return all("fingerprint" in _embedder(log) for log in logs)
-    alike = len({repr((log.manifest.model_fingerprint, log.manifest.role_fingerprints)) for log in logs}) == 1
-    return alike and key.startswith(("model.", "roles.")) and key.endswith(".path")
-
-
-def _embedder(log: Log) -> Mapping[str, Any]:
-    config = log.manifest.config.get("embedder")
-    return config if isinstance(config, Mapping) else {}
-
-
-def _is_seed(key: str) -> bool:
-    return key in SEEDED or key.endswith(".seed")
+        embedders = [log.manifest.config.get("embedder") for log in logs]
+        return all(isinstance(embedder, Mapping) and "fingerprint" in embedder for embedder in embedders)
+    models = {repr((log.manifest.model_fingerprint, log.manifest.role_fingerprints)) for log in logs}
+    return len(models) == 1 and key.startswith(("model.", "roles.")) and key.endswith(".path")
 
 
 def _check_finished(log: Log) -> None:
-    manifest = log.manifest
-    if len(log.results) != manifest.n_expected:
-        raise DataError(
-            f"run {manifest.run_id}",
-            f"{len(log.results)} of {manifest.n_expected} tasks",
-            "all of them",
-            "finish it with resume=",
-        )
+    run, finished, expected = f"run {log.manifest.run_id}", len(log.results), log.manifest.n_expected
+    if finished != expected:
+        raise DataError(run, f"{finished} of {expected} tasks", "all of them", "finish it with resume=")
     if not log.is_graded:
-        raise DataError(
-            f"run {manifest.run_id}",
-            "attempts without a hidden verdict",
-            "all of them graded",
-            "finish it with resume=",
-        )
+        raise DataError(run, "attempts without a hidden verdict", "all of them graded", "finish it with resume=")
     if len(log.no_verdict) == len(log.attempts):
-        raise DataError(
-            f"run {manifest.run_id}",
-            f"no task with a hidden verdict ({log.no_verdict[0]}: {log.grades[log.no_verdict[0], 1].outcome})",
-            "hidden tests in the benchmark's tasks",
-        )
+        first = log.no_verdict[0]
+        problem = f"no task with a hidden verdict ({first}: {log.grades[first, 1].outcome})"
+        raise DataError(run, problem, "hidden tests in the benchmark's tasks")
 
 
 def _check_alike(label: str, logs: Sequence[Log]) -> None:
-    by_seed: dict[int, str] = {}
-    for log in logs:
-        manifest = log.manifest
-        if other := by_seed.get(manifest.seed):
-            raise DataError(
-                f"arm {label}", f"two runs of seed {manifest.seed}, {other} and {manifest.run_id}", "one a seed"
-            )
-        by_seed[manifest.seed] = manifest.run_id
+    """`logs` are sorted by seed."""
+    for log, following in pairwise(logs):
+        seed, runs = log.manifest.seed, f"{log.manifest.run_id} and {following.manifest.run_id}"
+        if seed == following.manifest.seed:
+            raise DataError(f"arm {label}", f"two runs of seed {seed}, {runs}", "one per seed")
     if len(sources := {log.manifest.feedback_source for log in logs}) > 1:
         raise DataError(f"arm {label}", f"feedback sources {', '.join(sorted(sources))}", "one")

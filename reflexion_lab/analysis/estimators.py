@@ -1,9 +1,10 @@
-"""Estimators on attempts and grades: convergence curve, paired verdicts, and the trust that feedback tests deserve."""
+"""Estimators on attempts and grades: convergence curve, paired verdicts, error rates of feedback tests."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -14,39 +15,39 @@ from reflexion_lab.records import UNKNOWN, Attempt, Check, Evaluation, Grade, Re
 
 
 class Point(Record, frozen=True, kw_only=True):
-    """All tasks, had every loop been cut at `attempt`. Shares are of `n` tasks, in [0, 1]."""
+    """All tasks with every loop cut at `attempt`. Shares are of `n` tasks, in [0, 1]."""
 
     attempt: int
     n: int
-    """Tasks with a hidden verdict; the same at every point, since a task whose loop ended earlier keeps its verdict."""
+    """Tasks with a hidden verdict, the same at every point: a task whose loop ended earlier keeps its verdict."""
     solved: int
     """Tasks whose submission passes the hidden tests."""
     pass_at_1: float
-    """solved / n; in an `oracle` run an upper bound and no pass@1."""
+    """solved / n; an upper bound in an `oracle` run."""
     low: float
     high: float
     """Wilson 95 % interval of `pass_at_1`."""
     any_solved: float
-    """Share of tasks of which any attempt passes the hidden tests so far: an oracle's pick, no pass@1."""
+    """Share of tasks with any attempt so far that passes the hidden tests: an oracle's pick, not pass@1."""
     n_feedback: int
     """Tasks whose submission has a feedback verdict."""
     visible_pass: float | None
-    """Share of these `n_feedback` tasks whose submission passed its feedback checks; None without any."""
+    """Share of these tasks whose submission passed its feedback checks; None if there are none."""
     reward: float | None
-    """Mean over these `n_feedback` tasks of the best feedback reward so far; None without any."""
+    """Mean over these tasks of the best feedback reward so far; None if there are none."""
     tokens_cum: int
-    """Tokens of all roles so far, those for written tests and the reflection after attempt `attempt` included."""
+    """Tokens of all roles so far, including written tests and the reflection on attempt `attempt`."""
 
 
 class Paired(Record, frozen=True, kw_only=True):
-    """Two verdicts on each of the same tasks: the second against the first."""
+    """Paired verdicts, the second compared with the first."""
 
     n: int
     both: int
     damaged: int
-    """Solved by the first alone; b in McNemar's test."""
+    """Solved only by the first; b in McNemar's test."""
     repaired: int
-    """Solved by the second alone; c in McNemar's test."""
+    """Solved only by the second; c in McNemar's test."""
     neither: int
     difference: float
     """share(second) - share(first), in [-1, 1]."""
@@ -54,7 +55,7 @@ class Paired(Record, frozen=True, kw_only=True):
     high: float
     """95 % interval of the difference (`stats.intervals.over_tasks`)."""
     p: float
-    """McNemar's exact test, two-sided."""
+    """Exact McNemar test, two-sided."""
 
 
 def curve(
@@ -63,7 +64,7 @@ def curve(
     n_attempts: int,
     tokens_before: int = 0,
 ) -> list[Point]:
-    """The convergence curve: one point for each cut from 1 to `n_attempts`; empty without a task that has a verdict.
+    """Convergence curve: one point for each cut from 1 to `n_attempts`; empty if no task has a hidden verdict.
 
     Parameters
     ----------
@@ -72,12 +73,12 @@ def curve(
     grades : Mapping[tuple[str, int], Grade]
         Hidden verdicts on all of these attempts.
     tokens_before : int, default 0
-        What was spent before any attempt, on tests that the model wrote; part of every point.
+        Tokens of written tests, part of every point.
 
     Raises
     ------
     ConfigError
-        `n_attempts` below 1, or an attempt that has no grade yet.
+        `n_attempts` below 1, or an attempt without a grade.
     """
     if n_attempts < 1:
         raise ConfigError("n_attempts", n_attempts, "1 or more")
@@ -87,17 +88,22 @@ def curve(
     return [replace(point, tokens_cum=tokens_before + point.tokens_cum) for point in points]
 
 
-def paired(first: Mapping[str, bool], second: Mapping[str, bool]) -> Paired:
-    """The second verdict on each task against the first.
+def verdict(judged: Evaluation | Grade | None) -> bool | None:
+    """Whether it passed; None if there is no verdict: no test, or a harness error."""
+    return None if judged is None or judged.outcome in UNKNOWN else judged.passed
+
+
+def paired(first: Mapping[Any, bool], second: Mapping[Any, bool]) -> Paired:
+    """Compare two verdicts on each of the same tasks (or cases).
 
     Raises
     ------
     ConfigError
         The two do not cover the same tasks.
     """
-    if odd := sorted(first.keys() ^ second.keys()):
-        raise ConfigError(", ".join(odd[:3]), "one verdict", "two on each task, of the same tasks")
-    pairs = [(first[task_id], second[task_id]) for task_id in first]
+    if unpaired := sorted(first.keys() ^ second.keys()):
+        raise ConfigError(", ".join(map(str, unpaired[:3])), "one verdict", "two on each task, of the same tasks")
+    pairs = [(first[key], second[key]) for key in first]
     n11, n10 = pairs.count((True, True)), pairs.count((True, False))
     n01, n00 = pairs.count((False, True)), pairs.count((False, False))
     low, high = paired_difference(n11, n10, n01, n00)
@@ -115,7 +121,7 @@ def paired(first: Mapping[str, bool], second: Mapping[str, bool]) -> Paired:
 
 
 def tokens(attempt: Attempt) -> int:
-    """Tokens of all roles, prompts and replies; a cached reply counts what it took when first drawn."""
+    """Tokens of all roles, prompts and replies, including cached calls."""
     return sum(usage.tokens for usage in attempt.usage.values())
 
 
@@ -123,20 +129,19 @@ def _point(attempts: Mapping[str, Sequence[Attempt]], grades: Mapping[tuple[str,
     cut = [[attempt for attempt in history if attempt.number <= t] for history in attempts.values()]
     submitted = [submitted_at(history) for history in cut]
     left_out = without_verdict(grades.values())
-    solved = [is_solved(grades, attempt) for attempt in submitted if attempt.task_id not in left_out]
-    rate = Rate.of(sum(solved), len(solved))
+    rate = Rate.over(is_solved(grades, attempt) for attempt in submitted if attempt.task_id not in left_out)
     any_solved = {
         attempt.task_id
         for history in cut
         for attempt in history
         if attempt.task_id not in left_out and is_solved(grades, attempt)
     }
-    passed = [attempt.evaluation.passed for attempt in submitted if attempt.evaluation.outcome not in UNKNOWN]
-    rewards = [
-        max(attempt.evaluation.reward for attempt in history)
-        for history, attempt in zip(cut, submitted, strict=True)
-        if attempt.evaluation.outcome not in UNKNOWN
-    ]
+    passed: list[bool] = []
+    rewards: list[float] = []
+    for history, attempt in zip(cut, submitted, strict=True):
+        if (is_passed := verdict(attempt.evaluation)) is not None:
+            passed.append(is_passed)
+            rewards.append(max(attempt.evaluation.reward for attempt in history))
     return Point(
         attempt=t,
         n=rate.n,
@@ -153,21 +158,21 @@ def _point(attempts: Mapping[str, Sequence[Attempt]], grades: Mapping[tuple[str,
 
 
 class Confusion(Record, frozen=True, kw_only=True):
-    """Feedback verdicts on programs against the hidden ones. "Positive" is a program that passed its feedback tests.
+    """Confusion matrix of feedback verdicts against hidden ones. Positive: the program passed its feedback tests.
 
-    The intervals take programs as independent; attempts at one task are not, and theirs are too narrow.
+    The intervals assume independent programs, so they are too narrow for several attempts at a task.
     """
 
     true_positives: int
     false_positives: int
-    """Passed its feedback tests, fails the hidden ones: the loop stops on a wrong program."""
+    """Pass their feedback tests, fail the hidden ones: the loop stops on a wrong program."""
     false_negatives: int
-    """Failed its feedback tests, passes the hidden ones: the loop goes on from a right program."""
+    """Fail their feedback tests, pass the hidden ones: the loop continues from a correct program."""
     true_negatives: int
     unknown: int
-    """Programs without one of the verdicts: no feedback test, or a harness error. Part of no rate."""
+    """Programs without one of the verdicts (no feedback test, or a harness error). In no rate."""
     wrong_if_passed: Rate
-    """P(hidden fail | feedback pass): what Reflexion's table 2 calls the false positives of a suite."""
+    """P(hidden fail | feedback pass), the false positives of table 2 of the Reflexion paper."""
     right_if_failed: Rate
     """P(hidden pass | feedback fail)."""
     false_positive_rate: Rate
@@ -177,37 +182,37 @@ class Confusion(Record, frozen=True, kw_only=True):
 
 
 class SuiteQuality(Record, frozen=True, kw_only=True):
-    """Tests that a model wrote, judged by the canonical solutions. A test is valid where the solution passes it."""
+    """Quality of model-written tests, judged by the canonical solutions. A test is valid if the solution passes it."""
 
     suites: int
-    """Tasks that the model was asked to write tests for."""
+    """Tasks for which the model was asked to write tests."""
     empty: int
-    """Of these, without a test that was kept: no feedback, and never a pass."""
+    """Of these, tasks without an accepted test: no feedback, and never a pass."""
     tests: int
-    """Tests that were kept."""
+    """Accepted tests."""
     unjudged: int
-    """Of these, without a verdict: no canonical solution, the run is not over, or a harness error. Part of no rate."""
+    """Of these, tests without a verdict (no canonical solution, unfinished run, or harness error). In no rate."""
     valid: Rate
-    """Valid tests of the judged ones."""
+    """Valid tests, of the judged ones."""
     valid_suites: Rate
-    """Suites whose every test is valid, of those that hold a test and of which every test is judged."""
+    """Suites in which every test is valid, of the suites with a test and with every test judged."""
     invalid_outcomes: dict[str, int]
-    """What the canonical solutions met in invalid tests."""
+    """Outcomes of the canonical solutions on invalid tests."""
     dropped: dict[str, int]
-    """By reason, what the model wrote and nobody kept; the same words twice for one task count once."""
+    """Rejected tests by reason; duplicates within a task count once."""
 
 
 def confusion(verdicts: Iterable[tuple[bool | None, bool | None]]) -> Confusion:
-    """Of pairs (feedback, hidden): True passes, False fails, None is unknown."""
-    counted = Counter(verdicts)
-    tp, fp = counted[True, True], counted[True, False]
-    fn, tn = counted[False, True], counted[False, False]
+    """Confusion matrix of pairs (feedback, hidden); None is unknown."""
+    counts = Counter(verdicts)
+    tp, fp = counts[True, True], counts[True, False]
+    fn, tn = counts[False, True], counts[False, False]
     return Confusion(
         true_positives=tp,
         false_positives=fp,
         false_negatives=fn,
         true_negatives=tn,
-        unknown=counted.total() - tp - fp - fn - tn,
+        unknown=counts.total() - tp - fp - fn - tn,
         wrong_if_passed=Rate.of(fp, tp + fp),
         right_if_failed=Rate.of(fn, fn + tn),
         false_positive_rate=Rate.of(fp, fp + tn),
@@ -216,14 +221,14 @@ def confusion(verdicts: Iterable[tuple[bool | None, bool | None]]) -> Confusion:
 
 
 def feedback_confusion(judged: Iterable[tuple[Attempt, Grade]]) -> Confusion:
-    """The feedback verdict on each attempt against its hidden one."""
-    return confusion((_verdict(attempt.evaluation), _verdict(grade)) for attempt, grade in judged)
+    """Confusion matrix of attempts."""
+    return confusion((verdict(attempt.evaluation), verdict(grade)) for attempt, grade in judged)
 
 
 def assert_confusion(judged: Iterable[tuple[Attempt, Grade]]) -> Confusion:
-    """The verdict of every single feedback test on each attempt against the attempt's hidden one."""
+    """Confusion matrix of single feedback tests, each against the hidden verdict on its attempt."""
     return confusion(
-        (None if check.outcome in UNKNOWN else check.outcome == "pass", _verdict(grade))
+        (None if check.outcome in UNKNOWN else check.outcome == "pass", verdict(grade))
         for attempt, grade in judged
         for check in attempt.evaluation.checks
         if check.kind == "test"
@@ -231,7 +236,7 @@ def assert_confusion(judged: Iterable[tuple[Attempt, Grade]]) -> Confusion:
 
 
 def suite_quality(written: Iterable[WrittenTests], verdicts: Mapping[str, SuiteVerdict]) -> SuiteQuality:
-    """`verdicts` by task; a suite without one is unjudged."""
+    """Quality of the suites; `verdicts` are by task."""
     suites = list(written)
     judged = {suite.task_id: _judged(verdicts.get(suite.task_id)) for suite in suites}
     checks = [check for checks_of_suite in judged.values() for check in checks_of_suite]
@@ -244,16 +249,12 @@ def suite_quality(written: Iterable[WrittenTests], verdicts: Mapping[str, SuiteV
         empty=sum(not suite.tests for suite in suites),
         tests=tests,
         unjudged=tests - len(checks),
-        valid=Rate.of(len(checks) - len(invalid), len(checks)),
-        valid_suites=Rate.of(sum(all(check.outcome == "pass" for check in suite) for suite in complete), len(complete)),
+        valid=Rate.over(check.outcome == "pass" for check in checks),
+        valid_suites=Rate.over(all(check.outcome == "pass" for check in suite) for suite in complete),
         invalid_outcomes=dict(Counter(invalid)),
         dropped=dict(Counter(reasons)),
     )
 
 
-def _verdict(judged: Evaluation | Grade) -> bool | None:
-    return None if judged.outcome in UNKNOWN else judged.passed
-
-
-def _judged(verdict: SuiteVerdict | None) -> list[Check]:
-    return [check for check in verdict.checks if check.outcome not in UNKNOWN] if verdict else []
+def _judged(suite: SuiteVerdict | None) -> list[Check]:
+    return [check for check in suite.checks if check.outcome not in UNKNOWN] if suite else []

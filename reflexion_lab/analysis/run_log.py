@@ -1,4 +1,4 @@
-"""A run folder as the analysis reads it."""
+"""The records of a run folder, the input of the analysis."""
 
 from __future__ import annotations
 
@@ -27,10 +27,7 @@ from reflexion_lab.runner.folder.folder import RunFolder
 
 
 class Log(Record, frozen=True, kw_only=True, dict=True):
-    """A run folder, read once: the tasks whose loops have ended, in the order in which they did.
-
-    What is derived from it is computed once a log.
-    """
+    """A run folder, read once: the tasks whose loops have ended, in the order of their ends."""
 
     manifest: Manifest
     results: dict[str, TaskResult]
@@ -40,28 +37,33 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     """Tests that the model wrote, by task; empty unless they were the feedback."""
     suite_verdicts: dict[str, SuiteVerdict]
     beginning: Beginning | None = None
-    """What memory held of earlier runs; None where tasks know nothing of each other."""
+    """Content of memory at the start of the run; None if tasks do not share memory."""
     set_aside: tuple[SetAside, ...] = ()
-    """Loops that were broken off, since the model gave no answer, and begun anew."""
+    """Loops that were aborted and restarted because the model did not answer."""
     resumptions: tuple[Resumption, ...] = ()
-    """Each time that the run went on after it was cut off."""
+    """Resumptions of the run after interruptions."""
     torn: int
-    """Lines that a kill left half-written; they were skipped."""
+    """Half-written lines, which are skipped."""
 
     @classmethod
     def read(cls, run: RunFolder, texts: bool = True) -> Log:
-        """Raises FolderError: a file cannot be read, or a task has a result and no attempts.
+        """Read a run folder.
 
         Parameters
         ----------
         texts : bool, default True
-            False leaves out what no figure is made of, prompts and replies above all: a quarter of the memory.
+            False drops prompts, replies and other texts that no figure uses, and takes a quarter of the memory.
+
+        Raises
+        ------
+        FolderError
+            A file cannot be read, or a task has a result but no attempts.
         """
-        fresh = RunFolder(run.path)  # its count of torn lines begins at 0
+        fresh = RunFolder(run.path)  # counts torn lines from 0
         attempts = fresh.attempts if texts else _bare(fresh.each_attempt())
         results, grades = fresh.results, fresh.grades
-        if lost := sorted(results.keys() - attempts.keys()):
-            problem = f"no attempt at {lost[0]}, which has a result"
+        if missing := sorted(results.keys() - attempts.keys()):
+            problem = f"no attempt at {missing[0]}, which has a result"
             hint = "delete its line in results.jsonl and resume"
             raise FolderError(run.path / "attempts.jsonl", problem, "at least one", hint)
         for task_id, result in results.items():
@@ -86,18 +88,18 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
 
     @property
     def by_task(self) -> Log:
-        """The same with the tasks sorted: sums of seconds and cost depend on their order in the last digit."""
+        """The same log with sorted tasks: the order changes the last digit of sums of seconds and cost."""
         attempts, results, written = (dict(sorted(d.items())) for d in (self.attempts, self.results, self.written))
         return replace(self, attempts=attempts, results=results, written=written)
 
     @property
     def arm(self) -> str:
-        """The name of the method, under which runs are put together over seeds."""
+        """Name of the method; runs with the same name form an arm."""
         return str(self.manifest.config.get("arm", "run"))
 
     @property
     def is_upper_bound(self) -> bool:
-        """Hidden tests or solutions reached its loops: none of its figures is a pass@1."""
+        """Whether hidden tests or solutions reached its loops, so that its shares are not pass@1."""
         return self.manifest.is_upper_bound
 
     @cached_property
@@ -105,23 +107,31 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         return [attempt for attempts in self.attempts.values() for attempt in attempts]
 
     @cached_property
+    def grades_by_task(self) -> dict[str, dict[int, Grade]]:
+        """Hidden verdicts by task, then by attempt number."""
+        by_task: dict[str, dict[int, Grade]] = {}
+        for (task_id, number), grade in self.grades.items():
+            by_task.setdefault(task_id, {})[number] = grade
+        return by_task
+
+    @cached_property
     def submitted(self) -> dict[str, tuple[Attempt, Grade]]:
-        """By task, what was submitted and its hidden verdict; tasks still to be graded are left out."""
-        chosen = {task_id: submitted_at(attempts) for task_id, attempts in self.attempts.items()}
+        """By task, the submitted attempt and its hidden verdict, for submissions with one."""
+        submitted = ((task_id, submitted_at(attempts)) for task_id, attempts in self.attempts.items())
         return {
             task_id: (attempt, self.grades[task_id, attempt.number])
-            for task_id, attempt in chosen.items()
+            for task_id, attempt in submitted
             if (task_id, attempt.number) in self.grades
         }
 
     @cached_property
     def no_verdict(self) -> tuple[str, ...]:
-        """Tasks on which the hidden tests say nothing, sorted; they are in no rate's n."""
+        """Sorted tasks without a hidden verdict; no rate counts them."""
         return tuple(sorted(without_verdict(self.grades.values()) & self.attempts.keys()))
 
     @cached_property
     def is_graded(self) -> bool:
-        """Every attempt has its hidden verdict; an interrupted run has those of submissions alone."""
+        """Whether every attempt has a hidden verdict; in an interrupted run only submissions have."""
         return all((attempt.task_id, attempt.number) in self.grades for attempt in self.every)
 
     @property
@@ -146,7 +156,7 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
 
 
 def _bare(every: Iterable[Attempt]) -> dict[str, list[Attempt]]:
-    """Attempts by task without their long texts; checks that are equal are one."""
+    """Attempts by task without long texts; equal checks share one object."""
     by_task: dict[str, list[Attempt]] = {}
     known: dict[Check, Check] = {}
     for attempt in every:

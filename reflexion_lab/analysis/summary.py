@@ -1,13 +1,13 @@
-"""The headline figures of a run, from its folder alone, and its canonical form.
+"""Headline figures and canonical form of a run.
 
-The canonical form holds all records without ids, times and cache marks. Runs with the same seed, or a run and its
-replay, have equal canonical forms, whatever the number of workers.
+The canonical form contains all records without ids, times and cache marks. Runs with the same seed, or a run and its
+replay, have equal canonical forms, for any number of workers.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -25,125 +25,116 @@ from reflexion_lab.analysis.learning.reflections import ReflectionFigures
 from reflexion_lab.analysis.learning.reflections import reflections as reflection_figures
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Rate
-from reflexion_lab.records import (
-    WITHHELD,
-    Attempt,
-    Beginning,
-    Evaluation,
-    Record,
-    Usage,
-    WrittenTests,
-)
+from reflexion_lab.records import WITHHELD, Attempt, Beginning, Evaluation, Record, Usage, WrittenTests
 
 __all__ = ["Log", "Summary", "summary"]
 
 
 class Summary(Record, frozen=True, kw_only=True):
-    """Headline figures over the tasks whose loops have ended; `msgspec.to_builtins` makes JSON of it."""
+    """Headline figures over the tasks whose loops have ended; `msgspec.to_builtins` converts them to plain values."""
 
     run_id: str
     benchmark: str
     seed: int
     models: dict[str, str]
-    """Fingerprints by role: the actor's, then those of roles that have a model of their own."""
+    """Fingerprints by role: the actor, then roles with a separate model."""
     feedback_source: str
     is_upper_bound: bool
-    """Hidden tests or solutions reached the loops (`Manifest.leak`): no figure below is a pass@1."""
+    """Whether hidden tests or solutions reached the loops (`Manifest.leak`), so that no share is pass@1."""
     n_expected: int
     n_logged: int
-    """Tasks whose loops ended. While they are fewer than `n_expected`, no figure is final."""
+    """Tasks whose loops have ended. Figures are final when it reaches `n_expected`."""
     no_verdict: tuple[str, ...]
-    """Tasks on which the hidden tests say nothing: they have none, or the harness failed. They are in no rate's n."""
+    """Tasks without a hidden verdict (no hidden tests, or a harness failure). No rate counts them."""
     pass_at_1: Rate
     """Hidden verdicts on submissions."""
     pass_at_1_first: Rate | None
-    """The same for attempt 1, the plain single attempt; None until every attempt is graded."""
+    """Hidden verdicts on attempt 1, the plain single attempt; None until every attempt is graded."""
     any_solved: Rate | None
-    """Tasks of which any attempt passes the hidden tests; an oracle's pick, no pass@1."""
+    """Tasks of which any attempt passes the hidden tests: an oracle's pick, not pass@1."""
     visible_pass: Rate
-    """Tasks whose submission passed its feedback checks, of those whose submission has a feedback verdict."""
+    """Submissions that passed their feedback checks, of those with a feedback verdict."""
     against_single: Paired | None
-    """What was submitted against attempt 1 of the same task: repairs, damage, difference, p."""
+    """Submissions compared with attempt 1 of the same task."""
     feedback: Confusion
-    """Feedback verdicts on submissions against the hidden ones."""
+    """Feedback verdicts against hidden ones, on submissions."""
     feedback_first: Confusion | None
-    """The same on attempt 1, which no feedback has shaped; None until every attempt is graded."""
+    """On attempt 1, before any feedback; None until every attempt is graded."""
     feedback_attempts: Confusion | None
-    """The same on all attempts."""
+    """On all attempts."""
     feedback_asserts: Confusion | None
-    """The same of each single feedback test on every attempt: one test cannot find all that is wrong."""
+    """For each single feedback test on every attempt; a single test does not detect every fault."""
     feedback_tests: int
-    """Feedback tests that were run, over all attempts."""
+    """Executed feedback tests, over all attempts."""
     feedback_in_place: int
-    """Of these, judged in the candidate's own process, where it can forge the verdict."""
+    """Of these, tests judged in the candidate's process, where it can forge the verdict."""
     hidden_tests: int
-    """Hidden checks that what was submitted was graded by."""
+    """Hidden checks of submissions."""
     hidden_in_place: int
     hidden_asked_open: int
-    """Hidden verdicts that were given while loops could still learn of them: one a task, on what was submitted."""
+    """Hidden verdicts from before the end of all loops: one per task, on its submission."""
     hidden_asked_sealed: int
-    """Those that were given when all loops had ended."""
+    """Hidden verdicts from after the end of all loops."""
     verification_types: dict[str, int]
-    """By what attempts were evaluated."""
+    """Attempts by type of evaluation."""
     did_not_run: dict[str, int]
-    """Parts that were left out of a combined reward, and of how many attempts."""
+    """Attempts by missing part of a combined reward."""
     suites: SuiteQuality | None
-    """The tests that the model wrote; None where it was not asked to."""
+    """Model-written tests; None if the model was not asked for any."""
     attempts_mean: float
     stop_reasons: dict[str, int]
     submitted_outcomes: dict[str, int]
-    """Hidden outcomes of what was submitted."""
+    """Hidden outcomes of submissions."""
     feedback_outcomes: dict[str, int]
     """Feedback outcomes of all attempts."""
     usage: dict[str, Usage]
-    """By role, over all attempts and written tests; cached replies count what they took when they were first drawn."""
+    """By role, over all attempts and written tests, including cached calls."""
     usage_last_reflections: Usage
-    """Of this, reflections after a loop's last attempt: paid for, and read by no attempt at that task."""
+    """Of this, reflections after the last attempt of a loop, which no attempt at the task read."""
     read_of_others: dict[str, int] | None
-    """Attempts whose actor read episodes, wisdom and mistakes of other loops; None where tasks know nothing of each
-    other."""
+    """Attempts that read episodes, wisdom and mistakes of other loops; None if tasks do not share memory."""
     known_before: dict[str, int]
-    """Episodes, wisdom and mistakes of earlier runs that memory held when the run began; empty without."""
+    """Episodes, wisdom and mistakes of earlier runs in memory at the start; empty if there were none."""
     reflections: dict[str, int]
     """By source: `llm`, `rules:<class>`, `fallback:<class>`."""
     reflections_by_model: Rate
-    """Share of the reflections that the model wrote."""
+    """Share of reflections written by the model."""
     reflections_repeated: int
-    """Reflections that say word for word what an earlier one on the same task said."""
+    """Reflections identical to an earlier one on the same task."""
     reflection_figures: ReflectionFigures | None
-    """Their flags, who read them, what came of it; None where there are none."""
+    """Flags, readers and effects of reflections; None without reflections."""
     extraction_failures: int
-    """Attempts in whose reply no program was found."""
+    """Attempts whose reply contains no program."""
     empty_retries: Rate
-    """Retries in whose reply no program was found, of all retries."""
+    """Retries whose reply contains no program."""
     blind_retries: Rate
-    """Retries that read nothing of their own past though Ω is 1 or more, of the retries with such an Ω."""
+    """Retries whose prompt contains no earlier attempt at the task, of the retries with Ω of 1 or more."""
     withheld: dict[str, int]
     """Attempts whose model withheld the program, by `records.WITHHELD`; they count as not passed."""
     inner_loops: dict[str, int]
-    """How the critique-revise loops of all attempts ended, or the steps of ReAct; {} for other actors."""
+    """Attempts by the end of their critique-revise loop or ReAct steps; {} for other actors."""
     set_aside: dict[str, int]
-    """Loops that were broken off since no answer came, by `protocols.UNANSWERED`, and begun anew; none is in n."""
+    """Loops that were aborted and restarted because the model did not answer, by `protocols.UNANSWERED`; not in n."""
     uncounted: int
-    """Attempts with calls that brought a reply of which the server counted no token: their cost is unknown, not 0."""
+    """Attempts with a reply for which the server reported no tokens: their cost is unknown, not 0."""
     no_feedback: int
-    """Tasks that show no test: one attempt, submitted as it was."""
+    """Tasks that show no test: their single attempt is the submission."""
     timeouts: int
-    """Attempts of which a feedback check timed out."""
+    """Attempts with a feedback check that timed out."""
     harness_errors: int
-    """Feedback and hidden verdicts that the harness itself spoilt."""
+    """Feedback and hidden verdicts invalid because of a harness failure."""
     seconds: float
-    """Wall seconds of all loops added up, queues included; loops run side by side."""
+    """Sum of the wall times of all loops, with time in queues; loops run in parallel."""
     torn: int
-    """Half-written lines in the run folder, skipped."""
+    """Half-written lines in the run folder, which are skipped."""
 
 
 def summary(log: Log) -> Summary:
-    """The headline figures of a run, computed once a log; equal to the last digit in whatever order its tasks ended."""
-    derived = log.__dict__  # where its cached properties are, too
-    if "summary" not in derived:
-        derived["summary"] = _summary(log.by_task)
-    figures: Summary = derived["summary"]
+    """Headline figures of a run, cached on its log; identical in every digit for any order in which tasks ended."""
+    cache = log.__dict__  # also the place of its cached properties
+    if "summary" not in cache:
+        cache["summary"] = _summary(log.by_task)
+    figures: Summary = cache["summary"]
     return figures
 
 
@@ -195,8 +186,8 @@ def _summary(log: Log) -> Summary:
         reflections_repeated=metrics.reflections_repeated(log),
         reflection_figures=reflection_figures(log),
         extraction_failures=sum(metrics.extraction_failures(attempt, None) for attempt in every),
-        empty_retries=_share(metrics.empty_retries, every),
-        blind_retries=_share(metrics.blind_retries, every),
+        empty_retries=Rate.over(metrics.empty_retries(attempt, None) for attempt in every),
+        blind_retries=Rate.over(metrics.blind_retries(attempt, None) for attempt in every),
         withheld=_withheld(every),
         inner_loops=dict(Counter(attempt.trajectory.ended for attempt in every if attempt.trajectory.ended)),
         set_aside=dict(Counter(loop.outcome for loop in log.set_aside)),
@@ -207,11 +198,6 @@ def _summary(log: Log) -> Summary:
         seconds=sum(result.duration for result in log.results.values()),
         torn=log.torn,
     )
-
-
-def _share(metric: Callable[[Attempt, None], bool | None], every: Iterable[Attempt]) -> Rate:
-    known = [value for attempt in every if (value := metric(attempt, None)) is not None]
-    return Rate.of(sum(known), len(known))
 
 
 def _read_of_others(every: Iterable[Attempt], run_id: str) -> dict[str, int]:
@@ -230,7 +216,7 @@ def _known(beginning: Beginning) -> dict[str, int]:
 
 
 def _verification(evaluation: Evaluation) -> str:
-    """The kind of verdict; an injected one is named as such."""
+    """Type of evaluation; an injected verdict is marked as such."""
     return f"injected_{evaluation.injected}" if evaluation.injected else evaluation.verification_type
 
 
@@ -259,48 +245,47 @@ MARKS = {"cached", "torn", "set_aside"}
 
 
 def canonical_form(log: Log) -> dict[str, dict[str, Any]]:
-    """By task, sorted: attempts, result, hidden verdicts and written tests as plain values. The run's own id, which the
-    names of its episodes hold, reads RUN.
-    """
+    """Attempts, result, hidden verdicts and written tests of each task as plain values; tasks are sorted."""
     run_id = log.manifest.run_id
-    return {task_id: bare(_records(log, task_id), run_id) for task_id in sorted(log.attempts)}
+    return {
+        task_id: bare(
+            {
+                "attempts": log.attempts[task_id],
+                "result": log.results[task_id],
+                "grades": [grade for _, grade in sorted(log.grades_by_task.get(task_id, {}).items())],
+                "written_tests": log.written.get(task_id),
+                "suite_verdict": log.suite_verdicts.get(task_id),
+            },
+            run_id,
+        )
+        for task_id in sorted(log.attempts)
+    }
 
 
 def figures(log: Log) -> dict[str, Any]:
-    """The headline figures, likewise."""
-    records: dict[str, Any] = bare(summary(log), log.manifest.run_id)
-    return records
+    """The headline figures as plain values."""
+    values: dict[str, Any] = bare(summary(log), log.manifest.run_id)
+    return values
 
 
 def bare(record: Any, run_id: str) -> Any:
-    """A record, or records, as plain values without ids, times and cache marks."""
+    """A record, or records, as plain values without ids, times and cache marks; RUN replaces the run's own id."""
     text = msgspec.json.encode(record, order="deterministic").decode()
-    # An id stands between quotes or within names made of it; JSON leaves its characters as they are.
+    # JSON does not escape the characters of an id
     return _without(msgspec.json.decode(text.replace(run_id, "RUN")))
 
 
 def differences(first: Any, second: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Where two plain values differ, in the order of `first`: the place and the two values."""
+    """Path and values of each difference between two plain values, in the order of `first`."""
     if isinstance(first, dict) and isinstance(second, dict):
         for key in [*first, *(key for key in second if key not in first)]:
             yield from differences(first.get(key), second.get(key), f"{at}.{key}" if at else str(key))
     elif isinstance(first, list) and isinstance(second, list):
         for number in range(max(len(first), len(second))):
-            here, there = (part[number] if number < len(part) else None for part in (first, second))
-            yield from differences(here, there, f"{at}[{number}]")
+            old, new = (items[number] if number < len(items) else None for items in (first, second))
+            yield from differences(old, new, f"{at}[{number}]")
     elif first != second:
         yield at, first, second
-
-
-def _records(log: Log, task_id: str) -> dict[str, Any]:
-    grades = [log.grades[key] for key in sorted(log.grades) if key[0] == task_id]
-    return {
-        "attempts": log.attempts[task_id],
-        "result": log.results[task_id],
-        "grades": grades,
-        "written_tests": log.written.get(task_id),
-        "suite_verdict": log.suite_verdicts.get(task_id),
-    }
 
 
 def _without(node: Any) -> Any:

@@ -63,25 +63,31 @@ def test_two_keys_name_what_none_tells_alone(run):
     assert len(all_arms) == 4
 
 
-def test_two_runs_of_one_seed_are_no_arm(run):
-    with pytest.raises(ValueError, match="got two runs of seed 0"):
-        arms([run("x"), run("y")])
-
-
-def test_a_run_that_is_not_finished_is_no_arm(run):
-    folder = run("x")
+def cut_off(folder):
     lines = (folder.path / "results.jsonl").read_text().splitlines()
     (folder.path / "results.jsonl").write_text(lines[0] + "\n")
-    with pytest.raises(ValueError, match="1 of 2 tasks, expected all of them"):
-        arms([folder])
 
 
-def test_several_feedback_sources_are_no_arm(write_run):
-    visible, oracle = write_run(VERDICTS, name="v", seed=0), write_run(VERDICTS, name="o", seed=1)
-    path = oracle.path / "manifest.json"
+def oracle(folder):
+    path = folder.path / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "feedback_source": "oracle"}))
-    with pytest.raises(ValueError, match="got feedback sources oracle, visible"):
-        arms([visible, oracle], by=["arm"])
+
+
+@pytest.mark.parametrize(
+    ("seeds", "change", "message"),
+    [
+        ((0, 0), None, "got two runs of seed 0, .* and .*, expected one per seed"),
+        ((0,), cut_off, "1 of 2 tasks, expected all of them"),
+        ((0, 1), oracle, "got feedback sources oracle, visible"),
+    ],
+    ids=["one seed", "unfinished", "two feedback sources"],
+)
+def test_runs_that_make_no_arm(run, seeds, change, message):
+    runs = [run(f"run{place}", seed=seed) for place, seed in enumerate(seeds)]
+    if change:
+        change(runs[-1])
+    with pytest.raises(ValueError, match=message):
+        arms(runs, by=["arm"])
 
 
 def test_nested_keys_are_dotted():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from statistics import fmean
 
 import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Case
-from reflexion_lab.analysis.comparison.budgets import accuracy_by_spending, at, is_known, matched, per_solved, spent
+from reflexion_lab.analysis.comparison.budgets import accuracy_by_spending, is_known, matched, per_solved, spent
 from reflexion_lab.records import Usage
 
 R, W = True, False
@@ -67,22 +66,24 @@ def test_other_roles_are_paid_with_the_attempt_in_which_they_work(make_arm):
     assert spent(make_arm(HISTORIES, change=criticised), "calls")[Case(0, "second")] == [4, 9]
 
 
-def test_a_cap_shows_what_would_have_been_submitted_by_then(make_arm):
-    arm = make_arm(HISTORIES)
-    solved = {
-        cap: [case.task_id for case, passed in at(arm, "tokens", cap).items() if passed] for cap in (0, 46, 47, 74)
-    }
-    assert solved == {0: ["at once"], 46: ["at once"], 47: ["at once", "second"], 74: ["at once", "second", "third"]}
+@pytest.mark.parametrize(
+    ("tokens", "solved"), [(20, ["at once"]), (41, ["at once", "second"]), (60, ["at once", "second", "third"])]
+)
+def test_a_cut_arm_submits_what_it_has_by_then(make_arm, tokens, solved):
+    """Caps of 20, 47 and 74 tokens: the means of the longer arm are then 20, 40.25 and 53.75."""
 
+    def spends(attempt):
+        return replace(attempt, trajectory=replace(attempt.trajectory, usage=Usage(calls=1, prompt_tokens=tokens)))
 
-def test_no_cap_is_what_was_submitted(make_arm):
-    arm = make_arm(HISTORIES, HISTORIES)
-    assert at(arm, "calls", math.inf) == arm.verdicts()
+    single = make_arm({task_id: [(1.0, W)] for task_id in HISTORIES}, label="single", change=spends)
+    match = matched(make_arm(HISTORIES), single, "tokens")
+    assert [case.task_id for case, passed in match.first.items() if passed] == solved
 
 
 def test_a_damaged_submission_is_found_by_the_cap(make_arm):
-    arm = make_arm({"damaged": [(0.5, R), (1.0, W)]})
-    assert [at(arm, "tokens", cap)[Case(0, "damaged")] for cap in (20, 47)] == [R, W]
+    damaged = make_arm({"a": [(0.5, R), (1.0, W)]})
+    assert matched(damaged, make_arm({"a": [(1.0, W)]}, label="single"), "tokens").first == {Case(0, "a"): R}
+    assert matched(damaged, make_arm({"a": [(0.0, W)] * 3}, label="long"), "tokens").first == {Case(0, "a"): W}
 
 
 def test_the_dearer_arm_is_cut_to_the_mean_of_the_cheaper(make_arm):
@@ -95,7 +96,6 @@ def test_the_dearer_arm_is_cut_to_the_mean_of_the_cheaper(make_arm):
         assert other == fmean(ends[-1] for ends in spent(cheap, "tokens").values()) == 53.75
         assert other - 37 / 40 < own <= other  # one more attempt of one more case would be too much
     match = matched(cheap, dear, "tokens")
-    assert match.cap == 30
     assert match.first == cheap.verdicts()
     assert sum(match.second.values()) < sum(match.first.values())
     assert match.equal.estimate.value < 0
@@ -118,7 +118,7 @@ def test_arms_that_spend_the_same_are_not_cut(make_arm):
     one, other = make_arm(HISTORIES, label="one"), make_arm(HISTORIES, label="other")
     for unit in ("tokens", "calls"):
         match = matched(one, other, unit)
-        assert (match.cap, match.cut_side, match.is_matched) == (None, 0, True)
+        assert (match.cut_side, match.is_matched) == (0, True)
         assert match.first == match.second == one.verdicts()
         assert match.equal.p == 1.0
 
@@ -144,7 +144,7 @@ def test_arms_without_a_case_in_common_are_refused(make_arm):
         matched(make_arm({"a": [(1.0, R)]}, label="one"), make_arm({"b": [(1.0, R)]}, label="other"), "calls")
 
 
-@pytest.mark.parametrize("work", [spent, accuracy_by_spending, per_solved, lambda arm, unit: at(arm, unit, 1.0)])
+@pytest.mark.parametrize("work", [spent, accuracy_by_spending, per_solved])
 def test_an_unknown_unit_is_refused(make_arm, work):
     with pytest.raises(ValueError, match="unit: got 'hours'"):
         work(make_arm(HISTORIES), "hours")

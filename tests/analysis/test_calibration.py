@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from reflexion_lab.analysis.learning.calibration import Forecast, calibration, equal_width
+from reflexion_lab.analysis.learning.calibration import Forecast, calibration
 from reflexion_lab.analysis.stats.intervals import wilson
 
 
@@ -27,26 +27,18 @@ def arrays(forecasts):
 
 
 @pytest.mark.parametrize("values", [None, (0.0, 0.1, 0.3, 0.6, 0.7, 0.8, 0.9, 1.0)])
-def test_brier_score_is_scikit_learns(values):
-    from sklearn.metrics import brier_score_loss  # a second of every process that collects
+def test_brier_score_and_bins_are_scikit_learns(values):
+    from sklearn.calibration import calibration_curve  # a second of every process that collects
+    from sklearn.metrics import brier_score_loss
 
     for seed in range(6):
         forecasts = drawn(seed, 80, values)
-        assert calibration(forecasts).brier.value == pytest.approx(brier_score_loss(*arrays(forecasts)), abs=1e-12)
-
-
-@pytest.mark.parametrize("values", [None, (0.0, 0.1, 0.3, 0.6, 0.7, 0.8, 0.9, 1.0)])
-@pytest.mark.parametrize("bins", [10, 4])
-def test_bins_are_scikit_learns(values, bins):
-    from sklearn.calibration import calibration_curve
-
-    for seed in range(6):
-        forecasts = drawn(seed, 80, values)
-        result = calibration(forecasts, equal_width(bins)).bins
-        shares, confidences = calibration_curve(*arrays(forecasts), n_bins=bins)
-        assert [one.came_true.share for one in result] == pytest.approx(list(shares)), seed
-        assert [one.confidence for one in result] == pytest.approx(list(confidences)), seed
-        assert sum(one.came_true.n for one in result) == 80
+        result = calibration(forecasts)
+        shares, confidences = calibration_curve(*arrays(forecasts), n_bins=10)
+        assert result.brier.value == pytest.approx(brier_score_loss(*arrays(forecasts)), abs=1e-12)
+        assert [group.came_true.share for group in result.bins] == pytest.approx(list(shares)), seed
+        assert [group.confidence for group in result.bins] == pytest.approx(list(confidences)), seed
+        assert sum(group.came_true.n for group in result.bins) == 80
 
 
 def test_figures_by_hand():
@@ -67,20 +59,20 @@ def test_murphys_parts_make_the_brier_score(seed):
     few = calibration(drawn(seed, 90, (0.15, 0.55, 0.95)))
     assert few.within == pytest.approx(0, abs=1e-12)
     assert few.brier.value == pytest.approx(few.reliability - few.resolution + few.uncertainty)
-    fine = calibration(drawn(seed, 90), equal_width(2))
-    assert fine.brier.value == pytest.approx(fine.reliability - fine.resolution + fine.uncertainty + fine.within)
-    assert abs(fine.within) > 1e-4
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_bins_hide_is_stephensons_two_components(seed):
     forecasts, hidden = drawn(seed, 90), 0.0
-    result = calibration(forecasts, (0.0, 0.5, 1.0))
-    for one in result.bins:
-        held = [f for f in forecasts if (f.confidence <= 0.5) == (one.high == 0.5)]
-        apart = [(f.confidence - one.confidence, f.came_true - one.came_true.share) for f in held]
+    result = calibration(forecasts)
+    for group in result.bins:
+        members = [f for f in forecasts if group.low < f.confidence <= group.high]
+        apart = [(f.confidence - group.confidence, f.came_true - group.came_true.share) for f in members]
         hidden += sum(c * c - 2 * c * o for c, o in apart) / 90
     assert result.within == pytest.approx(hidden)
+    assert abs(result.within) > 1e-5
+    parts = result.reliability - result.resolution + result.uncertainty + result.within
+    assert result.brier.value == pytest.approx(parts)
 
 
 def test_a_perfect_forecaster_scores_nothing():
@@ -132,25 +124,15 @@ def test_few_tasks_of_either_outcome_are_no_certainty_either():
 LEVELS = tuple(level / 20 for level in range(1, 20))
 
 
-def test_one_calibrated_forecaster_of_twenty_is_beyond_chance():
-    beyond = sum(
-        found.error > found.error_by_chance for found in map(calibration, (drawn(s, 120, LEVELS) for s in range(200)))
-    )
-    assert 0.01 <= beyond / 200 <= 0.10
+def test_error_by_chance_tells_a_calibrated_forecaster_from_one_who_is_too_sure():
+    calibrated = [calibration(drawn(seed, 120, LEVELS)) for seed in range(200)]
+    assert 0.01 <= sum(result.error > result.error_by_chance for result in calibrated) / 200 <= 0.10
+    too_sure = [calibration(drawn(seed, 120, LEVELS, shift=-0.3)) for seed in range(20)]
+    assert all(result.error > result.error_by_chance for result in too_sure)
 
 
-def test_one_who_is_far_too_sure_is_beyond_chance():
-    assert all(
-        f.error > f.error_by_chance for f in map(calibration, (drawn(s, 120, LEVELS, shift=-0.3) for s in range(20)))
-    )
-
-
-def test_impossible_forecasts_and_bins_are_refused():
+def test_impossible_forecasts_are_refused():
     with pytest.raises(ValueError, match="got none"):
         calibration([])
     with pytest.raises(ValueError, match=r"confidence at t0: got 1.5"):
         calibration(told((1.5, 1)))
-    with pytest.raises(ValueError, match=r"confidence at t0: got 0.9"):
-        calibration(told((0.9, 1)), (0.0, 0.5))
-    with pytest.raises(ValueError, match="bins: got 0"):
-        equal_width(0)

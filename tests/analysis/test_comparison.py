@@ -31,29 +31,18 @@ def named(comparison, arm):
     return next(row for row in comparison.rows if row.arm == arm)
 
 
-def test_shares_at_attempt_one_and_at_the_end_are_those_of_hidden_verdicts_on_submissions(two_seeds):
+def test_the_figures_of_an_arm_are_those_by_hand(two_seeds):
     row = named(compare(arms(two_seeds)), "words")
-    assert (row.first.value, row.final.value) == (0.5, 0.75)
+    assert (row.first.value, row.final.value) == (0.5, 0.75)  # hidden verdicts on submissions
     assert row.curve == (0.5, 0.75)
     assert row.area == 0.625
     assert (row.tasks, row.seeds, row.n_logged, row.n_expected) == (4, (7, 8), 8, 8)
-
-
-def test_repair_and_damage_are_counted_from_attempt_one_to_the_submission(two_seeds):
-    moves = named(compare(arms(two_seeds)), "words").moves
+    moves, feedback = row.moves, row.feedback  # to the submission; over all attempts
     assert (moves.cc, moves.cw, moves.wc, moves.ww) == (2, 2, 4, 0)
     assert (moves.repair.value, moves.damage.value) == (1.0, 0.5)
-
-
-def test_errors_of_feedback_tests_are_counted_over_all_attempts(two_seeds):
-    feedback = named(compare(arms(two_seeds)), "words").feedback
     assert (feedback.false_positive_rate.k, feedback.false_positive_rate.n) == (2, 6)
     assert (feedback.false_negative_rate.k, feedback.false_negative_rate.n) == (2, 8)
-
-
-def test_calls_and_tokens_are_those_of_attempts_and_reflections(two_seeds):
-    row = named(compare(arms(two_seeds)), "words")
-    assert (row.spent.usage.calls, row.spent.usage.tokens) == (2 * 10, 2 * 161)
+    assert (row.spent.usage.calls, row.spent.usage.tokens) == (2 * 10, 2 * 161)  # of attempts and reflections
     assert row.tokens_per_solved.value == 2 * 161 / 6
     assert row.cost_per_solved is None
 
@@ -112,11 +101,6 @@ def test_at_an_equal_budget_p_is_never_below_what_the_verdicts_alone_could_say(r
     assert names.p_tasks >= mcnemar(6, 0)  # six tasks, each the same at both seeds
 
 
-def test_cost_is_no_budget_where_nothing_has_a_price(two_seeds):
-    with pytest.raises(ValueError, match="unit: got cost, but feedback_only has no prices"):
-        compare(arms(two_seeds), unit="cost")
-
-
 @pytest.fixture
 def unrecorded(run, respent):
     """An arm of two seeds whose calls are on record, and not what they took."""
@@ -162,10 +146,10 @@ def test_with_prices_the_cost_of_a_solved_case_is_all_that_was_paid(run, respent
     assert row.cost_per_solved.value == 1.75
 
 
-def test_a_role_of_unknown_price_makes_the_cost_unknown(run, respent):
-    prices = {"actor": "1/2 USD per million", "reflector": "unknown"}
-    folder = run("feedback_only", made=respent(SIMPLE, PAID), prices=prices)
-    with pytest.raises(ValueError, match="cost, but feedback_only has no prices, expected runs with them"):
+@pytest.mark.parametrize("prices", [{}, {"actor": "1/2 USD per million", "reflector": "unknown"}])
+def test_cost_is_no_budget_without_a_price_for_every_role(run, respent, prices):
+    folder = run("feedback_only", made=respent(SIMPLE, PAID if prices else Usage(calls=1)), prices=prices)
+    with pytest.raises(ValueError, match="unit: got cost, but feedback_only has no prices, expected runs with them"):
         compare(arms([folder]), unit="cost")
 
 
@@ -190,12 +174,17 @@ def test_the_baseline_is_feedback_only_else_the_first_that_saw_no_hidden_test(ru
     assert compare(arms([*words, *base]), "words").baseline == "words"
 
 
-def test_an_upper_bound_is_no_baseline_and_an_unknown_arm_neither(run, two_seeds):
-    both = arms([*two_seeds, *(run("oracle", BASE, s, feedback_source="oracle") for s in (7, 8))])
-    with pytest.raises(ValueError, match="baseline: got 'oracle', an upper bound"):
-        compare(both, "oracle")
-    with pytest.raises(ValueError, match="baseline: got 'none', expected one of the arms: feedback_only, words"):
-        compare(both, "none")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"baseline": "oracle"}, "baseline: got 'oracle', an upper bound"),
+        ({"baseline": "none"}, "baseline: got 'none', expected one of the arms: feedback_only, words"),
+        ({"unit": "hours"}, "unit: got 'hours', expected one of"),
+    ],
+)
+def test_an_impossible_comparison_is_an_error(run, two_seeds, options, message):
+    with pytest.raises(ValueError, match=message):
+        compare(arms([*two_seeds, *(run("oracle", BASE, s, feedback_source="oracle") for s in (7, 8))]), **options)
 
 
 def many(won, n=40):
@@ -236,18 +225,22 @@ def test_cases_without_a_partner_are_named_and_no_difference_is_about_them(run):
     assert named(compare(arms(runs), "words"), "feedback_only").alone == row.absent
 
 
-def test_arms_without_a_seed_in_common_are_an_error_that_names_both(run):
-    with pytest.raises(ValueError, match=r"words \(seeds 2\) and feedback_only \(seeds 1\)"):
-        compare(arms([run("feedback_only", BASE, 1), run("words", WORDS, 2)]))
-
-
-def test_other_tasks_at_a_seed_are_an_error_that_names_both(run):
-    runs = [run("feedback_only", BASE, benchmark_digest="aaa"), run("words", WORDS, benchmark_digest="bbb")]
-    with pytest.raises(ValueError, match=r"toy aaa in feedback_only, .* and toy bbb in words"):
-        compare(arms(runs))
-    runs = [run("simple", BASE, benchmark="one"), run("other", WORDS, 8, benchmark="two")]
-    with pytest.raises(ValueError, match=r"one .* in simple, .* and two .* in other"):
-        compare(arms(runs))
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ({"seed": 1}, {"seed": 2}, r"words \(seeds 2\) and feedback_only \(seeds 1\)"),
+        (
+            {"benchmark_digest": "aaa"},
+            {"benchmark_digest": "bbb"},
+            r"toy aaa in feedback_only, .* toy bbb in words",
+        ),
+        ({"benchmark": "x"}, {"benchmark": "y", "seed": 8}, r"x .* in feedback_only, .* and y .* in words"),
+    ],
+    ids=["seeds", "tasks", "benchmarks"],
+)
+def test_arms_of_other_seeds_or_data_are_an_error_that_names_both(run, first, second, message):
+    with pytest.raises(ValueError, match=message):
+        compare(arms([run("feedback_only", BASE, **first), run("words", WORDS, **second)]))
 
 
 def test_seeds_may_draw_tasks_of_their_own(run):
@@ -312,11 +305,9 @@ def test_the_registered_effect_is_a_size_to_plan_for_and_no_bar(run, study):
     assert difference.is_detected
 
 
-def test_without_an_arm_or_with_an_unknown_unit_there_is_no_comparison(run):
+def test_no_arm_is_no_comparison():
     with pytest.raises(ValueError, match="arms: got none"):
         compare([])
-    with pytest.raises(ValueError, match="unit: got 'hours', expected one of"):
-        compare(arms([run("simple", BASE)]), unit="hours")
 
 
 def test_one_run_alone_has_figures_and_no_difference(run):

@@ -24,11 +24,15 @@ with_fixtures = settings(suppress_health_check=[HealthCheck.function_scoped_fixt
 def test_the_first_attempt_that_passed_is_submitted(attempt):
     made = [attempt("a", 1, 0.5), attempt("a", 2, 1.0), attempt("a", 3, 1.0)]
     assert submitted_at(made).number == 2
+    assert [submitted_at(made, t).number for t in (1, 2, 3, 9)] == [1, 2, 2, 2]  # a cut knows nothing of later ones
+    with pytest.raises(ValueError, match="t: got 0, before which there is no attempt, expected 1 or more"):
+        submitted_at(made, 0)
 
 
 def test_without_a_pass_the_best_is_submitted_and_of_equals_the_earlier(attempt):
     made = [attempt("a", 1, 0.2), attempt("a", 2, 0.5), attempt("a", 3, 0.5), attempt("a", 4, 0.1)]
     assert submitted_at(made).number == 2
+    assert [submitted_at(made, t).number for t in (1, 2)] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -57,16 +61,6 @@ def test_tests_decide_before_the_reward_what_is_submitted(attempt, first, second
     assert submitted_at([judged(1, **first), judged(2, **second)]).number == submitted
 
 
-def test_a_cut_knows_nothing_of_later_attempts(attempt):
-    made = [attempt("a", 1, 0.2), attempt("a", 2, 0.5), attempt("a", 3, 1.0)]
-    assert [submitted_at(made, t).number for t in (1, 2, 3, 9)] == [1, 2, 3, 3]
-
-
-def test_a_cut_before_the_first_attempt_is_refused(attempt):
-    with pytest.raises(ValueError, match="t: got 0, before which there is no attempt, expected 1 or more"):
-        submitted_at([attempt("a", 1, 1.0)], 0)
-
-
 def test_the_curve_is_what_one_counts_by_hand(records):
     attempts, grades = records(
         {
@@ -77,41 +71,24 @@ def test_the_curve_is_what_one_counts_by_hand(records):
             "tie keeps the earlier": [(0.5, False), (0.5, True), (0.25, False)],
         }
     )
-    one, two, three = curve(attempts, grades, 3)
-    assert [point.attempt for point in (one, two, three)] == [1, 2, 3]
-    assert [point.n for point in (one, two, three)] == [5, 5, 5]
-    assert [point.solved for point in (one, two, three)] == [2, 2, 2]
-    assert [point.pass_at_1 for point in (one, two, three)] == [0.4, 0.4, 0.4]
-    assert [point.any_solved for point in (one, two, three)] == [0.4, 0.8, 0.8]
-    assert [point.visible_pass for point in (one, two, three)] == [0.4, 0.8, 0.8]
-    assert [point.reward for point in (one, two, three)] == pytest.approx([3 / 5, 4.5 / 5, 4.5 / 5])
-    # 20 tokens an attempt of the actor; 7 a reflection, after each of the three, then one, then one failures
-    assert [point.tokens_cum for point in (one, two, three)] == [
-        5 * 20 + 3 * 7,
-        8 * 20 + 4 * 7,
-        9 * 20 + 5 * 7,
-    ]
-    assert (one.low, one.high) == wilson(2, 5)
+    points = curve(attempts, grades, 4)  # flat at the end, where every loop has ended
+    assert [point.attempt for point in points] == [1, 2, 3, 4]
+    assert [point.n for point in points] == [5, 5, 5, 5]
+    assert [point.solved for point in points] == [2, 2, 2, 2]
+    assert [point.pass_at_1 for point in points] == [0.4, 0.4, 0.4, 0.4]
+    assert [point.any_solved for point in points] == [0.4, 0.8, 0.8, 0.8]
+    assert [point.visible_pass for point in points] == [0.4, 0.8, 0.8, 0.8]
+    assert [point.reward for point in points] == pytest.approx([3 / 5, 4.5 / 5, 4.5 / 5, 4.5 / 5])
+    # the actor takes 20 tokens an attempt, a reflection 7: after three failures, then one, then one
+    assert [point.tokens_cum for point in points] == [5 * 20 + 3 * 7, 8 * 20 + 4 * 7, *[9 * 20 + 5 * 7] * 2]
+    assert (points[0].low, points[0].high) == wilson(2, 5)
 
 
-def test_a_curve_goes_on_flat_where_every_loop_has_ended(records):
+def test_a_curve_needs_tasks_attempts_and_grades(records):
     attempts, grades = records({"a": [(0.0, False), (1.0, True)]})
-    _, two, three = curve(attempts, grades, 3)
-    assert three.attempt == 3
-    assert (three.solved, three.tokens_cum) == (two.solved, two.tokens_cum)
-
-
-def test_no_task_makes_no_curve():
     assert curve({}, {}, 3) == []
-
-
-def test_a_curve_of_no_attempts_is_refused(records):
     with pytest.raises(ValueError, match="n_attempts: got 0"):
-        curve(*records({"a": [(1.0, True)]}), 0)
-
-
-def test_a_curve_names_the_attempt_that_lacks_a_grade(records):
-    attempts, grades = records({"a": [(0.0, False), (1.0, True)]})
+        curve(attempts, grades, 0)
     del grades["a", 1]
     with pytest.raises(ValueError, match="task a, attempt 1: got no hidden verdict"):
         curve(attempts, grades, 2)
@@ -119,22 +96,17 @@ def test_a_curve_names_the_attempt_that_lacks_a_grade(records):
 
 @with_fixtures
 @given(verdicts=runs)
-def test_what_is_seen_so_far_never_shrinks(records, verdicts):
+def test_cumulative_figures_never_shrink_and_bound_pass_at_1(records, verdicts):
     points = curve(*records(verdicts), 5)
+    for point in points:
+        assert 0 <= point.low <= point.pass_at_1 <= point.any_solved <= 1
+        assert point.pass_at_1 <= point.high <= 1
     for figure in ("any_solved", "tokens_cum"):
         values = [getattr(point, figure) for point in points]
         assert values == sorted(values), figure
     for figure in ("visible_pass", "reward"):  # n grows where an attempt without a feedback verdict was submitted first
         sums = [round((getattr(point, figure) or 0) * point.n_feedback, 9) for point in points]
         assert sums == sorted(sums), figure
-
-
-@with_fixtures
-@given(verdicts=runs)
-def test_pass_at_1_never_exceeds_the_pick_of_an_oracle(records, verdicts):
-    for point in curve(*records(verdicts), 5):
-        assert 0 <= point.low <= point.pass_at_1 <= point.any_solved <= 1
-        assert point.pass_at_1 <= point.high <= 1
 
 
 @with_fixtures
@@ -161,14 +133,11 @@ def test_paired_counts_repairs_and_damage():
     assert pair.p == 1.0
 
 
-def test_paired_refuses_other_tasks():
-    with pytest.raises(ValueError, match="b, c: got one verdict"):
-        paired({"a": True, "b": True}, {"a": True, "c": True})
-
-
-def test_paired_of_nothing_knows_nothing():
+def test_paired_of_nothing_knows_nothing_and_other_tasks_are_refused():
     pair = paired({}, {})
     assert (pair.difference, pair.low, pair.high, pair.p) == (0.0, -1.0, 1.0, 1.0)
+    with pytest.raises(ValueError, match="b, c: got one verdict"):
+        paired({"a": True, "b": True}, {"a": True, "c": True})
 
 
 FEEDBACK_RUN = {

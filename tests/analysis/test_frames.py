@@ -31,29 +31,22 @@ def named(write_run, tmp_path):
 
 
 def test_every_task_attempt_check_and_reflection_has_one_row(named):
-    frames = load(named("one"))
+    frames = load(named("one"), texts=True)
+    assert repr(frames).splitlines()[1].startswith(".tasks: 3 rows, ")
+    assert "code" not in frames._repr_html_()
     assert [len(frame) for frame in frames] == [1, 3, 6, 6, 4, 0]
     assert list(zip(frames.attempts.task_id, frames.attempts.number, strict=True)) == [
         ("a", 1), ("b", 1), ("b", 2), ("c", 1), ("c", 2), ("c", 3),
     ]  # fmt: skip
 
 
-def test_frames_show_their_sizes_alone(named):
-    frames = load(named("one"), texts=True)
-    assert repr(frames).splitlines()[1].startswith(".tasks: 3 rows, ")
-    assert "code" not in frames._repr_html_()
-
-
 def test_the_figures_of_a_run_are_those_of_its_summary(named):
     run = named("one")
-    found, (row,) = summary(Log.read(run)), load(run).runs.to_dict("records")
-    assert (row["pass_at_1"], row["low"], row["high"]) == (
-        found.pass_at_1.share,
-        found.pass_at_1.low,
-        found.pass_at_1.high,
-    )
-    assert row["tokens"] == sum(usage.tokens for usage in found.usage.values())
-    assert row["calls"] == sum(usage.calls for usage in found.usage.values())
+    figures, (row,) = summary(Log.read(run)), load(run).runs.to_dict("records")
+    rate = figures.pass_at_1
+    assert (row["pass_at_1"], row["low"], row["high"]) == (rate.share, rate.low, rate.high)
+    assert row["tokens"] == sum(usage.tokens for usage in figures.usage.values())
+    assert row["calls"] == sum(usage.calls for usage in figures.usage.values())
     assert (row["n"], row["attempts"], row["seed"], row["feedback_source"]) == (3, 6, 7, "visible")
 
 
@@ -91,12 +84,7 @@ def test_the_curve_can_be_computed_from_the_attempts(named):
 def test_what_hidden_tests_said_is_only_in_columns_that_say_so(named):
     frames = load(named("one"), texts=True)
     names = {name for frame in frames[1:] for name in frame if name.startswith("hidden_")}
-    assert names == {
-        "hidden_passed",
-        "hidden_outcome",
-        "hidden_passed_first",
-        "hidden_any_solved",
-    }
+    assert names == {"hidden_passed", "hidden_outcome", "hidden_passed_first", "hidden_any_solved"}
     feedback = frames.attempts.set_index(["task_id", "number"]).passed
     assert feedback["b", 2]
     assert not feedback["c", 1]  # the hidden verdicts are the other way round
@@ -151,9 +139,8 @@ def test_several_runs_stand_below_each_other_with_what_differs_in_columns(named)
 
 
 def test_a_swept_number_is_a_number_and_missing_where_there_is_none(named):
-    runs = [
-        named(name, {"recall": found}) for name, found in {"one": {"omega": 1}, "two": {"omega": 3}, "no": {}}.items()
-    ]
+    recalls = {"one": {"omega": 1}, "two": {"omega": 3}, "no": {}}
+    runs = [named(name, {"recall": recall}) for name, recall in recalls.items()]
     omega = load(*runs).runs["recall.omega"]
     assert omega.dtype.name == "Int64"
     assert omega.isna().tolist() == [False, False, True]
@@ -176,11 +163,11 @@ def test_what_is_no_run_is_said(tmp_path, name):
 
 def test_texts_come_only_when_asked_for(named):
     run = named("one")
-    plain, told = load(run), load(run, texts=True)
-    assert set(told.attempts) - set(plain.attempts) == {"solution", "prompt", "reply", "feedback"}
-    assert {"what_to_change", "text"} <= set(told.reflections) - set(plain.reflections)
-    assert {"expected", "actual", "message"} <= set(told.checks) - set(plain.checks)
-    assert told.attempts.solution.tolist() == ["code"] * 6
+    plain, full = load(run), load(run, texts=True)
+    assert set(full.attempts) - set(plain.attempts) == {"solution", "prompt", "reply", "feedback"}
+    assert {"what_to_change", "text"} <= set(full.reflections) - set(plain.reflections)
+    assert {"expected", "actual", "message"} <= set(full.checks) - set(plain.checks)
+    assert full.attempts.solution.tolist() == ["code"] * 6
 
 
 def test_tokens_are_told_by_role_and_add_up(named):
@@ -229,13 +216,10 @@ def test_memories_name_the_run_and_task_that_they_are_from(named, attempt):
 def test_checks_keep_their_order(named, attempt):
     record = attempt("a", 1, 0.5)
     checks = (Check(name="first", outcome="pass"), Check(name="second", outcome="error", error_type="KeyError", line=3))
-    frame = load(
-        named("one", made={"a": [replace(record, evaluation=replace(record.evaluation, checks=checks))]})
-    ).checks
-    assert list(zip(frame.place, frame.name, frame.outcome, strict=True)) == [
-        (1, "first", "pass"),
-        (2, "second", "error"),
-    ]
+    made = {"a": [replace(record, evaluation=replace(record.evaluation, checks=checks))]}
+    frame = load(named("one", made=made)).checks
+    rows = list(zip(frame.place, frame.name, frame.outcome, strict=True))
+    assert rows == [(1, "first", "pass"), (2, "second", "error")]
     assert frame.error_type.isna().tolist() == [True, False]
     assert frame.line.fillna(0).tolist() == [0, 3]
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.learning.effect import readings, uses
+from reflexion_lab.analysis.learning.effect import readings, reward_change
 from reflexion_lab.analysis.learning.reflections import ReflectionFigures, forecasts, reflections
 from reflexion_lab.analysis.run_log import Log
 
@@ -72,6 +72,8 @@ def test_reflections_are_counted_by_who_wrote_them(figures):
     assert {name: group.n for name, group in figures.by_source.items()} == {"llm": 4, "rules": 2, "control:advice": 1}
     assert next(iter(figures.by_source)) == "llm"
     assert (figures.n, figures.tasks) == (7, 4)
+    assert counted(figures.every.read) == (3, 7)  # a later attempt names its episode
+    assert counted(figures.by_source["rules"].read) == (0, 2)
 
 
 def test_flags_are_rates_of_all_reflections_whatever_their_names(figures):
@@ -98,22 +100,15 @@ def test_without_any_flag_nobody_is_said_to_have_looked(write_run, tried):
     assert figures.mentions_check is figures.leaks is None
 
 
-def test_a_reflection_was_read_where_a_later_attempt_names_its_episode(figures):
-    assert counted(figures.every.read) == (3, 7)
-    assert counted(figures.by_source["rules"].read) == (0, 2)
-
-
-def test_an_attempt_that_read_several_counts_once(figures):
-    assert counted(figures.every.retries) == (1, 3)
+def test_retries_that_read_one_are_compared_with_those_that_read_none(figures):
+    assert counted(figures.every.retries) == (1, 3)  # one read two reflections and counts once
     assert figures.every.tasks == 2
     assert counted(figures.by_category["assertion"].retries) == (1, 2)
     assert counted(figures.by_category["type"].retries) == (1, 2)
-
-
-def test_the_base_is_the_retries_that_read_none(figures):
-    assert counted(figures.base) == (1, 2)
-    assert figures.base_of == "retries without a reflection"
+    assert (counted(figures.base), figures.base_of) == ((1, 2), "retries without a reflection")
     assert figures.every.effect.value == pytest.approx(1 / 3 - 1 / 2)
+    assert figures.every.reward_change == pytest.approx((-0.5 + 1.0 + 0.25) / 3)
+    assert counted(figures.every.hidden) == (1, 3)
 
 
 def test_where_every_retry_read_one_the_base_is_all_of_them(write_run, made):
@@ -121,14 +116,6 @@ def test_where_every_retry_read_one_the_base_is_all_of_them(write_run, made):
     assert (counted(figures.base), figures.base_of) == ((1, 3), "all retries")
     assert figures.every.effect is None
     assert figures.by_category["type"].effect.value == pytest.approx(1 / 2 - 1 / 3)
-
-
-def test_the_mean_change_of_reward_is_against_the_attempt_before(figures):
-    assert figures.every.reward_change == pytest.approx((-0.5 + 1.0 + 0.25) / 3)
-
-
-def test_hidden_verdicts_stand_apart(figures):
-    assert counted(figures.every.hidden) == (1, 3)
 
 
 def test_before_the_seal_there_are_no_hidden_verdicts(write_run, made):
@@ -144,22 +131,32 @@ def test_hidden_verdicts_change_no_other_figure(write_run, passes):
     assert figures.every.hidden.k == 0
 
 
-def test_every_use_says_who_read_what_and_what_came_of_it(log):
-    items = [(use.about_task, use.about_attempt, use.number, use.passed, use.reward_change) for use in uses(log)]
-    assert items == [
-        ("a", 1, 2, False, -0.5),
-        ("a", 1, 3, True, 1.0),
-        ("a", 2, 3, True, 1.0),
-        ("b", 1, 2, False, 0.25),
+def uses(log):
+    """A line for each reflection and attempt that read it: task and attempt of either, verdict, change of reward."""
+    return [
+        (*name(words.attempt), *name(reading.attempt), reading.passed, reward_change(reading))
+        for reading in readings(log)
+        for words in reading.read
     ]
-    assert [use.hidden_passed for use in uses(log)] == [False, True, True, False]
+
+
+def name(attempt):
+    return attempt.task_id, attempt.number
+
+
+def test_readings_say_who_read_what_and_what_came_of_it(log):
+    assert uses(log) == [
+        ("a", 1, "a", 2, False, -0.5),
+        ("a", 1, "a", 3, True, 1.0),
+        ("a", 2, "a", 3, True, 1.0),
+        ("b", 1, "b", 2, False, 0.25),
+    ]
 
 
 def test_another_task_may_read_a_reflection_and_its_first_attempt_is_no_retry(write_run, tried):
     made = {"a": [tried("a", 1, 0.0), tried("a", 2, 0.0)], "b": [tried("b", 1, 1.0, (f"ep-{RUN_ID}/a-1",))]}
     log = Log.read(write_run(made=made))
-    (use,) = uses(log)
-    assert (use.about_task, use.task_id, use.number, use.passed, use.reward_change) == ("a", "b", 1, True, None)
+    assert uses(log) == [("a", 1, "b", 1, True, None)]
     figures = reflections(log)
     assert counted(figures.every.read) == (1, 2)
     assert figures.every.retries.n == 0
@@ -178,8 +175,7 @@ def test_a_retry_without_a_verdict_is_no_failure(write_run, made, tried):
     made["f"] = [tried("f", 1, 0.0), tried("f", 2, -1.0, (1,))]
     log = Log.read(write_run(made=made))
     assert counted(reflections(log).every.retries) == (1, 3)
-    assert [use.passed for use in uses(log) if use.task_id == "f"] == [None]
-    assert [use.reward_change for use in uses(log) if use.task_id == "f"] == [None]
+    assert uses(log)[-1] == ("f", 1, "f", 2, None, None)
 
 
 def test_an_episode_that_passed_holds_no_reflection(write_run, tried):
@@ -203,6 +199,9 @@ def test_confidence_is_held_against_the_next_attempt_that_read_it(log):
     result = forecasts(log)
     pairs = [(one.task_id, one.confidence, one.came_true) for one in result["stated"]]
     assert pairs == [("a", 0.9, False), ("a", 0.8, True), ("b", 0.3, False)]
+    calibration = reflections(log).calibration["stated"]
+    assert (calibration.n, calibration.tasks) == (3, 2)
+    assert calibration.brier.value == pytest.approx((0.9**2 + 0.2**2 + 0.3**2) / 3)
 
 
 def test_confidence_is_judged_by_where_it_comes_from(write_run, tried):
@@ -220,17 +219,8 @@ def test_confidence_is_judged_by_where_it_comes_from(write_run, tried):
     }
 
 
-def test_calibration_by_hand(figures):
-    found = figures.calibration["stated"]
-    assert (found.n, found.tasks) == (3, 2)
-    assert found.brier.value == pytest.approx((0.9**2 + 0.2**2 + 0.3**2) / 3)
-
-
-def test_figures_survive_json(figures):
+def test_the_seed_alone_decides_the_intervals(log, figures):
     text = json.dumps(msgspec.to_builtins(figures))
     assert msgspec.json.decode(text, type=ReflectionFigures) == figures
-
-
-def test_the_seed_alone_decides_the_intervals(log, figures):
     assert reflections(log) == figures
     assert reflections(log, seed=1).every.retries == figures.every.retries

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.learning.similarity import FEWEST, Near, bins, edges, jaccard, similarity, task_text
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
@@ -77,19 +77,27 @@ def test_a_program_that_copies_what_it_read_does_not_hide_the_task(attempt):
 
 
 @pytest.fixture
-def arm(write_run, attempt):
+def arm_of(write_run, attempt):
+    """An arm of attempts at tasks, each of which read what its fields say; a task's second attempt passes."""
+
+    def make(**fields_by_task):
+        made = {
+            task: [
+                replace(attempt(task, number, float(number > 1)), trajectory=acted(task, "chat"), **fields)
+                for number, fields in enumerate(reads, 1)
+            ]
+            for task, reads in fields_by_task.items()
+        }
+        return Arm("near", [Log.read(write_run(made=made))])
+
+    return make
+
+
+@pytest.fixture
+def arm(arm_of):
     """`sum` and `mean` know nothing; `text` reads them both, and then, what nobody here has written."""
-    made = {
-        "sum": [replace(attempt("sum", 1, 0.0), trajectory=acted("sum", "chat"))],
-        "mean": [replace(attempt("mean", 1, 1.0), trajectory=acted("mean", "chat"))],
-        "text": [
-            replace(attempt("text", 1, 0.0), trajectory=acted("text", "chat"), recalled=recalled)
-            if number == 1
-            else replace(attempt("text", 2, 1.0), trajectory=acted("text", "chat"), recalled=recalled)
-            for number, recalled in ((1, ("ep-run-1/sum-1", "ep-run-1/mean-1")), (2, ("ep-other-run/sum-1",)))
-        ],
-    }
-    return Arm("near", [Log.read(write_run(made=made))])
+    reads = [{"recalled": ("ep-run-1/sum-1", "ep-run-1/mean-1")}, {"recalled": ("ep-other-run/sum-1",)}]
+    return arm_of(sum=[{}], mean=[{}], text=reads)
 
 
 def more(attempt, match):
@@ -124,11 +132,9 @@ def test_what_the_prompt_had_no_room_for_was_not_read(write_run, attempt):
     assert len(result.without) == 2
 
 
-def test_mistakes_count_and_wisdom_alone_is_unknown(write_run, attempt):
-    made = {task: [replace(attempt(task, 1, 1.0), trajectory=acted(task, "chat"))] for task in PROMPTS}
-    made["text"] = [replace(made["text"][0], recalled_mistakes=("mistake-run-1/mean-0123abcd",))]
-    made["mean"] = [replace(made["mean"][0], recalled_wisdom=("wis-1",))]
-    result = similarity(Arm("near", [Log.read(write_run(made=made))]), more)
+def test_mistakes_count_and_wisdom_alone_is_unknown(arm_of):
+    mistake, wisdom = {"recalled_mistakes": ("mistake-run-1/mean-0123abcd",)}, {"recalled_wisdom": ("wis-1",)}
+    result = similarity(arm_of(sum=[{}], mean=[wisdom], text=[mistake]), more)
     assert [near.score for near in result.near] == [jaccard(PROMPTS["text"], PROMPTS["mean"])]
     assert result.unknown == 1
 
@@ -138,10 +144,12 @@ def test_jaccard_is_shared_words_over_all_words():
     assert (jaccard("", ""), jaccard("red", "red red")) == (0.0, 1.0)
 
 
-def test_bins_hold_every_attempt_once_and_about_as_many_each(arm):
-    case = next(iter(arm.attempts))
+CASE = Case(0, "sum")
+
+
+def test_bins_hold_every_attempt_once_and_about_as_many_each():
     scores = [place / 100 for place in range(60)]
-    near = [Near(case._replace(task_id=f"t{i}"), 1, score, i % 3 == 0, False) for i, score in enumerate(scores)]
+    near = [Near(CASE._replace(task_id=f"t{i}"), 1, score, i % 3 == 0, False) for i, score in enumerate(scores)]
     ends = edges(scores)
     groups = bins(near, ends)
     assert [group.n for group in groups.values()] == [FEWEST] * 5
@@ -150,9 +158,8 @@ def test_bins_hold_every_attempt_once_and_about_as_many_each(arm):
 
 
 @pytest.mark.parametrize("scores", [[0.2], [0.2] * 40, [0.1] * 30 + [0.9], [0.0, *[0.5] * 50, 1.0]])
-def test_equal_scores_stay_in_one_bin(arm, scores):
-    case = next(iter(arm.attempts))
-    near = [Near(case, 1, score, True, True) for score in scores]
+def test_equal_scores_stay_in_one_bin(scores):
+    near = [Near(CASE, 1, score, True, True) for score in scores]
     groups = bins(near, edges(scores))
     assert sum(group.n for group in groups.values()) == len(scores)
     means = [group.score for group in groups.values()]
@@ -162,8 +169,5 @@ def test_equal_scores_stay_in_one_bin(arm, scores):
 def test_the_lowest_score_has_a_bin_of_its_own_where_many_have_it():
     assert edges([0.5] * 60) == [0.5, 0.5]
     assert edges([0.0] * 50 + [0.3] * 10) == [0.0, 0.0, 0.3]
-
-
-def test_without_a_score_there_is_no_bin():
     with pytest.raises(ValueError, match="scores: got none"):
         edges([])

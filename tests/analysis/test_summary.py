@@ -27,30 +27,20 @@ def figures(write_run) -> Summary:
     return summary(Log.read(write_run(RUN)))
 
 
-def test_pass_at_1_is_the_hidden_verdict_on_submissions(figures):
-    assert (figures.pass_at_1.k, figures.pass_at_1.n) == (3, 6)
+def test_the_headline_is_that_by_hand(figures):
+    assert (figures.pass_at_1.k, figures.pass_at_1.n) == (3, 6)  # hidden verdicts on submissions
     assert figures.pass_at_1.low < figures.pass_at_1.share == 0.5 < figures.pass_at_1.high
-
-
-def test_the_single_attempt_is_the_same_tasks_first_attempt(figures):
     assert (figures.pass_at_1_first.k, figures.pass_at_1_first.n) == (3, 6)
+    assert (figures.any_solved.k, figures.any_solved.n) == (5, 6)
     pair = figures.against_single
     assert (pair.both, pair.damaged, pair.repaired, pair.neither) == (2, 1, 1, 2)
     assert pair.difference == figures.pass_at_1.share - figures.pass_at_1_first.share
 
 
-def test_any_solved_is_named_apart(figures):
-    assert (figures.any_solved.k, figures.any_solved.n) == (5, 6)
-
-
-def test_the_feedback_tests_are_judged_where_there_were_any(figures):
+def test_feedback_outcomes_and_stop_reasons_are_counted(figures):
     truth = figures.feedback
     assert (truth.true_positives, truth.false_positives, truth.false_negatives, truth.true_negatives) == (2, 2, 0, 1)
-    assert truth.unknown == 1
-    assert figures.no_feedback == 1
-
-
-def test_outcomes_and_reasons_are_counted(figures):
+    assert (truth.unknown, figures.no_feedback) == (1, 1)
     assert figures.stop_reasons == {"passed": 4, "max_attempts": 2}
     assert figures.submitted_outcomes == {"pass": 3, "fail": 3}
     assert figures.feedback_outcomes == {"pass": 4, "fail": 5, "no_tests": 1}
@@ -94,10 +84,9 @@ def test_reflections_are_counted_by_source_and_repeats_within_a_task(write_run, 
 def test_failures_of_the_plumbing_are_counted(write_run, attempt):
     slow = attempt("a", 2, 0.5)
     checks = (Check(name="c", outcome="fail"), Check(name="d", outcome="timeout"))
-    slow = msgspec.structs.replace(slow, evaluation=msgspec.structs.replace(slow.evaluation, checks=checks))
+    slow = replace(slow, evaluation=replace(slow.evaluation, checks=checks))
     broken = attempt("b", 1, 0.0)
-    spoilt = msgspec.structs.replace(broken.evaluation, outcome="harness_error")
-    broken = msgspec.structs.replace(broken, evaluation=spoilt)
+    broken = replace(broken, evaluation=replace(broken.evaluation, outcome="harness_error"))
     figures = summary(Log.read(write_run(made={"a": [attempt("a", 1, 0.0, " \n"), slow], "b": [broken]})))
     assert (figures.extraction_failures, figures.timeouts, figures.harness_errors) == (1, 1, 1)
     assert (figures.empty_retries.k, figures.empty_retries.n) == (0, 1)
@@ -115,9 +104,7 @@ def test_retries_without_a_program_stand_beside_pass_at_1(write_run, attempt):
 
 def judged_by(attempt, *checks, **fields):
     """`attempt` with these checks."""
-    return msgspec.structs.replace(
-        attempt, evaluation=msgspec.structs.replace(attempt.evaluation, checks=checks, **fields)
-    )
+    return replace(attempt, evaluation=replace(attempt.evaluation, checks=checks, **fields))
 
 
 def test_a_harness_error_behind_another_failure_is_counted_too(write_run, attempt):
@@ -144,9 +131,13 @@ def test_single_feedback_tests_are_set_against_the_hidden_verdict(write_run, att
     assert (single.true_positives, single.false_negatives) == (0, 0)
 
 
-def test_a_summary_survives_json(figures):
+def test_a_summary_survives_json_and_agrees_with_the_last_point(write_run):
+    log = Log.read(write_run(RUN))
+    figures = summary(log)
     text = json.dumps(msgspec.to_builtins(figures))
     assert msgspec.json.decode(text, type=Summary) == figures
+    assert [point.attempt for point in log.points] == [1, 2, 3]
+    assert log.points[-1].pass_at_1 == figures.pass_at_1.share
 
 
 def test_an_unsealed_run_has_its_headline_and_no_curve(write_run):
@@ -169,7 +160,7 @@ def test_a_task_cut_off_before_its_result_is_no_part_of_it(write_run, attempt):
     assert "cut off" not in Log.read(folder).attempts
 
 
-def test_torn_lines_are_counted_once(write_run):
+def test_a_torn_line_is_skipped_and_counted_once(write_run):
     folder = write_run(RUN)
     with (folder.path / "grades.jsonl").open("a") as file:
         file.write('{"task_id": "cut')
@@ -182,12 +173,6 @@ def test_a_result_without_attempts_is_refused_by_name(write_run):
     (folder.path / "attempts.jsonl").unlink()
     with pytest.raises(FolderError, match="got no attempt at damaged"):
         Log.read(RunFolder(folder.path))
-
-
-def test_points_end_at_the_longest_loop(write_run):
-    log = Log.read(write_run(RUN))
-    assert [point.attempt for point in log.points] == [1, 2, 3]
-    assert log.points[-1].pass_at_1 == summary(log).pass_at_1.share
 
 
 def test_what_was_read_of_other_loops_is_counted_by_attempt(write_run, attempt):

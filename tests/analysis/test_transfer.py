@@ -59,8 +59,8 @@ def report(make_run):
 def test_reuse_is_the_share_of_attempts_whose_actor_read_wisdom(report):
     assert (report.read["wisdom"].k, report.read["wisdom"].n) == (4, 7)
     assert (report.read["mistakes"].k, report.read["episodes"].k) == (0, 0)
-    assert report.attempts == 7
-    assert report.tasks == 5
+    assert (report.attempts, report.tasks) == (7, 5)
+    assert (report.used.k, report.used.n) == (2, 3)  # of the known entries
 
 
 def test_what_the_window_shows_of_the_own_loop_is_no_reuse(write_run, attempt):
@@ -70,10 +70,6 @@ def test_what_the_window_shows_of_the_own_loop_is_no_reuse(write_run, attempt):
     ]
     result = transfer([write_run(made={"a": items, "a-1": [replace(attempt("a-1", 1, 0.0), recalled=(own,))]})])
     assert (result.read["episodes"].k, result.read["episodes"].n) == (3, 5)
-
-
-def test_reuse_counts_the_entries_that_anybody_read(report):
-    assert (report.used.k, report.used.n) == (2, 3)
 
 
 def test_entries_that_nobody_knows_of_make_no_rate(make_run):
@@ -94,24 +90,18 @@ def test_an_attempt_without_a_grade_counts_for_the_feedback_alone(make_run):
     assert result.with_wisdom.hidden.high == 1.0  # nothing is known
 
 
-def test_solved_tasks_are_compared_pair_by_pair(report):
-    solved = report.against.solved
+def test_tasks_are_compared_pair_by_pair(report):
+    against = report.against
+    solved, change = against.solved, against.attempts_to_success
     assert (solved.both, solved.damaged, solved.repaired, solved.neither) == (2, 1, 1, 1)
     assert solved.p == mcnemar(1, 1) == 1.0
     assert solved.difference == 0.0
     assert -1 < solved.low < 0 < solved.high < 1
-
-
-def test_negative_transfer_is_shown_by_name(report):
-    assert report.against.lost == ("lost",)
-    assert report.against.gained == ("gained",)
-
-
-def test_time_to_success_is_compared_where_both_succeed(report):
-    change = report.against.attempts_to_success
+    assert (against.lost, against.gained) == (("lost",), ("gained",))
     assert (change.n, change.mean, change.low, change.high) == (2, -1.0, -1.0, -1.0)  # 3 to 2, 2 to 1
-    assert report.against.attempts.mean == pytest.approx((-1 - 1 - 1 + 1 + 0) / 5)
-    assert report.against.attempts.low < -0.4 < report.against.attempts.high
+    assert against.attempts.mean == pytest.approx((-1 - 1 - 1 + 1 + 0) / 5)
+    assert against.attempts.low < -0.4 < against.attempts.high
+    assert msgspec.json.decode(msgspec.json.encode(report), type=type(report)) == report
 
 
 def test_the_bootstrap_agrees_with_scipys(make_run):
@@ -160,9 +150,17 @@ def test_what_else_tells_the_runs_apart_is_named(make_run):
     assert transfer([one], [other]).against.differs_in == ("arm", "model_fingerprint")
 
 
-def test_runs_without_a_common_task_are_an_error(make_run):
-    with pytest.raises(FolderError, match="got no graded task in both run-1 and run-1"):
-        transfer([make_run("with", {"a": [(1.0, True)]})], [make_run("without", {"b": [(1.0, True)]})])
+@pytest.mark.parametrize(
+    ("verdicts", "seed", "message"),
+    [
+        ({"other": [(1.0, True)]}, 0, "got no graded task in both run-1 and run-1"),
+        (WITH, 7, "transfer: got runs of seed 0 and a baseline of seed 7"),
+    ],
+    ids=["tasks", "seeds"],
+)
+def test_runs_with_nothing_in_common_are_an_error(make_run, verdicts, seed, message):
+    with pytest.raises(FolderError, match=message):
+        transfer([make_run("with", WITH, seed=0)], [make_run("without", verdicts, seed=seed)])
 
 
 def test_a_run_without_a_partner_is_left_out(make_run):
@@ -177,12 +175,3 @@ def test_runs_are_paired_with_runs_of_their_own_seed_alone(make_run):
     against = transfer(runs, baseline).against
     assert (against.solved.n, against.left_out) == (2 * len(WITH), 2 * len(WITH))
     assert against.solved == transfer(runs[1:], baseline[:2]).against.solved
-
-
-def test_runs_without_a_common_seed_are_an_error(make_run):
-    with pytest.raises(FolderError, match="transfer: got runs of seed 0 and a baseline of seed 7"):
-        transfer([make_run("with", WITH, seed=0)], [make_run("without", BASELINE, seed=7)])
-
-
-def test_the_report_goes_to_json(report):
-    assert msgspec.json.decode(msgspec.json.encode(report), type=type(report)) == report

@@ -1,4 +1,4 @@
-"""Arms side by side, and each against a baseline: the least that an honest table of Reflexion has to say."""
+"""Comparison of arms: figures of each, and its paired difference to a baseline."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm, arms, flat
-from reflexion_lab.analysis.comparison.budgets import UNITS
+from reflexion_lab.analysis.comparison.budgets import check_unit
 from reflexion_lab.analysis.comparison.row import Row, corrected, row
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Manifest, Record
@@ -17,17 +17,17 @@ from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.registration import Registration
 
 PREFERRED = "feedback_only"
-"""The baseline where there is such an arm: the same loop without anybody's words."""
+"""The default baseline: the same loop without reflections."""
 
 
 class Comparison(Record, frozen=True, kw_only=True):
-    """Rows in the order of the arms."""
+    """A row per arm, in the order of the arms."""
 
     benchmark: str
     baseline: str | None
-    """None where every arm is an upper bound."""
+    """None if every arm is an upper bound."""
     unit: str
-    """What the second difference of a row is matched by: `tokens`, `calls` or `cost`."""
+    """Unit of the equal budget: `tokens`, `calls` or `cost`."""
     rows: tuple[Row, ...]
 
 
@@ -38,28 +38,26 @@ def compare(
     one_seed: bool = False,
     study: Registration | None = None,
 ) -> Comparison:
-    """All figures of `arms`.
+    """Figures of `arms` and their differences to a baseline.
 
     Parameters
     ----------
     baseline : str | None, optional
-        An arm's label; by default `feedback_only` where there is such an arm, else the first one that is no
-        upper bound.
+        Label of an arm; by default `feedback_only` if present, else the first arm that is not an upper bound.
     unit : str, default "tokens"
-        `tokens`, `calls` or `cost`, which the second difference is matched by.
+        Unit of the equal budget: `tokens`, `calls` or `cost`.
     one_seed : bool, default False
-        Also say differences that rest on one seed, which are refused otherwise.
+        Include differences based on one seed.
     study : Registration | None, optional
-        What was registered; without it every comparison is exploratory.
+        Registered study; without one every comparison is exploratory.
 
     Raises
     ------
     ConfigError
-        No arm; two of one name; an unknown unit or baseline; arms of different benchmarks, or without a
-        case in common with the baseline; `cost` of arms that have none.
+        No arm; two arms of one name; an unknown unit or baseline; different benchmarks; no case in common with the
+        baseline; `cost` without prices.
     """
-    if unit not in UNITS:
-        raise ConfigError("unit", repr(unit), f"one of {', '.join(UNITS)}")
+    check_unit(unit)
     _check_names(arms)
     _check_benchmarks(arms)
     base = _baseline(arms, baseline)
@@ -75,16 +73,15 @@ def compare(
 
 
 def _check_names(arms: Sequence[Arm]) -> None:
-    """Raises ConfigError."""
     if not arms:
-        raise ConfigError("arms", "none", "one at least")
+        raise ConfigError("arms", "none", "at least one")
     labels = [arm.label for arm in arms]
-    if twice := [label for label in labels if labels.count(label) > 1]:
-        raise ConfigError("arms", f"two of the name {twice[0]!r}", "names that differ", "name keys with --by")
+    if repeated := [label for label in labels if labels.count(label) > 1]:
+        raise ConfigError("arms", f"two of the name {repeated[0]!r}", "different names", "name keys with --by")
 
 
 def _check_benchmarks(arms: Sequence[Arm]) -> None:
-    """Raises ConfigError where arms, or runs of one seed, are of different data."""
+    """All arms need one benchmark, and all runs of a seed the same tasks."""
     manifests = [(arm, log.manifest) for arm in arms for log in arm.logs]
     first: dict[int, tuple[Arm, Manifest]] = {}
     for arm, manifest in manifests:
@@ -99,7 +96,6 @@ def _check_benchmarks(arms: Sequence[Arm]) -> None:
 
 
 def _check_prices(rows: Sequence[Row], unit: str) -> None:
-    """Raises ConfigError."""
     if unit == "cost" and (free := [row.arm for row in rows if unit in row.unknown]):
         raise ConfigError("unit", f"cost, but {free[0]} has no prices", "runs with them", "take tokens or calls")
     if unit == "cost" and len(paid := sorted({name for row in rows for name in row.currencies})) > 1:
@@ -107,23 +103,22 @@ def _check_prices(rows: Sequence[Row], unit: str) -> None:
 
 
 def _baseline(arms: Sequence[Arm], label: str | None) -> Arm | None:
-    """Raises ConfigError."""
-    able = {arm.label: arm for arm in arms if not arm.is_upper_bound}
+    eligible = {arm.label: arm for arm in arms if not arm.is_upper_bound}
     if label is None:
-        named = (arm for name, arm in able.items() if name.split(" ")[0] == PREFERRED)
-        return next(named, next(iter(able.values()), None))
-    if label in able:
-        return able[label]
+        preferred = (arm for name, arm in eligible.items() if name.split(" ")[0] == PREFERRED)
+        return next(preferred, next(iter(eligible.values()), None))
+    if label in eligible:
+        return eligible[label]
     if any(arm.label == label for arm in arms):
         raise ConfigError("baseline", f"{label!r}, an upper bound", "an arm that saw no hidden test")
-    raise ConfigError("baseline", repr(label), f"one of the arms: {', '.join(able) or 'all are upper bounds'}")
+    raise ConfigError("baseline", repr(label), f"one of the arms: {', '.join(eligible) or 'all are upper bounds'}")
 
 
 def _as_family(rows: Sequence[Row], name: str) -> list[Row]:
-    """The rows with the p of their differences `name` corrected for each other; an upper bound claims nothing."""
-    claims = {row.arm: claim for row in rows if (claim := getattr(row, name)) and not row.is_upper_bound}
-    after = dict(zip(claims, corrected(list(claims.values())), strict=True))
-    return [replace(row, **{name: after[row.arm]}) if row.arm in after else row for row in rows]
+    """Rows with Holm-adjusted p-values of the differences `name`; upper bounds are not in the family."""
+    family = {row.arm: getattr(row, name) for row in rows if getattr(row, name) and not row.is_upper_bound}
+    adjusted = dict(zip(family, corrected(list(family.values())), strict=True))
+    return [replace(row, **{name: adjusted[row.arm]}) if row.arm in adjusted else row for row in rows]
 
 
 def side_by_side(
@@ -133,32 +128,33 @@ def side_by_side(
     unit: str = "tokens",
     one_seed: bool = False,
 ) -> tuple[list[Arm], Comparison]:
-    """The arms that `runs` make, compared; what their study registered is held apart from what is exploratory.
+    """Group `runs` into arms and compare them, by the registration of their study if they have one.
 
     Parameters
     ----------
     runs : Sequence[RunFolder]
-        At most one an arm and seed.
-    baseline, unit, one_seed : str | None, optional
-        As of `comparison.compare`.
+        At most one per arm and seed.
+    baseline, unit, one_seed
+        See `compare`.
     by : Sequence[str], default ()
-        As of `arms.arms`.
+        See `arms.arms`.
 
     Raises
     ------
     ConfigError
-        As `arms` and `compare`, what is wrong, and of which run; or no run has a key of `by`.
+        As `arms` and `compare`; or no run has a key of `by`.
     """
-    _check(runs, by)
+    _check_keys(runs, by)
     grouped = arms(runs, by)
-    mine = [run for run in runs if run.manifest.study_digest]
-    study = registration.of_runs([run.path for run in mine], [run.manifest for run in mine]) if mine else None
+    registered = [run for run in runs if run.manifest.study_digest]
+    paths, manifests = [run.path for run in registered], [run.manifest for run in registered]
+    study = registration.of_runs(paths, manifests) if registered else None
     return grouped, compare(grouped, baseline, unit, one_seed, study)
 
 
-def _check(runs: Sequence[RunFolder], by: Sequence[str]) -> None:
+def _check_keys(runs: Sequence[RunFolder], by: Sequence[str]) -> None:
     known = list(dict.fromkeys(key for run in runs if by for key, _ in flat(run.manifest.config)))
     for key in by:
         if key not in known:
-            near = (difflib.get_close_matches(key, known, n=1) or ["recall.omega"])[0]
-            raise ConfigError("by", repr(key), f"a config key of a run, such as {near}")
+            similar = (difflib.get_close_matches(key, known, n=1) or ["recall.omega"])[0]
+            raise ConfigError("by", repr(key), f"a config key of a run, such as {similar}")

@@ -1,8 +1,7 @@
-"""What a case has spent at each of its attempts, in calls, tokens or money, and arms at equal spending.
+"""Spending of cases in calls, tokens or money, and the comparison of arms at equal spending.
 
-Spending at an attempt counts the tests that the model wrote for the case, all roles of the attempts before with their
-reflections, and the attempt itself without its own reflection, which comes later. Cached replies count what they took
-when they were first drawn.
+The spending at an attempt includes written tests, all roles of earlier attempts, their reflections, and the attempt
+itself, but not its own reflection, which comes later. Cached calls count like others.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.stats.bootstrap import ratio
-from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.analysis.stats.intervals import CLOSE, Estimate
 from reflexion_lab.analysis.stats.matching import Equal, Path, equal
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.loop.selection import submitted_at
@@ -28,18 +27,27 @@ UNITS = ("calls", "tokens", "cost")
 """`cost` is money, in the currency of the price list."""
 _CURRENCY = re.compile(r"[^\s/]+/\S+ (\S+) per million")
 UNPRICED = "unknown"
-"""The manifest's word for a model of which nobody knows the price."""
+"""Entry of the manifest for a model without a known price."""
+
+Spent = Mapping[Case, Sequence[float]]
+Caps = dict[Case, float]
+
+
+def check_unit(unit: str) -> None:
+    """Raises ConfigError for a unit not in `UNITS`."""
+    if unit not in UNITS:
+        raise ConfigError("unit", repr(unit), f"one of {', '.join(UNITS)}")
 
 
 def spent(arm: Arm, unit: str) -> dict[Case, list[float]]:
-    """By case, what it has spent when attempt 1, 2, ... of its loop is submitted.
+    """By case, the cumulative spending at attempt 1, 2, ... of its loop.
 
     Raises
     ------
     ConfigError
         An unknown unit.
     """
-    _check(unit)
+    check_unit(unit)
     before = {
         Case(log.manifest.seed, task_id): _amount(written.usage, unit)
         for log in arm.logs
@@ -49,11 +57,11 @@ def spent(arm: Arm, unit: str) -> dict[Case, list[float]]:
 
 
 def is_known(arm: Arm, unit: str) -> bool:
-    """Whether the runs say what was spent. Where nobody recorded it, usages are zero, and that does not mean free.
+    """Whether the runs recorded their spending; unrecorded usage is zero, which does not mean free.
 
-    Calls and tokens are known where every first attempt has some, and tokens where every call has some that brought a
-    reply, too: a prompt that was refused takes none. Money is known where any was paid, and every role has a price;
-    what runs here costs nothing, and is not compared by it.
+    Calls and tokens are known if every first attempt has some, and tokens only if every call with a reply has some;
+    refused prompts take none. Money is known if any was paid and every role has a price. Local models are free and
+    cannot be compared by cost.
 
     Raises
     ------
@@ -74,19 +82,14 @@ def is_known(arm: Arm, unit: str) -> bool:
 
 
 def currencies(arm: Arm) -> tuple[str, ...]:
-    """In which its runs paid, as their manifests say; sorted."""
+    """Sorted currencies of the price lists in its manifests."""
     matches = (_CURRENCY.match(price) for log in arm.logs for price in log.manifest.prices.values())
     return tuple(sorted({match[1] for match in matches if match}))
 
 
 def reflecting(attempt: Attempt, unit: str) -> float:
-    """Of the attempt's own reflection."""
+    """Spending on the attempt's own reflection."""
     return _amount(attempt.reflection.usage, unit) if attempt.reflection else 0.0
-
-
-def _check(unit: str) -> None:
-    if unit not in UNITS:
-        raise ConfigError("unit", repr(unit), f"one of {', '.join(UNITS)}")
 
 
 def _amount(usage: Usage, unit: str) -> float:
@@ -94,101 +97,75 @@ def _amount(usage: Usage, unit: str) -> float:
 
 
 def _running_total(attempts: Sequence[Attempt], unit: str, before: float) -> list[float]:
-    """Before each attempt, the reflection on the one before it."""
-    calls = [(attempt.trajectory.usage, *attempt.trajectory.others.values()) for attempt in attempts]
-    acting = [sum(_amount(usage, unit) for usage in usages) for usages in calls]
+    usages = [(attempt.trajectory.usage, *attempt.trajectory.others.values()) for attempt in attempts]
+    acting = [sum(_amount(usage, unit) for usage in own) for own in usages]
     earlier = [before, *(reflecting(attempt, unit) for attempt in attempts[:-1])]
     return list(accumulate(a + b for a, b in zip(acting, earlier, strict=True)))
 
 
-CLOSE = 1e-9
-"""Amounts nearer to each other than this are one."""
-
-Spent = Mapping[Case, Sequence[float]]
-Caps = dict[Case, float]
-
-
 class Spot(NamedTuple):
-    """An arm, had every loop been cut at `attempt`."""
+    """An arm with every loop cut at `attempt`."""
 
     attempt: int
     spend: float
-    """Mean of what a case has spent by then."""
+    """Mean spending of a case."""
     pass_at_1: Estimate
-    """In an `oracle` arm an upper bound and no pass@1."""
+    """An upper bound in an `oracle` arm."""
 
 
 class Matched(NamedTuple):
-    """Two arms at equal mean spending, over the cases that both have."""
+    """Two arms at equal mean spending, over the cases of both."""
 
     unit: str
-    cap: float | None
-    """What every case of the costlier arm may have spent; None where both spend the same, and neither is cut."""
     cut_side: int
-    """1 or 2: the arm that was cut; 0 where neither is."""
+    """1 or 2: the arm that was cut; 0 for neither."""
     first: dict[Case, bool]
-    """Verdicts on what would have been submitted by then: for counts. What they say of chance is too little, since
-    which arm was cut, and where, is chance too; `equal` has taken it into account."""
+    """Verdicts on submissions after one random cut, for counts; `equal` accounts for the randomness."""
     second: dict[Case, bool]
     first_spend: float
     """Mean over cases, after the cut."""
     second_spend: float
     equal: Equal
-    """share(second) - share(first) with interval and p; the share of the costlier arm is the mean over all toss-ups."""
+    """share(second) - share(first). The share of the more expensive arm is averaged over all random cuts."""
 
     @property
     def is_matched(self) -> bool:
-        """False where the costlier arm's first attempts alone cost more than all of the cheaper arm."""
+        """False if the first attempts alone of the more expensive arm cost more than all of the cheaper arm."""
         spends = (self.first_spend, self.second_spend)
         return not self.cut_side or spends[self.cut_side - 1] <= spends[2 - self.cut_side] + CLOSE
 
 
-def at(arm: Arm, unit: str, cap: float) -> dict[Case, bool]:
-    """By case, the hidden verdict on what would have been submitted by the time that it had spent `cap`.
-
-    Attempt 1 counts whatever it costs.
-
-    Raises
-    ------
-    DataError
-        An unknown unit.
-    """
-    by_case = _spent_where_judged(arm, unit)
-    return _cut(arm, by_case, dict.fromkeys(by_case, cap))
-
-
 def matched(first: Arm, second: Arm, unit: str, seed: int = 0) -> Matched:
-    """Both arms on the cases that both have, the costlier one cut to the mean spending of the cheaper.
+    """Two arms on their common cases, with the more expensive one cut to the mean spending of the cheaper.
 
-    All cases of the costlier arm get one cap: the largest amount that any of them spends at which their mean does not
-    exceed the cheaper arm's. Where many cases spend one and the same amount, as in calls, that falls short by a step.
-    Cases in an order drawn by `seed` therefore get the next larger amount as their cap, until the next of them would
-    exceed the mean.
+    All cases of the more expensive arm get one cap: the largest spending of any case at which their mean does not
+    exceed that of the cheaper arm. Where many cases spend the same amount, such as calls, this mean is too low by a
+    step. Therefore, cases in a random order get the next larger amount as their cap while the mean allows it.
 
     Parameters
     ----------
     seed : int, default 0
-        Of that order, and of the bootstrap.
+        Of that order and of the bootstrap.
 
     Raises
     ------
+    ConfigError
+        An unknown unit.
     DataError
-        An unknown unit; no case that both arms have; an arm of which nobody recorded what it spent.
+        No common case, or an arm with unrecorded spending.
     """
-    if odd := [arm.label for arm in (first, second) if not is_known(arm, unit)]:
-        raise DataError(
-            f"arm {odd[0]}", f"runs of unknown {unit}", "runs that say what every call took", "match by another"
-        )
+    if unknown := [arm.label for arm in (first, second) if not is_known(arm, unit)]:
+        problem, expected = f"runs of unknown {unit}", "runs that say what every call took"
+        raise DataError(f"arm {unknown[0]}", problem, expected, "match by another")
     first_spent, second_spent = _spent_where_judged(first, unit), _spent_where_judged(second, unit)
-    shared = sorted(case for case in first_spent if case in second_spent)
+    shared = sorted(first_spent.keys() & second_spent.keys())
     if not shared:
         raise DataError(f"arms {first.label} and {second.label}", "no case in both", "the same tasks and seeds")
     first_spent, second_spent = ({case: amounts[case] for case in shared} for amounts in (first_spent, second_spent))
-    cap, first_caps, second_caps = _matching(first_spent, second_spent, seed)
+    cut_side, first_caps, second_caps = _matching(first_spent, second_spent, seed)
     return Matched(
         unit=unit,
-        cap=cap,
-        cut_side=0 if cap is None else 1 if math.inf not in first_caps.values() else 2,
+        cut_side=cut_side,
         first=_cut(first, first_spent, first_caps),
         second=_cut(second, second_spent, second_caps),
         first_spend=_mean(first_spent, first_caps),
@@ -198,11 +175,11 @@ def matched(first: Arm, second: Arm, unit: str, seed: int = 0) -> Matched:
 
 
 def accuracy_by_spending(arm: Arm, unit: str, seed: int = 0) -> list[Spot]:
-    """One spot for each attempt from 1 to the longest: what is spent on average, and what it buys.
+    """Mean spending and pass@1 at each attempt, up to the longest loop.
 
     Raises
     ------
-    DataError
+    ConfigError
         An unknown unit.
     """
     by_case = _spent_where_judged(arm, unit)
@@ -217,18 +194,18 @@ def accuracy_by_spending(arm: Arm, unit: str, seed: int = 0) -> list[Spot]:
 
 
 def per_solved(arm: Arm, unit: str, seed: int = 0) -> Estimate | None:
-    """All that was paid for cases with a verdict, reflections after the last attempts included, over the solved cases.
+    """Spending per solved case, over cases with a verdict, including reflections after the last attempt.
 
-    The interval is the bootstrap over tasks; its upper end is infinite where draws often solve nothing.
+    The interval is the bootstrap over tasks (`bootstrap.ratio`).
 
     Returns
     -------
     Estimate | None
-        None where nothing was solved.
+        None if no case was solved.
 
     Raises
     ------
-    DataError
+    ConfigError
         An unknown unit.
     """
     verdicts, by_case = arm.verdicts(), _spent_where_judged(arm, unit)
@@ -240,13 +217,13 @@ def per_solved(arm: Arm, unit: str, seed: int = 0) -> Estimate | None:
 
 
 def _spent_where_judged(arm: Arm, unit: str) -> Spent:
-    """`spent` of the cases that have a verdict."""
+    """`spent` of cases with a verdict."""
     judged = arm.judged
     return {case: amounts for case, amounts in spent(arm, unit).items() if case in judged}
 
 
 def _reached(amounts: Sequence[float], cap: float) -> int:
-    """Place of the last attempt that a case can afford; that of attempt 1 at least."""
+    """Index of the last attempt within the cap, at least that of attempt 1."""
     return max(0, bisect_right(amounts, cap) - 1)
 
 
@@ -263,29 +240,27 @@ def _mean(by_case: Spent, caps: Caps) -> float:
     return fmean(amounts[_reached(amounts, caps[case])] for case, amounts in by_case.items())
 
 
-def _matching(first_spent: Spent, second_spent: Spent, seed: int) -> tuple[float | None, Caps, Caps]:
-    """The cap of the costlier side, and those of each case on either side; no cap is an infinite one."""
+def _matching(first_spent: Spent, second_spent: Spent, seed: int) -> tuple[int, Caps, Caps]:
+    """The side that is cut, and the caps of each case on either side; an infinite cap is none."""
     free = dict.fromkeys(first_spent, math.inf)
     first, second = _mean(first_spent, free), _mean(second_spent, free)
     if first > second:
-        cap, caps = _caps(first_spent, second, seed)
-        return cap, caps, free
+        return 1, _caps(first_spent, second, seed), free
     if second > first:
-        cap, caps = _caps(second_spent, first, seed)
-        return cap, free, caps
-    return None, free, free
+        return 2, free, _caps(second_spent, first, seed)
+    return 0, free, free
 
 
-def _caps(by_case: Spent, most: float, seed: int) -> tuple[float, Caps]:
-    """The cap of all, and of each case, where some get the next larger one."""
+def _caps(by_case: Spent, budget: float, seed: int) -> Caps:
+    """By case, the common cap, or the next larger amount, so that the mean spending reaches `budget`."""
 
     def mean(cap: float) -> float:
         return _mean(by_case, dict.fromkeys(by_case, cap))
 
     amounts = sorted({amount for spent in by_case.values() for amount in spent})
-    place = bisect_right(amounts, most + CLOSE, key=mean)
+    place = bisect_right(amounts, budget + CLOSE, key=mean)
     caps = dict.fromkeys(by_case, amounts[max(0, place - 1)])
-    left = (most - _mean(by_case, caps)) * len(by_case)
+    left = (budget - _mean(by_case, caps)) * len(by_case)
     larger = amounts[min(max(1, place), len(amounts) - 1)]
     for case in random.Random(f"{seed}:matched").sample(list(by_case), len(by_case)):
         spent = by_case[case]
@@ -293,7 +268,7 @@ def _caps(by_case: Spent, most: float, seed: int) -> tuple[float, Caps]:
         if left < -CLOSE:
             break
         caps[case] = larger
-    return amounts[max(0, place - 1)], caps
+    return caps
 
 
 def _paths(arm: Arm, by_case: Spent) -> list[Path]:

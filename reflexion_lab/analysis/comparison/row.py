@@ -1,9 +1,10 @@
-"""One arm's line in the table of a comparison, and its paired difference to the baseline."""
+"""Row of an arm in a comparison, and its paired difference to the baseline."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 from msgspec.structs import replace
 
@@ -13,7 +14,7 @@ from reflexion_lab.analysis.comparison.budgets import UNITS, currencies, is_know
 from reflexion_lab.analysis.estimators import Confusion, feedback_confusion, paired
 from reflexion_lab.analysis.learning.transitions import Moves, ends
 from reflexion_lab.analysis.stats.bootstrap import FEWEST, difference
-from reflexion_lab.analysis.stats.intervals import LEVEL, PAIRED, Estimate, Rate
+from reflexion_lab.analysis.stats.intervals import CLOSE, LEVEL, PAIRED, Estimate, Rate
 from reflexion_lab.analysis.stats.matching import Equal, area
 from reflexion_lab.analysis.stats.permutation import holm, sign_flip
 from reflexion_lab.analysis.stats.power import minimum_detectable, needed
@@ -23,7 +24,6 @@ from reflexion_lab.runner.folder.registration import Registration, exploratory
 
 AS_RUN = "as run"
 REMATCHED = f"bootstrap over tasks, each draw matched anew ({PAIRED} where fewer than {FEWEST} differ)"
-CLOSE = 1e-9
 
 Verdicts = Mapping[Case, bool]
 
@@ -32,42 +32,42 @@ class Cut(Record, frozen=True, kw_only=True):
     """Two arms at equal mean spending; see `analysis.comparison.budgets`."""
 
     shorter: str
-    """The arm whose loops were cut; "" where both spend the same."""
+    """The arm whose loops were cut; "" if both spend the same."""
     spend: float
-    """Mean of what a case of the arm has spent, after the cut."""
+    """Mean spending of a case of the arm, after the cut."""
     baseline_spend: float
     is_matched: bool
-    """False where the first attempts alone of the costlier arm cost more than all of the cheaper."""
+    """False if the first attempts alone of the more expensive arm cost more than all of the cheaper."""
 
 
 class Difference(Record, frozen=True, kw_only=True):
-    """Shares of cases solved, the arm's minus the baseline's, over the cases that both have."""
+    """Share of cases solved, arm minus baseline, over the cases of both."""
 
     budget: str
-    """`as run`, or `equal tokens`, `equal calls`, `equal cost`: what both sides were cut to."""
+    """`as run`, `equal tokens`, `equal calls`, or `equal cost`."""
     cut: Cut | None
-    """How they were cut; None where they were not."""
+    """The cut to an equal budget; None as run."""
     exploratory: tuple[str, ...]
-    """Why this comparison was not registered, a reason each; () where it was."""
+    """Reasons why this comparison is not the registered one; () if it is."""
     n: int
     """Pairs."""
     seeds: tuple[int, ...]
     estimate: Estimate
     """In [-1, 1]."""
     method: str
-    """Of its interval."""
+    """Method of the interval."""
     won: int
-    """Cases that the arm alone solved; at an equal budget, with cases cut as one draw of chance had it."""
+    """Cases solved only by the arm; at an equal budget after one random cut."""
     lost: int
-    """Cases that the baseline alone solved."""
+    """Cases solved only by the baseline."""
     p: float
-    """McNemar's exact test over the pairs, two-sided. With several seeds it takes cases of one task for independent."""
+    """Exact McNemar test over the pairs, two-sided; with several seeds it assumes independent cases."""
     p_tasks: float
-    """The same question with whole tasks as the unit (`statistics.permutation`), `p` again with one seed. At
-    an equal budget not below that of `statistics.matching`, whose arms also exchange what they spent: where spendings
-    differ much, it alone may fall below anything that so few verdicts could say."""
+    """Sign-flip test with tasks as units (`permutation.sign_flip`); equals `p` with one seed. At an equal budget it is
+    the larger of this and the p-value of `matching.equal`, which also exchanges spending: if spending differs strongly,
+    that alone could be smaller than the number of verdicts allows."""
     p_holm: float
-    """`p_tasks` corrected for all arms of the comparison at this budget (`statistics.families`)."""
+    """`p_tasks` with Holm's correction for all arms of the comparison at this budget."""
     needed: tuple[int, int] | None
     """The split of as many discordant pairs, had they been independent, that is just significant; None for none."""
     least: float | None
@@ -95,8 +95,7 @@ def compared(
     Parameters
     ----------
     equal : Equal | None, optional
-        The difference at one budget, where both sides were cut to it (`comparison.budgets`): verdicts that were
-        cut once know nothing of the chance in the cutting.
+        Difference at an equal budget (`comparison.budgets`): verdicts after one cut ignore that the cut is random.
 
     Raises
     ------
@@ -107,8 +106,9 @@ def compared(
     if not both:
         raise ConfigError("verdicts", "no case in both", "the same tasks at the same seeds")
     seeds, tasks = sorted({case.seed for case in both}), sorted({case.task_id for case in both})
-    pairs = paired(*({str(place): side[case] for place, case in enumerate(both)} for side in (baseline, arm)))
-    first, second = (_array({case: side[case] for case in both}, tasks, seeds) for side in (baseline, arm))
+    sides = [{case: side[case] for case in both} for side in (baseline, arm)]
+    pairs = paired(*sides)
+    first, second = (_array(side, tasks, seeds) for side in sides)
     p = max(sign_flip(first, second), equal.p if equal else 0.0)
     discordant = pairs.repaired + pairs.damaged
     split = needed(discordant)
@@ -132,107 +132,105 @@ def compared(
 
 
 def corrected(family: Sequence[Difference]) -> list[Difference]:
-    """All differences of one claim with their p corrected for each other, in the same order."""
-    return [
-        replace(claim, p_holm=p) for claim, p in zip(family, holm([claim.p_tasks for claim in family]), strict=True)
-    ]
+    """The differences with Holm-adjusted p-values, in input order."""
+    adjusted = holm([difference.p_tasks for difference in family])
+    return [replace(difference, p_holm=p) for difference, p in zip(family, adjusted, strict=True)]
 
 
 def _array(verdicts: Verdicts, tasks: Sequence[str], seeds: Sequence[int]) -> list[list[float]]:
-    """Shape (tasks, seeds); not a number where a case is absent."""
+    """Shape (tasks, seeds); NaN for a missing case."""
     return [[float(verdicts.get(Case(seed, task_id), "nan")) for seed in seeds] for task_id in tasks]
 
 
 METRIC = "pass_at_1"
-"""What a registration calls the share as run, and with `_equal_tokens` and such behind it the share at one budget."""
+"""Name of the metric in a registration; at an equal budget, with a suffix such as `_equal_tokens`."""
 ONE_SEED = "one seed: ask with --one-seed"
 
 
 class Tallies(Record, frozen=True, kw_only=True):
-    """Counts over all attempts of an arm. The intervals of its rates take attempts as independent."""
+    """Counts over all attempts of an arm. The intervals of the rates assume independent attempts."""
 
     usage: Usage
-    """Of all roles, written tests included; a cached reply counts what it took when first drawn."""
+    """Of all roles, including written tests and cached calls."""
     extraction_failures: Rate
-    """Attempts in whose reply no program was found."""
+    """Attempts whose reply contains no program."""
     timeouts: Rate
-    """Attempts of which a feedback check timed out, or whose first failing hidden check did: grades name no other."""
+    """Attempts with a timeout of a feedback check or of the first failing hidden check; grades record no other."""
     harness_errors: Rate
-    """Attempts of which the harness itself spoilt a verdict, feedback or hidden: these say nothing of a program."""
+    """Attempts with a feedback or hidden verdict that is invalid because of a harness failure."""
 
 
 class Row(Record, frozen=True, kw_only=True):
-    """Figures of one arm. A case is one task at one seed; cases of a task are one cluster."""
+    """Figures of one arm. A case is one task at one seed; the cases of a task are one cluster."""
 
     arm: str
     feedback_source: str
     is_upper_bound: bool
-    """Hidden tests or solutions reached its loops: `first`, `final` and `curve` are no pass@1."""
+    """Whether hidden tests or solutions reached its loops, so that `first`, `final` and `curve` are not pass@1."""
     study: str
-    """The registered study that all of its runs belong to; "" where there is none."""
+    """The registered study of all of its runs; "" for none."""
     models: dict[str, tuple[str, ...]]
-    """Fingerprints by role; several where its runs differ."""
+    """Fingerprints by role; several if its runs differ."""
     run_ids: tuple[str, ...]
     seeds: tuple[int, ...]
     n: int
     """Cases with a hidden verdict: n of `curve`, `first` and `final`."""
     tasks: int
-    """Distinct ones of these."""
+    """Tasks of these cases."""
     n_expected: int
     n_logged: int
     """Cases."""
     no_verdict: tuple[Case, ...]
-    """Logged cases on which the hidden tests say nothing: they have none, or the harness failed. In no rate's n."""
+    """Logged cases without a hidden verdict (no hidden tests, or a harness failure). No rate counts them."""
     absent: tuple[Case, ...]
-    """Cases that the baseline has and this arm has not; no difference is about them."""
+    """Cases of the baseline that this arm lacks; excluded from differences."""
     alone: tuple[Case, ...]
-    """Cases that this arm has and the baseline has not; likewise."""
+    """Cases of this arm that the baseline lacks; excluded from differences."""
     no_feedback: int
-    """Cases that showed no test: one attempt, submitted as it was."""
+    """Cases that show no test: their single attempt is the submission."""
     curve: tuple[float, ...]
-    """Share of cases solved, had every loop been cut at attempt 1, 2, ... up to the longest loop of all arms."""
+    """Share of cases solved with every loop cut at attempt 1, 2, ... up to the longest loop of all arms."""
     first: Estimate
-    """The share at attempt 1, the plain single attempt."""
+    """Share at attempt 1, the plain single attempt."""
     final: Estimate
     method: str
-    """Of both intervals."""
+    """Method of both intervals."""
     area: float
-    """Mean height of `curve`, in [0, 1]: higher is more, or sooner."""
+    """Mean height of `curve`, in [0, 1]."""
     as_run: Difference | None
-    """Against the baseline; None for the baseline, and where `refused`."""
+    """Difference to the baseline; None for the baseline itself, and if `refused`."""
     matched: Difference | None
-    """The same with the costlier of the two cut to what the cheaper spent."""
+    """Difference with the more expensive of the two cut to the spending of the cheaper."""
     refused: str
-    """Why there is no difference; "" where there is one, and for the baseline."""
+    """Why there is no difference; "" if there is one, and for the baseline."""
     unknown: tuple[str, ...]
-    """Of `tokens`, `calls` and `cost`, what nobody recorded or priced: zeros in `spent` are no figures then."""
+    """Units of `UNITS` that were not recorded or priced; their zeros in `spent` have no meaning."""
     currencies: tuple[str, ...]
-    """In which its runs paid; () where nothing was paid, or nobody said."""
+    """Currencies of its price lists; () without prices."""
     unmatched: str
-    """Why there is a difference as run, and none at an equal budget; "" where there are both, or none."""
+    """Why there is a difference as run but none at an equal budget; "" if there are both or neither."""
     moves: Moves
-    """From attempt 1 to what was submitted: repair and damage."""
+    """Repair and damage from attempt 1 to the submission."""
     feedback: Confusion
-    """Feedback verdicts on all attempts against the hidden ones."""
+    """Feedback verdicts against hidden ones, on all attempts."""
     spent: Tallies
     tokens_per_solved: Estimate | None
-    """All tokens over the solved cases, with the bootstrap over tasks; None where none was solved, or tokens are
-    unknown."""
+    """`budgets.per_solved`; None if no case was solved, or tokens are unknown."""
     cost_per_solved: Estimate | None
-    """Likewise."""
+    """As `tokens_per_solved`."""
     calls: str
-    """Digest of every prompt and reply of its actor, by case and attempt; "" where none was kept."""
+    """Digest of every prompt and reply of its actor, by case and attempt; "" if texts were not stored."""
     metrics: dict[str, metrics.Value]
-    """Registered metrics of attempts, tasks and arms that have a value, by `Metric.key`."""
+    """Values of registered metrics by `Metric.key`."""
 
 
 def row(
     arm: Arm, base: Arm | None, longest: int, unit: str, one_seed: bool = False, study: Registration | None = None
 ) -> Row:
-    """`longest`: attempts of the longest loop of all arms. Raises DataError where `base` has no case of this arm's."""
+    """`longest` is the longest loop of all arms. Raises DataError if the arm and `base` have no common case."""
     manifests = [log.manifest for log in arm.logs]
     curve = [arm.verdicts(t) for t in range(1, longest + 1)]
-    shares = tuple(sum(verdicts.values()) / len(verdicts) for verdicts in curve)
+    shares = tuple(fmean(verdicts.values()) for verdicts in curve)
     others = base.attempts.keys() if base else arm.attempts.keys()
     refused = _refused(arm, base, one_seed)
     has_partner = base is not None and base is not arm and not refused
@@ -266,11 +264,7 @@ def row(
         currencies=currencies(arm),
         unmatched=unmatched,
         moves=ends(arm),
-        feedback=feedback_confusion(
-            (attempt, arm.grades[case][attempt.number])
-            for case, attempts in arm.attempts.items()
-            for attempt in attempts
-        ),
+        feedback=feedback_confusion(arm.graded),
         spent=_tallies(arm),
         tokens_per_solved=None if "tokens" in unknown else per_solved(arm, "tokens"),
         cost_per_solved=None if "cost" in unknown else per_solved(arm, "cost"),
@@ -289,22 +283,17 @@ def _calls(arm: Arm) -> str:
 
 
 def _tallies(arm: Arm) -> Tallies:
-    judged = [
-        (attempt, arm.grades[case][attempt.number]) for case, attempts in arm.attempts.items() for attempt in attempts
-    ]
-    n = len(judged)
     written = (suite.usage for log in arm.logs for suite in log.written.values())
-    own = (usage for attempt, _ in judged for usage in attempt.usage.values())
+    own = (usage for attempt, _ in arm.graded for usage in attempt.usage.values())
     return Tallies(
         usage=sum((*written, *own), Usage()),
-        extraction_failures=Rate.of(sum(metrics.extraction_failures(*pair) for pair in judged), n),
-        timeouts=Rate.of(sum(metrics.timeouts(*pair) for pair in judged), n),
-        harness_errors=Rate.of(sum(metrics.harness_error(*pair) for pair in judged), n),
+        extraction_failures=Rate.over(metrics.extraction_failures(*pair) for pair in arm.graded),
+        timeouts=Rate.over(metrics.timeouts(*pair) for pair in arm.graded),
+        harness_errors=Rate.over(metrics.harness_error(*pair) for pair in arm.graded),
     )
 
 
 def _refused(arm: Arm, base: Arm | None, one_seed: bool) -> str:
-    """Raises DataError."""
     if base is None or base is arm:
         return ""
     shared = {case.seed for case in arm.judged.keys() & base.judged.keys()}

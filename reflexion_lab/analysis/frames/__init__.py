@@ -2,9 +2,9 @@
 
     frames = load("runs/*")
 
-Rows join on `run_id`, `task_id` and `number`. Tasks whose loops have not ended are left out. What hidden tests said
-stands in columns whose names begin with `hidden_`, in `pass_at_1` and `upper_bound` of a run, and in the registered
-metrics (`analysis.metrics`), the last columns of runs, tasks and attempts; missing (NA) where a verdict still is.
+Rows join on `run_id`, `task_id` and `number`. Tasks whose loops have not ended are excluded. Hidden verdicts are only
+in columns that begin with `hidden_`, in `pass_at_1` and `upper_bound` of a run, and in the registered metrics
+(`analysis.metrics`), the last columns of runs, tasks and attempts. They are NA without a verdict.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ NO_USAGE = Usage()
 
 
 class Frames(NamedTuple):
-    """The tables of some runs. A cached reply counts the tokens, calls, seconds and cost of when it was first drawn."""
+    """The tables of some runs. Tokens, calls, seconds and cost include cached calls."""
 
     runs: pd.DataFrame
-    """One row a run. Config values in which the runs differ are columns, by dotted key. `pass_at_1`, or an oracle's
-    `upper_bound`, with its Wilson 95 % interval `low`, `high`, is of the `n` tasks that have a hidden verdict; all
-    missing until the run is finished. `no_verdict`: tasks that have none."""
+    """One row per run. Config values in which the runs differ are columns, by dotted key. `pass_at_1` (of an oracle,
+    `upper_bound`) and its Wilson 95 % interval `low`, `high` are over the `n` tasks with a hidden verdict; they are NA
+    until the run is finished. `no_verdict` is the number of other tasks."""
     tasks: pd.DataFrame
-    """One row a task of a run. `learning_rate`, `trend`, `diminishing_returns` and `breakthroughs` (numbers of
-    attempts) are of the feedback rewards, `errors_removed` of the failing checks; see `learning.transitions`."""
+    """One row per task of a run. `learning_rate`, `trend`, `diminishing_returns` and `breakthroughs` (numbers of
+    attempts) describe the feedback rewards, `errors_removed` the failing checks; see `learning.transitions`."""
     attempts: pd.DataFrame
-    """One row an attempt. `passed` is the feedback verdict, missing where nobody could tell. `tokens_so_far` and
-    `cost_so_far` add up a loop, with the tests that the model wrote for it."""
+    """One row per attempt. `passed` is the feedback verdict, NA without one. `tokens_so_far` and `cost_so_far` are
+    cumulative within a loop and include written tests."""
     checks: pd.DataFrame
-    """One row a feedback check of an attempt; `place` counts from 1."""
+    """One row per feedback check of an attempt; `place` counts from 1."""
     reflections: pd.DataFrame
-    """One row a reflection; `number` is the attempt that it is about."""
+    """One row per reflection; `number` is its attempt."""
     memory: pd.DataFrame
-    """One row an episode, wisdom or mistake that memory gave an attempt. Sources are missing where an id names none."""
+    """One row per episode, wisdom or mistake that an attempt recalled. Sources are NA if the id names none."""
 
     def __repr__(self) -> str:
         sizes = zip(self._fields, self, strict=True)
@@ -74,28 +74,28 @@ class Frames(NamedTuple):
 
 
 def load(*runs: object, texts: bool = False) -> Frames:
-    """The tables of all `runs`, in their order; a run that is named twice counts once.
+    """Tables of all `runs`, in their order, without duplicates.
 
     Parameters
     ----------
     runs : object
-        Run folders, patterns such as `runs/*`, sweeps, or lists of these; see `run_folder.folders`.
+        Run folders, patterns such as `runs/*`, sweeps, or lists of these; see `folder.folders`.
     texts : bool, default False
-        With columns for programs, prompts, replies, feedback and reflections.
+        Add columns for programs, prompts, replies, feedback and reflections.
 
     Raises
     ------
     FolderError
-        No run is named, a folder is none, a pattern fits none, or a file cannot be read.
+        No run, not a run folder, or a file that cannot be read.
     """
-    read = [Run(folder) for folder in some_folders(*runs)]
-    loops = [loop for run in read for loop in run.loops]
+    all_runs = [Run(folder) for folder in some_folders(*runs)]
+    loops = [loop for run in all_runs for loop in run.loops]
     rows = list(attempts(loops))
-    wordy = ATTEMPT_TEXTS if texts else {}
+    attempt_texts = ATTEMPT_TEXTS if texts else {}
     return Frames(
-        runs=_frame(read, RUNS | metric_columns("run") | _swept(read)),
+        runs=_frame(all_runs, RUNS | metric_columns("run") | _swept(all_runs)),
         tasks=_frame(loops, HEAD | TASKS | metric_columns("task")),
-        attempts=_frame(rows, HEAD | NUMBER | ATTEMPTS | _by_role(rows) | metric_columns("attempt") | wordy),
+        attempts=_frame(rows, HEAD | NUMBER | ATTEMPTS | _by_role(rows) | metric_columns("attempt") | attempt_texts),
         checks=_frame(list(checks(rows)), HEAD | NUMBER | CHECKS | (CHECK_TEXTS if texts else {})),
         reflections=_frame(list(reflections(rows)), HEAD | NUMBER | REFLECTIONS | (REFLECTION_TEXTS if texts else {})),
         memory=_frame(list(memories(rows)), HEAD | NUMBER | MEMORY),
@@ -111,7 +111,7 @@ def _frame(rows: Sequence[object], columns: Columns) -> pd.DataFrame:
 
 
 def _swept(runs: Sequence[Run]) -> Columns:
-    """Config values in which runs differ; missing where a run has no such key."""
+    """Config values in which runs differ; NA for a run without the key."""
     configs = {run: dict(flat(measured(run.log.manifest.config))) for run in runs}
     known = {"arm", "seed", "feedback_source", "benchmark.name"}
     keys = list(dict.fromkeys(key for config in configs.values() for key in config))
@@ -125,7 +125,7 @@ def _swept(runs: Sequence[Run]) -> Columns:
 
 
 def _value(configs: Mapping[Run, Mapping[str, object]], key: str, run: Run) -> object:
-    """Lists as text: a column of lists cannot be grouped by."""
+    """Lists as text, since pandas cannot group by lists."""
     value = configs[run].get(key)
     return str(value) if isinstance(value, list) else value
 
@@ -138,7 +138,7 @@ def _kind(values: Iterable[object]) -> str:
 
 
 def _by_role(rows: Sequence[AttemptRow]) -> Columns:
-    """Tokens of each role that any attempt has."""
+    """Tokens of each role of any attempt."""
     roles = dict.fromkeys(role for row in rows for role in row.loop.usages[row.place])
     return {f"tokens_{role}": ("int64", functools.partial(_tokens, role)) for role in roles}
 

@@ -1,4 +1,4 @@
-"""The rows of `frames` (runs, loops, attempts and their parts) and its columns: name, dtype, function of a row."""
+"""Rows of `frames` (runs, loops, attempts and their parts), and columns: name, dtype, function of a row."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from reflexion_lab.analysis import metrics
+from reflexion_lab.analysis.estimators import verdict
 from reflexion_lab.analysis.learning.transitions import (
     breakthroughs,
     diminishing_returns,
@@ -21,15 +22,15 @@ from reflexion_lab.analysis.learning.transitions import (
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import UNKNOWN, Attempt, Critique, Evaluation, Grade, Reflection, TaskResult, Usage
+from reflexion_lab.records import Attempt, Critique, Grade, Reflection, TaskResult, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 
 SOURCE = re.compile(r"(?:ep|mistake)-(?:(?P<run>\d{8}-\d{6}-\d{6}-[^/]+-s\d+)/)?(?P<task>.+)-(?P<last>\w+)")
-"""An id in memory: its run, left out where tasks know nothing of each other; its task; an attempt or a digest."""
+"""Id of an item in memory: its run (only if tasks share memory), its task, and an attempt or a digest."""
 
 
 class Loop:
-    """One task's loop in one run, which has ended."""
+    """A finished loop: one task in one run."""
 
     def __init__(self, run: Run, result: TaskResult) -> None:
         self.run = run
@@ -41,9 +42,8 @@ class Loop:
         self.usages = [attempt.usage for attempt in self.attempts]
         self.spent = [sum(usage.values(), Usage()) for usage in self.usages]
         written = run.log.written.get(result.task_id)
-        self.before = written.usage if written else Usage()
-        """Spent on tests that the model wrote before the first attempt."""
-        self.so_far = list(itertools.accumulate(self.spent, initial=self.before))[1:]
+        before = written.usage if written else Usage()
+        self.so_far = list(itertools.accumulate(self.spent, initial=before))[1:]
 
     @property
     def rewards(self) -> list[float]:
@@ -56,23 +56,23 @@ class Loop:
 
     @property
     def loop(self) -> Loop:
-        """Itself, so that a loop may be asked like its parts."""
+        """Itself: columns in `HEAD` read the loop of a row."""
         return self
 
     @cached_property
     def submitted(self) -> int:
-        """The place of what was submitted among the attempts, from 0."""
+        """Index of the submitted attempt."""
         return self.attempts.index(submitted_at(self.attempts))
 
     @property
     def any_solved(self) -> bool | None:
         """Whether any attempt passes the hidden tests; None until all have a hidden verdict."""
-        passed = [grade.passed for grade in self.grades if grade and grade.outcome not in UNKNOWN]
-        return any(passed) if len(passed) == len(self.grades) else None
+        verdicts = [verdict(grade) for grade in self.grades]
+        return None if None in verdicts else any(verdicts)
 
 
 class Run:
-    """A run folder, read."""
+    """A run folder with its loops."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.path: Path = folder.path
@@ -90,11 +90,11 @@ class Run:
 
     @cached_property
     def solved(self) -> Rate | None:
-        """Hidden verdicts on what was submitted; None until the run is finished, and without any verdict."""
-        grades = {loop.result.task_id: loop.grades[loop.submitted] for loop in self.loops}
-        verdicts = [grade.passed for grade in grades.values() if grade and grade.task_id not in self.log.no_verdict]
-        is_finished = len(grades) == self.log.manifest.n_expected and all(grades.values())
-        return Rate.of(sum(verdicts), len(verdicts)) if is_finished and verdicts else None
+        """Hidden verdicts on submissions; None until the run is finished, and without any verdict."""
+        grades = [loop.grades[loop.submitted] for loop in self.loops]
+        is_finished = len(grades) == self.log.manifest.n_expected and all(grades)
+        rate = metrics.pass_at_1(self.log)
+        return rate if is_finished and rate.n else None
 
 
 class AttemptRow(NamedTuple):
@@ -111,7 +111,7 @@ class AttemptRow(NamedTuple):
 
 
 class PartRow(NamedTuple):
-    """A check, a reflection or something recalled."""
+    """A check, a reflection or a recalled item."""
 
     loop: Loop
     number: int
@@ -121,7 +121,7 @@ class PartRow(NamedTuple):
 
 
 class Recalled(NamedTuple):
-    """Something that memory gave an attempt, and where it was from as far as its id says."""
+    """An item that an attempt recalled, and its source according to its id."""
 
     kind: str
     name: str
@@ -161,7 +161,7 @@ def memories(rows: Iterable[AttemptRow]) -> Iterator[PartRow]:
 
 
 def _source(name: str, own: str) -> tuple[str | None, str | None, int | None]:
-    """Run, task and attempt; a name without a run is of the run `own`."""
+    """Run, task and attempt; a name without a run belongs to the run `own`."""
     match = SOURCE.fullmatch(name.replace(f"-{own}/", "-", 1))
     if not match:
         return None, None, None
@@ -205,16 +205,16 @@ TASKS: Columns = {
     "attempts": ("int64", lambda loop: len(loop.attempts)),
     "submitted": ("int64", lambda loop: loop.attempts[loop.submitted].number),
     "stop_reason": ("category", lambda loop: loop.result.stop_reason),
-    "passed": ("boolean", lambda loop: _verdict(loop.attempts[loop.submitted].evaluation)),
+    "passed": ("boolean", lambda loop: verdict(loop.attempts[loop.submitted].evaluation)),
     "reward": ("float64", lambda loop: loop.attempts[loop.submitted].evaluation.reward),
     "learning_rate": ("float64", lambda loop: learning_rate(loop.rewards)),
     "trend": ("category", lambda loop: trend(loop.rewards)),
     "diminishing_returns": ("bool", lambda loop: diminishing_returns(loop.rewards)),
     "breakthroughs": ("string", lambda loop: " ".join(map(str, breakthroughs(loop.rewards)))),
     "errors_removed": ("int64", lambda loop: errors_removed(loop.errors)),
-    "hidden_passed": ("boolean", lambda loop: _hidden(loop.grades[loop.submitted])),
+    "hidden_passed": ("boolean", lambda loop: verdict(loop.grades[loop.submitted])),
     "hidden_outcome": ("category", lambda loop: _of(loop.grades[loop.submitted], "outcome")),
-    "hidden_passed_first": ("boolean", lambda loop: _hidden(loop.grades[0])),
+    "hidden_passed_first": ("boolean", lambda loop: verdict(loop.grades[0])),
     "hidden_any_solved": ("boolean", lambda loop: loop.any_solved),
     "tokens": ("int64", lambda loop: loop.so_far[-1].tokens),
     "calls": ("int64", lambda loop: loop.so_far[-1].calls),
@@ -222,10 +222,10 @@ TASKS: Columns = {
     "duration": ("float64", lambda loop: loop.result.duration),
 }
 ATTEMPTS: Columns = {
-    "passed": ("boolean", lambda row: _verdict(row.attempt.evaluation)),
+    "passed": ("boolean", lambda row: verdict(row.attempt.evaluation)),
     "outcome": ("category", lambda row: row.attempt.evaluation.outcome),
     "reward": ("float64", lambda row: row.attempt.evaluation.reward),
-    "hidden_passed": ("boolean", lambda row: _hidden(row.grade)),
+    "hidden_passed": ("boolean", lambda row: verdict(row.grade)),
     "hidden_outcome": ("category", lambda row: _of(row.grade, "outcome")),
     "submitted": ("bool", lambda row: row.place == row.loop.submitted),
     "stop_reason": ("category", lambda row: row.attempt.stop_reason or None),
@@ -303,20 +303,18 @@ def _severity(attempt: Attempt, place: int) -> float | None:
 
 
 def metric_columns(level: metrics.Level) -> Columns:
-    """The registered metrics of attempts, tasks or runs; a run's pooled values of the other two are its, too."""
-    if level == "attempt":
-        return {metric.name: (_dtype(metric), partial(_of_attempt, metric)) for metric in metrics.of_level("attempt")}
-    if level == "task":
-        return {metric.name: (_dtype(metric), partial(_of_task, metric)) for metric in metrics.of_level("task")}
+    """Registered metrics of a level; runs also have the pooled values of their tasks and attempts."""
+    if level != "run":
+        of = _of_attempt if level == "attempt" else _of_task
+        return {
+            metric.name: ("boolean" if metric.unit == "share" else "Float64", partial(of, metric))
+            for metric in metrics.of_level(level)
+        }
     columns: Columns = {}
     for metric in metrics.of_level("run", "task", "attempt"):
         for is_upper_bound in (False, True):  # a pass@1 and an upper bound are two columns
             columns[metric.key(is_upper_bound)] = "Float64", partial(_of_run, metric, is_upper_bound)
     return {name: column for name, column in columns.items() if name not in RUNS}
-
-
-def _dtype(metric: metrics.Metric) -> str:
-    return "boolean" if metric.unit == "share" else "Float64"
 
 
 def _of_attempt(metric: metrics.Metric, row: Any) -> object:
@@ -334,16 +332,8 @@ def _of_run(metric: metrics.Metric, is_upper_bound: bool, run: Any) -> float | N
     return None if is_other else metrics.numbers(name, metric.in_run(run.log)).get(name)
 
 
-def _verdict(evaluation: Evaluation) -> bool | None:
-    return None if evaluation.outcome in UNKNOWN else evaluation.passed
-
-
-def _hidden(grade: Grade | None) -> bool | None:
-    return None if grade is None or grade.outcome in UNKNOWN else grade.passed
-
-
 def _confidence(reflection: Reflection | None) -> float | None:
-    """None where it says nothing, as of controls that judge nothing."""
+    """None without a reflection, and for controls without a confidence."""
     return None if reflection is None or reflection.confidence_source == "none" else reflection.confidence
 
 

@@ -1,32 +1,29 @@
-"""Is confidence worth believing? Forecasts of a success against what happened.
+"""Calibration of stated confidence: forecasts of success compared with outcomes.
 
-Forecasts about one task are not independent: the interval of the Brier score takes the task as the unit; those of the
-bins, and what chance would give, take the forecast.
+The interval of the Brier score is clustered by task; the intervals of the bins and the error by chance assume
+independent forecasts.
 
-Brier score and bins are those of `sklearn.metrics.brier_score_loss` and `sklearn.calibration.calibration_curve`, to
-which the tests hold them. They are computed here, since every run's summary needs them, and importing
-`sklearn.metrics` takes 1.7 s where these few sums take milliseconds; the bins also need their counts.
+Brier score and bins equal `sklearn.metrics.brier_score_loss` and `sklearn.calibration.calibration_curve`, as tests
+check. They are computed here because every summary of a run needs them, and importing `sklearn.metrics` takes 1.7 s.
 """
 
 from __future__ import annotations
 
-import random
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
+from reflexion_lab.analysis.stats.bootstrap import FEWEST, generator
 from reflexion_lab.analysis.stats.intervals import LEVEL, RESAMPLES, Estimate, Rate, clustered, resampled
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
 
-NO_FORECAST = "forecasts: got none, expected at least one"
-FEWEST = 10
-"""Tasks that the bootstrap needs, as in `effect`."""
+EDGES = tuple(i / 10 for i in range(11))
+"""Edges of the bins."""
 
 
 class Forecast(NamedTuple):
-    """A probability that was named for a success, and whether it came."""
+    """A stated probability of success, and the outcome."""
 
     task_id: str
     confidence: float
@@ -35,23 +32,23 @@ class Forecast(NamedTuple):
 
 
 class Bin(Record, frozen=True, kw_only=True):
-    """Forecasts in (low, high]; in the lowest bin in [low, high]."""
+    """Forecasts in (low, high]; the lowest bin includes 0."""
 
     low: float
     high: float
     confidence: float
-    """Their mean."""
+    """Mean forecast."""
     came_true: Rate
 
 
 class Calibration(Record, frozen=True, kw_only=True):
-    """Forecasts against what happened. Brier score = reliability - resolution + uncertainty + within."""
+    """Forecasts compared with outcomes. Brier score = reliability - resolution + uncertainty + within."""
 
     n: int
     tasks: int
     came_true: Rate
     confidence: float
-    """Mean of the forecasts; above `came_true` is too sure."""
+    """Mean forecast; overconfident if above `came_true`."""
     brier: Estimate
     """Mean of (forecast - outcome)², in [0, 1], lower is better (Brier 1950, Monthly Weather Review 78:1-3)."""
     reliability: float
@@ -60,47 +57,35 @@ class Calibration(Record, frozen=True, kw_only=True):
     resolution: float
     """Mean squared distance of a bin's outcomes from all outcomes; higher is better."""
     uncertainty: float
-    """s (1 - s) of the share s that came true: the Brier score of naming s every time."""
+    """s (1 - s) for the share s that came true: the Brier score of always forecasting s."""
     within: float
-    """What the bins hide: 0 where all forecasts of a bin are equal (Stephenson et al. 2008, Weather and Forecasting
-    23:752-757)."""
+    """Component within bins (Stephenson et al. 2008, Weather and Forecasting 23:752-757); 0 if the forecasts of each
+    bin are equal."""
     error: float
     """Expected calibration error: mean distance of a bin's forecasts from its outcomes, in [0, 1] (Naeini et al. 2015,
-    AAAI 29). Never below 0, hence biased upwards where n is small: read it beside `error_by_chance`."""
+    AAAI 29). Biased upwards for small n; compare with `error_by_chance`."""
     error_by_chance: float
-    """What 95 of 100 perfectly calibrated forecasters would stay within, with these very forecasts (consistency
-    resampling: Bröcker and Smith 2007, Weather and Forecasting 22:651-661)."""
+    """95 % quantile of `error` for a perfectly calibrated forecaster with the same forecasts (consistency resampling:
+    Bröcker and Smith 2007, Weather and Forecasting 22:651-661)."""
     bins: tuple[Bin, ...]
-    """Lowest first; empty ones are left out."""
+    """Ten of equal width, lowest first, without empty ones."""
 
 
-def equal_width(bins: int = 10) -> tuple[float, ...]:
-    """Edges of bins of one width, from 0 to 1. Raises ConfigError for fewer than one bin."""
-    return tuple(i / _checked(bins) for i in range(bins + 1))
-
-
-def calibration(forecasts: Sequence[Forecast], edges: Sequence[float] = (), seed: int = 0) -> Calibration:
-    """All figures of `forecasts`.
+def calibration(forecasts: Sequence[Forecast], *, seed: int = 0) -> Calibration:
+    """Calibration of `forecasts`.
 
     Parameters
     ----------
-    edges : Sequence[float], default ()
-        Of the bins, ascending, from the lowest forecast or below to the highest or above; by default ten of
-        equal width.
     seed : int, default 0
-        Of the bootstrap over tasks, and of what chance would give.
+        Of the bootstrap over tasks and of the error by chance.
 
     Raises
     ------
     ConfigError
-        There is no forecast, or one lies outside [0, 1] or outside the bins.
+        No forecast, or one outside [0, 1].
     """
-    edges = tuple(edges) or equal_width()
-    bins = _bins(forecasts, edges)
-    brier, came_true = (
-        _brier(forecasts, seed),
-        Rate.of(sum(forecast.came_true for forecast in forecasts), len(forecasts)),
-    )
+    bins = _bins(forecasts)
+    brier, came_true = _brier(forecasts, seed), Rate.over(forecast.came_true for forecast in forecasts)
     n, share = came_true.n, came_true.share
     reliability = sum(group.came_true.n * (group.confidence - group.came_true.share) ** 2 for group in bins) / n
     resolution = sum(group.came_true.n * (group.came_true.share - share) ** 2 for group in bins) / n
@@ -115,52 +100,41 @@ def calibration(forecasts: Sequence[Forecast], edges: Sequence[float] = (), seed
         uncertainty=share * (1 - share),
         within=brier.value - (reliability - resolution + share * (1 - share)),
         error=sum(group.came_true.n * abs(group.confidence - group.came_true.share) for group in bins) / n,
-        error_by_chance=_by_chance(forecasts, edges, seed),
+        error_by_chance=_by_chance(forecasts, seed),
         bins=bins,
     )
 
 
-def _checked(bins: int) -> int:
-    if bins < 1:
-        raise ConfigError("bins", bins, "1 or more")
-    return bins
+def _place(confidence: float) -> int:
+    """Index of the bin of a forecast."""
+    return bisect_left(EDGES[1:-1], confidence)
 
 
-def _place(confidence: float, edges: Sequence[float]) -> int:
-    """The bin of a forecast, from 0."""
-    return bisect_left(edges[1:-1], confidence)
-
-
-def _bins(forecasts: Sequence[Forecast], edges: Sequence[float]) -> tuple[Bin, ...]:
+def _bins(forecasts: Sequence[Forecast]) -> tuple[Bin, ...]:
     """Raises ConfigError."""
     if not forecasts:
-        raise ConfigError(NO_FORECAST)
+        raise ConfigError("forecasts", "none", "at least one")
+    by_place: dict[int, list[Forecast]] = {}
     for forecast in forecasts:
-        if not max(0, edges[0]) <= forecast.confidence <= min(1, edges[-1]):
-            raise ConfigError(
-                f"confidence at {forecast.task_id}", forecast.confidence, "a number in [0, 1] that lies in a bin"
-            )
-    held: dict[int, list[Forecast]] = {}
-    for forecast in forecasts:
-        held.setdefault(_place(forecast.confidence, edges), []).append(forecast)
-    ends = list(pairwise(edges))
+        if not 0 <= forecast.confidence <= 1:
+            raise ConfigError(f"confidence at {forecast.task_id}", forecast.confidence, "a number in [0, 1]")
+        by_place.setdefault(_place(forecast.confidence), []).append(forecast)
     return tuple(
         Bin(
-            low=ends[place][0],
-            high=ends[place][1],
+            low=EDGES[place],
+            high=EDGES[place + 1],
             confidence=sum(forecast.confidence for forecast in members) / len(members),
-            came_true=Rate.of(sum(forecast.came_true for forecast in members), len(members)),
+            came_true=Rate.over(forecast.came_true for forecast in members),
         )
-        for place, members in sorted(held.items())
+        for place, members in sorted(by_place.items())
     )
 
 
 def _brier(forecasts: Sequence[Forecast], seed: int) -> Estimate:
-    """With the percentile interval of resampled tasks (Efron and Tibshirani 1993, ch. 13).
+    """Brier score with a percentile interval over tasks (Efron and Tibshirani 1993, ch. 13).
 
-    Where there are fewer than `FEWEST` tasks, or all outcomes are alike, there is too little to draw from: the interval
-    then reaches at least as far as the score would if, whatever was forecast, as large a share had come true as an end
-    of Wilson's interval says, for as many forecasts as their tasks are worth at least (`intervals.effective`).
+    With fewer than `FEWEST` tasks, or with equal outcomes, the interval also includes the scores expected if the share
+    that came true were an end of its Wilson interval (`intervals.clustered`), independently of the forecasts.
     """
     import numpy as np
 
@@ -168,8 +142,8 @@ def _brier(forecasts: Sequence[Forecast], seed: int) -> Estimate:
     for forecast in forecasts:
         squares.setdefault(forecast.task_id, []).append((forecast.confidence - forecast.came_true) ** 2)
     sums, counts = (np.array([float(of(values)) for values in squares.values()]) for of in (sum, len))
-    drawn, cases = resampled([sums, counts], f"{seed}:calibration")
-    low, high = np.quantile(drawn / cases, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    drawn_sums, drawn_counts = resampled([sums, counts], f"{seed}:calibration")
+    low, high = np.quantile(drawn_sums / drawn_counts, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     value = float(sums.sum() / counts.sum())
     ends = [float(low), float(high), value]
     share = sum(forecast.came_true for forecast in forecasts) / len(forecasts)
@@ -181,13 +155,13 @@ def _brier(forecasts: Sequence[Forecast], seed: int) -> Estimate:
     return Estimate(value=value, low=min(ends), high=max(ends))
 
 
-def _by_chance(forecasts: Sequence[Forecast], edges: Sequence[float], seed: int) -> float:
-    """The quantile `LEVEL` of the calibration error, were every forecast right about its chances."""
+def _by_chance(forecasts: Sequence[Forecast], seed: int) -> float:
+    """Quantile `LEVEL` of the calibration error if every forecast were its true probability."""
     import numpy as np
 
     values, counts = np.unique([forecast.confidence for forecast in forecasts], return_counts=True)
-    rng = np.random.default_rng(random.Random(f"{seed}:calibration chance").getrandbits(64))
+    rng = generator(seed, "calibration chance")
     surplus = rng.binomial(counts, values, size=(RESAMPLES, len(values))) - counts * values
-    places = np.array([_place(value, edges) for value in values])
+    places = np.array([_place(value) for value in values])
     errors = sum(np.abs(surplus[:, places == place].sum(axis=1)) for place in np.unique(places))
     return float(np.quantile(np.asarray(errors) / counts.sum(), LEVEL))

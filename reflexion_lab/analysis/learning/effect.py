@@ -1,25 +1,25 @@
-"""Did those that read reflections pass more often than the base? A difference of two shares whose cases share tasks.
+"""Readers of reflections, and the difference of their success to a base rate, clustered by task.
 
-Who read differs from who did not in more than the reading: harder tasks are retried more often. Within one run this
-describes and explains nothing; what reflections are worth is said by arms on the same tasks, with and without them.
+Attempts that read a reflection differ from others in more than the reading: harder tasks are retried more often. Within
+one run the difference is descriptive; the effect of reflections is the difference of arms with and without them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
+from reflexion_lab.analysis.estimators import verdict
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.bootstrap import FEWEST
 from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, clustered, resampled, unpaired_difference
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.records import UNKNOWN, Attempt, Grade, Record, Reflection
+from reflexion_lab.records import Attempt, Reflection
 
 if TYPE_CHECKING:
     from numpy import float64
     from numpy.typing import NDArray
-
-FEWEST = 10
-"""Tasks on each side that the bootstrap needs: with 30 tasks, 6 of them on one side, its 95 % hold 77."""
 
 Verdicts = Mapping[tuple[str, int], bool]
 """By task and number of the attempt, whether it passed."""
@@ -28,20 +28,19 @@ Verdicts = Mapping[tuple[str, int], bool]
 def effect(after: Verdicts, base: Verdicts, seed: int = 0) -> Estimate | None:
     """share(after) - share(base), in [-1, 1].
 
-    The interval is the bootstrap over tasks (percentiles of 2,000 draws; both shares from the same drawn tasks). Where
-    a side, `after` or the rest of the base, has fewer than `FEWEST` tasks, or never varied, there is too little to draw
-    from, and Newcombe's interval for separate shares takes its place, each with as many cases as its clusters are worth
-    at least (`intervals.effective`).
+    The interval is a percentile bootstrap over tasks. If `after` or the rest of the base has fewer than `FEWEST` tasks
+    or equal verdicts, it is Newcombe's interval for independent shares with the effective sample sizes
+    (`intervals.effective`): with 6 of 30 tasks on one side, the coverage of the bootstrap is 77 %.
 
     Parameters
     ----------
     after : Verdicts
-        Part of `base`, or none of it.
+        All or none of its cases are in `base`.
 
     Returns
     -------
     Estimate | None
-        None where there is nothing to compare: no case after, or no other case in the base.
+        None if `after` or the rest of the base is empty.
 
     Raises
     ------
@@ -54,16 +53,12 @@ def effect(after: Verdicts, base: Verdicts, seed: int = 0) -> Estimate | None:
         raise ConfigError("base", f"{inside} of {len(after)} cases", "all or none")
     if not after or not rest:
         return None
-    value = _share(after) - _share(base)
+    value = fmean(after.values()) - fmean(base.values())
     if min(len(_tasks(after)), len(_tasks(rest))) < FEWEST or len({*after.values()}) < 2 or len({*rest.values()}) < 2:
         low, high = (end * len(rest) / len(base) for end in unpaired_difference(_wilson(after), _wilson(rest)))
     else:
         low, high = _bootstrap(after, base, seed)
-    return Estimate(value=value, low=min(low, value), high=max(high, value))
-
-
-def _share(verdicts: Verdicts) -> float:
-    return sum(verdicts.values()) / len(verdicts)
+    return Estimate.of(value, low, high)
 
 
 def _tasks(verdicts: Verdicts) -> dict[str, list[bool]]:
@@ -74,7 +69,7 @@ def _tasks(verdicts: Verdicts) -> dict[str, list[bool]]:
 
 
 def _wilson(verdicts: Verdicts) -> tuple[float, float, float]:
-    share = _share(verdicts)
+    share = fmean(verdicts.values())
     return share, *clustered(share, [len(outcomes) for outcomes in _tasks(verdicts).values()])
 
 
@@ -84,63 +79,50 @@ def _bootstrap(after: Verdicts, base: Verdicts, seed: int) -> tuple[float, float
     tasks = sorted({task_id for task_id, _ in (*after, *base)})
     columns = [column for verdicts in (after, base) for column in _columns(verdicts, tasks)]
     passed, cases, base_passed, base_cases = resampled(columns, f"{seed}:effect")
-    with np.errstate(invalid="ignore"):  # not a number where a draw has no case
+    with np.errstate(invalid="ignore"):  # NaN if a draw has no case
         differences = passed / cases - base_passed / base_cases
     low, high = np.nanquantile(differences, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
 def _columns(verdicts: Verdicts, tasks: Collection[str]) -> list[NDArray[float64]]:
-    """By task, how many passed, of how many."""
+    """By task, the number that passed, and the number of cases."""
     import numpy as np
 
     by_task = _tasks(verdicts)
     return [np.array([float(of(by_task.get(task_id, []))) for task_id in tasks]) for of in (sum, len)]
 
 
-class Use(Record, frozen=True, kw_only=True):
-    """One reflection, and one attempt whose actor read it."""
-
-    reflection_id: str
-    about_task: str
-    about_attempt: int
-    task_id: str
-    number: int
-    """Of the attempt that read it; with `task_id`, its place in the run."""
-    passed: bool | None
-    """Its feedback verdict; None where nobody could tell, which is no failure."""
-    reward_change: float | None
-    """Its feedback reward against that of the attempt before it, in [-1, 1]; None at a loop's first attempt."""
-    hidden_passed: bool | None
-    """Its hidden verdict, which no loop ever saw; None until the run is sealed and all of it graded."""
-
-
 class Written(NamedTuple):
-    """A reflection and the attempt that it is about."""
+    """A reflection and its attempt."""
 
     attempt: Attempt
     words: Reflection
 
 
 class Reading(NamedTuple):
-    """An attempt and what its actor read."""
+    """An attempt and the reflections that its actor read."""
 
     attempt: Attempt
     before: Attempt | None
-    """The attempt before it at the same task."""
+    """Previous attempt at the same task."""
     read: tuple[Written, ...]
-    """Reflections of this run, in the order in which they were read."""
+    """Reflections of this run, in reading order."""
     reads_others: bool
-    """It read wisdom, mistakes, or episodes of other runs: whether these hold a reflection, its run cannot say."""
+    """It read wisdom, mistakes, or episodes of other runs, which may contain reflections."""
 
     @property
     def passed(self) -> bool | None:
-        evaluation = self.attempt.evaluation
-        return None if evaluation.outcome in UNKNOWN else evaluation.passed
+        """Feedback verdict."""
+        return verdict(self.attempt.evaluation)
 
 
 def readings(log: Log) -> list[Reading]:
-    """One for every attempt of the run, in its order."""
+    """One for every attempt of the run, in its order.
+
+    Recalled items that did not fit into the prompt were not read, nor was a reflection without text. Attempts record
+    only the episodes that they read, so a session history shown by a recall policy is unknown.
+    """
     known = {name: attempt for attempt in log.every for name in _names(log.manifest.run_id, attempt)}
     readings = []
     for attempts in log.attempts.values():
@@ -156,49 +138,18 @@ def readings(log: Log) -> list[Reading]:
     return readings
 
 
-def uses(log: Log) -> list[Use]:
-    """Every use of a reflection of this run, by the attempt that read it.
-
-    What did not fit into the prompt was not read, nor was a reflection whose words were kept back. A session's history
-    in words, where a recall policy shows one, is not known here: attempts record the episodes that they read.
-    """
-    grades = log.sealed_grades
-    return [_use(grades, reading, words) for reading in readings(log) for words in reading.read]
-
-
-def hidden(grades: Mapping[tuple[str, int], Grade], attempt: Attempt) -> Grade | None:
-    """The verdict among `Log.sealed_grades`; None where there is none, and where the harness broke."""
-    grade = grades.get((attempt.task_id, attempt.number))
-    return None if grade and grade.outcome in UNKNOWN else grade
-
-
 def reward_change(reading: Reading) -> float | None:
-    """Feedback reward against the attempt before; None at a first attempt, and without a verdict on one of the two."""
-    if reading.before is None:
+    """Change of the feedback reward since the previous attempt; None without two verdicts."""
+    if reading.passed is None or reading.before is None or verdict(reading.before.evaluation) is None:
         return None
-    after, before = reading.attempt.evaluation, reading.before.evaluation
-    return None if {after.outcome, before.outcome} & set(UNKNOWN) else after.reward - before.reward
-
-
-def _use(grades: Mapping[tuple[str, int], Grade], reading: Reading, written: Written) -> Use:
-    attempt, grade = reading.attempt, hidden(grades, reading.attempt)
-    return Use(
-        reflection_id=written.words.reflection_id,
-        about_task=written.attempt.task_id,
-        about_attempt=written.attempt.number,
-        task_id=attempt.task_id,
-        number=attempt.number,
-        passed=reading.passed,
-        reward_change=reward_change(reading),
-        hidden_passed=grade.passed if grade else None,
-    )
+    return reading.attempt.evaluation.reward - reading.before.evaluation.reward
 
 
 def _has_text(words: Reflection) -> bool:
-    """Whether it has any of the words that prompts show."""
+    """Whether prompts have anything to show of it."""
     return bool(words.root_cause or words.what_went_wrong or words.what_to_change)
 
 
 def _names(run_id: str, attempt: Attempt) -> tuple[str, str]:
-    """Ids of the attempt's episode: with its run where tasks learn from each other, without it where they do not."""
+    """Ids of the attempt's episode: with the run id if tasks share memory, and without it."""
     return f"ep-{run_id}/{attempt.task_id}-{attempt.number}", f"ep-{attempt.task_id}-{attempt.number}"

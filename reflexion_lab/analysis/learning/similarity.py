@@ -1,7 +1,7 @@
-"""How near what memory gave an attempt from other tasks was to its task, and whether the attempt passed.
+"""Similarity of recalled items of other tasks to an attempt's task, and the success of the attempt.
 
-Runs do not record the scores of what they recall. Here they are computed again, for any retriever alike: Jaccard's over
-the texts that the run's config says were compared. With `retriever=jaccard` they are the very scores of the run.
+Runs do not record retrieval scores. Here they are computed for any retriever as Jaccard similarities of the texts that
+the run's config compares; with `retriever=jaccard` they equal the scores of the run.
 """
 
 from __future__ import annotations
@@ -23,53 +23,53 @@ from reflexion_lab.text.prompts.render import known_examples
 from reflexion_lab.text.replies.tokens import tokens
 
 MOST, FEWEST = 5, 12
-"""Bins, and attempts in each of them, over all arms."""
+"""Maximum number of bins, and minimum number of attempts per bin."""
 MATCH = "task_error"
-"""What older runs compared."""
+"""Texts that older runs compared."""
 
 More = Callable[[Attempt, str], str]
-"""What is compared of an attempt beside its task's text, by the run's `memory.shared.match`."""
+"""Text of an attempt that is compared besides that of its task, by the run's `memory.shared.match`."""
 
 
 class Near(NamedTuple):
-    """An attempt whose actor read something of another task."""
+    """An attempt that read an item of another task."""
 
     case: Case
     number: int
     score: float
-    """Jaccard's with the nearest that it read, in [0, 1]."""
+    """Similarity of the nearest item, in [0, 1]."""
     passed: bool
-    """By the hidden tests."""
+    """Hidden verdict."""
     feedback: bool
-    """By its feedback tests."""
+    """Feedback verdict."""
 
 
 class Similarity(Record, frozen=True, kw_only=True):
-    """An arm's attempts by how near what they read was."""
+    """Attempts of an arm by the similarity of the items that they read."""
 
     arm: str
     feedback_source: str
     is_upper_bound: bool
     near: tuple[Near, ...]
     without: tuple[tuple[Case, int, bool], ...]
-    """Attempts that were given nothing of other tasks: case, number, hidden verdict."""
+    """Attempts that read no item of other tasks: case, number, hidden verdict."""
     unknown: int
-    """Left out: what they read is not in these runs (wisdom alone, or what earlier runs stored), a text was not found,
-    or the harness spoilt the hidden verdict."""
+    """Excluded attempts: their items are not in these runs (only wisdom, or items of earlier runs), a text was not
+    found, or there is no hidden verdict."""
 
 
 class Bin(Record, frozen=True, kw_only=True):
-    """Attempts of neighbouring scores. The interval takes tasks as clusters."""
+    """Attempts with similar scores. The interval is clustered by task."""
 
     score: float
-    """Their mean."""
+    """Mean score."""
     k: int
     n: int
     passed: Estimate
 
 
 def similarity(arm: Arm, more: More, is_later: bool = False) -> Similarity:
-    """Of the first attempts of all loops, or of the later ones, which exist where earlier ones failed."""
+    """Similarity at the first attempts of an arm, or (`is_later`) at all later ones."""
     known = {
         f"{log.manifest.run_id}/{attempt.task_id}-{attempt.number}": (log, attempt)
         for log in arm.logs
@@ -79,13 +79,13 @@ def similarity(arm: Arm, more: More, is_later: bool = False) -> Similarity:
     without: list[tuple[Case, int, bool]] = []
     unknown = 0
     for log in arm.logs:
-        reader = _Reader(log, known, more)
+        scorer = _Scorer(log, known, more)
         for task_id, attempts in log.attempts.items():
             for before, attempt in zip((None, *attempts), attempts, strict=False):
                 grade, case = log.grades[task_id, attempt.number], Case(log.manifest.seed, task_id)
                 if bool(before) is not is_later:
                     continue
-                scores = reader.scores(before, attempt)
+                scores = scorer.scores(before, attempt)
                 if grade.outcome in UNKNOWN or None in scores:
                     unknown += 1
                 elif known_scores := [score for score in scores if score is not None]:
@@ -103,9 +103,10 @@ def similarity(arm: Arm, more: More, is_later: bool = False) -> Similarity:
 
 
 def edges(scores: Sequence[float]) -> list[float]:
-    """Where bins of about as many attempts each begin and end, ascending, one more than there are bins: the scores'
-    quantiles. Equal scores stay together, so that there may be fewer bins than `MOST`; where so many have the lowest
-    that it is a quantile, the first bin is of that score alone.
+    """Edges of bins with about equal counts: quantiles of the scores, ascending.
+
+    Equal scores share a bin, so there may be fewer bins than `MOST`. If the lowest score is a quantile, the first bin
+    contains that score alone.
 
     Raises
     ------
@@ -113,7 +114,7 @@ def edges(scores: Sequence[float]) -> list[float]:
         There is no score.
     """
     if not scores:
-        raise ConfigError("scores", "none", "one at least")
+        raise ConfigError("scores", "none", "at least one")
     ordered = sorted(scores)
     wanted = max(1, min(MOST, len(ordered) // FEWEST))
     ends = [ordered[len(ordered) * part // wanted - 1] for part in range(1, wanted + 1)]
@@ -121,7 +122,7 @@ def edges(scores: Sequence[float]) -> list[float]:
 
 
 def bins(near: Sequence[Near], ends: Sequence[float], seed: int = 0) -> dict[int, Bin]:
-    """By their place between `ends`, from 0; a score on an edge is in the lower bin. Empty bins are left out."""
+    """Bins between the edges `ends` by index, without empty ones; a score on an edge is in the lower bin."""
     parts: dict[int, list[Near]] = {}
     for entry in near:
         parts.setdefault(max(0, bisect_left(ends, entry.score, 1, len(ends) - 1) - 1), []).append(entry)
@@ -129,13 +130,13 @@ def bins(near: Sequence[Near], ends: Sequence[float], seed: int = 0) -> dict[int
 
 
 def jaccard(text: str, other_text: str) -> float:
-    """The share of different words that two texts have in common, in [0, 1] (Jaccard 1912); 0 without any word."""
+    """Shared distinct words of two texts over all distinct words, in [0, 1] (Jaccard 1912); 0 without words."""
     first, second = set(tokens(text)), set(tokens(other_text))
     return len(first & second) / len(first | second) if first | second else 0.0
 
 
-class _Reader:
-    """What the attempts of a run read of other tasks."""
+class _Scorer:
+    """Similarities of the items of other tasks that the attempts of a run read."""
 
     def __init__(self, log: Log, known: dict[str, tuple[Log, Attempt]], more: More) -> None:
         self.run_id = log.manifest.run_id
@@ -146,9 +147,7 @@ class _Reader:
         self._texts: dict[tuple[str, str], str] = {}
 
     def scores(self, before: Attempt | None, attempt: Attempt) -> list[float | None]:
-        """One for each episode and mistake of another task that was read; None where it is unknown, and where wisdom
-        was all that was read.
-        """
+        """One per episode and mistake of another task that was read; None if unknown, or if only wisdom was read."""
         unread, own = set(attempt.trajectory.left_out), self._text(self.log, attempt.task_id)
         query = f"{own}\n{self.more(before, self.match)}" if before else own
         episodes = [name for name in attempt.recalled if name not in unread and not self._is_own(name, attempt)]
@@ -199,15 +198,15 @@ _DEFINED = re.compile(r"^(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 
 
 def task_text(attempts: Sequence[Attempt]) -> str:
-    """The task's prompt, as the first attempt's actor read it; "" where it cannot be told from the rest.
+    """The task's prompt, extracted from the messages of its first attempt; "" if it cannot be identified.
 
-    An actor that continues a file read it at the end, and its programs begin with it. In a chat it is the first block
-    of Python that is no example of ours and defines what the task's programs define, which may copy what they read.
+    For an actor that continues a file it is the end of the last message, with which the programs begin. In a chat it is
+    the first Python block that is not a few-shot example and defines a function of the task's programs.
 
     Parameters
     ----------
     attempts : Sequence[Attempt]
-        A task's attempts, in order.
+        Attempts at one task, in order.
     """
     messages = attempts[0].trajectory.messages
     if messages and messages[-1].role == "assistant":
@@ -220,13 +219,13 @@ def task_text(attempts: Sequence[Attempt]) -> str:
 
 
 def _longest_prefix(content: str, attempts: Sequence[Attempt]) -> str:
-    """The longest beginning of a program that `content` ends in, but for comments behind it."""
+    """The longest prefix of a program at the end of `content`, ignoring comments after it."""
     for program in (attempt.trajectory.solution for attempt in attempts):
         size = bisect_left(range(1, len(program) + 1), True, key=lambda chars: program[:chars] not in content)
         start = program[:size]
         if not _DEFINED.search(start):
             continue
-        _, _, behind = content.rpartition(start)
-        if all(line.lstrip().startswith("#") for line in behind.split("\n") if line.strip()):
+        _, _, rest = content.rpartition(start)
+        if all(line.lstrip().startswith("#") for line in rest.split("\n") if line.strip()):
             return start
     return ""

@@ -1,16 +1,17 @@
-"""What one more attempt changes: right and wrong programs, repairs by failure class, and scores.
+"""Transitions between attempts: repaired and damaged programs, repairs by failure class, and trends of rewards.
 
-Right stays right or is damaged, wrong is repaired or stays wrong: Huang et al. 2024 (arXiv 2310.01798, figure 1), by
-hidden verdicts.
+Correct programs stay correct or are damaged, wrong ones are repaired or stay wrong (Huang et al. 2024, arXiv
+2310.01798, figure 1), by hidden verdicts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
+from reflexion_lab.analysis.estimators import verdict
 from reflexion_lab.analysis.stats.bootstrap import difference, interval
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.loop.selection import submitted_at
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class Moves(Record, frozen=True, kw_only=True):
-    """Pairs of hidden verdicts, before and after; C is correct, W is wrong. Intervals take tasks as clusters."""
+    """Pairs of hidden verdicts, before and after: C is correct, W is wrong. Intervals are clustered by task."""
 
     attempt: int | None
-    """The later of the two attempts; None where pairs of several are put together."""
+    """The later of the two attempts; None for pooled pairs."""
     tasks: int
-    """Distinct ones: the clusters of every interval."""
+    """The clusters of all intervals."""
     cc: int
     cw: int
     """Damaged."""
@@ -35,13 +36,13 @@ class Moves(Record, frozen=True, kw_only=True):
     """Repaired."""
     ww: int
     unknown: int
-    """Pairs left out, since the harness spoilt a verdict."""
+    """Pairs without both verdicts, which are not counted."""
     repair: Estimate | None
-    """wc / (wc + ww); None where nothing was wrong before."""
+    """wc / (wc + ww); None if none was wrong before."""
     damage: Estimate | None
-    """cw / (cc + cw); None where nothing was right before."""
+    """cw / (cc + cw); None if none was correct before."""
     gain: Estimate | None
-    """(wc - cw) / n; None without any pair."""
+    """(wc - cw) / n; None without pairs."""
 
     @property
     def n(self) -> int:
@@ -49,25 +50,23 @@ class Moves(Record, frozen=True, kw_only=True):
 
 
 class Transitions(Record, frozen=True, kw_only=True):
-    """An arm's moves.
+    """Transitions of an arm.
 
-    Loops that go on are no sample of all loops: where feedback passed a program, its loop has ended. What was right and
-    went on had been rejected by its feedback, and damage between attempts is measured on that alone; `ends` is about
-    all loops.
+    Loops that continue are not a random sample: a loop ends when feedback passes its program. Damage between attempts
+    is thus measured only on correct programs that feedback rejected; `ends` covers all loops.
     """
 
     arm: str
     feedback_source: str
     is_upper_bound: bool
     programs: tuple[Moves, ...]
-    """For each attempt from 2 on: its program against that of the attempt before, over the loops that made it."""
+    """For each attempt from 2 on, from the previous program to its own, over the loops that reached it."""
     programs_pooled: Moves
-    """All of them together, several pairs a loop."""
+    """Over all attempts, with several pairs per loop."""
     submitted: tuple[Moves, ...]
-    """The same of what would have been submitted at either attempt, over the same loops."""
-    submitted_pooled: Moves
+    """As `programs`, between the submissions of loops that are cut at either attempt."""
     ends: Moves
-    """Over all loops, however short: what was submitted against attempt 1. Its gain is that of the whole loop."""
+    """From attempt 1 to the submission, over all loops; its gain is that of the whole loop."""
 
 
 class _Pair(NamedTuple):
@@ -75,18 +74,11 @@ class _Pair(NamedTuple):
     attempt: int
     """The later of the two."""
     before: bool | None
-    """None where the harness spoilt the verdict."""
     after: bool | None
 
 
 def transitions(arm: Arm, seed: int = 0) -> Transitions:
-    """The moves of an arm.
-
-    Parameters
-    ----------
-    seed : int, default 0
-        Of the bootstrap (`statistics.bootstrap`).
-    """
+    """Transitions of an arm; `seed` is that of the bootstrap."""
     steps = [
         (case, attempts, before, after)
         for case, attempts in arm.attempts.items()
@@ -104,29 +96,19 @@ def transitions(arm: Arm, seed: int = 0) -> Transitions:
         programs=tuple(_by_attempt(programs, arm.longest, seed)),
         programs_pooled=_moves(programs, None, seed),
         submitted=tuple(_by_attempt(submitted, arm.longest, seed)),
-        submitted_pooled=_moves(submitted, None, seed),
         ends=ends(arm, seed),
     )
 
 
 def ends(arm: Arm, seed: int = 0) -> Moves:
-    """From attempt 1 to what was submitted, over all loops: `Transitions.ends` alone, which is far cheaper."""
+    """`Transitions.ends` alone, which takes less time."""
     pairs = [_pair(arm, case, submitted_at(m, 1), submitted_at(m), m[-1].number) for case, m in arm.attempts.items()]
     return _moves(pairs, None, seed)
 
 
-def moves(before: Mapping[Case, bool], after: Mapping[Case, bool], seed: int = 0) -> Moves:
-    """From one verdict to another on the cases that both have."""
-    pairs = [_Pair(case, 0, passed, after[case]) for case, passed in before.items() if case in after]
-    return _moves(pairs, None, seed)
-
-
 def _pair(arm: Arm, case: Case, before: Attempt, after: Attempt, number: int) -> _Pair:
-    verdicts = [
-        None if grade.outcome in UNKNOWN else grade.passed
-        for grade in (arm.grades[case][attempt.number] for attempt in (before, after))
-    ]
-    return _Pair(case, number, *verdicts)
+    grades = arm.grades[case]
+    return _Pair(case, number, verdict(grades[before.number]), verdict(grades[after.number]))
 
 
 def _by_attempt(pairs: Sequence[_Pair], longest: int, seed: int) -> Iterator[Moves]:
@@ -155,10 +137,7 @@ def _moves(pairs: Sequence[_Pair], attempt: int | None, seed: int) -> Moves:
 
 
 def by_task(outcomes: Iterable[tuple[Case, bool]]) -> NDArray[float64]:
-    """A row a task, sorted: 0 and 1, shape (tasks, most outcomes that a task has); not a number where one has fewer.
-
-    It is what `statistics.bootstrap.interval` takes.
-    """
+    """Outcomes as an array for `bootstrap.interval`: a row per task (sorted), 0 and 1, padded with NaN."""
     import numpy as np
 
     rows: dict[str, list[bool]] = {}
@@ -171,7 +150,7 @@ def by_task(outcomes: Iterable[tuple[Case, bool]]) -> NDArray[float64]:
 
 
 class RepairShare(Record, frozen=True, kw_only=True):
-    """How many of some failures were put right. The interval takes tasks as clusters."""
+    """Share of failures that were repaired. The interval is clustered by task."""
 
     k: int
     n: int
@@ -179,48 +158,41 @@ class RepairShare(Record, frozen=True, kw_only=True):
 
 
 class Repairs(Record, frozen=True, kw_only=True):
-    """Failures of one class that their loops went on from, and what came of them by hidden verdicts."""
+    """Repairs of the failures of one class after which their loops continued."""
 
     tasks: int
-    """Distinct ones: the clusters of the intervals."""
+    """The clusters of the intervals."""
     next: RepairShare
-    """The next attempt's program passes the hidden tests."""
+    """The next program passes the hidden tests."""
     end: RepairShare
-    """What the loop submitted in the end passes them."""
+    """The submission of the loop passes the hidden tests."""
 
 
 class RepairRates(Record, frozen=True, kw_only=True):
-    """An arm's repairs. A failure is a program that fails its feedback tests and the hidden ones."""
+    """Repairs of an arm. A failure is a program that fails its feedback tests and the hidden ones."""
 
     arm: str
     feedback_source: str
     is_upper_bound: bool
     by_class: dict[str, Repairs]
-    """The most frequent class first."""
+    """Most frequent class first."""
     rejected: int
-    """Programs left out, since they pass the hidden tests: the feedback was wrong, and there was nothing to repair."""
+    """Programs that fail their feedback tests and pass the hidden ones, with nothing to repair; not counted."""
     unknown: int
-    """Left out, since a verdict on it or on what came after says nothing of a program."""
-
-
-class _Failure(NamedTuple):
-    case: Case
-    kind: str
-    repaired_next: bool
-    repaired_end: bool
+    """Failures without one of the verdicts; not counted."""
 
 
 def repairs(arm: Arm, kind: Callable[[Evaluation], str], seed: int = 0) -> RepairRates:
-    """The repairs of an arm. A loop counts once for every failure that it went on from.
+    """Repairs of an arm. A loop counts once for every failure after which it continued.
 
     Parameters
     ----------
     kind : Callable[[Evaluation], str]
-        Names the class of a failed evaluation.
+        Class of a failed evaluation.
     seed : int, default 0
-        Of the bootstrap (`statistics.bootstrap`).
+        Of the bootstrap.
     """
-    failures: dict[str, list[_Failure]] = {}
+    failures: dict[str, list[tuple[Case, bool, bool]]] = {}  # repaired by the next program, by the submission
     rejected = unknown = 0
     for case, attempts in arm.attempts.items():
         grades, end = arm.grades[case], submitted_at(attempts).number
@@ -233,27 +205,25 @@ def repairs(arm: Arm, kind: Callable[[Evaluation], str], seed: int = 0) -> Repai
             elif verdicts[0].passed:
                 rejected += 1
             else:
-                failure = _Failure(case, kind(attempt.evaluation), verdicts[1].passed, verdicts[2].passed)
-                failures.setdefault(failure.kind, []).append(failure)
+                _, following_grade, end_grade = verdicts
+                failure = case, following_grade.passed, end_grade.passed
+                failures.setdefault(kind(attempt.evaluation), []).append(failure)
+    frequent_first = sorted(failures.items(), key=lambda item: (-len(item[1]), item[0]))
     return RepairRates(
         arm=arm.label,
         feedback_source=arm.feedback_source,
         is_upper_bound=arm.is_upper_bound,
-        by_class={name: _repairs(members, seed) for name, members in sorted(failures.items(), key=_frequent_first)},
+        by_class={name: _repairs(members, seed) for name, members in frequent_first},
         rejected=rejected,
         unknown=unknown,
     )
 
 
-def _frequent_first(item: tuple[str, list[_Failure]]) -> tuple[int, str]:
-    return -len(item[1]), item[0]
-
-
-def _repairs(members: list[_Failure], seed: int) -> Repairs:
+def _repairs(failures: list[tuple[Case, bool, bool]], seed: int) -> Repairs:
     return Repairs(
-        tasks=len({failure.case.task_id for failure in members}),
-        next=_repair_share([(failure.case, failure.repaired_next) for failure in members], seed),
-        end=_repair_share([(failure.case, failure.repaired_end) for failure in members], seed),
+        tasks=len({case.task_id for case, _, _ in failures}),
+        next=_repair_share([(case, is_repaired) for case, is_repaired, _ in failures], seed),
+        end=_repair_share([(case, is_repaired) for case, _, is_repaired in failures], seed),
     )
 
 
@@ -263,28 +233,22 @@ def _repair_share(outcomes: list[tuple[Case, bool]], seed: int) -> RepairShare:
     )
 
 
-TRENDS = ("improving", "steady", "declining", "insufficient")
 FEWEST = 3
-"""Scores that a trend needs."""
+"""Minimum number of scores of a trend."""
 STEADY = 0.02
-"""A rise or fall, over all attempts, below this share of the largest score is none."""
-
-
-def deltas(scores: Sequence[float]) -> tuple[float, ...]:
-    """d[0] = 0, d[i] = s[i] - s[i-1]; aligned with `scores`."""
-    return (0.0, *(after - before for before, after in pairwise(scores)))[: len(scores)]
+"""Maximum total change of a steady trend, relative to the largest score."""
 
 
 def learning_rate(scores: Sequence[float]) -> float:
-    """(s[n] - s[1]) / n, over n scores; 0.0 for none."""
+    """(s[n] - s[1]) / n for n scores; 0.0 without scores."""
     return (scores[-1] - scores[0]) / len(scores) if scores else 0.0
 
 
 def trend(scores: Sequence[float]) -> str:
-    """By the rise of the least-squares line from the first score to the last; `insufficient` for fewer than 3.
+    """`improving`, `steady` or `declining`, by the least-squares line; `insufficient` for fewer than 3 scores.
 
-    rise = (n - 1) * sum((i - mean i) * s[i]) / sum((i - mean i)^2). It is `steady` where
-    |rise| < 0.02 * max |s|.
+    The rise from the first score to the last is (n - 1) * sum((i - mean i) * s[i]) / sum((i - mean i)^2). The trend is
+    steady if |rise| < 0.02 * max |s|.
     """
     n = len(scores)
     if n < FEWEST:
@@ -298,17 +262,16 @@ def trend(scores: Sequence[float]) -> str:
 
 
 def errors_removed(errors: Sequence[int]) -> int:
-    """e[1] - e[n], over counts of errors; 0 for none."""
+    """e[1] - e[n] for counts of errors; 0 without counts."""
     return errors[0] - errors[-1] if errors else 0
 
 
 def diminishing_returns(scores: Sequence[float]) -> bool:
-    """Whether the later steps gain, in the mean, at most half of what the earlier ones gained, and lose nothing.
+    """Whether the mean gain of the later steps is at least 0 and at most half that of the earlier steps.
 
-    Steps are cut in two halves; the middle one of an odd number belongs to the later half. False for fewer than 3
-    scores, and where the earlier steps gained nothing.
+    The middle one of an odd number of steps is a later step. False for fewer than 3 scores or without an earlier gain.
     """
-    steps = deltas(scores)[1:]
+    steps = [after - before for before, after in pairwise(scores)]
     half = len(steps) // 2
     if not half:
         return False
@@ -317,8 +280,8 @@ def diminishing_returns(scores: Sequence[float]) -> bool:
 
 
 def breakthroughs(scores: Sequence[float]) -> tuple[int, ...]:
-    """Attempts, 1-based, whose score is above every earlier one; the first is none.
+    """Attempts (from 2) whose score exceeds all earlier scores.
 
-    (`Attempt.delta.is_improvement` is weaker: above the attempt just before, which may have been a relapse.)
+    `Attempt.delta.is_improvement` is weaker: it compares with the previous attempt alone.
     """
     return tuple(i + 1 for i in range(1, len(scores)) if scores[i] > max(scores[:i]))

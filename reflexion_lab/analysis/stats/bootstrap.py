@@ -1,11 +1,11 @@
-"""Bootstrap intervals for shares of cases: one case is one task at one seed, and the cases of a task are one cluster.
+"""Bootstrap intervals of shares of cases. A case is one task at one seed; the cases of a task are one cluster.
 
-Tasks are drawn with replacement, each with all of its seeds (Efron 1979, Annals of Statistics 7:1-26; clusters: Davison
-and Hinkley 1997, Bootstrap Methods and their Application, section 3.8); the ends are percentiles of the draws. Where
-fewer than `FEWEST` tasks speak for one of the sides, percentiles are too narrow, and without any they have no width at
-all: score intervals then take their place. Differences are `intervals.over_tasks`.
+Tasks are resampled with all of their seeds (Efron 1979, Annals of Statistics 7:1-26; clusters: Davison and Hinkley
+1997, Bootstrap Methods and their Application, section 3.8); the interval is a percentile interval. With fewer than
+`FEWEST` tasks on one side, percentile intervals are too narrow or have no width, and a Wilson interval replaces them.
+Differences use `intervals.over_tasks` without resampling.
 
-A p value is not read off the draws: they are centred where the data are, not where a null hypothesis is. It comes from
+P-values do not come from the draws, which are centred on the data and not on the null hypothesis, but from
 `permutation.sign_flip`.
 """
 
@@ -15,7 +15,7 @@ import math
 import random
 from typing import TYPE_CHECKING
 
-from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, agreement, clustered, over_tasks
+from reflexion_lab.analysis.stats.intervals import CLOSE, LEVEL, Estimate, agreement, clustered, over_tasks
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,54 +23,50 @@ if TYPE_CHECKING:
     from numpy.random import Generator
     from numpy.typing import ArrayLike, NDArray
 
-CLOSE = 1e-9
-"""Shares nearer to each other than this are one: sums of decimals differ in their last digit."""
 DRAWS = 10_000
 FEWEST = 10
-"""Tasks that must speak for each side before percentiles are believed."""
+"""Minimum number of tasks on each side for a percentile interval."""
 
 
 def interval(outcomes: ArrayLike, seed: int = 0, draws: int = DRAWS) -> Estimate:
-    """The share of cases that passed, in [0, 1].
+    """Share of cases that passed, in [0, 1].
 
-    Tasks are what is drawn: the interval is for other tasks of the kind, solved at these very seeds. With fewer than
-    `FEWEST` tasks that ever passed, or that ever failed, or where all passed as often, it is Wilson's, discounted to as
-    many cases as the clusters are worth at least (`intervals.clustered`). In simulations of 10 to 164 tasks it holds
-    the truth in 93 to 99 of 100; percentiles alone fall to 87, at 164 tasks of which 98 % pass.
+    The interval generalises to other tasks at the same seeds. It is a Wilson interval with the effective sample size
+    (`intervals.clustered`) if fewer than `FEWEST` tasks ever passed, fewer ever failed, or all passed equally often.
+    Simulated coverage with 10 to 164 tasks is 93 to 99 %; percentiles alone fall to 87 % at 164 tasks of which 98 %
+    pass.
 
     Parameters
     ----------
     outcomes : ArrayLike
-        Shape (tasks, seeds), values in [0, 1], not a number where a case is absent.
+        Shape (tasks, seeds), values in [0, 1]; NaN for a missing case.
 
     Raises
     ------
     ConfigError
-        No case; another shape; a value outside [0, 1].
+        No case, another shape, or a value outside [0, 1].
     """
     sums, counts = _totals(_checked(outcomes, "outcomes"))
     value = float(sums.sum() / counts.sum())
     if _few(sums, counts):
-        return _estimate(value, *clustered(value, [int(count) for count in counts]))
-    return _estimate(value, *ends(_ratios(sums, counts, seed, draws)))
+        return Estimate.of(value, *clustered(value, [int(count) for count in counts]))
+    return Estimate.of(value, *ends(_ratios(sums, counts, seed, draws)))
 
 
 def difference(first: ArrayLike, second: ArrayLike) -> Estimate:
-    """share(second) - share(first) over the cases that both have, in [-1, 1].
+    """share(second) - share(first) over the cases of both, in [-1, 1].
 
-    Not drawn: Student's t over tasks with discordant pairs added (`intervals.over_tasks`), for any number of
-    discordant tasks and seeds. A task with fewer seeds weighs less.
+    The interval is `intervals.over_tasks`. A task with fewer seeds has less weight.
 
     Parameters
     ----------
     first, second : ArrayLike
-        One shape (tasks, seeds), rows and columns of the same tasks and seeds, values in [0, 1], not a
-        number where a case is absent.
+        Same shape (tasks, seeds), same tasks and seeds, values in [0, 1]; NaN for a missing case.
 
     Raises
     ------
     ConfigError
-        No case in both; shapes that differ; a value outside [0, 1].
+        No case in both, different shapes, or a value outside [0, 1].
     """
     first_values, second_values = _checked(first, "first"), _checked(second, "second")
     if first_values.shape != second_values.shape:
@@ -80,27 +76,27 @@ def difference(first: ArrayLike, second: ArrayLike) -> Estimate:
     differences = second_values - first_values
     sums, counts = _totals(differences, "first and second")
     value = float(sums.sum() / counts.sum())
-    linear = value + (sums - value * counts) / counts.mean()  # the tasks' means, where all have as many seeds
-    return _estimate(value, *over_tasks(linear, agreement(differences)))
+    linear = value + (sums - value * counts) / counts.mean()  # the means of tasks, if all have the same number of seeds
+    return Estimate.of(value, *over_tasks(linear, agreement(differences)))
 
 
 def ratio(numerators: ArrayLike, denominators: ArrayLike, seed: int = 0, draws: int = DRAWS) -> Estimate | None:
-    """sum(numerators) / sum(denominators), such as what was spent over what was solved.
+    """sum(numerators) / sum(denominators), for example tokens per solved case.
 
     Parameters
     ----------
     numerators, denominators : ArrayLike
-        Shape (tasks,), 0 or more: each task's sums over its seeds.
+        Shape (tasks,), at least 0: sums of each task over its seeds.
 
     Returns
     -------
     Estimate | None
-        None where the denominators are all 0. The upper end is infinite where more than 2.5 % of the draws have none.
+        None if all denominators are 0. The upper end is infinite if more than 2.5 % of the draws have denominator 0.
 
     Raises
     ------
     ConfigError
-        Shapes that differ, or negative values.
+        Different shapes, or negative values.
     """
     import numpy as np
 
@@ -109,26 +105,25 @@ def ratio(numerators: ArrayLike, denominators: ArrayLike, seed: int = 0, draws: 
         raise ConfigError("numerators and denominators: expected one number of 0 or more each for every task")
     if not below.sum():
         return None
-    return _estimate(float(above.sum() / below.sum()), *ends(_ratios(above, below, seed, draws)))
+    return Estimate.of(float(above.sum() / below.sum()), *ends(_ratios(above, below, seed, draws)))
 
 
 def bands(curves: ArrayLike, seed: int = 0, draws: int = DRAWS) -> list[Estimate]:
-    """One estimate for each attempt: the share of cases that passed, its interval over tasks and seeds.
+    """Share of cases that passed at each attempt, with an interval over tasks and seeds.
 
-    Tasks and seeds are drawn each for themselves (the pigeonhole bootstrap: Owen 2007, Annals of Applied Statistics
-    1:386-411). Each interval is for its attempt alone, not for the curve as a whole. What is covered depends on the
-    number of seeds S. With one, only tasks are drawn, and nothing is said of other seeds. With few, what a seed does to
-    all tasks at once is drawn too narrow, by (S - 1) / S in variance: 2/3 with three; what seeds do to single tasks is
-    drawn too wide, up to 3 times in variance. In simulations of 60 tasks, two thirds solved, this holds the truth in
-    98 of 100 with three seeds that do not matter, in 94 with three that move all tasks together (standard deviation: 5
-    points), in 92 with one such seed, in 95 with ten.
+    Tasks and seeds are resampled independently (pigeonhole bootstrap: Owen 2007, Annals of Applied Statistics
+    1:386-411). Each interval is pointwise: it covers its attempt, not the whole curve. With one seed only tasks are
+    resampled, and the interval does not generalise to other seeds. With S seeds the variance of effects that a seed has
+    on all tasks is too small by (S - 1) / S, and the variance of effects of seeds on single tasks is up to 3 times too
+    large. Simulated coverage with 60 tasks, two thirds solved: 98 % with three seeds without an effect, 94 % with three
+    seeds that shift all tasks (standard deviation 5 points), 92 % with one such seed, 95 % with ten.
 
-    Where `interval` gives up percentiles, so does this.
+    Wilson intervals replace percentiles as in `interval`.
 
     Parameters
     ----------
     curves : ArrayLike
-        Shape (attempts, tasks, seeds), values in [0, 1], not a number where a case is absent.
+        Shape (attempts, tasks, seeds), values in [0, 1]; NaN for a missing case.
 
     Raises
     ------
@@ -144,7 +139,7 @@ def bands(curves: ArrayLike, seed: int = 0, draws: int = DRAWS) -> list[Estimate
     estimates = []
     for attempt, point, shares in zip(cases, points, _two_way(cases, seed, draws).T, strict=True):
         sums, counts = _totals(attempt)
-        estimates.append(point if _few(sums, counts) else _estimate(point.value, *ends(shares)))
+        estimates.append(point if _few(sums, counts) else Estimate.of(point.value, *ends(shares)))
     return estimates
 
 
@@ -160,7 +155,7 @@ def _checked(outcomes: ArrayLike, name: str) -> NDArray[float64]:
 
 
 def _totals(cases: NDArray[float64], name: str = "outcomes") -> tuple[NDArray[float64], NDArray[float64]]:
-    """Of each task that has a case: the sum over its cases, and their number."""
+    """Sum and number of cases of each task that has any."""
     import numpy as np
 
     counts = np.isfinite(cases).sum(axis=1)
@@ -170,7 +165,7 @@ def _totals(cases: NDArray[float64], name: str = "outcomes") -> tuple[NDArray[fl
 
 
 def are_varied(differences: ArrayLike) -> bool:
-    """Whether enough tasks differ, and not all alike, for percentiles to be believed. Shape (tasks,)."""
+    """Whether at least `FEWEST` tasks differ, by different amounts. `differences` has shape (tasks,)."""
     import numpy as np
 
     values = np.asarray(differences, float)
@@ -178,14 +173,14 @@ def are_varied(differences: ArrayLike) -> bool:
 
 
 def _few(sums: NDArray[float64], counts: NDArray[float64]) -> bool:
-    """Too few tasks ever passed, or ever failed, or all of them alike."""
+    """Whether fewer than `FEWEST` tasks ever passed or ever failed, or all passed equally often."""
     import numpy as np
 
     return bool(min((sums > 0).sum(), (sums < counts).sum()) < FEWEST or np.ptp(sums / counts) <= CLOSE)
 
 
 def _ratios(above: NDArray[float64], below: NDArray[float64], seed: int, draws: int) -> NDArray[float64]:
-    """The ratio in every draw; infinite, or not a number, where a draw has nothing below."""
+    """Ratio of the sums in every draw; infinite or NaN for denominator 0."""
     import numpy as np
 
     sums = resampled_sums(np.column_stack([above, below]), generator(seed, "tasks"), draws)
@@ -194,29 +189,25 @@ def _ratios(above: NDArray[float64], below: NDArray[float64], seed: int, draws: 
 
 
 def _two_way(cases: NDArray[float64], seed: int, draws: int) -> NDArray[float64]:
-    """The shares in every draw of tasks and of seeds, shape (draws, attempts)."""
+    """Shares in every draw of tasks and of seeds, shape (draws, attempts)."""
     import numpy as np
 
     attempts, tasks, seeds = cases.shape
-    often = generator(seed, "seeds").multinomial(seeds, [1 / seeds] * seeds, size=draws)
-    both = np.stack([np.nan_to_num(cases), np.isfinite(cases)])  # what passed, and what there is
-    rows = both.transpose(2, 0, 1, 3).reshape(tasks, -1)
+    weights = generator(seed, "seeds").multinomial(seeds, [1 / seeds] * seeds, size=draws)
+    passed_and_present = np.stack([np.nan_to_num(cases), np.isfinite(cases)])
+    rows = passed_and_present.transpose(2, 0, 1, 3).reshape(tasks, -1)
     sums = resampled_sums(rows, generator(seed, "tasks"), draws).reshape(draws, 2, attempts, seeds)
-    passed, there = np.einsum("dkas,ds->kda", sums, often)
+    passed, present = np.einsum("dkas,ds->kda", sums, weights)
     with np.errstate(invalid="ignore"):
-        return np.asarray(passed / there)
-
-
-def _estimate(value: float, low: float, high: float) -> Estimate:
-    return Estimate(value=value, low=min(low, value), high=max(high, value))
+        return np.asarray(passed / present)
 
 
 AT_ONCE = 2_000_000
-"""Weights held in memory at a time."""
+"""Maximum number of weights in memory."""
 FEW_KINDS = 20
-"""Rows of a kind, from which on numpy's multinomial is faster than drawing each row."""
+"""Mean number of equal rows above which numpy's multinomial is faster than drawing single rows."""
 NARROW = 64
-"""Columns; wider rows are hardly ever equal, and slow to compare."""
+"""Maximum number of columns for which equal rows are merged; wider rows are rarely equal, and slow to compare."""
 
 
 def generator(seed: int, name: str) -> Generator:
@@ -226,45 +217,45 @@ def generator(seed: int, name: str) -> Generator:
 
 
 def resampled_sums(rows: NDArray[float64], rng: Generator, draws: int) -> NDArray[float64]:
-    """Column sums over as many rows as there are, drawn with replacement; shape (draws, columns).
+    """Column sums of `len(rows)` rows drawn with replacement; shape (draws, columns).
 
-    Equal rows are drawn as one, by how often they come: the same in distribution, and cheap for many tasks.
+    Equal rows are merged into one kind with a count: the same distribution, and faster for many tasks.
     """
     import numpy as np
 
-    kinds, often = rows, np.ones(len(rows), int)
+    kinds, counts = rows, np.ones(len(rows), int)
     if rows.shape[1] <= NARROW:
-        kinds, often = np.unique(rows, axis=0, return_counts=True)
-    return np.concatenate([weighted_sums(_weights(often, rng, size), kinds) for size in batches(draws, len(rows))])
+        kinds, counts = np.unique(rows, axis=0, return_counts=True)
+    return np.concatenate([weighted_sums(_weights(counts, rng, size), kinds) for size in batches(draws, len(rows))])
 
 
 def weighted_sums(weights: NDArray[float64], rows: NDArray[float64]) -> NDArray[float64]:
-    """`weights @ rows` by one thread: small products are slow where several threads wait for a busy machine."""
+    """`weights @ rows` in one thread: BLAS threads slow small products down on a busy machine."""
     import numpy as np
 
     return np.asarray(np.einsum("dr,cr->dc", weights, np.ascontiguousarray(rows.T)))
 
 
-def _weights(often: NDArray[int64], rng: Generator, draws: int) -> NDArray[float64]:
-    """How often each kind of row was drawn, shape (draws, kinds)."""
+def _weights(counts: NDArray[int64], rng: Generator, draws: int) -> NDArray[float64]:
+    """Number of drawn rows of each kind, shape (draws, kinds)."""
     import numpy as np
 
-    kinds, rows = len(often), int(often.sum())
+    kinds, rows = len(counts), int(counts.sum())
     if kinds * FEW_KINDS < rows:
-        return rng.multinomial(rows, often / rows, size=draws).astype(float)
-    kind_of = np.repeat(np.arange(kinds), often)
+        return rng.multinomial(rows, counts / rows, size=draws).astype(float)
+    kind_of = np.repeat(np.arange(kinds), counts)
     chosen = kind_of[rng.integers(0, rows, size=(draws, rows))] + kinds * np.arange(draws)[:, None]
     return np.bincount(chosen.ravel(), minlength=draws * kinds).reshape(draws, kinds).astype(float)
 
 
 def batches(draws: int, width: int) -> list[int]:
-    """Sizes that add up to `draws`, each holding no more than `AT_ONCE` numbers at `width` a draw."""
-    most = max(1, AT_ONCE // width)
-    return [min(most, draws - start) for start in range(0, draws, most)]
+    """Batch sizes that add up to `draws`; a batch has at most `AT_ONCE` numbers, `width` per draw."""
+    limit = max(1, AT_ONCE // width)
+    return [min(limit, draws - start) for start in range(0, draws, limit)]
 
 
 def ends(estimates: NDArray[float64]) -> tuple[float, float]:
-    """The drawn numbers between which `LEVEL` of them lies, rounded outwards; what is not a number says nothing."""
+    """Percentile interval at `LEVEL`, rounded outwards to drawn values; NaNs are ignored."""
     import numpy as np
 
     order = np.sort(estimates[~np.isnan(estimates)])

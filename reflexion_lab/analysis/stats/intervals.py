@@ -1,11 +1,11 @@
-"""Intervals and tests for counts of solved tasks. Tasks are the unit; n is their number."""
+"""Confidence intervals and tests for shares of solved tasks, and bootstrap draws of tasks."""
 
 from __future__ import annotations
 
 import functools
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -17,28 +17,30 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 LEVEL = 0.95
-"""Confidence level of every interval that the lab prints."""
+"""Confidence level of all intervals."""
+CLOSE = 1e-9
+"""Shares and amounts that differ by less are equal: sums of decimals differ in the last digit."""
 PAIRED = "adjusted t over tasks"
-"""What tables call the interval of a paired difference (`over_tasks`)."""
+"""Name of `over_tasks` in tables."""
 ADDED = 1.3
-"""Discordant pairs of tasks added to a paired difference: all designs of `bench/coverage.py` are then covered in 93 %
-or more; with 1, as Agresti and Min have it, it falls to 92 %.
+"""Discordant pairs of tasks that `over_tasks` adds. All designs of `bench/coverage.py` then have a coverage of 93 % or
+more; with 1 pair, as in Agresti and Min, it falls to 92 %.
 """
 DIGITS = 12
-"""Of an interval by sums, which differ in their last digits by the order of tasks."""
+"""Digits to round an interval to: the order of tasks changes the last digits of a sum."""
 RESAMPLES = 2000
-"""Bootstrap samples; the ends of an interval then move by less than a twentieth of its width between seeds."""
+"""Bootstrap samples. Between seeds, the ends of an interval differ by less than 5 % of its width."""
 HELD = 4_000_000
-"""Numbers of a table of draws that are held at once, 32 MB."""
+"""Maximum size of a table of draws in memory (32 MB)."""
 
 
 class Rate(Record, frozen=True, kw_only=True):
-    """A share with its numerator, its denominator and its Wilson 95 % interval."""
+    """A share k / n with its Wilson 95 % interval."""
 
     k: int
     n: int
     share: float
-    """k / n, in [0, 1]; 0.0 where n is 0, and then the interval is all of [0, 1]."""
+    """In [0, 1]. For n = 0 it is 0.0, with interval [0, 1]."""
     low: float
     high: float
 
@@ -47,27 +49,38 @@ class Rate(Record, frozen=True, kw_only=True):
         low, high = wilson(k, n)
         return cls(k=k, n=n, share=k / n if n else 0.0, low=low, high=high)
 
+    @classmethod
+    def over(cls, outcomes: Iterable[bool | None]) -> Rate:
+        """The share of true outcomes among true and false ones; None is unknown and not counted."""
+        known = [outcome for outcome in outcomes if outcome is not None]
+        return cls.of(sum(known), len(known))
+
 
 class Estimate(Record, frozen=True, kw_only=True):
-    """A figure, or a difference of two, with its 95 % interval."""
+    """A value with its 95 % interval."""
 
     value: float
     low: float
     high: float
 
+    @classmethod
+    def of(cls, value: float, low: float, high: float) -> Estimate:
+        """With the interval extended to contain the value."""
+        return cls(value=value, low=min(low, value), high=max(high, value))
+
 
 def wilson(k: int, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """The score interval for a share of `k` in `n` (Wilson 1927, JASA 22:209-212), no continuity correction.
+    """Score interval of the share k / n without continuity correction (Wilson 1927, JASA 22:209-212).
 
     Returns
     -------
     tuple[float, float]
-        Low, high in [0, 1]; (0, 1) where n is 0, since nothing is known.
+        Low, high in [0, 1]; (0, 1) for n = 0.
 
     Raises
     ------
     ConfigError
-        Not 0 <= k <= n, or a level outside (0, 1).
+        Not 0 <= k <= n, or `level` not in (0, 1).
     """
     if not 0 <= k <= n:
         raise ConfigError("k", f"{k} of n = {n}", "0 <= k <= n")
@@ -80,14 +93,17 @@ def wilson(k: int, n: int, level: float = LEVEL) -> tuple[float, float]:
     centre = share + z * z / (2 * n)
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     scale = 1 + z * z / n
-    # rounding would leave the ends that are 0 and 1 by algebra a hair beside them
+    # ends that are exactly 0 or 1 would suffer from rounding
     return (centre - half) / scale if k else 0.0, (centre + half) / scale if k < n else 1.0
 
 
 def mcnemar(b: int, c: int) -> float:
-    """Two-sided p of McNemar's test (McNemar 1947, Psychometrika 12:153-157), exact: binomial with share 1/2.
+    """Exact two-sided p-value of McNemar's test (McNemar 1947, Psychometrika 12:153-157).
 
-    `b` and `c` count the discordant pairs: solved by one side alone, and by the other alone. 1.0 without any.
+    Parameters
+    ----------
+    b, c : int
+        Discordant pairs: solved only by the first side, only by the second. Without any, p is 1.
 
     Raises
     ------
@@ -102,35 +118,30 @@ def mcnemar(b: int, c: int) -> float:
 
 
 def paired_difference(n11: int, n10: int, n01: int, n00: int) -> tuple[float, float]:
-    """`over_tasks` from the counts of a paired table: of share(second) - share(first), (n01 - n10) / n.
+    """`over_tasks` of a paired table: share(second) - share(first) = (n01 - n10) / n.
 
     Parameters
     ----------
-    n11 : int
-        Solved by both. n10: by the first alone. n01: by the second alone. n00: by neither.
-
-    Returns
-    -------
-    tuple[float, float]
-        Low, high in [-1, 1]; (-1, 1) where there is no task.
+    n11, n10, n01, n00 : int
+        Tasks solved by both, only by the first, only by the second, by neither.
     """
     return over_tasks([0.0] * (n11 + n00) + [-1.0] * n10 + [1.0] * n01)
 
 
 def over_tasks(differences: ArrayLike, scale: float = 1.0) -> tuple[float, float]:
-    """Interval of the mean of tasks' differences: Student's t with `ADDED` discordant pairs of tasks.
+    """Interval of a mean difference over tasks: Student's t with `ADDED` discordant pairs of tasks.
 
-    A pair, half a task at `scale` and half at -`scale`, is Agresti's and Min's (2005, Statistics in Medicine
-    24:729-740), with tasks for cases: a plain t over tasks has no width where no task differs, and covers 17 to 94 %
-    where few do. With C tasks the variance is that of C + `ADDED` clusters, the quantile that of C - 1 degrees of
-    freedom. Simulated coverage and width: docs/method.md.
+    A pair is half a task at `scale` and half a task at -`scale` (Agresti and Min 2005, Statistics in Medicine
+    24:729-740, with tasks as cases). A plain t interval has no width where no task differs, and a coverage of 17 to
+    94 % where few do. For C tasks the variance uses C + `ADDED` clusters, the quantile C - 1 degrees of freedom.
+    Simulated coverage and width: docs/method.md.
 
     Parameters
     ----------
     differences : ArrayLike
-        Shape (tasks,), each a task's mean over its seeds, in [-1, 1].
+        Shape (tasks,): mean difference of each task over its seeds, in [-1, 1].
     scale : float, default 1.0
-        What the mean of a task without any effect can reach, in (0, 1]; see `agreement`.
+        Standard deviation of the mean of a discordant task, in (0, 1]; see `agreement`.
 
     Returns
     -------
@@ -153,15 +164,15 @@ def over_tasks(differences: ArrayLike, scale: float = 1.0) -> tuple[float, float
 
 
 def agreement(differences: ArrayLike) -> float:
-    """What K seeds leave of a discordant case in its task's mean: sqrt((1 + (K - 1) r) / K), in (0, 1].
+    """Scale of a task's mean over K seeds relative to one case: sqrt((1 + (K - 1) r) / K), in (0, 1].
 
-    r is the intraclass correlation of a task's seeds, by analysis of variance: 1 where seeds never differ within a
-    task, so that K of them are worth one.
+    r is the intraclass correlation of seeds within a task (one-way analysis of variance). If seeds never differ within
+    a task, r is 1, and K seeds count as one.
 
     Parameters
     ----------
     differences : ArrayLike
-        Shape (tasks, seeds), not a number where a case is absent.
+        Shape (tasks, seeds); NaN for a missing case.
     """
     import numpy as np
 
@@ -179,10 +190,9 @@ def agreement(differences: ArrayLike) -> float:
 
 
 def effective(sizes: Sequence[int]) -> int:
-    """Independent cases that clusters of these sizes are worth at least: (sum of sizes)² / (sum of squared sizes).
+    """Effective sample size of clusters, a lower bound: (sum of sizes)² / (sum of squared sizes).
 
-    Kish 1965 (Survey Sampling) for the worst case, in which all cases of a task have one answer; never too narrow.
-    The number of cases where every task has one.
+    Kish 1965 (Survey Sampling), for the worst case that all cases of a task have the same outcome.
 
     Raises
     ------
@@ -195,7 +205,7 @@ def effective(sizes: Sequence[int]) -> int:
 
 
 def clustered(share: float, sizes: Sequence[int]) -> tuple[float, float]:
-    """Wilson's interval for a share of cases in clusters of these sizes, discounted to `effective` ones.
+    """Wilson interval of a share of clustered cases, with `effective(sizes)` as n.
 
     Raises
     ------
@@ -204,19 +214,19 @@ def clustered(share: float, sizes: Sequence[int]) -> tuple[float, float]:
     """
     n = effective(sizes)
     low, high = wilson(round(share * n), n)
-    return min(low, share), max(high, share)  # Wilson's k is a whole number: the share itself may lie a little beside
+    return min(low, share), max(high, share)  # rounding k may put the share outside
 
 
 def unpaired_difference(first: tuple[float, float, float], second: tuple[float, float, float]) -> tuple[float, float]:
-    """Interval for the difference, first - second, of two shares of separate cases.
+    """Interval of first - second for shares of independent cases.
 
-    Newcombe's hybrid score interval (Newcombe 1998, Statistics in Medicine 17:873-890, method 10): like the intervals
-    that it is made of, it keeps its width where nobody or everybody passed.
+    Newcombe's hybrid score interval (1998, Statistics in Medicine 17:873-890, method 10); it has a width even at shares
+    of 0 and 1.
 
     Parameters
     ----------
     first, second : tuple[float, float, float]
-        Each a share with the ends of its Wilson interval.
+        A share and the ends of its Wilson interval.
     """
     (share1, low1, high1), (share2, low2, high2) = first, second
     down, up = math.hypot(share1 - low1, high2 - share2), math.hypot(high1 - share1, share2 - low2)
@@ -225,34 +235,34 @@ def unpaired_difference(first: tuple[float, float, float], second: tuple[float, 
 
 @functools.lru_cache(maxsize=8)
 def resamples(n: int, name: str) -> NDArray[float64]:
-    """How often each of `n` clusters was drawn, shape (RESAMPLES, n): the same for all figures of one `name`."""
+    """Bootstrap weights of `n` clusters, shape (RESAMPLES, n). The same `name` gives the same draws."""
     import numpy as np
 
     return np.vstack(list(_draws(n, name, RESAMPLES)))
 
 
 def resampled(columns: Sequence[NDArray[float64]], name: str) -> list[NDArray[float64]]:
-    """The sum of each column over the clusters of every draw of `resamples`, shape (RESAMPLES,) each; of many clusters
-    the draws are made a few at a time.
+    """Bootstrap sums of each column, shape (RESAMPLES,), by the draws of `resamples`.
 
     Parameters
     ----------
     columns : Sequence[NDArray[float64]]
-        Each of shape (n,), a value a cluster.
+        Each of shape (n,), one value per cluster.
     """
     import numpy as np
 
     n = len(columns[0])
     if RESAMPLES * n <= HELD:
-        often = resamples(n, name)
-        return [often @ column for column in columns]
-    sums = [[often @ column for column in columns] for often in _draws(n, name, max(1, HELD // n))]
+        weights = resamples(n, name)
+        return [weights @ column for column in columns]
+    # too many clusters for one table: a few draws at a time
+    sums = [[weights @ column for column in columns] for weights in _draws(n, name, max(1, HELD // n))]
     return [np.concatenate(parts) for parts in zip(*sums, strict=True)]
 
 
 def _draws(n: int, name: str, rows: int) -> Iterator[NDArray[float64]]:
     import numpy as np
 
-    drawn = np.random.default_rng(random.Random(name).getrandbits(64))
+    rng = np.random.default_rng(random.Random(name).getrandbits(64))
     for first in range(0, RESAMPLES, rows):
-        yield drawn.multinomial(n, [1 / n] * n, size=min(rows, RESAMPLES - first)).astype(np.float64)
+        yield rng.multinomial(n, [1 / n] * n, size=min(rows, RESAMPLES - first)).astype(np.float64)

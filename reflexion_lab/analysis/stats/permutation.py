@@ -1,4 +1,4 @@
-"""A p value for paired shares whose cases share tasks."""
+"""P-values of paired shares with tasks as clusters, their correction for a family, and pass@k."""
 
 from __future__ import annotations
 
@@ -17,46 +17,44 @@ if TYPE_CHECKING:
 
 
 def sign_flip(first: ArrayLike, second: ArrayLike) -> float:
-    """Two-sided p of "the sides could change places at any task": exact, by all flips of the tasks' signs.
+    """Exact two-sided p-value of the sign-flip test: under the null, the sides are exchangeable at every task.
 
-    Fisher's randomisation test for pairs (Fisher 1935, The Design of Experiments, section 21), the task as the pair: a
-    task's cases flip together, however many seeds it has. With one seed it is McNemar's exact test
-    (`intervals.mcnemar`). 1.0 where no task differs.
+    Fisher's randomisation test for pairs (Fisher 1935, The Design of Experiments, section 21) with tasks as pairs: all
+    seeds of a task flip together. With one seed it equals McNemar's exact test (`intervals.mcnemar`). If no task
+    differs, p is 1.
 
     Parameters
     ----------
     first, second : ArrayLike
-        One shape (tasks, seeds), 0 or 1, not a number where a case is absent; rows and columns of the
-        same tasks and seeds.
+        Same shape (tasks, seeds), same tasks and seeds, 0 or 1; NaN for a missing case.
 
     Raises
     ------
     ConfigError
-        Shapes that differ, or values other than 0 and 1.
+        Different shapes, or values other than 0 and 1.
     """
     import numpy as np
 
-    first_outcomes, second_outcomes = np.asarray(first, float), np.asarray(second, float)
-    if first_outcomes.ndim != 2 or first_outcomes.shape != second_outcomes.shape:
-        raise ConfigError(
-            "first and second", f"shapes {first_outcomes.shape} and {second_outcomes.shape}", "one, (tasks, seeds)"
-        )
-    if not np.isin([first_outcomes, second_outcomes], [0, 1]).__or__(np.isnan([first_outcomes, second_outcomes])).all():
+    sides = np.asarray(first, float), np.asarray(second, float)
+    shapes = [side.shape for side in sides]
+    if len(shapes[0]) != 2 or shapes[0] != shapes[1]:
+        raise ConfigError("first and second", f"shapes {shapes[0]} and {shapes[1]}", "one shape (tasks, seeds)")
+    if not all((np.isin(side, [0, 1]) | np.isnan(side)).all() for side in sides):
         raise ConfigError("first and second", "a value other than 0 and 1", "verdicts")
-    sums = np.nansum(second_outcomes - first_outcomes, axis=1).astype(int)
-    sizes, often = np.unique(np.abs(sums[sums != 0]), return_counts=True)
-    chances = np.ones(1)
-    for size, count in zip(sizes.tolist(), often.tolist(), strict=True):
-        chances = np.convolve(chances, _flips(size, count))
-    centre = len(chances) // 2  # chances[centre + s] is that of a sum s
-    extreme = abs(int(sums.sum()))
-    if not extreme:
+    sums = np.nansum(sides[1] - sides[0], axis=1).astype(int)
+    observed = abs(int(sums.sum()))
+    if not observed:
         return 1.0
-    return min(1.0, float(2 * chances[centre + extreme :].sum()))
+    sizes, counts = np.unique(np.abs(sums[sums != 0]), return_counts=True)
+    chances = np.ones(1)
+    for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
+        chances = np.convolve(chances, _flips(size, count))
+    centre = len(chances) // 2  # the place of sum 0
+    return min(1.0, float(2 * chances[centre + observed :].sum()))
 
 
 def _flips(size: int, count: int) -> NDArray[float64]:
-    """Chances of the sums, from -size * count on, of `count` numbers that are size or -size, each with chance 1/2."""
+    """Distribution of the sum of `count` numbers, each `size` or `-size` at random, from -size * count up."""
     import numpy as np
     from scipy.special import gammaln
 
@@ -68,11 +66,10 @@ def _flips(size: int, count: int) -> NDArray[float64]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P values adjusted for their family, in the order given: each may be held against the level of a single test.
+    """Holm-adjusted p-values of a family, in input order (Holm 1979, Scandinavian Journal of Statistics 6:65-70).
 
-    Holm 1979 (Scandinavian Journal of Statistics 6:65-70): the i-th smallest of m is multiplied by m - i + 1, and none
-    may fall below a smaller one. The chance of any false finding in the family stays below the level, however the tests
-    depend on each other.
+    The i-th smallest of m is multiplied by m - i + 1; adjusted values do not decrease. Controls the family-wise error
+    rate for any dependence of the tests.
 
     Raises
     ------
@@ -82,20 +79,24 @@ def holm(p_values: Sequence[float]) -> list[float]:
     if odd := [p for p in p_values if not 0 <= p <= 1]:
         raise ConfigError("p_values", odd[0], "numbers in [0, 1]")
     order = sorted(range(len(p_values)), key=lambda place: p_values[place])
-    grown = [min(1.0, (len(order) - i) * p_values[place]) for i, place in enumerate(order)]
-    by_place = dict(zip(order, accumulate(grown, max), strict=True))
-    return [by_place[place] for place in range(len(order))]
+    multiplied = [min(1.0, (len(order) - i) * p_values[place]) for i, place in enumerate(order)]
+    adjusted = dict(zip(order, accumulate(multiplied, max), strict=True))
+    return [adjusted[place] for place in range(len(order))]
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """Unbiased, of one task: 1 - C(n - c, k) / C(n, k) (Chen et al. 2021, arXiv 2107.03374, equation 1).
+    """Unbiased pass@k of one task: 1 - C(n - c, k) / C(n, k) (Chen et al. 2021, arXiv 2107.03374, equation 1).
 
-    The draws must be independent and alike: the attempts of a Reflexion loop are neither.
+    For independent, identically distributed samples; the attempts of a Reflexion loop are neither.
 
     Parameters
     ----------
     n : int
-        Draws made. c: those that passed. k: at most n.
+        Samples.
+    c : int
+        Samples that passed.
+    k : int
+        At most n.
 
     Raises
     ------
@@ -105,12 +106,12 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     if not 0 <= c <= n:
         raise ConfigError("c", f"{c} of n = {n}", "0 <= c <= n")
     if not 1 <= k <= n:
-        raise ConfigError("k", f"{k} of n = {n}", "1 <= k <= n", "k draws cannot be judged by fewer")
+        raise ConfigError("k", f"{k} of n = {n}", "1 <= k <= n", "pass@k needs at least k samples")
     return 1 - math.comb(n - c, k) / math.comb(n, k)
 
 
 def mean_pass_at_k(samples: Sequence[tuple[int, int]], k: int, seed: int = 0, draws: int = DRAWS) -> Estimate:
-    """The mean over tasks, its interval over tasks; see `bootstrap.interval`.
+    """Mean pass@k over tasks with its `bootstrap.interval`.
 
     Parameters
     ----------

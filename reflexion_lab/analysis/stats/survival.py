@@ -1,4 +1,4 @@
-"""Attempts until success, where some never came to it."""
+"""Attempts until success, with censored loops."""
 
 from __future__ import annotations
 
@@ -7,71 +7,68 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from statistics import NormalDist
 
-from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, clustered, effective
+from reflexion_lab.analysis.stats.intervals import CLOSE, LEVEL, Estimate, clustered, effective
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
 
-CLOSE = 1e-9
-"""Shares nearer to each other than this are one."""
-
 
 class Step(Record, frozen=True, kw_only=True):
-    """What one attempt did to those that were still unsolved."""
+    """One attempt of a survival curve."""
 
     attempt: int
     at_risk: int
-    """Cases that were neither solved before it nor lost sight of."""
+    """Cases neither solved nor censored before this attempt."""
     solved: int
     censored: int
-    """Lost sight of after it, unsolved."""
+    """Cases unsolved at this attempt and not observed further."""
     unsolved: Estimate
-    """Share of cases not solved by the end of this attempt, in [0, 1]."""
+    """Share of cases not solved by this attempt, in [0, 1]."""
 
 
 class Survival(Record, frozen=True, kw_only=True):
-    """How long cases stay unsolved."""
+    """Survival curve of unsolved cases."""
 
     n: int
     clusters: int
-    """Tasks that the cases belong to."""
+    """Tasks."""
     steps: tuple[Step, ...]
-    """One for each attempt from 1 to the longest."""
+    """By attempt, from 1 to the longest."""
     median: int | None
-    """The first attempt by which half of the cases or more are solved; None where it is never reached."""
+    """First attempt by which at least half of the cases are solved; None if there is none."""
     mean_attempts: Estimate
-    """Attempts used on average where loops end at success, or at the longest attempt seen (the restricted mean)."""
+    """Restricted mean: attempts until success, or until the longest attempt."""
 
 
 def kaplan_meier(attempts: Sequence[int], solved: Sequence[bool], tasks: Sequence[Hashable] | None = None) -> Survival:
-    """The product-limit estimate (Kaplan and Meier 1958, JASA 53:457-481) in whole attempts.
+    """Product-limit estimate (Kaplan and Meier 1958, JASA 53:457-481) in whole attempts.
 
-    Intervals are Greenwood's on the scale of log(-log) (Kalbfleisch and Prentice 2002, section 1.4), its variance
-    multiplied by what cases of one task take away at most (`intervals.effective`). That scale has no width at shares of
-    1 and 0; Wilson's, discounted in the same way, stands there.
+    Intervals are Greenwood's on the log(-log) scale (Kalbfleisch and Prentice 2002, section 1.4) with the variance
+    multiplied by the maximum design effect of clusters (`intervals.effective`). At shares of 0 and 1, where that scale
+    has no width, they are Wilson intervals with the effective sample size.
 
-    A case must not be censored because it looks hopeless: where a loop would keep a wrong answer for good, the case is
-    unsolved up to the longest attempt.
+    Censoring must not depend on the outcome: a loop that would keep a wrong answer is unsolved up to the longest
+    attempt.
 
     Parameters
     ----------
     attempts : Sequence[int]
-        Of each case, the number of the attempt that solved it, or of the last one seen; 1 or more.
+        Of each case, the attempt that solved it, or the last one observed; 1 or more.
     solved : Sequence[bool]
-        Whether it did; False is censored.
+        False: the case is censored.
     tasks : Sequence[Hashable] | None, optional
-        Of each case, its cluster; without, each case is its own.
+        Of each case, its cluster; by default each case is a cluster.
 
     Raises
     ------
     ConfigError
-        No case, lengths that differ, or an attempt below 1.
+        No case, different lengths, or an attempt below 1.
     """
     names = tuple(tasks) if tasks is not None else tuple(range(len(attempts)))
     if not attempts or not len(attempts) == len(solved) == len(names):
         raise ConfigError(
             "attempts, solved, tasks",
             f"{len(attempts)}, {len(solved)} and {len(names)}",
-            "as many of each, one at least",
+            "the same number of each, at least one",
         )
     if min(attempts) < 1:
         raise ConfigError("attempts", min(attempts), "1 or more")
@@ -88,7 +85,7 @@ def kaplan_meier(attempts: Sequence[int], solved: Sequence[bool], tasks: Sequenc
 
 
 def _steps(ends: Counter[tuple[int, bool]], longest: int, sizes: Sequence[int]) -> tuple[list[Step], list[float]]:
-    """The steps, and of each its term in Greenwood's sum, inflated for clusters."""
+    """The steps, and the term of each in Greenwood's sum, inflated for clusters."""
     at_risk, share, spread = sum(sizes), 1.0, [0.0] * longest
     inflation = at_risk / effective(sizes)
     steps = []
@@ -112,10 +109,10 @@ def _log_log(share: float, spread: float) -> tuple[float, float]:
 
 def _restricted_mean(steps: Sequence[Step], spread: Sequence[float]) -> Estimate:
     """Area under the curve up to the last attempt, variance as in Klein and Moeschberger 2003, equation 4.5.3."""
-    left = [1.0, *(step.unsolved.value for step in steps)][: len(steps)]  # unsolved before each attempt
-    areas = [math.fsum(left[step.attempt :]) for step in steps]  # what follows each attempt
-    mean, variance = math.fsum(left), math.fsum(a**2 * term for a, term in zip(areas, spread, strict=True))
-    if not variance:  # nothing was solved before the last attempt, or everything at the first: no width
+    unsolved = [1.0, *(step.unsolved.value for step in steps)][: len(steps)]  # before each attempt
+    areas = [math.fsum(unsolved[step.attempt :]) for step in steps]  # after each attempt
+    mean, variance = math.fsum(unsolved), math.fsum(a**2 * term for a, term in zip(areas, spread, strict=True))
+    if not variance:  # nothing was solved before the last attempt, or everything at the first
         before = [step.unsolved for step in steps[:-1]]
         low, high = 1 + math.fsum(share.low for share in before), 1 + math.fsum(share.high for share in before)
         return Estimate(value=mean, low=low, high=high)

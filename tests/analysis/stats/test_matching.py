@@ -152,19 +152,17 @@ def test_every_spot_lies_on_or_below_the_hull(found):
         assert height <= corners[-1][1]
 
 
-def test_a_dominated_spot_a_spot_below_the_line_and_a_twin_are_left_out():
-    found = [(1, 0.5), (3, 0.6), (2, 0.55), (5, 0.9), (6, 0.8), (1, 0.5)]
-    assert front(found) == [0, 2, 1, 3]
-    assert hull(found) == [0, 3]
-
-
-def test_spots_on_one_line_leave_its_ends():
-    assert hull([(0, 0.0), (1, 0.5), (2, 1.0)]) == [0, 2]
-
-
-@pytest.mark.parametrize("work", [front, hull])
-def test_nothing_has_no_front(work):
-    assert work([]) == []
+@pytest.mark.parametrize(
+    ("spots", "on_front", "on_hull"),
+    [
+        # a dominated spot, one below the line, and a twin are left out
+        ([(1, 0.5), (3, 0.6), (2, 0.55), (5, 0.9), (6, 0.8), (1, 0.5)], [0, 2, 1, 3], [0, 3]),
+        ([(0, 0.0), (1, 0.5), (2, 1.0)], [0, 1, 2], [0, 2]),
+        ([], [], []),
+    ],
+)
+def test_front_and_hull_by_hand(spots, on_front, on_hull):
+    assert (front(spots), hull(spots)) == (on_front, on_hull)
 
 
 def test_the_area_is_scipys_over_the_width():
@@ -172,15 +170,12 @@ def test_the_area_is_scipys_over_the_width():
     assert area(curve) == pytest.approx(trapezoid(curve, [1, 2, 3, 4, 5]) / 4)
 
 
-def test_a_flat_curve_is_as_high_as_its_area_and_one_attempt_is_its_own():
+def test_one_attempt_is_its_own_area_and_an_absent_case_stays_absent():
     assert area([0.4, 0.4, 0.4]) == pytest.approx(0.4)
     assert area([0.4]) == 0.4
-
-
-def test_an_absent_case_stays_absent():
-    found = area([[1.0, math.nan], [1.0, math.nan]])
-    assert found[0] == 1.0
-    assert math.isnan(found[1])
+    present, absent = area([[1.0, math.nan], [1.0, math.nan]])
+    assert present == 1.0
+    assert math.isnan(absent)
 
 
 @pytest.mark.parametrize("curves", [[], 0.5])

@@ -17,36 +17,21 @@ cases = st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=1, max_si
 few = settings(deadline=None, max_examples=25)  # lifelines takes its time
 
 
-def fitted(found):
-    return KaplanMeierFitter().fit([attempts for attempts, _ in found], [solved for _, solved in found])
-
-
 @few
 @given(cases)
-def test_the_curve_and_its_interval_are_those_of_lifelines(found):
-    ours, other = kaplan_meier(*zip(*found, strict=True)), fitted(found)
+def test_curve_median_and_restricted_mean_are_those_of_lifelines(found):
+    attempts, solved = zip(*found, strict=True)
+    ours, other, longest = kaplan_meier(attempts, solved), KaplanMeierFitter().fit(attempts, solved), max(attempts)
     for step in ours.steps:
         share = other.predict(step.attempt)
         assert step.unsolved.value == pytest.approx(share)
         if 0 < step.unsolved.value < 1:
             low, high = other.confidence_interval_.loc[: step.attempt].iloc[-1]
             assert (step.unsolved.low, step.unsolved.high) == pytest.approx((low, high))
-
-
-@few
-@given(cases)
-def test_the_median_is_that_of_lifelines(found):
-    shares = fitted(found).survival_function_["KM_estimate"]
+    shares = other.survival_function_["KM_estimate"]
     median = shares.index[shares <= 0.5 + 1e-9].min()  # its own median misses shares that are a hair off
-    assert kaplan_meier(*zip(*found, strict=True)).median == (None if np.isnan(median) else median)
-
-
-@few
-@given(cases)
-def test_the_restricted_mean_is_that_of_lifelines(found):
-    ours = kaplan_meier(*zip(*found, strict=True))
-    longest = max(attempts for attempts, _ in found)
-    assert ours.mean_attempts.value == pytest.approx(restricted_mean_survival_time(fitted(found), t=longest))
+    assert ours.median == (None if np.isnan(median) else median)
+    assert ours.mean_attempts.value == pytest.approx(restricted_mean_survival_time(other, t=longest))
     assert 1 <= ours.mean_attempts.low <= ours.mean_attempts.value <= ours.mean_attempts.high <= longest
 
 
@@ -60,25 +45,19 @@ def test_the_numbers_at_risk_add_up(found):
         assert after.at_risk == before.at_risk - before.solved - before.censored
 
 
-def test_nothing_solved_leaves_a_width_and_no_median():
+def test_nothing_or_everything_solved_leaves_a_width():
     curve = kaplan_meier([4] * 20, [False] * 20)
     assert curve.median is None
     assert all((step.unsolved.low, step.unsolved.high) == (wilson(20, 20)[0], 1.0) for step in curve.steps)
     assert curve.mean_attempts.low < curve.mean_attempts.value == 4
-
-
-def test_everything_solved_at_once_leaves_a_width():
-    curve = kaplan_meier([1] * 19 + [3], [True] * 19 + [False])
-    assert curve.steps[0].unsolved.high > 0.05
+    assert kaplan_meier([1] * 19 + [3], [True] * 19 + [False]).steps[0].unsolved.high > 0.05
     assert kaplan_meier([1] * 20, [True] * 20).steps[0].unsolved.high == wilson(0, 20)[1]
 
 
 def test_seeds_of_a_task_are_worth_one_case():
-    """Three cases that are one each: the interval is that of a third as many."""
-    once = kaplan_meier([1, 2, 3, 3, 2, 1, 3, 3], [True] * 3 + [False] + [True] * 2 + [False] * 2)
-    thrice = kaplan_meier(
-        [1, 2, 3, 3, 2, 1, 3, 3] * 3, ([True] * 3 + [False] + [True] * 2 + [False] * 2) * 3, [*range(8)] * 3
-    )
+    """Cases that stand three times have the interval of a third as many."""
+    attempts, solved = [1, 2, 3, 3, 2, 1, 3, 3], [True, True, True, False, True, True, False, False]
+    once, thrice = kaplan_meier(attempts, solved), kaplan_meier(attempts * 3, solved * 3, [*range(8)] * 3)
     assert (thrice.n, thrice.clusters) == (24, 8)
     for ours, other in zip(thrice.steps, once.steps, strict=True):
         assert (ours.unsolved.low, ours.unsolved.high) == pytest.approx((other.unsolved.low, other.unsolved.high))
