@@ -50,7 +50,7 @@ def test_what_the_task_gave_is_no_part_of_a_change():
     steps = [Step(program=f"{head}\n    return x[0]\n", critique=critique()) for _ in range(2)]
     steps[1] = Step(program=f"{head}\n    for y in x:\n        yield y\n", critique=critique())
     assert Convergence().reached(steps) == "minimal_change"
-    assert Convergence().reached(steps, given=head) is None
+    assert Convergence().reached(steps, prompt=head) is None
 
 
 def test_close_scores_are_a_plateau_and_no_scores_are_not():

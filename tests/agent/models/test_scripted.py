@@ -115,7 +115,7 @@ def test_the_fingerprint_is_of_the_rules_not_of_the_file(rules):
         ("- {when: a, reply: b}\n- {when: a}", r"missing required field `reply` - at `\$\[1\]`"),
         ("- {when: a, reply: b, scoop: x}", "unknown field `scoop`"),
         ("- {when: a, reply: b, scope: x}", r"Invalid enum value 'x' - at `\$\[0\]\.scope`"),
-        ("[]", r"\(no rule\), expected one"),
+        ("[]", r"\(no rule\), expected at least one"),
         ("{when: a, reply: b}", "Expected `array`"),
         ("{", r"\(.*\), expected a file with a list of \{when, reply\}"),
     ],
