@@ -1,4 +1,4 @@
-"""What stands in for a reflection that could not be had."""
+"""Fallback for a failed reflection."""
 
 from __future__ import annotations
 
@@ -18,32 +18,31 @@ from reflexion_lab.records import Attempt, Episode, Reflection, Task
 
 OnFailure = Literal["fallback", "skip", "set_aside"]
 NEVER_REPLACED = (CapReached, ConfigError, HarnessError)
-"""What a user has to decide or to fix."""
+"""Errors that need a decision or a fix by the user."""
 LATE = "reflector.timeout: no reflection"
 
 
 class WithFallback:
-    """`first`, and where it gives no reflection what `on_failure` says.
+    """Reflects with `first`; on failure, applies `on_failure`.
 
-    What stands in says so (`source`, `problem`) and has the failed reply and its cost.
+    A substitute has its own `source`, names the `problem`, and records the failed reply and its cost.
 
     Parameters
     ----------
     first : Reflector
     rules : Rules
     on_failure : str
-        `set_aside` (default): rules stand in for a reply that cannot be read, and for a request that the server
-        rejects (any 4xx but 404); otherwise, where no reply was had or `first` broke, its exception is raised, and
-        the loop is set aside, so that no result depends on a server's health.
-        `fallback`: rules stand in, whatever happened.
-        `skip`: a reflection without words stands in, of source `failed`.
+        `set_aside` (default): rules replace an unreadable reply, and the reply to a request that the server rejects
+        (any 4xx but 404). If there was no reply, or `first` raised another error, the error is raised and the loop is
+        deferred, so that results do not depend on a server's health. `fallback`: rules replace every failure. `skip`:
+        an empty reflection of source `failed` replaces every failure.
     timeout : float, optional
-        Seconds for `first`, above 0; a later reply is not read, though it is paid. Default None: no limit of its own.
+        Seconds for `first`, above 0; a later reply is discarded, although it is paid. Default None: no limit.
 
     Raises
     ------
     Unanswered
-        `first` took more than `timeout`, with `on_failure="set_aside"`.
+        `first` exceeded `timeout`, and `on_failure` is `set_aside`.
     """
 
     @validated
