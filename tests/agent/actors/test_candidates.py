@@ -129,11 +129,3 @@ def test_all_candidates_read_the_same_memory(sandbox, task):
 def test_the_selection_never_runs_a_hidden_test(sandbox, task):
     choice = chosen(sandbox, task, "best", program("4"), program("2 * x"))  # the first passes what is shown
     assert choice.solution == program("4")
-
-
-@pytest.mark.parametrize(
-    ("options", "name"), [({"n": 0}, "Candidates.n"), ({"n": 1.5}, "Candidates.n"), ({"rule": "x"}, "Candidates.rule")]
-)
-def test_impossible_options_are_named(sandbox, options, name):
-    with pytest.raises(ValueError, match=f"{name}: "):
-        Candidates(Writes(), UnitTests(sandbox), **options)

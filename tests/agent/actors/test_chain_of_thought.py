@@ -102,8 +102,3 @@ def test_examples_show_a_thought_before_their_solution(task, style):
     text = model.received[0][0].content
     assert text.index("Walk through the word") < text.index("for letter in reversed(word)")
     assert not any(hidden in text for hidden in task.hidden_tests)
-
-
-def test_an_unknown_style_is_refused():
-    with pytest.raises(ValueError, match="style: got 'prose', expected one of chat, continuation"):
-        ChainOfThought(ScriptedModel(lambda messages: ""), Sampling(), style="prose")

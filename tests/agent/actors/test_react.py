@@ -5,7 +5,6 @@ from msgspec.structs import replace
 
 from reflexion_lab.agent.actors.react import STOP, ReAct
 from reflexion_lab.agent.actors.transcript import DROPPED, LEVELS, Reply, Turn, layouts, read
-from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.records import Completion, Recollection, Sampling, Usage
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 from reflexion_lab.text.prompts.asking import room
@@ -414,16 +413,3 @@ def test_a_turn_shows_less_and_less():
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] < 220
     assert "```" not in turn.spoken(len(LEVELS) - 1)
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"style": "prose"}, "ReAct.style"),
-        ({"max_steps": 0}, "ReAct.max_steps"),
-        ({"max_observation": 9}, "max_obs"),
-    ],
-)
-def test_a_wrong_option_is_named(options, named):
-    with pytest.raises(ValueError, match=named):
-        ReAct(ScriptedModel(lambda messages: ""), None, Sampling(), **options)

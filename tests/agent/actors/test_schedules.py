@@ -1,9 +1,5 @@
 """Warming and escalation: the n-th attempt is made another way, and that is all."""
 
-import functools
-
-import pytest
-
 from reflexion_lab.agent.actors.escalation import Escalation
 from reflexion_lab.agent.actors.single_shot import SingleShot
 from reflexion_lab.agent.actors.warming import Warming
@@ -54,15 +50,3 @@ def test_what_a_rung_spends_is_counted_as_its_role_s(task):
     assert (first.usage.calls, first.others) == (1, {})
     assert second.usage.calls == 0
     assert {role: usage.calls for role, usage in second.others.items()} == {"strong": 1}
-
-
-@pytest.mark.parametrize("temperatures", [[], [0.1, -0.1]])
-def test_impossible_temperatures_are_named(temperatures):
-    with pytest.raises(ValueError, match=r"actor\.temperatures: "):
-        Warming(Noting("a"), make, temperatures)
-
-
-@pytest.mark.parametrize("rungs", [[], ["actor", "nobody"]])
-def test_a_rung_without_a_role_is_named(rungs):
-    with pytest.raises(ValueError, match=r"actor\.rungs: .* expected one or more of actor"):
-        Escalation({"actor": Noting("a")}, functools.partial(make), rungs)

@@ -84,8 +84,3 @@ def test_costs_messages_and_seconds_are_summed(task):
     asked = (Message(role="user", content="?"),)
     merged_critique = merged(task, critique(usage=COST, messages=asked, seconds=1.0), critique(usage=COST, seconds=0.5))
     assert (merged_critique.usage, merged_critique.messages, merged_critique.seconds) == (COST + COST, asked, 1.5)
-
-
-def test_no_critic_at_all_is_refused():
-    with pytest.raises(ValueError, match=r"Merged\.critics: "):
-        Merged([])

@@ -103,9 +103,3 @@ def test_an_outcome_without_a_message_is_put_into_words(task, outcome):
     )
     assert issue.startswith("`assert f()` -> ")
     assert " " in issue.partition("-> ")[2]
-
-
-@pytest.mark.parametrize("weight", [0, 1.1, float("nan")])
-def test_weights_outside_are_refused(weight):
-    with pytest.raises(ValueError, match=r"ToolCritic\.weight: "):
-        ToolCritic(Says(), weight)

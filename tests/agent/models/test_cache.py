@@ -232,17 +232,6 @@ def test_replay_only_never_asks_the_model(cached, scripted, path):
     replay.close()
 
 
-def test_an_unknown_mode_is_named(scripted, path):
-    with pytest.raises(ValueError, match=r"CachedModel\.mode: got 'write', expected one of off, read-write"):
-        CachedModel(scripted, path, "write")
-
-
-def test_fingerprint_and_slots_are_those_of_the_model(path):
-    model = CachedModel(ScriptedModel(echo, name="mine", slots=3), path)
-    model.close()
-    assert (model.fingerprint, model.slots) == ("scripted:mine", 3)
-
-
 # Threads
 
 

@@ -53,11 +53,6 @@ def test_the_fingerprint_names_the_weights_and_no_path(smollm2):
     assert "/" not in smollm2.fingerprint
 
 
-def test_weights_that_are_not_there_are_named():
-    with pytest.raises(ValueError, match=r"model\.path: got no file at absent\.gguf, expected a GGUF file"):
-        LlamaCppModel(path="absent.gguf")
-
-
 COMMENTED = """# My attempt 1 at the function below failed:
 # What to change: The body of the function must be exactly this:
 #     return values[::-1]

@@ -396,20 +396,3 @@ def test_a_password_in_the_address_is_shown_nowhere(server, waits):
     assert model.fingerprint == f"openai:http://{server.host}/v1:tiny"
     assert KEY not in str(error_of(model))
     model.close()
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("base_url", "localhost:8000/v1"),
-        ("retries", -1),
-        ("timeout", 0),
-        ("deadline", 0),
-        ("requests_per_minute", 0),
-        ("slots", 0),
-        ("price_per_million", (1.0,)),
-    ],
-)
-def test_an_argument_out_of_range_is_named(field, value):
-    with pytest.raises(ValueError, match=rf"(model|OpenAIModel)\.{field}: .*, expected"):
-        OpenAIModel("tiny", **{field: value})

@@ -69,12 +69,6 @@ def test_what_was_received_is_kept_word_for_word():
     assert sorted(int(message.content) for (message,) in model.received) == list(range(200))
 
 
-@pytest.mark.parametrize(("field", "value"), [("seconds", -1.0), ("slots", 0)])
-def test_an_argument_out_of_range_is_named(field, value):
-    with pytest.raises(ValueError, match=rf"ScriptedModel\.{field}: got {value}"):
-        ScriptedModel(lambda messages: "", **{field: value})
-
-
 def test_the_first_rule_that_matches_answers(rules):
     model = ScriptedModel.from_rules(rules(RULES))
     assert model.complete([user("def add(a, b): # reflect")], sampling=GREEDY).text == "return a + b\n"

@@ -165,12 +165,6 @@ def test_a_prompt_of_no_task_of_its_is_an_error():
         SimulatedModel(TASKS).complete([Message(role="user", content="write a poem")], sampling=SAMPLING)
 
 
-@pytest.mark.parametrize("name", ["first", "spread", "repair", "damage"])
-def test_an_impossible_chance_is_named(name):
-    with pytest.raises(ValueError, match=rf"SimulatedModel\.{name}: got 1\.5"):
-        SimulatedModel(TASKS, **{name: 1.5})
-
-
 def test_a_task_without_a_solution_is_named():
     with pytest.raises(ValueError, match="own/0 has no canonical solution"):
         SimulatedModel([replace(TASKS[0], canonical_solution="")])

@@ -167,17 +167,6 @@ def test_both_ends_of_a_long_program_stay() -> None:
     assert "return 'last'" in prompt
 
 
-@pytest.mark.parametrize("name", ["max_description", "max_evidence", "max_code"])
-def test_a_bound_below_one_is_refused_by_name(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"LLMReflector\.{name}"):
-        LLMReflector(says(REPLY), Sampling(), **{name: 0})
-
-
-def test_a_negative_number_of_priors_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"LLMReflector\.max_priors"):
-        LLMReflector(says(REPLY), Sampling(), max_priors=-1)
-
-
 def late() -> ModelError:
     error = ModelError("the server gave no answer")
     error.__cause__ = TimeoutError()
@@ -446,13 +435,6 @@ def test_a_grammar_defines_every_rule_that_it_uses(grammar: str) -> None:
     rules = dict(line.split(" ::= ", 1) for line in grammar.strip().splitlines())
     bare = re.sub(r'"(?:\\.|[^"\\])*"|\[[^\]]*\]', " ", " ".join(rules.values()))
     assert set(re.findall(r"[a-z]+", re.sub(r"\{.*?\}", " ", bare))) | {"root"} == set(rules)
-
-
-def test_an_unknown_shape_is_named() -> None:
-    with pytest.raises(
-        ValueError, match=r"LLMReflector\.shape: got 'prose', expected one of fields, lessons, service, session"
-    ):
-        LLMReflector(says(REPLY), Sampling(), shape="prose")
 
 
 def test_the_grammar_of_a_success_defines_every_rule_that_it_uses() -> None:

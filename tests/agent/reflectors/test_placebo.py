@@ -63,8 +63,6 @@ def test_feedback_stands_in_the_place_of_words() -> None:
 def test_feedback_is_bounded() -> None:
     checks = [Check(name="x" * 300, outcome="fail", message="y" * 300) for _ in range(50)]
     assert len(FeedbackOnly(500).reflect(TASK, make.attempt(*checks), []).what_went_wrong) == 500
-    with pytest.raises(ValueError, match=r"FeedbackOnly\.max_evidence"):
-        FeedbackOnly(0)
 
 
 def test_generic_advice_is_the_same_whatever_happened() -> None:

@@ -153,15 +153,3 @@ def test_a_model_that_failed_without_rules_costs_neither_the_attempt_nor_what_wa
 def test_words_of_the_rules_have_no_severe_flag() -> None:
     reflection = reviewed(Rules(), "reject")
     assert not {"no_action", "generic", "duplicate", "short", "misses_check"} & set(reflection.flags)
-
-
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"policy": "drop"}, "Reviewed.policy: got 'drop'"),
-        ({"severe": ["vague", "generic"]}, "quality.severe: got vague"),
-    ],
-)
-def test_what_the_config_cannot_mean_is_refused_by_name(options: dict[str, str], field: str) -> None:
-    with pytest.raises(ValueError, match=field):
-        Reviewed(NoReflection(), **options)

@@ -209,11 +209,6 @@ def test_any_other_continuation_is_left_as_it_is(reply, reason):
     assert (trajectory.solution, trajectory.extraction) == (f"{TASK.prompt.rstrip()}{reply}\n", "continuation")
 
 
-def test_a_style_that_there_is_not_is_named():
-    with pytest.raises(ValueError, match="style: got 'letters', expected one of chat, continuation"):
-        Asking(ScriptedModel(lambda messages: ""), Sampling(), style="letters")
-
-
 def test_a_models_own_count_makes_room_for_more_episodes_and_no_prompt_overflows(tiny):
     tasks, sampling = list(humaneval().tasks), Sampling(max_tokens=512)
     first = Asking(Counting(tiny), sampling)("solve", tasks[10], Recollection())

@@ -278,12 +278,6 @@ def test_comments_are_bounded_and_every_line_is_one():
     assert commented("", 4) == ""
 
 
-@pytest.mark.parametrize(("options", "name"), [({"variant": "loud"}, "variant"), ({"examples": 4}, "examples")])
-def test_impossible_prompts_are_named(options, name):
-    with pytest.raises(ValueError, match=f"(P|p)rompts.{name}: got"):
-        Prompts(**options)
-
-
 def test_the_examples_are_what_they_say(sandbox):
     for example in known_examples():
         name = re.search(r"def (\w+)", example.prompt)[1]
