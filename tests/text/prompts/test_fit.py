@@ -100,7 +100,7 @@ def kept(fitted):
 def test_the_most_needed_comes_first():
     prompts, seen = Prompts(examples=1), []
     whole = estimated(prompts.render("solve", memory=MEMORY, **ABOUT))
-    for space in range(whole + 1):
+    for space in (*range(0, whole, 5), whole):
         found = kept(prompts.fit("solve", space, MEMORY, **ABOUT))
         if found not in seen:
             seen.append(found)
@@ -121,7 +121,7 @@ def test_the_newest_own_episode_is_shortened_and_not_skipped(name):
     memory = Recollection(episodes=(replace(episode("new", 300), code=code, reflection=words),))
     prompts, whole = Prompts(), Prompts().render(name, memory=memory, **ABOUT)
     bare = estimated(prompts.render(name, memory=Recollection(), **ABOUT))
-    for space in range(bare + 100, estimated(whole), 3):  # an excerpt grows by whole lines, of several tokens each
+    for space in range(bare + 100, estimated(whole), 11):  # an excerpt grows by whole lines, of several tokens each
         fitted = prompts.fit(name, space, memory, **ABOUT)
         assert "the change" in fitted.text and not fitted.left_out
         assert estimated(fitted.text) <= space
