@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from reflexion_lab.memory.mistakes import Mistakes, mistakes_of
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Check, Evaluation, MemoryState, Mistake, Task
-from reflexion_lab.text.prompts.render import render
+from reflexion_lab.text.prompts.render import Prompts
 from tests import builders
 
 STATE = MemoryState(capacity=1, size=0, in_context=0, total=0)
@@ -171,15 +171,19 @@ def test_the_same_mistake_has_the_same_id_on_every_run_and_is_told_once():
 
 
 def test_mistakes_are_told_as_questions_with_what_went_wrong_and_what_mended_it():
-    text = render("mistakes", mistakes=[mistake("m1"), mistake("m2", "reverse", mistake="late", correction="")])
+    text = Prompts().render(
+        "mistakes", mistakes=[mistake("m1"), mistake("m2", "reverse", mistake="late", correction="")]
+    )
     head, first, second = text.split("\n\n")
     assert head.endswith(":")
     assert first == "Question: sort a list\nMistake: wrong\nCorrection: right"
     assert second == "Question: reverse\nMistake: late\nCorrection: none was found"
-    assert render("mistakes", mistakes=[]) == ""
+    assert Prompts().render("mistakes", mistakes=[]) == ""
 
 
 def test_long_texts_are_cut_in_a_prompt():
-    text = render("mistakes", mistakes=[mistake("m", "q" * 9999, mistake="m" * 9999, correction="c" * 9999)] * 3)
+    text = Prompts().render(
+        "mistakes", mistakes=[mistake("m", "q" * 9999, mistake="m" * 9999, correction="c" * 9999)] * 3
+    )
     assert len(text) < 3 * 1300
     assert text.count("Correction: ccc") == 3

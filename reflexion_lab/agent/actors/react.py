@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import cycle
 from typing import Annotated, NamedTuple
 
 from msgspec import Meta
@@ -224,11 +224,7 @@ class _Work:
         head = self.head + (f"\n\n({dropped} of your earlier turns are left out.)" if dropped else "")
         if self.actor.style == "chat":
             turns = [text for turn, level in included for text in (turn.spoken(level), turn.observed(level))]
-            return tuple(Message(role=role, content=text) for role, text in zip(_roles(), (head, *turns), strict=False))
+            roles = cycle(("user", "assistant"))
+            return tuple(Message(role=next(roles), content=text) for text in (head, *turns))
         past = [f"{turn.spoken(level)}\n{turn.observed(level)}\n" for turn, level in included]
         return (Message(role="assistant", content="\n".join((head + "\n", *past, f"Thought {len(levels) + 1}:"))),)
-
-
-def _roles() -> Iterator[str]:
-    while True:
-        yield from ("user", "assistant")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from reflexion_lab.agent.critique.verdict import Unreadable, parse_verdict
 from reflexion_lab.errors import CritiqueError
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Critique, Message, Mistake, Sampling, Task
-from reflexion_lab.text.prompts.asking import room, without_prompt
+from reflexion_lab.text.prompts.asking import fits, without_prompt
 from reflexion_lab.text.prompts.render import Prompts, longest
-from reflexion_lab.text.shorten import estimated
 
 CUT = {"length": "; it was cut at max_tokens"}
 
@@ -59,16 +59,14 @@ class LLMCritic:
         )
 
     def _prompt(self, task: Task, program: str, mistakes: Sequence[Mistake]) -> str:
-        limit, examples = room(self.model, self.sampling), self.prompts.examples
+        examples = self.prompts.examples
 
         def rendered(draft: str, examples: Sequence[object] = (), mistakes: Sequence[Mistake] = ()) -> str:
             about = {"prompt": task.prompt, "program": draft, "examples": examples, "mistakes": mistakes}
             return self.prompts.render("critique", **about)
 
-        def fits(text: str) -> bool:
-            return limit is None or estimated(text) <= limit
-
-        draft = longest(without_prompt(program, task), lambda draft: fits(rendered(draft)))
-        while (examples or mistakes) and not fits(rendered(draft, examples, mistakes)):
+        fit = partial(fits, model=self.model, sampling=self.sampling)
+        draft = longest(without_prompt(program, task), lambda draft: fit(rendered(draft)))
+        while (examples or mistakes) and not fit(rendered(draft, examples, mistakes)):
             examples, mistakes = (examples[:-1], mistakes) if examples else (examples, mistakes[:-1])
         return rendered(draft, examples, mistakes)

@@ -6,9 +6,8 @@ from msgspec.structs import replace
 
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Critique, Recollection, Sampling, Task, Trajectory
-from reflexion_lab.text.prompts.asking import Asking, Style, room, without_prompt
+from reflexion_lab.text.prompts.asking import Asking, Style, fits, without_prompt
 from reflexion_lab.text.prompts.render import Prompts, longest
-from reflexion_lab.text.shorten import estimated
 
 SHOWN = (5, 3, 1)
 """Numbers of issues (and of suggestions) in the prompt: the first that leaves room for the whole draft, else the last.
@@ -34,7 +33,6 @@ class LLMReviser:
         return trajectory if trajectory.solution.strip() else replace(trajectory, solution=program, extraction="kept")
 
     def _fits(self, task: Task, draft: str, critique_texts: dict[str, tuple[str, ...]]) -> bool:
-        limit = room(self.ask.model, self.ask.sampling)
         name = "revise" if self.ask.style == "chat" else "continue_revise"
         text = self.ask.prompts.render(name, examples=(), prompt=task.prompt, program=draft, **critique_texts)
-        return limit is None or estimated(text) <= limit
+        return fits(text, self.ask.model, self.ask.sampling)

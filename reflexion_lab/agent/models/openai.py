@@ -103,7 +103,7 @@ class OpenAIModel:
     ) -> None:
         prices = price_per_million
         base_url = base_url or os.environ.get("OPENAI_BASE_URL")
-        if not _is_web(base_url):
+        if base_url is not None and not base_url.startswith(("http://", "https://")):
             raise ConfigError("model.base_url", repr(base_url), "an address that begins with http:// or https://")
         self._price = Price(per_million=None if prices is None else tuple(prices), words="as the config says")
         self.slots = slots
@@ -234,10 +234,6 @@ class OpenAIModel:
     def _shown(self, text: str) -> str:
         """A text from the server without keys and control characters."""
         return plain(self._key.hidden(text))
-
-
-def _is_web(base_url: str | None) -> bool:
-    return base_url is None or base_url.startswith(("http://", "https://"))
 
 
 def _digest(extra: dict[str, object]) -> str:

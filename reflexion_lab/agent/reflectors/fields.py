@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 
 from reflexion_lab.records import Category, Record
 from reflexion_lab.text.replies.blocks import without_thoughts
-from reflexion_lab.text.replies.labelled import BULLET, Labels, entries, has_words, number, objects, one_line
+from reflexion_lab.text.replies.labelled import BULLET, Labels, entries, has_words, letters, number, objects, one_line
 
 LABELS = ("ROOT_CAUSE", "WHAT_WENT_WRONG", "WHAT_TO_CHANGE", "CONFIDENCE")
 FURTHER = ("WHAT_WORKED", "KEY_INSIGHT", "LESSONS", "ACTION_ITEMS")
@@ -189,14 +188,10 @@ def _confidence(stated: str) -> float:
 
 def named(stated: str, otherwise: Category = Category.ROOT_CAUSE) -> Category:
     """The category with this name, in any case and with any separators, with or without "error"; else `otherwise`."""
-    return _BY_LETTERS.get(_letters(stated), otherwise)
+    return _BY_LETTERS.get(letters(stated).removesuffix("error"), otherwise)
 
 
-def _letters(name: str) -> str:
-    return re.sub(r"[\W_]", "", name).casefold().removesuffix("error")
-
-
-_BY_LETTERS = {_letters(category): category for category in Category}
+_BY_LETTERS = {letters(category).removesuffix("error"): category for category in Category}
 
 
 SUCCESS = r"""

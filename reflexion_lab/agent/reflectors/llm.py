@@ -21,9 +21,9 @@ from reflexion_lab.errors import ModelError, ModelNotFound, StoreError, Unanswer
 from reflexion_lab.limits import Count, Positive, validated
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Attempt, Completion, Episode, Message, Reflection, Sampling, Task, Usage
-from reflexion_lab.text.prompts.asking import room, without_prompt
+from reflexion_lab.text.prompts.asking import fits, without_prompt
 from reflexion_lab.text.prompts.render import Prompts
-from reflexion_lab.text.shorten import bounded, estimated
+from reflexion_lab.text.shorten import bounded
 
 Kind = Literal["generation_failed", "parse_error", "storage_error", "not_found", "timeout"]
 Shape = Literal["fields", "lessons", "service", "session"]
@@ -128,10 +128,10 @@ class LLMReflector:
         whole = {"description": task.prompt, "evidence": evidence(attempt), "code": without_prompt(code, task)}
         texts = {part: bounded(text, self.limits[part]) for part, text in whole.items()}
         examples, priors = self.prompts.examples, self._priors(episodes)
-        about, limit = {"number": attempt.number, "passed": attempt.evaluation.passed}, room(self.model, self.sampling)
+        about = {"number": attempt.number, "passed": attempt.evaluation.passed}
         while True:
             text = self.prompts.render(name, examples=examples, priors=priors, **about, **texts)
-            if limit is None or estimated(text) <= limit:
+            if fits(text, self.model, self.sampling):
                 return text
             if examples:
                 examples = examples[:-1]

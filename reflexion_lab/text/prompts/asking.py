@@ -24,6 +24,12 @@ def room(model: Model, sampling: Sampling) -> int | None:
     return max(model.context - sampling.max_tokens - ENVELOPE, 0) if model.context else None
 
 
+def fits(text: str, model: Model, sampling: Sampling) -> bool:
+    """Whether the prompt `text` leaves room for the reply, by the estimate of its tokens."""
+    limit = room(model, sampling)
+    return limit is None or estimated(text) <= limit
+
+
 def without_prompt(program: str, task: Task) -> str:
     """`program` without the task's prompt, with which continuations begin: a prompt need not contain it twice."""
     return program.removeprefix(task.prompt.rstrip())

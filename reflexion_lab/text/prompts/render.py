@@ -253,11 +253,6 @@ def _bare(memory: Recollection) -> Recollection:
     return replace(memory, episodes=(), wisdom=(), mistakes=(), insights=(), session="")
 
 
-def render(name: str, **variables: object) -> str:
-    """The prompt `name` of the default variant, without examples."""
-    return Prompts().render(name, **variables)
-
-
 def digests() -> dict[str, str]:
     """SHA-256 of each prompt template and of the examples, by name, shortened to 16 hex digits."""
     files = [*sorted(FOLDER.glob(f"*{SUFFIX}")), FOLDER / "examples.json"]

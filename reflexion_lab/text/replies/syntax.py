@@ -132,14 +132,8 @@ def is_stub(definition: Definition) -> bool:
 
 def has_result(definition: Definition) -> bool:
     """Whether the function itself, not a nested one, returns, yields or raises."""
-    waiting: list[ast.AST] = list(definition.body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Return | ast.Raise | ast.Yield | ast.YieldFrom):
-            return True
-        if not isinstance(node, SCOPES):
-            waiting.extend(ast.iter_child_nodes(node))
-    return False
+    results = ast.Return | ast.Raise | ast.Yield | ast.YieldFrom
+    return any(isinstance(node, results) for node in module_nodes(ast.Module(definition.body, [])))
 
 
 def returns_outside(tree: ast.Module) -> bool:

@@ -19,7 +19,6 @@ from reflexion_lab.text.prompts.render import (
     fenced,
     known_examples,
     quoted,
-    render,
     sentences,
 )
 from reflexion_lab.text.shorten import cut, line
@@ -108,7 +107,7 @@ def test_every_missing_variable_is_an_error_and_is_named(name):
 
 def test_there_is_no_prompt_of_an_unknown_name():
     with pytest.raises(Exception, match="absent"):
-        render("absent")
+        Prompts().render("absent")
 
 
 def test_every_file_has_a_digest_and_the_examples_too():
@@ -321,6 +320,6 @@ def test_a_program_is_shown_by_both_ends_and_stays_a_program():
 @pytest.mark.parametrize("name", ["reflect_service", "reflect_session", "reflect_success"])
 def test_a_passed_attempt_is_not_asked_for_blame(name):
     about = dict.fromkeys(declared(name) - {"examples"}, "") | {"priors": [], "passed": True}
-    assert not re.search("blame|is wrong|(?<!what_)failed|change that I", render(name, **about))
+    assert not re.search("blame|is wrong|(?<!what_)failed|change that I", Prompts().render(name, **about))
     if "passed" in declared(name):
-        assert "to blame" in render(name, **about | {"passed": False})
+        assert "to blame" in Prompts().render(name, **about | {"passed": False})
