@@ -118,29 +118,19 @@ def share(summary):
 
 
 @pytest.mark.parametrize(
-    "key",
-    ["x", "EMPTY", *(pytest.param(key, marks=pytest.mark.slow) for key in ("key", "sorted", "test", "placeholder"))],
+    ("key", "name"),
+    [
+        ("x", "stub-7b"),
+        ("ollama", "ollama/llama3"),
+        ("local-llama-3.1", "local-llama-3.1-8b"),
+        *(pytest.param(key, "stub-7b", marks=pytest.mark.slow) for key in ("EMPTY", "key", "sorted", "test")),
+    ],
 )
-def test_a_placeholder_key_changes_no_program(lab, monkeypatch, key):
+def test_a_placeholder_key_changes_no_program_and_no_model_name(lab, monkeypatch, key, name):
     monkeypatch.setenv("OPENAI_API_KEY", key)
-    with serving({"/": RIGHT}) as stub:
-        code, _, (summary,) = lab(stub.address)
-    assert code == 0
-    assert share(summary) == 1.0
-
-
-def test_a_placeholder_that_is_in_the_name_of_the_model_refuses_no_model(lab, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "ollama")
-    with serving({"/": RIGHT}, model="ollama/llama3") as stub:
-        code, said, (summary,) = lab(stub.address, "model.model=ollama/llama3")
-    assert (code, share(summary)) == (0, 1.0), said
-
-
-def test_a_key_that_is_in_the_name_of_the_model_refuses_no_model_either(lab, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "local-llama-3.1")
-    with serving({"/": RIGHT}, model="local-llama-3.1-8b") as stub:
-        code, said, (summary,) = lab(stub.address, "model.model=local-llama-3.1-8b")
-    assert (code, share(summary)) == (0, 1.0), said
+    with serving({"/": RIGHT}, model=name) as stub:
+        code, output, (summary,) = lab(stub.address, f"model.model={name}")
+    assert (code, share(summary)) == (0, 1.0), output
 
 
 @pytest.mark.slow
