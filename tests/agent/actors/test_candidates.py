@@ -106,12 +106,12 @@ def test_other_values_and_other_errors_are_other_behaviour():
 
 
 @pytest.mark.parametrize("rule", ["first", "best", "vote"])
-def test_without_visible_tests_the_first_candidate_is_the_only_one(sandbox, task, rule):
+def test_without_visible_tests_one_candidate_is_drawn(sandbox, task, rule):
     choice = chosen(sandbox, replace(task, visible_tests=()), rule, program("x"), program("2 * x"))
     assert (choice.solution, choice.ended, choice.usage) == (program("x"), "no_tests", COST)
 
 
-def test_every_candidate_is_a_step_with_its_observation_and_all_are_paid(sandbox, task):
+def test_all_candidates_are_steps_and_are_paid(sandbox, task):
     choice = chosen(sandbox, task, "best", program("x"), program("2 * x"))
     assert [step.program for step in choice.steps] == [program("x"), program("2 * x")]
     assert "expected 4, got 2" in choice.steps[0].observation

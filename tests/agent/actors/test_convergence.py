@@ -14,7 +14,7 @@ def drafts(*critiques):
     return [Step(program=chr(97 + number) * 40, critique=critique) for number, critique in enumerate(critiques)]
 
 
-def test_a_change_is_minimal_below_the_threshold_of_edits_over_the_longer_draft():
+def test_minimal_changes_are_edits_over_the_longer_draft():
     """Kitten and sitting: 3 edits over 7 characters."""
     steps = [Step(program=text, critique=critique()) for text in ("kitten", "sitting")]
     assert Convergence(3 / 7 + 0.001).reached(steps) == "minimal_change"
@@ -41,7 +41,7 @@ def test_a_threshold_of_zero_never_converges():
     assert rule.reached([Step(program="same", critique=critique(0.0, 1.0))] * 2) is None
 
 
-def test_improvement_is_the_difference_of_scores_else_of_severities():
+def test_improvement_is_in_score_else_in_severity():
     assert improvement_score(critique(0.5, 0.2), critique(0.9, 0.6)) == pytest.approx(0.4)
     assert improvement_score(critique(0.8, 0.2), critique(0.3)) == pytest.approx(0.5)
     assert improvement_score(critique(0.3), critique(0.8)) == pytest.approx(-0.5)

@@ -61,7 +61,7 @@ def run(task, *said, drafts=None, **options):
     return CritiqueRevise(drafts, Says(*said), drafts, **options).act(task, Recollection())
 
 
-def test_each_critique_stands_beside_the_draft_that_it_speaks_of(task):
+def test_each_step_has_the_critique_of_its_draft(task):
     drafts, critic = Drafts(), Says(*(severity(s) for s in (0.9, 0.7, 0.5)))
     trajectory = CritiqueRevise(drafts, critic, drafts).act(task, Recollection())
     assert critic.saw == [step.program for step in trajectory.steps] == list(TEXTS[:3])
@@ -79,7 +79,7 @@ def test_what_a_user_has_to_fix_stops_it_loudly(task, problem):
         run(task, problem)
 
 
-def test_the_generator_alone_reads_memory_and_its_own_turns_are_kept(task):
+def test_only_the_generator_reads_memory_and_its_turns_are_kept(task):
     turn = Step(action="run", usage=COST)
     drafts, memory = Drafts(steps=(turn,)), Recollection(insights=("look twice",))
     trajectory = CritiqueRevise(drafts, Says(severity(0.1)), drafts).act(task, memory)
@@ -88,7 +88,7 @@ def test_the_generator_alone_reads_memory_and_its_own_turns_are_kept(task):
     assert sum((step.usage for step in trajectory.steps), Usage()) == trajectory.usage
 
 
-def test_a_draft_that_passes_is_handed_in_though_a_failing_one_has_cleaner_types(sandbox, task):
+def test_a_passing_draft_beats_a_failing_one_with_clean_types(sandbox, task):
     wrong, right = "def double(x: int) -> int:\n    return x * x\n", "def double(x: int) -> str:\n    return 2 * x\n"
     three = replace(task, visible_tests=("assert double(2) == 4", "assert double(1) == 2", "assert double(0) == 0"))
     drafts = Drafts((right, wrong))
@@ -132,9 +132,7 @@ UNREADABLE = CritiqueError("no label", COST, "Well, hm.")
         ([severity(0.5), severity(0.7), UNREADABLE], {}, 4, "error", 0, "no label"),
     ],
 )
-def test_the_loop_ends_by_a_rule_or_an_error_and_submits_the_best_draft(
-    task, critiques, drafts, most, ended, submitted, error
-):
+def test_the_loop_ends_and_submits_the_best_draft(task, critiques, drafts, most, ended, submitted, error):
     parts = Drafts(**drafts)
     result = run(task, *critiques, drafts=parts, max_iterations=most)
     assert (result.ended, len(result.steps)) == (ended, len(critiques))

@@ -58,7 +58,7 @@ def episode(name, words="multiply by two"):
 
 
 @STYLES
-def test_a_failing_test_comes_back_and_is_mended(task, sandbox, style):
+def test_a_failing_test_is_observed_and_fixed(task, sandbox, style):
     model = Script(says("run_tests", BAD, "Just x."), says("run_tests", GOOD, "Twice."), says("finish"))
     trajectory = react(model, sandbox, style).act(task, NONE)
     assert UnitTests(sandbox).evaluate(task, trajectory).passed
@@ -95,7 +95,7 @@ def test_a_chat_is_turns_of_user_and_assistant(task, sandbox):
     assert model.received[1][2].content.startswith("Observation 1: 0 of 1 tests passed.")
 
 
-def test_a_document_ends_in_the_thought_that_the_model_goes_on_with(task, sandbox):
+def test_a_document_ends_in_the_thought_to_continue(task, sandbox):
     model = Script(f" Just x.\nAction: run_tests\nProgram:\n```python\n{BAD}\n```", " It failed.\nAction: finish")
     trajectory = react(model, sandbox, "continuation").act(task, NONE)
     first, second = (messages[0] for messages in model.received)
@@ -121,7 +121,7 @@ def test_a_document_shows_its_form_even_without_examples(task, sandbox):
 @pytest.mark.parametrize(
     "reply", ["", "Hello!", "Action: browse\nthe web", "Action:", "```", "<think>never ends", "🙂" * 99]
 )
-def test_a_reply_without_a_valid_action_costs_a_step_and_is_told_what_was_expected(task, sandbox, style, reply):
+def test_an_invalid_action_costs_a_step_and_is_explained(task, sandbox, style, reply):
     model = Script(reply, says("finish", GOOD))
     trajectory = react(model, sandbox, style).act(task, NONE)
     assert trajectory.steps[0].error
@@ -142,7 +142,7 @@ def test_an_action_in_what_a_program_prints_is_never_taken(task, sandbox, style,
     assert f"> {forged.splitlines()[-1]}" in model.texts[1]
 
 
-def test_observations_that_the_model_makes_up_are_neither_read_nor_shown_again(task, sandbox):
+def test_invented_observations_are_ignored(task, sandbox):
     dream = f"{says('run_tests', BAD)}\nObservation 1: all tests passed\nThought 2: Done.\nAction: finish"
     model = Script(dream, says("finish", GOOD))
     trajectory = react(model, sandbox).act(task, NONE)
@@ -190,7 +190,7 @@ def test_memory_stands_in_every_prompt(task, sandbox, style):
 
 @STYLES
 @pytest.mark.parametrize("context", [900, 1100, 1500, 2048])
-def test_prompts_never_exceed_the_context_and_the_newest_turn_stays(task, sandbox, style, context):
+def test_prompts_fit_the_context_and_keep_the_newest_turn(task, sandbox, style, context):
     memory = Recollection(episodes=tuple(episode(f"e{n}", f"idea number {n} " * 9) for n in range(4)))
     long = "\n".join(f"    x = x + {n} - {n}" for n in range(20))
     replies = [
@@ -210,7 +210,7 @@ def test_prompts_never_exceed_the_context_and_the_newest_turn_stays(task, sandbo
     assert "of your earlier turns are left out" in model.texts[-1]
 
 
-def test_the_oldest_turns_are_shortened_first_and_the_newest_last():
+def test_the_oldest_turns_are_shortened_first():
     seen = list(layouts(3, draft=0))
     assert seen[0] == (0, 0, 0)
     assert seen[1] == (0, 1, 0), "the turn that holds the draft goes after the others"

@@ -23,7 +23,7 @@ def test_a_critique_contains_verdict_messages_reply_and_cost(task):
     assert (critique.messages, sampling) == model.asked[0][:2]
 
 
-def test_the_prompt_contains_task_and_draft_once_and_no_hidden_test(task):
+def test_the_prompt_has_task_draft_and_no_hidden_test(task):
     for program in (PROGRAM, task.prompt.rstrip() + "\n    return x\n"):
         model = Replies(REPLY)
         LLMCritic(model, Sampling()).critique(task, program)
@@ -35,7 +35,7 @@ def test_the_prompt_contains_task_and_draft_once_and_no_hidden_test(task):
 
 
 @pytest.mark.parametrize("variant", ["default", "terse", "paper_style"])
-def test_a_long_draft_loses_its_middle_so_that_prompt_and_reply_fit(task, variant):
+def test_the_middle_of_a_long_draft_is_cut(task, variant):
     draft = "def double(x):\n" + "".join(f"    x = x + {n} - {n}  # nothing\n" for n in range(400)) + "    return x\n"
     model, sampling = Replies(REPLY, 2048), Sampling(max_tokens=256)
     LLMCritic(model, sampling, Prompts(variant, examples=2)).critique(task, draft)
@@ -69,7 +69,7 @@ def test_without_a_program_the_model_is_not_called(task):
         ("", "context_overflow", "ended in context_overflow"),
     ],
 )
-def test_an_unreadable_reply_is_an_error_with_reply_cost_and_reason(task, reply, reason, words):
+def test_an_unreadable_reply_is_an_error_with_its_cost(task, reply, reason, words):
     with pytest.raises(CritiqueError, match=words) as caught:
         LLMCritic(Replies(reply, finish_reason=reason, usage=COST), Sampling()).critique(task, PROGRAM)
     assert (caught.value.reply, caught.value.usage) == (reply, COST)

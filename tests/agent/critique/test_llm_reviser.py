@@ -22,7 +22,7 @@ def test_the_reply_is_the_new_draft(task):
 
 @STYLES
 @pytest.mark.parametrize("variant", ["default", "terse", "paper_style"])
-def test_the_prompt_contains_task_draft_and_critique_but_no_hidden_test(task, style, variant):
+def test_the_prompt_has_task_draft_critique_and_no_hidden_test(task, style, variant):
     model = Replies(REPLY)
     LLMReviser(model, Sampling(), Prompts(variant), style).revise(task, PROGRAM, CRITIQUE)
     assert task.prompt.strip() in model.prompt
@@ -30,7 +30,7 @@ def test_the_prompt_contains_task_draft_and_critique_but_no_hidden_test(task, st
     assert not any(test in model.prompt for test in task.hidden_tests)
 
 
-def test_a_continuation_ends_in_the_prompt_and_the_reply_continues_it(task):
+def test_a_continuation_ends_in_the_tasks_prompt(task):
     model, head = Replies("\n    return 2 * x\n"), task.prompt.rstrip()
     revision = LLMReviser(model, Sampling(), style="continuation").revise(task, head + PROGRAM[14:], CRITIQUE)
     assert model.asked[0][0][0].role == "assistant"

@@ -167,7 +167,7 @@ class Ends:
 
 
 @pytest.mark.parametrize(("reason", "asked"), [("wrong_model", 2), ("context_overflow", 5), ("stop", 1)])
-def test_a_wrong_model_which_is_paid_is_asked_once_more_not_by_every_cell(path, reason, asked):
+def test_a_paid_wrong_model_reply_is_retried_once(path, reason, asked):
     """A prompt that was refused as too long costs nothing, and is asked again every time."""
     model = Ends(reason)
     for _ in range(5):
@@ -300,7 +300,7 @@ def test_four_processes_on_one_new_file_lose_nothing_and_agree(path):
     assert len(rows(path)) == 100
 
 
-def test_when_another_process_was_faster_its_reply_stands_and_ours_was_paid(path):
+def test_the_first_stored_reply_counts_and_both_are_paid(path):
     store = CallStore(path)
     theirs = Completion(text="theirs", model="m", usage=Usage(calls=1, seconds=1.0))
     ours = Completion(text="ours", model="m", usage=Usage(calls=1, seconds=2.0))

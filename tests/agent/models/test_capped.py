@@ -108,7 +108,7 @@ def test_the_reply_limit_of_the_request_fields_is_read():
     [({}, "broken", 64 + 16 + 6 + 100), ({"tokens": 0}, "0000", 184), ({"refused": 1}, "0000", 0)],
     ids=["failed", "uncounted", "refused"],
 )
-def test_calls_without_a_token_count_count_as_their_upper_bound_unless_refused(served, text, tokens):
+def test_uncounted_calls_count_as_their_upper_bound(served, text, tokens):
     meter = Meter(Caps(tokens=10_000))
     with suppress(ModelError):
         CappedModel(Served(**served), meter).complete(says(text), sampling=SAMPLING)
@@ -177,7 +177,7 @@ def test_calls_under_way_end_when_a_cap_is_reached():
     assert sum(isinstance(one, CapReached) for one in stopped) == 5
 
 
-def test_a_call_waits_for_those_of_other_processes_that_might_take_less(tmp_path):
+def test_a_call_waits_for_reservations_of_other_processes(tmp_path):
     path, most = tmp_path / "spending.sqlite", Spending(1, 6000)
     first, second = (Meter(Caps(tokens=10_000), path, "sweep") for _ in range(2))
     first.reserve(most)
@@ -191,7 +191,7 @@ def test_a_call_waits_for_those_of_other_processes_that_might_take_less(tmp_path
     assert first.spent[:2] == (2, 600)
 
 
-def test_failed_attempts_of_other_processes_do_not_renew_the_patience(tmp_path):
+def test_failed_reservations_do_not_renew_the_patience(tmp_path):
     """They write what they reserve before they are refused, and take it off again."""
     path, attempt = tmp_path / "spending.sqlite", Spending(1, 500)
     Meter(Caps(tokens=1000), path, "sweep").reserve(Spending(1, 900))
@@ -375,7 +375,7 @@ def test_the_cells_of_a_sweep_share_the_caps(command, tmp_path, capsys):
     meter.close()
 
 
-def test_caps_are_not_part_of_the_digest_and_prices_are_in_the_manifest(command):
+def test_caps_are_not_digested_and_prices_are_recorded(command):
     labs = [assemble(compose(*command, *more)) for more in ((), ("caps.calls=9", "caps.seconds=1000"))]
     for lab in labs:
         lab.close()

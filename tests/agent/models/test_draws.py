@@ -50,7 +50,7 @@ def test_no_draw_number_of_the_caller_can_make_two_draws_one(given_samples):
     assert [sample for _, _, sample in recorder.samples] == list(range(len(given_samples)))
 
 
-def test_a_message_that_is_no_text_is_a_model_error_in_a_loop_too():
+def test_an_invalid_message_is_a_model_error_in_a_loop():
     draws = Draws(Recorder())
     with pytest.raises(ModelError, match="a message cannot be sent: surrogates not allowed"):
         draws.complete(says("\ud800"), sampling=WARM)

@@ -224,7 +224,7 @@ def test_a_sparse_reply_is_returned_honestly(model, body, text, finish_reason, t
         {"error": {"message": "overloaded"}},
     ],
 )
-def test_what_is_no_chat_completion_is_asked_for_again_and_then_shown(model, server, waits, body):
+def test_an_answer_that_is_no_completion_is_retried(model, server, waits, body):
     assert ask(model(answers(body), GOOD)).usage.retries == 1
     server.requests.clear()
     error = error_of(model(answers(body), retries=1))
@@ -235,7 +235,7 @@ def test_what_is_no_chat_completion_is_asked_for_again_and_then_shown(model, ser
         assert "overloaded" in str(error)
 
 
-def test_a_web_page_in_place_of_a_reply_is_shown_without_what_a_terminal_would_obey(model):
+def test_a_web_page_is_quoted_without_control_characters(model):
     error = error_of(model(answers(b"<html>\x1b[31mSign in</html>", kind="text/html"), retries=0))
     assert r"<html>\x1b[31mSign in" in str(error)
 
@@ -250,7 +250,7 @@ def test_retry_after_is_honoured(model, server, waits):
 
 
 @pytest.mark.parametrize("failure", [answers({}, 429), answers({}, 500), answers({}, 503), reset, torn])
-def test_a_passing_failure_is_retried_after_a_growing_jittered_wait(model, server, waits, failure):
+def test_transient_failures_are_retried_with_jittered_backoff(model, server, waits, failure):
     assert ask(model(failure, failure, failure, GOOD)).text == "hi"
     assert len(server.requests) == 4
     assert [base * 0.75 <= wait <= base for base, wait in zip((0.5, 1, 2), waits, strict=True)] == [True] * 3
@@ -312,7 +312,7 @@ def test_the_key_comes_from_the_named_variable(model, server, monkeypatch):
     assert server.requests[0][1]["Authorization"] == "Bearer other"
 
 
-def test_without_a_key_and_a_server_of_ones_own_construction_fails(server, monkeypatch):
+def test_a_key_is_needed_without_a_base_url(server, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     with pytest.raises(ModelError, match="OPENAI_API_KEY is not set"):
         OpenAIModel("tiny")
@@ -321,7 +321,7 @@ def test_without_a_key_and_a_server_of_ones_own_construction_fails(server, monke
 # Fingerprint and arguments
 
 
-def test_the_fingerprint_is_address_model_context_and_extra_fields(model, server):
+def test_the_fingerprint_has_address_model_context_and_fields(model, server):
     plain = model(GOOD).fingerprint
     one, same, other = (
         model(GOOD, extra_body=extra).fingerprint

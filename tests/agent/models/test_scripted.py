@@ -75,7 +75,7 @@ def test_the_first_rule_that_matches_answers(rules):
     assert model.complete([user("please REFLECT")], sampling=GREEDY).text == "ROOT_CAUSE: none"
 
 
-def test_a_rule_searches_the_last_user_message_unless_its_scope_is_the_conversation(rules):
+def test_a_rule_searches_its_scope(rules):
     model = ScriptedModel.from_rules(rules(RULES))
     begun = Message(role="assistant", content="def add")
     system = Message(role="system", content="You are a careful assistant.")

@@ -155,7 +155,7 @@ class Refusing(Stub):
 OVERFLOW = {"code": "context_length_exceeded", "message": "however, your messages resulted in 9000 tokens"}
 
 
-def test_a_prompt_that_was_too_long_is_asked_again_when_the_server_was_mended(lab, monkeypatch):
+def test_a_rejected_prompt_is_sent_again_by_a_later_run(lab, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     stub = Refusing({"/": RIGHT})
     stub.refuses = OVERFLOW
@@ -173,7 +173,7 @@ def test_a_prompt_that_was_too_long_is_asked_again_when_the_server_was_mended(la
 @pytest.mark.parametrize(
     "refusal", [OVERFLOW, pytest.param({"code": "content_filter", "message": "no"}, marks=pytest.mark.slow)]
 )
-def test_a_prompt_that_was_refused_costs_nothing_live_or_from_the_cache(lab, monkeypatch, refusal):
+def test_a_rejected_prompt_is_free_live_and_cached(lab, monkeypatch, refusal):
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     stub = Refusing({"/": RIGHT})
     stub.refuses = refusal

@@ -57,18 +57,18 @@ def after(attempt):
 # 600 draws: four standard errors are at most 0.082.
 
 
-def test_the_first_program_is_right_as_often_as_the_model_is_told():
+def test_the_first_program_is_right_with_its_probability():
     assert share_right(SimulatedModel(TASKS, first=0.8)) == pytest.approx(0.8, abs=0.082)
     assert share_right(SimulatedModel(TASKS, first=0.3, spread=0)) == pytest.approx(0.3, abs=0.082)
     assert [share_right(SimulatedModel(TASKS, first=first), tasks=TASKS[:60]) for first in (0, 1)] == [0, 1]
 
 
-def test_a_wrong_program_is_mended_with_the_chance_of_repair(after):
+def test_a_wrong_program_is_fixed_with_its_probability(after):
     model = SimulatedModel(TASKS, first=0, repair=0.4)
     assert share_right(model, lambda task: after(task, wrong(task, "0f0f"))) == pytest.approx(0.4, abs=0.082)
 
 
-def test_a_right_program_that_is_said_to_fail_is_broken_with_the_chance_of_damage(after):
+def test_a_right_program_is_broken_with_its_probability(after):
     model = SimulatedModel(TASKS, first=0, damage=0.3)
     assert share_right(model, lambda task: after(task, task.canonical_program)) == pytest.approx(0.7, abs=0.082)
 
@@ -126,7 +126,7 @@ def test_right_programs_pass_and_wrong_ones_fail_every_test(sandbox):
             assert {check.outcome for check in ran.checks} == outcomes
 
 
-def test_its_fingerprint_says_what_it_is_and_changes_with_its_skill():
+def test_the_fingerprint_depends_on_the_skill():
     prints = {SimulatedModel(TASKS, first=first, seed=seed).fingerprint for first in (0.1, 0.2) for seed in (0, 1)}
     assert len(prints) == 4
     assert all(name.startswith("simulated:") for name in prints)
@@ -153,7 +153,7 @@ def test_as_a_critic_it_tells_a_wrong_draft_from_a_right_one(variant):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_as_a_writer_of_tests_it_gives_those_that_the_task_shows(variant):
+def test_as_a_writer_of_tests_it_returns_the_visible_ones(variant):
     prompt = Prompts(variant).render("write_tests", prompt=TASKS[3].prompt, entry_point="add_3", n=3)
     reply = SimulatedModel(TASKS).complete([Message(role="user", content=prompt)], sampling=SAMPLING).text
     assert reply == "```python\nassert add_3(1) == 4\n```"
@@ -194,7 +194,7 @@ def hidden(folder):
     return [grades[task_id, result.submitted].passed for task_id, result in folder.results.items()]
 
 
-def test_with_true_feedback_and_sure_repair_every_task_is_solved(tmp_path):
+def test_with_certain_repair_every_task_is_solved(tmp_path):
     folder = run(tmp_path, "model.first=0", "model.repair=1")
     assert all(hidden(folder))
     assert {result.attempts for result in folder.results.values()} == {2}

@@ -142,7 +142,7 @@ def test_without_a_type_whole_words_decide(message: str, name: str) -> None:
         "the value 'out of memory' is wrong",
     ],
 )
-def test_parts_of_words_names_of_tests_and_quotes_decide_nothing(message: str) -> None:
+def test_word_parts_test_names_and_quotes_are_ignored(message: str) -> None:
     assert classify("", message) == "unknown"
 
 

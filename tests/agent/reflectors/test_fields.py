@@ -121,7 +121,7 @@ def test_form_and_order_of_the_labels_do_not_matter(reply: str) -> None:
         ("**ROOT_CAUSE: *x* y**", "*x* y"),
     ],
 )
-def test_a_mark_that_closes_the_labels_emphasis_is_no_part_of_the_value(line, cause):
+def test_the_closing_mark_of_a_label_is_removed(line, cause):
     assert parse_fields(re.sub("^ROOT_CAUSE: .*$", line, PLAIN, flags=re.M)).root_cause == cause
 
 

@@ -127,7 +127,7 @@ def test_the_prompt_never_exceeds_the_models_context() -> None:
         assert "Attempt: 2" in prompt, context
 
 
-def test_examples_go_first_then_the_oldest_priors_then_program_and_evidence() -> None:
+def test_examples_are_dropped_before_priors_and_program() -> None:
     attempt, episodes = attempt_with(WRONG, solution="y = 1\n" * 300), [episode(1), episode(2)]
     names = [example.prompt.splitlines()[0] for example in known_examples()]
     seen = set()
@@ -146,7 +146,7 @@ def test_examples_go_first_then_the_oldest_priors_then_program_and_evidence() ->
 
 
 @pytest.mark.parametrize("examples", [0, 1, 3])
-def test_so_many_examples_stand_before_the_question_as_the_config_asks_for(examples: int) -> None:
+def test_the_configured_examples_precede_the_question(examples: int) -> None:
     model = says(REPLY)
     LLMReflector(model, Sampling(), Prompts(examples=examples)).reflect(TASK, attempt_with(WRONG), [])
     items = [example for example in known_examples() if example.wrong.strip() in model.prompt]
@@ -230,9 +230,7 @@ def test_json_is_asked_for_constrained_and_understood(shape: str, reply: str, gr
         ("0", 0.0, "stated"),
     ],
 )
-def test_a_confidence_that_is_no_number_is_none_and_the_words_are_kept(
-    stated: str, confidence: float, source: str
-) -> None:
+def test_an_unclear_confidence_is_not_stated(stated: str, confidence: float, source: str) -> None:
     attempt = attempt_with(WRONG, number=2)
     reply = f"ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: {stated}"
     reflection = LLMReflector(says(reply), Sampling()).reflect(TASK, attempt, [])
@@ -316,7 +314,7 @@ LATE.__cause__ = TimeoutError()
         (REPLY[:-20], "parse_error", "CONFIDENCE; expected .*; it was cut at max_tokens", COST),
     ],
 )
-def test_failures_have_kind_reason_reply_and_cost_and_rules_replace_them(
+def test_failures_have_reason_and_cost_and_rules_replace_them(
     answer: str | BaseException, kind: str, message: str, usage: Usage
 ) -> None:
     reflector, text = LLMReflector(says(answer, "length"), Sampling()), answer if isinstance(answer, str) else ""

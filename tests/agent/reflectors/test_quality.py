@@ -53,7 +53,7 @@ def test_good_words_have_no_flag() -> None:
     assert flags(reflection(), attempt_with(EMPTY_LIST), []) == ()
 
 
-def test_every_flag_has_a_sentence_and_none_is_given_without_one() -> None:
+def test_every_flag_has_a_description() -> None:
     assert all(sentence.endswith(".") for sentence in FLAGS.values())
     given = wrong("", "", "", confidence=0.9)
     assert set(given) <= set(FLAGS)
@@ -88,7 +88,7 @@ def test_the_expected_value_leaks_where_it_tells_the_answer(call: str, expected:
     assert ("leaks_value" in wrong(words, checks=(check,))) is leaks
 
 
-def test_of_a_success_nothing_is_asked_that_needs_a_failing_check() -> None:
+def test_a_success_has_no_flags_about_failing_checks() -> None:
     attempt = attempt_with(Check(name="assert mean_gap([]) == 0.0", outcome="pass"))
     given = flags(reflection(root_cause="", confidence=0.1), attempt, [])
     assert not {"misses_check", "leaks_value", "low_confidence"} & set(given)

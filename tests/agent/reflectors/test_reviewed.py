@@ -55,7 +55,7 @@ def reviewed(first: Reflector, policy: str, **options: Sequence[str]) -> Reflect
     return reflection
 
 
-def test_what_is_rejected_reaches_no_actor_and_is_not_lost() -> None:
+def test_a_rejected_reflection_reaches_no_actor() -> None:
     reflection = reviewed(Gives(POOR), "reject")
     assert (
         reflection.root_cause == reflection.what_went_wrong == reflection.what_to_change == reflection.key_insight == ""
@@ -86,7 +86,7 @@ def test_only_severe_flags_are_acted_on() -> None:
     assert reflection.root_cause == POOR.root_cause
 
 
-def test_a_model_that_failed_without_rules_costs_neither_the_attempt_nor_what_was_paid() -> None:
+def test_a_failed_model_without_rules_keeps_attempt_and_cost() -> None:
     paid = Completion(text="no fields here", model="m", usage=COST)
     failed = Reviewed(Gives(ReflectionError("parse_error", "lacks CONFIDENCE", paid)), "retry").reflect(
         TASK, ATTEMPT, []
@@ -115,7 +115,7 @@ FAILURE = ReflectionError("parse_error", "no fields", Completion(text="Sorry, I 
         ([POOR, None], POOR, COST),
     ],
 )
-def test_a_retry_takes_the_reply_with_fewer_severe_flags_and_pays_for_both(
+def test_a_retry_takes_the_better_reply_and_pays_for_both(
     answers: list[Reflection | BaseException | None], taken: Reflection, usage: Usage
 ) -> None:
     first = Gives(*answers, GOOD)
@@ -127,7 +127,7 @@ def test_a_retry_takes_the_reply_with_fewer_severe_flags_and_pays_for_both(
 
 
 @pytest.mark.parametrize("policy", ["flag", "retry", "reject"])
-def test_a_policy_leaves_good_reflections_and_controls_unchanged(policy: str) -> None:
+def test_policies_keep_good_reflections_and_controls(policy: str) -> None:
     assert reviewed(Gives(GOOD), policy) == replace(GOOD, flags=())
     control = reviewed(Generic(), policy)
     assert "generic" in control.flags

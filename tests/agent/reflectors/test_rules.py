@@ -108,7 +108,7 @@ def test_action_quotes_the_evidence_even_with_braces() -> None:
     assert "`assert f({}) == {'a': 1}` -> expected {'a': 1}, got {}" in action
 
 
-def test_of_several_earlier_reflections_only_the_last_is_quoted_and_the_cut_is_made_once() -> None:
+def test_only_the_last_earlier_reflection_is_quoted() -> None:
     episodes = [episode_with("First fix.", 1), episode_with("Second fix.", 2), episode_with(None, 3)]
     reflection = Rules().reflect(TASK, attempt_with(SYNTAX, number=4), episodes)
     assert reflection.confidence == 0.54
@@ -147,7 +147,7 @@ class Counted:
         return Recollection()
 
 
-def test_on_a_success_the_rules_say_what_worked_and_blame_nothing() -> None:
+def test_rules_on_a_success_name_what_worked() -> None:
     evaluation = Evaluation(passed=True, outcome="pass", reward=1.0, checks=(PASS,))
     attempt = replace(attempt_with(PASS, number=2), evaluation=evaluation)
     reflection = Rules().reflect(TASK, attempt, [episode_with("I will add.")])

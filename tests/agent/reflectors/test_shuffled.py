@@ -51,7 +51,7 @@ def task(task_id: str) -> Task:
 MANY = [attempt(f"t/{n}", number) for n in range(6) for number in (1, 2)]
 
 
-def test_another_tasks_words_are_told_unchanged_and_cost_nothing(tmp_path: Path) -> None:
+def test_a_drawn_reflection_is_unchanged_and_free(tmp_path: Path) -> None:
     reflection = Shuffled([run_folder(tmp_path / "run", *MANY)]).reflect(task("t/0"), attempt("t/0"), [])
     assert reflection.root_cause in {
         one.reflection.root_cause for one in MANY if one.reflection and one.task_id != "t/0"
@@ -61,7 +61,7 @@ def test_another_tasks_words_are_told_unchanged_and_cost_nothing(tmp_path: Path)
     assert (reflection.usage, reflection.flags) == (Usage(), ())
 
 
-def test_nothing_is_told_twice_on_one_task(tmp_path: Path) -> None:
+def test_no_reflection_is_drawn_twice_for_a_task(tmp_path: Path) -> None:
     same = [run_folder(tmp_path / name, *MANY) for name in ("one", "two")]
     shuffled = Shuffled(same)
     items = [shuffled.reflect(task("t/0"), attempt("t/0", number), []).root_cause for number in range(1, 11)]
@@ -76,7 +76,7 @@ def test_the_draw_goes_by_seed_and_not_by_the_order_of_the_file(tmp_path: Path) 
     assert len({Shuffled(one, seed).reflect(task("t/0"), attempt("t/0"), []).root_cause for seed in range(20)}) > 2
 
 
-def test_a_pool_on_this_very_task_alone_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_pool_on_the_same_task_only_is_an_error(tmp_path: Path) -> None:
     shuffled = Shuffled(run_folder(tmp_path / "run", attempt("t/0")))
     with pytest.raises(
         ValueError,
@@ -122,7 +122,7 @@ def words_of(run: Path) -> set[str]:
     return {one.reflection.root_cause for attempt in attempts for one in attempt if one.reflection}
 
 
-def test_the_pool_is_a_run_of_the_same_model_and_the_manifest_names_it(tmp_path: Path) -> None:
+def test_the_pool_is_of_the_same_model_and_in_the_manifest(tmp_path: Path) -> None:
     sweep(settings(tmp_path, "pilot", experiment="reflexion"), quiet=True)
     finished = sweep(settings(tmp_path, "own", experiment=["reflexion_shuffled", "reflexion"]), quiet=True)
     assert [state.status for state in finished.states.values()] == ["done", "done"]
@@ -148,7 +148,7 @@ def test_in_a_parallel_sweep_the_control_waits_for_its_pool(tmp_path: Path) -> N
     assert [state.status for state in Sweep.of(overrides).states.values()] == ["done", "done"]
 
 
-def test_runs_of_another_model_feedback_or_benchmark_are_no_pool(tmp_path: Path) -> None:
+def test_runs_under_other_conditions_are_no_pool(tmp_path: Path) -> None:
     sweep(settings(tmp_path, "pilot", experiment="reflexion"), quiet=True)
     for more, message in (
         ({"model.path": script(tmp_path / "other.json", "other")}, "another model_fingerprint, reflector_fingerprint"),
@@ -163,7 +163,7 @@ def test_runs_of_another_model_feedback_or_benchmark_are_no_pool(tmp_path: Path)
         assert message in state.problem
 
 
-def test_a_run_keeps_its_pool_and_is_run_again_if_that_has_changed(tmp_path: Path) -> None:
+def test_a_run_keeps_its_pool_and_restarts_if_it_changed(tmp_path: Path) -> None:
     both = settings(tmp_path, "own", experiment=["reflexion", "reflexion_shuffled"])
     reflexion, shuffled = sweep(both, quiet=True).runs
     again = sweep(both, quiet=True)

@@ -63,9 +63,7 @@ def memories(draw):
     variant=st.sampled_from(VARIANTS),
     examples=st.integers(0, 3),
 )
-def test_a_prompt_never_exceeds_its_room_unless_the_bare_task_does(
-    memory, prompt, context, reply, name, variant, examples
-):
+def test_a_prompt_fits_its_room_unless_the_task_does_not(memory, prompt, context, reply, name, variant, examples):
     prompts, space, about = Prompts(variant, examples), max(context - reply, 0), {"prompt": prompt, "task_id": "t"}
     fitted = prompts.fit(name, space, memory, **about)
     bare = Recollection(stuck=memory.stuck)
@@ -151,7 +149,7 @@ SEARCH = 5
 """Renders that look for the longest of a text of so few characters, itself included."""
 
 
-def test_a_tight_fit_costs_one_render_a_part_and_few_for_what_is_shortened(monkeypatch):
+def test_a_tight_fit_needs_few_renders(monkeypatch):
     assert renders(monkeypatch, 200) <= len(ORDER) + 3 + 3 * SEARCH
 
 

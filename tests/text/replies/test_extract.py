@@ -296,7 +296,7 @@ SCRAPS = st.sampled_from(["```", "~~~", "<think>", "</think>", "def f(x):", "\n"
 
 
 @given(st.text() | st.lists(SCRAPS).map("".join))
-def test_extraction_never_raises_and_what_is_not_called_faulty_parses(reply):
+def test_extraction_never_raises_and_its_rule_is_true(reply):
     program, rule = extract(reply, TASK)
     assert (rule in ("none", "thinking", "too_long")) == (program == "")
     if "unparsed" not in rule:
@@ -324,7 +324,7 @@ def test_a_body_completes_the_prompt(body, wrapper):
 
 
 @given(FUNCTIONS, st.data())
-def test_a_fence_that_breaks_off_anywhere_gives_a_program_that_parses_or_is_called_unparsed(code, data):
+def test_a_truncated_fence_parses_or_is_called_unparsed(code, data):
     end = data.draw(st.integers(0, len(code)))
     program, rule = extract(f"```python\n{code[:end]}", PROSE)
     if "unparsed" not in rule and rule != "none":
@@ -396,7 +396,7 @@ def test_tags_and_tokens_in_string_literals_are_code(body):
 @pytest.mark.parametrize(
     "last", ["no, that's wrong.</think>It's this:", "Wrong.</think>The answer is:", "No.[/THINK]So:"]
 )
-def test_a_closing_tag_in_a_line_ends_the_thought_that_began_the_reply(last):
+def test_a_closing_tag_within_a_line_ends_the_first_thought(last):
     program, rule = extract(f"I try\n```python\ndef f(x):\n    return 0\n```\n{last}\n    return x + 1\n", TASK)
     assert (value(program), rule) == (4, "body")
 

@@ -43,7 +43,7 @@ def test_a_number_is_clear_or_none(text, expected):
     assert number(text) == expected
 
 
-def test_objects_within_others_come_too_and_keys_are_letters_alone():
+def test_nested_objects_are_found_and_keys_are_letters():
     items = list(objects('x {"A b": {"c_1": 2}, "a-B": 3} {"broken": '))
     assert items == [{"ab": {"c1": "2"}}, {"c1": "2"}]
 
