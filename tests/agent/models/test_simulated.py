@@ -37,6 +37,10 @@ def made(number):
 TASKS = [made(number) for number in range(600)]
 
 
+ABOUT = {"prompt": TASKS[3].prompt, "task_id": "", "memory": Recollection()}
+FOURTH = [Message(role="user", content=Prompts().render("solve", **ABOUT))]
+
+
 def share_right(model, recollection=lambda task: Recollection(), tasks=TASKS):
     actor = SingleShot(model, SAMPLING)
     programs = [actor.act(task.public, recollection(task)).solution for task in tasks]
@@ -95,28 +99,18 @@ def test_another_tasks_program_is_not_its_own_past(after):
 
 def test_at_full_spread_every_draw_of_a_task_is_alike():
     model = SimulatedModel(TASKS, first=0.5, spread=1)
-    ask = [
-        Message(
-            role="user", content=Prompts().render("solve", prompt=TASKS[3].prompt, task_id="", memory=Recollection())
-        )
-    ]
-    names = {"wrong draft" in model.complete(ask, sampling=SAMPLING, sample=n).text for n in range(30)}
+    names = {"wrong draft" in model.complete(FOURTH, sampling=SAMPLING, sample=n).text for n in range(30)}
     assert len(names) == 1
     mixed = SimulatedModel(TASKS, first=0.5, spread=0)
-    assert len({"wrong draft" in mixed.complete(ask, sampling=SAMPLING, sample=n).text for n in range(30)}) == 2
+    assert len({"wrong draft" in mixed.complete(FOURTH, sampling=SAMPLING, sample=n).text for n in range(30)}) == 2
 
 
 def test_a_reply_depends_on_seed_prompt_and_draw_alone():
-    ask = [
-        Message(
-            role="user", content=Prompts().render("solve", prompt=TASKS[3].prompt, task_id="", memory=Recollection())
-        )
-    ]
     one, two = (SimulatedModel(TASKS, first=0.5, spread=0) for _ in range(2))
-    draws = [one.complete(ask, sampling=SAMPLING, sample=n).text for n in range(20)]
-    assert draws == [two.complete(ask, sampling=SAMPLING, sample=n).text for n in reversed(range(20))][::-1]
+    draws = [one.complete(FOURTH, sampling=SAMPLING, sample=n).text for n in range(20)]
+    assert draws == [two.complete(FOURTH, sampling=SAMPLING, sample=n).text for n in reversed(range(20))][::-1]
     other = replace(SAMPLING, seed=1)
-    assert draws != [one.complete(ask, sampling=other, sample=n).text for n in range(20)]
+    assert draws != [one.complete(FOURTH, sampling=other, sample=n).text for n in range(20)]
 
 
 def test_right_programs_pass_and_wrong_ones_fail_every_test(sandbox):
