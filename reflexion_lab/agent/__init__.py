@@ -1,4 +1,4 @@
-"""What speaks: models, actors, critics and revisers, reflectors.
+"""Agent: models, actors, critics and revisers, reflectors.
 
 In: tasks, recollections, evaluations. Out: programs and words. Rooms: `models`, `actors`, `critique`,
 `reflectors`. Called by the loop through protocols.

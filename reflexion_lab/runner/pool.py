@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 
-from reflexion_lab.agent.reflectors.shuffled import EXPECTED, ShuffledWords, Told
+from reflexion_lab.agent.reflectors.shuffled import EXPECTED, PriorReflection, ShuffledWords
 from reflexion_lab.errors import ConfigError, FolderError
 from reflexion_lab.records import Manifest
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -124,7 +124,7 @@ def _authors(first: Manifest, other: Manifest) -> list[str]:
 
 
 @cache
-def _reflections_in(folder: str) -> tuple[Told, ...]:
+def _reflections_in(folder: str) -> tuple[PriorReflection, ...]:
     try:
         run = RunFolder.existing(folder)
         if run.manifest.is_upper_bound:
@@ -134,11 +134,13 @@ def _reflections_in(folder: str) -> tuple[Told, ...]:
     except FolderError as problem:
         raise ConfigError(f"reflector.pool: {problem}", hint=EXPECTED) from None
     reflections = [
-        Told(failure.task_id, failure.number, failure.reflection) for failure in failures if failure.reflection
+        PriorReflection(failure.task_id, failure.number, failure.reflection)
+        for failure in failures
+        if failure.reflection
     ]
-    by_models = tuple(item for item in reflections if _AUTHORS.match(item.reflection.source) and any(item.words))
+    by_models = tuple(item for item in reflections if _AUTHORS.match(item.reflection.source) and any(item.texts))
     if not by_models:
         raise ConfigError(
-            "reflector.pool", f"{folder} without a reflection by a model or its fallback", "one at least", EXPECTED
+            "reflector.pool", f"{folder} without a reflection by a model or its fallback", "at least one", EXPECTED
         )
     return by_models

@@ -15,6 +15,7 @@ from itertools import combinations, product
 from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from reflexion_lab.agent.models.wrapped import WrappedModel
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.errors import ConfigError
@@ -130,13 +131,11 @@ class UnansweredCall(BaseException):
         self.sampling = sampling
 
 
-class Recorded:
-    """Stands in for `model` with at most one recorded reply."""
+class Recorded(WrappedModel):
+    """Substitute for `model` with at most one recorded reply."""
 
     def __init__(self, model: Model, reply: Completion | None) -> None:
-        self.fingerprint = model.fingerprint
-        self.slots = model.slots
-        self.context = model.context
+        super().__init__(model)
         self._replies = [reply] if reply else []
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:

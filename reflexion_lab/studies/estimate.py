@@ -18,6 +18,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from reflexion_lab.agent.models.cache import CachedModel, call_key
+from reflexion_lab.agent.models.wrapped import WrappedModel
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Attempt, Completion, Message, Record, Sampling, Task, Usage
 
@@ -342,19 +343,17 @@ class Trace(NamedTuple):
         return sum(call.usage.seconds for call in calls) + evaluated
 
 
-class Recording:
+class Recording(WrappedModel):
     """`model` in `role` of one loop, with every call recorded in `trace`."""
 
     def __init__(self, model: CachedModel, role: str, trace: Trace) -> None:
-        self.fingerprint = model.fingerprint
-        self.slots = model.slots
-        self.context = model.context
-        self._model = model
+        super().__init__(model)
+        self._price = model.price
         self._role = role
         self._trace = trace
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
-        completion = self._model.complete(messages, sampling=sampling, sample=sample)
+        completion = super().complete(messages, sampling=sampling, sample=sample)
         self._trace.calls.append(
             Call(
                 key=call_key(self.fingerprint, messages, sampling, sample),
@@ -363,7 +362,7 @@ class Recording:
                 usage=completion.usage,
                 max_tokens=sampling.max_tokens,
                 cached=completion.cached,
-                price=self._model.price,
+                price=self._price,
             )
         )
         return completion

@@ -1,4 +1,4 @@
-"""Text in both directions: prompts out, replies in.
+"""Text of prompts and replies.
 
 In: templates and records, or a model's reply. Out: messages that fit the context, or code and fields. Rooms: `prompts`,
 `replies`. Called by `agent`.

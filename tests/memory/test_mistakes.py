@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from reflexion_lab.memory.mistakes import Mistakes, mistakes_of
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Check, Evaluation, Mistake, Task
-from reflexion_lab.text.prompts.render import render
+from reflexion_lab.text.prompts.render import Prompts
 from tests import builders
 
 TASK = Task(task_id="own/double", prompt="Double a number", entry_point="f")
@@ -161,15 +161,18 @@ def test_a_repeated_mistake_has_one_id_and_one_entry():
 
 
 def test_mistakes_are_rendered_as_questions_with_corrections():
-    text = render("mistakes", mistakes=[mistake("m1"), mistake("m2", "reverse", mistake="late", correction="")])
+    mistakes = [mistake("m1"), mistake("m2", "reverse", mistake="late", correction="")]
+    text = Prompts().render("mistakes", mistakes=mistakes)
     head, first, second = text.split("\n\n")
     assert head.endswith(":")
     assert first == "Question: sort a list\nMistake: wrong\nCorrection: right"
     assert second == "Question: reverse\nMistake: late\nCorrection: none was found"
-    assert render("mistakes", mistakes=[]) == ""
+    assert Prompts().render("mistakes", mistakes=[]) == ""
 
 
 def test_long_texts_are_cut_in_a_prompt():
-    text = render("mistakes", mistakes=[mistake("m", "q" * 9999, mistake="m" * 9999, correction="c" * 9999)] * 3)
+    text = Prompts().render(
+        "mistakes", mistakes=[mistake("m", "q" * 9999, mistake="m" * 9999, correction="c" * 9999)] * 3
+    )
     assert len(text) < 3 * 1300
     assert text.count("Correction: ccc") == 3

@@ -1,1 +1,1 @@
-"""How a program is written: in one reply, step by step, with tools, from candidates."""
+"""Actors, which write programs: in one reply, with reasoning, with tools, from candidates."""

@@ -1,4 +1,4 @@
-"""Several candidates per attempt, one of which is submitted."""
+"""Best-of-n actor: several candidates per attempt, one of which is submitted."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ Rule = Literal["first", "best", "vote"]
 
 
 class Candidates:
-    """Draws up to `n` candidates from one prompt and judges them by the tests that the task shows.
+    """Draws up to `n` candidates from one prompt and judges them by the visible tests.
 
     `Trajectory.ended` is `passed`, `max_candidates` or `no_tests`.
 
     Parameters
     ----------
     actor : Actor
-        Candidates differ only if it samples above temperature 0.
+        Candidates differ only at a temperature above 0.
     evaluator : Evaluator
     n : int
-        Most candidates, 1 or more; 1 where the task shows no test.
+        Largest number of candidates, 1 or more; 1 is drawn if the task shows no test.
     rule : str
-        Which one is submitted; ties go to the earlier.
-        `first`: the first that passes, with which drawing ends; else the best.
-        `best`: that of the highest `Evaluation.rank`.
-        `vote`: the first of the largest group that behaves alike on the tests, right or wrong (Li et al., arXiv
+        Selection of the submitted candidate; ties go to the earlier.
+        `first`: the first that passes, which ends drawing; else the best.
+        `best`: highest `Evaluation.rank`.
+        `vote`: the first of the largest group with equal behaviour on the tests, right or wrong (Li et al., arXiv
         2203.07814, section 4.6, cluster by outputs; Chen et al., arXiv 2207.10397, by the tests passed).
     """
 
@@ -58,7 +58,7 @@ class Candidates:
             elif len(candidates) == self.n:
                 ended = "max_candidates"
         choice = self._choice(verdicts)
-        # The attempt's own evaluation counts the seconds of the submitted one.
+        # The evaluation of the attempt counts the seconds of the submitted candidate.
         verdicts[choice] = replace(verdicts[choice], seconds=0.0)
         pairs = zip(candidates, verdicts, strict=True)
         return replace(
@@ -80,7 +80,7 @@ class Candidates:
 
 
 def voted(verdicts: Sequence[Evaluation]) -> int:
-    """Index of the first verdict of the largest group that behaves alike. Replies without a program have no vote,
+    """Index of the first verdict of the largest group with equal behaviour. Replies without a program do not vote,
     unless there are no others.
     """
     groups: defaultdict[object, list[int]] = defaultdict(list)
@@ -91,7 +91,7 @@ def voted(verdicts: Sequence[Evaluation]) -> int:
 
 
 def behaviour(verdict: Evaluation) -> object:
-    """Grouping key of behaviour: each test's outcome, with the wrong value or the type of the error."""
+    """Key of equal behaviour: each test's outcome, with the wrong value or the type of the error."""
     tests = (check for check in verdict.checks if check.kind == "test")
     return tuple((check.outcome, check.actual, check.error_type) for check in tests)
 

@@ -1,4 +1,4 @@
-"""One call: first how to solve the task, in words, then the program."""
+"""Chain-of-thought actor: one call for a rationale and then the program."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from reflexion_lab.text.replies.blocks import STATEMENT, THOUGHT, blocks, withou
 
 
 class ChainOfThought:
-    """Asks for a rationale and then the whole function (Wei et al., arXiv 2201.11903, with no example unless
-    `prompts` has some).
+    """Asks for a rationale and then the whole function (Wei et al., arXiv 2201.11903; zero-shot unless `prompts` has
+    examples).
 
-    `style`: `chat`, or `continuation` for small and base models: the prompt ends in a comment that the function's body
-    begins with, and the model goes on with comment lines and then code.
+    `style`: `chat`, or `continuation` for small and base models: the prompt ends in a comment in the function's body,
+    and the model continues with comment lines and code.
     """
 
     def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None, style: Style = "chat") -> None:
@@ -31,16 +31,16 @@ class ChainOfThought:
 
 
 def margin(task: Task) -> str:
-    """The white space before the body of the function that the prompt begins; four spaces where it shows none."""
+    """Indentation of the function's body in the prompt; four spaces by default."""
     name = re.escape(task.entry_point)
     margins = re.findall(rf"^(?:async[ \t]+)?def[ \t]+{name}\b[^\n]*\n([ \t]+)\S", task.prompt, re.MULTILINE)
     return str(margins[-1]) if margins else "    "
 
 
 def words_before_code(reply: str) -> str:
-    """The text of a chat reply before its program: up to the first fence, or the first statement where there is none.
+    """The text of a chat reply before its program: up to the first fence, or else the first statement.
 
-    Where there is no such text, the thoughts of a reasoning model.
+    If there is none, the thoughts of a reasoning model.
     """
     text, _ = without_thoughts(reply)
     every = blocks(text)
@@ -53,7 +53,7 @@ def words_before_code(reply: str) -> str:
 
 
 def leading_comments(reply: str) -> str:
-    """The comment lines at the beginning of a continuation, without marks; its first line continues the prompt's."""
+    """The comment lines at the beginning of a continuation, without `#`; the first continues the prompt's last line."""
     first, *rest = reply.split("\n")
     lines = [first, *takewhile(lambda line: line.lstrip().startswith("#"), rest)]
     return "\n".join(line.strip().lstrip("#").strip() for line in lines).strip()

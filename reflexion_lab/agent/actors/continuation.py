@@ -1,4 +1,4 @@
-"""One call, one program: the actor for models that complete text better than they follow instructions."""
+"""Continuation actor: one call to a model that completes text better than it follows instructions."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from reflexion_lab.text.prompts.render import Prompts
 BODY = r"""
 root ::= "\n" [ \t]+ [^ \t\r\n] [^\x00]*
 """
-"""GBNF for `Sampling.grammar`: a reply that begins inside the function's body. Otherwise a small model that has read
-comments goes on with one at the margin, which is a stop text, and the reply is empty.
+"""GBNF for `Sampling.grammar`: the reply begins within the function's body. Otherwise a small model that has read
+comments continues with an unindented comment, which is a stop text, and the reply is empty.
 """
 
 
 class Continuation:
     """Lets the model continue the prompt as a file; earlier failures are comments above it.
 
-    The prompt ends without a line break: a small model takes one for the end of the file. (SmolLM2-135M-Instruct on
-    HumanEval, greedy: 7 of 164 this way, 0 with the break, 2 in a chat whose reply is begun.)
+    The prompt ends without a line break, which a small model takes for the end of the file. (SmolLM2-135M-Instruct on
+    HumanEval, greedy, solves 7 of 164 tasks this way, 0 with the break, 2 in a chat with a prefilled reply.)
     """
 
     continues_a_file = True

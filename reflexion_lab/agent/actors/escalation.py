@@ -1,4 +1,4 @@
-"""Model escalation, a baseline without reflection: each retry by a stronger model (Kapoor et al., arXiv 2407.01502)."""
+"""Model escalation: a baseline without reflection (Kapoor et al., arXiv 2407.01502)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from reflexion_lab.records import Recollection, Task, Trajectory, Usage
 
 
 class Escalation:
-    """Attempt n is made by the model of the n-th of `rungs`, further attempts by that of the last.
+    """Uses the model of the n-th of `rungs` for attempt n, and the last one for later attempts.
 
     Parameters
     ----------
     models : mapping of str to Model
-        By role; a role without a model of its own has the actor's.
+        Models by role.
     make_actor : callable
-        Makes the actor for `model=`.
+        Builds the actor for `model=`.
     rungs : sequence of str
-        Roles, one or more. The calls of another one than `actor` are counted as that role's.
+        Roles, at least one. Calls of roles other than `actor` are counted as that role's.
     """
 
     def __init__(self, models: Mapping[str, Model], make_actor: Callable[..., Actor], rungs: Sequence[str]) -> None:

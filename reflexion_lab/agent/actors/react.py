@@ -1,8 +1,8 @@
-"""ReAct (Yao et al., arXiv 2210.03629): thought, action, observation, until the program is handed in."""
+"""ReAct actor (Yao et al., arXiv 2210.03629): thought, action, observation, until the program is submitted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import cycle
 from typing import Annotated, NamedTuple
 
 from msgspec import Meta
@@ -20,9 +20,9 @@ from reflexion_lab.text.replies.extract import extract
 from reflexion_lab.text.shorten import estimated
 
 STOP = "\nObservation"
-"""Where the model would continue with an invented observation."""
+"""Stop text, after which the model would invent an observation."""
 PER_MESSAGE = 8
-"""Tokens that a chat template puts around a message."""
+"""Tokens that a chat template adds to a message."""
 ENDED = {
     "refusal": "the model refused",
     "content_filter": "the provider's filter cut the reply out",
@@ -30,28 +30,26 @@ ENDED = {
     "wrong_model": "another model than the one asked for answered",
 }
 REPEATS = 3
-"""Equal actions in a row after which the actor is stuck."""
+"""Number of equal consecutive actions after which the actor counts as stuck."""
 
 
 class ReAct:
     """Thinks, acts and observes in at most `max_steps` turns, with the tools of `actors/tools.py`.
 
-    It ends with `finish`, which submits its program or the newest draft. Without `finish`, and where that program is no
-    complete function or stands in the thought, the draft that passes most visible tests is submitted; on a tie a
-    complete one that came with an action, then the newer.
+    The action `finish` submits its program or the newest draft. Without `finish`, or if that program is incomplete or
+    is part of the thought, the draft that passes most visible tests is submitted; on a tie, a complete draft that came
+    with an action, then the newer one.
 
     Parameters
     ----------
-    model, sandbox, sampling, prompts
-        What it asks, where it runs programs, how replies are drawn, its templates.
     style : str
         `chat` sends turns as messages, `continuation` as one document that ends in `Thought N:`.
     max_steps : int
-        Most replies, 1 or more.
+        Largest number of replies, 1 or more.
     max_observation : int
-        Characters of an observation, 80 or more.
+        Largest length of an observation in characters, 80 or more.
     evaluator : Evaluator, optional
-        The run's, which must not be noisy: `run_tests` shows the sandbox's true verdict.
+        The run's evaluator, which must not be noisy: `run_tests` shows the sandbox's true verdict.
     """
 
     @validated
@@ -90,9 +88,9 @@ class Draft(NamedTuple):
     program: str = ""
     rule: str = "none"
     turn: int = 0
-    """The turn that wrote it, 1-based; 0 where there is no draft."""
+    """The turn that wrote it, 1-based; 0 if there is no draft."""
     is_meant: bool = False
-    """It is complete and came with an action; a thought may reject the code that it holds."""
+    """Whether it is complete and came with an action; a thought may reject the code in it."""
 
 
 class _Work:
@@ -103,7 +101,7 @@ class _Work:
         self.task = task
         space = room(actor.model, actor.sampling)
         self.room = None if space is None else int(space / recollection.token_ratio)
-        # A quarter is reserved for turns: recalled items stand in every prompt of the transcript, or in none.
+        # A quarter is reserved for turns, since all prompts of the transcript contain the same recalled items.
         for_head = None if self.room is None else self.room - self.room // 4
         name = "react" if actor.style == "chat" else "continue_react"
         about = {
@@ -119,7 +117,7 @@ class _Work:
         self.calls: list[tuple[str, ...]] = []
         self.drafts = [Draft()]
         self.passed: dict[str, int] = {}
-        """By program, how many of the visible tests it passed."""
+        """Number of visible tests passed, by program."""
 
     def trajectory(self) -> Trajectory:
         ended = ""
@@ -146,7 +144,7 @@ class _Work:
         )
 
     def turn(self) -> str:
-        """Take one turn; returns why it was the last one, or ""."""
+        """Take one turn; return the stop reason, or ""."""
         messages = self.messages()
         completion = self.actor.model.complete(messages, sampling=self.actor.sampling)
         withheld = completion.finish_reason if completion.finish_reason in WITHHELD else ""
@@ -170,10 +168,10 @@ class _Work:
         return withheld or self.end(reply, observation)
 
     def draft_of(self, reply: Reply) -> Draft:
-        """The draft in a reply, an empty one where it has none.
+        """The draft in a reply, or an empty draft.
 
-        Code for run_tests and finish may also be a body, or faulty; other code must define the function. Code in the
-        text of a thought counts only in a reply without any action.
+        Code for run_tests and finish may be a body or invalid; other code must define the function. Code in a thought
+        counts only in a reply without an action.
         """
         program, rule = extract(reply.attached if reply.action else reply.attached or reply.thought, self.task)
         words = set(rule.split("+"))
@@ -226,11 +224,7 @@ class _Work:
         head = self.head + (f"\n\n({dropped} of your earlier turns are left out.)" if dropped else "")
         if self.actor.style == "chat":
             turns = [text for turn, level in included for text in (turn.spoken(level), turn.observed(level))]
-            return tuple(Message(role=role, content=text) for role, text in zip(_roles(), (head, *turns), strict=False))
+            roles = cycle(("user", "assistant"))
+            return tuple(Message(role=next(roles), content=text) for text in (head, *turns))
         past = [f"{turn.spoken(level)}\n{turn.observed(level)}\n" for turn, level in included]
         return (Message(role="assistant", content="\n".join((head + "\n", *past, f"Thought {len(levels) + 1}:"))),)
-
-
-def _roles() -> Iterator[str]:
-    while True:
-        yield from ("user", "assistant")

@@ -1,4 +1,4 @@
-"""One call, one program: the actor for chat models."""
+"""Single-shot actor: one call to a chat model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reflexion_lab.text.prompts.render import Prompts
 
 
 class SingleShot:
-    """Asks for the whole function; earlier failures stand under "Earlier attempts"."""
+    """Asks for the whole function; the prompt lists earlier failures under "Earlier attempts"."""
 
     def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None) -> None:
         self.ask = Asking(model, sampling, prompts, "chat")

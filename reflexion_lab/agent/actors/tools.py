@@ -1,4 +1,4 @@
-"""Tools of an actor that works in turns: run the visible tests on a program, and run a few lines with it."""
+"""Tools of the ReAct actor: run the visible tests on a program, and run code with it."""
 
 from __future__ import annotations
 
@@ -11,51 +11,50 @@ from reflexion_lab.text.shorten import cut, line
 
 TOOLS = ("run_tests", "run_code", "finish")
 SHOWN = 3
-"""Failing checks that are spelled out; the rest is counted."""
+"""Number of failing checks that are described; the others are counted."""
 EXPECTED = (
     f"A turn is a thought, a line `Action:` with one of {', '.join(TOOLS)}, and behind `Program:` its code in a block."
 )
 shortened, one_line = partial(cut, mark=" ..."), partial(line, mark=" ...")
 TRIVIAL = "assert True"
-"""The check of a run whose output alone is of interest."""
+"""Check of a run of which only the output matters."""
 
 
 class ToolCall(NamedTuple):
     """An action and the code that came with it."""
 
     action: str
-    """"" where the reply named none."""
+    """"" if the reply names none."""
     code: str = ""
-    """As it came."""
     program: str = ""
-    """The program in `code`; "" where that defines no function of the task."""
+    """The program in `code`; "" if it does not define the task's function."""
     draft: str = ""
-    """The newest program, `program` included; "" where there was none yet."""
+    """The newest program so far, including `program`, or ""."""
 
 
 class Observation(NamedTuple):
     """The result of an action."""
 
     text: str
-    """For the model; each line that the program printed begins with `> `."""
+    """Text for the model; lines of output begin with `> `."""
     error: str = ""
-    """Why the action was refused, or the exception that ended the code; a failing test is no error."""
+    """Why the action was rejected, or the exception that ended the code. A failing test is not an error."""
     seconds: float = 0.0
     passed: int = 0
-    """Visible tests that passed."""
+    """Number of visible tests passed."""
 
 
 def use(sandbox: Sandbox, task: Task, call: ToolCall, limit: int) -> Observation:
-    """Execute a tool call; an invalid one is refused with what was expected. At most `limit` characters.
+    """Execute a tool call, or reject an invalid one. The observation has at most `limit` characters.
 
-    `finish` is only checked: the actor hands the draft in. Raises HarnessError.
+    `finish` is only validated; the actor submits the draft. Raises HarnessError.
     """
     missing = f"no code that defines {task.entry_point} came with {call.action}"
     match call.action:
         case "finish":
             return Observation("") if call.draft else refused(missing, limit)
         case "run_tests":
-            # Code that is not the function must not have the verdict of the draft before it.
+            # Code that does not define the function must not get the verdict of an earlier draft.
             program = call.program if call.code else call.draft
             return run_tests(sandbox, task, program, limit) if program else refused(missing, limit)
         case "run_code":
@@ -83,7 +82,7 @@ def run_tests(sandbox: Sandbox, task: Task, program: str, limit: int) -> Observa
 def run_code(sandbox: Sandbox, task: Task, draft: str, code: str, limit: int) -> Observation:
     """Output and error of `code` run after `draft`, in at most `limit` characters. Raises HarnessError."""
     before = f"{draft.rstrip()}\n\n" if draft else ""
-    # The sandbox takes a program without its entry point for a failure; here it may be still to come.
+    # The sandbox fails a program without the entry point, which may not have been written yet.
     behind = "" if draft else f"\n{task.entry_point} = None\n"
     program = f"{before}{code.rstrip()}\n{behind}"
     execution = sandbox.run(program, task.entry_point, (TRIVIAL,), task.setup, task.cpu_seconds)
@@ -97,7 +96,7 @@ def run_code(sandbox: Sandbox, task: Task, draft: str, code: str, limit: int) ->
 
 
 def quoted(text: str, limit: int) -> str:
-    """`text` in at most `limit` characters, each line after `> `, so that none reads as a turn of the actor."""
+    """`text` in at most `limit` characters, with `> ` before each line so that none reads as a turn of the actor."""
     return shortened("\n".join(f"> {row}" for row in text.strip().splitlines()), limit)
 
 
@@ -122,7 +121,7 @@ def _failure(check: Check) -> str:
 
 
 def _error(check: Check, draft_lines: int = 0) -> str:
-    """The exception and its place; lines up to `draft_lines` are the draft's, later ones the snippet's."""
+    """The exception and its line; lines above `draft_lines` belong to the snippet after the draft."""
     what = one_line(f"{check.error_type or check.outcome}: {check.message}", 250).rstrip(": ")
     if not check.line:
         return what

@@ -1,4 +1,4 @@
-"""ReAct transcripts: parses a reply, and lays earlier turns out within a length."""
+"""ReAct transcripts: parsing of replies, and layout of earlier turns within a length limit."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ LABEL = re.compile(
     r"(?P<rest>.*)",
     re.IGNORECASE,
 )
-"""The beginning of a part of a turn, with or without emphasis and a number."""
+"""The label of a part of a turn, with or without emphasis and a number."""
 PROGRAM = ("action", "program", "action input")
-"""Labels that unfenced code may follow."""
+"""Labels that may be followed by unfenced code."""
 COMMENT = re.compile(r"[ \t]*#(?!#)")
-"""Begins a comment of unfenced code; `##` begins a heading."""
+"""A comment in unfenced code; `##` begins a heading."""
 NAME = re.compile(r"\W*(?P<name>\w+(?:[ -](?:tests?|code)\b)?)(?P<rest>.*)", re.IGNORECASE)
 NAME_CHARS = 40
-"""Characters kept of an action that is no tool: every later prompt of the transcript shows it."""
+"""Length to which unknown action names are cut, since all later prompts of the transcript contain them."""
 GRAMMAR = r"""
 root ::= " " [A-Z] word (" " word){2,24} ".\n" action
 word ::= [a-zA-Z0-9,']{1,16}
@@ -31,14 +31,14 @@ code ::= "run_code\nProgram:\n```python\nprint(" rest "```\n"
 line ::= "    " [a-zA-Z_# ] rest
 rest ::= [ -_a-~]{1,90} "\n"
 """
-"""GBNF for `Sampling.grammar` in the style `continuation`: one whole turn behind `Thought N:`, in ASCII.
+"""GBNF for `Sampling.grammar` in the style `continuation`: one turn after `Thought N:`, in ASCII.
 
-Its parts are bounded, and no line of a program begins with a quote: SmolLM2-135M repeats the task's docstring, with
-examples without end.
+All parts are bounded, and no line of a program begins with a quote: SmolLM2-135M repeats the task's docstring with
+endless examples.
 """
 DROPPED = -1
 LEVELS = ((10_000, 100_000, 10_000), (300, 100_000, 200), (100, 400, 120), (60, 0, 80))
-"""Characters of thought, program and observation shown of a turn, by level."""
+"""Lengths of thought, program and observation of a turn, by level."""
 
 
 class Reply(NamedTuple):
@@ -46,24 +46,24 @@ class Reply(NamedTuple):
 
     thought: str
     action: str
-    """In lower case; "" where the reply has none."""
+    """In lower case; "" if the reply has none."""
     attached: str
-    """The text that came with the action, fences included."""
+    """The text with the action, including fences."""
     code: str
     """The code in it."""
     is_quoted: bool = False
-    """The code stood in the thought: it is the intended program, or one that the thought discusses."""
+    """Whether the code is part of the thought: it may be the intended program, or one that the thought discusses."""
 
 
 class Turn(NamedTuple):
-    """One turn, in the form that later prompts show."""
+    """One turn, as rendered in later prompts."""
 
     number: int
     reply: Reply
     observation: str
 
     def spoken(self, level: int = 0) -> str:
-        """The model's part."""
+        """The part written by the model."""
         thought, code, _ = LEVELS[level]
         lines = [f"Thought {self.number}: {shortened(self.reply.thought, thought)}"]
         if self.reply.action:
@@ -77,9 +77,9 @@ class Turn(NamedTuple):
 
 
 def read(reply: str) -> Reply:
-    """The first thought and action of a reply; the rest is ignored: it rests on an observation that never was.
+    """The first thought and action of a reply; text after them is based on an invented observation and ignored.
 
-    Labels inside code are code. Never raises, and parses nothing.
+    Labels within code are code. Never raises.
     """
     text, _ = without_thoughts(reply)
     thought, action = list[str](), ""
@@ -104,10 +104,8 @@ def read(reply: str) -> Reply:
 
 
 def layouts(turns: int, draft: int) -> Iterator[tuple[int, ...]]:
-    """Levels of `turns` turns, from all in full to the shortest: the oldest are shortened and dropped first.
-
-    Of the older turns, the one at index `draft`, whose program the next may build on, goes last. The newest turn is
-    shortened when nothing else is left.
+    """Levels of `turns` turns, from complete to shortest. The oldest turns are shortened and dropped first; the turn at
+    index `draft`, whose program the next may build on, last of the older ones; the newest turn at the very end.
     """
     levels = [0] * turns
     yield tuple(levels)
@@ -134,7 +132,7 @@ class Part(NamedTuple):
     """A line of a reply, or a block of code in it."""
 
     label: str
-    """`thought`, `action`, ...; `code` for a block; "" for a line without any."""
+    """`thought`, `action`, …; `code` for a block; "" for a line without a label."""
     text: str
     closed: bool = True
 
@@ -162,7 +160,7 @@ def _parts(text: str) -> Iterator[Part]:
 
 
 def _named(text: str) -> tuple[str, str]:
-    """The action that a line names, and the rest of the line without the brackets of a call."""
+    """The action named in a line, and the rest of the line without the brackets of a call."""
     match = NAME.fullmatch(text)
     if match is None:
         return "none", ""

@@ -1,4 +1,4 @@
-"""Temperature schedule, a baseline without reflection: retries at rising temperatures (Kapoor et al., 2407.01502)."""
+"""Temperature schedule: a baseline without reflection (Kapoor et al., arXiv 2407.01502)."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from reflexion_lab.agent.models.wrapped import WrappedModel
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Actor, Model
 from reflexion_lab.records import Completion, Message, Recollection, Sampling, Task, Trajectory
 
 
 class Warming:
-    """Attempt n is drawn at temperature `base` plus the n-th of `temperatures`, further attempts at the last.
+    """Samples attempt n at temperature `base + temperatures[n - 1]`, later attempts at the last temperature.
 
     Parameters
     ----------
-    model : Model
     make_actor : callable
-        Makes the actor for `model=`. All its calls have the attempt's temperature, a reviser's too; a critic keeps its
-        own.
+        Builds the actor for `model=`. All its calls use the attempt's temperature, including those of a reviser; a
+        critic keeps its own.
     temperatures : sequence of float
-        One or more; with `base` added none is below 0.
-    base : float
+        At least one; no sum with `base` is below 0.
     """
 
     def __init__(
@@ -30,24 +29,20 @@ class Warming:
     ) -> None:
         if not temperatures or min(temperatures) + base < 0:
             raise ConfigError("actor.temperatures", list(temperatures), "one or more, none below 0")
-        # Rounded: 0.1 + 0.2 is another temperature than 0.3, and another call to the cache.
-        self.actors = [make_actor(model=Warmed(model, round(base + rise, 6))) for rise in temperatures]
+        # Rounded, because the call cache would treat 0.1 + 0.2 and 0.3 as different temperatures.
+        self.actors = [make_actor(model=FixedTemperature(model, round(base + rise, 6))) for rise in temperatures]
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
         actor = self.actors[min(recollection.attempt, len(self.actors)) - 1]
         return replace(actor.act(task, recollection), strategy="warming")
 
 
-class Warmed:
-    """`model` at a fixed temperature, whatever the sampling says."""
+class FixedTemperature(WrappedModel):
+    """`model` at a fixed temperature; that of the sampling is ignored."""
 
     def __init__(self, model: Model, temperature: float) -> None:
-        self.fingerprint = model.fingerprint
-        self.slots = model.slots
-        self.context = model.context
-        self._model = model
+        super().__init__(model)
         self._temperature = temperature
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
-        warmed = replace(sampling, temperature=self._temperature)
-        return self._model.complete(messages, sampling=warmed, sample=sample)
+        return super().complete(messages, sampling=replace(sampling, temperature=self._temperature), sample=sample)

@@ -1,4 +1,4 @@
-"""Convergence of a critique-revise loop: rules on drafts and their critiques."""
+"""Convergence rules of a critique-revise loop."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from reflexion_lab.records import DIGITS, Critique, Step
 
 
 class Convergence:
-    """Rules by which drafts need no further revision.
+    """Rules that end a critique-revise loop.
 
     Parameters
     ----------
     convergence_threshold : float
-        Smallest change of text or score that counts, in [0, 1]; 0 never converges.
+        Smallest change of text or score that continues the loop, in [0, 1]; 0 never converges.
     severity_threshold : float
-        Critiques of a lower severity leave nothing to fix, in [0, 1].
+        Severity in [0, 1] below which a critique ends the loop.
     """
 
     @validated
@@ -27,20 +27,19 @@ class Convergence:
         self.convergence_threshold = convergence_threshold
         self.severity_threshold = severity_threshold
 
-    def reached(self, drafts: Sequence[Step], given: str = "") -> str | None:
+    def reached(self, drafts: Sequence[Step], prompt: str = "") -> str | None:
         """The first rule that the newest draft meets, or None.
 
-        `low_severity`; compared with the draft before: `minimal_change` of the text (edits over the
-        length of the longer draft), `score_plateau`, `regression` (the
-        score fell by less than the threshold), `severity_plateau` (the same issues, none milder). A deeper fall ends
-        nothing.
+        `low_severity`, or compared with the previous draft: `minimal_change` of the text (edits over the length of the
+        longer draft), `score_plateau`, `regression` (the score fell by less than the threshold), `severity_plateau`
+        (the same issues, not less severe). A larger fall of the score continues the loop.
 
         Parameters
         ----------
         drafts : sequence of Step
             Oldest first, each with its critique.
-        given : str
-            The task's own code, which drafts may begin with and which is no part of a change.
+        prompt : str
+            Code of the task with which drafts may begin; ignored when texts are compared.
         """
         newest = _critique(drafts[-1])
         if round(newest.severity, DIGITS) < self.severity_threshold:
@@ -48,7 +47,7 @@ class Convergence:
         if len(drafts) == 1:
             return None
         before = _critique(drafts[-2])
-        own = [draft.program.removeprefix(given) for draft in drafts[-2:]]
+        own = [draft.program.removeprefix(prompt) for draft in drafts[-2:]]
         if Levenshtein.normalized_distance(*own) < self.convergence_threshold:
             return "minimal_change"
         if newest.score is not None and before.score is not None:
@@ -61,8 +60,8 @@ class Convergence:
 
 
 def best(drafts: Sequence[Step]) -> int:
-    """Index of the best draft: highest `Critique.rank`, then highest score times confidence; each counts only where all
-    critiques have it. Without scores, lowest severity. The earlier on a tie; drafts without a critique come last.
+    """Index of the best draft: highest `Critique.rank`, then highest score times confidence, each used only if all
+    critiques have it; without scores, lowest severity. Ties: the earlier draft. Drafts without a critique come last.
     """
     critiques = [draft.critique for draft in drafts if draft.critique]
     by_tests = all(critique.rank for critique in critiques)
@@ -79,7 +78,7 @@ def best(drafts: Sequence[Step]) -> int:
 
 
 def improvement_score(before: Critique, after: Critique) -> float:
-    """Improvement of a later draft, in [-1, 1]: of the score where both have one, else of 1 - severity."""
+    """Improvement from one draft to a later one, in [-1, 1]: in score if both have one, else in 1 - severity."""
     if before.score is not None and after.score is not None:
         return after.score - before.score
     return before.severity - after.severity

@@ -1,4 +1,4 @@
-"""Draft, critique, revise, until the drafts converge."""
+"""Critique-revise loop: draft, critique and revise until the drafts converge."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from reflexion_lab.records import WITHHELD, Recollection, Step, Task, Trajectory
 class CritiqueRevise:
     """Drafts, then critiques and revises until a rule of `Convergence` is met; submits the best draft.
 
-    `Trajectory.ended` names the rule, or is `max_iterations`, or `error`: critic or reviser failed, with the message in
-    the last step. `steps` has each draft with its critique and the call that made it.
+    `Trajectory.ended` is the name of the rule, `max_iterations`, or `error` (critic or reviser failed; message in
+    the last step). `steps` contains each draft with its critique and its model call.
 
     Parameters
     ----------
     generator : Actor
-        Makes the first draft from all of memory.
+        Writes the first draft; the only part that reads episodes.
     critic : Critic
-        One that `reads_mistakes` is given those on similar tasks.
+        Also receives the recalled mistakes if it `reads_mistakes`.
     reviser : Reviser
     max_iterations : int
-        Most drafts that are criticised, 1 to 10.
+        Largest number of critiques, 1 to 10.
     convergence_threshold, severity_threshold : float
-        As of `Convergence`.
+        Those of `Convergence`.
     """
 
     revises = True
@@ -71,9 +71,9 @@ class CritiqueRevise:
         self.convergence = Convergence(convergence_threshold, severity_threshold)
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
-        """Raises what the generator raises, and what a user has to fix: HarnessError, ModelNotFound, StoreError."""
+        """Raises what the generator raises, and HarnessError, ModelNotFound and StoreError of the other parts."""
         first = self.generator.act(task, recollection)
-        mistakes = recollection.without(first.left_out).mistakes  # what the critic reads is named as recalled, too
+        mistakes = recollection.without(first.left_out).mistakes  # so that all mistakes read are recorded as recalled
         trajectories, drafts, ended, spent = [first], [drafted(first)], "", Usage()
         while not ended:
             program = trajectories[-1].solution
@@ -109,13 +109,13 @@ class CritiqueRevise:
         )
 
     def _ended(self, task: Task, drafts: Sequence[Step]) -> str:
-        """Why no revision follows; "" to continue."""
-        reason = self.convergence.reached(drafts, given=task.prompt.rstrip())
+        """Stop reason, or "" to continue."""
+        reason = self.convergence.reached(drafts, prompt=task.prompt.rstrip())
         return reason or ("max_iterations" if len(drafts) == self.max_iterations else "")
 
 
 def drafted(trajectory: Trajectory) -> Step:
-    """The step of one draft, with the call that made it, unless the trajectory has its calls in steps of its own."""
+    """The step of a draft, with its model call unless the trajectory has steps of its own."""
     finish_reason = trajectory.finish_reason
     withheld = f"the reply ended in {finish_reason}" if finish_reason in WITHHELD else ""
     draft = Step(thought=trajectory.rationale, program=trajectory.solution, error=withheld)
@@ -125,7 +125,7 @@ def drafted(trajectory: Trajectory) -> Step:
 
 
 def costs(parts: Sequence[dict[str, Usage]]) -> dict[str, Usage]:
-    """The sum by role, without roles that made no call."""
+    """Usage by role, without roles that made no call."""
     total: defaultdict[str, Usage] = defaultdict(Usage)
     for part in parts:
         for role, usage in part.items():

@@ -1,25 +1,25 @@
-"""A model's opinion of a draft."""
+"""Critiques by a model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from reflexion_lab.agent.critique.verdict import Unreadable, parse_verdict
 from reflexion_lab.errors import CritiqueError
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Critique, Message, Mistake, Sampling, Task
-from reflexion_lab.text.prompts.asking import room
+from reflexion_lab.text.prompts.asking import fits, without_prompt
 from reflexion_lab.text.prompts.render import Prompts, longest
-from reflexion_lab.text.shorten import estimated
 
 CUT = {"length": "; it was cut at max_tokens"}
 
 
 class LLMCritic:
-    """Asks `model` for issues, suggestions and a severity of a draft; runs nothing.
+    """Asks `model` for issues, suggestions and a severity of a draft. Executes nothing.
 
-    `verdict.GRAMMAR` in `sampling` makes a model that supports grammars write them. Where the model's context is too
-    short, few-shot examples are left out first, then mistakes, then the middle of the draft.
+    `verdict.GRAMMAR` in `sampling` constrains models that support grammars. If the prompt exceeds the model's context,
+    few-shot examples are dropped first, then mistakes, then the middle of the draft.
     """
 
     def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None) -> None:
@@ -30,9 +30,9 @@ class LLMCritic:
     reads_mistakes = True
 
     def critique(self, task: Task, program: str, mistakes: Sequence[Mistake] = ()) -> Critique:
-        """An empty program is criticised without a call. Raises CritiqueError for a reply that cannot be read.
+        """Raises CritiqueError for an unreadable reply. An empty program needs no call.
 
-        `mistakes`: those on similar tasks, which the prompt shows as far as they fit.
+        `mistakes`: mistakes on similar tasks; the prompt contains as many as fit.
         """
         if not program.strip():
             return Critique(severity=1.0, issues=(f"There is no code for {task.entry_point}.",), source="llm")
@@ -59,17 +59,14 @@ class LLMCritic:
         )
 
     def _prompt(self, task: Task, program: str, mistakes: Sequence[Mistake]) -> str:
-        limit, examples = room(self.model, self.sampling), self.prompts.examples
+        examples = self.prompts.examples
 
         def rendered(draft: str, examples: Sequence[object] = (), mistakes: Sequence[Mistake] = ()) -> str:
             about = {"prompt": task.prompt, "program": draft, "examples": examples, "mistakes": mistakes}
             return self.prompts.render("critique", **about)
 
-        def fits(text: str) -> bool:
-            return limit is None or estimated(text) <= limit
-
-        # A program that continues the prompt begins with it; reading it twice would fill a small model's context.
-        draft = longest(program.removeprefix(task.prompt.rstrip()), lambda draft: fits(rendered(draft)))
-        while (examples or mistakes) and not fits(rendered(draft, examples, mistakes)):
+        fit = partial(fits, model=self.model, sampling=self.sampling)
+        draft = longest(without_prompt(program, task), lambda draft: fit(rendered(draft)))
+        while (examples or mistakes) and not fit(rendered(draft, examples, mistakes)):
             examples, mistakes = (examples[:-1], mistakes) if examples else (examples, mistakes[:-1])
         return rendered(draft, examples, mistakes)

@@ -1,4 +1,4 @@
-"""Several critics as one."""
+"""Merged critiques of several critics."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from reflexion_lab.records import Critique, Mistake, Task, Usage
 
 
 class Merged:
-    """Several critics of the same draft, asked in order.
+    """Several critics of the same draft, called in order.
 
-    Severity: the highest. Issues and suggestions: joined, equal ones once, in order. Score: the mean of those given,
-    weighted by confidence, which the source systems lack. Confidence: the highest of a critic that scored. Rank: of the
-    first critic that ran tests. Critics of confidence 0, such as tests of a task without any, count only where there is
-    no other.
+    Severity: the highest. Issues and suggestions: concatenated without duplicates. Score: the mean, weighted by
+    confidence. Confidence: the highest of the critics with a score. Rank: that of the first critic that ran tests.
+    Critics of confidence 0, such as tests for a task without tests, count only if there are no others.
 
-    A critic that fails is left out, its reply and cost are kept. If all fail, that is a CritiqueError.
+    A critic that fails is skipped; its reply and cost are recorded. If all fail, CritiqueError is raised.
     """
 
     @validated
@@ -52,7 +51,7 @@ class Merged:
 
 
 def critique_by(critic: Critic, task: Task, program: str, mistakes: Sequence[Mistake]) -> Critique:
-    """The critique of a critic, which is given `mistakes` where it reads any."""
+    """The critique of `critic`, with `mistakes` if it reads them."""
     if mistakes and getattr(critic, "reads_mistakes", False):
         return critic.critique(task, program, mistakes)  # type: ignore[call-arg]  # the capability says that it may
     return critic.critique(task, program)
@@ -79,7 +78,7 @@ def _merged(critiques: Sequence[Critique], errors: Sequence[CritiqueError]) -> C
 
 
 def _joined(lists: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """All texts in order, those that differ in case or spaces alone once."""
+    """All texts in order, without duplicates up to case and white space."""
     texts: dict[str, str] = {}
     for text in chain.from_iterable(lists):
         texts.setdefault(" ".join(text.casefold().split()), text)

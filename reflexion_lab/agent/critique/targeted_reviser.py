@@ -1,4 +1,4 @@
-"""Fixes by rules, without a model, for issues with one obvious remedy."""
+"""Revisions by rules, without a model, for issues with one obvious fix."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Callable
 from reflexion_lab.protocols import Reviser
 from reflexion_lab.records import Critique, Task, Trajectory
 from reflexion_lab.text.replies.extract import extract
-from reflexion_lab.text.replies.syntax import Parser, definition, future_imports, gives_back, unbound_names
+from reflexion_lab.text.replies.syntax import Parser, definition, future_imports, has_result, unbound_names
 
 STANDARD = """
 bisect collections copy datetime decimal fractions functools heapq itertools json math operator random re statistics
 string
 """
 MODULES = frozenset(STANDARD.split())
-"""Modules of the standard library that programs often forget to import, with names that are hardly used otherwise."""
+"""Modules of the standard library that programs often fail to import, with names that are rarely used otherwise."""
 NAMES = {
     **dict.fromkeys(("Counter", "OrderedDict", "defaultdict", "deque"), "collections"),
     **dict.fromkeys(("cmp_to_key", "lru_cache", "reduce"), "functools"),
@@ -24,23 +24,23 @@ NAMES = {
         ("Any", "Callable", "Dict", "Iterable", "List", "Optional", "Sequence", "Set", "Tuple", "Union"), "typing"
     ),
 }
-"""Names of this kind, with their modules."""
+"""Likewise: names and their modules."""
 SYNTAX = re.compile(r"\b(?:SyntaxError|IndentationError|TabError|invalid[ -]syntax|syntax error)\b", re.IGNORECASE)
 UNDEFINED = re.compile(r"\bname '(\w+)' is not defined|\bundefined name [`'\"]?(\w+)|\bimport (\w+)|Name `(\w+)` used")
 NO_RESULT = re.compile(r"\bgot None\b|\breturns? (?:None|nothing)\b")
 
 Rule = Callable[[Task, str, str], str]
-"""(task, program, all issues) to the fixed program, or the same one."""
+"""Maps (task, program, all issues) to the fixed or unchanged program."""
 
 
 class Targeted:
-    """Applies the rules of `RULES` whose fault an issue names; `fallback` revises where none changes anything."""
+    """Applies the `RULES` that match an issue; calls `fallback` if none changes the program."""
 
     def __init__(self, fallback: Reviser) -> None:
         self.fallback = fallback
 
     def revise(self, task: Task, program: str, critique: Critique) -> Trajectory:
-        """Raises only what `fallback` raises."""
+
         issues, fixed, applied = "\n".join(critique.issues), program, list[str]()
         for rule in RULES:
             result = rule(task, fixed, issues)
@@ -54,7 +54,7 @@ class Targeted:
 
 
 def stray_text(task: Task, program: str, issues: str) -> str:
-    """Of a program that is no Python, the definition of the entry point within it, without prose and fences."""
+    """Reduces a program that is not Python to the definition of the entry point in it."""
     if not SYNTAX.search(issues) or Parser().parse(program):
         return program
     extraction = extract(program, task)
@@ -62,7 +62,7 @@ def stray_text(task: Task, program: str, issues: str) -> str:
 
 
 def missing_imports(task: Task, program: str, issues: str) -> str:
-    """Adds imports of `MODULES` and `NAMES` that an issue calls undefined and the program does not define."""
+    """Imports those of `MODULES` and `NAMES` that an issue calls undefined and the program does not define."""
     tree = Parser().parse(program)
     if tree is None:
         return program
@@ -75,16 +75,14 @@ def missing_imports(task: Task, program: str, issues: str) -> str:
 
 
 def missing_return(task: Task, program: str, issues: str) -> str:
-    """Where the entry point returns nothing at all: `return` before its last expression, or of the variable that its
-    last statement assigns.
-    """
+    """If the entry point has no `return`: returns its last expression, or the variable of its last assignment."""
     tree = Parser().parse(program)
     entry = tree and definition(tree, task.entry_point)
-    if not entry or isinstance(entry, ast.ClassDef) or not NO_RESULT.search(issues) or gives_back(entry):
+    if not entry or isinstance(entry, ast.ClassDef) or not NO_RESULT.search(issues) or has_result(entry):
         return program
     last, lines = entry.body[-1], program.split("\n")
     first, margin = lines[last.lineno - 1], " " * last.col_offset
-    if first[: last.col_offset] != margin:  # it shares its line, or stands behind tabs
+    if first[: last.col_offset] != margin:  # the statement shares its line, or is indented by tabs
         return program
     match last:
         case ast.Expr(value=ast.Constant(value=str())) | ast.Expr(value=ast.Call()):

@@ -10,21 +10,21 @@ from reflexion_lab.protocols import Evaluator
 from reflexion_lab.records import UNKNOWN, Check, Critique, Evaluation, Task, Trajectory
 
 SHOWN = 3
-"""Failing checks in words; the rest is counted."""
+"""Number of failing checks that are described; the others are counted."""
 SOURCES = {"unit_tests": "tests", "type_check": "types"}
-"""`Critique.source` by verification type, where it differs."""
+"""`Critique.source` by verification type, if different."""
 OUTCOMES = {**evidence.OUTCOMES, "fail": "it does not hold", "error": "error"}
 UNJUDGED = {"no_tests": "the task shows no test", "harness_error": "the tool did not run"}
 
 
 class ToolCritic:
-    """The evaluation of a draft as a critique: severity 1 - reward, score reward, an issue for each failing check.
+    """Evaluation of a draft as a critique: severity = 1 - reward, score = reward, one issue per failing check.
 
     Parameters
     ----------
     evaluator : Evaluator
     weight : float
-        Factor of severity and confidence in (0, 1]: a linter's remark counts less than a failing test.
+        Factor of severity and confidence in (0, 1], to count a linter's warning less than a failing test.
     """
 
     @validated
@@ -33,9 +33,7 @@ class ToolCritic:
         self.weight = weight
 
     def critique(self, task: Task, program: str) -> Critique:
-        """A draft that could not be judged has severity 1 and confidence 0, whatever the weight: a loop never ends
-        for want of a verdict. Raises HarnessError alone.
-        """
+        """Raises HarnessError. Without a verdict the severity is 1 and the confidence 0, so that the loop continues."""
         evaluation = self.evaluator.evaluate(task, Trajectory(solution=program, strategy="draft"))
         source = SOURCES.get(evaluation.verification_type, evaluation.verification_type)
         if evaluation.outcome in UNKNOWN:
@@ -55,7 +53,7 @@ class ToolCritic:
 
 
 def issues_of(evaluation: Evaluation) -> Iterator[str]:
-    """The failing checks in words; where none fails, the evaluator's other issues."""
+    """Descriptions of the failing checks; if none fails, the evaluator's other issues."""
     failing = evaluation.failures
     yield from map(_described, failing[:SHOWN])
     if len(failing) > SHOWN:

@@ -1,4 +1,4 @@
-"""The verdict of a critic: the grammar that makes a model write it, and how it is read from its reply."""
+"""The verdict of a critic: its grammar and its parser."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ severity ::= "SEVERITY: " ("0." [0-9] [0-9] | "1.00") "\n"
 value ::= [A-Za-z] [a-zA-Z]{0,23} (" " word){3,13} "\n"
 word ::= [a-zA-Z_.,`']{1,24} | [!-~]{1,10}
 """
-"""GBNF for `Sampling.grammar`: one or two issues, as many suggestions and the severity, or that there is no issue.
+"""GBNF for `Sampling.grammar`: one or two issues, up to two suggestions and the severity; or no issue.
 
-The openings are for small models, which would repeat the prompt's explanation of each label. Words are bounded, so
-that a reply that ends in a loop of them still fits into 256 tokens.
+The fixed openings prevent small models from repeating the prompt's explanation of each label. The length of words is
+bounded, so that a reply that ends in a repetition still fits into 256 tokens.
 """
 
 ITEMS, ITEM_CHARS = 5, 300
-"""Most issues, and suggestions, of one critic, and the length of each."""
+"""Largest number of issues (and of suggestions) of one critic, and their length."""
 SEVERITY_UNSTATED = 0.5
-"""Of issues that come without a number: neither the end of a loop nor the worst there is."""
+"""Severity of issues without a number."""
 CONFIDENCE_UNSTATED = 0.5
-"""Of a critic that does not say how sure it is: an opinion is less than a test that ran."""
+"""Confidence of a critic that states none: less than that of an executed test."""
 WORDS = {
     **dict.fromkeys(("none", "no", "nothing", "ok"), 0.0),
     **dict.fromkeys(("trivial", "negligible"), 0.1),
@@ -38,7 +38,7 @@ WORDS = {
     **dict.fromkeys(("high", "major", "serious", "severe"), 0.8),
     **dict.fromkeys(("critical", "fatal", "blocker"), 1.0),
 }
-"""Numbers of what critics say instead of one."""
+"""Numeric values of words."""
 
 KEYS = {
     "severity": ("severity",),
@@ -47,7 +47,7 @@ KEYS = {
     "issues": ("issues", "issue", "problems", "problem"),
     "suggestions": ("suggestions", "suggestion", "fixes", "fix"),
 }
-"""By label, how lines and JSON keys spell it; the first key that an object has counts."""
+"""Spellings of each label in lines and JSON keys; the first key of an object counts."""
 LISTS = ("issues", "suggestions")
 NONE = re.compile(
     r"""\W*(?:none|nothing|n/?a|no\s+(?:\w+\s+)?(?:issues?|problems?|bugs?|errors?|suggestions?|changes?))
@@ -59,11 +59,11 @@ _LABELS = Labels(KEYS)
 
 
 class Unreadable(ValueError):
-    """A reply that says nothing of a draft."""
+    """The reply contains no verdict."""
 
 
 class Verdict(Record, frozen=True, kw_only=True):
-    """Severity, issues and suggestions of one reply. Numbers are in [0, 1]; texts are on one line, each once."""
+    """Severity, issues and suggestions of one reply. Numbers are in [0, 1]; texts are distinct single lines."""
 
     severity: float
     issues: tuple[str, ...]
@@ -73,17 +73,17 @@ class Verdict(Record, frozen=True, kw_only=True):
 
 
 def parse_verdict(text: str) -> Verdict:
-    """Read `text`: a JSON object, or lines that begin with SEVERITY, ISSUE, SUGGESTION, SCORE, CONFIDENCE.
+    """Parse a JSON object, or lines that begin with SEVERITY, ISSUE, SUGGESTION, SCORE, CONFIDENCE.
 
     Tolerated: markdown around labels, any case, plurals, numbered or bulleted lists under a label, code fences, prose
-    before the first label, `80%`, `8/10`, `high`; `none` for no issue. Of several severities the highest
-    counts, 1 at most; a score or confidence above 1, such as `SCORE: 3`, has no known scale and is left out. Without a
-    number, issues or suggestions weigh `SEVERITY_UNSTATED`, and the word that there is no issue 0.
+    before the first label, `80%`, `8/10`, `high`; `none` for no issue. The highest of several severities counts, capped
+    at 1. A score or confidence above 1, such as `SCORE: 3`, has no known scale and is ignored. Without a number, the
+    severity is `SEVERITY_UNSTATED` if there are issues or suggestions, and 0 if the reply states that there is none.
 
     Raises
     ------
     Unreadable
-        Neither a severity nor an issue nor a suggestion. Nothing else, ever.
+        The reply has no severity, issue or suggestion. No other exception is raised.
     """
     reply, _ = without_thoughts(text[:CHARS])
     values = _from_json(reply) or _from_lines(reply)
@@ -109,7 +109,7 @@ def parse_verdict(text: str) -> Verdict:
 
 
 def _from_json(text: str) -> Mapping[str, object]:
-    """The first JSON object that has a severity, issues or suggestions; {} where there is none."""
+    """The first JSON object that has a severity, issues or suggestions; else {}."""
     for fields in objects(text):
         values = {label: fields[key] for label, keys in KEYS.items() for key in reversed(keys) if key in fields}
         if values.keys() & {"severity", *LISTS}:
@@ -118,7 +118,7 @@ def _from_json(text: str) -> Mapping[str, object]:
 
 
 def _from_lines(text: str) -> Mapping[str, object]:
-    """The texts under each label, in the order of the reply; a list without any words is left out."""
+    """The texts under each label, in the order of the reply; lists without words are left out."""
     values: dict[str, list[str]] = {}
     for label, lines in _LABELS.sections(text):
         values.setdefault(label, []).extend(_joined(lines) if label in LISTS else lines[:1])
@@ -126,7 +126,7 @@ def _from_lines(text: str) -> Mapping[str, object]:
 
 
 def _joined(lines: tuple[str, ...]) -> list[str]:
-    """The entries of a list: a line without a bullet continues the one before it."""
+    """The entries of a list; a line without a bullet continues the previous entry."""
     joined = [lines[0]]
     for line in lines[1:]:
         if _RULE.fullmatch(line):
@@ -139,7 +139,7 @@ def _joined(lines: tuple[str, ...]) -> list[str]:
 
 
 def _severities(values: Mapping[str, object]) -> Iterator[object]:
-    """Those of the whole and those of single issues."""
+    """The overall severity and those of single issues."""
     severity, issues = values.get("severity", ()), values.get("issues", ())
     yield from severity if isinstance(severity, list) else [severity]
     for issue in issues if isinstance(issues, list) else [issues]:
@@ -152,10 +152,10 @@ def _first(value: object) -> object:
 
 
 def _items(value: object) -> tuple[str, ...]:
-    """The entries that say something, each once, whatever their case."""
+    """The entries that have content, without duplicates up to case."""
     items: dict[str, str] = {}
     for entry in value if isinstance(value, list) else [value]:
-        # Of an issue with several fields the texts stand one behind the other; numbers, such as a line's, are no texts.
+        # The texts of an issue with several fields are joined; numbers, such as a line number, are ignored.
         fields = entry.values() if isinstance(entry, Mapping) else [entry]
         texts = [text for text in fields if isinstance(text, str) and not isinstance(text, Numeral)]
         item = one_line(BULLET.sub("", ": ".join(texts), count=1))
@@ -165,7 +165,7 @@ def _items(value: object) -> tuple[str, ...]:
 
 
 def _number(value: object) -> float:
-    """0 or more; NaN for what is no number."""
+    """A number of 0 or more; NaN if there is none."""
     text = value.strip().lstrip("*_`~ ") if isinstance(value, str) else ""
     if measure := number(text) or number(text, is_lenient=True):
         scale = 1.0 if measure.scale is None else measure.scale

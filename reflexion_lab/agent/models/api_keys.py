@@ -1,4 +1,4 @@
-"""API keys, from the environment or a file, read for every call and never shown."""
+"""API keys from the environment or a file; read at every call and removed from all messages."""
 
 from __future__ import annotations
 
@@ -12,17 +12,9 @@ from reflexion_lab.io.secrets import PLACEHOLDER, SHORTEST
 
 
 class ApiKey:
-    """The key in the file at `path`, or else in the environment variable `variable`. Thread-safe.
+    """The key in the file at `path` if one is named, else in the environment variable `variable`. Thread-safe.
 
-    A key that changes while the process runs is used from the next call on.
-
-    Parameters
-    ----------
-    variable : str
-    path : str, optional
-        A file that is named must hold a key.
-    is_needed : bool
-        Whether the environment variable must be set.
+    A changed key is used from the next call on. `is_needed`: the variable must be set. A named file must contain a key.
     """
 
     def __init__(self, variable: str, path: str | None, is_needed: bool) -> None:
@@ -33,12 +25,12 @@ class ApiKey:
         self._seen: set[str] = set()
 
     def read(self) -> str:
-        """The key; "" for none.
+        """The key; "" if there is none.
 
         Raises
         ------
         Unanswered
-            A needed key is missing, others may read its file, or no header can carry it.
+            A needed key is missing, others can read its file, or it contains characters that no header allows.
         """
         key = self._from_file(self._path) if self._path else os.environ.get(self._variable, "")
         key = key.strip()
@@ -58,7 +50,7 @@ class ApiKey:
         return key
 
     def hidden(self, text: str) -> str:
-        """`text` without the keys read so far, but with placeholders, which are common words."""
+        """`text` with the keys read so far replaced by "[key]", except placeholders, which are common words."""
         for key in sorted(self._seen, key=len, reverse=True):
             if not PLACEHOLDER.fullmatch(key):
                 text = text.replace(key, "[key]")

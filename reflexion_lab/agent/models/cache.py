@@ -1,4 +1,4 @@
-"""The call cache: equal calls are one call, within a process, between runs and between processes."""
+"""Call cache: equal calls are made once, within a process, across runs and across processes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.agent.models.prices import FREE, Price
+from reflexion_lab.agent.models.wrapped import WrappedModel
 from reflexion_lab.errors import ModelError
 from reflexion_lab.limits import validated
 from reflexion_lab.protocols import Model
@@ -22,11 +23,11 @@ from reflexion_lab.storage.call_store import PASSING, CallStore
 
 Mode = Literal["off", "read-write", "replay-only"]
 _PAID_AGAIN: set[tuple[str, str]] = set()
-"""Place and key of the calls that this process asked again after a `wrong_model` reply."""
+"""(cache, key) of calls that this process repeated after a `wrong_model` reply."""
 
 
 class Counts(NamedTuple):
-    """Calls of one model, and what those took that it answered."""
+    """Cache counts of one model, and the usage of the misses."""
 
     hits: int
     misses: int
@@ -45,7 +46,7 @@ _DECODER = msgspec.json.Decoder(_Request)
 
 
 def _canonical(request: _Request) -> bytes:
-    # Decoding once makes 0 and 0.0, lists and tuples equal; a config file may hold either.
+    # Decoding once normalizes 0 and 0.0, lists and tuples: a config file may contain either.
     try:
         checked = _DECODER.decode(msgspec.json.encode(request))
     except UnicodeEncodeError as problem:
@@ -56,19 +57,19 @@ def _canonical(request: _Request) -> bytes:
 
 
 def call_key(fingerprint: str, messages: Sequence[Message], sampling: Sampling, sample: int) -> str:
-    """SHA-256, in hex, of the call as JSON with sorted fields. A cache file holds that JSON as `request`.
+    """SHA-256 (hex) of the call as JSON with sorted fields. Cache files store that JSON as `request`.
 
     Raises
     ------
     ModelError
-        A message is no text that UTF-8 can hold.
+        A message cannot be encoded as UTF-8.
     """
     request = _Request(fingerprint=fingerprint, messages=tuple(messages), sampling=sampling, sample=sample)
     return hashlib.sha256(_canonical(request)).hexdigest()
 
 
-def unseen(place: str, messages: Sequence[Message], sample: int) -> ModelError:
-    """The error for a call that the cache does not hold."""
+def missing_call(place: str, messages: Sequence[Message], sample: int) -> ModelError:
+    """Error for a call that the cache does not contain."""
     last = messages[-1].content[:80] if messages else ""
     return ModelError(
         f"{place} holds no reply to draw {sample} of the call whose last message begins {last!r}; record it "
@@ -76,33 +77,32 @@ def unseen(place: str, messages: Sequence[Message], sample: int) -> ModelError:
     )
 
 
-class CachedModel:
-    """`model`, asked once for every call; later equal calls are answered from the cache at `path`: an SQLite file, or
-    PostgreSQL by its URL.
+class CachedModel(WrappedModel):
+    """`model` with a call cache: an SQLite file, or a PostgreSQL URL.
 
-    Equal calls that are under way at once in this process become one call too; when it fails, all of them
-    fail alike and nothing is stored. Two processes that ask the same at once both pay, and both get the reply
-    of the first. Thread-safe.
+    Equal concurrent calls of this process are merged into one; if it fails, all of them raise its error and nothing is
+    stored. Two processes that make the same call at once both pay, and both return the reply stored first.
+    Thread-safe.
 
     Parameters
     ----------
     price
-        Price of its tokens, put on replies that were stored without one.
+        Token prices, applied to stored replies that have no cost.
     mode
-        `off` asks `model` every time and opens no file; `read-write` answers from the file and adds to it, and
-        asks again what a server refused (`call_store.PASSING`): a `context_overflow`, which is free, every
-        time; a `wrong_model`, which is paid again, once a process and call; `replay-only` never asks `model`.
+        `off`: no cache. `read-write`: use and extend the cache, but repeat calls that a server refused
+        (`call_store.PASSING`): a `context_overflow`, which is free, every time; a `wrong_model`, which is paid again,
+        once per process and call. `replay-only`: never call `model`.
     unsaved
-        A file for paid replies that the database could not store.
+        File for paid replies that the database could not store.
 
     Raises
     ------
     ConfigError
-        `mode` is none of these, or `path` is another URL.
+        Unknown `mode`, or unsupported URL.
     StoreError
-        The cache cannot be used, or a reply cannot be stored; `replay-only` and it is missing.
+        The cache cannot be used, is missing in `replay-only`, or a reply cannot be stored.
     ModelError
-        `replay-only`, and the cache does not hold a call.
+        `replay-only`, and the cache does not contain a call.
     """
 
     hits: int
@@ -110,9 +110,9 @@ class CachedModel:
     misses: int
     """Cache misses."""
     coalesced: int
-    """Calls that waited for an equal one under way."""
+    """Calls that waited for an equal concurrent call."""
     spent: Usage
-    """Usage of the calls that `model` answered."""
+    """Usage of the misses."""
 
     @validated
     def __init__(
@@ -123,20 +123,17 @@ class CachedModel:
         price: Price = FREE,
         unsaved: Path | None = None,
     ) -> None:
-        self.fingerprint = model.fingerprint
-        self.slots = model.slots
-        self.context = model.context
+        super().__init__(model)
         self.price = price
         self.hits = self.misses = self.coalesced = 0
         self.spent = Usage()
-        self._model = model
         self._mode = mode
         self._store = None if mode == "off" else CallStore(path, readonly=mode == "replay-only", unsaved=unsaved)
         self._lock = threading.Lock()
         self._under_way: dict[str, Future[Completion]] = {}
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
-        """A stored reply, or a waited-for one, comes back with `cached` True."""
+        """`cached` is True for a stored reply and for the reply of an equal concurrent call."""
         if self._store is None:
             with self._lock:
                 self.misses += 1
@@ -173,20 +170,20 @@ class CachedModel:
         if stored is not None:
             return replace(self.price.put_on(stored), cached=True)
         if self._mode == "replay-only":
-            raise unseen(store.place, request.messages, request.sample)
+            raise missing_call(store.place, request.messages, request.sample)
         completion = self._ask(request.messages, request.sampling, request.sample)
         if is_paid_again:
             _PAID_AGAIN.add((store.place, key))
         return store.put(key, self.fingerprint, body, completion)
 
     def _ask(self, messages: Sequence[Message], sampling: Sampling, sample: int) -> Completion:
-        completion = self._model.complete(messages, sampling=sampling, sample=sample)
+        completion = super().complete(messages, sampling=sampling, sample=sample)
         with self._lock:
             self.spent += completion.usage
         return completion
 
     def taken(self) -> Counts:
-        """The counts since the last call of this method."""
+        """Counts since the previous call of this method."""
         with self._lock:
             counts = Counts(self.hits, self.misses, self.coalesced, self.spent)
             self.hits = self.misses = self.coalesced = 0
@@ -194,7 +191,7 @@ class CachedModel:
         return counts
 
     def add(self, counts: Counts) -> None:
-        """Add counts of the same model from another process."""
+        """Add the counts of the same model in another process."""
         with self._lock:
             self.hits += counts.hits
             self.misses += counts.misses
@@ -202,54 +199,49 @@ class CachedModel:
             self.spent += counts.spent
 
     def open(self) -> None:
-        """Create the cache file now instead of with the first call. Raises StoreError."""
+        """Create the cache file now instead of at the first call. Raises StoreError."""
         if self._store is not None:
             self._store.open()
 
     def close(self) -> None:
-        """Close the cache, which holds every finished call."""
         if self._store is not None:
             self._store.close()
 
 
 SUITE_DRAWS = 1_000_000
-"""Index of the first draw for a task's own tests, beyond those of any loop."""
+"""Index of the first draw for generated tests, above the draws of any loop."""
 
 
 def draw_seed(messages: Sequence[Message], sampling: Sampling, sample: int) -> int:
-    """The seed in [0, 2**31) that a server gets for draw `sample` of a call.
+    """The seed in [0, 2**31) that is sent to a server for draw `sample` of a call.
 
-    Every call has a stream of its own. With the run's seed itself, the first random number was the same at every
-    prompt: one seed of three ended half of all replies at their first token, and retries, whose later draws had other
-    seeds, looked better than any method whose prompts change. Equal calls have equal seeds, whatever the arm.
+    Each call has its own random stream; equal calls have equal seeds in every arm. Sending the run's seed itself gave
+    every prompt the same first random number: one seed in three ended half of all replies at their first token, and
+    retries, whose later draws had other seeds, looked better than any method that changes the prompt.
     """
     return int(call_key("", messages, sampling, sample)[:8], 16) % 2**31
 
 
-class Draws:
+class Draws(WrappedModel):
     """`model` for one task's loop: the n-th equal call of the loop is draw n, counted from 0.
 
-    Loops with equal calls in the same order share draws in a cache; two draws of one loop never collapse.
+    Loops that make equal calls in the same order share draws in the cache; two draws of one loop are always distinct.
 
     Parameters
     ----------
-    model : Model
-    asked : Counter of str, optional
+    counts : Counter of str, optional
         Calls so far, by key; shared by the models of a loop's roles.
     first : int
         Index of the first draw.
     """
 
     def __init__(self, model: Model, counts: Counter[str] | None = None, first: int = 0) -> None:
-        self.fingerprint = model.fingerprint
-        self.slots = model.slots
-        self.context = model.context
-        self._model = model
+        super().__init__(model)
         self._first = first
-        self._asked = Counter[str]() if counts is None else counts
+        self._counts = Counter[str]() if counts is None else counts
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
-        """`sample` is ignored: the count takes its place."""
+        """`sample` is ignored and replaced by the count."""
         key = call_key(self.fingerprint, messages, sampling, 0)
-        self._asked[key] += 1
-        return self._model.complete(messages, sampling=sampling, sample=self._first + self._asked[key] - 1)
+        self._counts[key] += 1
+        return super().complete(messages, sampling=sampling, sample=self._first + self._counts[key] - 1)

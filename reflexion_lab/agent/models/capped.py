@@ -1,4 +1,4 @@
-"""Hard caps on what is newly spent, shared by the roles of a run, the cells of a sweep, threads and processes."""
+"""Hard caps on new spending, shared by the roles of a run, the cells of a sweep, threads and processes."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ from pathlib import Path
 from typing import Any
 
 from reflexion_lab.agent.models.prices import FREE, Price
+from reflexion_lab.agent.models.wrapped import WrappedModel
 from reflexion_lab.errors import CapReached, ConfigError, HarnessError
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Completion, Message, Sampling
 from reflexion_lab.storage.ledger import Caps, Ledger, Spending
 
 UNDER_WAY = "under way: "
-"""Before a scope: the row of the ledger with what calls under way may take; the scope's own row has it, too."""
+"""Prefix of the ledger row with a scope's open reservations, which the row of the scope itself includes."""
 PAUSE = 0.05
-"""Seconds between two looks at what other processes have under way."""
+"""Polling interval for the reservations of other processes, in seconds."""
 TEMPLATE = 64, 16
 """Tokens that a server's chat template may add to a prompt, and to each of its messages."""
 
 
 class Meter:
-    """Lets calls through as long as the most that they can take stays within `caps`. Thread-safe.
+    """Admits a call only if its largest possible spending stays within `caps`. Thread-safe.
 
     Parameters
     ----------
     place
-        Of the ledger, a file or PostgreSQL's URL; None keeps none.
+        The ledger: a file, a PostgreSQL URL, or None for memory only.
     scope
-        What shares the caps: a sweep, or a run. May be set until the first call.
+        Name under which spending is shared: a sweep or a run. May be set until the first call.
     patience
-        Seconds to wait for calls of other processes while none of them begins or ends. After that they count as
-        killed: their reservations stay spent, and later meters of the scope do not wait for them.
+        Seconds to wait for calls of other processes while none of them begins or ends. After that those processes
+        count as killed: their reservations stay spent, and later meters of the scope do not wait for them.
     """
 
     def __init__(
@@ -58,18 +59,18 @@ class Meter:
         self._settled = threading.Condition()
 
     def reserve(self, most: Spending) -> None:
-        """Take `most` before a call. Where that is too much it waits for the calls under way, those of other processes
-        as well, which take less in the end.
+        """Reserve `most` before a call. If it does not fit, wait for the open calls of all processes, which usually
+        spend less than they reserved.
 
         Raises
         ------
         CapReached
-            It is too much, and always will be; from then on for every call.
+            The call cannot fit. All later calls raise it too.
         """
         last, since = Spending()[:3], time.monotonic()
         with self._settled:
             while not self._reached:
-                # First, so that no process takes a reservation for spending.
+                # Before the scope's own row, so that no process mistakes a reservation for spending.
                 self._reserve(most)
                 cap, total = self._ledger.add(self.scope, self._timed(most), self.caps)
                 if not cap:
@@ -80,7 +81,7 @@ class Meter:
                 if total[:3] != last:  # failed attempts of waiting processes do not change it
                     last, since = total[:3], time.monotonic()
                 is_patient = time.monotonic() - since < self._patience
-                # A call takes less than its reservation, but never less than one call.
+                # A call may spend less than its reservation, but never less than one call.
                 needed = total.plus(under_way._replace(calls=0), -1).plus(self._timed(most))
                 others = under_way.calls - self._under_way
                 if self._under_way and cap != "seconds":
@@ -106,14 +107,14 @@ class Meter:
             )
 
     def _reserve(self, most: Spending, sign: int = 1) -> Spending:
-        """The most that all calls under way may take, after adding or subtracting `most`; not needed without caps."""
+        """Add `most` to, or subtract it from, the open reservations; return their sum. Does nothing without caps."""
         if self.caps == Caps():
             return Spending()
         return self._ledger.add(UNDER_WAY + self.scope, Spending().plus(most._replace(seconds=0.0), sign), Caps())[1]
 
     def settle(self, most: Spending, spent: Spending) -> None:
-        """Record the spending of a call that had reserved `most`. If the ledger fails, the call
-        counts as `most` and the next `reserve` raises: the reply has been paid for, and must not be lost here.
+        """Record the spending of a call that had reserved `most`. If the ledger fails, only warn, because the reply has
+        been paid for: the call counts as `most`, and the next `reserve` raises.
         """
         with self._settled:
             try:
@@ -128,7 +129,7 @@ class Meter:
 
     @property
     def spent(self) -> Spending:
-        """So far, by all that share the scope; with the most that calls under way can take."""
+        """Spending of the scope, including open reservations."""
         return self._ledger.spent(self.scope)
 
     def close(self) -> None:
@@ -148,24 +149,21 @@ class Meter:
         )
 
 
-class CappedModel:
-    """`model`, whose calls `meter` lets through. Thread-safe.
+class CappedModel(WrappedModel):
+    """`model`, with every call admitted by `meter`. Thread-safe.
 
-    A call that fails, or whose server counts no tokens, counts as the most that it could have taken: a token for every
-    byte of the prompt, those of a chat template, and the longest reply allowed. What a server adds beyond that, or
-    charges for requests that failed and were sent again, no cap can hold.
+    A call that fails, or whose server counts no tokens, counts as its upper bound: one token per byte of the prompt,
+    the tokens of a chat template, and the longest reply allowed. Tokens that a server adds beyond that, and charges for
+    failed requests that were sent again, are not capped.
 
     Parameters
     ----------
     longest_reply
-        Tokens, where the model may write more than `sampling.max_tokens`.
+        Largest number of reply tokens if it can exceed `sampling.max_tokens`; else 0.
     """
 
     def __init__(self, model: Model, meter: Meter, price: Price = FREE, longest_reply: int = 0) -> None:
-        self.fingerprint = model.fingerprint
-        self.slots = model.slots
-        self.context = model.context
-        self._model = model
+        super().__init__(model)
         self._meter = meter
         self._price = price
         self._longest = longest_reply
@@ -175,7 +173,7 @@ class CappedModel:
         spent = most = self._most(messages, sampling)
         self._meter.reserve(most)
         try:
-            completion = self._model.complete(messages, sampling=sampling, sample=sample)
+            completion = super().complete(messages, sampling=sampling, sample=sample)
             spent = _spent(completion, most)
         finally:
             self._meter.settle(most, spent)
@@ -198,12 +196,12 @@ def _spent(completion: Completion, most: Spending) -> Spending:
 
 
 def longest_reply(node: Mapping[str, Any], caps: Caps) -> int:
-    """Tokens that a model of this config may write, where its own request fields say so; 0 where they do not.
+    """Reply limit in tokens from the `extra_body` of a model config; 0 if it sets none.
 
     Raises
     ------
     ConfigError
-        They take the limit away, and there is a cap on tokens or cost.
+        `extra_body` removes the limit, and there is a cap on tokens or cost.
     """
     extra = node.get("extra_body") or {}
     limits = [int(extra[name]) for name in ("max_tokens", "max_completion_tokens") if extra.get(name)]

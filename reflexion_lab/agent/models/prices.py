@@ -1,4 +1,4 @@
-"""Prices of tokens: a dated price file, and warnings where a price is unknown or old."""
+"""Token prices: dated price files, and warnings about unknown or old prices."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from reflexion_lab.records import Completion, Record
 
 PACKAGE = Path(__file__).parents[2]
 LIST = next(path for path in (PACKAGE / "conf", PACKAGE.parent / "conf") if path.is_dir()) / "prices.yaml"
-"""The list that comes with the lab."""
+"""The price list of the lab."""
 VARIABLE = "REFLEXION_LAB_PRICES"
 OLD = datetime.timedelta(days=365)
 OPENAI = "https://api.openai.com/v1"
 
 
 class Entry(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line of a price file; prices are per million tokens."""
+    """One entry of a price file; prices are per million tokens."""
 
     models: list[str]
-    """Names, or patterns of the shell's kind."""
+    """Names or shell patterns."""
     provider: str
     host: str
-    """Of the server that charges this; `*` for any."""
+    """Host of the server; `*` for any."""
     currency: str
     prompt: float
     completion: float
     cached_prompt: float | None = None
-    """Of prompt tokens that the server had in its own cache; None: as any other."""
+    """Price of prompt tokens in the server's cache; None: `prompt`."""
     as_of: datetime.date
-    """A day on which this was the price."""
+    """A day on which the price was valid."""
     source: str
 
     def __post_init__(self) -> None:
@@ -67,24 +67,24 @@ class Entry(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Price(Record, frozen=True, kw_only=True):
-    """Prices of a model's tokens, and their source."""
+    """Token prices of a model, and their source."""
 
     per_million: tuple[float, ...] | None
-    """Of prompt tokens, completion tokens and, where it differs, cached prompt tokens; None: unknown."""
+    """Prices of prompt tokens, completion tokens and, if different, cached prompt tokens; None: unknown."""
     words: str
-    """For the manifest."""
+    """Description for the manifest."""
     currency: str = ""
     as_of: datetime.date | None = None
 
     def cost(self, prompt: int, completion: int, cached: int = 0) -> float:
-        """The cost of a call, `cached` of whose prompt tokens were in the server's cache; 0.0 where unknown."""
+        """Cost of a call with `cached` of its prompt tokens from the server's cache; 0.0 if unknown."""
         if self.per_million is None:
             return 0.0
         whole, written, *rest = self.per_million
         return ((prompt - cached) * whole + cached * (rest[0] if rest else whole) + completion * written) / 1e6
 
     def put_on(self, completion: Completion) -> Completion:
-        """A stored reply, with its cost where that was unknown when it was drawn."""
+        """A stored reply, with its cost if that was unknown when it was stored."""
         usage = completion.usage
         if usage.cost or not any(self.per_million or ()):
             return completion
@@ -101,12 +101,12 @@ RECORDED = Price(per_million=(0.0, 0.0), words="nothing is paid: recorded replie
 
 
 def read(path: str | None = None) -> list[list[Entry]]:
-    """The entries of the file at `path`, or else of the one that the environment names; then those of our own list.
+    """Price lists in order of precedence: the file at `path`, else that of the environment variable; the lab's own.
 
     Raises
     ------
     ConfigError
-        A file cannot be read, or an entry lacks something; which, and what.
+        A file cannot be read, or an entry is incomplete.
     """
     own = path or os.environ.get(VARIABLE, "").strip()
     return [*([_entries(Path(own).expanduser(), "prices.path")] if own else ()), _entries(LIST, "prices")]
@@ -121,7 +121,7 @@ def _entries(path: Path, key: str) -> list[Entry]:
 
 
 def look_up(model: str, host: str, lists: Sequence[Sequence[Entry]]) -> Price:
-    """The newest entry that fits, of the first list that has one; UNKNOWN where none has."""
+    """The newest matching entry of the first list that has one; else UNKNOWN."""
     for entries in lists:
         if fitting := [entry for entry in entries if entry.fits(model, host)]:
             return max(fitting, key=lambda entry: entry.as_of).price
@@ -129,7 +129,7 @@ def look_up(model: str, host: str, lists: Sequence[Sequence[Entry]]) -> Price:
 
 
 def price_of(node: Mapping[str, Any], lists: Sequence[Sequence[Entry]]) -> Price:
-    """Price of the model of this config. A model without `price_per_million` runs locally and is free."""
+    """Price of a model config. A model without the key `price_per_million` runs locally and is free."""
     if str(node["_target_"]).endswith(".ReplayModel"):
         return RECORDED
     if "price_per_million" not in node:
@@ -149,14 +149,14 @@ def price_of(node: Mapping[str, Any], lists: Sequence[Sequence[Entry]]) -> Price
 
 
 def host_of(node: Mapping[str, Any]) -> str:
-    """Whom the model of this config asks."""
+    """Host that the model of a config calls."""
     address = node.get("base_url") or os.environ.get("OPENAI_BASE_URL") or OPENAI
     return urlsplit(str(address)).netloc.rpartition("@")[2]
 
 
 def settled(role: str, node: dict[str, Any], lists: Sequence[Sequence[Entry]], cap: float | None = None) -> Price:
-    """Price of the model of `role`, written into its config if that has the key. Warns, once per process, if the price
-    is unknown or the list may be outdated.
+    """Price of the model of `role`, also written into its config if that has the key. Warns if the price is unknown or
+    older than a year.
 
     Raises
     ------
@@ -166,13 +166,13 @@ def settled(role: str, node: dict[str, Any], lists: Sequence[Sequence[Entry]], c
     price = price_of(node, lists)
     if "price_per_million" in node:
         node["price_per_million"] = price.per_million and list(price.per_million)
-    name, mend = f"{role}: {node.get('model', '')}", "give model.price_per_million=[prompt,completion]"
+    name, remedy = f"{role}: {node.get('model', '')}", "give model.price_per_million=[prompt,completion]"
     if price.per_million is None and cap is not None:
         unpriced = f"{cap:g} and no price of {node['model']} ({role}) at {host_of(node)}"
-        raise ConfigError("caps.cost", unpriced, "one", f"{mend}, an entry in prices.path, or caps.tokens instead")
+        raise ConfigError("caps.cost", unpriced, "one", f"{remedy}, an entry in prices.path, or caps.tokens instead")
     if price.per_million is None:
         warnings.warn(
-            f"cost: unknown. {name} at {host_of(node)} has no known price; {mend}, or an entry in prices.path",
+            f"cost: unknown. {name} at {host_of(node)} has no known price; {remedy}, or an entry in prices.path",
             stacklevel=2,
         )
     elif price.as_of and datetime.date.today() - price.as_of > OLD:
@@ -181,7 +181,7 @@ def settled(role: str, node: dict[str, Any], lists: Sequence[Sequence[Entry]], c
 
 
 def check_currency(prices: Iterable[Price]) -> None:
-    """Raises ConfigError: money of two currencies would be added up."""
+    """Raises ConfigError if the prices have different currencies."""
     currencies = sorted({price.currency for price in prices} - {""})
     if len(currencies) > 1:
         raise ConfigError("roles", f"prices in {' and '.join(currencies)}", "one currency, by prices.path")

@@ -1,4 +1,4 @@
-"""A model that answers from a recording alone: no weights, no network, no cost."""
+"""Replay of recorded calls: no weights, no network, no cost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from reflexion_lab.agent.models.cache import call_key, unseen
+from reflexion_lab.agent.models.cache import call_key, missing_call
 from reflexion_lab.errors import ModelError
 from reflexion_lab.limits import Count, Positive, validated
 from reflexion_lab.records import Completion, Message, Sampling
@@ -15,23 +15,21 @@ from reflexion_lab.storage.call_store import CallStore
 
 
 class ReplayModel:
-    """Replies from the call cache at `path`, a file or PostgreSQL's URL, which it never writes to; every one has
-    `cached` True.
+    """Replies from the call cache at `path` (a file or a PostgreSQL URL), read-only; `cached` is True for all.
 
     Parameters
     ----------
-    path : str or Path
     fingerprint : str
-        Of the recorded model; "" for the only one there.
+        Fingerprint of the recorded model; "" if the cache contains only one.
     slots : int
-        Calls at once, 1 or more.
+        Concurrent calls, 1 or more.
     context : int
-        Tokens of prompt and reply together of the recorded model, to which prompts are cut; 0: unknown.
+        Context of the recorded model in tokens, to which prompts are cut; 0: unknown.
 
     Raises
     ------
     ModelError
-        The cache cannot be used, or does not hold the model or a call.
+        The cache cannot be used, or does not contain the model or a call.
     """
 
     @validated
@@ -44,7 +42,7 @@ class ReplayModel:
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         completion = self._store.get(call_key(self.fingerprint, messages, sampling, sample))
         if completion is None:
-            raise unseen(self._store.place, messages, sample)
+            raise missing_call(self._store.place, messages, sample)
         return replace(completion, cached=True)
 
     def close(self) -> None:

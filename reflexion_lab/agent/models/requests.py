@@ -1,4 +1,4 @@
-"""Requests: the SDK's client, what it retries, and the outcomes of failures."""
+"""HTTP requests: the SDK's client, its retries, and how answers and errors are read."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ import msgspec
 from reflexion_lab.errors import ModelError
 
 LONGEST_WAIT = 120
-"""Seconds: a longer Retry-After ends the retries."""
+"""Largest Retry-After in seconds; a longer one ends the retries."""
 NO_COMPLETION = "the reply is no chat completion"
 SHOWN = 100_000
 """Bytes of an unreadable answer that are searched for keys before 500 characters of it are shown."""
 
 
 def connect(base_url: str | None, retries: int, timeout: float, deadline: float, pace: Pace) -> Any:
-    """A client of the SDK, rate-limited by `pace`, retries included; each call brings its own key. It waits for
-    `timeout` seconds of silence, and for `deadline` seconds from an answer's head to its end.
+    """A client of the SDK, rate-limited by `pace` including retries; each call supplies its own key. `timeout` and
+    `deadline` are those of `OpenAIModel`.
 
-    Every request has its own connection: on a reused one, an answer that a server sends twice would be taken for the
-    answer to the next request.
+    Each request has its own connection: on a shared one, an answer sent twice would be read as the answer to the next
+    request.
 
     Raises
     ------
@@ -43,13 +43,13 @@ def connect(base_url: str | None, retries: int, timeout: float, deadline: float,
 
 
 def _look(response: Any, deadline: float) -> None:
-    """Makes the SDK retry after an unreadable answer, and not where the next answer would be the same."""
-    library = importlib.import_module(type(response).__module__.partition(".")[0])  # that of this SDK's version
+    """Make the SDK retry after an unreadable answer, and not after an error that would recur."""
+    library = importlib.import_module(type(response).__module__.partition(".")[0])  # the HTTP library of the SDK
     whole = response.stream
     response.stream = _ending(library, whole, deadline)
     response.read()
     response.stream = whole
-    is_settled = turned_down(response.content) is not None
+    is_settled = rejection(response.content) is not None
     if response.is_error and (is_settled or is_out_of_credit(response.content)):
         response.headers["x-should-retry"] = "false"
     if not response.is_success or is_settled:
@@ -62,7 +62,7 @@ def _look(response: Any, deadline: float) -> None:
 
 
 def _ending(library: Any, stream: Any, deadline: float) -> Any:
-    """`stream` with a time-out after `deadline` seconds: some servers send a space now and then, for ever."""
+    """`stream` with a time-out after `deadline` seconds: some servers send white space without end."""
 
     class Ending(library.SyncByteStream):  # type: ignore[misc]
         def __iter__(self) -> Iterator[bytes]:
@@ -79,7 +79,7 @@ def _ending(library: Any, stream: Any, deadline: float) -> Any:
 
 
 def outcome_of(problem: Exception) -> str:
-    """One of `errors.UNANSWERED`; "" where the request is to blame."""
+    """One of `errors.UNANSWERED`; "" if the request itself is invalid."""
     import openai
 
     status = getattr(problem, "status_code", 0)
@@ -92,13 +92,13 @@ def outcome_of(problem: Exception) -> str:
 
 
 def retries_before(problem: Any) -> int:
-    """Requests before the one that failed with `problem`."""
+    """Retries before `problem` was raised."""
     request = getattr(problem, "request", None)
     return int(request.headers.get("x-stainless-retry-count", 0)) if request is not None else 0
 
 
 class Pace:
-    """Spaces calls evenly, at most `per_minute` a minute; None: no limit. Thread-safe."""
+    """Rate limit: evenly spaced calls, at most `per_minute`; None: no limit. Thread-safe."""
 
     def __init__(
         self,
@@ -127,19 +127,19 @@ class Reply(NamedTuple):
 
     text: str
     finish_reason: str
-    """The server's word, or ""; `refusal` where the model refused."""
+    """As reported by the server, or ""; `refusal` if the model refused."""
     model: str
     """The model that answered, or ""."""
     prompt_tokens: int
-    """0 where the server does not count, as below."""
+    """0 if the server counts no tokens; likewise below."""
     completion_tokens: int
     cached_tokens: int
     """Prompt tokens from the server's cache."""
     system_fingerprint: str = ""
-    """The server's name of its own configuration, or ""."""
+    """Identifier of the server's configuration, or ""."""
 
     def with_texts(self, change: Callable[[str], str]) -> Reply:
-        """The reply with `change` applied to every text of the server's."""
+        """The reply with `change` applied to every text."""
         return self._replace(
             text=change(self.text),
             finish_reason=change(self.finish_reason),
@@ -148,13 +148,13 @@ class Reply(NamedTuple):
         )
 
 
-class TurnedDown(NamedTuple):
-    """A prompt that the server refuses, however often it is sent."""
+class Rejection(NamedTuple):
+    """The server's reason to reject a prompt, which a retry does not change."""
 
     finish_reason: str
     """`context_overflow` or `content_filter`."""
     prompt_tokens: int = 0
-    """By the server's count; 0 where it does not say."""
+    """Length of the prompt as counted by the server; 0 if unknown."""
 
 
 class _Message(msgspec.Struct):
@@ -169,7 +169,7 @@ class _Choice(msgspec.Struct):
 
 class _Completion(msgspec.Struct):
     choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
-    # A reply is paid for: a strange count or name beside it spoils nothing.
+    # Any type: an invalid count or name must not discard a paid reply.
     model: Any = None
     usage: Any = None
     system_fingerprint: Any = None
@@ -190,7 +190,7 @@ COUNTED = re.compile(
     r"(\d+) in the messages|resulted in (\d+) tokens|(\d+) input tokens|request \((\d+) tokens\)"
     r"|length (\d+)\)|too long: (\d+) tokens|limit: (\d+) \+|token count \((\d+)\)|contains (\d+) tokens"
 )
-"""The length of the prompt in such messages; vLLM's may be a lower bound, since it stops counting at its limit."""
+"""Length of the prompt in such messages; in vLLM's it may be a lower bound."""
 FILTER_CODES = {"content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation", "invalid_prompt"}
 """Azure and OpenAI."""
 
@@ -201,7 +201,7 @@ def read(content: bytes) -> Reply:
     Raises
     ------
     ValueError
-        It is none. The message does not quote it, since it may hold a key.
+        `content` is no chat completion. The message does not quote it, since it may contain a key.
     """
     completion = _decoded(content)
     choice, message = completion.choices[0], completion.choices[0].message
@@ -211,7 +211,7 @@ def read(content: bytes) -> Reply:
     answer = _text(message.content)
     is_refused = bool(message.refusal and not answer)
     return Reply(
-        # No file could hold a lone surrogate.
+        # Lone surrogates cannot be written to a file.
         text=(answer or message.refusal or "").encode(errors="replace").decode(),
         finish_reason="refusal" if is_refused else (choice.finish_reason or "").encode(errors="replace").decode(),
         model=_name(completion.model),
@@ -230,14 +230,14 @@ def _decoded(content: bytes) -> _Completion:
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError as problem:
-        try:  # a reply with a lone surrogate is no reply to msgspec, and is paid for
+        try:  # msgspec rejects lone surrogates, but the reply has been paid for
             return msgspec.convert(json.loads(content), _Completion)
         except (ValueError, RecursionError):
             raise problem from None
 
 
-def turned_down(content: bytes) -> TurnedDown | None:
-    """Why the server refuses the prompt, with any status, even 200; None for other errors and for completions."""
+def rejection(content: bytes) -> Rejection | None:
+    """Why the server rejects the prompt (with any status, even 200); None for other errors and for completions."""
     error = _error(content)
     inner, metadata = error.get("innererror"), error.get("metadata")
     codes = {str(error.get("code")), str(error.get("type")), str(inner.get("code")) if isinstance(inner, dict) else ""}
@@ -246,14 +246,13 @@ def turned_down(content: bytes) -> TurnedDown | None:
     if codes & OVERFLOW_CODES or OVERFLOW.search(message):
         count = COUNTED.search(message.replace(",", ""))
         counted = _count(error.get("n_prompt_tokens")) or int(next(filter(None, count.groups())) if count else 0)
-        return TurnedDown("context_overflow", counted)
-    # OpenRouter names the input that its moderation flagged.
-    is_flagged = isinstance(metadata, dict) and "flagged_input" in metadata
-    return TurnedDown("content_filter") if codes & FILTER_CODES or is_flagged else None
+        return Rejection("context_overflow", counted)
+    is_flagged = isinstance(metadata, dict) and "flagged_input" in metadata  # OpenRouter's moderation
+    return Rejection("content_filter") if codes & FILTER_CODES or is_flagged else None
 
 
 def is_out_of_credit(content: bytes) -> bool:
-    """Whether the account's credit is spent, so that waiting is no use."""
+    """Whether the account's credit is exhausted, so that retrying is useless."""
     error = _error(content)
     return "insufficient_quota" in (error.get("code"), error.get("type"))
 
@@ -268,7 +267,7 @@ def _error(content: bytes) -> dict[str, Any]:
 
 
 def _text(content: str | list[Any] | None) -> str:
-    """The text of a message; some servers send parts, of which `thinking` and the like are no text."""
+    """The text of a message, which may consist of parts; parts of other types, such as `thinking`, are ignored."""
     if not isinstance(content, list):
         return content or ""
     texts = (part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text")

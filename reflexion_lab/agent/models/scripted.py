@@ -1,4 +1,4 @@
-"""A scripted model, for demonstrations, tests and free runs."""
+"""Scripted model for demonstrations, tests and runs without a model."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from reflexion_lab.records import Completion, Message, Record, Sampling, Usage
 
 
 class Rule(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line of a script."""
+    """One rule of a script."""
 
     when: str
-    """Regular expression, searched for."""
+    """Regular expression to search for."""
     reply: str
     scope: Literal["last_user", "conversation"] = "last_user"
-    """What is searched: the last message of role `user`, or all messages, joined by blank lines."""
+    """Text to search: the last message of role `user`, or all messages joined by blank lines."""
 
     def __post_init__(self) -> None:
         try:
@@ -34,26 +34,26 @@ class Rule(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ScriptedModel:
-    """Replies by a function of the messages alone: sampling, draw and earlier calls change nothing.
+    """Replies that are a function of the messages only: sampling, draw and earlier calls have no effect.
 
-    Usage counts a token per four characters, rounded up. Thread-safe where `reply` is.
+    Usage counts one token per four characters, rounded up. Thread-safe if `reply` is.
 
     Parameters
     ----------
     reply : callable
-        From the messages to the text; raises ModelError for unexpected ones.
+        Maps the messages to the reply; raises ModelError for unexpected ones.
     seconds : float
-        Simulated latency of each call, 0 or more.
+        Simulated latency of a call, 0 or more.
     name : str
         Part of the fingerprint; must differ between scripts that share a cache.
     slots : int
-        Calls at once, 1 or more.
+        Concurrent calls, 1 or more.
     context : int
         Tokens of prompt and reply together; 0: no limit.
     """
 
     received: list[tuple[Message, ...]]
-    """The messages of every call so far, in the order of arrival."""
+    """The messages of all calls, in order of arrival."""
 
     @validated
     def __init__(
@@ -74,15 +74,15 @@ class ScriptedModel:
 
     @classmethod
     def from_rules(cls, path: str | Path, *, seconds: float = 0.0, slots: int = 64, context: int = 0) -> ScriptedModel:
-        """A script from a YAML or JSON file: a list of `Rule`, of which the first that matches answers.
+        """A script from a YAML or JSON file: a list of `Rule`; the first match gives the reply.
 
-        The fingerprint is a digest of the rules, whatever the file is called. A call that no rule matches
-        raises ModelError.
+        The fingerprint is a digest of the rules, independent of the file name. A call without a match raises
+        ModelError.
 
         Raises
         ------
         ConfigError
-            The file is missing, or a rule of it cannot be read.
+            The file is missing or invalid.
         """
         rules = _read(Path(path))
         digest = hashlib.sha256(msgspec.json.encode(rules, order="sorted")).hexdigest()[:16]
@@ -100,7 +100,7 @@ class ScriptedModel:
         return cls(reply, seconds=seconds, name=digest, slots=slots, context=context)
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
-        """`sampling` and `sample` change nothing."""
+        """`sampling` and `sample` are ignored."""
         received = tuple(messages)
         self.received.append(received)
         if self._seconds:
@@ -133,5 +133,5 @@ def _read(path: Path) -> list[Rule]:
         why = error.args[1] if isinstance(error, DataError) else " ".join(str(error).split())
         raise ConfigError("model.path", f"{path} ({why})", "a file with a list of {when, reply}") from error
     if not rules:
-        raise ConfigError("model.path", f"{path} (no rule)", "one rule at least")
+        raise ConfigError("model.path", f"{path} (no rule)", "at least one rule")
     return rules

@@ -1,4 +1,4 @@
-"""A model of known skill, for studying the harness. It holds the tasks' solutions: what it reaches is no pass@1."""
+"""Simulated model with known error rates, to test the harness. It knows the solutions: its pass@1 has no meaning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from reflexion_lab.text.prompts.render import without_docstrings
 BLOCK = re.compile(r"^(`{3,})python\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 WRONG = re.compile(r"^# wrong draft [0-9a-f]{4}$", re.MULTILINE)
 KNOWN_BY = 200
-"""Characters of a program that tell whose it is: prompts cut long ones."""
+"""Characters by which a task's program is recognized: prompts cut long ones."""
 CAUSE = "my function ends in an error"
 SYMPTOM = "the function raised instead of returning the wanted value"
 CHANGE = "return the value that the check wants, and raise nothing"
@@ -44,38 +44,38 @@ REFLECTIONS = {
     "LESSONS:": f"{FIELDS}ACTION_ITEMS: Remove the raise\nLESSONS: {LESSON}\nCONFIDENCE: 0.5",
     "ROOT_CAUSE:": f"{FIELDS}CONFIDENCE: 0.5",
 }  # fmt: skip
-"""What it says to each form of reflection, by what the prompt asks for; the first that is asked for counts."""
+"""Reflection by a text of the prompt; the first match counts."""
 ISSUES = "ISSUE: In this function the last line raises an error\nSUGGESTION: The author should return the value\n"
 CRITIQUES = {True: f"{ISSUES}SEVERITY: 0.80", False: "ISSUE: none\nSEVERITY: 0.00"}
-"""By whether the draft is a wrong one."""
+"""Critique by whether the draft is wrong."""
 
 
 class SimulatedModel:
-    """Answers every actor that chats with the canonical solution or a wrong one, a reflector with fixed words in the
-    form that it asks for, a critic by whether the draft is wrong, and a writer of tests with the task's visible ones.
+    """Replies to chat actors with a right or a wrong program, to reflectors with a fixed reflection in the requested
+    form, to critics by whether the draft is wrong, and to writers of tests with the visible tests.
 
-    A reply depends on the seed of the sampling, the prompt and the draw alone. Usage counts a token per four
-    characters, rounded up.
+    A reply depends on the sampling seed, the prompt and the draw only. Usage counts one token per four characters,
+    rounded up.
 
     Parameters
     ----------
     tasks : sequence of Task
-        With canonical solutions.
+        Tasks with canonical solutions.
     first : float
-        Mean over tasks of the probability of a right first program, in [0, 1].
+        Mean over tasks of the probability that the first program is right, in [0, 1].
     spread : float
-        Variance of that probability (beta distribution) as a share of the largest possible one, in [0, 1].
+        Variance of that probability (beta distribution) as a share of the largest possible variance, in [0, 1].
     repair, damage : float
-        Probabilities, in [0, 1], that an actor which is shown an earlier attempt fixes a wrong program and breaks a
-        right one; one that is shown none draws independently.
+        Probabilities, in [0, 1], that an actor whose prompt shows an earlier attempt fixes a wrong program or breaks a
+        right one. Without an earlier attempt in the prompt, programs are drawn independently.
     seed : int
-        Of the tasks' probabilities.
+        Seed of the tasks' probabilities.
     slots : int
-        Calls at once.
+        Concurrent calls.
     context : int
         Tokens of prompt and reply together; 0: no limit.
     price_per_million : sequence of float
-        Of prompt and completion tokens.
+        Prices of prompt and completion tokens.
 
     Raises
     ------
@@ -107,11 +107,12 @@ class SimulatedModel:
         self._tasks = {task.prompt.strip(): task for task in tasks}
         self._first = {task.task_id: _chance(f"{seed}:{task.task_id}", first, spread) for task in tasks}
         self._price = Price(per_million=tuple(price_per_million), words="as the config says")
-        data = msgspec.json.encode([[first, spread, repair, damage], seed, [list(pair) for pair in _known(tasks)]])
+        known = sorted([task.task_id, task.canonical_program] for task in tasks)
+        data = msgspec.json.encode([[first, spread, repair, damage], seed, known])
         self.fingerprint = f"simulated:{hashlib.sha256(data).hexdigest()[:16]}"
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
-        """Raises ModelError for a prompt about none of its tasks."""
+        """Raises ModelError for a prompt without one of the tasks."""
         prompt = "\n\n".join(message.content for message in messages)
         digest = hashlib.sha256(prompt.encode(errors="replace")).hexdigest()
         reply = self._reply(prompt, random.Random(f"{sampling.seed}:{digest}:{sample}"))
@@ -121,18 +122,16 @@ class SimulatedModel:
         return Completion(text=reply, model=self.fingerprint, usage=usage)
 
     def _reply(self, prompt: str, draw: random.Random) -> str:
-        for asked, reply in REFLECTIONS.items():
-            if asked in prompt:
-                return reply
-        task = next(
-            (self._tasks[text.strip()] for _, text in BLOCK.findall(prompt) if text.strip() in self._tasks), None
-        )
+        for text, reflection in REFLECTIONS.items():
+            if text in prompt:
+                return reflection
+        blocks = [text for _, text in BLOCK.findall(prompt)]
+        task = next((self._tasks[text.strip()] for text in blocks if text.strip() in self._tasks), None)
         if task is None:
             raise ModelError(
                 f"the simulated model knows no task of the prompt that begins {prompt[:80]!r}",
                 expected="one of the benchmark's tasks in a block of its own, as the lab's own prompts have it",
             )
-        blocks = [text for _, text in BLOCK.findall(prompt)]
         if "SEVERITY:" in prompt:
             return CRITIQUES[bool(WRONG.search(blocks[-1]))]
         if f"assert {task.entry_point}(...) ==" in prompt:
@@ -143,7 +142,7 @@ class SimulatedModel:
         return f"{turn}```python\n{program.strip()}\n```"
 
     def chance(self, task: Task, prompt: str) -> float:
-        """Probability that the next program is right, given what the prompt shows of the last one."""
+        """Probability that the next program is right, given the last program in the prompt."""
         blocks = (text for _, text in BLOCK.findall(prompt) if text.strip() != task.prompt.strip())
         programs = (task.canonical_program, without_docstrings(task.canonical_program, task.prompt))
         beginnings = [program.strip()[:KNOWN_BY] for program in programs]
@@ -154,7 +153,7 @@ class SimulatedModel:
 
 
 def wrong(task: Task, name: str) -> str:
-    """The canonical program, broken at its end: as long, and sure to fail whatever is asked of it."""
+    """The canonical program with an entry point that always raises."""
     return (
         f"# wrong draft {name}\n{task.canonical_program.strip()}\n\n\n_draft = {task.entry_point}\n\n\n"
         f"def {task.entry_point}(*args, **kwargs):\n    _draft(*args, **kwargs)\n"
@@ -170,7 +169,3 @@ def _chance(name: str, mean: float, spread: float) -> float:
         return float(draw.random() < mean)
     weight = 1 / spread - 1
     return draw.betavariate(mean * weight, (1 - mean) * weight)
-
-
-def _known(tasks: Sequence[Task]) -> list[tuple[str, str]]:
-    return sorted((task.task_id, task.canonical_program) for task in tasks)

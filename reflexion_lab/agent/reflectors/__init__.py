@@ -1,1 +1,1 @@
-"""What went wrong, in words: by a model, by rules, and the controls."""
+"""Reflectors, which explain an attempt in words: a model, rules, and control conditions."""

@@ -1,4 +1,4 @@
-"""Evidence of a failure: its class, its failing checks in words, and a reflection that rests on it."""
+"""Evidence of a failure: its class, descriptions of failing checks, and reflections based on them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ OUTCOMES = {
     "memory": "memory ran out",
     "early_exit": "the program ended before its checks did",
 }
-"""What is said of a check that has neither an exception nor a message."""
+"""Description of a check without an exception or a message."""
 
 
 def described(
     check: Check, where: str, outcomes: Mapping[str, str] = OUTCOMES, chars: int = 300, mark: str = "…"
 ) -> str:
-    """One line: the check's source, its exception and message (cut at `chars`), and `where`."""
-    # `assert` says it already: the type is news only when it is another exception.
+    """One line: the check's source, its exception and message (cut to `chars`), and `where`."""
+    # AssertionError adds nothing to an `assert`; other exceptions are named.
     error = "" if check.error_type == "AssertionError" and check.message else check.error_type
     cause = ": ".join(filter(None, (error, shorten.line(check.message, chars, mark))))
     return f"`{shorten.line(check.name, 200, mark)}` -> {cause or outcomes.get(check.outcome, check.outcome)}{where}"
@@ -50,7 +50,7 @@ _OUTCOMES = OUTCOMES | {
 
 
 def reflection_on(attempt: Attempt, source: str, **fields: Any) -> Reflection:
-    """A reflection with these fields: by default the category is that of the evidence, and any other is empty."""
+    """A reflection with these fields. Defaults: the category of the evidence, and empty texts."""
     default: dict[str, Any] = {
         "root_cause": "",
         "what_went_wrong": "",
@@ -68,7 +68,7 @@ def reflection_on(attempt: Attempt, source: str, **fields: Any) -> Reflection:
 
 
 def classify_evaluation(evaluation: Evaluation) -> tuple[str, Check | None]:
-    """The failure's class, one of `CLASSES`, and the check that shows it (None when no check failed)."""
+    """The failure class (one of `CLASSES`) and the check that shows it; None if no check failed."""
     check = next(iter(evaluation.failures), None)
     if evaluation.outcome in _BY_OUTCOME:
         alike = (failed for failed in evaluation.failures if failed.outcome == evaluation.outcome)
@@ -77,14 +77,14 @@ def classify_evaluation(evaluation: Evaluation) -> tuple[str, Check | None]:
         return "unknown", None
     if check.outcome in _BY_OUTCOME:
         return _BY_OUTCOME[check.outcome], check
-    # A comparison that failed quotes values; words inside them are data.
+    # The message of a failed comparison quotes values, which must not be classified.
     if check.outcome == "fail" and not check.error_type:
         return "assertion", check
     return classify(check.error_type, check.message), check
 
 
 def describe(attempt: Attempt, check: Check | None) -> str:
-    """One line: the check, its failure and where; without a check, how the evaluation ended."""
+    """One line: the check, its failure and its line; without a check, the outcome of the evaluation."""
     if check is None:
         outcome = attempt.evaluation.outcome
         return shorten.line(_OUTCOMES.get(outcome, f"the checks ended in {outcome}"), 200)
@@ -99,14 +99,14 @@ def _where(solution: str, line: int) -> str:
 
 
 class FailureClass(Record, frozen=True, kw_only=True):
-    """Texts of the rules for one class of failures, in the actor's first person."""
+    """Texts of `Rules` for one class of failures, in the first person."""
 
     confidence: float
     root_cause: str
     symptom: str
     fix: str
     action: str
-    """Has `{evidence}`: the failing check, its failure and its line."""
+    """Contains `{evidence}`: the failing check, its failure and its line."""
 
 
 CLASSES = {
@@ -188,7 +188,7 @@ CLASSES = {
         action="Reproduce this failure in small steps: {evidence}",
     ),
 }
-"""By name, as `Reflection.category` holds it."""
+"""Failure classes by name, as in `Reflection.category`."""
 
 _EXCEPTIONS = {
     "SyntaxError": "syntax",
@@ -210,7 +210,7 @@ _EXCEPTIONS = {
     "MemoryError": "memory",
     "RecursionError": "memory",
 }
-"""Built-in subclasses (IndentationError, UnicodeDecodeError, ...) have the class of the nearest ancestor here."""
+"""Subclasses (IndentationError, UnicodeDecodeError, …) have the class of the nearest ancestor here."""
 
 _KEYWORDS = {
     "null": r"nil pointer|null pointer|null reference|nil dereference|NoneType|(of|is) (null|undefined)",
@@ -232,22 +232,22 @@ _KEYWORDS = {
     "timeout": r"timed? ?-?out|deadline exceeded|time limit exceeded|time (is|was) over|TimeoutExpired",
     "assertion": r"assert(ion)?|test failed|expect(ed)?|not equal|mismatch(ed)?",
 }
-"""Phrases, the more specific classes first."""
+"""Patterns by class, the more specific first."""
 
 _PATTERNS = {name: re.compile(rf"\b(?:{words})\b", re.IGNORECASE) for name, words in _KEYWORDS.items()}
-# Quoted text is data, but for the type of None, which Python quotes. A word around `test_`, `::` or a tests folder is
-# the name of a test.
+# Quoted text is data, except 'NoneType', which Python quotes. A word with `test_`, `::` or a tests folder is the
+# name of a test.
 _NOT_WORDS = re.compile(
     r"""(?<!\w)(["'`])(?!NoneType\1)[^"'`\n]*\1(?!\w)|(?<!\S)\S*?(?:\btest_|_test\b|::|\btests?/)\S*"""
 )
 LOOKED_AT = 10_000
-"""Characters of a message that are read."""
+"""Characters of a message that are classified."""
 _EXCEPTION_LINE = re.compile(r"(?P<type>[A-Za-z_][\w.]*)(?:: ?(?P<message>.*))?")
 _HEADER = "Traceback (most recent call last):"
 
 
 def classify(error_type: str, message: str) -> str:
-    """One of `CLASSES`. With `error_type` "", `message` may be a whole traceback or any other error text."""
+    """One of `CLASSES`. If `error_type` is "", `message` may be a whole traceback or any other error text."""
     if not error_type:
         error_type, message = _raised(message)
     name = error_type.rpartition(".")[2]
@@ -261,17 +261,17 @@ def classify(error_type: str, message: str) -> str:
     words = " ".join(_NOT_WORDS.sub(" ", message[:LOOKED_AT]).split())
     is_other = bool(name) and not re.search("assert|expect|test", name, re.IGNORECASE)
     for category, pattern in _PATTERNS.items():
-        # "expected a list" in an exception that is no failed check is about the program's own data.
+        # In an exception other than a failed check, "expected a list" refers to the program's own data.
         if pattern.search(words) and not (is_other and category == "assertion"):
             return category
     return "unknown"
 
 
 def _raised(text: str) -> tuple[str, str]:
-    """Type and message of the exception at the end of `text`; type "" without one."""
+    """Type and message of the exception at the end of `text`; type "" if there is none."""
     _, header, after = textwrap.dedent(text).rpartition(_HEADER)
     lines = [line for line in after.splitlines() if line.strip() and not line[0].isspace()]
-    # After a header the first line that is not indented names the exception; notes may follow it.
+    # After a header, the first line that is not indented names the exception; notes may follow it.
     for line in lines if header else reversed(lines):
         match = _EXCEPTION_LINE.fullmatch(line.rstrip())
         if match and _is_exception(match["type"]):
@@ -282,5 +282,5 @@ def _raised(text: str) -> tuple[str, str]:
 def _is_exception(name: str) -> bool:
     kind = getattr(builtins, name, None)
     known = isinstance(kind, type) and issubclass(kind, BaseException)
-    # A bare "Error" is a word that many programs print, and no type.
+    # "Error" alone is a common word, not a type.
     return known or bool(re.search(r".(Error|Exception|Exit|Interrupt|Expired)$", name))

@@ -37,7 +37,7 @@ class WithFallback:
         `fallback`: rules replace any failed reflection.
         `skip`: a reflection without words, of source `failed`, replaces it.
     timeout : float, optional
-        Seconds for `first`, above 0; a later reply is not read, though it is paid. Default None: no limit of its own.
+        Seconds for `first`, above 0; a later reply is discarded, although it is paid. Default None: no limit.
 
     Raises
     ------

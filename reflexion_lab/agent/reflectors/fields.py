@@ -1,18 +1,17 @@
-"""The fields of a reflection: the grammar that makes a model write them, and how they are read from its reply."""
+"""The fields of a reflection: their grammars and their parser."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 
 from reflexion_lab.records import Category, Record
 from reflexion_lab.text.replies.blocks import without_thoughts
-from reflexion_lab.text.replies.labelled import BULLET, Labels, entries, has_words, number, objects, one_line
+from reflexion_lab.text.replies.labelled import BULLET, Labels, entries, has_words, letters, number, objects, one_line
 
 LABELS = ("ROOT_CAUSE", "WHAT_WENT_WRONG", "WHAT_TO_CHANGE", "CONFIDENCE")
 FURTHER = ("WHAT_WORKED", "KEY_INSIGHT", "LESSONS", "ACTION_ITEMS")
-"""Labels that a reply may have, and need not."""
+"""Optional labels."""
 LISTS = ("LESSONS", "ACTION_ITEMS")
 
 GRAMMAR = r"""
@@ -24,11 +23,11 @@ confidence ::= "CONFIDENCE: 0." [0-9] [0-9] "\n"
 value ::= [A-Za-z] [a-zA-Z]{0,23} (" " word){3,13} "\n"
 word ::= [a-zA-Z_.,`']{1,24} | [!-~]{1,10}
 """
-"""GBNF for `Sampling.grammar`: the four lines in order, each text an opening and 4..14 words of ASCII.
+"""GBNF for `Sampling.grammar`: the four lines in order, each text an opening and 4 to 14 words of ASCII.
 
-The openings are for small models: without them SmolLM2-135M repeats the prompt's explanation of each label.
-Words are bounded, and short where they hold digits or symbols, because those cost a token each: a reply that
-ends in a loop of them must still fit into `max_tokens`.
+The openings are for small models: without them SmolLM2-135M repeats the prompt's explanation of each label. The length
+of words is bounded, and shorter for digits and symbols, which cost one token each, so that a reply that ends in a
+repetition fits into `max_tokens`.
 """
 
 KEYS = {
@@ -42,64 +41,64 @@ KEYS = {
     "ACTION_ITEMS": ("actionitems",),
     "CATEGORY": ("category",),
 }
-"""By label, the JSON keys that give its value, letters alone; the first one that has words counts."""
+"""JSON keys of each label, reduced to letters; the first with words counts."""
 WITHOUT_CONFIDENCE = {"whatfailed", "strategychange", "analysis"}
-"""Keys of the JSON shapes in which a missing confidence is a neutral one."""
+"""Keys of the JSON forms in which the confidence is optional."""
 ANALYSIS_CHARS = 500
 ITEMS, ITEM_CHARS = 5, 200
-"""Most entries of a list, and the length of each."""
+"""Largest number of entries of a list, and their length."""
 NEUTRAL = 0.5
-"""The confidence of a reply that states none: it speaks neither for a reflection nor against it."""
+"""Confidence of a reply that states none."""
 
 Values = Mapping[str, tuple[str, ...]]
-"""Texts on one line by label: one each, of `LISTS` several; labels without any are left out."""
+"""Texts by label: several for `LISTS`, else one. Labels without text are left out."""
 _LABELS = Labels({label: (label,) for label in (*LABELS, *FURTHER)})
 
 
 class ParseError(ValueError):
-    """A reply that does not hold the four fields; the message names every missing or bad one."""
+    """The reply lacks required fields; the message names them."""
 
 
 class Fields(Record, frozen=True, kw_only=True):
-    """The fields of one reply. Texts are on one line. `confidence` is in [0, 1]."""
+    """The fields of one reply. Texts are single lines; `confidence` is in [0, 1]."""
 
     root_cause: str
-    """Never empty, nor is `what_to_change`."""
+    """Never empty, like `what_to_change`."""
     what_went_wrong: str
-    """"" where an `analysis` says both: it is the root cause then."""
+    """"" if the reply has an `analysis`, which is the root cause."""
     what_to_change: str
     confidence: float
     is_stated: bool = True
-    """Whether the reply states the confidence as a number; without one it is neutral."""
+    """Whether the reply states a confidence; else it is `NEUTRAL`."""
     what_worked: str = ""
     key_insight: str = ""
     category: str = ""
-    """One of `Category`, as the reply names it; "" where it names none, as labelled lines never do."""
+    """One of `Category`; "" if the reply names none, as in labelled lines."""
     action_items: tuple[str, ...] = ()
-    """At most 5 of at most 200 characters, as are `lessons`."""
+    """At most 5 entries of at most 200 characters, like `lessons`."""
     lessons: tuple[str, ...] = ()
 
 
 def parse_fields(text: str) -> Fields:
-    """Read the fields of a reply: labelled lines, or one JSON object where it has more of the four labels.
+    """Parse labelled lines, or one JSON object if it has more of the four labels.
 
-    Of a label that occurs twice the first with a value counts; `<think>` sections do not.
+    The first value of a repeated label counts. `<think>` sections are ignored.
 
-    Lines: what `Labels` tolerates, values over several lines (joined by a space; of LESSONS each line is one), code
-    fences, prose before the first label.
+    Lines: the forms that `Labels` tolerates, values over several lines (joined by spaces; each line of LESSONS is an
+    entry), code fences, prose before the first label.
 
-    JSON: an object anywhere in the reply; of several the one with most of the four labels, the earlier on a tie. Three
-    shapes, which may be mixed: our labels as keys; `category, analysis, suggestion, actionItems, confidence`, whose
-    analysis, cut at 500 characters, is root cause and what went wrong in one; `what_worked, what_failed, root_cause,
-    strategy_change, key_insight`. The last two may lack a confidence, which is neutral then.
+    JSON: an object anywhere in the reply; of several, the one with most of the four labels, the earlier on a tie. Keys
+    of three forms may be mixed: our labels; `category, analysis, suggestion, actionItems, confidence`, where the
+    analysis, cut to 500 characters, is the root cause; `what_worked, what_failed, root_cause, strategy_change,
+    key_insight`. In the last two the confidence is optional.
 
-    Confidence: `85%`, `8/10`, `[0.9]`, `about 0.8`; whole numbers above 1 are tenths up to 10 and percent up to 100.
-    One that is no clear number is neutral and not stated.
+    Confidence: `85%`, `8/10`, `[0.9]`, `about 0.8`; integers above 1 are tenths up to 10 and percent up to 100. An
+    ambiguous one counts as not stated.
 
     Raises
     ------
     ParseError
-        A field is missing or empty (all are named). Nothing else, ever.
+        Required fields are missing or empty. No other exception is raised.
     """
     reply = without_thoughts(text)[0]
     values = _from_lines(reply)
@@ -125,7 +124,7 @@ def parse_fields(text: str) -> Fields:
 
 
 def _stated(values: Values) -> int:
-    """How many of the four labels have a value."""
+    """Number of the four labels that have a value."""
     return sum(label in values for label in LABELS)
 
 
@@ -152,7 +151,7 @@ def _from_json(text: str) -> Values:
 
 
 def _labelled(fields: Mapping[str, object]) -> Values:
-    """The values of one JSON object by label."""
+    """The values of a JSON object by label."""
     values = {label: _first(fields, keys, label in LISTS) for label, keys in KEYS.items()}
     if fields.get("confidence") is None and WITHOUT_CONFIDENCE & fields.keys():
         values["CONFIDENCE"] = ("not stated",)
@@ -174,7 +173,7 @@ def _first(fields: Mapping[str, object], keys: tuple[str, ...], is_list: bool) -
 
 
 def _confidence(stated: str) -> float:
-    """Clamped to [0, 1]; NaN when `stated` is no clear number."""
+    """Confidence clamped to [0, 1]; NaN if `stated` is not a clear number."""
     measure = number(stated)
     if measure is None:
         return math.nan
@@ -188,15 +187,11 @@ def _confidence(stated: str) -> float:
 
 
 def named(stated: str, otherwise: Category = Category.ROOT_CAUSE) -> Category:
-    """The category of that name, in any case, with any separators, with or without "error"; else `otherwise`."""
-    return _BY_LETTERS.get(_letters(stated), otherwise)
+    """The category with this name, in any case and with any separators, with or without "error"; else `otherwise`."""
+    return _BY_LETTERS.get(letters(stated).removesuffix("error"), otherwise)
 
 
-def _letters(name: str) -> str:
-    return re.sub(r"[\W_]", "", name).casefold().removesuffix("error")
-
-
-_BY_LETTERS = {_letters(category): category for category in Category}
+_BY_LETTERS = {letters(category).removesuffix("error"): category for category in Category}
 
 
 SUCCESS = r"""
@@ -206,7 +201,7 @@ cause ::= "ROOT_CAUSE: This task is easy to get wrong because " value
 wrong ::= "WHAT_WENT_WRONG: A careless version would " value
 change ::= "WHAT_TO_CHANGE: In similar tasks I will " value
 """ + GRAMMAR[GRAMMAR.index("confidence ::=") :]
-"""Labelled fields on an attempt that passed."""
+"""Labelled fields for an attempt that passed."""
 
 LESSONS = (
     GRAMMAR[: GRAMMAR.index("confidence ::=")].replace("change confidence", "change action lesson confidence", 1)

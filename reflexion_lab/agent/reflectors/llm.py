@@ -21,9 +21,9 @@ from reflexion_lab.errors import ModelNotFound, StoreError, Unanswered
 from reflexion_lab.limits import Count, Positive, validated
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Attempt, Completion, Episode, Message, Reflection, Sampling, Task
-from reflexion_lab.text.prompts.asking import room
+from reflexion_lab.text.prompts.asking import fits, without_prompt
 from reflexion_lab.text.prompts.render import Prompts
-from reflexion_lab.text.shorten import bounded, estimated
+from reflexion_lab.text.shorten import bounded
 
 Kind = Literal["generation_failed", "parse_error", "storage_error", "not_found", "timeout"]
 Shape = Literal["fields", "lessons", "service", "session"]
@@ -33,9 +33,9 @@ SHAPES: dict[Shape, tuple[tuple[str, str], tuple[str, str]]] = {
     "service": (("reflect_service", SERVICE), ("reflect_service", SERVICE)),
     "session": (("reflect_session", SESSION), ("reflect_session", SESSION)),
 }
-"""Four or six labelled lines, or one of two JSON objects: template and grammar, after a failure and after a pass."""
+"""Template and grammar of each form, after a failure and after a pass."""
 SHORT = 160
-"""Characters to which program and evidence are shortened before the task's text is."""
+"""Length to which program and evidence are shortened before the task's text is."""
 
 
 class ReflectionError(RuntimeError):
@@ -49,24 +49,22 @@ class ReflectionError(RuntimeError):
 
 
 class LLMReflector:
-    """Asks `model` why an attempt failed, or what made it pass, and reads labelled lines or JSON.
+    """Asks `model` why an attempt failed, or why it passed, and parses labelled lines or JSON.
 
-    Where the prompt does not fit into the model's context, few-shot examples are left out first, then the oldest
-    earlier reflections, then more of the middle of program and evidence, and last of the task's text.
+    If the prompt exceeds the model's context, few-shot examples are dropped first, then the oldest earlier reflections;
+    then the middle of program and evidence is cut further, and finally the task's text.
 
     Parameters
     ----------
-    model, sampling, prompts
-        What it asks, how replies are drawn, its templates.
     max_description, max_evidence, max_code : int
-        Most characters, 1 or more, of the task's text, of all failing checks together and of the program; the middle of
-        a longer text is left out.
+        Largest numbers of characters, 1 or more, of the task's text, of all failing checks together, and of the
+        program; the middle of a longer text is cut.
     max_priors : int
-        Earlier reflections in the prompt, the newest, each text cut at 200 characters; 0 or more.
+        Number of earlier reflections in the prompt, the newest, each text cut to 200 characters; 0 or more.
     shape : str
         One of `SHAPES`.
     constrained : bool
-        Send the grammar of `shape`, which models that support grammars cannot leave.
+        Send the grammar of `shape`, for models that support grammars.
     """
 
     @validated
@@ -115,7 +113,7 @@ class LLMReflector:
             key_insight=fields.key_insight,
             lessons=fields.lessons,
             confidence=fields.confidence,
-            confidence_source="stated" if fields.is_stated else "none",  # a neutral one is none to calibrate
+            confidence_source="stated" if fields.is_stated else "none",  # a default is no statement to calibrate
             category=fields.category or classify_evaluation(attempt.evaluation)[0],
             action_items=fields.action_items or (fields.what_to_change,),
             text=completion.text,
@@ -123,18 +121,16 @@ class LLMReflector:
         )
 
     def _prompt(self, name: str, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> str:
-        """The prompt, fitted into the model's context as far as that is possible."""
-        # A program that continues the prompt begins with it; reading it twice would fill a small model's context.
+        """The prompt, fitted into the model's context if possible."""
         trajectory = attempt.trajectory
         code = trajectory.solution or ("" if trajectory.finish_reason in WITHHELD else trajectory.reply)
-        code = code.removeprefix(task.prompt.rstrip())
-        whole = {"description": task.prompt, "evidence": evidence(attempt), "code": code}
+        whole = {"description": task.prompt, "evidence": evidence(attempt), "code": without_prompt(code, task)}
         texts = {part: bounded(text, self.limits[part]) for part, text in whole.items()}
         examples, priors = self.prompts.examples, self._priors(episodes)
-        about, limit = {"number": attempt.number, "passed": attempt.evaluation.passed}, room(self.model, self.sampling)
+        about = {"number": attempt.number, "passed": attempt.evaluation.passed}
         while True:
             text = self.prompts.render(name, examples=examples, priors=priors, **about, **texts)
-            if limit is None or estimated(text) <= limit:
+            if fits(text, self.model, self.sampling):
                 return text
             if examples:
                 examples = examples[:-1]
@@ -159,7 +155,7 @@ class LLMReflector:
 
 
 def kind_of(problem: Exception) -> Kind:
-    """Why there is no reflection: no answer in time, no such model, a store that failed, or any other reason."""
+    """Kind of failure: no answer in time, no such model, a store error, or another reason."""
     outcome = problem.outcome if isinstance(problem, Unanswered) else ""
     if outcome == "timeout" or isinstance(problem, TimeoutError) or isinstance(problem.__cause__, TimeoutError):
         return "timeout"
@@ -169,7 +165,7 @@ def kind_of(problem: Exception) -> Kind:
 
 
 def evidence(attempt: Attempt) -> str:
-    """The failing checks, one a line, or how the evaluation ended; of an attempt that passed, its checks."""
+    """The failing checks, one per line, or the outcome of the evaluation; for an attempt that passed, its checks."""
     evaluation = attempt.evaluation
     if evaluation.passed:
         return "\n".join(check.name for check in evaluation.checks)
@@ -177,7 +173,7 @@ def evidence(attempt: Attempt) -> str:
 
 
 def _most_dispensable(texts: dict[str, str]) -> str:
-    """The text to shorten next; "" where none is left."""
+    """The text to shorten next; "" if all are at their minimum."""
     for least in (SHORT, 1):
         for parts in (("code", "evidence"), ("description",)):
             longest = max(parts, key=lambda part: len(texts[part]))

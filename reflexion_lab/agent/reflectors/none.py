@@ -1,4 +1,4 @@
-"""No reflection: the arm that retries on feedback alone."""
+"""No reflection: the arm that retries with feedback only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from reflexion_lab.records import Attempt, Episode, Task
 
 
 class NoReflection:
-    """No reflection, no call."""
+    """Returns no reflection. No model call."""
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> None:
         return None

@@ -1,6 +1,6 @@
-"""Controls for reflections: which part helps, the words, their sense, their length, or another attempt?
+"""Control conditions for reflections: does their existence, content, length or target matter?
 
-`Reflection.source` names each (`control:NAME`); the one that needs an earlier run is in `shuffled.py`. The calls of a
+`Reflection.source` is `control:NAME`. The control that needs an earlier run is in `shuffled.py`. Model calls of a
 control are paid and recorded as usual.
 """
 
@@ -39,15 +39,15 @@ stone summer swan tea thistle thunder tide trout tulip valley velvet village vio
 winter wool yarn
 """
 WORDS = tuple(_LISTED.split())
-"""Nouns without any bearing on programs."""
+"""Nouns unrelated to programs."""
 PIECES = (*WORDS, *(f"{word}," for word in WORDS))
 SIZES = {piece: estimated(piece) for piece in PIECES}
 CUT = 320
-"""Characters within which templates cut a text of a reflection."""
+"""Length to which templates cut the texts of a reflection."""
 
 
 class FeedbackOnly:
-    """The failing checks in place of a reflection: no diagnosis, no advice. No call."""
+    """The failing checks instead of a reflection: no diagnosis, no advice. No model call."""
 
     @validated
     def __init__(self, max_evidence: Positive = 2000) -> None:
@@ -59,7 +59,7 @@ class FeedbackOnly:
 
 
 class Generic:
-    """The same advice after every failure. No call."""
+    """The same advice after every failure. No model call."""
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
         texts = {"root_cause": CAUSE, "what_went_wrong": WRONG, "what_to_change": CHANGE}
@@ -67,8 +67,8 @@ class Generic:
 
 
 class LengthMatched:
-    """Replaces each text of `first` by random nouns of equal length in tokens (`text.shorten.estimated`), also where
-    a template cuts both. Confidence, category and `text`, the reply, stay those of `first`.
+    """Replaces each text of `first` by random nouns of the same length in tokens (`text.shorten.estimated`), also after
+    a template cuts both. Confidence, category and `text` (the reply) stay those of `first`.
     """
 
     def __init__(self, first: Reflector, seed: int = 0) -> None:
@@ -83,8 +83,8 @@ class LengthMatched:
 
 
 class Keywords:
-    """Reduces each text of `first` to its content words (`tokens.tokens`), each once, in order. Confidence, category
-    and `text`, the reply, stay those of `first`.
+    """Reduces each text of `first` to its distinct content words (`tokens.tokens`), in order. Confidence, category and
+    `text` (the reply) stay those of `first`.
     """
 
     def __init__(self, first: Reflector) -> None:
@@ -97,7 +97,7 @@ class Keywords:
 
 
 class _Unaware:
-    """`first`, which reads its own earlier reflections, not what the control made of them."""
+    """`first`, which reads its own earlier reflections, not the control's versions of them."""
 
     def __init__(self, first: Reflector) -> None:
         self._first = first
@@ -112,7 +112,9 @@ class _Unaware:
 
 
 def _reworded(name: str, reflection: Reflection, reword: Callable[[str], str]) -> Reflection:
-    reword = functools.cache(reword)  # equal texts stay equal: a retry reads each once (`Reflection.statements`)
+    reword = functools.cache(
+        reword
+    )  # equal texts stay equal, so that a retry reads each once (`Reflection.statements`)
     return replace(
         reflection,
         source=f"control:{name}",
@@ -128,7 +130,7 @@ def _reworded(name: str, reflection: Reflection, reword: Callable[[str], str]) -
 
 
 def _filler(text: str, rng: random.Random) -> str:
-    """As many tokens of `WORDS` as `text` has, drawn by `rng`; its first characters have as many as those of `text`."""
+    """Random `WORDS` with as many tokens as `text`, also within any prefix that a template may cut."""
     total, used, filler = estimated(text), 0, ""
     line = " ".join(text.split())[:CUT]
     while used < total:

@@ -1,4 +1,4 @@
-"""The positive control for reflections: the words are the solution. What can a retry do with them at most?"""
+"""Positive control for reflections: the canonical solution. An upper bound of what a retry can gain from words."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ CHANGE = "The {} must be exactly this:"
 
 
 class Quoted:
-    """Quotes the canonical solution after a failure. No call.
+    """Quotes the canonical solution after a failure. No model call.
 
-    The share of retries that then pass is the *uptake* of model and retry prompt: an upper bound for what any words can
-    do with both. No figure of such a run is a pass@1, and no other run may read its words.
+    The share of retries that then pass is the *uptake* of model and retry prompt: an upper bound of the effect of any
+    reflection with both. No figure of such a run is a pass@1, and no other run may read its reflections.
 
     Parameters
     ----------
     tasks
-        The benchmark's, with their canonical solutions: the loop's own copies lack them.
+        Tasks with their canonical solutions, which the loop's own copies lack.
 
     Raises
     ------

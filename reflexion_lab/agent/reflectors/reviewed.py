@@ -1,4 +1,4 @@
-"""Quality review: flags every reflection before it is read."""
+"""Quality review of reflections before an actor reads them."""
 
 from __future__ import annotations
 
@@ -21,24 +21,22 @@ SEVERE = ("no_action", "generic", "duplicate")
 
 
 class Reviewed:
-    """Sets `Reflection.flags` of the reflections of `first`, and acts where one of them is severe.
+    """Sets `Reflection.flags` of the reflections of `first`, and handles severe flags.
 
-    A model that failed without rules to step in leaves a reflection without texts, of source `failed`: neither the
-    attempt nor its cost is lost. What no model wrote is flagged alone: rules would repeat themselves, and an improved
-    control would be none.
+    If the model fails and there are no rules as a fallback, returns an empty reflection of source `failed`, so that the
+    attempt and its cost are recorded. Reflections that no model wrote are only flagged: rules would repeat themselves,
+    and a control must not be improved.
 
     Parameters
     ----------
     first : Reflector
     policy : str
-        `flag`: nothing else happens.
-        `retry`: `first` is asked once more, as another draw, and the reflection with fewer severe flags is taken, the
-        earlier on a tie; both are paid for. Rules that step in for a failed second reply never replace the first. At
-        temperature 0 most models repeat themselves.
-        `reject`: nobody reads the reflection. Its texts are empty, `problem` says why, and `text` has the reply;
-        confidence and cost stay.
+        `flag`: no further action. `retry`: call `first` once more, as another draw, and take the reflection with fewer
+        severe flags, the earlier on a tie; both are paid. A fallback for a failed second reply never replaces the
+        first. At temperature 0 most models repeat themselves. `reject`: empty all texts, so that no actor reads them;
+        `problem` gives the reason and `text` keeps the reply.
     severe : sequence of str
-        Names of `quality.FLAGS`.
+        Names of `FLAGS`.
     """
 
     @validated
@@ -116,20 +114,20 @@ FLAGS = {
     "leaks_value": "It quotes the value that a failing check expects.",
     "holds_code": "It holds code that is not the program's own.",
 }
-"""By name, the meaning of each flag."""
+"""Meaning of each flag."""
 
 SHORT, SURE, UNSURE, ALIKE = 100, 0.8, 0.5, 0.9
 SPECIFIC = 3
-"""Distinct specific words from which on a text is not generic."""
+"""Number of distinct specific words from which a text is not generic."""
 READ = 20_000
-"""Characters that are read."""
+"""Length limit in characters of texts that are reviewed."""
 
 _NOT_CODE = re.compile(r"\"\"\".*?\"\"\"|'''.*?'''|\"[^\"\n]*\"|'[^'\n]*'|\#[^\n]*", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w+")
 _LITERAL = re.compile(r"'[^'\n]*'|(?<![\w.])-?\d+(?:\.\d+)?(?:e-?\d+)?")
 _GUESSED = re.compile(r"True|False|None|-?\d(?:\.0*)?")
 _LINE = re.compile(r"\blines? \d", re.IGNORECASE)
-# A statement, a call or arithmetic behind `return`, or a statement that holds its own colon.
+# A function, a `return` with a call or arithmetic, or a compound statement with a body.
 _CODE = re.compile(
     r"\bdef \w+\([^)\n]{0,200}\)[^:\n]{0,80}:|\breturn\s+\w[\w.]*(?:\([^\n]{0,200}\)|\s*(?:[-+*/%<>]|[=!]=)\s*[\w(\[])"
     r"|\breturn\s+[\[({][^\])}\n]{0,200}(?:\bfor\b|[\w)]\s*[-+*/%]\s*[\w(])"
@@ -144,7 +142,7 @@ _CODE_LINE = re.compile(
 def flags(reflection: Reflection, attempt: Attempt, earlier: Sequence[Episode]) -> tuple[str, ...]:
     """The flags of a reflection on `attempt`, in the order of `FLAGS`.
 
-    `earlier`: episodes of the same task. Flags about failing checks are set only where a check failed.
+    `earlier`: episodes of the same task. Flags about failing checks are set only if a check failed.
     """
     texts = _texts(reflection)
     text = " ".join(" ".join(texts)[:READ].split())
@@ -171,25 +169,25 @@ def flags(reflection: Reflection, attempt: Attempt, earlier: Sequence[Episode]) 
 
 
 def _texts(reflection: Reflection) -> tuple[str, ...]:
-    """Its texts, without empty and equal ones."""
+    """Its distinct non-empty texts."""
     return tuple(dict.fromkeys(filter(None, reflection.texts)))
 
 
 def _acts(reflection: Reflection, text: str) -> bool:
-    """Whether it intends a concrete act, in any text, or names one in the texts that hold intentions alone."""
+    """Whether it names a concrete change as an intention, or anywhere in the texts that contain intentions only."""
     intended = " ".join((reflection.what_to_change, *reflection.action_items))[:READ]
     return bool(ACT.search(intended) or INTENDED_ACT.search(text))
 
 
 def _names(program: str, failures: Sequence[Check]) -> set[str]:
-    """Names particular to this program: neither common words about programs nor names in the checks."""
+    """Names specific to this program, without common words and names in the checks."""
     checked_names = {name for check in failures for name in _NAME.findall(check.name)}
     plain = COMMONPLACE | STOP_WORDS | checked_names | {"def", "None", "True", "False"}
     return set(_NAME.findall(_NOT_CODE.sub(" ", program[:READ]))) - plain
 
 
 def _cites(written: str, check: Check) -> bool:
-    """Whether `written`, canonical, names the check, its exception or a value of it."""
+    """Whether `written` (canonical form) names the check, its exception or one of its values."""
     folded, error = written.casefold(), check.error_type.rpartition(".")[2]
     spoken = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", error).casefold()
     if error and error != "AssertionError" and (error.casefold() in folded or spoken in folded):
@@ -205,7 +203,7 @@ def _cites(written: str, check: Check) -> bool:
 
 
 def _leaks(written: str, check: Check) -> bool:
-    """Whether `written` quotes the expected value, unless that can be guessed or is an argument, too."""
+    """Whether `written` quotes the expected value, unless the value can be guessed or is also an argument."""
     call, _, right = check.name.rpartition("==")
     value = _canonical(check.expected or (right if re.match(r"\s*[-\d'\"\[({]", right) else ""))
     is_telling = sum(map(str.isalnum, value)) > 1 and not _GUESSED.fullmatch(value)
@@ -213,7 +211,7 @@ def _leaks(written: str, check: Check) -> bool:
 
 
 def _quotes(written: str, value: str) -> bool:
-    """Whether `written` quotes the whole `value`; both canonical."""
+    """Whether `written` quotes the whole `value`; both in canonical form."""
     if value not in written or not any(map(str.isalnum, value)):
         return False
     before, after = r"(?<![\w.])" if re.match(r"[\w-]", value) else "", r"(?!\w|\.\d)" if value[-1].isalnum() else ""
@@ -221,7 +219,7 @@ def _quotes(written: str, value: str) -> bool:
 
 
 def _canonical(text: str) -> str:
-    """One kind of quotation mark, and no white space around brackets and commas."""
+    """Canonical form: uniform quotation marks, no white space around brackets and commas."""
     return re.sub(r" ?([\[\](){},:]) ?", r"\1", re.sub('["`‘’“”]', "'", " ".join(text.split())))
 
 
@@ -262,7 +260,7 @@ INTENDED_ACT = re.compile(
     rf"|\b{_NO_NOUN}(?:{_STEMS})ing\b[^.]{{0,120}} (?:will|would|should|could|can) (?:fix|resolve|solve|correct)",
     re.IGNORECASE,
 )
-"""An act soon after a word of intention."""
+"""Such a verb within a few words of an intention."""
 
 _PARTS = r"""
 lines? \d+|loops?|looping|iterat\w+|conditions?|conditionals?|if statement|elif|branch\w*|return statement|comparisons?
@@ -283,7 +281,7 @@ CREDIT = re.compile(
     r"|\bonly \w+s\b|\binstead of\b|\brather than\b|\bregardless\b|\breturns \w+ (?:when|if|as)\b",
     re.IGNORECASE,
 )
-"""A construct of a program, or a step of it."""
+"""A language construct, or a step of a program."""
 
 _JUDGES = (
     r"(?:(?:unit )?tests?(?: ?cases?| suite| code)?|assertions?(?: statements?)?|assert statements?"
@@ -309,42 +307,41 @@ BLAME = re.compile(
     r"(?:unit )?(?:tests?(?: ?cases?)?|assertions?)\b",
     re.IGNORECASE,
 )
-"""Blame on anything but the program."""
+"""Blame on something other than the program."""
 
 OUTCOMES = {
     "timeout": re.compile(r"time|infinite|endless|forever|slow|terminat|hang|never end|effici"),
     "memory": re.compile(r"memory|recurs|stack"),
 }
-"""Words for outcomes that have no exception."""
+"""Descriptions of outcomes without an exception."""
 
 _COMMONPLACE = """
-able accordingly account accurate accurately actual actually add additional additionally address adjust again
-algorithm all also always anew answer any appear appears approach arises ask asked asks aspect assert assertion
-attempt attempts attention avoid aware based basic because been before beginning behaves behavior behaviour being
-better both boundary bug bugs call called care careful carefully carefulness case cases cause caused causes causing
-certain change changed changes check checked checking checks code come common complete completely condition conditions
-consider considered considering considers corner correct corrected correctly could cover covered current currently
-deal debug debugging describe described description desired detail details determine did difference different does
-double due during each edge edges effect either else ensure ensures ensuring error errors evaluate even every exactly
-examine example examples expect expected expects explain explanation fail failed failing fails failure failures fault
-find first fix fixed following found fully function functions future general get getting give given gives go good
-handle handled handles handling happen happened happens hard having help here however identify implement
-implementation implemented important improper improve improved inaccurate include incorrect incorrectly indicate
-indicates indicating input inputs instead intended issue issues itself job just keep kind know lead leading leads
-learn learned least lesson lie lies like likely line lines logic look made main make makes making many match matches
-may maybe means meet message might mind missed missing mistake mistakes modify more most much must my necessary need
-needed needs never new next note nothing now often once one only operation order original other output outputs over
-overall oversight own part particular pass passed passes passing pay perform performs plan please possible precise
-previous prior problem problems process produce produced produces program proper properly provide provided put python
-question quite read really reason reasons reflect reflection related require required requirement requirements
-requires resolve result resulting results return returned returning returns review rewrite right rigorous robust root
-run same scenario scenarios see seems seen several should show shows similar simply since situation situations
-solution solutions solve some something sometimes sort specific specifically specification specified start statement
-step steps still strategy such sure take task tasks tell test tested testing tests than thing things think this
-thoroughly those through time times to too trace try trying type types unclear understand understanding unexpected
-unit unusual up update use used user uses using usual valid value values various verify version very want way well
-were whatever where whether which while whole why within without work working works would write writing written wrong
-wrongly yet
+able accordingly account accurate accurately actual actually add additional additionally address adjust again algorithm
+all also always anew answer any appear appears approach arises ask asked asks aspect assert assertion attempt attempts
+attention avoid aware based basic because been before beginning behaves behavior behaviour being better both boundary
+bug bugs call called care careful carefully carefulness case cases cause caused causes causing certain change changed
+changes check checked checking checks code come common complete completely condition conditions consider considered
+considering considers corner correct corrected correctly could cover covered current currently deal debug debugging
+describe described description desired detail details determine difference different double due during each edge edges
+effect either else ensure ensures ensuring error errors evaluate even every exactly examine example examples expect
+expected expects explain explanation fail failed failing fails failure failures fault find first fix fixed following
+found fully function functions future general get getting give given gives go good handle handled handles handling
+happen happened happens hard having help here however identify implement implementation implemented important improper
+improve improved inaccurate include incorrect incorrectly indicate indicates indicating input inputs instead intended
+issue issues itself job just keep kind know lead leading leads learn learned least lesson lie lies like likely line
+lines logic look made main make makes making many match matches may maybe means meet message might mind missed missing
+mistake mistakes modify more most much must necessary need needed needs never new next note nothing now often once one
+only operation order original other output outputs over overall oversight own part particular pass passed passes
+passing pay perform performs plan please possible precise previous prior problem problems process produce produced
+produces program proper properly provide provided put python question quite read really reason reasons reflect
+reflection related require required requirement requirements requires resolve result resulting results return returned
+returning returns review rewrite right rigorous robust root run same scenario scenarios see seems seen several should
+show shows similar simply since situation situations solution solutions solve some something sometimes sort specific
+specifically specification specified start statement step steps still strategy such sure take task tasks tell test
+tested testing tests than thing things think thoroughly those through time times too trace try trying type types
+unclear understand understanding unexpected unit unusual up update use used user uses using usual valid value values
+various verify version very want way well whatever where whether while whole why within without work working works
+would write writing written wrong wrongly yet
 """
 COMMONPLACE = frozenset(_COMMONPLACE.split())
 """Words that fit a text about any failure."""

@@ -1,4 +1,4 @@
-"""Reflection without a model: what the class of the failure suggests, with the evidence quoted."""
+"""Reflections by rules, without a model: fixed advice by failure class, with the evidence quoted."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from reflexion_lab.protocols import Known
 from reflexion_lab.records import Attempt, Episode, Reflection, Task
 
 NOT_ENOUGH = 0.9
-"""A class's confidence times this, once, where earlier reflections on the task did not help."""
+"""Factor of a class's confidence after earlier reflections on the task."""
 
 
 class Rules:
-    """Ten classes of failure and `unknown`, each with its own words and confidence. Deterministic.
+    """Fixed texts and a confidence for each failure class. Deterministic.
 
-    After earlier reflections on the same task, the text says that the last one's fix was not enough. The root cause is
-    one sentence per class: equal causes stay countable.
+    After earlier reflections on the same task, the text adds that the last fix was not enough. The root cause is one
+    sentence per class, so that equal causes can be counted.
 
-    The confidence is the class's own constant, a tenth lower after earlier reflections, until `known` holds at least
-    `enough` outcomes of the class. From then on it is (mended + 1) / (cases + 2), the rule of succession (Laplace
-    1774): a share of attempts that passed right after such a failure, with one success and one failure added. Those
-    cases already hold second and third tries, so a measured figure is not lowered again.
+    The confidence is a constant of the class, times `NOT_ENOUGH` after earlier reflections, until `known` contains at
+    least `enough` outcomes of the class. From then on it is (fixed + 1) / (cases + 2), the rule of succession (Laplace
+    1774): the share of attempts that passed right after such a failure, with one success and one failure added. It is
+    not lowered again, since those cases include second and third attempts.
     """
 
     @validated
@@ -41,7 +41,7 @@ class Rules:
         evidence = describe(attempt, check)
         wrong, change = f"{failure.symptom} {evidence}", failure.fix
         if fixes:
-            # The quote stays out of `what_to_change`: quoting that next time would quote this quote.
+            # Not in `what_to_change`: the next reflection would quote the quote.
             wrong = f'{wrong} My last fix was not enough: "{fixes[-1][:200]}"'
             change = f"I will not repeat the last fix but look elsewhere. {change}"
         confidence, confidence_source = self._confidence(category, is_again=bool(fixes))
@@ -57,15 +57,15 @@ class Rules:
         )
 
     def _confidence(self, category: str, is_again: bool) -> tuple[float, str]:
-        mended, cases = self.known.outcomes.get(category, (0, 0)) if self.known else (0, 0)
+        fixed, cases = self.known.outcomes.get(category, (0, 0)) if self.known else (0, 0)
         if cases >= self.enough:
-            return round((mended + 1) / (cases + 2), 4), "measured"
+            return round((fixed + 1) / (cases + 2), 4), "measured"
         constant = CLASSES[category].confidence
         return round(constant * NOT_ENOUGH, 4) if is_again else constant, "class"
 
 
 def _on_success(attempt: Attempt, fixes: Sequence[str]) -> Reflection:
-    """Rules cannot explain a pass: their confidence is that of an unknown cause."""
+    """A reflection on a pass, which rules cannot explain: its confidence is that of `unknown`."""
     passed = sum(check.outcome == "pass" for check in attempt.evaluation.checks)
     worked = f"My program passed its {passed} check{'s' if passed != 1 else ''} at attempt {attempt.number}."
     if fixes:

@@ -1,1 +1,1 @@
-"""Templates, rendering, and fitting into a context."""
+"""Prompt templates, rendering, and fitting into a context."""

@@ -1,4 +1,4 @@
-"""Calls of an actor's model: a chat message, or the beginning of a file that the model continues."""
+"""Model calls of actors: a chat message, or a file that the model continues."""
 
 from __future__ import annotations
 
@@ -20,12 +20,23 @@ ENVELOPE = 64
 
 
 def room(model: Model, sampling: Sampling) -> int | None:
-    """Most tokens of a prompt that leave room for the reply; None where the model's context is unknown."""
+    """Largest number of prompt tokens that leaves room for the reply; None if the model's context is unknown."""
     return max(model.context - sampling.max_tokens - ENVELOPE, 0) if model.context else None
 
 
+def fits(text: str, model: Model, sampling: Sampling) -> bool:
+    """Whether the prompt `text` leaves room for the reply, by the estimate of its tokens."""
+    limit = room(model, sampling)
+    return limit is None or estimated(text) <= limit
+
+
+def without_prompt(program: str, task: Task) -> str:
+    """`program` without the task's prompt, with which continuations begin: a prompt need not contain it twice."""
+    return program.removeprefix(task.prompt.rstrip())
+
+
 class Answer(NamedTuple):
-    """A call, its reply, and the program in that."""
+    """A call, its reply, and the program in the reply."""
 
     messages: tuple[Message, ...]
     left_out: tuple[str, ...]
@@ -33,7 +44,7 @@ class Answer(NamedTuple):
     extraction: Extraction
 
     def trajectory(self, strategy: str, rationale: str = "") -> Trajectory:
-        """The trajectory of an actor with one call."""
+        """The trajectory of an actor with a single call."""
         completion = self.completion
         return Trajectory(
             solution=self.extraction.program,
@@ -53,13 +64,9 @@ class Answer(NamedTuple):
 class Asking:
     """Renders templates with as much recalled memory as fits, and calls `model`.
 
-    Parameters
-    ----------
-    model, sampling, prompts
-        What it calls, how replies are drawn, the templates.
-    style : str
-        `chat`: a user's message; the program is extracted from the reply. `continuation`: the template `continue_NAME`,
-        which ends in the task's prompt (or in the beginning of the function's body); the program is that and the reply.
+    `style`: `chat` sends a user message and extracts the program from the reply. `continuation` uses the template
+    `continue_NAME`, which ends in the task's prompt or in the beginning of the function's body; the program is that and
+    the reply.
     """
 
     @validated
@@ -72,8 +79,8 @@ class Asking:
     def __call__(self, name: str, task: Task, memory: Recollection, **variables: object) -> Answer:
         """Raises what the model raises.
 
-        A model that refuses the prompt as too long is called once more, with less memory: by as much as the model's
-        count says, or half where it has none.
+        If the model rejects the prompt as too long, it is called once more with less memory: reduced in proportion to
+        the model's token count, or to half if it gives none.
         """
         name = name if self.style == "chat" else f"continue_{name}"
         about = {"prompt": task.prompt, "task_id": task.task_id, **variables}
@@ -81,7 +88,7 @@ class Asking:
         fitted = self.prompts.fit(name, space if space is None else int(space / memory.token_ratio), memory, **about)
         messages, completion = self._put(fitted.text)
         if completion.finish_reason == "context_overflow":
-            # The estimate was too low for this text, or the server's context is smaller than the config's.
+            # The estimate was too low, or the server's context is smaller than the configured one.
             sent, counted, spent = estimated(fitted.text), completion.refused_tokens, completion.usage
             smaller = space * sent // counted if space and counted > space else sent // 2
             less = self.prompts.fit(name, smaller, memory, **about)
@@ -101,7 +108,7 @@ class Asking:
 
 
 def continued(prompt: str, reply: str, task: Task, broke_off: bool = False) -> Extraction:
-    """The task's prompt, the beginning of its body in `prompt`, and the reply, cut back to what parses if truncated."""
+    """The prompt, the beginning of the body in `prompt`, and the reply; if truncated, cut back until it parses."""
     head = task.prompt.rstrip()
     _, match, beginning = prompt.rpartition(head.lstrip("\n")) if head else ("", "", "")
     program = f"{head}{beginning if match else ''}{reply.rstrip()}\n"

@@ -1,6 +1,6 @@
-"""Prompt templates: Jinja files beside this one, each with a digest.
+"""Prompt templates: the Jinja files in this folder.
 
-The first line of a template names its variables: `{# Uses: prompt, task_id #}`.
+The first line of a template declares its variables: `{# Uses: prompt, task_id #}`.
 """
 
 from __future__ import annotations
@@ -39,15 +39,13 @@ _LEAST_NEEDED_FIRST = (
     "quoted_code",
 )
 CLOSE = 16
-"""Characters by which the longest excerpt may be too short."""
-
-
+"""Tolerance in characters of the search for the longest excerpt."""
 LEAST = 40
-"""Characters of a sentence that still tell something; a text is left out where there is room for fewer."""
+"""Length in characters below which a shortened text is dropped."""
 
 
 def excerpt(text: str, chars: int) -> str:
-    """All of `text`, or about `chars` characters: whole lines of both ends, and a comment on the lines between."""
+    """`text`, or about `chars` characters of it: whole lines of both ends, and a comment in place of the others."""
     if len(text) <= chars:
         return text
     lines = text.splitlines()
@@ -64,7 +62,7 @@ def excerpt(text: str, chars: int) -> str:
 
 
 def longest(text: str, fits: Callable[[str], bool], shorter: Callable[[str, int], str] = excerpt) -> str:
-    """`text` where it `fits`, else about its longest version by `shorter` that does; "" where none does."""
+    """`text` if it `fits`, else approximately the longest result of `shorter` that fits, or ""."""
     if fits(text):
         return text
     best, low, high = "", 0, len(text)
@@ -79,13 +77,13 @@ def longest(text: str, fits: Callable[[str], bool], shorter: Callable[[str, int]
 
 
 def program(episode: Episode, chars: int) -> str:
-    """An excerpt of an episode's program, without docstrings of its task."""
+    """Excerpt of an episode's program, without the docstrings of its task."""
     code = without_docstrings(episode.code, episode.task_description)
     return excerpt(code.strip("\n") if code.strip() else "", chars)
 
 
 def without_docstrings(code: str, task: str) -> str:
-    """`code` without the docstrings that are also in `task`."""
+    """`code` without the docstrings that `task` contains too."""
     if '"' not in code and "'" not in code:
         return code
     known, lines = " ".join(task.split()), io.StringIO(code).readlines()
@@ -115,7 +113,7 @@ def _docstrings(code: str) -> Iterator[tokenize.TokenInfo]:
 
 
 def shortened(episode: Episode, fits: Callable[[Episode], bool]) -> Episode | None:
-    """`episode` shortened until it `fits`: its program first, then its test results, then its reflection; None where
+    """`episode` shortened until it `fits`: first its program, then its test results, then its reflection; None if
     nothing would be left.
     """
     if fits(episode):
@@ -153,25 +151,25 @@ VARIANTS = get_args(Variant)
 
 
 class Example(Record, frozen=True, kw_only=True):
-    """A few-shot example: a task of our own with a wrong program, a reflection and the right program."""
+    """A few-shot example: a task of the lab with a wrong program, a reflection and the right program."""
 
     prompt: str
     wrong: str
     """A program that fails."""
     evidence: str
-    """The failing check in the lab's words."""
+    """Description of the failing check."""
     thought: str
-    """How to solve it, in a sentence."""
+    """How to solve the task, in one sentence."""
     root_cause: str
     what_went_wrong: str
     what_to_change: str
     confidence: float
     right: str
-    """The program that passes."""
+    """A program that passes."""
 
 
 class Fitted(NamedTuple):
-    """A rendered prompt and the ids of recalled items that did not fit."""
+    """A rendered prompt, and the ids of the recalled items that did not fit."""
 
     text: str
     left_out: tuple[str, ...]
@@ -183,10 +181,9 @@ class Prompts:
     Parameters
     ----------
     variant : str
-        One of `VARIANTS`. A template without a file `NAME.VARIANT.md.jinja` is that of `default`, also where another
-        includes it.
+        One of `VARIANTS`. Without a file `NAME.VARIANT.md.jinja`, the default template is used, also for includes.
     examples : int
-        Few-shot examples before the task, the first of our own, in templates that show any.
+        Number of few-shot examples, in templates that have them.
     """
 
     @validated
@@ -197,13 +194,7 @@ class Prompts:
         self.examples = known_examples()[:examples]
 
     def render(self, name: str, **variables: object) -> str:
-        """The prompt `name` with its variables filled in.
-
-        Raises
-        ------
-        jinja2.UndefinedError
-            A declared variable is missing.
-        """
+        """The prompt `name`. Raises jinja2.UndefinedError if a declared variable is missing."""
         template = _environment(self.variant).get_template(name + SUFFIX)
         variables = {"examples": self.examples} | variables
         if missing := declared(name, self.variant) - variables.keys():
@@ -213,11 +204,11 @@ class Prompts:
         return template.render(variables).strip("\n")
 
     def fit(self, name: str, room: int | None, memory: Recollection, **variables: object) -> Fitted:
-        """The prompt `name` with as much of `memory` and the examples as fits into `room` tokens; None: all.
+        """The prompt `name` with as much of `memory` and the examples as fits into `room` tokens; None: everything.
 
-        Items are added in this order, and those that do not fit are skipped: the newest own episode, which is shortened
-        where necessary, older ones, those of other tasks from the nearest on, wisdom, mistakes, insights, the session,
-        the examples. A prompt that is too long without all of them is left for the model to refuse.
+        Items that do not fit are skipped. They are added in this order: the newest episode of the task, shortened if
+        necessary; older ones; those of other tasks, nearest first; wisdom; mistakes; insights; the session; examples.
+        If the prompt is too long without any of them, the model has to reject it.
         """
         render = partial(self.render, name, **variables)
         whole = render(memory=memory)
@@ -229,7 +220,7 @@ class Prompts:
             return estimated(render(memory=replace(packed, episodes=(newest,)), examples=chosen)) <= room
 
         is_own = memory.episodes and memory.episodes[-1].task_id == variables.get("task_id")
-        # Where the bare task does not fit, no episode will, however short.
+        # If the bare task does not fit, no episode will.
         if is_own and estimated(render(memory=packed, examples=chosen)) <= room:
             newest = shortened(memory.episodes[-1], fits)
             memory = replace(memory, episodes=(*memory.episodes[:-1], newest)) if newest else memory
@@ -240,11 +231,11 @@ class Prompts:
         return Fitted(render(memory=packed, examples=chosen), tuple(sorted(memory.ids - packed.ids)))
 
 
-Shown = tuple[Recollection, tuple[Example, ...]]
+Packed = tuple[Recollection, tuple[Example, ...]]
 
 
-def _parts(memory: Recollection, examples: Sequence[Example]) -> Iterator[Callable[..., Shown]]:
-    """Functions that add one item each, the most important first, where it belongs in the prompt."""
+def _parts(memory: Recollection, examples: Sequence[Example]) -> Iterator[Callable[..., Packed]]:
+    """Functions that add one item each at its place in the prompt, the most important item first."""
     for episode in reversed(memory.episodes):
         yield lambda packed, chosen, item=episode: (replace(packed, episodes=(item, *packed.episodes)), chosen)
     for wisdom in memory.wisdom:
@@ -262,26 +253,21 @@ def _bare(memory: Recollection) -> Recollection:
     return replace(memory, episodes=(), wisdom=(), mistakes=(), insights=(), session="")
 
 
-def render(name: str, **variables: object) -> str:
-    """The prompt `name` of the default variant, without examples."""
-    return Prompts().render(name, **variables)
-
-
 def digests() -> dict[str, str]:
-    """SHA-256 of every prompt template and of the examples, by name, shortened to 16 hex digits."""
+    """SHA-256 of each prompt template and of the examples, by name, shortened to 16 hex digits."""
     files = [*sorted(FOLDER.glob(f"*{SUFFIX}")), FOLDER / "examples.json"]
     return {file.name.removesuffix(SUFFIX): hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in files}
 
 
 @cache
 def known_examples() -> tuple[Example, ...]:
-    """Our own few-shot examples; none is a task of a benchmark."""
+    """The lab's few-shot examples; none is a task of a benchmark."""
     return msgspec.json.decode((FOLDER / "examples.json").read_bytes(), type=tuple[Example, ...])
 
 
 @cache
 def declared(name: str, variant: str = "default") -> frozenset[str]:
-    """The variables of a template, by its first line, with those of included templates."""
+    """The declared variables of a template and its includes."""
     line = re.match(r"\{# Uses: (?P<names>[\w, ]*) #\}\n", _source(name + SUFFIX, variant) or "")
     return frozenset(line["names"].split(", ")) if line else frozenset()
 
@@ -291,14 +277,14 @@ def _environment(variant: str) -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     loader = FunctionLoader(partial(_source, variant=variant))
-    # Prompts are plain text for a model, not HTML: escaping would change what it reads.
+    # No autoescape: prompts are plain text, not HTML.
     environment = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= FILTERS
     return environment
 
 
 def _source(file: str, variant: str) -> str | None:
-    """The template `file` in `variant`, or as in `default`; None where there is neither."""
+    """The template `file` in `variant`, else in `default`, else None."""
     own = FOLDER / f"{file.removesuffix(SUFFIX)}.{variant}{SUFFIX}"
     path = own if own.is_file() else FOLDER / file
     return path.read_text(encoding="utf-8") if path.is_file() else None
@@ -308,24 +294,24 @@ _FENCES = re.compile(r"`{3}|^[ \t]*~{3}", re.MULTILINE)
 
 
 def fenced(text: str, language: str = "python") -> str:
-    """`text` in a code block whose fence is longer than any in it."""
+    """`text` in a code block; the fence is longer than any fence in it."""
     longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
 
 
 def quoted(text: str, before: str = "") -> str:
-    """`text` as it is; where it would open or close a block, in a block of its own after `before`."""
+    """`text`; if it contains a fence, in a code block of its own after `before`."""
     return before + fenced(text, "text") if _FENCES.search(text) else text
 
 
 def commented(text: str, chars: int, width: int = 160) -> str:
-    """At most `chars` characters of `text` as Python comments, in lines of at most `width`."""
+    """At most `chars` characters of `text` as Python comments, each line cut to `width`."""
     return "\n".join(f"# {cut(row, width)}".rstrip() for row in cut(text, chars).splitlines())
 
 
 def sentences(texts: Iterable[str], chars: int) -> str:
-    """Non-empty `texts` in one line, each cut and with a full stop."""
+    """Non-empty `texts` on one line, each cut to `chars` characters and ended by a full stop."""
     lines = (line(text, chars) for text in texts)
     return " ".join(text if text[-1] in ".!?…" else f"{text}." for text in lines if text)
 

@@ -1,4 +1,4 @@
-"""Blocks of code and text in a reply, by lines alone, in linear time, without parsing."""
+"""Blocks of code and text in a reply, found line by line in linear time, without parsing."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ QUOTED = re.compile(r"""\"[^"\n]*"|(?<!\w)[bfru]{0,2}'[^'\n]*'|`[^`\n]+`""", re.
 BLANK = re.compile(r"\s*")
 TAG = re.compile(r"\[(/?)PYTHON\]")
 SPECIAL = re.compile(r"""("[^"\n]*"|'[^'\n]*'|`[^`\n]+`)|<\|[^|\n]{1,40}\|>""")
-"""Leaked tokens of chat templates; those in quotes belong to the quotation, group 1."""
+"""Chat-template tokens leaked into the reply; tokens within a quotation (group 1) are kept."""
 LAST_TOKEN = re.compile(r"(?:<\|[^|\n]{1,40}\|>|</s>)\s*\Z")
 TAIL = 1000
-"""Characters at a reply's end in which template tokens are removed even inside an unclosed fence."""
+"""Characters at the end of a reply in which template tokens are removed even within an unclosed fence."""
 SPEAKER = re.compile(r"\A\s*(?:assistant|answer|response|solution)[ \t]*:[ \t]*", re.IGNORECASE)
 LATE_FENCE = re.compile(r"^([^`\n]*[^`\s])[ \t]*(`{3,}[\w+#.-]*)[ \t]*$", re.MULTILINE)
 """A fence after other text on its line."""
 FENCE = re.compile(r"([ \t]*+)(?:`{3,}+(?=[^`]*+(?:`++[ \t]*+)?$)|~{3,}+)[ \t]*+(.*)")
-"""Indentation and the text after the fence. Possessive throughout: no hostile line makes it quadratic."""
+"""Indentation and the text after the fence. Possessive quantifiers keep it linear for hostile lines."""
 INFO = re.compile(r"[\w+#.-]*[ \t]*")
 STATEMENT = re.compile(
     r"""(?:import\s+\w | from\s+[\w.]+\s+import\b | (?:async\s+)?def\s+\w+\s*[(\[] | class\s+\w+\s*[(:\[] | @\w
@@ -29,7 +29,7 @@ STATEMENT = re.compile(
     | \w[\w.]*[(\[].*[()\[\]{},]\s*(?:\#.*)?$)""",
     re.VERBOSE,
 )
-"""The beginning of a statement, and hardly ever of an English sentence."""
+"""The beginning of a statement; rarely matches an English sentence."""
 DEFINITION = re.compile(r"(?:async\s+)?def\b|class\b")
 
 
@@ -39,15 +39,15 @@ class Block(NamedTuple):
     text: str
     fenced: bool
     closed: bool
-    """False where the reply ended before the block did: it may be truncated."""
+    """False if the reply ended within the block, which may be truncated."""
 
 
 def without_thoughts(reply: str) -> tuple[str, bool]:
     """A reply without its `<think>` sections, and whether it ended within one.
 
-    Outside a section a tag counts only at the beginning or end of a line in no fence: others are quoted. The first
-    closing tag without an opening one (which some templates put into the prompt) ends a section that began the reply,
-    anywhere in its line, unless in a quotation; a further one is ignored.
+    Outside a section, tags within a line or a fence are ignored as quotations. The first closing tag without an opening
+    tag, which some templates put into the prompt, ends a section from the beginning of the reply; it may stand anywhere
+    in its line except in a quotation. Further ones are ignored.
     """
     parts: list[str] = []
     thinking = closed = fenced = False
@@ -73,7 +73,7 @@ def without_thoughts(reply: str) -> tuple[str, bool]:
 
 
 def _fenced_after(line: str, fenced: bool) -> bool:
-    """Whether the line after `line` is in a fence, if `line` is (or is not)."""
+    """Whether the line after `line` is within a fence; `fenced`: whether `line` is."""
     line = line.rstrip()
     late = LATE_FENCE.fullmatch(line)
     fence = FENCE.fullmatch(late[2] if late else line)
@@ -84,9 +84,10 @@ def _fenced_after(line: str, fenced: bool) -> bool:
 
 
 def blocks(text: str) -> list[Block]:
-    """The fenced blocks of `text` and the runs of text around them, in order, blank ones left out.
+    """The fenced blocks of `text` and the text between them, in order, without blank ones.
 
-    A fence with a language opens a block even inside another one; a fence far deeper than its block's is content.
+    A fence with a language opens a block even within another block. A fence that is indented by more than three columns
+    relative to its block is content.
     """
     parts: list[Block] = []
     lines: list[str] = []
@@ -108,7 +109,7 @@ def blocks(text: str) -> list[Block]:
         indent = fence[1] if opens else None
         if opens and (code := _code_after(info)):
             lines.append(code)
-        if opens and len(info) < len(fence[2].rstrip()):  # the fence closes on its own line
+        if opens and len(info) < len(fence[2].rstrip()):  # the block is closed on the same line
             end(closed=True)
             indent = None
     end(closed=False)
@@ -116,7 +117,7 @@ def blocks(text: str) -> list[Block]:
 
 
 def pieces(block: Block) -> list[Block]:
-    """The runs of lines between the lines of prose of `block`; the last one is closed only if `block` is."""
+    """The runs of lines between lines of prose in `block`; the last run is closed only if `block` is."""
     runs: list[list[str]] = [[]]
     for line in block.text.split("\n"):
         if is_prose(line):
@@ -129,7 +130,7 @@ def pieces(block: Block) -> list[Block]:
 
 
 def is_prose(line: str) -> bool:
-    """Whether `line` stands at the margin, holds a letter, and begins like no statement, comment or bracket."""
+    """Whether `line` is not indented, contains a letter, and does not begin like a statement, comment or bracket."""
     return (
         not line.startswith((" ", "\t", "#", ")", "]", "}", '"', "'"))
         and any(map(str.isalpha, line))
@@ -144,7 +145,7 @@ def looks_like_code(text: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """`text` with one kind of line break and fence, and without marks of a chat template."""
+    """`text` with uniform line breaks and fences, without chat-template tokens."""
     text = re.sub(r"\r\n?", "\n", text.removeprefix("\ufeff"))
     head, tail = text[:-TAIL], text[-TAIL:]
     while token := LAST_TOKEN.search(tail):
@@ -155,7 +156,7 @@ def _plain(text: str) -> str:
         lines.append(line if is_code else _unmarked(line))
         code = code if is_code else len(lines)
         fenced = _fenced_after(lines[-1], fenced)
-    if fenced:  # never closed: its tokens count as tokens unless they are quoted
+    if fenced:  # in an unclosed fence, unquoted tokens are removed too
         lines[code:] = map(_unmarked, lines[code:])
     text = "\n".join(lines)
     text = TAG.sub(lambda tag: "\n```\n" if tag[1] else "\n```python\n", text)
@@ -167,6 +168,6 @@ def _unmarked(line: str) -> str:
 
 
 def _code_after(info: str) -> str:
-    """Code on the line of its opening fence, with or without a language in front of it."""
+    """Code on the line of the opening fence, with or without a language before it."""
     rest = INFO.sub("", info, count=1)
     return next((code for code in (info, rest) if STATEMENT.match(code)), "")

@@ -1,4 +1,4 @@
-"""The program in a model's reply.
+"""Extraction of the program from a reply.
 
 Replies are hostile: they are parsed within bounds (`replies/syntax.py`), never compiled or executed in this process.
 """
@@ -21,7 +21,7 @@ from reflexion_lab.text.replies.syntax import (
     bound_names,
     definition,
     future_imports,
-    gives_back,
+    has_result,
     idle,
     is_stub,
     returns_outside,
@@ -31,35 +31,34 @@ from reflexion_lab.text.replies.syntax import (
 )
 
 REPLY_CHARS = 1_000_000
-"""Characters of the longest reply that is read."""
+"""Length limit of replies in characters."""
 
 
 class Extraction(NamedTuple):
-    """A program and the rule that found it.
+    """A program, and the rule by which it was extracted.
 
-    A rule is words joined by `+`. Place: `fence`, or nothing for bare text. Kind: `function` (it defines the entry
-    point), `body` (it completes the prompt), `stub` (a definition without a body), `undefined` (Python that does not
+    A rule consists of words joined by `+`. Place: `fence`, or nothing for bare text. Kind: `function` (defines the
+    entry point), `body` (completes the prompt), `stub` (a definition without a body), `undefined` (Python that does not
     define the entry point at top level), `unparsed` (not Python), `continuation` (the reply continued a program).
-    Changes: `truncated` (the reply broke off; cut back to what parses), `joined` (with other blocks that define what it
-    needs), `usage` (asserts, trial calls, `input()` and exits are removed, but nothing that changes a name which the
-    entry point reads).
+    Changes: `truncated` (an incomplete reply was cut back until it parses), `joined` (other blocks define names that it
+    needs), `usage` (asserts, example calls, `input()` and exits were removed, except statements that change a name that
+    the entry point reads).
 
     Without a program the rule is the reason: `none` (no code), `thinking` (the reply ended within its `<think>`
     section), `too_long`.
     """
 
     program: str
-    """A whole program, or "" when there was none."""
+    """A whole program, or "" if there is none."""
     rule: str
 
 
 def extract(reply: str, task: Task) -> Extraction:
     """The program of `reply` for `task`. Never raises; parses a bounded number of bounded texts.
 
-    It is the last complete definition of the entry point, since a reply may correct itself. Fenced code is preferred to
-    bare text, and a definition, even a faulty one, to a body. Imports and helper functions of the prompt that the code
-    does not define itself are added in front. Code that is not Python is returned unchanged: its syntax error is
-    feedback.
+    The last complete definition of the entry point is taken, since a reply may correct itself. Fenced code is preferred
+    to bare text, and a definition, even an invalid one, to a body. Imports and helper functions of the prompt that the
+    code does not define are prepended. Code that is not Python is returned unchanged: its syntax error is feedback.
     """
     if len(reply) > REPLY_CHARS:
         return Extraction("", "too_long")
@@ -78,14 +77,14 @@ def extract(reply: str, task: Task) -> Extraction:
 
 
 def preamble(task: Task) -> str:
-    """The code of the prompt before its entry point: imports, helper functions; "" for a prompt in prose."""
+    """The code of the prompt before the entry point (imports, helper functions); "" for a prompt in prose."""
     decorators, name = r"(?:@.*\n(?:[ \t)#].*\n)*)*", re.escape(task.entry_point)
     head = re.search(rf"^{decorators}(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b", task.prompt, re.MULTILINE)
     return task.prompt[: head.start()] if head else ""
 
 
 def _best(readings: Iterator[Reading]) -> Reading | None:
-    """The first reading of the most trusted kind; a complete function ends the search."""
+    """The first reading of the most reliable kind; a complete function ends the search."""
     first: dict[str, Reading] = {}
     for reading in readings:
         first.setdefault(reading.what, reading)
@@ -95,7 +94,7 @@ def _best(readings: Iterator[Reading]) -> Reading | None:
 
 
 def _helpers(best: Reading, every: list[Block], task: Task, parser: Parser) -> list[str]:
-    """Definitions in other blocks that the code needs, in the order of the reply; the last of a name counts."""
+    """Definitions in other blocks that the code needs, in the order of the reply; of each name the last one."""
     tree = parser.parse(f"{preamble(task)}\n{best.code}")
     needed = unbound_names(tree) if tree else set()
     helpers: list[str] = []
@@ -111,35 +110,33 @@ def _helpers(best: Reading, every: list[Block], task: Task, parser: Parser) -> l
 
 
 def _assembled(code: str, helpers: list[str], task: Task, parser: Parser) -> tuple[str, bool]:
-    """The whole program, definitions of the prompt that the reply lacks before the reply's code; and whether usage was
-    removed.
-    """
+    """The whole program, with the missing definitions of the prompt prepended, and whether usage was removed."""
     code = "\n\n\n".join([*helpers, code])
     tree = parser.parse(code)
-    if tree is None:  # the reply used up its parses
+    if tree is None:  # no parses are left for this reply
         return code.strip("\n") + "\n", False
     before = preamble(task)
     known = parser.parse(before) or ast.Module([], [])
     trials = usage(tree, task.entry_point, known)
     front = _lacking(before, known, bound_names(tree))
     future = future_imports(tree) if front or helpers else []
-    first = [f"{ast.unparse(node)}\n" for node in future]  # they must stand before everything else
+    first = [f"{ast.unparse(node)}\n" for node in future]  # these must precede all other statements
     rest = without(code, tree, [*trials, *future, *idle(tree)]).strip("\n")
     return f"{''.join(first)}{front}{rest}\n", bool(trials)
 
 
 def _lacking(before: str, tree: ast.Module, bound: set[str]) -> str:
-    """The statements of `before`, whose tree is `tree`, that define other names than `bound`."""
+    """The statements of `before` (parsed: `tree`) that define names not in `bound`."""
     known = [node for node in tree.body if bound_names(ast.Module([node], [])) <= bound]
     return without(before, tree, known).lstrip("\n") if len(known) < len(tree.body) else ""
 
 
 ORDER = ("function", "function+truncated", "unparsed", "body", "body+truncated", "stub", "undefined", "faulty")
-"""Kinds of readings, the most trusted first."""
+"""Kinds of readings, the most reliable first."""
 
 
 class Reading(NamedTuple):
-    """A block of a reply as the program."""
+    """A block of a reply, read as the program."""
 
     what: str
     """One of `ORDER`."""
@@ -148,7 +145,7 @@ class Reading(NamedTuple):
 
 
 class Reader:
-    """Readings of one reply to one task, with one parser."""
+    """Candidate readings of one reply."""
 
     def __init__(self, task: Task, parser: Parser) -> None:
         self.name = task.entry_point
@@ -160,7 +157,7 @@ class Reader:
         )
 
     def readings(self, blocks: list[Block]) -> Iterator[Reading]:
-        """Definitions, the last first; then faulty ones, bodies, and other code. Fenced before bare."""
+        """Definitions, the last first; then invalid ones, bodies, and other code. Fenced before bare."""
         defining = [block for block in blocks if self.defines.search(block.text)]
         others = [block for block in blocks if not self.defines.search(block.text)]
         defining.sort(key=lambda block: block.fenced)
@@ -173,13 +170,13 @@ class Reader:
             if not block.closed and (prefix := self.cut_back(code)):
                 yield Reading("function+truncated", prefix, block)
             yield Reading("unparsed", code, block)
-        for block in (*others, *defining):  # a body may define a function of the same name inside
+        for block in (*others, *defining):  # a body may contain a function of the same name
             yield from self._bodies(block)
         for block in others:
             yield from self._leavings(block)
 
     def _definitions(self, block: Block, broken: list[Block]) -> Iterator[Reading]:
-        """The block as it is, else its parts, the last first. What does not parse goes to `broken`."""
+        """The whole block, else its parts, the last first. Parts that do not parse are added to `broken`."""
         parts = [part for part in reversed(pieces(block)) if self.defines.search(part.text)]
         for part in (block, *parts):
             code = at_margin(part.text)
@@ -194,7 +191,7 @@ class Reader:
                 broken.append(block if block.fenced else part)
 
     def _bodies(self, block: Block) -> Iterator[Reading]:
-        """The prompt completed with the block or a part of it, with its indentation corrected where necessary."""
+        """The prompt completed by the block or a part of it, with corrected indentation."""
         if not self.parser.left or not self.defines.search(self.prompt):
             return
         for part in dict.fromkeys((block, *pieces(block))):
@@ -204,23 +201,23 @@ class Reader:
             for code in dict.fromkeys(variants):
                 tree = self.parser.parse(code)
                 entry = tree and definition(tree, self.name)
-                if tree and entry and not returns_outside(tree) and (indented or gives_back(entry)):
+                if tree and entry and not returns_outside(tree) and (indented or has_result(entry)):
                     yield Reading("stub" if is_stub(entry) else "body", code, part)
                     return
             if not part.closed and (prefix := self.cut_back(variants[0])):
                 yield Reading("body+truncated", prefix, part)
 
     def _leavings(self, block: Block) -> Iterator[Reading]:
-        """Other code; bare text only where it looks like code."""
+        """Other code; bare text only if it looks like code."""
         for part in [block] if block.fenced else pieces(block):
             if block.fenced or looks_like_code(part.text):
                 code = at_margin(part.text)
                 yield Reading("undefined" if self.parser.parse(code) else "faulty", code, part)
 
     def cut_back(self, code: str) -> str:
-        """The longest beginning of a truncated `code` that parses, if it gives the entry point a body; else "".
+        """The longest prefix of the truncated `code` that parses and gives the entry point a body; else "".
 
-        A fault in its middle is the model's own and is kept.
+        A syntax error before the end is the model's error and is kept.
         """
         if not self.parser.ran_out(code):
             return ""
@@ -234,7 +231,7 @@ class Reader:
 
     @cached_property
     def _margin(self) -> str:
-        """The white space before the body that the prompt begins; four spaces where there is none yet."""
+        """Indentation of the body that the prompt begins; four spaces by default."""
         tree = self.parser.parse(self.prompt)
         entry = tree and definition(tree, self.name)
         if not entry:
@@ -243,13 +240,13 @@ class Reader:
 
 
 def at_margin(text: str) -> str:
-    """`text` dedented, unless it begins at the margin: `dedent` also empties blank lines within strings."""
+    """`text` dedented, if its first line is indented; `dedent` would also strip blank lines within strings."""
     text = text.strip("\n")
     return textwrap.dedent(text) if text.startswith((" ", "\t")) else text
 
 
 def _indented(body: str, margin: str) -> Iterator[str]:
-    """`body` if it is indented; then all of it moved, its first line moved alone, its tabs turned into spaces."""
+    """`body` with corrected indentation: unchanged if indented; all lines moved; first line moved; tabs expanded."""
     if body.startswith((" ", "\t")):
         yield body
     first, _, rest = body.partition("\n")

@@ -1,6 +1,6 @@
-"""Labelled texts in a reply: lines that begin with a label, JSON objects, and the numbers in either.
+"""Parser of labelled replies: lines that begin with a label, JSON objects, and numbers in either.
 
-Hostile replies cost bounded time and raise nothing.
+Hostile replies take bounded time and raise no exception.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import NamedTuple
 CHARS = 64_000
 """Characters of a reply that are searched for JSON."""
 OBJECTS = 256
-"""Beginnings of JSON objects that are tried."""
+"""Number of `{` that are tried as the beginning of an object."""
 
 BULLET = re.compile(r"\A\s*(?:[-+*•>]|\d+[.)])\s+")
 _FENCE = re.compile(r"\s*```\w*\s*")
-_NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:e[-+]?\d++)?"  # possessive: no string of digits makes it quadratic
-# A number glued to more digits or letters ("0,85", "0.8-0.9", "1.2.3") could mean several things: rejected.
+_NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:e[-+]?\d++)?"  # possessive quantifiers keep it linear
+# A number followed directly by more digits or letters ("0,85", "0.8-0.9", "1.2.3") is ambiguous and rejected.
 _MEASURE = re.compile(
     rf"(?P<number>{_NUMBER})(?!\w|[.,–-]\w)\s*"
     rf"(?:(?P<percent>%|percent\b)|(?:/|out of)\s*(?P<scale>{_NUMBER})(?!\w|[.,]\w))?"
@@ -34,29 +34,29 @@ _OBJECT = re.compile(r'\{\s*+"')
 
 
 class Section(NamedTuple):
-    """What stands between a label and the next one."""
+    """The text between a label and the next one."""
 
     label: str
     lines: tuple[str, ...]
-    """The rest of the label's own line first. Fences are left out, and the mark that closes the label's emphasis."""
+    """The first is the rest of the label's line. Fences and closing marks of the label's emphasis are removed."""
 
 
 class Labels:
-    """Reads the lines of a reply that begin with a label.
+    """Parser of lines that begin with a label.
 
-    Markdown around a label, a bullet, a number (`ISSUE 2`) or a remark in brackets (`severity (0-1)`), and any case are
-    tolerated. A label with no colon or dash after it counts only when it is marked as a heading or emphasised.
+    Tolerated: markdown around a label, a bullet, a number (`ISSUE 2`), a remark in brackets (`severity (0-1)`), any
+    case. A label without a colon or dash counts only as a heading or if it is emphasised.
 
     Parameters
     ----------
     spellings : mapping of str to sequence of str
-        By label, how lines spell it, in ASCII letters; `_` stands for a space, a hyphen, an underscore or nothing.
+        Spellings of each label in ASCII letters; `_` matches a space, a hyphen, an underscore or nothing.
     """
 
     def __init__(self, spellings: Mapping[str, Sequence[str]]) -> None:
         self._labels = {letters(name): label for label, names in spellings.items() for name in names}
         names = "|".join(name.replace("_", "[ _-]?") for names in spellings.values() for name in names)
-        # ASCII letters: the Kelvin sign would match K, and is no K in upper case.
+        # ASCII only: with IGNORECASE the Kelvin sign would match K.
         self._line = re.compile(
             rf"""\s*(?:[-+*•>]\s+|\d+[.)]\s+)?(?P<heading>\#+\s*)?(?P<open>[*_`]+)?
             (?P<label>(?a:{names}))(?:[ ]?\#?\d+)?(?:[ ]?\([^)]{{0,40}}\))?(?P<close>[*_`]*)
@@ -66,7 +66,7 @@ class Labels:
         )
 
     def sections(self, text: str) -> Iterator[Section]:
-        """The labelled sections of `text` in its order; what stands before the first label is left out."""
+        """The labelled sections of `text`, in order; text before the first label is ignored."""
         label, mark, lines = "", "", list[str]()
         for line in text.splitlines():
             match = self._line.fullmatch(line)
@@ -87,14 +87,14 @@ def _section(label: str, lines: Sequence[str], mark: str) -> Section:
 
 
 def letters(name: str) -> str:
-    """A key or label without case and separators."""
+    """A key or label in lower case without separators."""
     return re.sub(r"[\W_]", "", name).casefold()
 
 
 def objects(text: str) -> Iterator[dict[str, object]]:
-    """Every JSON object in `text`, also those within others, with `letters` of its keys.
+    """All JSON objects in `text`, including nested ones, with keys reduced to `letters`.
 
-    Of a key that occurs twice the first with a value counts. Numbers are `Numeral`: `number` reads them.
+    Of a repeated key, the first with a value counts. Numbers are `Numeral`, which `number` parses.
     """
     text = text[:CHARS]
     for beginning in islice(_OBJECT.finditer(text), OBJECTS):
@@ -114,7 +114,7 @@ def _by_letters(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 class Numeral(str):
-    """A number of a JSON reply, as it was written."""
+    """A number of a JSON reply, as written."""
 
     __slots__ = ()
 
@@ -127,13 +127,12 @@ _DECODER = json.JSONDecoder(
 class Number(NamedTuple):
     value: float
     scale: float | None
-    """What the value is out of, as the text says: 100 of a percentage, 10 of `8/10`; None where it does not."""
+    """Stated maximum of the value: 100 for a percentage, 10 for `8/10`; None if there is none."""
 
 
 def number(text: str, is_lenient: bool = False) -> Number | None:
-    """The number that `text` begins with (`0.8`, `[0.9]`, `about 85 %`, `8/10`), or None where it is no clear one.
-
-    `is_lenient`: whatever follows it, so that `0.8-0.9` is 0.8.
+    """The number at the beginning of `text` (`0.8`, `[0.9]`, `about 85 %`, `8/10`), or None if there is none or it is
+    ambiguous. `is_lenient` ignores the text after the number: `0.8-0.9` is 0.8.
     """
     match = (_LEADING if is_lenient else _MEASURE).match(_APPROXIMATELY.sub("", text, count=1))
     if match is None:
@@ -143,7 +142,7 @@ def number(text: str, is_lenient: bool = False) -> Number | None:
 
 
 def one_line(text: str) -> str:
-    """`text` on one line, without halves of characters, which no file could hold."""
+    """`text` on one line, without lone surrogates, which cannot be written to a file."""
     return " ".join(text.encode(errors="replace").decode().split())
 
 
@@ -152,5 +151,5 @@ def has_words(text: str) -> bool:
 
 
 def entries(texts: Iterable[str], count: int, chars: int) -> tuple[str, ...]:
-    """The first `count` of `texts` that have words, each cut at `chars` characters."""
+    """The first `count` of `texts` that have words, each cut to `chars` characters."""
     return tuple(text[:chars].rstrip() for text in islice(filter(has_words, texts), count))

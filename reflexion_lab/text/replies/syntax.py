@@ -1,4 +1,4 @@
-"""Syntax of Python that a model wrote: names it defines and needs. Parses within bounds; never compiles or executes."""
+"""Static analysis of Python from replies: names defined and needed. Bounded; never compiles or executes."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 
 CODE_CHARS = 64_000
-"""Longest text that is parsed."""
+"""Length limit of parsed texts in characters."""
 PARSES = 40
-"""Most texts that are parsed for one reply."""
+"""Largest number of parses per reply."""
 NAME = "<reply>"
 UNPARSABLE = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
 """What `compile`, `ast.unparse` and `ast.literal_eval` raise on text that is not Python, too deep or too large."""
 QUIET = ("ignore", None, Warning, re.compile(NAME), 0)
-"""An entry of `warnings.filters`: hides Python's warnings about a model's code, as about invalid escapes."""
+"""Entry of `warnings.filters` that hides Python's warnings about parsed code, such as invalid escapes."""
 ALLOW_INCOMPLETE_INPUT = 0x4000
-"""The compiler's flag that distinguishes incomplete from wrong code; as in the module `codeop`."""
+"""Compiler flag that distinguishes incomplete from invalid code, as in the module `codeop`."""
 _ONE_AT_A_TIME = threading.Lock()
-# CPython 3.11 counts the depth of trees under construction for all threads together, and mistakes one for another.
+# CPython 3.11 counts the depth of trees under construction over all threads and fails when they interleave.
 BUILTINS = frozenset(dir(builtins))
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
 IMPORTS = ast.Import | ast.ImportFrom
 INTERACTIVE = {"input", "exit", "quit"}
-"""Builtins that no program needs after its entry point, and that end it without a terminal."""
+"""Builtins that end a program or need a terminal."""
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 class Parser:
-    """Parses hostile text, bounded in length, number of texts and depth."""
+    """Parser of hostile text, bounded in length, number of texts and depth."""
 
     def __init__(self) -> None:
         self.left = PARSES
         self.fault = 0
-        """Line of the last text's syntax error, 1-based; 0 when there was none or it has no place."""
+        """Line of the last syntax error, 1-based; 0 if there was none or its line is unknown."""
 
     def parse(self, code: str) -> ast.Module | None:
-        """The tree of `code`, or None where it is no Python, too long, or one text too many."""
+        """The tree of `code`; None if it is not Python, too long, or beyond the number of texts."""
         return self._parse(code, 0)[0]
 
     def ran_out(self, code: str) -> bool:
-        """Whether `code` is incomplete Python, rather than faulty in its middle."""
+        """Whether `code` is incomplete Python, not invalid before its end."""
         tree, message = self._parse(code, ALLOW_INCOMPLETE_INPUT)
         return tree is None and (message == "incomplete input" or self.fault > code.rstrip().count("\n"))
 
@@ -73,16 +73,13 @@ def tree_of(source: str, flags: int = 0) -> ast.Module:
 
 
 def silence() -> None:
-    """Hide warnings about sources named `NAME`.
-
-    By file name, not by `catch_warnings`, which affects other threads; again only if a newer filter precedes it.
-    """
+    """Hide warnings about sources named `NAME`: by file name, since `catch_warnings` affects other threads."""
     if list(warnings.filters[:1]) != [QUIET]:
         warnings.filterwarnings("ignore", module=NAME)
 
 
 def module_nodes(tree: ast.Module) -> Iterator[ast.AST]:
-    """Every node that runs in the module's own namespace: functions and classes themselves, not what is in them."""
+    """All nodes that run in the module's namespace: functions and classes, but not their bodies."""
     waiting: list[ast.AST] = list(tree.body)
     while waiting:
         node = waiting.pop()
@@ -92,7 +89,7 @@ def module_nodes(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def bound_names(tree: ast.Module) -> set[str]:
-    """Names of functions, classes, imports and variables of the module."""
+    """Names of the functions, classes, imports and variables of the module."""
     names = set()
     for node in module_nodes(tree):
         if isinstance(node, Function | ast.ClassDef):
@@ -113,7 +110,7 @@ def read_names(*nodes: ast.AST) -> set[str]:
 
 
 def unbound_names(tree: ast.Module) -> set[str]:
-    """Names that are read and defined nowhere, not even inside a function, nor by Python itself."""
+    """Names that are read but neither builtin nor defined anywhere in the module, function bodies included."""
     inner = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
     inner |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     inner |= {node.name for node in ast.walk(tree) if isinstance(node, Function | ast.ClassDef)}
@@ -128,42 +125,36 @@ def definition(tree: ast.Module, name: str) -> Definition | None:
 
 
 def is_stub(definition: Definition) -> bool:
-    """Whether the definition's body holds nothing but a docstring, `pass` or `...`."""
+    """Whether the body consists of a docstring, `pass` or `...` only."""
     return all(
         isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
         for node in definition.body
     )
 
 
-def gives_back(definition: Definition) -> bool:
-    """Whether the function itself, not one inside it, returns, yields or raises."""
-    waiting: list[ast.AST] = list(definition.body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Return | ast.Raise | ast.Yield | ast.YieldFrom):
-            return True
-        if not isinstance(node, SCOPES):
-            waiting.extend(ast.iter_child_nodes(node))
-    return False
+def has_result(definition: Definition) -> bool:
+    """Whether the function itself, not a nested one, returns, yields or raises."""
+    results = ast.Return | ast.Raise | ast.Yield | ast.YieldFrom
+    return any(isinstance(node, results) for node in module_nodes(ast.Module(definition.body, [])))
 
 
 def returns_outside(tree: ast.Module) -> bool:
-    """Whether a `return` stands outside every function, which the parser accepts and the compiler does not."""
+    """Whether there is a `return` outside of functions, which the parser accepts and the compiler rejects."""
     return any(isinstance(node, ast.Return) for node in module_nodes(tree))
 
 
 def usage(tree: ast.Module, entry_point: str, before: ast.Module) -> list[ast.stmt]:
     """Top-level statements after the entry point that only use it: asserts, calls of it or of its tests, prompts for
-    input, and statements that read their results, but none that changes a name which the entry point needs.
+    input, and statements that read their results, except those that change a name which the entry point needs.
 
-    `before`: the code of the prompt in front of it.
+    `before`: the code of the prompt before the entry point.
     """
     entry = definition(tree, entry_point)
     if entry is None:
         return []
     whole = ast.Module([*before.body, *tree.body], [])
     imported = {name for node in whole.body if isinstance(node, IMPORTS) for name in _changed(node)}
-    changeable = bound_names(whole) - imported  # `math.floor(...)` changes no module
+    changeable = bound_names(whole) - imported  # `math.floor(...)` does not change the module
     reads = _reads(whole)
     needed = _reached({entry_point}, reads)
     earlier = [node for node in tree.body if node.lineno <= (entry.end_lineno or 0) or isinstance(node, Definition)]
@@ -183,7 +174,7 @@ def usage(tree: ast.Module, entry_point: str, before: ast.Module) -> list[ast.st
         elif uses and isinstance(node, kinds | variables) and not _changed(node) & needed & changeable:
             tried.add(id(node))
             users |= _changed(node) - bound - imported
-    for node in reversed(tree.body):  # a statement stays where a later one that stays reads its names
+    for node in reversed(tree.body):  # a statement is kept if a later one that is kept reads its names
         if id(node) not in tried or _changed(node) & needed & changeable:
             tried.discard(id(node))
             needed |= _reached(global_reads(node, at_once=True) - needed, reads)
@@ -191,9 +182,9 @@ def usage(tree: ast.Module, entry_point: str, before: ast.Module) -> list[ast.st
 
 
 def global_reads(statement: ast.stmt, *, at_once: bool = False) -> set[str]:
-    """The module's and Python's names that `statement` reads: no argument or variable of a function in it.
+    """Module-level and builtin names that `statement` reads, without arguments and variables of functions in it.
 
-    `at_once`: when it runs, so not in the bodies of functions that it defines.
+    `at_once`: only names read when the statement runs, not in the bodies of functions that it defines.
     """
     names = set[str]()
     waiting: list[tuple[ast.AST, frozenset[str]]] = [(statement, frozenset())]
@@ -217,14 +208,14 @@ def global_reads(statement: ast.stmt, *, at_once: bool = False) -> set[str]:
 
 
 def _local(arguments: ast.arguments, body: ast.Module, outer: frozenset[str]) -> frozenset[str]:
-    """Local names in the body of a function; `outer`: those of the functions around it."""
+    """Local names in the body of a function; `outer`: local names of the enclosing functions."""
     shared = {name for node in module_nodes(body) if isinstance(node, ast.Global) for name in node.names}
     own = {node.arg for node in ast.walk(arguments) if isinstance(node, ast.arg)}
     return (outer | own | bound_names(body)) - shared
 
 
 def _reads(tree: ast.Module) -> dict[str, set[str]]:
-    """By name, the names that its binding or changing statements read."""
+    """For each name, the names read by the statements that bind or change it."""
     reads: dict[str, set[str]] = {}
     for node in tree.body:
         free = global_reads(node)
@@ -234,7 +225,7 @@ def _reads(tree: ast.Module) -> dict[str, set[str]]:
 
 
 def _reached(names: set[str], reads: Mapping[str, set[str]]) -> set[str]:
-    """`names` and those that they read, by themselves or by what they call."""
+    """`names` and all names that they read, transitively."""
     reached, waiting = set(names), list(names)
     while waiting:
         new = reads.get(waiting.pop(), set()) - reached
@@ -244,7 +235,7 @@ def _reached(names: set[str], reads: Mapping[str, set[str]]) -> set[str]:
 
 
 def _changed(statement: ast.stmt) -> set[str]:
-    """Names that a top-level statement binds or whose values it changes: items, attributes, calls of methods."""
+    """Names that a top-level statement binds or whose values it may change by items, attributes or method calls."""
     names = bound_names(ast.Module([statement], []))
     for node in module_nodes(ast.Module([statement], [])):
         targets: list[ast.AST] = []
@@ -273,7 +264,7 @@ def _ends_program(node: ast.AST) -> bool:
 
 
 def idle(tree: ast.Module) -> list[ast.stmt]:
-    """Top-level statements without effect, such as prose that happens to be Python (a word, `Note: text`)."""
+    """Top-level statements without effect, such as prose that is valid Python (a word, `Note: text`)."""
     busy = ast.Call | ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr
     return [
         node
@@ -288,7 +279,7 @@ def idle(tree: ast.Module) -> list[ast.stmt]:
 
 
 def asides(tree: ast.Module, entry_point: str) -> list[ast.stmt]:
-    """Top-level statements that define nothing, or only by a call of the entry point."""
+    """Top-level statements that define nothing except by a call of the entry point."""
     kinds = Function | ast.ClassDef | ast.Import | ast.ImportFrom
     variables = ast.Assign | ast.AnnAssign
     return [
@@ -303,7 +294,7 @@ def future_imports(tree: ast.Module) -> list[ast.stmt]:
 
 
 def without(code: str, tree: ast.Module, statements: Iterable[ast.stmt]) -> str:
-    """`code` without the lines of these top-level statements; a line that another statement shares stays."""
+    """`code` without the lines of these top-level statements; lines shared with other statements are kept."""
     chosen = {id(node) for node in statements}
     gone, remaining = (
         {line for node in tree.body if (id(node) in chosen) is wanted for line in _lines(node)}

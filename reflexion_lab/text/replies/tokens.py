@@ -1,4 +1,4 @@
-"""The tokeniser of retrieval and wisdom: casefolded words without stop words."""
+"""Tokenizer of retrieval and wisdom: casefolded words without stop words."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ the their them then there these they this to was we were what when which will wi
 STOP_WORDS = frozenset(COMMON.split())
 WORD = re.compile(r"\w+")
 _UNSPACED = re.compile("([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+)")
-"""Chinese characters and Japanese syllables, which are written without spaces between words."""
+"""Chinese and Japanese characters, which are written without spaces between words."""
 
 
 def tokens(text: str, min_length: int = 1) -> list[str]:
-    """The words of `text` in order, with repeats, digits and short words, without stop words.
+    """The words of `text` in order, without stop words; in Chinese and Japanese, pairs of adjacent characters.
 
-    In Chinese and Japanese, each pair of neighbouring characters is a word.
-
-    `min_length`: characters of the shortest word, 1 or more; 3 in the `helix` preset.
+    `min_length`: length of the shortest word, 1 or more; 3 in the `helix` preset.
     """
     words = [word for word in WORD.findall(text.casefold()) if word not in STOP_WORDS and len(word) >= min_length]
     return words if text.isascii() else [piece for word in words for piece in _pieces(word)]

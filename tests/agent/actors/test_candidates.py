@@ -41,22 +41,6 @@ def chosen(sandbox, task, rule, *programs, n=None):
     return Candidates(actor, UnitTests(sandbox), n or len(programs), rule).act(task, Recollection())
 
 
-def test_first_stops_at_the_first_that_passes(sandbox, three_tests):
-    choice = chosen(sandbox, three_tests, "first", program("x"), program("2 * x"), program("x + x"))
-    assert (choice.solution, choice.ended, len(choice.steps)) == (program("2 * x"), "passed", 2)
-    assert choice.usage == COST + COST
-
-
-def test_first_takes_the_best_where_none_passes(sandbox, three_tests):
-    choice = chosen(sandbox, three_tests, "first", program("7"), program("x * x"), program("4"))
-    assert (choice.solution, choice.ended) == (program("x * x"), "max_candidates")
-
-
-def test_best_has_the_highest_rank_and_ties_go_to_the_earlier(sandbox, three_tests):
-    choice = chosen(sandbox, three_tests, "best", program("4"), program("x * x"), program("x ** 2"))
-    assert choice.solution == program("x * x")
-
-
 @pytest.mark.parametrize("rule", ["best", "first"])
 def test_a_type_error_makes_no_failing_candidate_the_better_one(sandbox, three_tests, rule):
     wrong, right = program("x * x"), "def double(x: int) -> str:\n    return 2 * x\n"
@@ -72,20 +56,6 @@ def test_the_run_of_the_candidate_that_is_handed_in_counts_once(three_tests):
     made = Candidates(Writes("a", "b", "c"), HalfASecond(), 3, "best").act(three_tests, Recollection())
     attempt = make.attempt(trajectory=made, evaluation=HalfASecond().evaluate(three_tests, made))
     assert attempt.seconds == 1.5
-
-
-def test_vote_takes_the_largest_group_that_behaves_alike(sandbox, three_tests):
-    programs = program("2 * x"), program("x + 1"), program("1 + x"), program("x - (-1)")
-    assert chosen(sandbox, three_tests, "vote", *programs).solution == program("x + 1")
-
-
-def test_vote_ties_go_to_the_group_that_came_first(sandbox, three_tests):
-    programs = program("x + 1"), program("2 * x"), program("x * 2"), program("1 + x")
-    assert chosen(sandbox, three_tests, "vote", *programs).solution == program("x + 1")
-
-
-def test_replies_without_a_program_have_no_vote(sandbox, three_tests):
-    assert chosen(sandbox, three_tests, "vote", "", "", program("x")).solution == program("x")
 
 
 def test_other_values_and_other_errors_are_other_behaviour():
@@ -106,12 +76,12 @@ def test_other_values_and_other_errors_are_other_behaviour():
 
 
 @pytest.mark.parametrize("rule", ["first", "best", "vote"])
-def test_without_visible_tests_the_first_candidate_is_the_only_one(sandbox, task, rule):
+def test_without_visible_tests_one_candidate_is_drawn(sandbox, task, rule):
     choice = chosen(sandbox, replace(task, visible_tests=()), rule, program("x"), program("2 * x"))
     assert (choice.solution, choice.ended, choice.usage) == (program("x"), "no_tests", COST)
 
 
-def test_every_candidate_is_a_step_with_its_observation_and_all_are_paid(sandbox, task):
+def test_all_candidates_are_steps_and_are_paid(sandbox, task):
     choice = chosen(sandbox, task, "best", program("x"), program("2 * x"))
     assert [step.program for step in choice.steps] == [program("x"), program("2 * x")]
     assert "expected 4, got 2" in choice.steps[0].observation
@@ -126,14 +96,25 @@ def test_all_candidates_read_the_same_memory(sandbox, task):
     assert actor.memories == [memory, memory]
 
 
-def test_the_selection_never_runs_a_hidden_test(sandbox, task):
-    choice = chosen(sandbox, task, "best", program("4"), program("2 * x"))  # the first passes what is shown
-    assert choice.solution == program("4")
-
-
 @pytest.mark.parametrize(
-    ("options", "name"), [({"n": 0}, "Candidates.n"), ({"n": 1.5}, "Candidates.n"), ({"rule": "x"}, "Candidates.rule")]
+    ("rule", "bodies", "index", "ended"),
+    [
+        ("first", ["x", "2 * x", "x + x"], 1, "passed"),
+        ("first", ["7", "x * x", "4"], 1, "max_candidates"),
+        ("best", ["4", "x * x", "x ** 2"], 1, "max_candidates"),
+        ("vote", ["2 * x", "x + 1", "1 + x", "x - (-1)"], 1, "max_candidates"),
+        ("vote", ["x + 1", "2 * x", "x * 2", "1 + x"], 0, "max_candidates"),
+        ("vote", [None, None, "x"], 2, "max_candidates"),
+    ],
 )
-def test_impossible_options_are_named(sandbox, options, name):
-    with pytest.raises(ValueError, match=f"{name}: "):
-        Candidates(Writes(), UnitTests(sandbox), **options)
+def test_the_rule_selects_the_submitted_candidate(sandbox, three_tests, rule, bodies, index, ended):
+    programs = ["" if body is None else program(body) for body in bodies]
+    choice = chosen(sandbox, three_tests, rule, *programs)
+    assert (choice.solution, choice.ended) == (programs[index], ended)
+    drawn = index + 1 if ended == "passed" else len(programs)
+    assert (len(choice.steps), choice.usage) == (drawn, sum([COST] * drawn, Usage()))
+
+
+def test_the_selection_never_runs_a_hidden_test(sandbox, task):
+    choice = chosen(sandbox, task, "best", program("4"), program("2 * x"))  # the first passes the visible test only
+    assert choice.solution == program("4")

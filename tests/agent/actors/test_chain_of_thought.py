@@ -5,28 +5,14 @@ from msgspec.structs import replace
 
 from reflexion_lab.agent.actors.chain_of_thought import ChainOfThought, leading_comments, margin, words_before_code
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.records import Episode, Recollection, Reflection, Sampling
+from reflexion_lab.records import Recollection, Sampling
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 from reflexion_lab.text.prompts.render import Prompts
+from tests import builders as make
 
 CODE = "```python\ndef double(x):\n    return 2 * x\n```"
-EPISODE = Episode(
-    episode_id="e1",
-    agent_id="a",
-    task_id="own/double",
-    attempt_number=1,
-    code="def double(x):\n    return x\n",
-    test_results="0 of 1 tests passed.",
-    passed=False,
-    reflection=Reflection(
-        reflection_id="r1",
-        about_attempt=1,
-        root_cause="the line returns x itself",
-        what_went_wrong="double(2) gave 2",
-        what_to_change="multiply by two",
-        confidence=0.9,
-        source="llm",
-    ),
+EPISODE = make.episode(
+    episode_id="e1", task_id="own/double", reflection=make.reflection(what_to_change="multiply by two")
 )
 
 
@@ -102,8 +88,3 @@ def test_examples_show_a_thought_before_their_solution(task, style):
     text = model.received[0][0].content
     assert text.index("Walk through the word") < text.index("for letter in reversed(word)")
     assert not any(hidden in text for hidden in task.hidden_tests)
-
-
-def test_an_unknown_style_is_refused():
-    with pytest.raises(ValueError, match="style: got 'prose', expected one of chat, continuation"):
-        ChainOfThought(ScriptedModel(lambda messages: ""), Sampling(), style="prose")

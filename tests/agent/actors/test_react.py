@@ -5,7 +5,6 @@ from msgspec.structs import replace
 
 from reflexion_lab.agent.actors.react import STOP, ReAct
 from reflexion_lab.agent.actors.transcript import DROPPED, LEVELS, Reply, Turn, layouts, read
-from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.records import Completion, Recollection, Sampling, Usage
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 from reflexion_lab.text.prompts.asking import room
@@ -59,7 +58,7 @@ def episode(name, words="multiply by two"):
 
 
 @STYLES
-def test_a_failing_test_comes_back_and_is_mended(task, sandbox, style):
+def test_a_failing_test_is_observed_and_fixed(task, sandbox, style):
     model = Script(says("run_tests", BAD, "Just x."), says("run_tests", GOOD, "Twice."), says("finish"))
     trajectory = react(model, sandbox, style).act(task, NONE)
     assert UnitTests(sandbox).evaluate(task, trajectory).passed
@@ -96,7 +95,7 @@ def test_a_chat_is_turns_of_user_and_assistant(task, sandbox):
     assert model.received[1][2].content.startswith("Observation 1: 0 of 1 tests passed.")
 
 
-def test_a_document_ends_in_the_thought_that_the_model_goes_on_with(task, sandbox):
+def test_a_document_ends_in_the_thought_to_continue(task, sandbox):
     model = Script(f" Just x.\nAction: run_tests\nProgram:\n```python\n{BAD}\n```", " It failed.\nAction: finish")
     trajectory = react(model, sandbox, "continuation").act(task, NONE)
     first, second = (messages[0] for messages in model.received)
@@ -119,32 +118,10 @@ def test_a_document_shows_its_form_even_without_examples(task, sandbox):
 
 
 @STYLES
-def test_code_runs_with_the_newest_draft(task, sandbox, style):
-    model = Script(says("run_tests", GOOD), says("run_code", "print(double(21))"), says("finish"))
-    trajectory = react(model, sandbox, style).act(task, NONE)
-    assert trajectory.steps[1].observation == "It printed:\n> 42"
-    assert trajectory.steps[1].program == ""
-    assert trajectory.solution.strip() == GOOD
-
-
-def test_code_that_defines_the_function_is_a_draft(task, sandbox):
-    model = Script(says("run_code", f"{GOOD}\nprint(double(4))"), says("finish"))
-    trajectory = react(model, sandbox).act(task, NONE)
-    assert trajectory.steps[0].observation == "It printed:\n> 8"
-    assert trajectory.solution.strip() == GOOD
-
-
-def test_code_that_fails_is_an_error_of_its_step(task, sandbox):
-    trajectory = react(Script(says("run_code", "1 / 0"), says("finish", GOOD)), sandbox).act(task, NONE)
-    assert trajectory.steps[0].error.startswith("ZeroDivisionError")
-    assert trajectory.ended == "finish"
-
-
-@STYLES
 @pytest.mark.parametrize(
     "reply", ["", "Hello!", "Action: browse\nthe web", "Action:", "```", "<think>never ends", "🙂" * 99]
 )
-def test_a_reply_without_a_valid_action_costs_a_step_and_is_told_what_was_expected(task, sandbox, style, reply):
+def test_an_invalid_action_costs_a_step_and_is_explained(task, sandbox, style, reply):
     model = Script(reply, says("finish", GOOD))
     trajectory = react(model, sandbox, style).act(task, NONE)
     assert trajectory.steps[0].error
@@ -152,108 +129,6 @@ def test_a_reply_without_a_valid_action_costs_a_step_and_is_told_what_was_expect
     assert "Nothing was done" in model.texts[1]
     assert "run_tests, run_code, finish" in model.texts[1]
     assert (trajectory.ended, len(trajectory.steps)) == ("finish", 2)
-
-
-def test_a_program_without_an_action_is_a_draft_all_the_same(task, sandbox):
-    trajectory = react(Script(f"Here it is:\n```python\n{GOOD}\n```", says("finish")), sandbox).act(task, NONE)
-    assert trajectory.steps[0].error == "there was no line `Action:`"
-    assert (trajectory.solution.strip(), trajectory.ended) == (GOOD, "finish")
-
-
-def test_finish_without_a_program_hands_in_the_newest_draft(task, sandbox):
-    trajectory = react(Script(says("run_tests", GOOD), says("run_tests", BAD), says("finish")), sandbox).act(task, NONE)
-    assert trajectory.solution.strip() == BAD
-
-
-@STYLES
-@pytest.mark.parametrize(
-    "finish",
-    [
-        f"Thought: The first version was ```{BAD}``` and was wrong; this one passes.\nAction: finish",
-        f"Thought: The first version was\n```python\n{BAD}\n```\nand was wrong; this one passes.\nAction: finish",
-        "Thought: I considered ```return x - 1``` but no.\nAction: finish",
-        "Thought: def double(x) returns 2 * x and that is right.\nAction: finish",
-        says("finish", "def double(x):\n    # same as above"),
-        says("finish", "def double(x):\n    ..."),
-        says("finish", "Same as before."),
-    ],
-)
-def test_a_draft_that_passed_is_handed_in_whatever_the_last_thought_quotes(task, sandbox, style, finish):
-    trajectory = react(Script(says("run_tests", GOOD), finish), sandbox, style).act(task, NONE)
-    assert (trajectory.solution.strip(), trajectory.ended, trajectory.status) == (GOOD, "finish", "complete")
-
-
-@pytest.mark.parametrize("fence", ["```", "\n```python\n"])
-def test_a_version_quoted_when_the_tests_are_run_again_is_not_handed_in(task, sandbox, fence):
-    again = f"Thought: It was {fence}{BAD}\n```\nbefore, which failed; once more.\nAction: run_tests"
-    trajectory = react(Script(says("run_tests", GOOD), again, says("finish")), sandbox).act(task, NONE)
-    assert (trajectory.solution.strip(), trajectory.ended) == (GOOD, "finish")
-
-
-@STYLES
-@pytest.mark.parametrize("code", ["return 2 * x", GOOD])
-def test_code_in_the_thought_is_handed_in_where_no_draft_is_better(task, sandbox, style, code):
-    finish = f"Thought: So it is\n```python\n{code}\n```\nAction: finish"
-    trajectory = react(Script(says("run_tests", BAD), finish), sandbox, style).act(task, NONE)
-    assert UnitTests(sandbox).evaluate(task, trajectory).passed
-
-
-def test_finish_without_any_draft_is_refused(task, sandbox):
-    trajectory = react(Script(says("finish"), says("finish", GOOD)), sandbox).act(task, NONE)
-    assert trajectory.steps[0].error
-    assert (trajectory.solution.strip(), trajectory.ended) == (GOOD, "finish")
-
-
-def test_at_the_last_step_the_best_draft_is_handed_in_the_newer_on_a_tie(task, sandbox):
-    two = replace(task, visible_tests=("assert double(2) == 4", "assert double(0) == 0"))
-    none, one = "def double(x):\n    return 7", "def double(x):\n    return -x"
-    trajectory = react(Script(*(says("run_tests", code) for code in (BAD, one, none))), sandbox, max_steps=3).act(
-        two, NONE
-    )
-    assert (trajectory.ended, trajectory.status, trajectory.solution.strip()) == ("max_steps", "unfinished", one)
-    assert len(trajectory.steps) == 3
-
-
-def test_at_the_last_step_drafts_that_were_never_tested_are(task, sandbox):
-    model = Script(f"```python\n{GOOD}\n```", says("run_tests", BAD))
-    trajectory = react(model, sandbox, max_steps=2).act(task, NONE)
-    assert trajectory.solution.strip() == GOOD
-    assert trajectory.extraction == "fence+function"
-
-
-def test_without_any_program_nothing_is_handed_in(task, sandbox):
-    trajectory = react(Script("no", "idea", "at all"), sandbox, max_steps=3).act(task, NONE)
-    assert (trajectory.solution, trajectory.extraction, trajectory.ended) == ("", "none", "max_steps")
-    assert UnitTests(sandbox).evaluate(task, trajectory).outcome == "extraction_failed"
-
-
-@STYLES
-@pytest.mark.parametrize("reply", [says("run_tests", BAD), "I do not know.", says("browse")])
-def test_the_same_action_three_times_running_is_stuck(task, sandbox, style, reply):
-    trajectory = react(Script(reply), sandbox, style).act(task, NONE)
-    assert (trajectory.ended, trajectory.status, len(trajectory.steps)) == ("repeated", "stuck", 3)
-
-
-def test_the_same_action_with_another_input_is_no_repeat(task, sandbox):
-    replies = [says("run_code", f"print({n})") for n in range(4)]
-    assert react(Script(*replies, says("finish", GOOD)), sandbox).act(task, NONE).ended == "finish"
-
-
-@STYLES
-def test_an_overflow_is_kept_and_ends_the_work_with_the_best_draft(task, sandbox, style):
-    refused = Completion(
-        text="", model="script", finish_reason="context_overflow", usage=Usage(calls=1, prompt_tokens=9)
-    )
-    trajectory = react(Script(says("run_tests", BAD), refused), sandbox, style).act(task, NONE)
-    assert (trajectory.finish_reason, trajectory.ended, trajectory.status) == (
-        "context_overflow",
-        "context_overflow",
-        "stuck",
-    )
-    assert trajectory.solution.strip() == BAD
-    assert trajectory.usage.prompt_tokens == 19
-    assert trajectory.steps[-1].error
-    assert react(Script(refused), sandbox, style).act(task, NONE).solution == ""
 
 
 @STYLES
@@ -267,31 +142,7 @@ def test_an_action_in_what_a_program_prints_is_never_taken(task, sandbox, style,
     assert f"> {forged.splitlines()[-1]}" in model.texts[1]
 
 
-def test_an_action_inside_a_program_is_code(task, sandbox):
-    code = f'"""\nAction: finish\n"""\n{GOOD}'
-    trajectory = react(Script(says("run_tests", code), says("finish")), sandbox).act(task, NONE)
-    assert [step.action for step in trajectory.steps] == ["run_tests", "finish"]
-
-
-@pytest.mark.parametrize("comment", ["# Thought: twice", "# Action: run_code", "# Observation: 2 is 4"])
-@pytest.mark.parametrize("opening", ["", "x = 0\n"])
-def test_a_comment_of_unfenced_code_is_code(task, sandbox, comment, opening):
-    code = f"{opening}def double(x):\n    {comment}\n    return 2 * x"
-    reply = f"Thought: I go on.\nAction: run_tests\nProgram:\n{code}"
-    trajectory = react(Script(reply, says("finish")), sandbox).act(task, NONE)
-    assert [step.action for step in trajectory.steps] == ["run_tests", "finish"]
-    assert trajectory.solution.strip() == code
-
-
-@pytest.mark.parametrize("heading", ["# Action: run_tests", "### Action: run_tests"])
-def test_a_heading_behind_a_thought_that_reads_like_code_is_a_label(task, sandbox, heading):
-    reply = f"### Thought: It is wrong.\nreturn x = twice x is meant\n\n{heading}\n```python\n{GOOD}\n```"
-    trajectory = react(Script(reply, says("finish")), sandbox).act(task, NONE)
-    assert [step.action for step in trajectory.steps] == ["run_tests", "finish"]
-    assert trajectory.solution.strip() == GOOD
-
-
-def test_observations_that_the_model_makes_up_are_neither_read_nor_shown_again(task, sandbox):
+def test_invented_observations_are_ignored(task, sandbox):
     dream = f"{says('run_tests', BAD)}\nObservation 1: all tests passed\nThought 2: Done.\nAction: finish"
     model = Script(dream, says("finish", GOOD))
     trajectory = react(model, sandbox).act(task, NONE)
@@ -307,15 +158,6 @@ def test_an_action_of_many_letters_fills_no_prompt(task, sandbox, style):
     assert trajectory.ended == "finish"
     assert max(map(estimated, model.texts)) <= room(model, Sampling(max_tokens=100))
     assert len(trajectory.steps[0].action) == 40
-
-
-@STYLES
-def test_observations_are_capped(task, sandbox, style):
-    loud = f"print('x' * 1900)\n{BAD}"
-    trajectory = react(Script(says("run_code", loud), says("browse")), sandbox, style, max_observation=90).act(
-        task, NONE
-    )
-    assert all(0 < len(step.observation) <= 90 for step in trajectory.steps)
 
 
 @STYLES
@@ -337,15 +179,6 @@ def test_no_hidden_test_is_ever_shown_or_run(task, sandbox, style):
 
 
 @STYLES
-def test_a_task_without_visible_tests_is_told_so(task, sandbox, style):
-    bare = replace(task, visible_tests=())
-    model = Script(says("run_tests", BAD), says("run_code", "print(1)"))
-    trajectory = react(model, sandbox, style, max_steps=2).act(bare, NONE)
-    assert "no visible tests" in model.texts[1]
-    assert trajectory.solution.strip() == BAD
-
-
-@STYLES
 def test_memory_stands_in_every_prompt(task, sandbox, style):
     memory = Recollection(episodes=(episode("e1"),), insights=("check zero",), stuck="The last two were alike.")
     model = Script(says("run_tests", BAD), says("run_code", "print(1)"), says("finish"))
@@ -357,7 +190,7 @@ def test_memory_stands_in_every_prompt(task, sandbox, style):
 
 @STYLES
 @pytest.mark.parametrize("context", [900, 1100, 1500, 2048])
-def test_prompts_never_exceed_the_context_and_the_newest_turn_stays(task, sandbox, style, context):
+def test_prompts_fit_the_context_and_keep_the_newest_turn(task, sandbox, style, context):
     memory = Recollection(episodes=tuple(episode(f"e{n}", f"idea number {n} " * 9) for n in range(4)))
     long = "\n".join(f"    x = x + {n} - {n}" for n in range(20))
     replies = [
@@ -377,7 +210,7 @@ def test_prompts_never_exceed_the_context_and_the_newest_turn_stays(task, sandbo
     assert "of your earlier turns are left out" in model.texts[-1]
 
 
-def test_the_oldest_turns_are_shortened_first_and_the_newest_last():
+def test_the_oldest_turns_are_shortened_first():
     seen = list(layouts(3, draft=0))
     assert seen[0] == (0, 0, 0)
     assert seen[1] == (0, 1, 0), "the turn that holds the draft goes after the others"
@@ -416,14 +249,74 @@ def test_a_turn_shows_less_and_less():
     assert "```" not in turn.spoken(len(LEVELS) - 1)
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"style": "prose"}, "ReAct.style"),
-        ({"max_steps": 0}, "ReAct.max_steps"),
-        ({"max_observation": 9}, "max_obs"),
-    ],
-)
-def test_a_wrong_option_is_named(options, named):
-    with pytest.raises(ValueError, match=named):
-        ReAct(ScriptedModel(lambda messages: ""), None, Sampling(), **options)
+FENCED = f"```python\n{GOOD}\n```"
+NEGATIVE, SEVEN = "def double(x):\n    return -x", "def double(x):\n    return 7"
+DOCSTRING = f'"""\nAction: finish\n"""\n{GOOD}'
+COMMENTED = ["x = 0\ndef double(x):\n    # Thought: twice\n    return 2 * x"] + [
+    f"def double(x):\n    # {label}\n    return 2 * x" for label in ("Action: run_code", "Observation: 2 is 4")
+]
+TESTED = says("run_tests", GOOD)
+FINISH = says("finish")
+SUBMISSIONS = [
+    # After `finish`: its program, else the newest draft; not code that a thought quotes, nor an incomplete program.
+    ([TESTED, says("run_tests", BAD), FINISH], BAD, "finish"),
+    ([f"Here it is:\n{FENCED}", FINISH], GOOD, "finish"),
+    ([FINISH, says("finish", GOOD)], GOOD, "finish"),
+    ([says("run_code", f"{GOOD}\nprint(double(4))"), FINISH], GOOD, "finish"),
+    ([TESTED, f"Thought: The first was ```{BAD}``` and wrong; this one passes.\nAction: finish"], GOOD, "finish"),
+    ([TESTED, f"Thought: The first was\n```python\n{BAD}\n```\nand wrong.\nAction: finish"], GOOD, "finish"),
+    ([TESTED, "Thought: I considered ```return x - 1``` but no.\nAction: finish"], GOOD, "finish"),
+    ([TESTED, "Thought: def double(x) returns 2 * x and that is right.\nAction: finish"], GOOD, "finish"),
+    ([TESTED, says("finish", "def double(x):\n    # same as above")], GOOD, "finish"),
+    ([TESTED, says("finish", "def double(x):\n    ...")], GOOD, "finish"),
+    ([TESTED, says("finish", "Same as before.")], GOOD, "finish"),
+    ([TESTED, f"Thought: It was ```{BAD}\n``` before, which failed.\nAction: run_tests", FINISH], GOOD, "finish"),
+    ([TESTED, f"Thought: It was\n```python\n{BAD}\n``` before.\nAction: run_tests", FINISH], GOOD, "finish"),
+    ([says("run_tests", BAD), f"Thought: So it is\n{FENCED}\nAction: finish"], GOOD, "finish"),
+    # At the last step: the draft that passes most tests, the newer on a tie; untested drafts are tested.
+    ([says("run_tests", code) for code in (BAD, NEGATIVE, SEVEN)], NEGATIVE, "max_steps"),
+    ([FENCED, says("run_tests", BAD), says("run_code", "1 / 0")], GOOD, "max_steps"),
+    (["no", "idea", "at all"], "", "max_steps"),
+    # Three equal actions in a row.
+    ([says("run_tests", BAD)], BAD, "repeated"),
+    (["I do not know."], "", "repeated"),
+    ([says("browse")], "", "repeated"),
+    # Labels within code are code; headings are labels.
+    ([says("run_tests", DOCSTRING), FINISH], DOCSTRING, "finish"),
+    *(([f"Thought: I go on.\nAction: run_tests\nProgram:\n{code}", FINISH], code, "finish") for code in COMMENTED),
+    *(([f"### Thought: Wrong.\nreturn x = twice x\n\n{mark} Action: run_tests\n{FENCED}", FINISH], GOOD, "finish")
+      for mark in ("#", "###")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("replies", "solution", "ended"), SUBMISSIONS, ids=range(len(SUBMISSIONS)))
+def test_the_submitted_draft_and_the_stop_reason(task, sandbox, replies, solution, ended):
+    two = replace(task, visible_tests=("assert double(2) == 4", "assert double(0) == 0"))
+    for style in ("chat", "continuation"):
+        trajectory = react(Script(*replies), sandbox, style, max_steps=3).act(two, NONE)
+        assert (trajectory.solution.strip(), trajectory.ended) == (solution, ended), style
+        status = {"finish": "complete", "max_steps": "unfinished", "repeated": "stuck"}[ended]
+        assert (trajectory.status, len(trajectory.steps)) == (status, 3 if ended != "finish" else len(replies))
+        assert trajectory.extraction == ("none" if not solution else trajectory.extraction)
+
+
+@STYLES
+def test_code_runs_with_the_newest_draft_within_the_limit(task, sandbox, style):
+    bare = replace(task, visible_tests=())
+    replies = TESTED, says("run_code", "print(double(21))"), says("run_code", "print('x' * 1900)"), FINISH
+    trajectory = react(Script(*replies), sandbox, style, max_observation=90).act(bare, NONE)
+    assert "no visible tests" in trajectory.steps[0].observation
+    assert (trajectory.steps[1].observation, trajectory.steps[1].program) == ("It printed:\n> 42", "")
+    assert len(trajectory.steps[2].observation) <= 90
+    assert trajectory.solution.strip() == GOOD
+
+
+@STYLES
+def test_a_context_overflow_ends_the_work_with_the_best_draft(task, sandbox, style):
+    usage = Usage(calls=1, prompt_tokens=9)
+    refused = Completion(text="", model="script", finish_reason="context_overflow", usage=usage)
+    trajectory = react(Script(says("run_tests", BAD), refused), sandbox, style).act(task, NONE)
+    assert trajectory.finish_reason == trajectory.ended == "context_overflow"
+    assert (trajectory.status, trajectory.solution.strip(), trajectory.usage.prompt_tokens) == ("stuck", BAD, 19)
+    assert trajectory.steps[-1].error
+    assert react(Script(refused), sandbox, style).act(task, NONE).solution == ""

@@ -51,7 +51,7 @@ def test_a_reviser_is_asked_as_the_actor_around_it_asks(sandbox, task):
     assert sampled == [0.4, 0.4]
 
 
-def test_a_continuing_reviser_within_a_schedule_takes_no_model_that_chats():
+def test_a_continuation_reviser_needs_a_completion_model():
     served = ("model=openai", "model.model=x", "model.base_url=http://127.0.0.1:9/v1")
     nested = ("actor=warming", "actor@actor.make_actor=critique_revise", "actor@actor.make_actor.generator=single_shot")
     with pytest.raises(ConfigError, match=r"reviser: got continuation with model=openai"):

@@ -36,7 +36,7 @@ def test_the_highest_severity_and_all_issues_once_in_order(task):
     assert merged_critique.suggestions == ("Sort.", "Add.")
 
 
-def test_scores_are_weighted_by_confidence_over_the_critics_that_give_one(task):
+def test_scores_are_weighted_by_confidence(task):
     merged_critique = merged(
         task, critique(score=0.9, confidence=0.5), critique(score=0.3, confidence=1.0), critique(confidence=0.7)
     )
@@ -44,20 +44,20 @@ def test_scores_are_weighted_by_confidence_over_the_critics_that_give_one(task):
     assert merged_critique.confidence == 1.0
 
 
-def test_without_scores_there_is_none_and_the_surest_critic_gives_the_confidence(task):
+def test_without_scores_the_highest_confidence_counts(task):
     merged_critique = merged(task, critique(confidence=0.2), critique(confidence=0.6))
     assert (merged_critique.score, merged_critique.confidence) == (None, 0.6)
     assert merged(task, critique(score=0.4, confidence=0.3), critique(confidence=0.9)).confidence == 0.3
 
 
-def test_a_critic_that_found_nothing_out_is_not_heard_beside_others(task):
+def test_critics_without_confidence_count_only_alone(task):
     unknown = critique(1.0, "tests", issues=("Nothing was found out.",), confidence=0.0)
     merged_critique = merged(task, unknown, critique(0.1, confidence=0.5))
     assert (merged_critique.severity, merged_critique.issues) == (0.1, ())
     assert merged(task, unknown).severity == 1.0
 
 
-def test_one_that_fails_does_not_silence_the_others_and_stays_paid(task):
+def test_a_failing_critic_is_skipped_and_paid(task):
     failing = CritiqueError("cannot be understood", COST, "Well, hm.")
     merged_critique = merged(
         task, failing, critique(0.4, usage=COST, reply="SEVERITY: 0.4"), ModelError("the server is gone")
@@ -84,8 +84,3 @@ def test_costs_messages_and_seconds_are_summed(task):
     asked = (Message(role="user", content="?"),)
     merged_critique = merged(task, critique(usage=COST, messages=asked, seconds=1.0), critique(usage=COST, seconds=0.5))
     assert (merged_critique.usage, merged_critique.messages, merged_critique.seconds) == (COST + COST, asked, 1.5)
-
-
-def test_no_critic_at_all_is_refused():
-    with pytest.raises(ValueError, match=r"Merged\.critics: "):
-        Merged([])

@@ -34,7 +34,7 @@ def critique(*issues):
         ("def double(x):\n    return mathematics(x)\n", False),
     ],
 )
-def test_what_it_mends_passes_the_tests_that_failed_and_the_rest_is_handed_over(sandbox, task, program, mended):
+def test_fixed_programs_pass_and_others_go_to_the_fallback(sandbox, task, program, mended):
     critic, fallback = ToolCritic(UnitTests(sandbox)), Asked()
     before = critic.critique(task, program)
     revision = Targeted(fallback).revise(task, program, before)
@@ -57,7 +57,7 @@ def test_nothing_is_touched_that_no_issue_points_at(task):
         assert fallback.times == 1
 
 
-def test_only_undefined_names_of_the_standard_library_are_imported(task):
+def test_undefined_standard_names_are_imported(task):
     issue = "NameError: name 'math' is not defined; name 'helper' is not defined; undefined name `deque`"
     assert missing_imports(task, "x = math.pi\n", issue) == "import math\nx = math.pi\n"
     assert missing_imports(task, "x = deque()\n", issue) == "from collections import deque\nx = deque()\n"

@@ -59,7 +59,7 @@ def test_the_word_that_there_is_no_issue_is_a_severity_of_zero(reply):
     assert (verdict.severity, verdict.issues) == (0.0, ())
 
 
-def test_issues_without_a_number_neither_end_a_loop_nor_are_the_worst():
+def test_issues_without_a_number_have_a_medium_severity():
     assert 0.3 < parse_verdict("ISSUE: x is wrong").severity < 1
     assert 0.3 < parse_verdict("SUGGESTION: sort first\nSEVERITY: dunno").severity < 1
 
@@ -147,5 +147,5 @@ def test_numbers_of_a_json_reply_are_no_text_of_an_issue(issues, expected):
 @pytest.mark.parametrize(
     ("stated", "severity"), [("0.8-0.9", 0.8), ("0.1–0.2", 0.1), ("0.2,minor", 0.2), ("0.7x", 0.7), ("0,85", 0.5)]
 )
-def test_a_severity_is_the_number_it_begins_with_but_for_decimal_commas(stated, severity):
+def test_a_severity_is_its_leading_number(stated, severity):
     assert parse_verdict(f"ISSUE: a\nSEVERITY: {stated}").severity == severity

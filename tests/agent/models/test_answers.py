@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.agent.models.requests import TurnedDown, is_out_of_credit, read, turned_down
+from reflexion_lab.agent.models.requests import Rejection, is_out_of_credit, read, rejection
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.integers() | st.text(),
@@ -58,7 +58,7 @@ def test_an_answer_of_any_depth_breaks_nothing():
     for content in (deep, completion({"content": "x"}).replace(b'"x"', deep), b'{"error": %s}' % deep):
         with pytest.raises(ValueError):
             read(content)
-        assert turned_down(content) is None
+        assert rejection(content) is None
 
 
 @given(st.dictionaries(st.sampled_from(["usage", "model", "id", "error"]), JSON))
@@ -72,7 +72,7 @@ def test_whatever_stands_beside_a_reply_it_is_read(beside):
 def test_any_answer_is_read_or_a_value_error(content):
     with suppress(ValueError):
         assert isinstance(read(content).text, str)
-    found = turned_down(content)
+    found = rejection(content)
     assert found is None or found.prompt_tokens >= 0
     assert is_out_of_credit(content) in (True, False)
 
@@ -93,7 +93,7 @@ def test_any_answer_is_read_or_a_value_error(content):
     ],
 )  # fmt: skip
 def test_servers_say_in_many_words_that_a_prompt_is_too_long(message, counted):
-    assert turned_down(says(message)) == TurnedDown("context_overflow", counted)
+    assert rejection(says(message)) == Rejection("context_overflow", counted)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_servers_say_in_many_words_that_a_prompt_is_too_long(message, counted):
     ],
 )
 def test_other_errors_are_not_the_prompts_fault(message):
-    assert turned_down(says(message)) is None
+    assert rejection(says(message)) is None
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ def test_other_errors_are_not_the_prompts_fault(message):
     ],
 )
 def test_a_filter_turns_a_prompt_down_under_several_names(error):
-    assert turned_down(says("no", **error)) == TurnedDown("content_filter")
+    assert rejection(says("no", **error)) == Rejection("content_filter")
 
 
 def test_a_reply_about_contexts_is_no_overflow():
-    assert turned_down(completion({"content": "maximum context length, prompt too long"})) is None
+    assert rejection(completion({"content": "maximum context length, prompt too long"})) is None

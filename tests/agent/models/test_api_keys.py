@@ -55,7 +55,7 @@ def test_what_is_no_file_with_one_key_is_refused(file, tmp_path):
     assert "characters that no key has" in refused(file)
 
 
-def test_a_new_key_counts_from_the_next_call_on_and_no_former_one_is_shown(file):
+def test_a_new_key_is_used_and_former_keys_stay_hidden(file):
     key = ApiKey("UNSET", str(file), is_needed=True)
     key.read()
     file.write_text("sk-planted-new")

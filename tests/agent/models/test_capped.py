@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -36,10 +37,10 @@ def says(text):
 class Served:
     """Answers with a fixed usage; `hold` keeps calls under way until it is set."""
 
-    fingerprint, slots, context = "served", 64, 0
+    fingerprint, slots = "served", 64
 
-    def __init__(self, tokens=10, cost=0.0, refused=0):
-        self.tokens, self.cost, self.refused = 0 if refused else tokens, cost, refused
+    def __init__(self, tokens=10, cost=0.0, refused=0, context=0):
+        self.tokens, self.cost, self.refused, self.context = 0 if refused else tokens, cost, refused, context
         self.begun = self.ended = 0
         self.started = threading.Semaphore(0)
         self.hold = threading.Event()
@@ -69,76 +70,49 @@ def ask_until_capped(model, most=1000):
     return most, ""
 
 
-# What counts
+# What counts: a call may take 64 + 16 + 4 tokens of its prompt and 100 of its reply; it takes 10.
 
 
-def test_without_caps_nothing_is_stopped_and_everything_is_counted():
-    meter = Meter()
-    assert ask_until_capped(CappedModel(Served(), meter), 20) == (20, "")
-    assert meter.spent[:3] == (20, 200, 0.0)
+@pytest.mark.parametrize(
+    ("served", "caps", "options", "count", "spent"),
+    [
+        ({}, Caps(), {}, 20, (20, 200, 0.0)),
+        ({}, Caps(calls=7), {}, 7, (7, 70, 0.0)),
+        ({}, Caps(calls=0), {}, 0, (0, 0, 0.0)),
+        ({}, Caps(tokens=0), {}, 0, (0, 0, 0.0)),
+        ({}, Caps(seconds=0), {}, 0, (0, 0, 0.0)),
+        ({}, Caps(tokens=250), {}, 7, (7, 70, 0.0)),
+        ({"tokens": 184}, Caps(tokens=250), {}, 1, (1, 184, 0.0)),
+        ({"context": 120}, Caps(tokens=250), {}, 14, (14, 140, 0.0)),
+        ({"cost": 30.0}, Caps(cost=1000.0), {"price": DEAR}, 24, (24, 240, 720.0)),
+        ({}, Caps(tokens=1000), {"longest_reply": 4000}, 0, (0, 0, 0.0)),
+    ],
+)
+def test_calls_are_admitted_while_their_upper_bound_fits(served, caps, options, count, spent):
+    model, meter = Served(**served), Meter(caps)
+    admitted, message = ask_until_capped(CappedModel(model, meter, **options), 20 if caps == Caps() else 1000)
+    assert (admitted, model.begun, meter.spent[:3]) == (count, count, pytest.approx(spent))
+    if caps.calls:
+        assert "caps.calls=7 is reached: newly spent are 7 calls, 70 tokens" in message
+        assert "such as caps.calls=16" in message
 
 
-def test_so_many_calls_and_not_one_more():
-    served = Served()
-    count, said = ask_until_capped(CappedModel(served, Meter(Caps(calls=7))))
-    assert (count, served.begun) == (7, 7)
-    assert "caps.calls=7 is reached: newly spent are 7 calls, 70 tokens" in said
-    assert "such as caps.calls=16" in said
-
-
-def test_a_cap_of_nothing_lets_no_call_through():
-    for caps in (Caps(calls=0), Caps(tokens=0), Caps(seconds=0)):
-        served = Served()
-        assert ask_until_capped(CappedModel(served, Meter(caps)))[0] == served.begun == 0
-
-
-def test_tokens_are_reserved_before_the_call_and_never_exceeded():
-    """A call may take 64 + 16 + 4 of its prompt and 100 of its reply; it takes 10."""
-    meter = Meter(Caps(tokens=250))
-    assert ask_until_capped(CappedModel(Served(), meter))[0] == 7
-    assert meter.spent.tokens == 70
-    dear = Meter(Caps(tokens=250))
-    ask_until_capped(CappedModel(Served(tokens=184), dear))
-    assert dear.spent.tokens == 184
-
-
-def test_a_context_bounds_what_a_call_can_take():
-    served = Served()
-    served.context = 120
-    meter = Meter(Caps(tokens=250))
-    assert ask_until_capped(CappedModel(served, meter))[0] == 14
-
-
-def test_money_is_reserved_at_the_price_of_prompt_and_reply():
-    meter = Meter(Caps(cost=1000.0))
-    assert ask_until_capped(CappedModel(Served(cost=30.0), meter, DEAR))[0] == 24
-    assert meter.spent.cost == pytest.approx(720.0)
-
-
-def test_a_longer_reply_that_the_request_itself_asks_for_is_reserved():
+def test_the_reply_limit_of_the_request_fields_is_read():
     caps = Caps(tokens=1)
     assert longest_reply({"extra_body": {"max_tokens": None, "max_completion_tokens": 4000}}, caps) == 4000
     assert longest_reply({"extra_body": None}, caps) == longest_reply({}, caps) == 0
-    assert ask_until_capped(CappedModel(Served(), Meter(Caps(tokens=1000)), longest_reply=4000))[0] == 0
 
 
-def test_a_failed_call_counts_as_the_most_that_it_could_have_taken():
+@pytest.mark.parametrize(
+    ("served", "text", "tokens"),
+    [({}, "broken", 64 + 16 + 6 + 100), ({"tokens": 0}, "0000", 184), ({"refused": 1}, "0000", 0)],
+    ids=["failed", "uncounted", "refused"],
+)
+def test_uncounted_calls_count_as_their_upper_bound(served, text, tokens):
     meter = Meter(Caps(tokens=10_000))
-    with pytest.raises(ModelError):
-        CappedModel(Served(), meter).complete(says("broken"), sampling=SAMPLING)
-    assert meter.spent[:2] == (1, 64 + 16 + 6 + 100)
-
-
-def test_a_server_that_counts_no_tokens_is_counted_for():
-    meter = Meter()
-    CappedModel(Served(tokens=0), meter).complete(says("0000"), sampling=SAMPLING)
-    assert meter.spent.tokens == 184
-
-
-def test_a_prompt_that_was_refused_as_too_long_took_no_tokens():
-    meter = Meter()
-    CappedModel(Served(refused=1), meter).complete(says("0"), sampling=SAMPLING)
-    assert meter.spent[:2] == (1, 0)
+    with suppress(ModelError):
+        CappedModel(Served(**served), meter).complete(says(text), sampling=SAMPLING)
+    assert meter.spent[:2] == (1, tokens)
 
 
 def test_replies_from_the_cache_are_free(tmp_path):
@@ -203,7 +177,7 @@ def test_calls_under_way_end_when_a_cap_is_reached():
     assert sum(isinstance(one, CapReached) for one in stopped) == 5
 
 
-def test_a_call_waits_for_those_of_other_processes_that_might_take_less(tmp_path):
+def test_a_call_waits_for_reservations_of_other_processes(tmp_path):
     path, most = tmp_path / "spending.sqlite", Spending(1, 6000)
     first, second = (Meter(Caps(tokens=10_000), path, "sweep") for _ in range(2))
     first.reserve(most)
@@ -217,14 +191,7 @@ def test_a_call_waits_for_those_of_other_processes_that_might_take_less(tmp_path
     assert first.spent[:2] == (2, 600)
 
 
-def test_a_call_of_another_process_that_never_ends_is_not_waited_for_without_end(tmp_path):
-    path, most = tmp_path / "spending.sqlite", Spending(1, 6000)
-    Meter(Caps(tokens=10_000), path, "sweep").reserve(most)
-    with pytest.raises(CapReached, match=r"caps\.tokens=10000 is reached"):
-        Meter(Caps(tokens=10_000), path, "sweep", patience=0.0).reserve(most)
-
-
-def test_failed_attempts_of_other_processes_do_not_renew_the_patience(tmp_path):
+def test_failed_reservations_do_not_renew_the_patience(tmp_path):
     """They write what they reserve before they are refused, and take it off again."""
     path, attempt = tmp_path / "spending.sqlite", Spending(1, 500)
     Meter(Caps(tokens=1000), path, "sweep").reserve(Spending(1, 900))
@@ -384,20 +351,6 @@ def test_a_run_stops_at_its_cap_and_goes_on_with_a_higher_one(command, tmp_path,
     assert len(folder.results) == 6
 
 
-def test_caps_and_prices_are_no_part_of_what_is_measured(command):
-    labs = [assemble(compose(*command, *more)) for more in ((), ("caps.calls=9", "caps.seconds=1000"))]
-    digests = {lab.folder.manifest.config_digest for lab in labs}
-    for lab in labs:
-        lab.close()
-    assert len(digests) == 1
-
-
-def test_the_manifest_says_what_a_token_was_taken_to_cost(command):
-    lab = assemble(compose(*command))
-    assert lab.folder.manifest.prices == {"actor": "nothing is paid: it runs here"}
-    lab.close()
-
-
 def test_a_run_whose_prices_nobody_knows_prints_no_zero(command, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
     assert cli.main(["run", *command]) == 0
@@ -420,3 +373,11 @@ def test_the_cells_of_a_sweep_share_the_caps(command, tmp_path, capsys):
     meter = Meter(Caps(), tmp_path / "runs" / "spending.sqlite", "one")
     assert meter.spent.calls == 14
     meter.close()
+
+
+def test_caps_are_not_digested_and_prices_are_recorded(command):
+    labs = [assemble(compose(*command, *more)) for more in ((), ("caps.calls=9", "caps.seconds=1000"))]
+    for lab in labs:
+        lab.close()
+    assert len({lab.folder.manifest.config_digest for lab in labs}) == 1
+    assert labs[0].folder.manifest.prices == {"actor": "nothing is paid: it runs here"}

@@ -3,7 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from reflexion_lab.agent.actors.warming import FixedTemperature
 from reflexion_lab.agent.models.cache import CachedModel, Draws, draw_seed
+from reflexion_lab.agent.models.capped import CappedModel, Meter
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Completion, Message, Sampling
@@ -48,7 +50,7 @@ def test_no_draw_number_of_the_caller_can_make_two_draws_one(given_samples):
     assert [sample for _, _, sample in recorder.samples] == list(range(len(given_samples)))
 
 
-def test_a_message_that_is_no_text_is_a_model_error_in_a_loop_too():
+def test_an_invalid_message_is_a_model_error_in_a_loop():
     draws = Draws(Recorder())
     with pytest.raises(ModelError, match="a message cannot be sent: surrogates not allowed"):
         draws.complete(says("\ud800"), sampling=WARM)
@@ -64,35 +66,37 @@ def test_two_loops_share_their_draws_and_one_loop_never_does(tmp_path):
     cached.close()
 
 
-def test_fingerprint_slots_and_context_are_those_of_the_model():
-    draws = Draws(Recorder())
-    assert (draws.fingerprint, draws.slots, draws.context) == ("recorder", 5, 2048)
-
-
-def said(text):
-    return [Message(role="user", content=text)]
-
-
 def test_neighbouring_seeds_share_no_draw():
     warm = [replace(WARM, seed=seed) for seed in range(50)]
-    seeds = {draw_seed(said("hello"), sampling, sample) for sampling in warm for sample in range(20)}
+    seeds = {draw_seed(says("hello"), sampling, sample) for sampling in warm for sample in range(20)}
     assert len(seeds) == 50 * 20
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(0, 1000))
 def test_a_draws_seed_is_one_that_servers_take(seed, sample):
-    found = draw_seed(said("hello"), replace(WARM, seed=seed), sample)
+    found = draw_seed(says("hello"), replace(WARM, seed=seed), sample)
     assert 0 <= found < 2**31
-    assert found == draw_seed(said("hello"), replace(WARM, seed=seed), sample)
+    assert found == draw_seed(says("hello"), replace(WARM, seed=seed), sample)
 
 
 def test_every_prompt_has_a_stream_of_its_own():
     """One seed for all prompts would give all their first tokens the same random number."""
-    seeds = [draw_seed(said(f"task {number}"), WARM, 0) for number in range(2000)]
+    seeds = [draw_seed(says(f"task {number}"), WARM, 0) for number in range(2000)]
     assert len(set(seeds)) == 2000
     shares = [sum(seed < part * 2**31 for seed in seeds) / 2000 for part in (0.25, 0.5, 0.75)]
     assert shares == pytest.approx([0.25, 0.5, 0.75], abs=0.05)
 
 
-def test_equal_calls_have_equal_streams_whatever_asks_them():
-    assert draw_seed(tuple(said("hello")), WARM, 3) == draw_seed(said("hello"), WARM, 3)
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        Draws,
+        lambda model: CachedModel(model, "unused", "off"),
+        lambda model: CappedModel(model, Meter()),
+        lambda model: FixedTemperature(model, 0.5),
+    ],
+    ids=["draws", "cached", "capped", "fixed temperature"],
+)
+def test_a_wrapped_model_keeps_fingerprint_slots_and_context(wrap):
+    model = wrap(Recorder())
+    assert (model.fingerprint, model.slots, model.context) == ("recorder", 5, 2048)

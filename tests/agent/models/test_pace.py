@@ -40,7 +40,7 @@ def test_who_comes_late_enough_does_not_wait():
     assert clock.now == 1001.0
 
 
-def test_callers_that_come_at_once_get_turns_one_after_the_other():
+def test_concurrent_callers_get_successive_turns():
     slept = []
     pace = Pace(30, lambda: 5.0, slept.append)
     for _ in range(4):

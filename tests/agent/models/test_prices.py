@@ -44,7 +44,7 @@ def plain_environment(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
 
 
-def test_every_entry_of_our_list_has_a_day_in_the_past_and_a_source():
+def test_every_price_has_a_past_date_and_a_source():
     for entry in msgspec.yaml.decode(LIST.read_bytes(), type=list[Entry]):
         assert datetime.date(2023, 1, 1) <= entry.as_of <= datetime.date.today(), entry.models
         assert entry.source.strip(), entry.models
@@ -52,7 +52,7 @@ def test_every_entry_of_our_list_has_a_day_in_the_past_and_a_source():
 
 
 @pytest.mark.parametrize("lacking", ["as_of", "source", "currency", "host"])
-def test_an_entry_that_lacks_its_day_or_source_is_refused_by_name(tmp_path, lacking):
+def test_an_incomplete_price_entry_is_named(tmp_path, lacking):
     path = own_file(tmp_path)
     path.write_text("\n".join(line for line in path.read_text().splitlines() if f"{lacking}:" not in line))
     with pytest.raises(ValueError, match=rf"prices\.path: got .*own\.yaml \(.*{lacking}.*, expected a file of entries"):
@@ -93,7 +93,7 @@ def test_a_gateway_has_prices_of_its_own():
     assert price_of(node(base_url="https://gateway.example/v1"), read()) is UNKNOWN
 
 
-def test_a_users_own_file_goes_first_and_its_newest_entry_counts(tmp_path, monkeypatch):
+def test_the_newest_entry_of_a_users_file_counts(tmp_path, monkeypatch):
     path = own_file(tmp_path, models="gpt-4o-*, tiny-*", host="*")
     newer = OWN.format(models="tiny-*", host="*", currency="USD", as_of="2021-01-01").replace("1.0", "7.0")
     path.write_text(path.read_text() + newer)
@@ -115,17 +115,17 @@ def test_impossible_prices_in_the_config_are_refused(given):
         price_of(node(price_per_million=given), [])
 
 
-def test_a_model_that_runs_here_is_free_and_a_recorded_one_says_what_it_cost():
+def test_local_models_are_free_and_recordings_have_costs():
     assert price_of({"_target_": "x.LlamaCppModel"}, []) is FREE
     assert "recorded" in str(price_of({"_target_": "x.ReplayModel"}, []))
 
 
-def test_a_price_that_nobody_knows_is_said_loudly():
+def test_an_unknown_price_is_a_warning():
     with pytest.warns(UserWarning, match=r"cost: unknown\. actor: nobodys at api\.openai\.com has no known price"):
         assert settled("actor", node(model="nobodys"), read()).per_million is None
 
 
-def test_a_price_older_than_a_year_is_said_and_a_newer_one_is_not(tmp_path):
+def test_a_price_older_than_a_year_is_a_warning(tmp_path):
     old = read(str(own_file(tmp_path, as_of=datetime.date.today() - datetime.timedelta(days=366))))
     with pytest.warns(UserWarning, match="more than a year old, 1/2 USD per million, as of .*list Own"):
         settled("actor", node(model="tiny-1"), old)
@@ -164,12 +164,12 @@ def test_an_impossible_cap_is_named(tmp_path):
         load_models(compose("model=replay", "caps.tokens=many", f"run_root={tmp_path}"))
 
 
-def test_cached_prompt_tokens_have_their_own_price_where_one_is_known():
+def test_cached_prompt_tokens_have_their_own_price():
     assert Price(per_million=(4.0, 8.0), words="").cost(100, 10, 60) == pytest.approx(480e-6)
     assert Price(per_million=(4.0, 8.0, 1.0), words="").cost(100, 10, 60) == pytest.approx((160 + 60 + 80) / 1e6)
 
 
-def test_a_reply_stored_without_a_cost_gets_one_when_the_price_is_known(tmp_path):
+def test_a_stored_reply_gets_a_cost_once_it_is_known(tmp_path):
     """Otherwise the cache would turn an unknown cost into 0."""
     path = tmp_path / "calls.sqlite"
     for price in (UNKNOWN, Price(per_million=(1e6, 1e6), words="")):

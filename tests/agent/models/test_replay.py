@@ -66,11 +66,6 @@ def test_an_empty_recording_is_refused(tmp_path):
         ReplayModel(tmp_path / "calls")
 
 
-def test_no_slots_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"ReplayModel\.slots: got 0"):
-        ReplayModel(tmp_path / "calls", slots=0)
-
-
 def test_replaying_leaves_its_folder_as_it_was(tmp_path):
     record(tmp_path / "calls", "one")
     before = contents(tmp_path)

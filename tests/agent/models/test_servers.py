@@ -118,29 +118,19 @@ def share(summary):
 
 
 @pytest.mark.parametrize(
-    "key",
-    ["x", "EMPTY", *(pytest.param(key, marks=pytest.mark.slow) for key in ("key", "sorted", "test", "placeholder"))],
+    ("key", "name"),
+    [
+        ("x", "stub-7b"),
+        ("ollama", "ollama/llama3"),
+        ("local-llama-3.1", "local-llama-3.1-8b"),
+        *(pytest.param(key, "stub-7b", marks=pytest.mark.slow) for key in ("EMPTY", "key", "sorted", "test")),
+    ],
 )
-def test_a_placeholder_key_changes_no_program(lab, monkeypatch, key):
+def test_a_placeholder_key_changes_no_program_and_no_model_name(lab, monkeypatch, key, name):
     monkeypatch.setenv("OPENAI_API_KEY", key)
-    with serving({"/": RIGHT}) as stub:
-        code, _, (summary,) = lab(stub.address)
-    assert code == 0
-    assert share(summary) == 1.0
-
-
-def test_a_placeholder_that_is_in_the_name_of_the_model_refuses_no_model(lab, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "ollama")
-    with serving({"/": RIGHT}, model="ollama/llama3") as stub:
-        code, said, (summary,) = lab(stub.address, "model.model=ollama/llama3")
-    assert (code, share(summary)) == (0, 1.0), said
-
-
-def test_a_key_that_is_in_the_name_of_the_model_refuses_no_model_either(lab, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "local-llama-3.1")
-    with serving({"/": RIGHT}, model="local-llama-3.1-8b") as stub:
-        code, said, (summary,) = lab(stub.address, "model.model=local-llama-3.1-8b")
-    assert (code, share(summary)) == (0, 1.0), said
+    with serving({"/": RIGHT}, model=name) as stub:
+        code, output, (summary,) = lab(stub.address, f"model.model={name}")
+    assert (code, share(summary)) == (0, 1.0), output
 
 
 @pytest.mark.slow
@@ -165,7 +155,7 @@ class Refusing(Stub):
 OVERFLOW = {"code": "context_length_exceeded", "message": "however, your messages resulted in 9000 tokens"}
 
 
-def test_a_prompt_that_was_too_long_is_asked_again_when_the_server_was_mended(lab, monkeypatch):
+def test_a_rejected_prompt_is_sent_again_by_a_later_run(lab, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     stub = Refusing({"/": RIGHT})
     stub.refuses = OVERFLOW
@@ -183,7 +173,7 @@ def test_a_prompt_that_was_too_long_is_asked_again_when_the_server_was_mended(la
 @pytest.mark.parametrize(
     "refusal", [OVERFLOW, pytest.param({"code": "content_filter", "message": "no"}, marks=pytest.mark.slow)]
 )
-def test_a_prompt_that_was_refused_costs_nothing_live_or_from_the_cache(lab, monkeypatch, refusal):
+def test_a_rejected_prompt_is_free_live_and_cached(lab, monkeypatch, refusal):
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     stub = Refusing({"/": RIGHT})
     stub.refuses = refusal

@@ -10,7 +10,7 @@ from reflexion_lab.agent.reflectors.fields import Category, named
 OTHERS = "root_cause approach_flaw missing_context tool_misuse test_gap verification edge_case_miss integration_error"
 
 
-def test_the_classes_of_the_evidence_and_the_names_of_other_systems_are_the_categories():
+def test_the_categories_are_complete():
     assert list(map(str, Category)) == [*CLASSES, *OTHERS.split()]
     assert all(named(name) == name for name in OTHERS.split())
 

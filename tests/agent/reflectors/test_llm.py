@@ -7,13 +7,12 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.agent.reflectors.fallback import OnFailure, WithFallback
+from reflexion_lab.agent.reflectors.fallback import WithFallback
 from reflexion_lab.agent.reflectors.fields import GRAMMAR, LABELS, SERVICE, SESSION, SUCCESS
 from reflexion_lab.agent.reflectors.llm import LLMReflector, ReflectionError
 from reflexion_lab.agent.reflectors.reviewed import flags
 from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.errors import ModelError, Unanswered
-from reflexion_lab.protocols import Model, Reflector
 from reflexion_lab.records import Attempt, Check, Episode, Evaluation, Reflection, Sampling, Task, Usage
 from reflexion_lab.text.prompts.asking import room
 from reflexion_lab.text.prompts.render import Prompts, known_examples
@@ -50,12 +49,6 @@ def prompt_for(attempt: Attempt, episodes: Sequence[Episode] = (), task: Task = 
     return model.prompt
 
 
-def test_parts_fulfil_their_protocols() -> None:
-    model: Model = says(REPLY)
-    reflector: Reflector = WithFallback(LLMReflector(model, Sampling()), Rules())
-    assert reflector.reflect(TASK, attempt_with(WRONG), []) is not None
-
-
 def test_reply_becomes_a_reflection_with_its_text_and_cost() -> None:
     reflection = LLMReflector(says(REPLY), Sampling()).reflect(TASK, attempt_with(WRONG), [])
     assert reflection == Reflection(
@@ -73,71 +66,11 @@ def test_reply_becomes_a_reflection_with_its_text_and_cost() -> None:
     )
 
 
-def test_the_configured_sampling_reaches_the_model() -> None:
-    model, sampling = says(REPLY), Sampling(max_tokens=160, grammar=GRAMMAR)
-    LLMReflector(model, sampling).reflect(TASK, attempt_with(WRONG), [])
-    ((messages, received, sample),) = model.asked
-    assert [message.role for message in messages] == ["user"]
-    assert (received, sample) == (sampling, 0)
-
-
-def test_prompt_holds_labels_task_attempt_code_and_evidence() -> None:
-    prompt = prompt_for(attempt_with(WRONG))
-    assert all(f"{label}:" in prompt for label in LABELS)
-    assert TASK.prompt.strip() in prompt
-    assert "Attempt: 2" in prompt
-    assert CODE.strip() in prompt
-    assert "`assert add(1, 2) == 3` -> expected 3, got -1 (line 2: return a - b)" in prompt
-
-
-def test_prompt_names_every_failing_check_and_no_passing_one() -> None:
-    passing = Check(name="assert add(0, 0) == 0", outcome="pass")
-    other = Check(name="assert add(2, 2) == 4", outcome="timeout")
-    prompt = prompt_for(attempt_with(passing, WRONG, other))
-    assert WRONG.name in prompt
-    assert other.name in prompt
-    assert passing.name not in prompt
-
-
-def test_hidden_tests_never_reach_the_model() -> None:
-    task = Task(
-        task_id="t/1",
-        prompt="p",
-        entry_point="f",
-        hidden_tests=("assert secret",),
-        canonical_solution="solved",
-    )
-    prompt = prompt_for(attempt_with(WRONG), task=task)
-    assert "secret" not in prompt
-    assert "solved" not in prompt
-
-
-def test_without_priors_the_prompt_says_none() -> None:
-    assert "Prior Reflections: None" in prompt_for(attempt_with(WRONG))
-
-
-def test_with_a_prior_the_prompt_holds_its_cause_and_change_and_no_none() -> None:
-    prompt = prompt_for(attempt_with(WRONG), [episode(1)])
-    assert "Reflection 1: cause 1." in prompt
-    assert "change 1." in prompt
-    assert "None" not in prompt
-
-
 def test_the_newest_priors_are_shown_in_their_order() -> None:
     episodes = [episode(number) for number in range(1, 6)]
     prompt = prompt_for(attempt_with(WRONG), episodes)
     assert [f"cause {n}." in prompt for n in range(1, 6)] == [False, False, True, True, True]
     assert prompt.index("Reflection 1: cause 3.") < prompt.index("Reflection 3: cause 5.")
-
-
-def test_no_prior_is_shown_when_none_is_wanted() -> None:
-    assert "Prior Reflections: None" in prompt_for(attempt_with(WRONG), [episode(1)], max_priors=0)
-
-
-def test_without_a_program_the_reply_is_shown_and_named_as_such() -> None:
-    prompt = prompt_for(attempt_with(solution="", reply="I cannot do that."))
-    assert "I cannot do that." in prompt
-    assert "no program could be found in my reply" in prompt
 
 
 def test_lengths_in_the_prompt_are_bounded() -> None:
@@ -161,105 +94,11 @@ def test_a_bound_is_exact_and_spares_what_fits(length: int, limit: int) -> None:
     assert ("…" in prompt) == (length > limit)
 
 
-def test_both_ends_of_a_long_program_stay() -> None:
-    prompt = prompt_for(attempt_with(WRONG, solution=f"def first(): ...\n{'#' * 9000}\nreturn 'last'"))
-    assert "def first()" in prompt
-    assert "return 'last'" in prompt
-
-
-@pytest.mark.parametrize("name", ["max_description", "max_evidence", "max_code"])
-def test_a_bound_below_one_is_refused_by_name(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"LLMReflector\.{name}"):
-        LLMReflector(says(REPLY), Sampling(), **{name: 0})
-
-
-def test_a_negative_number_of_priors_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"LLMReflector\.max_priors"):
-        LLMReflector(says(REPLY), Sampling(), max_priors=-1)
-
-
-def late() -> ModelError:
-    error = ModelError("the server gave no answer")
-    error.__cause__ = TimeoutError()
-    return error
-
-
-def rejected() -> ModelError:
-    return ModelError("400: grammar is not supported")
-
-
-@pytest.mark.parametrize("reply", ["I am not sure what happened.", ""])
-def test_an_unreadable_reply_is_a_typed_error(reply: str) -> None:
-    with pytest.raises(ReflectionError) as caught:
-        LLMReflector(says(reply), Sampling()).reflect(TASK, attempt_with(WRONG), [])
-    assert caught.value.kind == "parse_error"
-    assert str(caught.value)
-
-
-@pytest.mark.parametrize("problem", [rejected(), late(), Unanswered("503", "server_error"), RuntimeError("a bug")])
-def test_by_default_no_rule_replaces_a_missing_reply(problem: Exception) -> None:
-    reflector = WithFallback(LLMReflector(says(problem), Sampling()), Rules())
-    with pytest.raises(type(problem)) as caught:
-        reflector.reflect(TASK, attempt_with(WRONG), [])
-    assert caught.value is problem
-
-
-@pytest.mark.parametrize("problem", [TimeoutError("30 s are over"), TimeoutError()])
-def test_by_default_a_timeout_sets_the_loop_aside(problem: TimeoutError) -> None:
-    reflector = WithFallback(LLMReflector(says(problem), Sampling()), Rules())
-    with pytest.raises(Unanswered, match=str(problem) or "did not answer in time") as caught:
-        reflector.reflect(TASK, attempt_with(WRONG), [])
-    assert caught.value.outcome == "timeout"
-
-
-def test_a_reply_that_cannot_be_read_keeps_its_text_and_cost() -> None:
-    with pytest.raises(ReflectionError, match=r"CONFIDENCE.*cut at max_tokens") as caught:
-        LLMReflector(says(REPLY[:-20], "length"), Sampling()).reflect(TASK, attempt_with(WRONG), [])
-    assert (caught.value.text, caught.value.usage) == (REPLY[:-20], COST)
-
-
-@pytest.mark.parametrize(
-    ("answer", "policy", "problem", "text", "usage"),
-    [
-        ("no labels here", "set_aside", "parse_error: the reply lacks ROOT_CAUSE", "no labels here", COST),
-        (rejected(), "fallback", "generation_failed: 400: grammar", "", Usage()),
-        (late(), "fallback", "timeout: the server gave no answer", "", Usage()),
-        (TimeoutError("30 s are over"), "fallback", "timeout: 30 s are over", "", Usage()),
-    ],
-)
-def test_rules_step_in_and_say_so(
-    answer: str | BaseException, policy: OnFailure, problem: str, text: str, usage: Usage
-) -> None:
-    reflector = WithFallback(LLMReflector(says(answer), Sampling()), Rules(), policy)
-    reflection = reflector.reflect(TASK, attempt_with(WRONG), [episode(1)])
-    rules = Rules().reflect(TASK, attempt_with(WRONG), [episode(1)])
-    assert reflection is not None
-    assert reflection.source == "fallback:assertion"
-    assert reflection.problem.startswith(problem)
-    assert (reflection.text, reflection.usage) == (text, usage)
-    assert reflection.confidence == rules.confidence == 0.45
-    assert reflection.action_items == rules.action_items
-
-
-def test_rules_stay_silent_when_the_model_speaks() -> None:
-    reflector = WithFallback(LLMReflector(says(REPLY), Sampling()), Rules())
-    reflection = reflector.reflect(TASK, attempt_with(WRONG), [])
-    assert reflection is not None
-    assert (reflection.source, reflection.problem) == ("llm", "")
-
-
 @pytest.mark.parametrize("error", [KeyError("a bug"), RuntimeError("a bug"), KeyboardInterrupt()])
 def test_an_error_of_the_program_is_not_swallowed(error: BaseException) -> None:
     reflector = WithFallback(LLMReflector(says(error), Sampling()), Rules())
     with pytest.raises(type(error)):
         reflector.reflect(TASK, attempt_with(WRONG), [])
-
-
-def test_a_program_that_continues_the_prompt_is_shown_without_it() -> None:
-    whole = TASK.prompt.rstrip() + "\n    return a - b\n"
-    prompt = prompt_for(attempt_with(WRONG, solution=whole))
-    assert prompt.count(TASK.prompt.strip()) == 1
-    assert "```python\n    return a - b\n```" in prompt
 
 
 def fitted(
@@ -288,7 +127,7 @@ def test_the_prompt_never_exceeds_the_models_context() -> None:
         assert "Attempt: 2" in prompt, context
 
 
-def test_examples_go_first_then_the_oldest_priors_then_program_and_evidence() -> None:
+def test_examples_are_dropped_before_priors_and_program() -> None:
     attempt, episodes = attempt_with(WRONG, solution="y = 1\n" * 300), [episode(1), episode(2)]
     names = [example.prompt.splitlines()[0] for example in known_examples()]
     seen = set()
@@ -306,14 +145,8 @@ def test_examples_go_first_then_the_oldest_priors_then_program_and_evidence() ->
     assert {(3, True, True, True), (0, True, True, True), (0, False, True, True), (0, False, False, False)} <= seen
 
 
-def test_a_model_whose_context_is_unknown_gets_the_whole_prompt() -> None:
-    model = says(REPLY)
-    LLMReflector(model, Sampling(), Prompts(examples=3)).reflect(TASK, attempt_with(WRONG), [])
-    assert all(example.root_cause in model.prompt for example in known_examples())
-
-
 @pytest.mark.parametrize("examples", [0, 1, 3])
-def test_so_many_examples_stand_before_the_question_as_the_config_asks_for(examples: int) -> None:
+def test_the_configured_examples_precede_the_question(examples: int) -> None:
     model = says(REPLY)
     LLMReflector(model, Sampling(), Prompts(examples=examples)).reflect(TASK, attempt_with(WRONG), [])
     items = [example for example in known_examples() if example.wrong.strip() in model.prompt]
@@ -333,37 +166,6 @@ def test_an_example_speaks_as_the_grammar_demands() -> None:
     }.items():
         assert opening in GRAMMAR
         assert f"{opening} {text}" in prompt
-
-
-def test_the_lesson_of_a_prior_is_told() -> None:
-    prior = episode(1)
-    assert prior.reflection is not None
-    taught = replace(prior, reflection=replace(prior.reflection, lessons=("Check signs.",)))
-    assert "My change then: change 1. Lesson: Check signs." in prompt_for(attempt_with(WRONG), [taught])
-    assert "Lesson:" not in prompt_for(attempt_with(WRONG), [prior])
-
-
-def test_words_that_were_rejected_are_no_prior() -> None:
-    prior = episode(1)
-    assert prior.reflection is not None
-    rejected = replace(prior, reflection=replace(prior.reflection, root_cause="", what_to_change=""))
-    assert "Prior Reflections: None" in prompt_for(attempt_with(WRONG), [rejected])
-
-
-def test_all_that_the_reply_says_enters_the_reflection() -> None:
-    reply = f"WHAT_WORKED: The loop.\nKEY_INSIGHT: Mind signs.\nLESSONS: Test zero.\n{REPLY}"
-    reflection = LLMReflector(says(reply), Sampling()).reflect(TASK, attempt_with(WRONG), [])
-    assert (reflection.what_worked, reflection.key_insight) == ("The loop.", "Mind signs.")
-    assert reflection.lessons == ("Test zero.",)
-
-
-def test_a_reply_in_json_may_name_its_own_category_and_action_items() -> None:
-    reply = (
-        '{"category": "edge_case_miss", "analysis": "I forgot zero.", "suggestion": "Guard zero.", '
-        '"actionItems": ["add a guard", "try zero"], "confidence": 0.7}'
-    )
-    reflection = LLMReflector(says(reply), Sampling()).reflect(TASK, attempt_with(WRONG), [])
-    assert (reflection.category, reflection.action_items) == ("edge_case_miss", ("add a guard", "try zero"))
 
 
 PASSED = Check(name="assert add(0, 0) == 0", outcome="pass")
@@ -418,13 +220,6 @@ def test_json_is_asked_for_constrained_and_understood(shape: str, reply: str, gr
     assert ("Checks that passed:" if passed else "Failing checks:") in model.prompt
 
 
-def test_a_reply_that_only_speaks_of_confidence_states_none() -> None:
-    speaks = SAID.replace("Read which", "Misplaced confidence: read which")
-    for reply, expected in ((SAID, "none"), (speaks, "none"), (SERVED, "stated"), (REPLY, "stated")):
-        reflection = LLMReflector(says(reply), Sampling()).reflect(TASK, attempt_with(WRONG), [])
-        assert reflection.confidence_source == expected
-
-
 @pytest.mark.parametrize(
     ("stated", "confidence", "source"),
     [
@@ -435,9 +230,7 @@ def test_a_reply_that_only_speaks_of_confidence_states_none() -> None:
         ("0", 0.0, "stated"),
     ],
 )
-def test_a_confidence_that_is_no_number_is_none_and_the_words_are_kept(
-    stated: str, confidence: float, source: str
-) -> None:
+def test_an_unclear_confidence_is_not_stated(stated: str, confidence: float, source: str) -> None:
     attempt = attempt_with(WRONG, number=2)
     reply = f"ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: {stated}"
     reflection = LLMReflector(says(reply), Sampling()).reflect(TASK, attempt, [])
@@ -447,29 +240,133 @@ def test_a_confidence_that_is_no_number_is_none_and_the_words_are_kept(
     assert judged == {"9": {"unsupported_confidence"}, "0": {"low_confidence"}}.get(stated, set())
 
 
-@pytest.mark.parametrize("grammar", [SERVICE, SESSION])
+PRIOR = make.reflection(1, root_cause="cause 1.", what_to_change="change 1.")
+CONTINUED = TASK.prompt.rstrip() + "\n    return a - b\n"
+PRIORS = {
+    "a prior": (PRIOR, ["Reflection 1: cause 1.", "change 1."], ["None", "Lesson:"]),
+    "a lesson": (
+        replace(PRIOR, lessons=("Check signs.",)),
+        ["My change then: change 1. Lesson: Check signs."],
+        ["None"],
+    ),
+    "rejected": (replace(PRIOR, root_cause="", what_to_change=""), ["Prior Reflections: None"], []),
+}
+
+
+@pytest.mark.parametrize("name", PRIORS)
+def test_the_prompt_contains_earlier_reflections(name: str) -> None:
+    reflection, texts, others = PRIORS[name]
+    prior = make.episode(1, reflection=reflection)
+    prompt = prompt_for(attempt_with(WRONG), [prior])
+    assert [text for text in texts if text not in prompt] == []
+    assert [text for text in others if text in prompt] == []
+    assert "Prior Reflections: None" in prompt_for(attempt_with(WRONG), [prior], max_priors=0)
+
+
+ATTEMPTS = {
+    "labels, task, attempt, code and evidence": (
+        {},
+        [f"{label}:" for label in LABELS] + [TASK.prompt.strip(), "Attempt: 2", CODE.strip(), "Prior Reflections: None"]
+        + ["`assert add(1, 2) == 3` -> expected 3, got -1 (line 2: return a - b)", "assert add(2, 2) == 4"],
+        ["assert add(0, 0) == 0", "secret", "solved"],
+    ),
+    "no program": (
+        {"solution": "", "reply": "I cannot do that."},
+        ["I cannot do that.", "no program could be found in my reply"], [],
+    ),
+    "long program": (
+        {"solution": f"def first(): ...\n{'#' * 9000}\nreturn 'last'"}, ["def first()", "return 'last'"], ["#" * 2000],
+    ),
+    "continuation": (
+        {"solution": CONTINUED}, ["```python\n    return a - b\n```", TASK.prompt.strip()],
+        [TASK.prompt.rstrip() + "\n    return"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ATTEMPTS)
+def test_the_prompt_contains_the_attempt(name: str) -> None:
+    fields, texts, others = ATTEMPTS[name]
+    task = replace(TASK, hidden_tests=("assert secret",), canonical_solution="solved")
+    checks = (
+        Check(name="assert add(0, 0) == 0", outcome="pass"),
+        WRONG,
+        Check(name="assert add(2, 2) == 4", outcome="error"),
+    )
+    prompt = prompt_for(attempt_with(*(checks if "reply" not in fields else ()), **fields), task=task)
+    assert [text for text in texts if text not in prompt] == []
+    assert [text for text in others if text in prompt] == []
+
+
+LATE = ModelError("the server gave no answer")
+LATE.__cause__ = TimeoutError()
+REJECTED = ModelError("400: grammar is not supported")
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        ("I am not sure what happened.", "the reply lacks ROOT_CAUSE"),
+        ("", "the reply lacks ROOT_CAUSE"),
+        (REPLY[:-20], "CONFIDENCE; expected .*; it was cut at max_tokens"),
+    ],
+)
+def test_rules_replace_an_unreadable_reply_and_keep_its_cost(reply: str, message: str) -> None:
+    reflector = LLMReflector(says(reply, "length"), Sampling())
+    with pytest.raises(ReflectionError, match=message) as caught:
+        reflector.reflect(TASK, attempt_with(WRONG), [])
+    assert (caught.value.kind, caught.value.text, caught.value.usage) == ("parse_error", reply, COST)
+    for attempt, source in ((attempt_with(WRONG), "fallback:assertion"), (passed_attempt(), "fallback:passed")):
+        reflection = WithFallback(reflector, Rules()).reflect(TASK, attempt, [episode(1)])
+        rules = Rules().reflect(TASK, attempt, [episode(1)])
+        problem = f"parse_error: {caught.value}"
+        assert reflection == replace(rules, source=source, problem=problem, text=reply, usage=COST)
+
+
+@pytest.mark.parametrize("problem", [REJECTED, LATE, Unanswered("503", "server_error"), RuntimeError("a bug")])
+def test_by_default_no_rule_replaces_a_missing_reply(problem: Exception) -> None:
+    reflector = WithFallback(LLMReflector(says(problem), Sampling()), Rules())
+    with pytest.raises(type(problem)) as caught:
+        reflector.reflect(TASK, attempt_with(WRONG), [])
+    assert caught.value is problem
+
+
+@pytest.mark.parametrize("problem", [TimeoutError("30 s are over"), TimeoutError()])
+def test_by_default_a_timeout_sets_the_loop_aside(problem: TimeoutError) -> None:
+    reflector = WithFallback(LLMReflector(says(problem), Sampling()), Rules())
+    with pytest.raises(Unanswered, match=str(problem) or "did not answer in time") as caught:
+        reflector.reflect(TASK, attempt_with(WRONG), [])
+    assert caught.value.outcome == "timeout"
+
+
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [
+        (REJECTED, "generation_failed: 400: grammar is not supported"),
+        (LATE, "timeout: the server gave no answer"),
+        (TimeoutError("30 s are over"), "timeout: 30 s are over"),
+    ],
+)
+def test_with_fallback_rules_replace_a_missing_reply(error: Exception, problem: str) -> None:
+    reflector = WithFallback(LLMReflector(says(error), Sampling()), Rules(), "fallback")
+    reflection = reflector.reflect(TASK, attempt_with(WRONG), [episode(1)])
+    rules = Rules().reflect(TASK, attempt_with(WRONG), [episode(1)])
+    assert reflection == replace(rules, source="fallback:assertion", problem=problem, text="", usage=Usage())
+
+
+def test_optional_fields_of_a_reply_enter_the_reflection() -> None:
+    reply = f"WHAT_WORKED: The loop.\nKEY_INSIGHT: Mind signs.\nLESSONS: Test zero.\n{REPLY}"
+    reflection = LLMReflector(says(reply), Sampling()).reflect(TASK, attempt_with(WRONG), [])
+    assert (reflection.what_worked, reflection.key_insight) == ("The loop.", "Mind signs.")
+    assert reflection.lessons == ("Test zero.",)
+    reply = SERVED.replace("test_gap", "edge_case_miss").replace('["I', '["add a guard", "I')
+    reflection = LLMReflector(says(reply), Sampling()).reflect(TASK, attempt_with(WRONG), [])
+    assert reflection.category == "edge_case_miss"
+    assert reflection.action_items == ("add a guard", "I change the operator now")
+
+
+@pytest.mark.parametrize("grammar", [SERVICE, SESSION, SUCCESS])
 def test_a_grammar_defines_every_rule_that_it_uses(grammar: str) -> None:
     rules = dict(line.split(" ::= ", 1) for line in grammar.strip().splitlines())
     bare = re.sub(r'"(?:\\.|[^"\\])*"|\[[^\]]*\]', " ", " ".join(rules.values()))
     assert set(re.findall(r"[a-z]+", re.sub(r"\{.*?\}", " ", bare))) | {"root"} == set(rules)
-
-
-def test_an_unknown_shape_is_named() -> None:
-    with pytest.raises(
-        ValueError, match=r"LLMReflector\.shape: got 'prose', expected one of fields, lessons, service, session"
-    ):
-        LLMReflector(says(REPLY), Sampling(), shape="prose")
-
-
-def test_the_grammar_of_a_success_defines_every_rule_that_it_uses() -> None:
-    defined = {line.partition(" ::= ")[0] for line in SUCCESS.strip().splitlines()}
-    assert set(SUCCESS.strip().splitlines()[0].partition(" ::= ")[2].split()) | {"value", "word"} <= defined
-    assert all(f"{label}: " in SUCCESS for label in ("WHAT_WORKED", *LABELS))
-
-
-def test_rules_step_in_on_a_success_too() -> None:
-    reflection = WithFallback(LLMReflector(says("hm"), Sampling()), Rules()).reflect(TASK, passed_attempt(), [])
-    assert reflection is not None
-    assert reflection.source == "fallback:passed"
-    assert reflection.what_worked
-    assert (reflection.text, reflection.usage) == ("hm", COST)

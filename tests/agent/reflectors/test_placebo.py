@@ -63,8 +63,6 @@ def test_feedback_stands_in_the_place_of_words() -> None:
 def test_feedback_is_bounded() -> None:
     checks = [Check(name="x" * 300, outcome="fail", message="y" * 300) for _ in range(50)]
     assert len(FeedbackOnly(500).reflect(TASK, make.attempt(*checks), []).what_went_wrong) == 500
-    with pytest.raises(ValueError, match=r"FeedbackOnly\.max_evidence"):
-        FeedbackOnly(0)
 
 
 def test_generic_advice_is_the_same_whatever_happened() -> None:
@@ -85,7 +83,7 @@ def test_generic_advice_is_what_the_flags_call_generic() -> None:
     )
 
 
-def test_filler_is_as_long_as_what_was_said_and_says_nothing_of_it() -> None:
+def test_filler_has_the_length_of_the_texts_only() -> None:
     words = reflection()
     filler = LengthMatched(Gives(words), seed=0).reflect(TASK, make.attempt(WRONG), [])
     assert filler is not None
@@ -126,7 +124,7 @@ def test_filler_goes_by_seed_task_and_attempt_alone() -> None:
     assert len({filler(0, 1), filler(1, 1), filler(0, 2), filler(0, 1, "t/2")}) == 4
 
 
-def test_keywords_are_the_words_that_carry_sense_each_once_in_order() -> None:
+def test_keywords_are_distinct_content_words_in_order() -> None:
     words = Keywords(Gives(reflection(root_cause="The loop in the loop is the line that I broke."))).reflect(
         TASK, make.attempt(WRONG), []
     )
@@ -136,29 +134,20 @@ def test_keywords_are_the_words_that_carry_sense_each_once_in_order() -> None:
     assert words.lessons == ("signs matter",)
 
 
-@pytest.mark.parametrize("control", [LengthMatched, Keywords])
-def test_a_reworded_control_keeps_confidence_category_reply_and_cost(control: type) -> None:
-    words = control(Gives(reflection(problem="parse_error: x"))).reflect(TASK, make.attempt(WRONG), [])
-    assert words.source == f"control:{'keywords' if control is Keywords else 'length_matched'}"
-    assert (words.confidence, words.category, words.text, words.usage) == (0.9, "assertion", "the reply", COST)
-    assert words.problem == "parse_error: x"
-
-
-@pytest.mark.parametrize("control", [LengthMatched, Keywords])
-def test_where_nothing_is_said_nothing_is_reworded(control: type) -> None:
+@pytest.mark.parametrize(("control", "name"), [(LengthMatched, "length_matched"), (Keywords, "keywords")])
+def test_a_reworded_control_keeps_all_but_the_texts(control: type, name: str) -> None:
+    own = reflection(problem="parse_error: x")
+    first = Gives(own)
+    reflector: Reflector = control(first)
+    reworded = reflector.reflect(TASK, make.attempt(WRONG), [])
+    assert reworded is not None
+    assert (reworded.source, reworded.problem) == (f"control:{name}", "parse_error: x")
+    assert (reworded.confidence, reworded.category) == (0.9, "assertion")
+    assert (reworded.text, reworded.usage) == ("the reply", COST)
+    assert reworded.root_cause != own.root_cause
+    reflector.reflect(TASK, make.attempt(WRONG, number=2), [make.episode(reflection=reworded)])
+    assert [episode.reflection for episode in first.told[-1]] == [own]  # not the reworded one
     assert control(NoReflection()).reflect(TASK, make.attempt(WRONG), []) is None
-
-
-@pytest.mark.parametrize("control", [LengthMatched, Keywords])
-def test_the_first_reads_what_it_said_and_not_what_became_of_it(control: type) -> None:
-    first = Gives(reflection())
-    made: Reflector = control(first)
-    replaced = made.reflect(TASK, make.attempt(WRONG), [])
-    assert replaced is not None
-    assert replaced.root_cause != reflection().root_cause
-    made.reflect(TASK, make.attempt(WRONG, number=2), [make.episode(reflection=replaced)])
-    (told,) = first.told[-1]
-    assert told.reflection == reflection()
 
 
 def test_templates_leave_empty_fields_out() -> None:
@@ -180,6 +169,6 @@ def test_every_reflector_of_the_config_can_be_made(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["length_matched", "keywords"])
-def test_a_control_that_asks_is_asked_as_the_arm_that_it_controls(name: str) -> None:
+def test_a_control_has_the_config_of_its_arm(name: str) -> None:
     arm, control = compose("reflector=llm").reflector, compose(f"reflector={name}").reflector
     assert control.first == arm

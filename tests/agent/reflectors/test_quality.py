@@ -53,114 +53,11 @@ def test_good_words_have_no_flag() -> None:
     assert flags(reflection(), attempt_with(EMPTY_LIST), []) == ()
 
 
-def test_every_flag_has_a_sentence_and_none_is_given_without_one() -> None:
+def test_every_flag_has_a_description() -> None:
     assert all(sentence.endswith(".") for sentence in FLAGS.values())
     given = wrong("", "", "", confidence=0.9)
     assert set(given) <= set(FLAGS)
     assert list(given) == [name for name in FLAGS if name in given]
-
-
-def test_words_below_a_hundred_characters_are_short() -> None:
-    assert "short" in wrong("a" * 99)
-    assert "short" not in wrong("a" * 100)
-    assert "short" in wrong("a" * 60, "a" * 60)  # the same words twice are said once
-
-
-@pytest.mark.parametrize(
-    "change",
-    ["I will be more careful.", "I need to handle this properly.", "Consider all the cases.", "", "The sum is wrong."],
-)
-def test_vague_intentions_are_no_action(change: str) -> None:
-    assert "no_action" in wrong("The list is empty there.", "It raised an IndexError.", change)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "I will return 0.0 at once for fewer than two times.",
-        "To fix this, the guard needs to be added before the look-up.",
-        "The loop should iterate over all the pairs.",
-        "Adding a return statement would fix it.",
-    ],
-)
-def test_an_intended_act_counts_wherever_it_stands(words: str) -> None:
-    assert "no_action" not in wrong(words)
-    assert "no_action" not in wrong("", "", words)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "The division uses a wrong number.",
-        "It goes wrong at line 3.",
-        "The variable pairs is off.",
-        "It only considers sorted input.",
-        "My loop ends too early.",
-    ],
-)
-def test_naming_a_line_a_name_or_a_decision_is_credit(words: str) -> None:
-    assert "no_credit" not in wrong(words)
-
-
-@pytest.mark.parametrize(
-    "words", ["The answer was not right.", "mean_gap does not handle this.", "It fails for an empty list."]
-)
-def test_naming_no_part_of_the_program_is_no_credit(words: str) -> None:
-    assert "no_credit" in wrong(words)
-
-
-def test_a_name_in_a_comment_or_a_docstring_is_no_name_of_the_program() -> None:
-    program = 'def f(x):\n    """Uses zebra."""\n    return x  # giraffe\n'
-    words = reflection(root_cause="The zebra and the giraffe.", what_went_wrong="", what_to_change="")
-    assert "no_credit" in flags(words, attempt_with(EMPTY_LIST, program=program), [])
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "My code is incorrect. I should be more careful and test edge cases.",
-        "The function failed because the logic was wrong. I need to understand the problem better.",
-        "I will check my implementation again and make sure it works for all the inputs.",
-        "The implementation did not handle the test case correctly and returned an unexpected result.",
-    ],
-)
-def test_what_fits_any_failure_is_generic(words: str) -> None:
-    assert "generic" in wrong(words)
-
-
-@pytest.mark.parametrize("words", [GOOD["root_cause"], "The division takes the number of gaps, not of items."])
-def test_what_fits_one_failure_alone_is_not_generic(words: str) -> None:
-    assert "generic" not in wrong(words)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "The test case is incorrect.",
-        "The tests themselves seem to be wrong here.",
-        "There is a bug in the test harness.",
-        "The expected value is wrong for this input.",
-        "The problem statement is ambiguous.",
-        "My function is correct, but the check failed.",
-        "I will remove the test.",
-    ],
-)
-def test_fault_found_outside_the_program_is_named(words: str) -> None:
-    assert "blames_externals" in wrong(words)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "The test failed because my loop is wrong.",
-        "This leads to incorrect results in the failed tests.",
-        "The program is incorrect because it sorts the wrong way.",
-        "The unexpected EOF error in the failed test cases comes from my bracket.",
-        "The expected value is 3.75.",
-    ],
-)
-def test_fault_found_within_the_program_blames_nobody_else(words: str) -> None:
-    assert "blames_externals" not in wrong(words)
 
 
 @pytest.mark.parametrize(("confidence", "flagged"), [(0.79, False), (0.8, True), (1.0, True)])
@@ -168,86 +65,6 @@ def test_much_confidence_needs_evidence(confidence: float, flagged: bool) -> Non
     assert ("unsupported_confidence" in wrong("My loop is wrong.", confidence=confidence)) is flagged
     for cited in ("It raised an IndexError.", "It goes wrong at line 2.", "mean_gap([]) fails."):
         assert "unsupported_confidence" not in wrong(f"My loop is wrong. {cited}", confidence=confidence)
-
-
-@pytest.mark.parametrize(
-    ("words", "is_duplicate"),
-    [
-        (GOOD["root_cause"], True),
-        (GOOD["root_cause"].upper().replace(" ", "  ").rstrip("."), True),
-        ("My mistake is that the sum is taken over the squares.", False),
-    ],
-)
-def test_what_was_said_before_on_this_task_is_a_duplicate(words: str, is_duplicate: bool) -> None:
-    before = reflection(what_went_wrong="", what_to_change="")
-    changed = replace(before, root_cause=words)
-    attempt = attempt_with(EMPTY_LIST)
-    assert ("duplicate" in flags(changed, attempt, [make.episode(reflection=before)])) is is_duplicate
-    assert "duplicate" not in flags(changed, attempt, [make.episode(reflection=before, task_id="t/2")])
-    assert "duplicate" not in flags(changed, attempt, [])
-
-
-@pytest.mark.parametrize(("changed", "is_duplicate"), [(1, True), (2, False)])
-def test_nine_words_of_ten_in_common_are_a_duplicate(changed: int, is_duplicate: bool) -> None:
-    words = [f"word{n}" for n in range(20)]
-    before = reflection(root_cause=" ".join(words), what_went_wrong="", what_to_change="")
-    copy = replace(before, root_cause=" ".join([*words[changed:], *(f"new{n}" for n in range(changed))]))
-    assert ("duplicate" in flags(copy, attempt_with(EMPTY_LIST), [make.episode(reflection=before)])) is is_duplicate
-
-
-def test_empty_words_are_no_duplicate_of_empty_words() -> None:
-    none = reflection(root_cause="", what_went_wrong="", what_to_change="")
-    assert "duplicate" not in flags(none, attempt_with(EMPTY_LIST), [make.episode(reflection=none)])
-
-
-def test_words_that_state_no_confidence_have_none_that_is_low() -> None:
-    words = reflection(confidence=0.0, confidence_source="none")
-    assert "low_confidence" not in flags(words, attempt_with(EMPTY_LIST), [])
-
-
-@pytest.mark.parametrize(
-    ("confidence", "improved", "number", "flagged"),
-    [(0.49, False, 2, True), (0.5, False, 2, False), (0.1, True, 2, False), (0.49, False, 1, False)],
-)
-def test_little_confidence_without_improvement_on_an_earlier_attempt_is_low(
-    confidence: float, improved: bool, number: int, flagged: bool
-) -> None:
-    attempt = attempt_with(EMPTY_LIST, number=number, delta=Delta(is_improvement=improved))
-    assert ("low_confidence" in flags(reflection(confidence=confidence), attempt, [])) is flagged
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "It raised an IndexError.",
-        "There is an index error.",
-        "The list index out of range shows it.",
-        "mean_gap( [] ) breaks.",
-        'It should be "3.75" there.',
-        "It gave 7.25 then.",
-        "The time 4.5 is taken twice.",
-    ],
-)
-def test_naming_a_check_its_exception_or_a_value_of_it_is_enough(words: str) -> None:
-    assert "misses_check" not in wrong(words, checks=(CHECK, EMPTY_LIST))
-
-
-@pytest.mark.parametrize("words", ["It gave 13.75 and 7.254.", "The list is empty.", "mean_gap is wrong."])
-def test_naming_nothing_of_the_check_misses_it(words: str) -> None:
-    assert "misses_check" in wrong(words, checks=(CHECK,))
-
-
-@pytest.mark.parametrize(
-    ("outcome", "words"), [("timeout", "The loop never ends."), ("memory", "The recursion has no base case.")]
-)
-def test_how_a_program_was_stopped_is_named_in_words(outcome: str, words: str) -> None:
-    late = Check(name="assert mean_gap(x) == y", outcome=outcome)
-    assert "misses_check" not in wrong(words, checks=(late,))
-    assert "misses_check" in wrong("It is wrong.", checks=(late,))
-
-
-def test_without_a_failing_check_none_is_missed() -> None:
-    assert "misses_check" not in wrong("It is wrong.", checks=())
 
 
 @pytest.mark.parametrize(
@@ -271,36 +88,7 @@ def test_the_expected_value_leaks_where_it_tells_the_answer(call: str, expected:
     assert ("leaks_value" in wrong(words, checks=(check,))) is leaks
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "Use ```python\nx = 1\n``` here.",
-        "I will write def f(x): return x + 1.",
-        "I will return len(times) at once.",
-        "I will return a + b in the end.",
-        "x = 1\ny = 2\n",
-        "I will use if total == 0: return 0.",
-    ],
-)
-def test_code_that_is_not_the_programs_own_is_held(words: str) -> None:
-    assert "holds_code" in wrong(words)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "The line `return total / pairs` divides by the wrong number.",
-        "It should return (1, 0) as the smallest pair.",
-        "It should return the sum of a list.",
-        "I will return 0.0 if there are none: that is what the task says.",
-        "x = 1 is wrong.",
-    ],
-)
-def test_quoting_the_program_or_a_value_is_no_code(words: str) -> None:
-    assert "holds_code" not in wrong(words)
-
-
-def test_of_a_success_nothing_is_asked_that_needs_a_failing_check() -> None:
+def test_a_success_has_no_flags_about_failing_checks() -> None:
     attempt = attempt_with(Check(name="assert mean_gap([]) == 0.0", outcome="pass"))
     given = flags(reflection(root_cause="", confidence=0.1), attempt, [])
     assert not {"misses_check", "leaks_value", "low_confidence"} & set(given)
@@ -326,3 +114,123 @@ def test_hostile_lengths_are_read_in_bounded_time(piece: str) -> None:
     check = Check(name="assert f(1) == 2", outcome="fail", expected=long[:300], message=long[:300])
     words = reflection(root_cause=long, what_to_change=long)
     assert "short" not in flags(words, attempt_with(*[check] * 5, program=long), []) or not long.strip()
+
+
+FLAGGED = {
+    "short": ["a" * 99],
+    "no_action": [
+        "I will be more careful.", "I need to handle this properly.", "Consider all the cases.", "",
+        "The sum is wrong.",
+    ],
+    "no_credit": ["The answer was not right.", "mean_gap does not handle this.", "It fails for an empty list."],
+    "generic": [
+        "My code is incorrect. I should be more careful and test edge cases.",
+        "The function failed because the logic was wrong. I need to understand the problem better.",
+        "I will check my implementation again and make sure it works for all the inputs.",
+        "The implementation did not handle the test case correctly and returned an unexpected result.",
+    ],
+    "blames_externals": [
+        "The test case is incorrect.", "The tests themselves seem to be wrong here.",
+        "There is a bug in the test harness.", "The expected value is wrong for this input.",
+        "The problem statement is ambiguous.", "My function is correct, but the check failed.",
+        "I will remove the test.",
+    ],
+    "misses_check": ["It gave 13.75 and 7.254.", "The list is empty.", "mean_gap is wrong."],
+    "holds_code": [
+        "Use ```python\nx = 1\n``` here.", "I will write def f(x): return x + 1.", "I will return len(times) at once.",
+        "I will return a + b in the end.", "x = 1\ny = 2\n", "I will use if total == 0: return 0.",
+    ],
+}  # fmt: skip
+UNFLAGGED = {
+    "short": ["a" * 100],
+    "no_action": [
+        "I will return 0.0 at once for fewer than two times.",
+        "To fix this, the guard needs to be added before the look-up.",
+        "The loop should iterate over all the pairs.", "Adding a return statement would fix it.",
+    ],
+    "no_credit": [
+        "The division uses a wrong number.", "It goes wrong at line 3.", "The variable pairs is off.",
+        "It only considers sorted input.", "My loop ends too early.",
+    ],
+    "generic": [GOOD["root_cause"], "The division takes the number of gaps, not of items."],
+    "blames_externals": [
+        "The test failed because my loop is wrong.", "This leads to incorrect results in the failed tests.",
+        "The program is incorrect because it sorts the wrong way.",
+        "The unexpected EOF error in the failed test cases comes from my bracket.", "The expected value is 3.75.",
+    ],
+    "misses_check": [
+        "It raised an IndexError.", "There is an index error.", "The list index out of range shows it.",
+        "mean_gap( [] ) breaks.", 'It should be "3.75" there.', "It gave 7.25 then.", "The time 4.5 is taken twice.",
+    ],
+    "holds_code": [
+        "The line `return total / pairs` divides by the wrong number.",
+        "It should return (1, 0) as the smallest pair.", "It should return the sum of a list.",
+        "I will return 0.0 if there are none: that is what the task says.", "x = 1 is wrong.",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flag", FLAGGED)
+def test_a_flag_fits_its_examples_and_no_counterexample(flag: str) -> None:
+    def is_flagged(text: str) -> list[bool]:
+        return [flag in wrong(*texts, checks=(CHECK, EMPTY_LIST)) for texts in ((text,), ("", "", text))]
+
+    assert [text for text in FLAGGED[flag] if not all(is_flagged(text))] == []
+    assert [text for text in UNFLAGGED[flag] if any(is_flagged(text))] == []
+
+
+def test_equal_texts_count_once_for_the_length() -> None:
+    assert "short" in wrong("a" * 60, "a" * 60)
+
+
+def test_names_in_comments_and_docstrings_are_not_credited() -> None:
+    program = 'def f(x):\n    """Uses zebra."""\n    return x  # giraffe\n'
+    words = reflection(root_cause="The zebra and the giraffe.", what_went_wrong="", what_to_change="")
+    assert "no_credit" in flags(words, attempt_with(EMPTY_LIST, program=program), [])
+
+
+TWENTY = [f"word{number}" for number in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("cause", "earlier", "is_duplicate"),
+    [
+        (GOOD["root_cause"], GOOD["root_cause"], True),
+        (GOOD["root_cause"].upper().replace(" ", "  ").rstrip("."), GOOD["root_cause"], True),
+        ("My mistake is that the sum is taken over the squares.", GOOD["root_cause"], False),
+        (" ".join(["new", *TWENTY[1:]]), " ".join(TWENTY), True),
+        (" ".join(["new", "other", *TWENTY[2:]]), " ".join(TWENTY), False),
+        ("", "", False),
+    ],
+)
+def test_duplicates_share_nine_words_of_ten(cause: str, earlier: str, is_duplicate: bool) -> None:
+    before = reflection(root_cause=earlier, what_went_wrong="", what_to_change="")
+    changed, attempt = replace(before, root_cause=cause), attempt_with(EMPTY_LIST)
+    assert ("duplicate" in flags(changed, attempt, [make.episode(reflection=before)])) is is_duplicate
+    assert "duplicate" not in flags(changed, attempt, [make.episode(reflection=before, task_id="t/2")])
+    assert "duplicate" not in flags(changed, attempt, [])
+
+
+@pytest.mark.parametrize(
+    ("confidence", "source", "improved", "number", "flagged"),
+    [
+        (0.49, "stated", False, 2, True), (0.5, "stated", False, 2, False), (0.1, "stated", True, 2, False),
+        (0.49, "stated", False, 1, False), (0.0, "none", False, 2, False),
+    ],
+)  # fmt: skip
+def test_low_confidence_is_stated_and_without_improvement(
+    confidence: float, source: str, improved: bool, number: int, flagged: bool
+) -> None:
+    attempt = attempt_with(EMPTY_LIST, number=number, delta=Delta(is_improvement=improved))
+    words = reflection(confidence=confidence, confidence_source=source)
+    assert ("low_confidence" in flags(words, attempt, [])) is flagged
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"), [("timeout", "The loop never ends."), ("memory", "The recursion has no base case.")]
+)
+def test_time_and_memory_outcomes_are_cited_in_words(outcome: str, words: str) -> None:
+    late = Check(name="assert mean_gap(x) == y", outcome=outcome)
+    assert "misses_check" not in wrong(words, checks=(late,))
+    assert "misses_check" in wrong("It is wrong.", checks=(late,))
+    assert "misses_check" not in wrong("It is wrong.", checks=())

@@ -55,7 +55,7 @@ def test_each_line_of_the_solution_arrives_in_every_style(name, variant):
         assert block == "total = 0\nfor x in xs:\n    total += x\nreturn total\n"
 
 
-def test_a_task_without_a_solution_is_named_before_anything_is_paid():
+def test_a_task_without_a_solution_is_an_early_error():
     with pytest.raises(ConfigError, match=r"got quoted, and 1 of 2 tasks have no canonical solution: t/2, expected"):
         Quoted([TASK, Task(task_id="t/2", prompt="", entry_point="f")])
 
@@ -77,7 +77,7 @@ def test_no_figure_of_such_a_run_is_a_pass_at_1(run):
     assert json.loads((folder.path / "summary.json").read_text())["is_upper_bound"]
 
 
-def test_the_solution_is_in_the_retrys_prompt_and_in_no_first_one(run):
+def test_only_prompts_of_retries_contain_the_solution(run):
     folder = run()
     tasks = {attempt.task_id: attempt for attempt in Log.read(folder).every if attempt.number == 1}
     for attempt in Log.read(folder).every:
@@ -95,7 +95,7 @@ def test_its_words_reach_no_other_run(run):
 
 
 @pytest.mark.parametrize("control", ["keywords", "length_matched"])
-def test_a_reflector_that_holds_it_is_marked_and_kept_apart_likewise(run, control):
+def test_a_reflector_around_it_is_marked_likewise(run, control):
     quoted = "{_target_: reflexion_lab.agent.reflectors.quoted.Quoted, _partial_: true}"
     nested = (f"reflector={control}", "~reflector.first", f"+reflector.first={quoted}")
     assert Log.read(run(*nested)).is_upper_bound

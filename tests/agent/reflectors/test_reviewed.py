@@ -55,49 +55,7 @@ def reviewed(first: Reflector, policy: str, **options: Sequence[str]) -> Reflect
     return reflection
 
 
-def test_flags_are_filled_and_the_words_pass() -> None:
-    reflection = reviewed(Gives(POOR), "flag")
-    assert {"generic", "no_action"} <= set(reflection.flags)
-    assert replace(reflection, flags=()) == POOR
-
-
-@pytest.mark.parametrize("policy", ["flag", "retry", "reject"])
-def test_good_words_pass_at_once(policy: str) -> None:
-    assert reviewed(Gives(GOOD), policy) == replace(GOOD, flags=())
-
-
-def test_a_retry_takes_the_better_answer_and_pays_for_both() -> None:
-    reflection = reviewed(Gives(POOR, GOOD), "retry")
-    assert reflection == replace(GOOD, usage=COST + COST)
-
-
-def test_of_two_answers_the_one_with_fewer_severe_flags_is_taken_the_earlier_on_a_tie() -> None:
-    assert reviewed(Gives(POOR, VAGUE), "retry").root_cause == VAGUE.root_cause
-    assert reviewed(Gives(VAGUE, POOR), "retry").root_cause == VAGUE.root_cause
-    other = replace(POOR, text="another reply")
-    assert reviewed(Gives(POOR, other), "retry").text == POOR.text
-
-
-def test_a_retry_asks_once_and_never_again() -> None:
-    first = Gives(POOR, POOR, GOOD)
-    reviewed(first, "retry")
-    assert first.answers == [GOOD]
-
-
-def test_a_retry_that_fails_leaves_the_first_answer_and_its_cost_is_kept() -> None:
-    paid = Completion(text="x", model="m", usage=COST)
-    reflection = reviewed(Gives(POOR, ReflectionError("parse_error", "no fields", paid)), "retry")
-    assert (reflection.root_cause, reflection.usage) == (POOR.root_cause, COST + COST)
-    assert reviewed(Gives(POOR, None), "retry").usage == COST
-
-
-def test_rules_that_step_in_for_a_second_reply_never_replace_the_models_own_words() -> None:
-    unreadable = ReflectionError("parse_error", "no fields", Completion(text="Sorry, I see.", model="m", usage=COST))
-    reflection = reviewed(WithFallback(Gives(POOR, unreadable), Rules()), "retry")
-    assert (reflection.source, reflection.root_cause, reflection.usage) == ("llm", POOR.root_cause, COST + COST)
-
-
-def test_what_is_rejected_reaches_no_actor_and_is_not_lost() -> None:
+def test_a_rejected_reflection_reaches_no_actor() -> None:
     reflection = reviewed(Gives(POOR), "reject")
     assert (
         reflection.root_cause == reflection.what_went_wrong == reflection.what_to_change == reflection.key_insight == ""
@@ -128,19 +86,7 @@ def test_only_severe_flags_are_acted_on() -> None:
     assert reflection.root_cause == POOR.root_cause
 
 
-@pytest.mark.parametrize("policy", ["flag", "retry", "reject"])
-def test_a_control_is_flagged_and_left_as_it_is(policy: str) -> None:
-    reflection = reviewed(Generic(), policy)
-    assert "generic" in reflection.flags
-    assert replace(reflection, flags=()) == Generic().reflect(TASK, ATTEMPT, [])
-
-
-@pytest.mark.parametrize("policy", ["flag", "retry", "reject"])
-def test_where_nothing_is_said_there_is_nothing_to_review(policy: str) -> None:
-    assert Reviewed(NoReflection(), policy).reflect(TASK, ATTEMPT, []) is None
-
-
-def test_a_model_that_failed_without_rules_costs_neither_the_attempt_nor_what_was_paid() -> None:
+def test_a_failed_model_without_rules_keeps_attempt_and_cost() -> None:
     paid = Completion(text="no fields here", model="m", usage=COST)
     failed = Reviewed(Gives(ReflectionError("parse_error", "lacks CONFIDENCE", paid)), "retry").reflect(
         TASK, ATTEMPT, []
@@ -155,13 +101,41 @@ def test_words_of_the_rules_have_no_severe_flag() -> None:
     assert not {"no_action", "generic", "duplicate", "short", "misses_check"} & set(reflection.flags)
 
 
+FAILURE = ReflectionError("parse_error", "no fields", Completion(text="Sorry, I see.", model="m", usage=COST))
+
+
 @pytest.mark.parametrize(
-    ("options", "field"),
+    ("answers", "taken", "usage"),
     [
-        ({"policy": "drop"}, "Reviewed.policy: got 'drop'"),
-        ({"severe": ["vague", "generic"]}, "quality.severe: got vague"),
+        ([POOR, GOOD], GOOD, COST + COST),
+        ([POOR, VAGUE], VAGUE, COST + COST),
+        ([VAGUE, POOR], VAGUE, COST + COST),
+        ([POOR, replace(POOR, text="another reply")], POOR, COST + COST),
+        ([POOR, FAILURE], POOR, COST + COST),
+        ([POOR, None], POOR, COST),
     ],
 )
-def test_what_the_config_cannot_mean_is_refused_by_name(options: dict[str, str], field: str) -> None:
-    with pytest.raises(ValueError, match=field):
-        Reviewed(NoReflection(), **options)
+def test_a_retry_takes_the_better_reply_and_pays_for_both(
+    answers: list[Reflection | BaseException | None], taken: Reflection, usage: Usage
+) -> None:
+    first = Gives(*answers, GOOD)
+    reflection = reviewed(first, "retry")
+    assert replace(reflection, flags=(), usage=COST) == taken
+    assert (reflection.usage, first.answers) == (usage, [GOOD])
+    if FAILURE in answers:
+        assert reviewed(WithFallback(Gives(*answers), Rules()), "retry") == reflection
+
+
+@pytest.mark.parametrize("policy", ["flag", "retry", "reject"])
+def test_policies_keep_good_reflections_and_controls(policy: str) -> None:
+    assert reviewed(Gives(GOOD), policy) == replace(GOOD, flags=())
+    control = reviewed(Generic(), policy)
+    assert "generic" in control.flags
+    assert replace(control, flags=()) == Generic().reflect(TASK, ATTEMPT, [])
+    assert Reviewed(NoReflection(), policy).reflect(TASK, ATTEMPT, []) is None
+
+
+def test_the_policy_flag_changes_flags_only() -> None:
+    reflection = reviewed(Gives(POOR), "flag")
+    assert {"generic", "no_action"} <= set(reflection.flags)
+    assert replace(reflection, flags=()) == POOR

@@ -51,7 +51,7 @@ def task(task_id: str) -> Task:
 MANY = [attempt(f"t/{n}", number) for n in range(6) for number in (1, 2)]
 
 
-def test_another_tasks_words_are_told_unchanged_and_cost_nothing(tmp_path: Path) -> None:
+def test_a_drawn_reflection_is_unchanged_and_free(tmp_path: Path) -> None:
     reflection = Shuffled([run_folder(tmp_path / "run", *MANY)]).reflect(task("t/0"), attempt("t/0"), [])
     assert reflection.root_cause in {
         one.reflection.root_cause for one in MANY if one.reflection and one.task_id != "t/0"
@@ -61,21 +61,7 @@ def test_another_tasks_words_are_told_unchanged_and_cost_nothing(tmp_path: Path)
     assert (reflection.usage, reflection.flags) == (Usage(), ())
 
 
-def test_words_on_the_task_at_hand_are_never_drawn(tmp_path: Path) -> None:
-    pool = run_folder(tmp_path / "run", attempt("t/0"), attempt("t/0", 2), attempt("t/1"))
-    for seed in range(20):
-        assert Shuffled(pool, seed).reflect(task("t/0"), attempt("t/0"), []).root_cause == "cause t/1 1"
-
-
-@pytest.mark.parametrize("number", [1, 2])
-def test_words_on_attempts_of_the_same_number_come_first(tmp_path: Path, number: int) -> None:
-    pool = run_folder(tmp_path / "run", *MANY)
-    for seed in range(20):
-        reflection = Shuffled(pool, seed).reflect(task("t/0"), attempt("t/0", number), [])
-        assert reflection.root_cause.endswith(f" {number}")
-
-
-def test_nothing_is_told_twice_on_one_task(tmp_path: Path) -> None:
+def test_no_reflection_is_drawn_twice_for_a_task(tmp_path: Path) -> None:
     same = [run_folder(tmp_path / name, *MANY) for name in ("one", "two")]
     shuffled = Shuffled(same)
     items = [shuffled.reflect(task("t/0"), attempt("t/0", number), []).root_cause for number in range(1, 11)]
@@ -90,28 +76,11 @@ def test_the_draw_goes_by_seed_and_not_by_the_order_of_the_file(tmp_path: Path) 
     assert len({Shuffled(one, seed).reflect(task("t/0"), attempt("t/0"), []).root_cause for seed in range(20)}) > 2
 
 
-def test_only_words_of_a_model_or_its_fallback_on_failures_are_drawn(tmp_path: Path) -> None:
-    pool = run_folder(
-        tmp_path / "run",
-        attempt("t/1", source="rules:assertion"),
-        attempt("t/2", source="control:generic"),
-        attempt("t/3", source="fallback:assertion", words="right"),
-        attempt("t/4", passed=True),
-    )
-    for seed in range(10):
-        assert Shuffled(pool, seed).reflect(task("t/0"), attempt("t/0"), []).root_cause == "right"
-
-
-def test_a_pool_that_is_used_up_tells_its_words_again_and_costs_no_attempt(tmp_path: Path) -> None:
-    shuffled = Shuffled(run_folder(tmp_path / "run", attempt("t/1")))
-    items = [shuffled.reflect(task("t/0"), attempt("t/0", number), []).root_cause for number in (1, 2, 3)]
-    assert items == ["cause t/1 1"] * 3
-
-
-def test_a_pool_on_this_very_task_alone_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_pool_on_the_same_task_only_is_an_error(tmp_path: Path) -> None:
     shuffled = Shuffled(run_folder(tmp_path / "run", attempt("t/0")))
     with pytest.raises(
-        ValueError, match=r"reflector\.pool: got no .*t/0 \(attempt 2\) in .*run, expected one.*reflexion arm first"
+        ValueError,
+        match=r"reflector\.pool: got no .*t/0 \(attempt 2\) in .*run, expected at least one.*reflexion arm first",
     ):
         shuffled.reflect(task("t/0"), attempt("t/0", 2), [])
 
@@ -119,30 +88,16 @@ def test_a_pool_on_this_very_task_alone_is_an_error_that_names_it(tmp_path: Path
 def test_a_pool_without_words_is_refused_before_the_run(tmp_path: Path) -> None:
     for pool, said in {
         tmp_path / "absent": "got no manifest.json, expected",
-        run_folder(tmp_path / "empty"): "without a reflection by a model .*, expected one at least",
+        run_folder(tmp_path / "empty"): "without a reflection by a model .*, expected at least one",
         run_folder(
             tmp_path / "rules", attempt("t/1", source="rules:index")
-        ): "without a reflection by a model .*, expected one at least",
+        ): "without a reflection by a model .*, expected at least one",
         run_folder(tmp_path / "oracle", attempt("t/1"), feedback_source="oracle"): "was shown hidden tests",
     }.items():
         with pytest.raises(ValueError, match=rf"reflector\.pool: .*{pool.name}.*{said}.*reflexion arm first"):
             Shuffled([pool])
     with pytest.raises(ValueError, match=r"reflector\.pool: got no folder, expected a run folder"):
         Shuffled([])
-
-
-def test_the_config_names_pool_and_seed(tmp_path: Path) -> None:
-    pool = run_folder(tmp_path / "run", attempt("t/1"))
-    part = build(compose("reflector=shuffled", f"reflector.pool=[{pool}]", "seed=5").reflector, "reflector")
-    assert part.seed == 5
-    assert part.folders == (str(pool),)
-
-
-def test_the_config_demands_a_pool() -> None:
-    with pytest.raises(
-        ValueError, match=r"reflector\.pool: got no folder, expected a run folder; run the reflexion arm first"
-    ):
-        build(compose("reflector=shuffled").reflector, "reflector")
 
 
 def script(path: Path, words: str) -> str:
@@ -167,7 +122,7 @@ def words_of(run: Path) -> set[str]:
     return {one.reflection.root_cause for attempt in attempts for one in attempt if one.reflection}
 
 
-def test_the_pool_is_a_run_of_the_same_model_and_the_manifest_names_it(tmp_path: Path) -> None:
+def test_the_pool_is_of_the_same_model_and_in_the_manifest(tmp_path: Path) -> None:
     sweep(settings(tmp_path, "pilot", experiment="reflexion"), quiet=True)
     finished = sweep(settings(tmp_path, "own", experiment=["reflexion_shuffled", "reflexion"]), quiet=True)
     assert [state.status for state in finished.states.values()] == ["done", "done"]
@@ -183,52 +138,6 @@ def test_the_pool_is_the_run_whose_config_differs_least(tmp_path: Path) -> None:
     assert [[*RunFolder.existing(run).manifest.provenance.pool] for run in shuffled] == [[one.name], [other.name]]
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({"model.path": "other.json"}, "another model_fingerprint, reflector_fingerprint"),
-        pytest.param({"feedback_source": "none"}, "another feedback_source", marks=pytest.mark.slow),
-        pytest.param({"benchmark": "humaneval"}, "another benchmark_digest", marks=pytest.mark.slow),
-        ({"seed": 1}, "without a finished run of arm reflexion at seed 1, expected one"),
-    ],
-)
-def test_runs_of_another_model_feedback_or_benchmark_are_no_pool(
-    tmp_path: Path, more: dict[str, object], said: str
-) -> None:
-    sweep(settings(tmp_path, "pilot", experiment="reflexion"), quiet=True)
-    if "model.path" in more:
-        more = {"model.path": script(tmp_path / "other.json", "other")}
-    finished = sweep(settings(tmp_path, "pilot", experiment="reflexion_shuffled") | more, quiet=True)
-    assert finished.states[0].status == "failed"
-    assert said in finished.states[0].problem
-
-
-def test_a_resumed_run_keeps_its_pool_and_is_refused_if_that_has_changed(tmp_path: Path) -> None:
-    finished = sweep(settings(tmp_path, "own", experiment=["reflexion", "reflexion_shuffled"]), quiet=True)
-    reflexion, shuffled = finished.runs
-    older = reflexion.with_name("19990101-000000-000000-reflexion-basics-s0")
-    shutil.copytree(reflexion, older)
-    overrides = lines(settings(tmp_path, "own", experiment="reflexion_shuffled", resume=str(shuffled)))
-    lab = assemble(compose(*overrides))
-    lab.close()
-    assert list(lab.folder.manifest.provenance.pool) == [reflexion.name]
-    with (reflexion / "attempts.jsonl").open("a") as file:
-        file.write("\n")
-    with pytest.raises(ConfigError, match=r"began with another reflector\.pool"):
-        assemble(compose(*overrides))
-
-
-def test_a_finished_control_runs_again_once_its_pool_has_changed(tmp_path: Path) -> None:
-    both = settings(tmp_path, "own", experiment=["reflexion", "reflexion_shuffled"])
-    reflexion, _ = sweep(both, quiet=True).runs
-    again = sweep(both, quiet=True)
-    assert [state.status for state in again.states.values()] == ["kept", "kept"]
-    with (reflexion / "attempts.jsonl").open("a") as file:
-        file.write("\n")
-    again = sweep(both, quiet=True)
-    assert [state.status for state in again.states.values()] == ["kept", "done"]
-
-
 @pytest.mark.slow
 def test_in_a_parallel_sweep_the_control_waits_for_its_pool(tmp_path: Path) -> None:
     overrides = lines(settings(tmp_path, "own", experiment=["reflexion_shuffled", "reflexion"]))
@@ -237,3 +146,77 @@ def test_in_a_parallel_sweep_the_control_waits_for_its_pool(tmp_path: Path) -> N
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert [state.status for state in Sweep.of(overrides).states.values()] == ["done", "done"]
+
+
+def test_runs_under_other_conditions_are_no_pool(tmp_path: Path) -> None:
+    sweep(settings(tmp_path, "pilot", experiment="reflexion"), quiet=True)
+    for more, message in (
+        ({"model.path": script(tmp_path / "other.json", "other")}, "another model_fingerprint, reflector_fingerprint"),
+        ({"feedback_source": "none"}, "another feedback_source"),
+        ({"benchmark": "humaneval"}, "another benchmark_digest"),
+        ({"seed": 1}, "without a finished run of arm reflexion at seed 1, expected one"),
+    ):
+        (state,) = sweep(
+            settings(tmp_path, "pilot", experiment="reflexion_shuffled", **more), quiet=True
+        ).states.values()
+        assert state.status == "failed"
+        assert message in state.problem
+
+
+def test_a_run_keeps_its_pool_and_restarts_if_it_changed(tmp_path: Path) -> None:
+    both = settings(tmp_path, "own", experiment=["reflexion", "reflexion_shuffled"])
+    reflexion, shuffled = sweep(both, quiet=True).runs
+    again = sweep(both, quiet=True)
+    assert [state.status for state in again.states.values()] == ["kept", "kept"]
+    shutil.copytree(reflexion, reflexion.with_name("19990101-000000-000000-reflexion-basics-s0"))
+    overrides = lines(both | {"experiment": "reflexion_shuffled", "resume": str(shuffled)})
+    lab = assemble(compose(*overrides))
+    lab.close()
+    assert list(lab.folder.manifest.provenance.pool) == [reflexion.name]
+    shutil.rmtree(reflexion.with_name("19990101-000000-000000-reflexion-basics-s0"))
+    with (reflexion / "attempts.jsonl").open("a") as file:
+        file.write("\n")
+    with pytest.raises(ConfigError, match=r"began with another reflector\.pool"):
+        assemble(compose(*overrides))
+    again = sweep(both, quiet=True)
+    assert [state.status for state in again.states.values()] == ["kept", "done"]
+
+
+POOLS = {
+    "another task": ([attempt("t/0"), attempt("t/0", 2), attempt("t/1")], 1, {"cause t/1 1"}),
+    "attempts of the number 1": (MANY, 1, {f"cause t/{n} 1" for n in range(1, 6)}),
+    "attempts of the number 2": (MANY, 2, {f"cause t/{n} 2" for n in range(1, 6)}),
+    "a model or its fallback, on failures": (
+        [
+            attempt("t/1", source="rules:assertion"),
+            attempt("t/2", source="control:generic"),
+            attempt("t/3", source="fallback:assertion", words="right"),
+            attempt("t/4", passed=True),
+        ],
+        1,
+        {"right"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_reflections_are_drawn_from(tmp_path: Path, name: str) -> None:
+    attempts, number, causes = POOLS[name]
+    pool = run_folder(tmp_path / "run", *attempts)
+    drawn = {Shuffled(pool, seed).reflect(task("t/0"), attempt("t/0", number), []).root_cause for seed in range(50)}
+    assert drawn == causes
+
+
+def test_an_exhausted_pool_is_used_again(tmp_path: Path) -> None:
+    shuffled = Shuffled(run_folder(tmp_path / "run", attempt("t/1")))
+    items = [shuffled.reflect(task("t/0"), attempt("t/0", number), []).root_cause for number in (1, 2, 3)]
+    assert items == ["cause t/1 1"] * 3
+
+
+def test_the_config_names_pool_and_seed_and_demands_a_pool(tmp_path: Path) -> None:
+    pool = run_folder(tmp_path / "run", attempt("t/1"))
+    part = build(compose("reflector=shuffled", f"reflector.pool=[{pool}]", "seed=5").reflector, "reflector")
+    assert (part.seed, part.folders) == (5, (str(pool),))
+    expected = r"reflector\.pool: got no folder, expected a run folder; run the reflexion arm first"
+    with pytest.raises(ValueError, match=expected):
+        build(compose("reflector=shuffled").reflector, "reflector")

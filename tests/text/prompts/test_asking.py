@@ -75,7 +75,7 @@ def remembered(tasks, words=lambda task: task.canonical_program):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("actor", ACTORS)
-def test_no_prompt_near_the_limit_overflows_the_context_of_a_real_model(tiny, actor, variant):
+def test_no_prompt_overflows_the_context_of_a_real_model(tiny, actor, variant):
     tasks, model = list(humaneval().tasks), Counting(tiny)
     trajectory = ACTORS[actor](model, Prompts(variant, 3)).act(tasks[10], remembered(tasks[20:60]))
     used, (message,) = trajectory.usage.prompt_tokens, trajectory.messages
@@ -125,7 +125,7 @@ class Refusing:
         )
 
 
-def test_a_bare_task_that_is_too_long_is_asked_once_and_a_memory_twice_at_most():
+def test_a_rejected_prompt_is_sent_again_only_with_less_memory():
     model = Refusing()
     Asking(model, Sampling())("solve", TASK, Recollection())
     assert model.asked == 1
@@ -167,7 +167,7 @@ def test_every_prompt_of_humaneval_can_be_continued():
         assert continued(text, "\n    pass", task).program == task.prompt.rstrip() + "\n    pass\n"
 
 
-def test_what_the_template_begins_behind_the_prompt_is_part_of_the_program():
+def test_text_after_the_prompt_is_part_of_the_program():
     assert continued('# memory\ndef f(x):\n    """Twice x."""\n    # So:', " 2 * x", TASK).program.endswith(
         '"""Twice x."""\n    # So: 2 * x\n'
     )
@@ -188,7 +188,7 @@ class Answering:
 
 
 @pytest.mark.parametrize("rest", ["    print((x,", "    def g(y", '    """Not', "    if x:", "    return max("])
-def test_a_continuation_that_broke_off_is_cut_back_to_what_parses(rest):
+def test_a_truncated_continuation_is_cut_back_until_it_parses(rest):
     reply = f"\n    y = 2 * x\n    if y:\n        return y\n{rest}"
     trajectory = Continuation(Answering(reply, "length"), Sampling()).act(TASK, Recollection())
     assert trajectory.solution == f"{TASK.prompt.rstrip()}\n    y = 2 * x\n    if y:\n        return y\n"
@@ -209,12 +209,7 @@ def test_any_other_continuation_is_left_as_it_is(reply, reason):
     assert (trajectory.solution, trajectory.extraction) == (f"{TASK.prompt.rstrip()}{reply}\n", "continuation")
 
 
-def test_a_style_that_there_is_not_is_named():
-    with pytest.raises(ValueError, match="style: got 'letters', expected one of chat, continuation"):
-        Asking(ScriptedModel(lambda messages: ""), Sampling(), style="letters")
-
-
-def test_a_models_own_count_makes_room_for_more_episodes_and_no_prompt_overflows(tiny):
+def test_a_models_token_count_makes_room_for_more_episodes(tiny):
     tasks, sampling = list(humaneval().tasks), Sampling(max_tokens=512)
     first = Asking(Counting(tiny), sampling)("solve", tasks[10], Recollection())
     ratio = token_ratio(first.trajectory("s"))

@@ -63,9 +63,7 @@ def memories(draw):
     variant=st.sampled_from(VARIANTS),
     examples=st.integers(0, 3),
 )
-def test_a_prompt_never_exceeds_its_room_unless_the_bare_task_does(
-    memory, prompt, context, reply, name, variant, examples
-):
+def test_a_prompt_fits_its_room_unless_the_task_does_not(memory, prompt, context, reply, name, variant, examples):
     prompts, space, about = Prompts(variant, examples), max(context - reply, 0), {"prompt": prompt, "task_id": "t"}
     fitted = prompts.fit(name, space, memory, **about)
     bare = Recollection(stuck=memory.stuck)
@@ -100,7 +98,7 @@ def kept(fitted):
 def test_the_most_needed_comes_first():
     prompts, seen = Prompts(examples=1), []
     whole = estimated(prompts.render("solve", memory=MEMORY, **ABOUT))
-    for space in range(whole + 1):
+    for space in (*range(0, whole, 5), whole):
         found = kept(prompts.fit("solve", space, MEMORY, **ABOUT))
         if found not in seen:
             seen.append(found)
@@ -121,7 +119,7 @@ def test_the_newest_own_episode_is_shortened_and_not_skipped(name):
     memory = Recollection(episodes=(replace(episode("new", 300), code=code, reflection=words),))
     prompts, whole = Prompts(), Prompts().render(name, memory=memory, **ABOUT)
     bare = estimated(prompts.render(name, memory=Recollection(), **ABOUT))
-    for space in range(bare + 100, estimated(whole), 3):  # an excerpt grows by whole lines, of several tokens each
+    for space in range(bare + 100, estimated(whole), 11):  # an excerpt grows by whole lines, of several tokens each
         fitted = prompts.fit(name, space, memory, **ABOUT)
         assert "the change" in fitted.text and not fitted.left_out
         assert estimated(fitted.text) <= space
@@ -151,7 +149,7 @@ SEARCH = 5
 """Renders that look for the longest of a text of so few characters, itself included."""
 
 
-def test_a_tight_fit_costs_one_render_a_part_and_few_for_what_is_shortened(monkeypatch):
+def test_a_tight_fit_needs_few_renders(monkeypatch):
     assert renders(monkeypatch, 200) <= len(ORDER) + 3 + 3 * SEARCH
 
 

@@ -19,7 +19,6 @@ from reflexion_lab.text.prompts.render import (
     fenced,
     known_examples,
     quoted,
-    render,
     sentences,
 )
 from reflexion_lab.text.shorten import cut, line
@@ -78,7 +77,7 @@ def reflecting(variant, examples=0, **variables):
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_the_first_line_names_the_variables_that_the_template_needs(file):
+def test_the_first_line_declares_the_variables_of_a_template(file):
     name, _, variant = file.partition(".")
     named = re.match(r"\{# Uses: ([\w, ]*) #\}\n", (FOLDER / f"{file}{SUFFIX}").read_text())
     assert named, f"{file}: expected a first line {{# Uses: a, b #}}"
@@ -108,7 +107,7 @@ def test_every_missing_variable_is_an_error_and_is_named(name):
 
 def test_there_is_no_prompt_of_an_unknown_name():
     with pytest.raises(Exception, match="absent"):
-        render("absent")
+        Prompts().render("absent")
 
 
 def test_every_file_has_a_digest_and_the_examples_too():
@@ -118,14 +117,14 @@ def test_every_file_has_a_digest_and_the_examples_too():
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if "." in file])
-def test_a_variant_is_a_variant_of_something_and_says_it_differently(file):
+def test_a_variant_differs_from_its_default(file):
     name, _, variant = file.partition(".")
     assert name in NAMES and variant in VARIANTS[1:]
     assert (FOLDER / f"{file}{SUFFIX}").read_text() != (FOLDER / f"{name}{SUFFIX}").read_text()
 
 
 @pytest.mark.parametrize("name", ["solve", "continue_solve"])
-def test_the_variants_of_a_prompt_differ_and_terse_is_the_shortest(name):
+def test_the_variants_differ_and_terse_is_the_shortest(name):
     default, terse, paper = (asked(name, variant, memory=MEMORIES["all"]) for variant in VARIANTS)
     assert len({default, terse, paper}) == 3
     assert len(terse) < len(default) and len(terse) < len(paper)
@@ -158,7 +157,7 @@ def test_empty_fields_of_a_reflection_leave_no_label_behind(name, variant):
     assert len({asked(name, variant, memory=memory) for memory in memories}) == 1
 
 
-def test_an_actor_that_is_stuck_is_asked_once_for_a_different_approach():
+def test_a_stuck_actor_is_asked_for_a_different_approach():
     for name, variant, memory in make.pairwise(ACTORS, VARIANTS, ["nothing", "one", "others"]):
         text = asked(name, variant, memory=Recollection(episodes=MEMORIES[memory].episodes, stuck=STUCK))
         assert text.count(STUCK) == 1, memory
@@ -175,7 +174,7 @@ def test_every_continuation_ends_where_the_model_goes_on():
 
 @pytest.mark.parametrize("examples", [0, 3])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_reflection_is_asked_for_by_its_four_labels_with_task_attempt_program_and_evidence(variant, examples):
+def test_the_prompt_of_a_reflection_has_its_labels_and_parts(variant, examples):
     text = reflecting(variant, examples, description="the task", code="the program", evidence="the evidence")
     assert all(f"\n{label}:" in text for label in LABELS)
     assert all(f"\n{words}" in text for words in ("the task", "the program", "the evidence"))
@@ -248,7 +247,7 @@ def test_what_a_continuation_recalls_stays_in_comments(variant):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_hostile_task_or_program_cannot_leave_its_block_in_a_reflection(variant):
+def test_hostile_texts_stay_in_their_blocks_in_a_reflection(variant):
     text = reflecting(variant, description=HOSTILE, code=HOSTILE, evidence=HOSTILE)
     assert "{{ 7 * 7 }}{% raw %}" not in without_blocks(text)
 
@@ -278,12 +277,6 @@ def test_comments_are_bounded_and_every_line_is_one():
     assert commented("", 4) == ""
 
 
-@pytest.mark.parametrize(("options", "name"), [({"variant": "loud"}, "variant"), ({"examples": 4}, "examples")])
-def test_impossible_prompts_are_named(options, name):
-    with pytest.raises(ValueError, match=f"(P|p)rompts.{name}: got"):
-        Prompts(**options)
-
-
 def test_the_examples_are_what_they_say(sandbox):
     for example in known_examples():
         name = re.search(r"def (\w+)", example.prompt)[1]
@@ -301,7 +294,7 @@ def test_the_examples_are_what_they_say(sandbox):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_an_own_episode_of_a_continuation_has_a_heading_and_shows_its_program_where_its_variant_does(variant):
+def test_an_own_episode_of_a_continuation_has_a_heading(variant):
     own = episode(2, code=PROMPT + "    return x\n", task_description=PROMPT)
     text = asked("continue_solve", variant, memory=Recollection(episodes=(episode(7, "o", passed=True), own)))
     heading = {"paper_style": "# My previous implementation", "terse": "# My attempt 2:"}
@@ -311,7 +304,7 @@ def test_an_own_episode_of_a_continuation_has_a_heading_and_shows_its_program_wh
     assert "previous failures" not in text, "it is untrue of a task that passed"
 
 
-def test_a_continuation_shows_the_program_of_its_own_attempt_that_passed():
+def test_a_continuation_shows_a_program_that_passed():
     passed = episode(1, code=PROMPT + "    return 2 * x\n", task_description=PROMPT, passed=True)
     text = asked("continue_solve", "default", memory=Recollection(episodes=(passed,)))
     assert "# My attempt 1 at the function below passed:\n# def double(x):\n#     return 2 * x\n" in text
@@ -327,6 +320,6 @@ def test_a_program_is_shown_by_both_ends_and_stays_a_program():
 @pytest.mark.parametrize("name", ["reflect_service", "reflect_session", "reflect_success"])
 def test_a_passed_attempt_is_not_asked_for_blame(name):
     about = dict.fromkeys(declared(name) - {"examples"}, "") | {"priors": [], "passed": True}
-    assert not re.search("blame|is wrong|(?<!what_)failed|change that I", render(name, **about))
+    assert not re.search("blame|is wrong|(?<!what_)failed|change that I", Prompts().render(name, **about))
     if "passed" in declared(name):
-        assert "to blame" in render(name, **about | {"passed": False})
+        assert "to blame" in Prompts().render(name, **about | {"passed": False})

@@ -158,9 +158,18 @@ def test_blocks_that_define_what_the_function_needs_are_joined():
         "for x in (1, 2):\n    assert f(x) == 9",
         "def check(g):\n    assert g(3) == 9\n\ncheck(f)",
         "def test():\n    assert f(3) == 9\n\ntest()",
+        'a = int(input("a: "))\nprint(f(a))',
+        'result = f("x")\nprint(result)',
+        "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        f(1)\nunittest.main()",
+        "import sys\nsys.exit(f(3))",
+        "print(f(3))\nexit()",
+        "print(math.floor(f(3)) / 0)",
+        "a = int(input())\ndef main():\n    print(f(a))\nmain()",
+        "\n".join(f"x{n} = f({n})" for n in range(4000)),
     ],
+    ids=lambda usage: usage[:12],
 )
-def test_code_that_only_tries_the_function_out_is_left_out(usage):
+def test_code_that_only_uses_the_function_is_left_out(usage):
     for reply, rule in (
         (f"```python\n{FUNCTION}\n\n{usage}\n```", "fence+function"),
         (f"    return 4\n\n{usage}", "body"),
@@ -287,7 +296,7 @@ SCRAPS = st.sampled_from(["```", "~~~", "<think>", "</think>", "def f(x):", "\n"
 
 
 @given(st.text() | st.lists(SCRAPS).map("".join))
-def test_extraction_never_raises_and_what_is_not_called_faulty_parses(reply):
+def test_extraction_never_raises_and_its_rule_is_true(reply):
     program, rule = extract(reply, TASK)
     assert (rule in ("none", "thinking", "too_long")) == (program == "")
     if "unparsed" not in rule:
@@ -315,7 +324,7 @@ def test_a_body_completes_the_prompt(body, wrapper):
 
 
 @given(FUNCTIONS, st.data())
-def test_a_fence_that_breaks_off_anywhere_gives_a_program_that_parses_or_is_called_unparsed(code, data):
+def test_a_truncated_fence_parses_or_is_called_unparsed(code, data):
     end = data.draw(st.integers(0, len(code)))
     program, rule = extract(f"```python\n{code[:end]}", PROSE)
     if "unparsed" not in rule and rule != "none":
@@ -387,7 +396,7 @@ def test_tags_and_tokens_in_string_literals_are_code(body):
 @pytest.mark.parametrize(
     "last", ["no, that's wrong.</think>It's this:", "Wrong.</think>The answer is:", "No.[/THINK]So:"]
 )
-def test_a_closing_tag_in_a_line_ends_the_thought_that_began_the_reply(last):
+def test_a_closing_tag_within_a_line_ends_the_first_thought(last):
     program, rule = extract(f"I try\n```python\ndef f(x):\n    return 0\n```\n{last}\n    return x + 1\n", TASK)
     assert (value(program), rule) == (4, "body")
 
@@ -432,6 +441,8 @@ def test_a_tag_in_a_sentence_and_a_second_closing_tag_are_noise():
         "def f(x):\n    return f.n\nsetattr(f, 'n', 4)",
         "REG = {}\ndef f(x):\n    return REG['h'](x)\ndef h(x):\n    return x + 1 or f(x)\nREG.update(h=h)",
         "def f(x):\n    return g(x)\ndef g(x):\n    return N\nif f:\n    N = 4",
+        "T = {}\ndef fill(input):\n    for n in input:\n        T[n] = n + 1\ndef f(x):\n    return T[x]\nfill([3])",
+        "def f(x):\n    def inner(T):\n        return T\n    return inner(T[x])\nT = {}\nT[3] = 4 if f else 0",
     ],
 )
 def test_a_statement_that_the_entry_point_needs_is_kept(code):
@@ -448,22 +459,6 @@ def test_a_statement_that_fills_a_table_of_the_prompt_is_kept(filling, reads):
     task = Task(task_id="p", prompt=f"import math\nTABLE = {{}}\n\n{helper}\n\ndef f(x):\n", entry_point="f")
     code = f"def f(x):\n    {reads}\n\n{filling}\nprint(math.floor(f(3)) / 0)"
     program, rule = extract(f"```python\n{code}\n```", task)
-    assert (value(program), rule) == (4, "fence+function+usage")
-
-
-@pytest.mark.parametrize(
-    "usage",
-    [
-        'a = int(input("a: "))\nprint(f(a))',
-        'result = f("x")\nprint(result)',
-        "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        f(1)\nunittest.main()",
-        "import sys\nsys.exit(f(3))",
-        "print(f(3))\nexit()",
-        "print(math.floor(f(3)) / 0)",
-    ],
-)
-def test_input_exits_and_printed_results_are_left_out(usage):
-    program, rule = extract(f"```python\n{FUNCTION}\n\n{usage}\n```", TASK)
     assert (value(program), rule) == (4, "fence+function+usage")
 
 
@@ -485,28 +480,6 @@ def test_what_a_statement_that_stays_reads_is_kept(usage, names):
     program, _ = extract(f"```python\n{FUNCTION}\n\n{usage}\n```", TASK)
     assert value(program) == 4
     assert set(re.findall(r"^(\w+) =", program, re.MULTILINE)) >= names
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "T = {}\ndef fill(input):\n    for n in input:\n        T[n] = n + 1\ndef f(x):\n    return T[x]\nfill([3])",
-        "def f(x):\n    def inner(T):\n        return T\n    return inner(T[x])\nT = {}\nT[3] = 4 if f else 0",
-    ],
-)
-def test_a_name_counts_in_its_scope(code):
-    assert value(extract(f"```python\n{code}\n```", PROSE).program) == 4
-
-
-def test_input_stays_out_where_nothing_that_runs_reads_it():
-    code = f"{FUNCTION}\n\na = int(input())\ndef main():\n    print(f(a))\nmain()"
-    program, rule = extract(f"```python\n{code}\n```", TASK)
-    assert (value(program), rule) == (4, "fence+function+usage")
-
-
-def test_many_demonstrations_are_read_in_linear_time():
-    demos = "\n".join(f"x{n} = f({n})" for n in range(4000))
-    assert extract(f"```python\n{FUNCTION}\n{demos}\n```", TASK).rule == "fence+function+usage"
 
 
 @pytest.mark.parametrize("decorator", ["@lru_cache", "@lru_cache(maxsize=None)", "@lru_cache(\n    maxsize=None,\n)"])

@@ -33,13 +33,17 @@ def test_a_label_without_its_mark_or_within_a_sentence_is_text(line):
     [
         ("0.8", Number(0.8, None)), ("[about 85 %]", Number(85.0, 100.0)), ("8/10, say", Number(8.0, 10.0)),
         ("2.5e-1", Number(0.25, None)), ("0,85", None), ("0.8-0.9", None), ("high", None), ("", None),
+        (".5", Number(0.5, None)), ("≈0.8", Number(0.8, None)), ("~0.85", Number(0.85, None)),
+        ("62.5 percent", Number(62.5, 100.0)), ("0.85/1", Number(0.85, 1.0)), ("8 out of 10", Number(8.0, 10.0)),
+        ("**0.85**", Number(0.85, None)), ("0.85.", Number(0.85, None)), ("0.85 (sure)", Number(0.85, None)),
+        ("not_a_number", None), ("inf", None), ("1.2.3", None), ("0.85x", None), ("9 out of ten", None),
     ],
 )  # fmt: skip
 def test_a_number_is_clear_or_none(text, expected):
     assert number(text) == expected
 
 
-def test_objects_within_others_come_too_and_keys_are_letters_alone():
+def test_nested_objects_are_found_and_keys_are_letters():
     items = list(objects('x {"A b": {"c_1": 2}, "a-B": 3} {"broken": '))
     assert items == [{"ab": {"c1": "2"}}, {"c1": "2"}]
 

@@ -19,7 +19,7 @@ class Cyclic:
         sum(range(50))
 
 
-def test_threads_that_parse_at_once_do_not_mistake_each_others_depth():
+def test_threads_can_parse_concurrently():
     interval, threshold, problems = sys.getswitchinterval(), gc.get_threshold(), []
 
     def parse():
