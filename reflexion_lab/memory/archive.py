@@ -51,9 +51,6 @@ class Shown(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_tokens: Count = 600
     """Token budget of all lessons together; what does not fit is left out."""
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 class Learnt(Record, frozen=True, kw_only=True):
     """Episodes, mistakes and session of one task's loop."""
@@ -104,6 +101,7 @@ class Archive:
     ) -> None:
         self.store = store
         self.shown = shown or Shown()
+        check_fields(self.shown)
         self.match = match
         self.same_task = same_task
         self.omega = DEFAULT
@@ -251,19 +249,6 @@ def _end(ids: Sequence[str], count: int, newest: str) -> int:
 
 def _warn(what: str) -> None:
     warnings.warn(what, RuntimeWarning, stacklevel=3)
-
-
-class OneRound:
-    """Independent tasks in one round; nothing is shared."""
-
-    def of(self, tasks: Sequence[Task]) -> list[Sequence[Task]]:
-        return [tasks]
-
-    def finished(self, task: Task, attempts: Sequence[Attempt]) -> None:
-        pass
-
-    def end(self, tasks: Sequence[Task]) -> None:
-        pass
 
 
 class Rounds:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from reflexion_lab.errors import ConfigError, Unanswered
 from reflexion_lab.io.signals import ended
 from reflexion_lab.loop.selection import best_of, submitted_at
-from reflexion_lab.memory.archive import OneRound, Rounds
+from reflexion_lab.memory.archive import Rounds
 from reflexion_lab.protocols import Loop, SuiteWriter
 from reflexion_lab.records import (
     FEEDBACK_SOURCES,
@@ -62,8 +62,8 @@ class Runner:
         again.
     resumption : Resumption | None, optional
         The environment in which an interrupted run is resumed; None for a new run.
-    rounds : Rounds | OneRound | None, optional
-        When memory shared across tasks is updated; never by default.
+    rounds : Rounds | None, optional
+        When memory shared across tasks is updated; None: tasks share nothing and form one round.
     spent : Callable[[], Usage], default Usage
         Spending of uncached calls, for the progress line.
 
@@ -84,7 +84,7 @@ class Runner:
         workers: int,
         quiet: bool = False,
         suite_writer: Callable[[], SuiteWriter] | None = None,
-        rounds: Rounds | OneRound | None = None,
+        rounds: Rounds | None = None,
         spent: Callable[[], Usage] = Usage,
         resumption: Resumption | None = None,
     ) -> None:
@@ -101,7 +101,7 @@ class Runner:
         self.feedback_source = feedback_source
         self.workers = workers
         self.suite_writer = suite_writer
-        self.rounds = rounds or OneRound()
+        self.rounds = rounds
         self.deferred = DeferredTasks(folder, limit=workers + PATIENCE)
         self.quiet = quiet
         self.spent = spent
@@ -140,9 +140,11 @@ class Runner:
     def _run(self) -> None:
         try:
             self._complete_resumed()
-            for tasks in self.rounds.of(list(self.tasks.values())):
-                self._round([task for task in tasks if task.task_id in self.waiting])
-                self.rounds.end(tasks)
+            tasks = list(self.tasks.values())
+            for of_round in self.rounds.of(tasks) if self.rounds else [tasks]:
+                self._round([task for task in of_round if task.task_id in self.waiting])
+                if self.rounds:
+                    self.rounds.end(of_round)
             self.judge.seal()
             self._each(self._grade_later, self._ungraded_attempts())
             self._each(self._judge_suite, self._unjudged_suites())
@@ -163,7 +165,7 @@ class Runner:
         attempts = self.folder.attempts if len(self.waiting) < len(self.tasks) else {}
         for result in self.ungraded:
             self._grade(self.tasks[result.task_id], attempts[result.task_id][result.submitted - 1])
-        for task_id in self.tasks.keys() - self.waiting:
+        for task_id in self.tasks.keys() - self.waiting if self.rounds else ():
             self.rounds.finished(self.tasks[task_id], attempts[task_id])
 
     def _round(self, tasks: list[Task]) -> None:
@@ -237,7 +239,8 @@ class Runner:
         )
         self.folder.append("results.jsonl", result)
         self.folder.sync()
-        self.rounds.finished(task, attempts)
+        if self.rounds:
+            self.rounds.finished(task, attempts)
         self._grade(task, chosen)
 
     def _suite(self, task: Task) -> tuple[str, ...]:

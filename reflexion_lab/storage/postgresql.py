@@ -41,11 +41,6 @@ ADVICE = (
 )
 
 
-def is_url(place: object) -> bool:
-    """Whether `place` is meant as a URL, not as a path."""
-    return "://" in str(place)
-
-
 def read(url: str, key: str, expected: str = EXPECTED) -> URL:
     """Raises ConfigError, which names the config's `key` and does not repeat `url`: it may hold a password."""
     from sqlalchemy import make_url

@@ -71,6 +71,11 @@ class Table(Protocol):
         """The next statement opens it again."""
 
 
+def is_url(place: object) -> bool:
+    """Whether `place` is meant as a URL, not as a path."""
+    return "://" in str(place)
+
+
 def table_at(
     place: str | Path | None, layout: Layout, key: str, *, readonly: bool = False, patience: float = PATIENCE
 ) -> Table:
@@ -90,8 +95,6 @@ def table_at(
     ConfigError
         `place` is a URL of something else.
     """
-    from reflexion_lab.storage.postgresql import is_url
-
     if place is not None and is_url(place):
         from reflexion_lab.storage.postgresql import SharedTable
 

@@ -362,7 +362,7 @@ def test_lessons_keep_to_their_tokens_and_the_ids_are_those_that_are_read():
 )
 def test_impossible_numbers_of_lessons_are_named(shown, said):
     with pytest.raises(ValueError, match=said):
-        Shown(**shown)
+        archive(shown=Shown(**shown))
 
 
 def test_the_oldest_leave_at_capacity():

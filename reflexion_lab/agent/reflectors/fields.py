@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Mapping
@@ -53,7 +54,11 @@ NEUTRAL = 0.5
 
 Values = Mapping[str, tuple[str, ...]]
 """Texts on one line by label: one each, of `LISTS` several; labels without any are left out."""
-_LABELS = Labels({label: (label,) for label in (*LABELS, *FURTHER)})
+
+
+@functools.cache
+def _labels() -> Labels:
+    return Labels({label: (label,) for label in (*LABELS, *FURTHER)})
 
 
 class ParseError(ValueError):
@@ -131,7 +136,7 @@ def _stated(values: Values) -> int:
 
 def _from_lines(text: str) -> Values:
     values: dict[str, tuple[str, ...]] = {}
-    for label, lines in _LABELS.sections(text):
+    for label, lines in _labels().sections(text):
         if label in LISTS:
             texts = entries((" ".join(BULLET.sub("", line, count=1).split()) for line in lines), ITEMS, ITEM_CHARS)
         else:
@@ -189,14 +194,16 @@ def _confidence(stated: str) -> float:
 
 def named(stated: str, otherwise: Category = Category.ROOT_CAUSE) -> Category:
     """The category of that name, in any case, with any separators, with or without "error"; else `otherwise`."""
-    return _BY_LETTERS.get(_letters(stated), otherwise)
+    return _by_letters().get(_letters(stated), otherwise)
 
 
 def _letters(name: str) -> str:
     return re.sub(r"[\W_]", "", name).casefold().removesuffix("error")
 
 
-_BY_LETTERS = {_letters(category): category for category in Category}
+@functools.cache
+def _by_letters() -> dict[str, Category]:
+    return {_letters(category): category for category in Category}
 
 
 SUCCESS = r"""

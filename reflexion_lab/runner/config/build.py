@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args
 
 import msgspec
 
-from reflexion_lab import limits
 from reflexion_lab.errors import ConfigError, LabError
-from reflexion_lab.limits import Above0, Count, Positive, PositiveShare
+from reflexion_lab.limits import Above0, Count, Positive, PositiveShare, check, expected_at
 from reflexion_lab.records import Record, Sampling
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def build(node: Any, key: str, parts: Mapping[str, Any] | None = None) -> Any:
     for name in [name for name, each in named.items() if each.annotation in ("Sampling", Sampling) and name in values]:
         if not isinstance(values[name], Sampling):
             values[name] = converted(_below(key, name), values[name], Sampling)
-    limits.check(target, values, key)
+    check(target, values, key)
     values |= {name: _built(part, name, parts) for name, part in parts.items() if name in named and name not in values}
     return _check_method(key, _call(target, node.get("_args_", ()), values, key))
 
@@ -203,7 +202,7 @@ def construct(key: str, factory: Callable[..., T], **values: Any) -> T:
     ConfigError
         A value beyond its limits, under the config's key.
     """
-    limits.check(factory, values, key)
+    check(factory, values, key)
     return factory(**values)
 
 
@@ -220,7 +219,7 @@ def converted(key: str, node: Any, kind: type[T]) -> T:
         value = plain(node)
         for step in path:
             value = value.get(step) if isinstance(value, dict) else value[int(step)] if step.isdigit() else value
-        expected = limits.expected_at(kind, path, value)
+        expected = expected_at(kind, path, value)
         if expected and message.startswith(("Expected", "Invalid")):
             raise ConfigError(f"{key}{place}", repr(value), expected) from None
         raise ConfigError(message if message.startswith(f"{key}.") else f"{key}{place}: {message}") from None
@@ -299,13 +298,13 @@ def located(name: str) -> Any:
     return part
 
 
-def takes(node: Any, name: str) -> bool:
-    """Whether the constructor of a config node, or of one within it, has a parameter `name`."""
+def takes(key: str, node: Any, name: str) -> bool:
+    """Whether the constructor of the config node under `key`, or of a node within it, has a parameter `name`."""
     if isinstance(node, list):
-        return any(takes(item, name) for item in node)
+        return any(takes(key, item, name) for item in node)
     if not isinstance(node, dict) or "_target_" not in node:
         return False
-    return name in (_parameters(_target(node, "")) or ()) or takes(list(node.values()), name)
+    return name in (_parameters(_target(node, key)) or ()) or takes(key, list(node.values()), name)
 
 
 def hydra_job() -> tuple[tuple[str, ...], str]:

@@ -40,6 +40,7 @@ from reflexion_lab.runner.config.build import (
     nearest,
     plain,
     prepared,
+    takes,
 )
 from reflexion_lab.runner.config.messages import all_messages, is_hydra_error
 from reflexion_lab.runner.config.parts import (
@@ -72,7 +73,7 @@ from reflexion_lab.runner.folder.manifest import (
 if TYPE_CHECKING:
     from reflexion_lab.agent.models.cache import CachedModel
     from reflexion_lab.loop.reflexion import Reflexion
-    from reflexion_lab.memory.archive import Archive, OneRound, Rounds
+    from reflexion_lab.memory.archive import Archive, Rounds
     from reflexion_lab.runner.runner import Runner
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
@@ -279,7 +280,7 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
     tasks = timed_tasks(benchmark, sandbox, cfg.benchmark.get("keep_failing", False) or cfg.resume is not None)
     folder = open_folder(cfg, manifest)
     models.meter.scope = str(cfg.sweep_id or folder.manifest.config.get("sweep_id") or folder.manifest.run_id)
-    rounds = begin_rounds(archive, cfg, folder, executor)
+    rounds = begin_rounds(archive, cfg, folder, executor) if archive else None
     beginning = StartedRun(
         folder.manifest.run_id, models.meter.scope, folder.beginning, archive.store if archive else None, models.add
     )
@@ -299,14 +300,13 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
     return Lab(runner, folder, tracker, sandbox, models, archive, executor)
 
 
-def begin_rounds(archive: Archive | None, cfg: Config, folder: RunFolder, executor: Executor) -> Rounds | OneRound:
-    """Read the store as it stood when the run in `folder` began, which a resumed run does again. Cells of a sweep
-    begin with the same snapshot, which the first of them takes.
-    """
-    from reflexion_lab.memory.archive import OneRound, Rounds
+def begin_rounds(archive: Archive, cfg: Config, folder: RunFolder, executor: Executor) -> Rounds:
+    """The rounds of a run, whose memory starts with what the store held when the run first began.
 
-    if archive is None:
-        return OneRound()
+    All cells of a sweep start with the same snapshot, which the first of them takes.
+    """
+    from reflexion_lab.memory.archive import Rounds
+
     rounds = Rounds(archive, cfg.memory.shared.round_size, folder.manifest.run_id, cfg.arm, executor.broadcast)
     snapshot = snapshot_path(cfg)
     with _locked(snapshot):
@@ -347,6 +347,7 @@ def loop_factory(
     files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
     solutions = {"tasks": load_benchmark(cfg).tasks} if shows_solutions(cfg) else {}
     converted("loop", cfg.loop, LoopValues)  # report values of the wrong type by their key
+    has_critic = takes("actor", nodes["actor"], "critic")
     quality, stuck = plain(cfg.quality), Stuck(cfg.loop.stuck_after)
     stop = stop_rules(cfg, stuck)
 
@@ -358,7 +359,8 @@ def loop_factory(
         draws = draws_by_role(models)
         parts = {"sandbox": sandbox, "prompts": prompts, "known": archive or NothingKnown(), "models": draws}
         parts["evaluator"] = build(nodes["evaluator"], "evaluator", parts)
-        parts["critic"] = build(nodes["critic"], "critic", {**parts, "model": draws["critic"]})
+        if has_critic:
+            parts["critic"] = build(nodes["critic"], "critic", {**parts, "model": draws["critic"]})
         parts["reviser"] = nodes["reviser"]  # built by the actor that asks for it, whose model it has
         reflector = build(nodes["reflector"], "reflector", {**parts, **solutions, "model": draws["reflector"]})
         actor = build(nodes["actor"], "actor", {**parts, "model": draws["actor"]})

@@ -157,7 +157,7 @@ def load_embedder(cfg: Config) -> Embedder:
 
 def embedder_fingerprint(cfg: Config, archive: Archive | None) -> str:
     """Fingerprint of the embedder that retrieval uses; "" if it uses none."""
-    if archive is None or not takes(plain(cfg.retriever), "embedder"):
+    if archive is None or not takes("retriever", plain(cfg.retriever), "embedder"):
         return ""
     try:
         return load_embedder(cfg).fingerprint
@@ -259,7 +259,7 @@ def _cached(
     from reflexion_lab.storage.call_store import UNSAVED
 
     price = settled(role, node, lists, meter.caps.cost)
-    if takes(node, "tasks"):
+    if takes("model", node, "tasks"):
         model = build(node, "model", {"tasks": load_benchmark(cfg).tasks})
     else:
         model = _model(msgspec.json.encode(node, order="sorted"), _files(node))

@@ -26,7 +26,8 @@ from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS
 from reflexion_lab.storage.jsonl import Jsonl
-from reflexion_lab.storage.postgresql import is_url, with_login
+from reflexion_lab.storage.postgresql import with_login
+from reflexion_lab.storage.table import is_url
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import (
     CALLS,
