@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from reflexion_lab.errors import FolderError, LabError
-from reflexion_lab.io.jsonl_log import FolderLost
 from reflexion_lab.protocols import Tracker
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import Lab, assemble
 from reflexion_lab.runner.config.messages import one_line
+from reflexion_lab.runner.folder.folder import FolderLost
 from reflexion_lab.runner.progress import in_notebook
 
 if TYPE_CHECKING:

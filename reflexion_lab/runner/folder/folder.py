@@ -15,9 +15,12 @@ digests.json           SHA-256 of each of these files, once the run is finished
 from __future__ import annotations
 
 import errno
+import fcntl
 import glob
 import hashlib
 import json
+import os
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,9 +30,8 @@ import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.errors import FolderError
-from reflexion_lab.io.files import UNREADABLE, check
-from reflexion_lab.io.jsonl_log import Appended, Held
-from reflexion_lab.io.temp_dirs import Scratch
+from reflexion_lab.io import files
+from reflexion_lab.io.files import DRAFT, FULL, UNREADABLE, Scratch, check
 from reflexion_lab.records import (
     SCHEMA_VERSION,
     Attempt,
@@ -48,6 +50,7 @@ from reflexion_lab.runner.folder import registration
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 
+LOCK = ".lock"
 DIGESTS = "digests.json"
 SEALED = (
     "manifest.json", "attempts.jsonl", "results.jsonl", "grades.jsonl", "written_tests.jsonl", "suite_verdicts.jsonl",
@@ -78,6 +81,10 @@ class _Place(Record, frozen=True):
 msgspec.json.Decoder(_Place)  # prepared on import, since threads decode it; see the end of `records`
 
 
+class FolderLost(FolderError):
+    """A file of the run, or its folder, was moved, deleted or replaced: further records would be lost."""
+
+
 class RunFolder:
     """Reads and appends a run's records. Thread-safe.
 
@@ -88,7 +95,11 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
         self.torn = 0
-        self._files = Appended(self.path)
+        self._lock = threading.Lock()
+        self._open: dict[str, int] = {}
+        """Descriptors of the files that were appended to, by name."""
+        self._held: int | None = None
+        """Descriptor of the lock file, while the folder is locked."""
 
     @classmethod
     def existing(cls, path: Path | str) -> RunFolder:
@@ -150,7 +161,11 @@ class RunFolder:
 
     def write_json(self, name: str, value: object) -> None:
         """Replace `name` in one step: a reader sees the old text or the new one, never a part."""
-        self._files.replace(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+        text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+        try:
+            files.replace(self.path / name, [text.encode()])
+        except OSError as problem:
+            raise self._failure(name, problem) from None
 
     @property
     def beginning(self) -> Beginning | None:
@@ -158,45 +173,102 @@ class RunFolder:
         return read_beginning(self.path / "memory.json")
 
     def append(self, name: str, record: Record) -> None:
-        """Add one line to `name`.
+        """Append one line to `name`, in whole or not at all.
 
         Raises
         ------
         FolderLost
-            The file, or the folder, is no longer the one that was begun.
+            The file, or the folder, is no longer the one that was opened.
         OSError
             The disk is full, or the file may not be written.
         """
-        self._files.append(name, msgspec.json.encode(record) + b"\n")
+        line = msgspec.json.encode(record) + b"\n"
+        with self._lock:
+            try:
+                if name not in self._open:
+                    self._open[name] = files.open_for_append(self.path / name)
+                self._check(name)
+                files.append(self._open[name], line)
+            except OSError as problem:
+                raise self._failure(name, problem) from None
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """Lock the folder against other processes; the lock ends with the process. Reentrant for the same object.
-        Drafts that a killed process left are removed.
+        Drafts of killed processes are removed.
 
         Raises
         ------
         FolderError
-            Another process, or another thread, is at it.
+            Another process, or another `RunFolder` of this one, holds the lock.
         """
-        try:
-            with self._files.held():
+        if self._held is not None:
+            yield
+            return
+        with (self.path / LOCK).open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                message = f"{self.path}: another process writes into this run"
+                raise FolderError(message, hint="wait for it, or stop it") from None
+            for draft in self.path.glob(f".*{DRAFT}"):
+                draft.unlink(missing_ok=True)
+            self._held = file.fileno()
+            try:
                 yield
-        except Held:
-            message = f"{self.path}: another process writes into this run"
-            raise FolderError(message, hint="wait for it, or stop it") from None
+            finally:
+                self._held = None
 
     @property
     def is_untouched(self) -> bool:
         """Whether nothing was appended since creation or closing."""
-        return self._files.is_untouched
+        return not self._open
 
     def sync(self) -> None:
         """Flush appended lines to the disk (fsync). Raises as `append`."""
-        self._files.sync()
+        with self._lock:
+            opened = dict(self._open)
+        for name, descriptor in opened.items():
+            try:
+                self._check(name)
+                os.fsync(descriptor)
+            except OSError as problem:
+                raise self._failure(name, problem) from None
 
     def close(self) -> None:
-        self._files.close()
+        with self._lock:
+            for descriptor in self._open.values():
+                os.close(descriptor)
+            self._open.clear()
+
+    def _check(self, name: str) -> None:
+        """Raises FolderLost: `name` or the lock file was moved, deleted or replaced."""
+        opened = {name: self._open[name], **({} if self._held is None else {LOCK: self._held})}
+        for file, descriptor in opened.items():
+            try:
+                is_same = os.path.samestat(os.stat(f"{self.path}/{file}"), os.fstat(descriptor))  # noqa: PTH116
+            except OSError:
+                is_same = False
+            if not is_same:
+                raise self._lost(file)
+
+    def _failure(self, name: str, problem: OSError) -> Exception:
+        """The error to raise for an OSError on `name`."""
+        if isinstance(problem, FileNotFoundError):
+            return self._lost(name)
+        advice = "free some space" if problem.errno in FULL else "see what is there, and who may write"
+        failure = OSError(
+            f"{self.path / name} cannot be written ({problem.strerror}); {advice}, then resume; what had finished "
+            "before stands"
+        )
+        failure.errno = problem.errno
+        return failure
+
+    def _lost(self, name: str) -> FolderLost:
+        return FolderLost(
+            f"{self.path}: {name} was deleted, moved or replaced while the run was writing; put it back and resume, "
+            "or begin anew with the same command: replies that were paid for are in the call cache"
+        )
 
     @property
     def attempts(self) -> dict[str, list[Attempt]]:

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import figures
+from reflexion_lab.io.files import Scratch
 from reflexion_lab.io.secrets import SHAPES, of_environment, without_logins
-from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.protocols import Store
 from reflexion_lab.records import Beginning, Completion, Episode, Manifest, Mistake
 from reflexion_lab.runner.config.build import has_durable_store
