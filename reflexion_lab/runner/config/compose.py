@@ -44,6 +44,7 @@ from reflexion_lab.runner.config.build import (
 )
 from reflexion_lab.runner.config.messages import all_messages, is_hydra_error
 from reflexion_lab.runner.config.parts import (
+    Local,
     Models,
     cached_sandbox,
     draws_by_role,
@@ -230,19 +231,11 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
     for message in settings.arm_warnings(plain(cfg)):
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     with contextlib.ExitStack() as held:
-        executor = load_executor(cfg)
+        executor: Executor = build(cfg.executor, "executor") if cfg.executor else Local()
         held.callback(executor.close)
         lab = _assembled(cfg, executor, held)
         held.pop_all()  # the lab closes them
     return lab
-
-
-def load_executor(cfg: Config) -> Executor:
-    """What the config names; this process, where it names nothing, as an old manifest."""
-    executor: Executor = build(
-        cfg.executor or {"_target_": "reflexion_lab.studies.scale.local_executor.Local"}, "executor"
-    )
-    return executor
 
 
 def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> Lab:

@@ -16,8 +16,8 @@ from reflexion_lab.agent.models.capped import Meter
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.io.secrets import is_given, without_logins
 from reflexion_lab.io.terminal_text import visible
-from reflexion_lab.protocols import Embedder, Model, Pool, Sandbox, Stop, Store, SuiteWriter
-from reflexion_lab.records import Usage
+from reflexion_lab.protocols import Embedder, Loop, Model, Pool, Sandbox, StartedRun, Stop, Store, SuiteWriter
+from reflexion_lab.records import Record, Usage
 from reflexion_lab.runner.config.build import (
     Config,
     build,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from reflexion_lab.records import Task
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
+    from reflexion_lab.tasks.sandbox.sandbox import Limits
 
 T = TypeVar("T")
 NAMED = 5
@@ -97,6 +98,24 @@ class Models(NamedTuple):
 
 ROLES = ("actor", "reflector", "critic", "suite_writer", "strong", "strongest")
 """Roles of models. Each but the actor may have its own model, `roles.NAME`; the last two serve escalation."""
+
+
+class Local:
+    """The default executor: loops in threads of this process, programs in its own sandbox."""
+
+    def pool(self, limits: Limits, servers: int | None, config: Mapping[str, Any]) -> Pool:
+        from reflexion_lab.tasks.sandbox.sandbox import Sandbox
+
+        return Sandbox(limits, servers)
+
+    def loops(self, here: Callable[[], Loop], started: StartedRun) -> Callable[[], Loop]:
+        return here
+
+    def broadcast(self, learnt: Sequence[Record]) -> None:
+        """Loops of this process share their memory."""
+
+    def close(self) -> None:
+        """Nothing to stop."""
 
 
 def load_archive(cfg: Config, store: Store | None = None) -> Archive | None:
