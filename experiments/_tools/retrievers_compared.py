@@ -11,9 +11,9 @@ from statistics import median
 from experiments._tools.probes import VIEWS, Probe, Question, documents, probes, queries
 from experiments._tools.retrieval_quality import Answer, Estimate, Quality, answer, difference, quality
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.io.terminal import in_notebook
 from reflexion_lab.protocols import Hit, Retriever
 from reflexion_lab.records import Episode, Record
-from reflexion_lab.runner.progress import in_notebook
 
 DEEP = 100
 """Places of a pool that are looked through for its first relevant document; below them its reciprocal rank is 0."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.analysis.report.cells import line, rate, table
 from reflexion_lab.audit.lint_dataset import CHECKS, SIMILAR, Finding, Linted
-from reflexion_lab.runner.progress import LOG_EVERY, bar, in_notebook
+from reflexion_lab.io.terminal import LOG_EVERY, bar, in_notebook
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,8 +6,7 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from reflexion_lab.records.attempt import Evaluation, Reflection
-from reflexion_lab.records.record import Record
+from reflexion_lab.records.attempt import Evaluation, Record, Reflection
 
 
 class Episode(Record, frozen=True, kw_only=True):

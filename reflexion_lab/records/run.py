@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from reflexion_lab.records.attempt import Attempt
-from reflexion_lab.records.record import Record
+from reflexion_lab.records.attempt import Attempt, Record
 
 SCHEMA_VERSION = 1
 """Version of the stored records, raised when one changes its meaning; manifests name theirs."""

@@ -13,7 +13,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError, Unanswered
-from reflexion_lab.io.signals import ended
+from reflexion_lab.io.terminal import Progress, ended
 from reflexion_lab.loop.selection import best_of, submitted_at
 from reflexion_lab.memory.archive import Rounds
 from reflexion_lab.protocols import Loop, SuiteWriter
@@ -31,7 +31,6 @@ from reflexion_lab.records import (
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import RunFolder, is_sealed, seal
 from reflexion_lab.runner.folder.manifest import changes
-from reflexion_lab.runner.progress import Progress
 from reflexion_lab.tasks.evaluators.judge import HiddenTests
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 
