@@ -1,15 +1,15 @@
 """The run folder: the truth about a run. Append-only JSON lines beside a manifest; everything else is a view of it.
 
-manifest.json    what ran, and how to run it again    attempts.jsonl   every attempt, as it ended
-summary.json     headline figures                     results.jsonl    one line per task whose loop ended
-                                                      grades.jsonl     hidden verdicts, which no loop ever sees
+manifest.json         config and environment          attempts.jsonl   every attempt, as it ended
+summary.json          headline figures                results.jsonl    one line per finished task
+                                                      grades.jsonl     hidden verdicts; loops never see them
 
-written_tests.jsonl    tests that the model wrote, one line a task, before its loop
-suite_verdicts.jsonl   whether the canonical solution passes them, found out after the last loop
-set_aside.jsonl        loops that were broken off, since the model gave no answer, and begun anew
-resumptions.jsonl      with what code, packages and platform a run that was cut off went on
-memory.json            what memory held of earlier runs, where tasks learn from each other
-digests.json           SHA-256 of each of these files, once the run is finished
+written_tests.jsonl   tests written by the model before a task's loop, one line per task
+suite_verdicts.jsonl  verdicts of the canonical solutions on these tests, after the last loop
+set_aside.jsonl       deferred loops: ended without an answer of the model, restarted later
+resumptions.jsonl     code, packages and platform of each resumption of an interrupted run
+memory.json           contents of the store at the start, if tasks learn from each other
+digests.json          SHA-256 of each of these files, once the run is finished
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ SEALED = (
     "manifest.json", "attempts.jsonl", "results.jsonl", "grades.jsonl", "written_tests.jsonl", "suite_verdicts.jsonl",
     "set_aside.jsonl", "resumptions.jsonl", "memory.json", "recorded.json", registration.FILE,
 )  # fmt: skip
-"""Files of a run's records; all else in its folder is a view of them."""
+"""Files with a run's records; everything else in its folder is a view of them."""
 
 
 class Digest(Record, frozen=True, kw_only=True):
-    """One file."""
+    """Digest of one file."""
 
     sha256: str
     """In hex."""
@@ -88,8 +88,8 @@ class FolderLost(FolderError):
 class RunFolder:
     """Reads and appends a run's records. Thread-safe.
 
-    A record is handed to the operating system before the next step begins, so that it outlives a killed process;
-    `sync` also forces it to the disk. A torn last line, left by a kill, is skipped and counted in `torn`.
+    When `append` returns, the record is with the operating system and survives a kill of the process; `sync` also
+    flushes it to the disk. A torn last line, left by a kill, is skipped and counted in `torn`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -108,7 +108,7 @@ class RunFolder:
         Raises
         ------
         FolderError
-            There is no manifest in it, or it cannot be read.
+            The manifest is missing or unreadable.
         """
         folder = cls(Path(path))
         if not (folder.path / "manifest.json").is_file():
@@ -120,12 +120,12 @@ class RunFolder:
 
     @classmethod
     def create(cls, root: Path, manifest: Manifest, fill: Callable[[Path], object] | None = None) -> RunFolder:
-        """A new folder in `root`, named by its run: there in whole or, after a kill, not at all.
+        """A new folder in `root`, named by its run. A kill leaves either the complete folder or none.
 
         Parameters
         ----------
         fill : Callable[[Path], object] | None, optional
-            Puts what else belongs there from the beginning into the folder that it is given.
+            Writes further files into the folder before it gets its name.
         """
         try:
             root.mkdir(parents=True, exist_ok=True)
@@ -134,7 +134,7 @@ class RunFolder:
         with Scratch(root, ".begun-", mode=0o777) as draft:
             if fill:
                 fill(draft.path)
-            while True:  # a clock that was set back, or a run that began in the same microsecond, has the name
+            while True:  # the name may be taken: a clock set back, or a run started in the same microsecond
                 cls(draft.path).write_manifest(manifest)
                 try:
                     return cls(draft.path.rename(root / manifest.run_id))
@@ -160,7 +160,7 @@ class RunFolder:
         self.write_json("manifest.json", msgspec.to_builtins(manifest))
 
     def write_json(self, name: str, value: object) -> None:
-        """Replace `name` in one step: a reader sees the old text or the new one, never a part."""
+        """Replace `name` in one step: a reader sees the old text or the new one."""
         text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
         try:
             files.replace(self.path / name, [text.encode()])
@@ -169,7 +169,7 @@ class RunFolder:
 
     @property
     def beginning(self) -> Beginning | None:
-        """What memory held when the run began; None where its tasks know nothing of each other."""
+        """Contents of memory at the start of the run; None if its tasks share none."""
         return read_beginning(self.path / "memory.json")
 
     def append(self, name: str, record: Record) -> None:
@@ -272,19 +272,19 @@ class RunFolder:
 
     @property
     def attempts(self) -> dict[str, list[Attempt]]:
-        """Attempts by task, in order. A task that a resumed run began anew counts as it went the last time."""
+        """Attempts by task, in order; of a restarted loop, the attempts since its last restart."""
         by_task: dict[str, dict[int, Attempt]] = {}
         for _, attempt in self._read("attempts.jsonl", Attempt):
             _count(by_task, attempt, attempt)
         return {task_id: list(by_number.values()) for task_id, by_number in by_task.items()}
 
     def each_attempt(self) -> Iterator[Attempt]:
-        """The same, one at a time, in the order in which they ended: of a run of any size, one is in memory."""
+        """The same attempts in order of completion, with only one in memory at a time."""
         by_task: dict[str, dict[int, int]] = {}
         for line, attempt in self._read("attempts.jsonl", _Place):
             _count(by_task, attempt, line)
-        counting = {line for by_number in by_task.values() for line in by_number.values()}
-        yield from (attempt for line, attempt in self._read("attempts.jsonl", Attempt, counting))
+        lines = {line for by_number in by_task.values() for line in by_number.values()}
+        yield from (attempt for _, attempt in self._read("attempts.jsonl", Attempt, lines))
 
     @property
     def results(self) -> dict[str, TaskResult]:
@@ -297,26 +297,26 @@ class RunFolder:
 
     @property
     def written_tests(self) -> dict[str, WrittenTests]:
-        """By task, the tests that the model wrote for it."""
+        """Tests written by the model, by task."""
         return {written.task_id: written for _, written in self._read("written_tests.jsonl", WrittenTests)}
 
     @property
     def suite_verdicts(self) -> dict[str, SuiteVerdict]:
-        """By task, the canonical solution against the tests that the model wrote."""
+        """Verdicts of the canonical solution on the written tests, by task."""
         return {verdict.task_id: verdict for _, verdict in self._read("suite_verdicts.jsonl", SuiteVerdict)}
 
     @property
     def set_aside(self) -> list[SetAside]:
-        """Loops that were broken off for want of an answer, in the order in which they were."""
+        """Loops that ended without an answer of the model, in order."""
         return [loop for _, loop in self._read("set_aside.jsonl", SetAside)]
 
     @property
     def resumptions(self) -> list[Resumption]:
-        """Each time that the run went on after it was cut off, in order."""
+        """Resumptions of an interrupted run, in order."""
         return [resumption for _, resumption in self._read("resumptions.jsonl", Resumption)]
 
     def _read(self, name: str, kind: type[R], only: Collection[int] | None = None) -> Iterator[tuple[int, R]]:
-        """The records of a file with the numbers of their lines, from 1; of `only` these lines, where given."""
+        """Records of a file with their line numbers, from 1; `only`: restricted to these lines."""
         path, decoder = self.path / name, msgspec.json.Decoder(kind)
         if not path.exists():
             return
@@ -334,7 +334,7 @@ class RunFolder:
 
 
 def read_beginning(path: Path) -> Beginning | None:
-    """What a store held, as it is written in `path`; None where there is no such file. Raises FolderError."""
+    """Contents of a store at the start of a run, read from `path`; None without the file. Raises FolderError."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Beginning) if path.exists() else None
     except UNREADABLE as problem:
@@ -349,24 +349,24 @@ def _count(by_task: dict[str, dict[int, T]], attempt: Attempt | _Place, value: T
 
 
 def _next(run_id: str) -> str:
-    """The name of a run that begins a microsecond later."""
+    """The name of a run that starts a microsecond later."""
     day, second, micros, what = run_id.split("-", 3)
     return f"{day}-{second}-{(int(micros) + 1) % 1_000_000:06d}-{what}"
 
 
 def folders(*runs: object) -> list[RunFolder]:
-    """The run folders that `runs` name, each once, in their order.
+    """The run folders that `runs` name, in order and without repetition.
 
     Parameters
     ----------
     runs : object
-        Paths; patterns such as `runs/*`, of which every folder that holds a run is taken; a `RunFolder`; whatever
-        has a `folder` that is one, or `runs`, such as a sweep; or iterables of these.
+        Paths; patterns such as `runs/*`, which match folders with a run; `RunFolder`s; objects with an attribute
+        `folder` (a run) or `runs` (a sweep); or iterables of these.
 
     Raises
     ------
     FolderError
-        A folder is none, a pattern fits none, or something else was named.
+        A path is no run folder, a pattern matches none, or an argument is something else.
     """
     by_path: dict[Path, RunFolder] = {}
     for run in runs:
@@ -376,7 +376,7 @@ def folders(*runs: object) -> list[RunFolder]:
 
 
 def some_folders(*runs: object) -> list[RunFolder]:
-    """`folders`, of which there has to be one. Raises FolderError: there is none, or as `folders`."""
+    """As `folders`, for at least one folder. Raises FolderError: there is none, or as `folders`."""
     if named := folders(*runs):
         return named
     raise FolderError("runs", "none", "run folders, a pattern such as runs/*, a run or a sweep")
@@ -407,10 +407,10 @@ def _matching(run: str) -> list[RunFolder]:
 
 
 def seal(folder: RunFolder) -> None:
-    """Write the digests of a finished run: SHA-256 and lines of each file, which tell every later change.
+    """Write the digests of a finished run, SHA-256 and lines of each file, by which later changes are detected.
 
-    A run that was finished before, and added nothing, keeps its digests: files changed meanwhile stay detectable.
-    They are no signature: whoever can write the records can write digests.
+    A run that was finished before and added nothing keeps its digests, so that changes since then stay detectable.
+    Digests are no signature: whoever can write the records can write digests.
     """
     if folder.is_untouched and is_sealed(folder):
         return
@@ -418,23 +418,17 @@ def seal(folder: RunFolder) -> None:
 
 
 def is_sealed(folder: RunFolder) -> bool:
-    """Whether the run was finished once."""
+    """Whether the run has been finished."""
     return (folder.path / DIGESTS).exists()
 
 
 def digests(folder: Path) -> dict[str, Digest]:
-    """Current digests of the files of a run, by name."""
+    """Current digests of a run's files, by name."""
     return {name: _digest(folder / name) for name in SEALED if (folder / name).is_file()}
 
 
 def sealed(folder: Path) -> dict[str, Digest] | None:
-    """Digests of the files at the end of the run, by name; None if they were not recorded.
-
-    Raises
-    ------
-    FolderError
-        The seal cannot be read.
-    """
+    """Digests of a run's files at its end, by name; None if not recorded. Raises FolderError: they cannot be read."""
     path = folder / DIGESTS
     try:
         return _DECODER.decode(path.read_bytes()) if path.exists() else None
