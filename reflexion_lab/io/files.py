@@ -35,7 +35,7 @@ def content(path: Path | str, expected: str) -> bytes:
     Raises
     ------
     DataError
-        It is a folder, a pipe, a device or missing, or may not be read; `expected` says what it should be.
+        The path is a folder, pipe or device, or cannot be read; `expected` names the expected file.
     """
     check(path, expected)
     try:
@@ -46,9 +46,7 @@ def content(path: Path | str, expected: str) -> bytes:
 
 @contextmanager
 def writable(key: str, path: Path | str, expected: str) -> Iterator[None]:
-    """Raises ConfigError where what is written within meets an OSError: the option `key` names a `path` that is there
-    as something else, that lies in no folder, or that may not be written.
-    """
+    """Turn an OSError within the block into a ConfigError: the `path` of the option `key` cannot be written."""
     try:
         yield
     except OSError as problem:
@@ -68,14 +66,13 @@ def check(path: Path | str, expected: str) -> None:
 
 
 def replace(path: Path, parts: Iterable[bytes], draft: Path | None = None) -> None:
-    """Write `parts` to `path` in one step: a reader sees the old file or the new one, and so does the disk after a
-    crash.
+    """Write `parts` to `path` in one step: readers, and the disk after a crash, have the old file or the new one.
 
     Parameters
     ----------
     draft
-        The file to write first, in the same folder, for a caller who alone writes `path`: what a killed process left
-        there is overwritten. None: a name of its own, which ends in `DRAFT`.
+        The file to write first, in the same folder, for a caller that alone writes `path`; overwritten if it exists.
+        None: a unique name that ends in `DRAFT`.
     """
     draft = draft or path.with_name(f".{path.name}.{secrets.token_hex(4)}{DRAFT}")
     try:
@@ -111,21 +108,21 @@ def append(descriptor: int, line: bytes) -> None:
 
 
 SMALL = 64 << 20
-"""Bytes to which any file may expand."""
+"""Size in bytes to which any file may expand."""
 RATIO = 200
-"""Largest ratio of expanded to packed bytes: JSON shrinks to a tenth, repeated prompts to a fiftieth."""
+"""Maximum ratio of expanded to packed bytes; JSON has about 10, repeated prompts 50."""
 LARGEST = 4 << 30
 GZIP = b"\x1f\x8b"
 _READ = 1 << 16
 
 
 def gunzipped(data: bytes) -> bytes:
-    """The expanded `data`, of one member or several.
+    """Expand gzip `data` of one or more members.
 
     Raises
     ------
     DataError
-        It is no whole gzip file, or expands beyond the bounds.
+        The data are damaged or truncated, or expand beyond the limits.
     """
     parts: list[bytes] = []
     size, place = 0, 0

@@ -119,10 +119,10 @@ def test_a_pool_on_this_very_task_alone_is_an_error_that_names_it(tmp_path: Path
 def test_a_pool_without_words_is_refused_before_the_run(tmp_path: Path) -> None:
     for pool, said in {
         tmp_path / "absent": "got no manifest.json, expected",
-        run_folder(tmp_path / "empty"): "without a reflection by a model .*, expected one at least",
+        run_folder(tmp_path / "empty"): "without a reflection by a model .*, expected at least one",
         run_folder(
             tmp_path / "rules", attempt("t/1", source="rules:index")
-        ): "without a reflection by a model .*, expected one at least",
+        ): "without a reflection by a model .*, expected at least one",
         run_folder(tmp_path / "oracle", attempt("t/1"), feedback_source="oracle"): "was shown hidden tests",
     }.items():
         with pytest.raises(ValueError, match=rf"reflector\.pool: .*{pool.name}.*{said}.*reflexion arm first"):
