@@ -163,8 +163,9 @@ class Runner:
         attempts = self.folder.attempts if len(self.waiting) < len(self.tasks) else {}
         for result in self.ungraded:
             self._grade(self.tasks[result.task_id], attempts[result.task_id][result.submitted - 1])
-        for task_id in self.tasks.keys() - self.waiting if self.rounds else ():
-            self.rounds.finished(self.tasks[task_id], attempts[task_id])
+        if self.rounds:
+            for task_id in self.tasks.keys() - self.waiting:
+                self.rounds.finished(self.tasks[task_id], attempts[task_id])
 
     def _round(self, tasks: list[Task]) -> None:
         """Run the loop of each task; repeat unanswered tasks once, after the others."""
