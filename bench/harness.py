@@ -20,9 +20,9 @@ from pathlib import Path
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.io.terminal import Progress
 from reflexion_lab.runner.config import compose as config
 from reflexion_lab.runner.config import parts
-from reflexion_lab.runner.progress import Progress
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 REFLECTION = (

@@ -26,7 +26,7 @@ COMMON = """{"model": "scripted", "model.path": "rules.json", "tracker": "none",
 FIRST = f"""
 import os, sys, time
 import reflexion_lab as rl
-from reflexion_lab.runner.progress import Progress
+from reflexion_lab.io.terminal import Progress
 def ended(self):
     print(time.process_time(), time.time(), flush=True)
     os._exit(0)
@@ -50,7 +50,7 @@ COST = f"""
 import json, statistics, threading, time
 import reflexion_lab as rl
 from reflexion_lab.runner import runner
-from reflexion_lab.runner.progress import Progress
+from reflexion_lab.io.terminal import Progress
 common, spent = {COMMON}, []
 def timed(name):
     plain = getattr(Progress, name)

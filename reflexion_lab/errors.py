@@ -17,13 +17,13 @@ class LabError(Exception):
     Parameters
     ----------
     key
-        The config key, the option, the argument, or the file with its line. Without `got`, the whole problem.
+        The config key, option, argument, or file with its line. Without `got`, the whole problem.
     got
-        What was there, as it is to be read: `repr` of a text, the number itself.
+        The invalid value, formatted: `repr` of a text, the number itself.
     expected
-        What can stand there.
+        The valid values.
     hint
-        What to do; the command line shows it on a line of its own.
+        How to fix it; the command line shows it on a separate line.
     """
 
     def __init__(self, key: object, got: object = "", expected: object = "", hint: str = "") -> None:
@@ -43,11 +43,11 @@ class LabError(Exception):
 
 
 class ConfigError(LabError, ValueError):
-    """A config key, an option of a command or an argument of a function holds what it cannot."""
+    """A config key, command option or function argument has an invalid value."""
 
 
 class DataError(LabError, ValueError):
-    """A file or dataset is not what it should be."""
+    """A file or dataset is invalid."""
 
 
 class FolderError(LabError, ValueError):
@@ -55,34 +55,34 @@ class FolderError(LabError, ValueError):
 
 
 class StoreError(LabError, RuntimeError):
-    """A store could not read or keep something: which file, what it holds, what to do. What it kept before stands."""
+    """A store could not read or write. Earlier records are safe."""
 
 
 class HarnessError(LabError, RuntimeError):
-    """The harness itself is broken; no verdict on any candidate may be drawn from it."""
+    """The harness itself failed; this allows no verdict on a candidate."""
 
 
 class ModelError(LabError, RuntimeError):
-    """A model could not answer: what was asked of whom, what came back, what to do. Never holds a key."""
+    """A model could not answer. The message never contains a key."""
 
 
 class ModelNotFound(ModelError):
-    """The server knows no such model, or has no such path: a user has to fix the config."""
+    """The server has no such model or path: the config is wrong."""
 
 
 class CapReached(LabError, RuntimeError):
-    """A cap is reached: no new call may be made. The message names the cap, the spending and how to continue."""
+    """A cap on spending is reached. The message names the cap, the spending and how to continue."""
 
 
 UNANSWERED = ("rate_limited", "server_error", "connection", "timeout", "malformed", "key_refused", "wrong_model")
-"""Why a model gave no answer, though the prompt is not to blame."""
+"""Reasons for a missing answer that do not depend on the prompt."""
 
 
 class Unanswered(ModelError):
-    """No answer was had, after all retries, for a reason that may pass. The prompt is not to blame: nobody may put
-    something else in the answer's place, or results would depend on the server's health.
+    """No answer after all retries, for a temporary reason that does not depend on the prompt. Nothing may replace the
+    answer, or results would depend on the server's health.
 
-    `outcome`: one of `UNANSWERED`. `is_lasting`: asking for other tasks would end alike, until somebody mends it.
+    `outcome`: one of `UNANSWERED`. `is_lasting`: calls for other tasks would fail as well until a user fixes it.
     """
 
     def __init__(self, message: str, outcome: str, is_lasting: bool = False) -> None:
@@ -91,12 +91,12 @@ class Unanswered(ModelError):
         self.is_lasting = is_lasting
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As itself to other processes, with its notes."""
+        """Pickled with its notes."""
         return type(self), (str(self), self.outcome, self.is_lasting), self.__dict__
 
 
 class CritiqueError(LabError, RuntimeError):
-    """A critic could not be understood; what its reply said and cost is kept, it has been paid for."""
+    """A critic's reply could not be read. Has the reply and its cost."""
 
     def __init__(self, message: str, usage: Usage, reply: str = "") -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Limits of parameters, stated in their annotations and checked by one function, for configs and for Python alike.
+"""Limits of parameters, declared in annotations and checked by one function, for configs and Python alike.
 
 In: `max_steps: Positive = 6` of a constructor. Out: ConfigError, `ReAct.max_steps: got 0, expected 1 or more`.
 """
@@ -31,16 +31,16 @@ Above0 = Annotated[float, Meta(gt=0)]
 
 NOUNS = {int: "an int", float: "a number", str: "a text", bool: "true or false", type(None): "null"}
 LATER = {"Sequence": Sequence, "Mapping": Mapping, "Path": Path}
-"""Names that a module may import for annotations alone."""
+"""Names that modules may import for type checking only."""
 
 
 def validated(function: Callable[P, T]) -> Callable[P, T]:
-    """A constructor, or a function, whose arguments are checked against its annotations before it is called.
+    """Decorator: check the arguments of a constructor or function against its annotations before each call.
 
     Raises
     ------
     ConfigError
-        By the decorated one: an argument of another type than annotated, beyond its limits, or not finite.
+        By the decorated function: an argument has the wrong type, is out of its limits, or not finite.
     """
     names = list(inspect.signature(function).parameters)
     owner = function.__qualname__.removesuffix(".__init__")
@@ -54,17 +54,17 @@ def validated(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def check(factory: Callable[..., Any], values: Mapping[str, Any], key: str) -> None:
-    """Check values against the annotations of a class's or a function's parameters; others than plain ones pass.
+    """Check values against the annotated parameters of a class or function; parameters of other types are skipped.
 
     Parameters
     ----------
     key
-        Where the values stand: a dotted config key, or the name of what is called.
+        Prefix of names in messages: a dotted config key, or the name of the callable.
 
     Raises
     ------
     ConfigError
-        A value is of another type than annotated, beyond its limits, or not finite.
+        A value has the wrong type, is out of its limits, or not finite.
     """
     kinds = _kinds(factory)
     for name, value in values.items():
@@ -88,14 +88,14 @@ def check_fields(record: Any) -> None:
 
 
 def expected(kind: Any, value: Any = None) -> str:
-    """What a value of an annotation can be, in words; without the type's noun where `value` is of the type."""
+    """Values that an annotation allows, in words; without the type's noun if `value` already has the type."""
     options = [option for option in _options(kind) if option is not type(None)]
     texts = [_expected(option, value if len(options) == 1 else None) for option in options]
     return ", or ".join([*texts, "null"] if len(options) < len(_options(kind)) else texts)
 
 
 def expected_at(kind: Any, path: Sequence[str], value: Any) -> str:
-    """As `expected`, of the value at `path` within a value of a struct's type; "" for what has no words here."""
+    """As `expected`, for the value at `path` within a struct; "" for unsupported types."""
     option: Any = next((option for option in _options(kind) if option is not type(None)), Any)
     if is_struct := hasattr(option, "__struct_fields__"):
         fields = {field.encode_name: field.type for field in msgspec.structs.fields(option)}
@@ -137,7 +137,7 @@ def _above(bounds: Meta) -> str:
 
 @functools.cache
 def _kinds(factory: Callable[..., Any]) -> Mapping[str, Any]:
-    """By parameter, the type that its values are converted to for the check; parameters of parts are left out."""
+    """Types to check against, by parameter; parameters that hold parts are left out."""
     try:
         parameters = inspect.signature(factory).parameters.values()
     except (TypeError, ValueError):
@@ -150,7 +150,12 @@ def _kinds(factory: Callable[..., Any]) -> Mapping[str, Any]:
         holder = type("", (), {"__annotations__": {"value": parameter.annotation}})
         try:
             annotation = get_type_hints(holder, names, LATER, include_extras=True)["value"]
-        except (NameError, TypeError, AttributeError, SyntaxError):  # a part, imported for the type checker alone
+        except (
+            NameError,
+            TypeError,
+            AttributeError,
+            SyntaxError,
+        ):  # a part's type, imported for type checking only
             continue
         if parameter.kind is not parameter.VAR_KEYWORD and (kind := _plain(annotation)) is not Any:
             kinds[parameter.name] = kind
@@ -158,7 +163,7 @@ def _kinds(factory: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def _plain(annotation: Any) -> Any:
-    """The annotation in types of values that a config can hold; Any for those of parts."""
+    """The annotation in terms of config values; Any for annotations of parts."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if annotation in list(NOUNS) or origin is Literal:
         return annotation

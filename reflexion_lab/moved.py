@@ -1,4 +1,4 @@
-"""Modules of version 0.1 under their present names: for configs, run folders, bundles and the imports of its guides."""
+"""Present names of moved modules, for configs, run folders, bundles and imports of version 0.1."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MOVED = {
     "embedders.replay": "memory.embedders.cached",
     "evaluators": "tasks.evaluators",
     "executors": "studies.scale",
-    "executors.local": "studies.scale.local_executor",
+    "executors.local": "runner.config.parts",
     "extract": "text.replies.extract",
     "figures": "analysis.figures",
     "figures.convergence": "analysis.figures.curves",
@@ -66,58 +66,57 @@ MOVED = {
     "sandbox": "tasks.sandbox",
     "statistics": "analysis.stats",
     "stores": "storage",
+    "studies.scale.local_executor": "runner.config.parts",
     "suite_writers": "tasks.evaluators",
     "suite_writers.agreement": "tasks.evaluators.self_tests_agreement",
     "suite_writers.self_tests": "tasks.evaluators.self_tests",
     "trackers": "studies.tracking",
 }
-"""Old names and new, below `reflexion_lab`; a name not listed moved with its folder."""
+"""New names by old, below `reflexion_lab`; names that are not listed moved with their folder."""
 _FORMER = {new: old for old, new in reversed(MOVED.items())}
-"""The other way; where two folders became one, the first."""
+"""Old names by new; of several old names, the first."""
 
 
 def current(name: str) -> str:
-    """The present dotted name of a module or object that `name` had in version 0.1; other names stay as they are."""
-    parts = name.split(".")
-    if parts[0] != __package__:
-        return name
-    for end in range(len(parts), 1, -1):
-        if new := MOVED.get(".".join(parts[1:end])):
-            return ".".join([__package__, new, *parts[end:]])
-    return name
+    """The present dotted name of a module or object of version 0.1; other names are unchanged."""
+    return _renamed(name, MOVED)
 
 
 def former(name: str) -> str:
-    """The dotted name that a module or object had in version 0.1; names without another one stay as they are."""
+    """The dotted name of a module or object in version 0.1; names that did not change are unchanged."""
+    return _renamed(name, _FORMER)
+
+
+def _renamed(name: str, names: Mapping[str, str]) -> str:
     parts = name.split(".")
     if parts[0] != __package__:
         return name
     for end in range(len(parts), 1, -1):
-        if old := _FORMER.get(".".join(parts[1:end])):
-            return ".".join([__package__, old, *parts[end:]])
+        if other := names.get(".".join(parts[1:end])):
+            return ".".join([__package__, other, *parts[end:]])
     return name
 
 
 def updated(config: Any) -> Any:
-    """A config with its `_target_` and `path` names under their present names."""
-    return _renamed(config, current)
+    """A config with present names in `_target_` and `path`."""
+    return _with_names(config, current)
 
 
 def outdated(config: Any) -> Any:
-    """A config under the names of version 0.1. Digests are of it: a run of then and one of now are equal."""
-    return _renamed(config, former)
+    """A config with the names of version 0.1; digests are taken of it, so that old and new runs have equal ones."""
+    return _with_names(config, former)
 
 
-def _renamed(config: Any, rename: Callable[[str], str]) -> Any:
+def _with_names(config: Any, rename: Callable[[str], str]) -> Any:
     if isinstance(config, Mapping):
         named = ("_target_", "path")
         renamed = {k: rename(v) for k, v in config.items() if k in named and isinstance(v, str)}
-        return {k: renamed[k] if k in renamed else _renamed(v, rename) for k, v in config.items()}
-    return [_renamed(value, rename) for value in config] if isinstance(config, list | tuple) else config
+        return {k: renamed[k] if k in renamed else _with_names(v, rename) for k, v in config.items()}
+    return [_with_names(value, rename) for value in config] if isinstance(config, list | tuple) else config
 
 
 class _Finder:
-    """Gives the present module for an import by an old name, with a warning."""
+    """Import hook: returns the present module for an old name, with a warning."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -136,7 +135,7 @@ class _Finder:
     def exec_module(self, module: ModuleType) -> None:
         spec = module.__spec__
         if spec and isinstance(spec.loader_state, ModuleSpec):
-            module.__spec__ = spec.loader_state  # the present one again: imports of its submodules go by it
+            module.__spec__ = spec.loader_state  # restored, since imports of submodules use it
 
 
 sys.meta_path.insert(0, _Finder())

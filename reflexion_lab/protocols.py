@@ -1,11 +1,11 @@
-"""The verbs of the lab: one protocol a folder, mostly one method a protocol.
+"""The verbs of the lab: one protocol per folder, most with a single method.
 
 Notes
 -----
 Range : rewards, scores, severities and confidences are in [0, 1]; higher is better, but for a severity.
 Visibility : a `task` is `Task.public`, without hidden tests and solution, wherever a part of the loop receives one.
 Failures : a candidate's failure is an `Evaluation`, never an exception. An exception is a broken harness and ends the
-    run with a traceback, after everything finished has been written. Only what *Raises* names may be raised.
+    run with a traceback, after everything finished has been written. A part may raise only what *Raises* names.
 Determinism : a part's result depends on its arguments, its constructor's and the replies of its model alone, not on
     time, thread or order of tasks; a part that draws at random takes a seed.
 """
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
-# What the methods below raise; parts of a reader's own import it from here.
+# Raised by the methods below; user-defined parts import them from here.
 from reflexion_lab.errors import CritiqueError, HarnessError, ModelError, StoreError, Unanswered  # noqa: F401
 from reflexion_lab.records import (
     Attempt,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 Stored = Episode | Wisdom | Mistake | Session
 Outcome = Literal["any", "passed", "failed"]
-"""Of an attempt, by its feedback."""
+"""Outcome of an attempt by its feedback."""
 S = TypeVar("S", Episode, Wisdom, Mistake, Session)
 
 
@@ -55,7 +55,7 @@ class Hit(NamedTuple):
     """A document and its score."""
 
     number: int
-    """The document's place in the order of adding, from 0; forgotten documents keep theirs."""
+    """Index of the document in the order of adding, from 0; forgotten documents keep theirs."""
     score: float
     """In [0, 1], higher is nearer."""
 
@@ -64,11 +64,11 @@ class Model(Protocol):
     """A language model. Thread-safe."""
 
     fingerprint: str
-    """Names the weights or the served model, never a key: equal fingerprints mean interchangeable replies."""
+    """Identifies the weights or the served model: equal fingerprints mean interchangeable replies. No secrets."""
     slots: int
-    """Calls that it works on at once."""
+    """Concurrent calls."""
     context: int
-    """Tokens of prompt and reply together that a call may hold; 0 where nobody knows."""
+    """Maximum tokens of prompt and reply together; 0 if unknown."""
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         """One reply to a conversation.
@@ -78,24 +78,23 @@ class Model(Protocol):
         messages : sequence of Message
             Oldest first, one or more; a last message of role `assistant` is a beginning to continue.
         sampling : Sampling
-            Temperature, seed, stop texts, most tokens, grammar; what a model does not support it ignores.
+            Unsupported parameters are ignored.
         sample : int
-            Index of the draw, from 0: equal calls with different indices are independent draws, equal calls with one
-            index the same one.
+            Sample index, from 0: equal calls with different indices are independent draws, with equal indices the same.
 
         Returns
         -------
         Completion
-            A refusal, a filtered reply and a prompt that is too long are completions, too (`records.WITHHELD`).
+            Also for a refusal, a filtered reply and a prompt that is too long (`records.WITHHELD`).
 
         Raises
         ------
         ModelError
             The model rejects the request.
         Unanswered
-            A ModelError: no reply could be had, though another try might bring one.
+            A ModelError: no reply for a temporary reason.
         ModelNotFound
-            A ModelError: the server knows no such model.
+            A ModelError: the server has no such model.
         StoreError
             A paid reply could not be stored.
         """
@@ -116,8 +115,8 @@ class Actor(Protocol):
         Returns
         -------
         Trajectory
-            `solution` is a whole program, "" where the reply held none; `left_out` has the ids of recalled items for
-            which the prompt had no room.
+            `solution` is a whole program, or "" if the reply contains none; `left_out` has the ids of recalled items
+            that did not fit into the prompt.
 
         Raises
         ------
@@ -138,17 +137,17 @@ class Critic(Protocol):
         ----------
         task : Task
         program : str
-            The draft; "" where there is none yet.
+            The draft; "" if there is none yet.
 
         Returns
         -------
         Critique
-            `severity` 0 where nothing is left to fix. `issues` and `suggestions` are not aligned.
+            `severity` is 0 if there is nothing to fix. `issues` and `suggestions` are not aligned.
 
         Raises
         ------
         CritiqueError
-            The model's reply could not be understood; has the reply and its cost.
+            The model's reply could not be read; has the reply and its cost.
         ModelError, HarnessError
             As of `Actor.act`.
         """
@@ -166,12 +165,12 @@ class Reviser(Protocol):
         program : str
             The draft.
         critique : Critique
-            Of this very draft.
+            The critique of this draft.
 
         Returns
         -------
         Trajectory
-            `solution` is the new draft, or the old one where the reply held no program.
+            `solution` is the new draft, or the old one if the reply contains no program.
 
         Raises
         ------
@@ -188,7 +187,7 @@ class Limits(Protocol):
 
 
 class Sandbox(Protocol):
-    """Runs programs where they can harm nothing. Thread-safe."""
+    """Runs programs in isolation. Thread-safe."""
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -218,12 +217,12 @@ class Sandbox(Protocol):
         Returns
         -------
         Execution
-            `checks[i]` is the outcome of `checks[i]`, whatever the program did.
+            `Execution.checks[i]` is the outcome of `checks[i]` for every behaviour of the program.
 
         Raises
         ------
         HarnessError
-            The sandbox itself failed; says nothing of the program.
+            The sandbox itself failed, which allows no verdict on the program.
         """
 
 
@@ -235,8 +234,8 @@ class Pool(Sandbox, Protocol):
         """Programs that run at once."""
 
     def values(self, program: str, entry_point: str, calls: Sequence[str], setup: str = "") -> list[str | None]:
-        """Results of `calls`, aligned with them: the value as Python source, or None where it is no plain data or the
-        call raised. Raises HarnessError.
+        """Results of `calls`, aligned: the value as Python source, or None if it is no plain data or the call raised.
+        Raises HarnessError.
         """
 
     def close(self) -> None: ...
@@ -251,8 +250,8 @@ class Evaluator(Protocol):
         Returns
         -------
         Evaluation
-            `checks` begins with one check per visible test, in their order. Without tests the outcome is `no_tests`,
-            which counts as unknown.
+            `checks` begins with one check per visible test, in order. Without tests the outcome is `no_tests`, which
+            counts as unknown.
 
         Raises
         ------
@@ -262,7 +261,7 @@ class Evaluator(Protocol):
 
 
 class SuiteWriter(Protocol):
-    """Writes feedback tests for a task that shows none."""
+    """Writes feedback tests for a task without visible tests."""
 
     def write(self, task: Task) -> WrittenTests:
         """Tests for one task, written before its loop.
@@ -270,7 +269,7 @@ class SuiteWriter(Protocol):
         Returns
         -------
         WrittenTests
-            `tests` that were kept, and why others were not. Without any the feedback is unknown, never a pass.
+            Accepted `tests`, and the reasons for dropping others. Without any, the feedback is unknown, never a pass.
 
         Raises
         ------
@@ -291,17 +290,17 @@ class Reflector(Protocol):
         attempt : Attempt
             Judged, without a reflection yet. It failed, unless the loop reflects on successes.
         episodes : sequence of Episode
-            Those of this task that the attempt's actor read, oldest first.
+            Episodes of this task that the attempt's actor read, oldest first.
 
         Returns
         -------
         Reflection or None
-            None: nothing to say.
+            None: no reflection.
 
         Raises
         ------
         ReflectionError
-            The model gave no usable reflection; `WithFallback` then reflects by rules.
+            The model's reflection is unusable; `WithFallback` then reflects by rules.
         Unanswered
             As of `Model.complete`.
         """
@@ -319,7 +318,7 @@ class Recall(Protocol):
             The task's episodes of this loop, oldest first.
         task : Task
         known : Known
-            What all tasks of the round share; it does not change within a round.
+            Memory shared by all tasks of the round; constant within a round.
 
         Returns
         -------
@@ -336,58 +335,56 @@ class Known(Protocol):
 
     @property
     def outcomes(self) -> Mapping[str, tuple[int, int]]:
-        """By failure class: reflected failures that the next attempt fixed, and those that had a next attempt; by
-        feedback verdicts.
-        """
+        """By failure class and feedback verdicts: reflected failures fixed by the next attempt, and those with one."""
 
     def similar(
         self, task: Task, own: Sequence[Episode], k: int, min_score: float, outcome: Outcome = "any"
     ) -> list[Episode]:
-        """At most `k` episodes of other loops, best first, with scores of `min_score` (in [0, 1]) or above, whose
-        attempt had this `outcome`.
+        """At most `k` episodes of other loops with this `outcome` and scores of `min_score` (in [0, 1]) or above, best
+        first.
         """
 
     def past(self, task: Task) -> list[Episode]:
-        """Episodes of earlier runs on this very task, oldest first, where they may be read."""
+        """Episodes of earlier runs on the same task, oldest first, if the config allows reading them."""
 
     def lessons(self, task: Task, own: Sequence[Episode]) -> Recollection:
         """Wisdom, mistakes and insights for the next attempt at `task`; no episodes."""
 
 
 class Memory(Protocol):
-    """The memory of one task's loop. What `remember` takes in, the next `recall` may give back."""
+    """The memory of one task's loop."""
 
     def recall(self, task: Task) -> Recollection:
-        """What the next attempt's actor is given."""
+        """The input of the next attempt's actor."""
 
     def remember(self, task: Task, attempt: Attempt) -> None:
-        """Keep a finished attempt, with its reflection."""
+        """Store a finished attempt with its reflection."""
 
     def state(self, recollection: Recollection) -> MemoryState:
-        """Size and use of memory, where `recollection` is what the actor read."""
+        """Size and use of memory; `recollection`: what the actor read."""
 
 
 class Store(Protocol):
-    """Episodes, wisdom, mistakes and sessions across runs. Thread-safe; any number of processes may share one place."""
+    """Episodes, wisdom, mistakes and sessions across runs. Thread-safe; processes may share one place."""
 
     def append(self, records: Sequence[Stored]) -> None:
-        """Keep `records`, each safe from `kill -9` when this returns. One whose id is known replaces the older record,
-        in its place in the order.
+        """Store `records`; they survive `kill -9` once this returns. A record with a known id replaces the older one in
+        its position.
 
         Raises
         ------
         StoreError
-            The disk is full, the place is read-only or damaged; earlier records stand.
+            The disk is full, or the place is read-only or damaged; earlier records are safe.
         """
 
     def read(self, kind: type[S]) -> Iterator[S]:
-        """All records of a kind, in the order of their first `append`. Raises StoreError."""
+        """All records of a kind, in order of their first `append`. Raises StoreError."""
 
     def search(self, search: Search) -> list[Episode]:
         """Episodes, newest first. Raises StoreError."""
 
     def prune(self, before: float) -> int:
-        """Remove episodes and mistakes of `before` (seconds since the epoch) and earlier; returns how many. Raises
+        """Remove episodes and mistakes of `before` (seconds since the epoch) and earlier; return their number. Raises
         StoreError.
         """
 
@@ -398,15 +395,15 @@ class Store(Protocol):
 
 
 class Retriever(Protocol):
-    """Finds the documents nearest to a query. An index may be rebuilt by the first query after a change: memory changes
-    between rounds only.
+    """Finds the documents nearest to a query. The first query after a change may rebuild the index, since memory
+    changes between rounds only.
     """
 
     def add(self, documents: Sequence[str]) -> None:
-        """Index `documents`, numbered on from the last one; the next `rank` finds them."""
+        """Index `documents`, numbered consecutively; the next `rank` finds them."""
 
     def forget(self, before: int) -> None:
-        """Drop the documents with numbers below `before`, as a FIFO buffer evicts them."""
+        """Drop the documents with numbers below `before`, evicted by a FIFO buffer."""
 
     def rank(self, query: str, k: int) -> list[Hit]:
         """The `k` nearest documents.
@@ -423,7 +420,7 @@ class Embedder(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Names the weights: equal fingerprints mean equal vectors."""
+        """Identifies the weights: equal fingerprints mean equal vectors."""
 
     @property
     def dimensions(self) -> int: ...
@@ -447,7 +444,7 @@ class Stop(Protocol):
         Parameters
         ----------
         attempt : Attempt
-            The newest; asked before its reflection, and once more after it.
+            The newest; evaluated before its reflection, and again after it.
         history : sequence of Attempt
             Those before `attempt`, oldest first.
         """
@@ -457,32 +454,30 @@ class Loop(Protocol):
     """One task's attempts."""
 
     def attempts(self, task: Task) -> Iterator[Attempt]:
-        """Attempts, each made when the iterator is advanced; the last has a stop reason. A loop that is lost restarts
-        by itself, with another first attempt.
-        """
+        """Attempts, made lazily; the last has a stop reason. A lost loop restarts with a new first attempt."""
 
 
 class StartedRun(NamedTuple):
-    """A started run, as its executor needs to know it."""
+    """A started run, as its executor sees it."""
 
     run_id: str
     scope: str
     """Name under which calls are counted against the caps."""
     beginning: Beginning | None
-    """What the store held when the run began; None without shared memory."""
+    """Contents of the store at the start of the run; None without shared memory."""
     store: Store | None
     counted: Callable[[Sequence[Any]], None]
-    """Called with the counts of calls that were made in other processes."""
+    """Receives the counts of calls in other processes."""
 
 
 class Executor(Protocol):
-    """Where a run's loops and programs are executed. Results do not depend on it."""
+    """Executes a run's loops and programs. Results do not depend on it."""
 
     def pool(self, limits: Any, servers: int | None, config: Mapping[str, Any]) -> Pool:
         """The sandboxes of the run; called first. `config`: the run's, with its interpolations. Raises ConfigError."""
 
     def loops(self, here: Callable[[], Loop], started: StartedRun) -> Callable[[], Loop]:
-        """A factory of loops, one a task; `here` makes one in this process. Its attempts raise what their parts raise,
+        """A factory of loops, one per task; `here` makes a loop in this process. Attempts raise what their parts raise,
         and HarnessError.
         """
 
@@ -498,12 +493,12 @@ class Tracker(Protocol):
 
     @property
     def command(self) -> str:
-        """The shell command that opens the view; "" where there is nothing to open."""
+        """The shell command that opens the view; "" if there is none."""
 
     def track(self, folder: Path, log: Any = None) -> str:
         """Log the run in `folder`; returns the address of its view, "" for none.
 
-        `log` is its `analysis.run_log.Log`, where that has been read already.
+        `log` is its `analysis.run_log.Log`, if already read.
         """
 
     def track_arms(

@@ -26,6 +26,7 @@ from reflexion_lab.audit.stored_programs import StoredPrograms, graded
 from reflexion_lab.audit.transcripts import Transcript
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.io.files import UNREADABLE, content, gunzipped
+from reflexion_lab.io.terminal import Progress
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import (
@@ -40,7 +41,6 @@ from reflexion_lab.records import (
     WrittenTests,
 )
 from reflexion_lab.runner.folder.folder import RunFolder, seal
-from reflexion_lab.runner.progress import Progress
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
 from reflexion_lab.tasks.benchmarks.recorded import recorded

@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from reflexion_lab.analysis.report.cells import interval, line, table
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.audit.lint_dataset import CHECKS, SIMILAR, Finding, Linted
-from reflexion_lab.runner.progress import LOG_EVERY, bar, in_notebook
+from reflexion_lab.io.terminal import LOG_EVERY, bar, in_notebook
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,8 +14,8 @@ from typing import Any, Self, TypeVar
 from msgspec.structs import replace
 
 from reflexion_lab import protocols
+from reflexion_lab.io.terminal import bar, in_notebook
 from reflexion_lab.records import Grade, Task
-from reflexion_lab.runner.progress import bar, in_notebook
 from reflexion_lab.tasks.evaluators.judge import HiddenTests
 from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from reflexion_lab.io.signals import signals_handled
+from reflexion_lab.io.terminal import signals_handled
 from reflexion_lab.io.terminal_text import visible
 from reflexion_lab.runner.config.messages import full_traceback, in_lines, is_user_error, one_safe_line
 

@@ -1,23 +1,32 @@
-"""Whole files: read where they are regular files and refused otherwise; replaced in one step."""
+"""Files: checked before they are read, replaced in one step, appended to by whole lines; temporary folders."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import secrets
 import shutil
+import tempfile
+import weakref
 import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache, partial
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import msgspec
 
 from reflexion_lab.errors import ConfigError, DataError
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What a decoder may raise for bytes from elsewhere."""
+"""Errors of decoding bytes that something else wrote."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Error numbers of a full disk or an exhausted quota."""
 DRAFT = ".draft"
-"""How the name of a file ends while it is written."""
+"""Suffix of a file that is being written."""
 
 
 def content(path: Path | str, expected: str) -> bytes:
@@ -26,7 +35,7 @@ def content(path: Path | str, expected: str) -> bytes:
     Raises
     ------
     DataError
-        It is a folder, a pipe, a device or missing, or may not be read; `expected` says what it should be.
+        The path is a folder, pipe or device, or cannot be read; `expected` names the expected file.
     """
     check(path, expected)
     try:
@@ -37,9 +46,7 @@ def content(path: Path | str, expected: str) -> bytes:
 
 @contextmanager
 def writable(key: str, path: Path | str, expected: str) -> Iterator[None]:
-    """Raises ConfigError where what is written within meets an OSError: the option `key` names a `path` that is there
-    as something else, that lies in no folder, or that may not be written.
-    """
+    """Turn an OSError within the block into a ConfigError: the `path` of the option `key` cannot be written."""
     try:
         yield
     except OSError as problem:
@@ -59,14 +66,13 @@ def check(path: Path | str, expected: str) -> None:
 
 
 def replace(path: Path, parts: Iterable[bytes], draft: Path | None = None) -> None:
-    """Write `parts` to `path` in one step: a reader sees the old file or the new one, and so does the disk after a
-    crash.
+    """Write `parts` to `path` in one step: readers, and the disk after a crash, have the old file or the new one.
 
     Parameters
     ----------
     draft
-        The file to write first, in the same folder, for a caller who alone writes `path`: what a killed process left
-        there is overwritten. None: a name of its own, which ends in `DRAFT`.
+        The file to write first, in the same folder, for a caller that alone writes `path`; overwritten if it exists.
+        None: a unique name that ends in `DRAFT`.
     """
     draft = draft or path.with_name(f".{path.name}.{secrets.token_hex(4)}{DRAFT}")
     try:
@@ -82,22 +88,41 @@ def replace(path: Path, parts: Iterable[bytes], draft: Path | None = None) -> No
         raise
 
 
+def open_for_append(path: Path) -> int:
+    """A descriptor for appending; a torn last line, left by a kill, is ended by a line break."""
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+    size = os.fstat(descriptor).st_size
+    if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        os.write(descriptor, b"\n")
+    return descriptor
+
+
+def append(descriptor: int, line: bytes) -> None:
+    """Append the whole `line` or nothing. Raises OSError."""
+    written = os.write(descriptor, line)
+    if written == len(line):
+        return
+    with suppress(OSError):
+        os.ftruncate(descriptor, os.fstat(descriptor).st_size - written)
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 SMALL = 64 << 20
-"""Bytes to which any file may expand."""
+"""Size in bytes to which any file may expand."""
 RATIO = 200
-"""Largest ratio of expanded to packed bytes: JSON shrinks to a tenth, repeated prompts to a fiftieth."""
+"""Maximum ratio of expanded to packed bytes; JSON has about 10, repeated prompts 50."""
 LARGEST = 4 << 30
 GZIP = b"\x1f\x8b"
 _READ = 1 << 16
 
 
 def gunzipped(data: bytes) -> bytes:
-    """The expanded `data`, of one member or several.
+    """Expand gzip `data` of one or more members.
 
     Raises
     ------
     DataError
-        It is no whole gzip file, or expands beyond the bounds.
+        The data are damaged or truncated, or expand beyond the limits.
     """
     parts: list[bytes] = []
     size, place = 0, 0
@@ -119,3 +144,96 @@ def gunzipped(data: bytes) -> bytes:
         if not data[place:].strip(b"\0"):
             break
     return b"".join(parts)
+
+
+PREFIX = "reflexion-lab-"
+DRAWN = "[0-9a-f]" * 8
+"""Pattern behind the prefix; a user's `reflexion-lab-runs` does not match."""
+remove_tree = partial(shutil.rmtree, ignore_errors=True)
+
+
+class Scratch:
+    """A temporary folder, removed by `close` or at the end of the process.
+
+    The process holds a lock (`flock`) on its folder. A folder without a lock belongs to a killed process; the first
+    `Scratch` of a process in the same place removes it.
+
+    Parameters
+    ----------
+    place
+        Parent folder; by default the system's folder for temporary files.
+    prefix
+        Beginning of its name; only folders with this prefix are cleaned up.
+    mode
+        Permissions.
+    remove
+        Removes a folder with its contents; never raises.
+    """
+
+    def __init__(
+        self,
+        place: Path | None = None,
+        prefix: str = PREFIX,
+        mode: int = 0o700,
+        remove: Callable[[str], object] = remove_tree,
+    ) -> None:
+        place = (place or Path(tempfile.gettempdir())).absolute()
+        _clear(place, prefix, remove)
+        self.path, hold = _created(place, prefix, mode)
+        self._end = weakref.finalize(self, _closed, str(self.path), hold, remove)
+
+    def close(self) -> None:
+        """Remove the folder, unless it was renamed. Safe to call twice."""
+        self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _created(place: Path, prefix: str, mode: int) -> tuple[Path, int]:
+    """A new folder, and the descriptor of its lock."""
+    while True:
+        path = place / f"{prefix}{secrets.token_hex(4)}"
+        path.mkdir(mode)
+        try:
+            hold = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(hold, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:  # another process that cleans up was faster
+                os.close(hold)
+                continue
+            except OSError:  # a file system without locks: no process cleans up there
+                return path, hold
+            if os.path.samestat(os.fstat(hold), path.stat()):
+                return path, hold
+            os.close(hold)
+        except FileNotFoundError:
+            continue
+
+
+def _closed(path: str, hold: int, remove: Callable[[str], object]) -> None:
+    remove(path)
+    os.close(hold)
+
+
+@cache
+def _clear(place: Path, prefix: str, remove: Callable[[str], object]) -> None:
+    """Remove stale folders; links, other users' folders and other names stay."""
+    for path in place.glob(prefix + DRAWN):
+        try:
+            hold = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            if os.fstat(hold).st_uid == os.geteuid():
+                fcntl.flock(hold, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove(str(path))
+        except OSError:  # in use
+            continue
+        finally:
+            os.close(hold)

@@ -1,4 +1,4 @@
-"""Secrets: recognising keys, passwords and log-ins, and removing them from configs and messages."""
+"""Recognition and removal of secrets (keys, passwords, log-ins) in configs and messages."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from collections.abc import Iterator
 from typing import Any
 
 VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-"""In the name of an environment variable: its value is a secret."""
+"""Names of environment variables whose values are secrets."""
 SHORTEST = 8
-"""Characters of a value that can be a secret; `1` and `true` cannot."""
+"""Minimum length of a secret value, so that `1` and `true` are none."""
 SHAPES = re.compile(r"\b(?:sk-[\w-]{20,}|gh[pousr]_\w{30,}|hf_\w{30,}|AKIA[0-9A-Z]{16}|xox[abp]-[\w-]{10,})", re.ASCII)
 """Keys of well-known services."""
 FIELD = re.compile(
     r"(?:[\w-]*[_-])?(?:api[_-]?key|key|token|auth|authorization|secret|passw(?:or)?d|credentials?)", re.IGNORECASE
 )
-"""Names of config fields whose values are secrets; `api_key_env`, `api_key_file` and `max_tokens` are none."""
+"""Names of config fields whose values are secrets; not `api_key_env`, `api_key_file` and `max_tokens`."""
 AMBIGUOUS = re.compile(r"(?!.*(?:api|auth|access|secret))(?:.*[_-])?(?:key|token)", re.IGNORECASE)
-"""Of these names, those that other values have, too, such as `sort_key` and `stop_token`."""
+"""Of these names, those that are also used for other values, such as `sort_key` and `stop_token`."""
 PLACEHOLDER = re.compile(
     rf".{{1,{SHORTEST - 1}}}|[A-Za-z_]{{{SHORTEST},15}}|\d{{{SHORTEST},15}}|<[|/\w]{{1,30}}>", re.ASCII | re.DOTALL
 )
-"""No secret, and part of many a program: what local servers are used with (`x`, `EMPTY`), and special tokens."""
+"""Values that are no secrets: placeholders for local servers (`x`, `EMPTY`) and special tokens."""
 
 _NAMES = r"(?:[\w-]*[_-])?(?:key|token|sig|signature|secret|passw(?:or)?d|pwd|auth|credentials?)"
 _LOGIN = re.compile(r"(?<=://)[^\s?#]*@")
-"""Up to the last `@`: parsers of addresses take what stands before it, slashes too, for the password."""
+"""Up to the last `@`: URL parsers take everything before it, slashes included, as the password."""
 _DATABASE = re.compile(r"(\bpostgres(?:ql)?(?:\+\w+)?://)[^\s\"<>]{1,500}@")
-"""Here passwords hold `?`, `#` and `/` as they are: SQLAlchemy takes all up to the last `@` for a log-in."""
+"""These passwords may contain unescaped `?`, `#` and `/`: SQLAlchemy takes all up to the last `@` as log-in."""
 _LOGIN_IN_WORDS = re.compile(r"(?<=://)[^\s?#/\"'<>\\]{1,500}@")
 _QUERY = re.compile(rf"((?:[?&;]{_NAMES}|\bpassword)=)[^&#\s\"'<>\\]+", re.IGNORECASE)
 _GIVEN = re.compile(
@@ -43,9 +43,8 @@ _HIDDEN = re.compile(r"\[hidden [0-9a-f]{8}\]")
 
 
 def without_logins(node: Any) -> Any:
-    """A config without its secrets: names and passwords in addresses, keys in their queries, and the
-    values of fields that are named like secrets, and what looks like a key anywhere. Of such a value 8 hex digits of a
-    slow hash are left: configs that differ in it stay different.
+    """A config without secrets: log-ins and keys in URLs, values of fields that are named like secrets, and values that
+    look like keys. A slow hash of 8 hex digits replaces such a value, so that configs that differ in it stay different.
     """
     if isinstance(node, dict):
         return {key: _hidden(value) if is_given(key, value) else without_logins(value) for key, value in node.items()}
@@ -57,7 +56,7 @@ def without_logins(node: Any) -> Any:
 
 
 def is_given(field: object, value: object) -> bool:
-    """Whether a config field holds a secret itself, rather than where one is."""
+    """Whether a config field holds a secret itself, not its location."""
     if not isinstance(value, str) or not value.strip() or _HIDDEN.fullmatch(value) or not FIELD.fullmatch(str(field)):
         return False
     return not (AMBIGUOUS.fullmatch(str(field)) and PLACEHOLDER.fullmatch(value))
@@ -65,14 +64,14 @@ def is_given(field: object, value: object) -> bool:
 
 @functools.cache
 def _hidden(value: str) -> str:
-    """Equal on every machine, so without a key. Short and slow, so that even a weak password is costly to guess."""
+    """A hash that is equal on every machine; short and slow, so that even a weak password is costly to guess."""
     digest = hashlib.pbkdf2_hmac("sha256", value.encode(errors="replace"), b"reflexion_lab", 200_000, dklen=4)
     return f"[hidden {digest.hex()}]"
 
 
 def without_keys(text: str) -> str:
-    """Words for people, errors above all, with `[NAME]` for the value of an environment variable that is named like a
-    secret, `[key]` for what looks like a key, and no log-in in an address.
+    """A message with `[NAME]` for the value of an environment variable that is named like a secret, `[key]` for
+    everything that looks like a key, and no log-ins in URLs.
     """
     for name, value in sorted(of_environment(), key=lambda item: -len(item[1])):
         text = text.replace(value, f"[{name}]")
@@ -80,12 +79,12 @@ def without_keys(text: str) -> str:
 
 
 def without_login(words: str) -> str:
-    """Words, JSON as well, without names, passwords and keys in their addresses."""
+    """Text, JSON included, without names, passwords and keys in URLs."""
     return _QUERY.sub(r"\1", _LOGIN_IN_WORDS.sub("", _DATABASE.sub(r"\1", words)))
 
 
 def of_environment() -> Iterator[tuple[str, str]]:
-    """The variables of this process that are named like secrets, and their values."""
+    """Names and values of the environment variables that are named like secrets."""
     for name, value in os.environ.items():
         if VARIABLE.search(name) and len(value.strip()) >= SHORTEST:
             yield name, value.strip()

@@ -1,8 +1,6 @@
-"""Text from elsewhere made safe to show: invisible and control characters are escaped.
+"""Foreign text made safe for a terminal: control, direction and invisible characters are escaped.
 
-A terminal obeys control characters, some characters turn the direction of writing, and some show nothing at all:
-models, task files and logs of others may hold them all. What HTML, Markdown, LaTeX and CSV obey is escaped where these
-are written.
+Models, task files and foreign logs may contain them. Writers of HTML, Markdown, LaTeX and CSV escape their own syntax.
 """
 
 from __future__ import annotations

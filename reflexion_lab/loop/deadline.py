@@ -1,4 +1,4 @@
-"""Deadlines for parts that may hang: those of a user's own, whose calls no model and no sandbox bounds."""
+"""Deadlines for user-defined parts, whose calls neither a model nor the sandbox bounds."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class DeadlineError(TimeoutError):
 
 
 def within(seconds: float | None, work: Callable[[], T], late: str = "no result") -> T:
-    """The result of `work`, or its exception; None: without a limit.
+    """The result of `work`, or its exception. `seconds` None: no limit.
 
     Raises
     ------
     DeadlineError
-        It took more than `seconds`, with `late` as its message. Its thread goes on to its end, and what it gives is
+        `work` took more than `seconds`; the message begins with `late`. Its thread continues, and its result is
         dropped.
     """
     if seconds is None:
@@ -46,9 +46,9 @@ def within(seconds: float | None, work: Callable[[], T], late: str = "no result"
 
 
 class Deadline:
-    """`method` of a part, for at most `seconds` of wall time a call; everything else is the part's own.
+    """A part whose `method` may take at most `seconds` of wall time per call; other attributes pass through.
 
-    A call that takes longer sets the loop aside as one without an answer: what did not end is no failed attempt.
+    A call that takes longer defers the loop like a missing answer of the model: it is no failed attempt.
     """
 
     def __init__(self, part: Any, method: str, seconds: float) -> None:

@@ -14,21 +14,21 @@ from reflexion_lab.records import DIGITS, UNKNOWN, Attempt, Delta, Episode, Eval
 
 
 class Reflexion:
-    """The loop of one task. A single attempt without any learning is this loop with `max_attempts=1`.
+    """The loop of one task. With `max_attempts=1` it is a single attempt without learning.
 
     Parameters
     ----------
     actor, evaluator, reflector, memory, stop : parts
-        As of `reflexion_lab.protocols`.
+        Implementations of `reflexion_lab.protocols`.
     stuck : Stuck, optional
-        Its advice goes to the actor; whether it also ends the loop is for `stop` to say. Default: no advice.
+        Advice to the actor when attempts repeat; `stop` decides whether repetition also ends the loop. Default: none.
     reflect_on_last : bool
-        Reflect also on the attempt that no other follows; its reflection serves later tasks alone. Default True.
+        Also reflect on the last attempt, for later tasks. Default True.
     reflect_on_success : bool
-        Reflect also on attempts that passed. Default False.
+        Also reflect on attempts that passed. Default False.
     reflect_below : float
-        Reflect on failed attempts with a reward below this, in (0, 1], and on all whose program broke in another way
-        than by a wrong answer. Default 1.
+        Reflect on failed attempts with a reward below this, in (0, 1], and on all that did not merely give a wrong
+        answer (error, timeout, no program). Default 1.
     """
 
     @validated
@@ -56,48 +56,46 @@ class Reflexion:
         self.reflect_below = reflect_below
 
     def attempts(self, task: Task) -> Iterator[Attempt]:
-        """Attempts at `task` as they are made; the last one has a stop reason.
+        """Yield the attempts at `task`; the last one has a stop reason.
 
-        An exception is a broken harness: it has a note with the stage and attempt, and the attempts yielded before it
-        stand. One of the reflector has the judged attempt as `judged`.
+        An attempt is yielded, and so written to disk, before memory takes it in. An exception is a failure of the
+        harness: its note names stage and attempt, and all attempts yielded before it stand. An exception of the
+        reflector carries the judged attempt as `judged`.
         """
         history: list[Attempt] = []
         while not history or not history[-1].stop_reason:
-            number = len(history) + 1
-            with stage("recalling", task, number):
-                recollection = self.advised(self.memory.recall(task), task, history)
-            with stage("acting", task, number):
-                trajectory = self.first_draft(task, recollection) or self.actor.act(task, recollection)
-            with stage("evaluating", task, number):
-                evaluation = self.evaluator.evaluate(task, trajectory)
-            attempt = self.attempt(task, recollection, trajectory, evaluation, history)
-            stop = self.stop.reached(attempt, history)
-            if self.reflects_on(attempt, stop):
-                with stage("reflecting", task, number, attempt):
-                    episodes = own_episodes(recollection, attempt)
-                    attempt = replace(attempt, reflection=self.reflector.reflect(task, attempt, episodes))
-                # Reflecting costs too: what it used up is not there for another attempt.
-                stop = stop or self.stop.reached(attempt, history)
-            attempt = replace(attempt, stop_reason=stop or "")
+            recollection = self.recall(task, history)
+            trajectory = self.act(task, recollection)
+            evaluation = self.evaluate(task, recollection, trajectory)
+            attempt = self.record(task, recollection, trajectory, evaluation, history)
+            attempt = self.reflect(task, recollection, attempt, history)
+            yield attempt
             self.memory.remember(task, attempt)
             history.append(attempt)
-            yield attempt
 
-    def first_draft(self, task: Task, recollection: Recollection) -> Trajectory | None:
-        """The task's initial code as attempt 1, which reads nothing; None where it has none, and at later attempts."""
-        if recollection.attempt > 1 or not task.initial_code:
-            return None
-        unread = tuple(sorted(recollection.ids))
-        return Trajectory(
-            solution=task.initial_code, strategy="given", extraction="given", left_out=unread, cached=True
-        )
+    def recall(self, task: Task, history: Sequence[Attempt]) -> Recollection:
+        """Recall memory for the next attempt; add the advice of `stuck` if the actor reads any of the task's past."""
+        number = len(history) + 1
+        with stage("recalling", task, number):
+            recollection = self.memory.recall(task)
+            has_past = any(episode.task_id == task.task_id for episode in recollection.episodes)
+            return replace(recollection, attempt=number, stuck=self.stuck.advice(history) if has_past else "")
 
-    def advised(self, recollection: Recollection, task: Task, history: Sequence[Attempt]) -> Recollection:
-        """With the attempt's number; and with the advice of `stuck`, for an actor that is shown its past at all."""
-        has_past = any(episode.task_id == task.task_id for episode in recollection.episodes)
-        return replace(recollection, attempt=len(history) + 1, stuck=self.stuck.advice(history) if has_past else "")
+    def act(self, task: Task, recollection: Recollection) -> Trajectory:
+        """Ask the actor for a program. Attempt 1 is the task's initial code, if there is any, and reads nothing."""
+        if recollection.attempt == 1 and task.initial_code:
+            unread = tuple(sorted(recollection.ids))
+            return Trajectory(
+                solution=task.initial_code, strategy="given", extraction="given", left_out=unread, cached=True
+            )
+        with stage("acting", task, recollection.attempt):
+            return self.actor.act(task, recollection)
 
-    def attempt(
+    def evaluate(self, task: Task, recollection: Recollection, trajectory: Trajectory) -> Evaluation:
+        with stage("evaluating", task, recollection.attempt):
+            return self.evaluator.evaluate(task, trajectory)
+
+    def record(
         self,
         task: Task,
         recollection: Recollection,
@@ -105,12 +103,12 @@ class Reflexion:
         evaluation: Evaluation,
         history: Sequence[Attempt],
     ) -> Attempt:
-        """The record of one attempt, before its reflection; `recalled` names what the actor's prompt had room for."""
+        """The record of an attempt before its reflection; `recalled` names the items that fit into the prompt."""
         left_out = tuple(sorted({*recollection.left_out, *trajectory.left_out}))
         read = recollection.without(left_out)
         return Attempt(
             task_id=task.task_id,
-            number=len(history) + 1,
+            number=recollection.attempt,
             recalled=tuple(episode.episode_id for episode in read.episodes),
             recalled_wisdom=tuple(entry.wisdom_id for entry in read.wisdom),
             recalled_mistakes=tuple(mistake.mistake_id for mistake in read.mistakes),
@@ -120,8 +118,18 @@ class Reflexion:
             memory=self.memory.state(read),
         )
 
+    def reflect(self, task: Task, recollection: Recollection, attempt: Attempt, history: Sequence[Attempt]) -> Attempt:
+        """The attempt with its stop reason and, if the loop reflects on it, its reflection."""
+        stop = self.stop.reached(attempt, history)
+        if self.reflects_on(attempt, stop):
+            episodes = own_episodes(recollection, attempt)
+            with stage("reflecting", task, attempt.number, attempt):
+                attempt = replace(attempt, reflection=self.reflector.reflect(task, attempt, episodes))
+            stop = stop or self.stop.reached(attempt, history)  # the reflection used some of the budget
+        return replace(attempt, stop_reason=stop or "")
+
     def reflects_on(self, attempt: Attempt, stop: str | None) -> bool:
-        """Failures with feedback; of those with a reward of `reflect_below` or more, the ones that broke."""
+        """Whether to reflect: on failures with feedback and a reward below `reflect_below`, or that broke."""
         evaluation = attempt.evaluation
         if evaluation.passed:
             return self.reflect_on_success
@@ -130,7 +138,7 @@ class Reflexion:
 
 
 def own_episodes(recollection: Recollection, attempt: Attempt) -> list[Episode]:
-    """Those of this task that the actor read: another task's change was never tried on this one."""
+    """Episodes of this task that the actor read; a change proposed for another task was never tried on this one."""
     return [
         episode
         for episode in recollection.episodes
@@ -139,7 +147,7 @@ def own_episodes(recollection: Recollection, attempt: Attempt) -> list[Episode]:
 
 
 def delta(evaluation: Evaluation, history: Sequence[Attempt]) -> Delta:
-    """The change since the attempt before; zeros at the first."""
+    """The change since the previous attempt; zeros at the first."""
     if not history:
         return Delta()
     before = history[-1].evaluation
@@ -152,7 +160,7 @@ def delta(evaluation: Evaluation, history: Sequence[Attempt]) -> Delta:
 
 @contextmanager
 def stage(doing: str, task: Task, number: int, judged: Attempt | None = None) -> Iterator[None]:
-    """Add stage, task and attempt as a note, and the `judged` attempt, to an exception that is raised inside."""
+    """Add stage, task and attempt as a note, and the `judged` attempt, to an exception raised inside."""
     try:
         yield
     except Exception as problem:

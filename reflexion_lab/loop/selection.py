@@ -9,10 +9,10 @@ from reflexion_lab.records import UNKNOWN, Attempt, Grade
 
 
 def submitted_at(attempts: Sequence[Attempt], t: int | None = None) -> Attempt:
-    """The submitted attempt of a loop that was cut at attempt `t`; without `t`, of the whole loop.
+    """The submitted attempt of a loop cut at attempt `t`; without `t`, of the whole loop.
 
-    The first attempt that passed its feedback checks, else the one of the highest `Evaluation.rank` (pass rate, then
-    reward), the earlier on a tie.
+    The first attempt that passed its feedback checks, else the attempt of the highest `Evaluation.rank` (pass rate,
+    then reward), the earlier on a tie.
 
     Raises
     ------
@@ -33,7 +33,7 @@ def best_of(attempts: Iterable[Attempt]) -> Attempt:
 def verdicts_at(
     attempts: Mapping[str, Sequence[Attempt]], grades: Mapping[tuple[str, int], Grade], t: int | None = None
 ) -> dict[str, bool]:
-    """By task, the hidden verdict on `submitted_at`; tasks `without_verdict` are left out.
+    """Hidden verdicts on `submitted_at`, by task, without the tasks of `without_verdict`.
 
     Raises
     ------
@@ -49,9 +49,9 @@ def verdicts_at(
 
 
 def without_verdict(grades: Iterable[Grade]) -> set[str]:
-    """Tasks with an attempt whose hidden verdict is unknown: there are no tests, or the harness failed.
+    """Tasks with an unknown hidden verdict on any attempt: there are no tests, or the harness failed.
 
-    No rate counts them. One such attempt excludes its task, so that n is the same at every t.
+    Rates exclude them. One such attempt excludes its task, so that n is the same at every t.
     """
     return {grade.task_id for grade in grades if grade.outcome in UNKNOWN}
 

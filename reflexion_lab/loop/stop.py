@@ -1,4 +1,4 @@
-"""Stop rules, each with a name for its reason."""
+"""Stop rules. Each returns the name of its reason, or None to continue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reflexion_lab.records import DIGITS, Attempt, Usage
 
 
 class FirstOf:
-    """The reason of the first of several rules that has one."""
+    """The first reason of several rules."""
 
     def __init__(self, *rules: Stop) -> None:
         self.rules = rules
@@ -24,10 +24,7 @@ class FirstOf:
 
 
 class Passed:
-    """The attempt passed; or, with a `threshold` in (0, 1) of the pass rate, enough of its tests did (`threshold`).
-
-    The pass rate counts tests alone, not the other parts of a reward.
-    """
+    """The attempt passed, or its pass rate reached `threshold` in (0, 1]; the pass rate counts tests only."""
 
     @validated
     def __init__(self, threshold: PositiveShare = 1.0) -> None:
@@ -47,8 +44,8 @@ class NoFeedback:
 
 
 class MaxAttempts:
-    """After `max_attempts` (1 or more), and up to `extra_attempts` (0 or more) further ones, one for each attempt that
-    was better than all before it.
+    """`max_attempts` (1 or more) were made, plus one for each attempt better than all before it, up to
+    `extra_attempts` (0 or more).
     """
 
     @validated
@@ -63,9 +60,9 @@ class MaxAttempts:
 
 
 class TimeOut:
-    """The task took `seconds` (above 0) or more of model and evaluation time.
+    """The task took `seconds` (above 0) or more of model and evaluation time, without queues.
 
-    Queues do not count, and a cached reply counts as when it was first drawn: a replayed run stops where the first did.
+    A cached reply counts its original time, so that a replayed run stops where the first did.
     """
 
     @validated
@@ -77,7 +74,7 @@ class TimeOut:
 
 
 class Cancelled:
-    """`is_asked` returned true, such as `threading.Event().is_set`: for loops driven by hand. An interrupted run ends
+    """`is_asked`, such as `threading.Event().is_set`, returned true. For loops driven by hand; an interrupted run ends
     without a result and is resumed.
     """
 
@@ -89,7 +86,7 @@ class Cancelled:
 
 
 class Plateau:
-    """`attempts` (1 or more) in a row that were no better than the best before them."""
+    """The last `attempts` (1 or more) were no better than the best before them."""
 
     @validated
     def __init__(self, attempts: Positive = 2) -> None:
@@ -101,9 +98,9 @@ class Plateau:
 
 
 class DiminishingReturns:
-    """The last `attempts` raised the best reward by less than `gain`, in (0, 1], on average; before, it had risen.
+    """The last `attempts` raised the best reward by less than `gain`, in (0, 1], on average, after it had risen before.
 
-    A loop that has gained nothing yet is a plateau.
+    A loop that has gained nothing yet is a plateau instead.
     """
 
     @validated
@@ -120,9 +117,9 @@ class DiminishingReturns:
 
 
 class Budget:
-    """Calls, tokens or cost of one task's loop, all roles together, reached their limit; None: no limit.
+    """Calls, tokens or cost of one task's loop, over all roles, reached a limit; None: no limit.
 
-    A cached reply counts as when it was first drawn: a replayed run stops where the first did.
+    A cached reply counts its original cost, so that a replayed run stops where the first did.
     """
 
     @validated
@@ -141,15 +138,14 @@ def best_so_far(attempt: Attempt, history: Sequence[Attempt]) -> list[tuple[bool
 
 
 class Stuck:
-    """The same program, or the same failures, `after` times in a row; one attempt earlier `advice` says so.
+    """The same program, or the same failures, `after` times in a row; `advice` warns one attempt earlier.
 
-    Programs are compared without blank lines and trailing spaces, failures with their values: another wrong answer is
-    another failure.
+    Programs are compared without blank lines and trailing spaces, failures including their values.
 
     Parameters
     ----------
     after : int or None
-        2 or more; with 2 the loop ends without advice. None: never.
+        2 or more; at 2 the loop ends without advice. None: never.
     """
 
     @validated
@@ -168,7 +164,7 @@ class Stuck:
 
 
 def _repeats(history: Sequence[Attempt]) -> tuple[int, str]:
-    """The number of last attempts that are alike, and their likeness in words."""
+    """The number of equal attempts at the end, and in which respect they are equal."""
     same_program, same_failure = (_run(list(map(look, history))) for look in (_program, _failure))
     if same_program >= same_failure:
         return same_program, "were the same program"
@@ -180,13 +176,13 @@ def _run(looks: Sequence[Hashable]) -> int:
 
 
 def _program(attempt: Attempt) -> Hashable:
-    """A reply without a program equals no other: a refusal and a truncated reply have nothing in common."""
+    """Key of an attempt's program; a reply without a program equals no other."""
     lines = tuple(line.rstrip() for line in attempt.trajectory.solution.splitlines() if line.strip())
     return lines or (attempt.number,)
 
 
 def _failure(attempt: Attempt) -> Hashable:
-    """Equal to no other attempt's where no check failed."""
+    """Key of an attempt's failures; an attempt without failed checks equals no other."""
     failed = tuple(
         (check.name, check.outcome, check.error_type, check.message) for check in attempt.evaluation.failures
     )

@@ -50,9 +50,6 @@ class Shown(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_tokens: Count = 600
     """Token budget of all lessons together; those that do not fit are left out."""
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 class Learnt(Record, frozen=True, kw_only=True):
     """Episodes, mistakes and session of one task's loop, for shared memory."""
@@ -98,6 +95,7 @@ class Archive:
     ) -> None:
         self.store = store
         self.shown = shown or Shown()
+        check_fields(self.shown)
         self.match = match
         self.same_task = same_task
         self.omega = DEFAULT
@@ -242,19 +240,6 @@ def _end(ids: Sequence[str], count: int, newest: str) -> int:
 
 def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=3)
-
-
-class OneRound:
-    """All tasks in one round, without shared memory."""
-
-    def of(self, tasks: Sequence[Task]) -> list[Sequence[Task]]:
-        return [tasks]
-
-    def finished(self, task: Task, attempts: Sequence[Attempt]) -> None:
-        pass
-
-    def end(self, tasks: Sequence[Task]) -> None:
-        pass
 
 
 class Rounds:

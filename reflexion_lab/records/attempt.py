@@ -1,14 +1,91 @@
-"""Tasks, and attempts at them: drafts, critiques and programs, their verdicts and reflections."""
+"""Tasks; calls of a model; attempts: drafts, critiques and programs, their verdicts and reflections."""
 
 from __future__ import annotations
 
 import re
 from enum import StrEnum
 
+import msgspec
 from msgspec.structs import replace
 
-from reflexion_lab.records.call import WITHHELD, Message, Usage
-from reflexion_lab.records.record import Record
+DIGITS = 9
+"""Decimals that rewards, scores and severities are compared to: 0.3 - 0.2 is less than 0.1 only in binary."""
+
+
+class Record(msgspec.Struct, frozen=True):
+    """Base of all records: immutable; subclasses repeat `frozen=True`, which type checkers need."""
+
+
+WITHHELD = ("refusal", "content_filter", "context_overflow", "wrong_model")
+"""Finish reasons for which no code is extracted: the model refused, the provider filtered the reply, the prompt is
+longer than the context, or another model answered."""
+
+
+class Message(Record, frozen=True, kw_only=True):
+    """One chat message. A last message of role `assistant` is a beginning that the model continues."""
+
+    role: str
+    content: str
+
+
+class Sampling(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Sampling parameters of one reply. Part of the content key of a call."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_tokens: int = 512
+    stop: tuple[str, ...] = ()
+    seed: int = 0
+    grammar: str = ""
+    """GBNF that constrains the reply where the model supports it; others ignore it."""
+
+    @classmethod
+    def of(cls, **fields: object) -> Sampling:
+        """From plain values, each checked.
+
+        Raises
+        ------
+        ValueError
+            A field is unknown or of the wrong type.
+        """
+        return msgspec.convert(fields, cls)
+
+
+class Usage(Record, frozen=True, kw_only=True):
+    """Costs of calls: tokens, seconds of the model's own time, without queues, and money."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+    cost: float = 0.0
+    """In the currency of the model's price list; 0 where it has none."""
+    retries: int = 0
+    """Repeated requests: after overload, a lost connection, a torn or unreadable reply."""
+    refused: int = 0
+    """Calls whose prompt was rejected, without tokens and cost."""
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(**{field: getattr(self, field) + getattr(other, field) for field in self.__struct_fields__})
+
+
+class Completion(Record, frozen=True, kw_only=True):
+    """A model's reply to one call."""
+
+    text: str
+    model: str
+    finish_reason: str = "stop"
+    usage: Usage = Usage()
+    cached: bool = False
+    """Whether the reply came from the call cache; `usage` is then that of the original call."""
+    system_fingerprint: str = ""
+    """The server's name of its configuration, on which replies may depend; "" if it has none."""
+    refused_tokens: int = 0
+    """The server's token count of a prompt rejected as too long; 0 if unknown."""
 
 
 class Task(Record, frozen=True, kw_only=True):
@@ -29,9 +106,9 @@ class Task(Record, frozen=True, kw_only=True):
     """A whole program, or the body that completes `prompt`."""
     tags: tuple[str, ...] = ()
     initial_code: str = ""
-    """The program that attempt 1 submits, without a call; "" where the actor writes it."""
+    """The program of attempt 1, without a model call; "" if the actor writes it."""
     cpu_seconds: float = 0.0
-    """What the canonical solution was measured to use over all tests of the task; 0 when nobody measured."""
+    """CPU time of the canonical solution over all tests of the task; 0 if not measured."""
 
     @property
     def public(self) -> Task:
@@ -39,15 +116,13 @@ class Task(Record, frozen=True, kw_only=True):
         return replace(self, hidden_tests=(), canonical_solution="")
 
     def __repr__(self) -> str:
-        """Without hidden tests and solution: a notebook keeps what it has shown."""
-        shown, hidden = len(self.visible_tests), len(self.hidden_tests)
-        return f"Task({self.task_id}: {self.entry_point}, {shown} visible and {hidden} hidden tests)"
+        """Without hidden tests and solution, since notebooks store their output."""
+        visible, hidden = len(self.visible_tests), len(self.hidden_tests)
+        return f"Task({self.task_id}: {self.entry_point}, {visible} visible and {hidden} hidden tests)"
 
     @property
     def canonical_program(self) -> str:
-        """The canonical solution as a whole program: behind `prompt`, unless it defines `entry_point` itself; "" where
-        the task has none.
-        """
+        """The canonical solution as a whole program, after `prompt` unless it defines `entry_point`; "" without one."""
         name = re.escape(self.entry_point)
         whole = rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^{name}[ \t]*="
         body = self.canonical_solution
@@ -82,11 +157,11 @@ class Check(Record, frozen=True, kw_only=True):
     kind: str = "test"
     """`test`, `type` or `lint`."""
     mode: str = ""
-    """How a test is judged: `apart`, comparing values where the candidate never runs; or `in_place`, in its process."""
+    """Where a test is judged: `apart`, in a process in which the candidate never runs; or `in_place`, in its own."""
     expected: str = ""
-    """The value that a failing test wanted, as Python shows it, capped; "" when unknown."""
+    """`repr` of the expected value of a failing test, capped; "" if unknown."""
     actual: str = ""
-    """The value that it got, in the same form."""
+    """`repr` of the actual value, capped; "" if unknown."""
     error_type: str = ""
     message: str = ""
     line: int = 0
@@ -151,7 +226,7 @@ class Evaluation(Record, frozen=True, kw_only=True):
 
 
 class WrittenTests(Record, frozen=True, kw_only=True):
-    """Tests that a model wrote for one task before its loop, without ever seeing a hidden one."""
+    """Tests written by a model for one task before its loop, without access to hidden tests."""
 
     task_id: str
     tests: tuple[str, ...]
@@ -166,7 +241,7 @@ class WrittenTests(Record, frozen=True, kw_only=True):
 
 
 class SuiteVerdict(Record, frozen=True, kw_only=True):
-    """Tests that a model wrote, judged by the canonical solution, each run separately, after the seal."""
+    """Verdicts of the canonical solution on tests written by a model, each run separately, after the seal."""
 
     task_id: str
     checks: tuple[Check, ...]
@@ -176,8 +251,7 @@ class SuiteVerdict(Record, frozen=True, kw_only=True):
 class Category(StrEnum):
     """Categories of failures.
 
-    The ten classes and `unknown` follow from the evidence, and rules give no others; the rest are a model's judgement
-    of where the attempt went wrong.
+    Rules derive the first ten classes and `unknown` from the evidence; a model may also judge by the others.
     """
 
     SYNTAX = "syntax"
@@ -192,14 +266,14 @@ class Category(StrEnum):
     MEMORY = "memory"
     UNKNOWN = "unknown"
     ROOT_CAUSE = "root_cause"
-    """A cause without a category of its own here; also for unknown names."""
+    """Any other cause, and unknown category names."""
     APPROACH_FLAW = "approach_flaw"
     """The plan was wrong, however well it was implemented."""
     MISSING_CONTEXT = "missing_context"
-    """Something about the task was not known or not read."""
+    """Information about the task was missing or ignored."""
     TOOL_MISUSE = "tool_misuse"
     TEST_GAP = "test_gap"
-    """The tests at hand did not show the fault."""
+    """The available tests did not reveal the fault."""
     VERIFICATION = "verification"
     """The work was not checked, or the check was misread."""
     EDGE_CASE_MISS = "edge_case_miss"
@@ -218,16 +292,16 @@ class Reflection(Record, frozen=True, kw_only=True):
     what_to_change: str
     confidence: float
     source: str
-    """`llm`, `rules:<class>`, `fallback:<class>` where rules stepped in for a model that failed, `failed` where none
-    did, or `control:<name>`."""
+    """`llm`; `rules:<class>`; after a failure of the model `fallback:<class>` by rules or `failed` without words; or
+    `control:<name>`."""
     category: str = "unknown"
-    """One of `Category`: the failure class of the evidence, or the model's, where it was asked for one."""
+    """One of `Category`: the class of the evidence, or the model's if the prompt asks for one."""
     action_items: tuple[str, ...] = ()
     key_insight: str = ""
     """A lesson beyond this task, in one sentence; "" without one."""
     lessons: tuple[str, ...] = ()
     quoted_code: str = ""
-    """Code that a retry reads behind the texts, line by line; "" but for the control `quoted`."""
+    """Code for the retry, after the texts; only of the control `quoted`, else ""."""
     what_worked: str = ""
     confidence_source: str = "stated"
     """Source of `confidence`: `stated` by the model, the `class` of failure, `measured` on earlier ones, or `none`."""
@@ -236,12 +310,12 @@ class Reflection(Record, frozen=True, kw_only=True):
     text: str = ""
     """The model's raw reply, "" for rules."""
     problem: str = ""
-    """Why the fallback stepped in; "" where it did not."""
+    """Reason for a fallback; "" without one."""
     usage: Usage = Usage()
 
     @property
     def statements(self) -> tuple[tuple[str, str], ...]:
-        """Label and text of all that a retry reads of it, in that order; empty texts and repetitions are left out."""
+        """Labels and texts for the retry, in order, without empty texts and repetitions."""
         labelled = (
             ("Root cause", self.root_cause),
             ("What went wrong", self.what_went_wrong),
@@ -258,7 +332,7 @@ class Reflection(Record, frozen=True, kw_only=True):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All that it says, empty texts included."""
+        """All texts, including empty ones."""
         return (
             self.root_cause,
             self.what_went_wrong,
@@ -275,22 +349,22 @@ class Critique(Record, frozen=True, kw_only=True):
     """A critic's judgement of a draft."""
 
     severity: float
-    """Of the worst issue, in [0, 1]; 0 where there is nothing to fix."""
+    """Severity of the worst issue, in [0, 1]; 0 if there is nothing to fix."""
     issues: tuple[str, ...] = ()
     suggestions: tuple[str, ...] = ()
     score: float | None = None
-    """Of the draft, in [0, 1], higher is better; None where the critic gives none."""
+    """Score of the draft, in [0, 1], higher is better; None if the critic gives none."""
     confidence: float = 1.0
     """Confidence in the critique, in [0, 1]: 1 for tests that were run."""
     rank: tuple[bool, float, float] | None = None
-    """`Evaluation.rank` of the draft; None where no test was run."""
+    """`Evaluation.rank` of the draft; None if no test was run."""
     source: str
     """The critic: `llm`, `tests`, `lint`, ..., or several of them joined by `+`."""
     messages: tuple[Message, ...] = ()
     reply: str = ""
     usage: Usage = Usage()
     seconds: float = 0.0
-    """What its tools took."""
+    """Time of its tools."""
 
 
 class Step(Record, frozen=True, kw_only=True):
@@ -298,28 +372,28 @@ class Step(Record, frozen=True, kw_only=True):
 
     thought: str = ""
     action: str = ""
-    """The tool that it used; "" for none."""
+    """The tool used; "" for none."""
     observation: str = ""
     error: str = ""
     """The error of this turn; "" without one."""
     program: str = ""
-    """The draft of this turn; "" where it made none."""
+    """The draft of this turn; "" for none."""
     critique: Critique | None = None
     """On `program`."""
     messages: tuple[Message, ...] = ()
     """The exact messages to the actor's model in this turn; () without a call."""
     reply: str = ""
     usage: Usage = Usage()
-    """The actor's own; the critic's stands in `critique`."""
+    """Usage of the actor; that of the critic is in `critique`."""
     seconds: float = 0.0
-    """What its tools took."""
+    """Time of its tools."""
 
 
 class Trajectory(Record, frozen=True, kw_only=True):
     """The work of an actor in one attempt, and its program."""
 
     solution: str
-    """A whole program that defines the entry point, or "" when none could be extracted from the reply."""
+    """A whole program that defines the entry point; "" if none was found in the reply."""
     strategy: str
     messages: tuple[Message, ...] = ()
     """The exact messages of the first call of the actor's model; later ones are in `steps`."""
@@ -330,27 +404,27 @@ class Trajectory(Record, frozen=True, kw_only=True):
     rationale: str = ""
     """Its reasoning before the program."""
     extraction: str = ""
-    """The rule that found the solution in the reply."""
+    """The rule by which the solution was extracted."""
     model: str = ""
-    """The model that answered, by the server's name."""
+    """The server's name of the model that answered."""
     finish_reason: str = "stop"
-    """Why the model ended: `stop`, `length`, one of `WITHHELD`, or a server's own word."""
+    """`stop`, `length`, one of `WITHHELD`, or a server's own reason."""
     usage: Usage = Usage()
     """The actor's own calls."""
     others: dict[str, Usage] = {}
     """Costs of other roles, by role."""
     cached: bool = False
     steps: tuple[Step, ...] = ()
-    """Its turns, oldest first; () for an actor that answers at once."""
+    """Turns, oldest first; () for a single-turn actor."""
     ended: str = ""
-    """Why an actor of several turns ended: `finish`, `max_steps`, `low_severity`, ...; "" for one of a single turn."""
+    """Why a multi-turn actor ended: `finish`, `max_steps`, `low_severity`, ...; "" for a single-turn actor."""
     files_modified: tuple[str, ...] = ()
     status: str = "complete"
     """`complete`, `stuck` (it gave up or hit an error), or `unfinished`."""
 
 
 class Delta(Record, frozen=True, kw_only=True):
-    """An attempt against the one before it."""
+    """The change of an attempt since the previous one."""
 
     reward_change: float = 0.0
     error_count_change: int = 0
@@ -366,15 +440,15 @@ class MemoryState(Record, frozen=True, kw_only=True):
     total: int
     """Episodes ever remembered, evicted ones included."""
     omega: int | None = None
-    """Ω at this attempt; None where the policy has none."""
+    """Ω at this attempt; None if the policy has none."""
     own: int | None = None
     """Episodes of this task in the actor's prompt, Ω at most; None in records of version 0.1."""
 
     @property
     def is_blind(self) -> bool:
-        """Whether Ω asks for the task's own past, and the prompt held nothing of it."""
-        shown = self.in_context if self.own is None else self.own
-        return bool(self.omega) and self.total > 0 and not shown
+        """Whether Ω asks for the task's own past, but the prompt contained none of it."""
+        n_own = self.in_context if self.own is None else self.own
+        return bool(self.omega) and self.total > 0 and not n_own
 
 
 class Attempt(Record, frozen=True, kw_only=True):
@@ -394,11 +468,11 @@ class Attempt(Record, frozen=True, kw_only=True):
     delta: Delta = Delta()
     memory: MemoryState
     stop_reason: str = ""
-    """Why the loop ended here; "" when it went on."""
+    """Why the loop ended after this attempt; "" if it continued."""
 
     @property
     def usage(self) -> dict[str, Usage]:
-        """Cost by role, summed over all that a role did."""
+        """Total usage by role."""
         total: dict[str, Usage] = {}
         for role, usage in (
             ("actor", self.trajectory.usage),
@@ -410,6 +484,6 @@ class Attempt(Record, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """The attempt's own work: evaluation, tools and the models' time, as recorded; no waiting."""
+        """Recorded time of evaluation, tools and models, without waiting."""
         tools = sum(step.seconds + (step.critique.seconds if step.critique else 0) for step in self.trajectory.steps)
         return self.evaluation.seconds + tools + sum(usage.seconds for usage in self.usage.values())

@@ -6,8 +6,7 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from reflexion_lab.records.attempt import Evaluation, Reflection
-from reflexion_lab.records.record import Record
+from reflexion_lab.records.attempt import Evaluation, Record, Reflection
 
 
 class Episode(Record, frozen=True, kw_only=True):
@@ -19,7 +18,7 @@ class Episode(Record, frozen=True, kw_only=True):
     """The loop that it came from: one task in one run."""
     turn_id: str = ""
     agent_id: str
-    """Who made the attempt; the arm, in a run."""
+    """The agent of the attempt; in a run, the arm."""
     task_id: str
     task_description: str = ""
     attempt_number: int
@@ -38,7 +37,7 @@ class Episode(Record, frozen=True, kw_only=True):
     timestamp: float = 0.0
     """Seconds since the epoch; filled when the episode is stored without one."""
     metadata: dict[str, str] = {}
-    """`verification_type` and `outcome` of the evaluation, and whatever an importer adds."""
+    """`verification_type` and `outcome` of the evaluation, and fields added by importers."""
 
     @property
     def category(self) -> str:
@@ -47,17 +46,17 @@ class Episode(Record, frozen=True, kw_only=True):
 
     @property
     def statements(self) -> tuple[tuple[str, str], ...]:
-        """Those of its reflection, label and text; () without one."""
+        """`Reflection.statements`; () without a reflection."""
         return self.reflection.statements if self.reflection else ()
 
     @property
     def quoted_code(self) -> str:
-        """The code that its reflection quotes, "" without any."""
+        """`Reflection.quoted_code`; "" without a reflection."""
         return self.reflection.quoted_code if self.reflection else ""
 
 
 class Wisdom(Record, frozen=True, kw_only=True):
-    """A root cause of two or more failures, with its use so far. One per normalised root cause."""
+    """A root cause of two or more failures, with its use. One entry per normalised root cause."""
 
     wisdom_id: str
     pattern: str
@@ -76,7 +75,7 @@ class Wisdom(Record, frozen=True, kw_only=True):
     tasks: tuple[str, ...] = ()
     """The distinct tasks of these episodes, in order of first occurrence."""
     use_count: int = 0
-    """Attempts whose actor read it."""
+    """Attempts whose actor read the entry."""
     success_rate: float = 0.0
     """Share of them that passed their feedback tests; 0 before the first use."""
     created_at: float = 0.0
@@ -110,14 +109,14 @@ class Session(Record, frozen=True, kw_only=True):
     last_trajectory_summary: str = ""
     last_evaluation: Evaluation | None = None
     is_progress: bool | None = None
-    """Whether the last attempt was better than the one before; None where there was none before."""
+    """Whether the last attempt was better than the previous one; None at the first."""
 
 
 class Recollection(Record, frozen=True, kw_only=True):
-    """All that memory gives the actor for one attempt."""
+    """Everything that memory gives the actor for one attempt."""
 
     episodes: tuple[Episode, ...] = ()
-    """Those of other loops, the nearest last; then the task's own, oldest first."""
+    """Episodes of other loops, the nearest last; then the task's own, oldest first."""
     wisdom: tuple[Wisdom, ...] = ()
     """Best first."""
     mistakes: tuple[Mistake, ...] = ()
@@ -125,12 +124,12 @@ class Recollection(Record, frozen=True, kw_only=True):
     insights: tuple[str, ...] = ()
     """Oldest first."""
     session: str = ""
-    """The session's history in words; "" where the policy shows none."""
+    """The session's history as text; "" if it is not shown."""
     omega: int | None = None
     attempt: int = 1
     """Number of the attempt, 1-based; set by the loop."""
     stuck: str = ""
-    """The repetition in words where the loop is stuck: the prompt asks for a different approach."""
+    """Description of the repetition if the loop is stuck; the prompt then asks for a different approach."""
     left_out: tuple[str, ...] = ()
     """Ids of selected episodes, wisdom and mistakes that did not fit into memory's budgets."""
     token_ratio: float = 1.0
@@ -138,13 +137,13 @@ class Recollection(Record, frozen=True, kw_only=True):
 
     @property
     def further_insights(self) -> tuple[str, ...]:
-        """Insights that none of its episodes states."""
+        """Insights that are not among the statements of its episodes."""
         stated = {" ".join(text.split()) for episode in self.episodes for _, text in episode.statements}
         return tuple(insight for insight in self.insights if " ".join(insight.split()) not in stated)
 
     @property
     def ids(self) -> set[str]:
-        """Of its episodes, wisdom and mistakes."""
+        """Ids of all episodes, wisdom and mistakes."""
         return {
             *(episode.episode_id for episode in self.episodes),
             *(entry.wisdom_id for entry in self.wisdom),
@@ -152,7 +151,7 @@ class Recollection(Record, frozen=True, kw_only=True):
         }
 
     def without(self, left_out: Collection[str]) -> Recollection:
-        """All but the episodes, wisdom and mistakes with these ids."""
+        """The recollection without the items of these ids."""
         return replace(
             self,
             episodes=tuple(episode for episode in self.episodes if episode.episode_id not in left_out),
@@ -165,9 +164,9 @@ class Beginning(Record, frozen=True, kw_only=True):
     """Contents of the store at the start of a run; a resumed run starts with the same."""
 
     episodes: int = 0
-    """The first so many."""
+    """Number of episodes."""
     newest_episode: str = ""
-    """The id of the last of them; later ones are not read, even after a prune."""
+    """Id of the last of them; later episodes are not read, even after a prune."""
     mistakes: int = 0
     newest_mistake: str = ""
     wisdom: tuple[Wisdom, ...] = ()
@@ -182,10 +181,10 @@ class Search(Record, frozen=True, kw_only=True):
     keywords: tuple[str, ...] = ()
     """Searched, casefolded, in the task's description, the failure analysis and the reflection's texts."""
     every_keyword: bool = False
-    """Whether all keywords must occur, or one is enough."""
+    """Whether all keywords must occur; else one is enough."""
     task_id: str = ""
     session_id: str = ""
     agent_id: str = ""
     passed: bool | None = None
     limit: int = 0
-    """Most episodes, the newest; 0 for all."""
+    """Maximum number of episodes, the newest; 0 for all."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from reflexion_lab.records.attempt import Attempt
-from reflexion_lab.records.record import Record
+from reflexion_lab.records.attempt import Attempt, Record
 
 SCHEMA_VERSION = 1
 """Version of the stored records, raised when one changes its meaning; manifests name theirs."""
@@ -53,11 +52,11 @@ class SetAside(Record, frozen=True, kw_only=True):
     outcome: str
     """One of `errors.UNANSWERED`, or `reflector_error`."""
     problem: str
-    """One line: server, answer, stage, attempt and remedy. Never has a key."""
+    """One line without secrets: server, answer, stage, attempt and hint."""
     at: str
     """UTC, ISO 8601."""
     judged: Attempt | None = None
-    """The attempt with its verdict, where the loop ended while reflecting on it."""
+    """The attempt with its verdict, if the loop ended while reflecting on it."""
 
 
 class Resumption(Record, frozen=True, kw_only=True):
@@ -66,13 +65,13 @@ class Resumption(Record, frozen=True, kw_only=True):
     at: str
     """UTC, ISO 8601."""
     code_digest: str
-    """Of the lab's own files."""
+    """Digest of the lab's own files."""
     python: str
     platform: str
     isolation: tuple[str, ...]
     """The sandbox layers in force."""
     package_versions: dict[str, str] = {}
-    """Of the manifest's packages, those with another version; "" for one that is no longer installed."""
+    """Packages of the manifest with another version; "" for a package that is no longer installed."""
 
 
 class Provenance(Record, frozen=True, kw_only=True):
@@ -83,28 +82,28 @@ class Provenance(Record, frozen=True, kw_only=True):
     python: str = ""
     """Implementation and version."""
     platform: str = ""
-    """System, processor and C library; neither the machine nor its user is named."""
+    """System, processor and C library; identifies neither the machine nor its user."""
     cpus: int = 0
     lock_digest: str = ""
-    """Of constraints.txt, which names the versions of all that the tests run with; "" for an installed wheel."""
+    """Digest of constraints.txt, the package versions of the tests; "" for an installed wheel."""
     code_digest: str = ""
-    """Of the lab's own files."""
+    """Digest of the lab's own files."""
     diff_digest: str = ""
-    """Of `git diff HEAD`; "" where that is empty."""
+    """Digest of `git diff HEAD`; "" if that is empty."""
     overrides: tuple[str, ...] = ()
     """Arguments of `reflexion-lab run`, or overrides of a sweep's cell; () for a run from Python."""
     launcher: str = ""
     """Hydra's launcher, such as `basic` or `joblib`."""
     own_parts: dict[str, str] = {}
-    """By module, the digest of the file that holds a reader's own part."""
+    """Digests of the source files of user-defined parts, by module."""
     embedder_fingerprint: str = ""
-    """Of the embedder of retrieval; "" without one."""
+    """Fingerprint of the embedder of retrieval; "" without one."""
     benchmark_file_digest: str = ""
-    """Of the file that the tasks were read from; "" for a benchmark that is installed with a package."""
+    """Digest of the file of the tasks; "" for a benchmark that is installed with a package."""
     sandbox_version: int = 0
-    """`sandbox.cached.VERSION`; the limits stand in the config."""
+    """`sandbox.cached.VERSION`; the limits are in the config."""
     pool: dict[str, str] = {}
-    """By run id, the digest of attempts.jsonl of each run whose reflections `reflector=shuffled` draws from."""
+    """Digests of attempts.jsonl of the runs that `reflector=shuffled` draws from, by run id."""
 
 
 class Manifest(Record, frozen=True, kw_only=True):
@@ -125,27 +124,27 @@ class Manifest(Record, frozen=True, kw_only=True):
     model_fingerprint: str
     """The actor's."""
     role_fingerprints: dict[str, str] = {}
-    """Those of roles that have a model of their own."""
+    """Fingerprints of the models of other roles, if they have their own."""
     slots: int
-    """Sequences that the model decoded at once; batched arithmetic can change greedy replies. 1 is deterministic."""
+    """Sequences decoded at once; batched arithmetic can change greedy replies, 1 is deterministic."""
     feedback_source: str
     shows_solutions: bool = False
-    """The words of its reflector quote canonical solutions."""
+    """Whether the reflector quotes canonical solutions."""
     isolation: tuple[str, ...]
-    """The sandbox layers that were in force."""
+    """The sandbox layers in force."""
     study: str = ""
-    """The name of the registered study that the run belongs to; "" where none is."""
+    """The name of the registered study of the run; "" for none."""
     study_digest: str = ""
-    """Of the study's file as it stood before the first call."""
+    """Digest of the study before the first call."""
     prices: dict[str, str] = {}
-    """By role, what a token was taken to cost, of which day, by whose list."""
+    """Token prices by role, with date and source of the price list."""
     provenance: Provenance = Provenance()
     schema_version: int = SCHEMA_VERSION
 
     @property
     def leak(self) -> str:
-        """What the loop was shown that no loop may know, which makes every figure of the run an upper bound and none
-        a pass@1: `hidden tests`, `canonical solutions`; "" where nothing was.
+        """Secret information that the loop read: `hidden tests`, `canonical solutions`; "" for none. With a leak, every
+        figure of the run is an upper bound and none a pass@1.
         """
         oracle = "hidden tests" if self.feedback_source == "oracle" else ""
         return " and ".join(filter(None, (oracle, "canonical solutions" if self.shows_solutions else "")))

@@ -23,20 +23,20 @@ _AUTHORS = re.compile(r"llm$|fallback:")
 class Shuffled(ShuffledWords):
     """`reflector=shuffled`: draws reflections that a model, or its fallback, wrote in earlier runs.
 
-    A folder that is no run but holds runs stands for one or more of them, see `pool_runs`. The folders are read once a
-    process, when they are first named. A run whose words are about hidden tests is refused.
+    `pool_runs` says which runs a folder of runs contributes. Each run is read once per process. Runs whose reflections
+    are about hidden tests or solutions are rejected.
 
     Parameters
     ----------
     pool
         Run folders.
     seed
-        Of the draws.
+        Random seed of the draws.
 
     Raises
     ------
     ValueError
-        A folder of `pool` is neither, comes from the oracle arm, or holds no such reflection.
+        A folder of `pool` holds no run, comes from the oracle arm, or has no such reflection.
     """
 
     reads_runs = True
@@ -51,30 +51,29 @@ class Shuffled(ShuffledWords):
 def pool_runs(
     pool: Sequence[str | Path] | str | Path, seed: int, run: Manifest | None = None, known: Collection[str] = ()
 ) -> list[Path]:
-    """The run folders that `pool` stands for.
+    """The run folders of `pool`, with folders of runs replaced by runs in them.
 
     Parameters
     ----------
     pool : Sequence[str | Path] | str | Path
-        Run folders, each of which stands for itself, or folders of runs. Of such a one, finished runs of arm
-        `reflexion` at `seed` are taken.
+        Run folders, or folders of runs. A folder of runs contributes finished runs of arm `reflexion` at `seed`.
     run : Manifest | None, optional
-        The run that is to read their words. Then one run is taken, with the same models, feedback source and
-        benchmark; of several, the one whose config differs least; of equal ones, the oldest.
+        The run that reads the reflections. Then a folder contributes one run, with the same models, feedback source
+        and benchmark; of several, the run whose config differs least, then the oldest.
     known : Collection[str], default ()
-        Ids of runs that are taken instead, where they are in the folder: a resumed run reads what it began with.
+        Run ids to take instead if they are in the folder: a resumed run keeps its original pool.
 
     Raises
     ------
     ConfigError
-        No run in a folder of runs is such a one.
+        A folder of runs holds no such run.
     """
     paths: list[Path] = []
     for folder in map(Path, [pool] if isinstance(pool, str | os.PathLike) else pool):
         if not folder.is_dir() or (folder / "manifest.json").exists():
             paths.append(folder)
-        elif begun_with := [folder / name for name in known if (folder / name / "manifest.json").is_file()]:
-            paths += begun_with
+        elif original := [folder / name for name in known if (folder / name / "manifest.json").is_file()]:
+            paths += original
         else:
             paths += _finished_reflexion_runs(folder, seed, run)
     return paths
@@ -83,15 +82,15 @@ def pool_runs(
 def pool_digests(
     pool: Sequence[str | Path] | str | Path, seed: int, manifest: Manifest, known: Collection[str]
 ) -> dict[str, str]:
-    """By run id, the digest of the attempts of each run that `reflector=shuffled` draws from in the run of `manifest`.
+    """Digests of the attempts of the runs that `reflector=shuffled` draws from in the run of `manifest`, by run id.
 
     Parameters
     ----------
     known : Collection[str]
-        Run ids that it drew from when it began.
+        Run ids of its original pool.
     """
     runs = pool_runs(pool, seed, manifest, known)
-    folders = map(Path, Shuffled(runs, seed).folders)  # runs whose words may be drawn, or an error
+    folders = map(Path, Shuffled(runs, seed).folders)  # raises for a run that must not be drawn from
     return {RunFolder(run).manifest.run_id: file_digest(run / "attempts.jsonl") for run in folders}
 
 

@@ -1,4 +1,4 @@
-"""Runs a benchmark through the loop: a thread pool over tasks, a run folder, and hidden grades after the loops."""
+"""The runner: loops over the tasks in a thread pool, records in a run folder, hidden grades after the loops."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError, Unanswered
-from reflexion_lab.io.signals import ended
+from reflexion_lab.io.terminal import Progress, ended
 from reflexion_lab.loop.selection import best_of, submitted_at
-from reflexion_lab.memory.archive import OneRound, Rounds
+from reflexion_lab.memory.archive import Rounds
 from reflexion_lab.protocols import Loop, SuiteWriter
 from reflexion_lab.records import (
     FEEDBACK_SOURCES,
@@ -31,39 +31,37 @@ from reflexion_lab.records import (
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import RunFolder, is_sealed, seal
 from reflexion_lab.runner.folder.manifest import changes
-from reflexion_lab.runner.progress import Progress
 from reflexion_lab.tasks.evaluators.judge import HiddenTests
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 
 T = TypeVar("T")
 
 PATIENCE = 2
-"""Failures in a row, beyond one for each worker, after which the model counts as down."""
+"""Consecutive failures, beyond one per worker, after which the model counts as down."""
 
 
 class Runner:
-    """One run, or the rest of one that was interrupted.
+    """One run, or the rest of an interrupted one.
 
     Parameters
     ----------
     tasks : Iterable[Task]
-        The whole tasks, hidden tests included; only the judge gets them like that.
+        Complete tasks; only the judge sees their hidden tests.
     loop : Callable[[], Loop]
         Makes one task's loop, with a memory of its own.
     folder : RunFolder
-        Where every record goes. Tasks with a result are not run again; an interrupted task restarts, and its
-        finished model calls come from the call cache.
+        Receives every record. Tasks with a result are not run again; an interrupted task restarts, and its finished
+        model calls come from the call cache.
     feedback_source : str
         One of `records.FEEDBACK_SOURCES`.
     workers : int
         Tasks at once.
     suite_writer : Callable[[], SuiteWriter] | None, optional
-        Makes one task's writer of tests, which `self_tests` needs. Suites in the folder are not written
-        again.
+        Makes the test writer of one task; required by `self_tests`. Tests in the folder are reused.
     resumption : Resumption | None, optional
-        The environment in which an interrupted run is resumed; None for a new run.
-    rounds : Rounds | OneRound | None, optional
-        When memory shared across tasks is updated; never by default.
+        The environment of a resumed run; None for a new run.
+    rounds : Rounds | None, optional
+        When memory shared across tasks is updated; None: tasks share nothing and form one round.
     spent : Callable[[], Usage], default Usage
         Spending of uncached calls, for the progress line.
 
@@ -84,7 +82,7 @@ class Runner:
         workers: int,
         quiet: bool = False,
         suite_writer: Callable[[], SuiteWriter] | None = None,
-        rounds: Rounds | OneRound | None = None,
+        rounds: Rounds | None = None,
         spent: Callable[[], Usage] = Usage,
         resumption: Resumption | None = None,
     ) -> None:
@@ -101,7 +99,7 @@ class Runner:
         self.feedback_source = feedback_source
         self.workers = workers
         self.suite_writer = suite_writer
-        self.rounds = rounds or OneRound()
+        self.rounds = rounds
         self.deferred = DeferredTasks(folder, limit=workers + PATIENCE)
         self.quiet = quiet
         self.spent = spent
@@ -113,17 +111,17 @@ class Runner:
         """Run all remaining tasks, seal the judge, then grade all other attempts and the written tests.
 
         A task whose model gave no answer is repeated after the others. Any other exception, or an interrupt, stops the
-        rest and is raised once everything finished has been written.
+        run and is raised once everything finished has been written.
 
         Raises
         ------
         Unanswered
-            A model has no answer for some tasks, or for none any more.
+            The model did not answer for some tasks, or is down.
         FolderError
             Another process is writing into the folder.
         """
         with self.folder.held():
-            self._read()  # not before: another process may have been at the folder
+            self._read()  # under the lock: another process may have written until now
             self._run()
 
     def _read(self) -> None:
@@ -140,9 +138,11 @@ class Runner:
     def _run(self) -> None:
         try:
             self._complete_resumed()
-            for tasks in self.rounds.of(list(self.tasks.values())):
-                self._round([task for task in tasks if task.task_id in self.waiting])
-                self.rounds.end(tasks)
+            tasks = list(self.tasks.values())
+            for of_round in self.rounds.of(tasks) if self.rounds else [tasks]:
+                self._round([task for task in of_round if task.task_id in self.waiting])
+                if self.rounds:
+                    self.rounds.end(of_round)
             self.judge.seal()
             self._each(self._grade_later, self._ungraded_attempts())
             self._each(self._judge_suite, self._unjudged_suites())
@@ -155,7 +155,7 @@ class Runner:
             self.folder.close()
 
     def _complete_resumed(self) -> None:
-        """Grade the finished tasks of a resumed run, and add what they learnt to the memory."""
+        """Complete the finished tasks of a resumed run: missing grades, and their share in the memory."""
         if self.resumption and (self.waiting or not is_sealed(self.folder)):
             if changed := ", ".join(changes(self.folder.manifest, self.resumption)):
                 print(f"warning: {self.folder.path} is resumed with changes: {changed}", file=sys.stderr)
@@ -163,8 +163,9 @@ class Runner:
         attempts = self.folder.attempts if len(self.waiting) < len(self.tasks) else {}
         for result in self.ungraded:
             self._grade(self.tasks[result.task_id], attempts[result.task_id][result.submitted - 1])
-        for task_id in self.tasks.keys() - self.waiting:
-            self.rounds.finished(self.tasks[task_id], attempts[task_id])
+        if self.rounds:
+            for task_id in self.tasks.keys() - self.waiting:
+                self.rounds.finished(self.tasks[task_id], attempts[task_id])
 
     def _round(self, tasks: list[Task]) -> None:
         """Run the loop of each task; repeat unanswered tasks once, after the others."""
@@ -173,7 +174,7 @@ class Runner:
         self.deferred.check()
 
     def _each(self, work: Callable[[T], None], items: Iterable[T]) -> None:
-        """Call `work` on every item; an item is drawn when a worker is free, so memory does not grow with them."""
+        """Call `work` on every item; items are drawn lazily, when a worker is free."""
         remaining, lock = iter(items), threading.Lock()
 
         def next_item() -> T | None:
@@ -205,7 +206,7 @@ class Runner:
         except Unanswered as problem:
             self.deferred.defer(task, problem)
         except Exception as problem:
-            if getattr(problem, "judged", None):  # the verdict is kept, whatever the reflector's fault was
+            if getattr(problem, "judged", None):  # a failing reflector must not lose the verdict
                 self.deferred.note(task, problem, "reflector_error")
             raise
 
@@ -213,13 +214,13 @@ class Runner:
         start = time.monotonic()
         attempts: list[Attempt] = []
         for attempt in self.loop().attempts(teach(task, self.feedback_source, self._suite(task))):
-            if self._is_over:  # a second interrupt, in a notebook: another process may use the folder by now
+            if self._is_over:  # after a second interrupt in a notebook, another process may own the folder
                 return
             self.folder.append("attempts.jsonl", attempt)
             self.progress.attempt()
-            if not attempt.trajectory.cached:  # a cached answer is no evidence that the server is up
+            if not attempt.trajectory.cached:  # a cached reply does not show that the server is up
                 self.deferred.reset_failures()
-            if attempt.number == 1:  # or once more, where the loop was lost and began anew
+            if attempt.number == 1:  # again, if the loop was lost and restarted
                 attempts.clear()
             attempts.append(attempt)
             if self._cancelled.is_set() and not attempt.stop_reason:
@@ -237,11 +238,12 @@ class Runner:
         )
         self.folder.append("results.jsonl", result)
         self.folder.sync()
-        self.rounds.finished(task, attempts)
+        if self.rounds:
+            self.rounds.finished(task, attempts)
         self._grade(task, chosen)
 
     def _suite(self, task: Task) -> tuple[str, ...]:
-        """Tests that the model wrote for `task`, once in a run; () unless they are the feedback."""
+        """Tests written by the model for `task`, once per run; () unless they are the feedback."""
         if self.suite_writer is None or self.feedback_source != "self_tests":
             return ()
         if task.task_id not in self.suites:
@@ -260,7 +262,7 @@ class Runner:
         self.progress.task(grade)
 
     def _grade_later(self, attempt: Attempt) -> None:
-        """Grade an attempt that was not submitted: curves need it, loops never see it."""
+        """Grade an attempt that was not submitted; curves need it, loops never see it."""
         task = self.tasks[attempt.task_id]
         self.folder.append("grades.jsonl", self.judge.grade(task, attempt.number, attempt.trajectory.solution))
 
@@ -270,7 +272,7 @@ class Runner:
         return (attempt for attempt in every if (attempt.task_id, attempt.number) not in graded)
 
     def _judge_suite(self, written: WrittenTests) -> None:
-        """Run the canonical solution against each written test separately, since one may hang."""
+        """Run the canonical solution against each written test separately, since a test may hang."""
         task = self.tasks[written.task_id]
         runs = [run_tests(self.judge.sandbox, task, task.canonical_program, (test,)) for test in written.tests]
         checks = tuple(check for run in runs for check in run.checks)
@@ -283,9 +285,9 @@ class Runner:
 
 
 def teach(task: Task, feedback_source: str, written: tuple[str, ...] = ()) -> Task:
-    """The task as the loop may see it, `written` being the tests that the model wrote for it.
+    """The task as the loop sees it. `written`: tests written by the model.
 
-    `oracle` is the one path by which hidden tests become feedback.
+    Only `oracle` turns hidden tests into feedback.
     """
     tests = {"visible": task.visible_tests, "self_tests": written, "oracle": task.hidden_tests, "none": ()}
     return replace(task.public, visible_tests=tests[feedback_source])
@@ -294,7 +296,7 @@ def teach(task: Task, feedback_source: str, written: tuple[str, ...] = ()) -> Ta
 class DeferredTasks:
     """Deferred tasks, each with a line in the run folder's `set_aside.jsonl`. Thread-safe.
 
-    `limit`: failures in a row, without an answered task between them, after which the run stops.
+    `limit`: consecutive failures, without an answered task between them, after which the run stops.
     """
 
     def __init__(self, folder: RunFolder, limit: int) -> None:
@@ -310,7 +312,7 @@ class DeferredTasks:
         Raises
         ------
         Unanswered
-            `problem` is lasting, or more than `limit` tasks in a row had no answer.
+            `problem` is lasting, or more than `limit` consecutive tasks had no answer.
         """
         text = self.note(task, problem, problem.outcome)
         with self._lock:
@@ -323,7 +325,7 @@ class DeferredTasks:
                 raise Unanswered(many + text, problem.outcome)
 
     def note(self, task: Task, problem: Exception, outcome: str) -> str:
-        """Write down what ended the loop of `task`; return it in one line."""
+        """Record the exception that ended the loop of `task`; return it in one line."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         text, judged = one_line(problem), getattr(problem, "judged", None)
         self.folder.append(
@@ -333,7 +335,7 @@ class DeferredTasks:
         return text
 
     def reset_failures(self) -> None:
-        """Reset the count of failures in a row after an answered task."""
+        """Reset the count of consecutive failures after an answered task."""
         with self._lock:
             self._failures = 0
 

@@ -20,8 +20,7 @@ from reflexion_lab.errors import StoreError
 from reflexion_lab.records import Completion, Record
 from reflexion_lab.storage.jsonl import locked, write
 from reflexion_lab.storage.jsonl import replace as rewrite
-from reflexion_lab.storage.postgresql import is_url
-from reflexion_lab.storage.table import PATIENCE, Layout, Row, faults, table_at
+from reflexion_lab.storage.table import PATIENCE, Layout, Row, faults, is_url, table_at
 
 LAYOUT = Layout(
     name="calls",

@@ -18,7 +18,7 @@ import msgspec
 
 from reflexion_lab.errors import StoreError
 from reflexion_lab.io import files
-from reflexion_lab.io.jsonl_log import FULL
+from reflexion_lab.io.files import FULL
 from reflexion_lab.protocols import S, Stored
 from reflexion_lab.records import SCHEMA_VERSION, Episode, Record, Search
 from reflexion_lab.storage.kinds import KIND_OF, KINDS, Kind, collector_paused, failure, is_old, matching, prepared

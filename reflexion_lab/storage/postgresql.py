@@ -41,11 +41,6 @@ ADVICE = (
 )
 
 
-def is_url(place: object) -> bool:
-    """Whether `place` is a URL rather than a path."""
-    return "://" in str(place)
-
-
 def read(url: str, key: str, expected: str = EXPECTED) -> URL:
     """The parsed URL. Raises ConfigError for the config `key`, without `url`, which may contain a password."""
     from sqlalchemy import make_url

@@ -83,6 +83,11 @@ def faults(table: Table, error: type[LabError], failure: str) -> Iterator[None]:
         raise error(f"{table.place}: {failure}{table.described(problem)}") from problem
 
 
+def is_url(place: object) -> bool:
+    """Whether `place` is meant as a URL, not as a path."""
+    return "://" in str(place)
+
+
 def table_at(
     place: str | Path | None, layout: Layout, key: str, *, readonly: bool = False, patience: float = PATIENCE
 ) -> Table:
@@ -100,8 +105,6 @@ def table_at(
     ConfigError
         `place` is another URL.
     """
-    from reflexion_lab.storage.postgresql import is_url
-
     if place is not None and is_url(place):
         from reflexion_lab.storage.postgresql import SharedTable
 

@@ -83,7 +83,7 @@ def _belonging(registered: Registration, log: Log) -> Belonging:
         done=len(log.results),
         n_expected=manifest.n_expected,
         usage=sum(summary(log).usage.values(), Usage()),
-        reasons=tuple(registration.strays(registered, manifest)),
+        reasons=tuple(registration.deviations(registered, manifest)),
     )
 
 

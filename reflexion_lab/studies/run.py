@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from reflexion_lab.errors import FolderError, LabError
-from reflexion_lab.io.jsonl_log import FolderLost
+from reflexion_lab.io.terminal import in_notebook
 from reflexion_lab.protocols import Tracker
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import Lab, assemble
 from reflexion_lab.runner.config.messages import one_line
-from reflexion_lab.runner.progress import in_notebook
+from reflexion_lab.runner.folder.folder import FolderLost
 
 if TYPE_CHECKING:
     from reflexion_lab.analysis.run_log import Log

@@ -17,8 +17,9 @@ from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.sheets import Sheet, as_table, paragraphs
 from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.io.terminal import LOG_EVERY, bar, in_notebook
 from reflexion_lab.records import Usage
-from reflexion_lab.runner.progress import LOG_EVERY, bar, in_notebook
+from reflexion_lab.studies.finished import CellState
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from reflexion_lab.io.temp_dirs import Scratch, _clear
+from reflexion_lab.io.files import Scratch, _clear
 
-HOLDS = "import sys; from pathlib import Path; from reflexion_lab.io.temp_dirs import Scratch\n"
+HOLDS = "import sys; from pathlib import Path; from reflexion_lab.io.files import Scratch\n"
 HOLDS += "held = Scratch(Path(sys.argv[1])); print(held.path, flush=True); sys.stdin.read()"
 
 

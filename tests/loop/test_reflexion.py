@@ -77,6 +77,15 @@ def test_one_attempt_is_the_plain_baseline(model, sandbox, task):
     assert len(model.received) == 1
 
 
+def test_memory_that_fails_loses_no_attempt(model, sandbox, task):
+    forgetful = loop(model, sandbox)
+    forgetful.memory.remember = lambda task, attempt: 1 / 0
+    attempts = forgetful.attempts(task.public)
+    assert next(attempts).number == 1
+    with pytest.raises(ZeroDivisionError):
+        next(attempts)
+
+
 class Broken:
     """An evaluator that could not judge."""
 

@@ -341,9 +341,9 @@ def test_lessons_fit_their_token_budget():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Shown(min_score=2.0), r"Shown\.min_score: got 2\.0, expected 0 to 1"),
-        (lambda: Shown(wisdom=-1), r"Shown\.wisdom: got -1, expected 0 or more"),
-        (lambda: Shown(max_tokens=-1), r"Shown\.max_tokens: got -1"),
+        (lambda: archive(shown=Shown(min_score=2.0)), r"Shown\.min_score: got 2\.0, expected 0 to 1"),
+        (lambda: archive(shown=Shown(wisdom=-1)), r"Shown\.wisdom: got -1, expected 0 or more"),
+        (lambda: archive(shown=Shown(max_tokens=-1)), r"Shown\.max_tokens: got -1"),
         (lambda: archive(match="tsk"), r"Archive\.match: got 'tsk', expected one of task, task_error"),
     ],
 )

@@ -152,7 +152,6 @@ def test_autoreload_leaves_what_was_made_before_usable(kernel, tmp_path):
     k.run("old = rl.run(common, 'arm=old', quiet=True); table = rl.runs('r'); sweep = rl.sweep(common, quiet=True)")
     k.run("both = rl.compare(old, old); look = rl.explore(old); seen = old.attempts(old.task_ids[0])")
     for name in (
-        "records/record",
         "records/attempt",
         "records/__init__",
         "runner/folder/folder",

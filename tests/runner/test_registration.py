@@ -10,7 +10,7 @@ from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.config.parts import ConfigError
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.registration import FILE, exploratory, of_runs, read, strays
+from reflexion_lab.runner.folder.registration import FILE, deviations, exploratory, of_runs, read
 from tests.builders import scripted
 
 STUDY = """\
@@ -134,7 +134,7 @@ def test_a_file_that_changes_between_two_cells_is_seen(run, study, capsys):
     study.write_text(STUDY.replace("after all runs", "whenever we like it"))
     second = run("seed=1")
     assert of_runs([first.path, second.path], [first.manifest, second.manifest]) is None
-    (reason,) = strays(read(study), first.manifest)
+    (reason,) = deviations(read(study), first.manifest)
     assert "another study or version" in reason
     assert main(["study", "check", str(study), str(first.path), str(second.path)]) == 1
     assert "another study or version" in " ".join(capsys.readouterr().out.split())

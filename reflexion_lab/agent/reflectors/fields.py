@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 
@@ -52,7 +53,11 @@ NEUTRAL = 0.5
 
 Values = Mapping[str, tuple[str, ...]]
 """Texts by label: several for `LISTS`, else one. Labels without text are left out."""
-_LABELS = Labels({label: (label,) for label in (*LABELS, *FURTHER)})
+
+
+@functools.cache
+def _labels() -> Labels:
+    return Labels({label: (label,) for label in (*LABELS, *FURTHER)})
 
 
 class ParseError(ValueError):
@@ -130,7 +135,7 @@ def _stated(values: Values) -> int:
 
 def _from_lines(text: str) -> Values:
     values: dict[str, tuple[str, ...]] = {}
-    for label, lines in _LABELS.sections(text):
+    for label, lines in _labels().sections(text):
         if label in LISTS:
             texts = entries((" ".join(BULLET.sub("", line, count=1).split()) for line in lines), ITEMS, ITEM_CHARS)
         else:
@@ -188,10 +193,12 @@ def _confidence(stated: str) -> float:
 
 def named(stated: str, otherwise: Category = Category.ROOT_CAUSE) -> Category:
     """The category with this name, in any case and with any separators, with or without "error"; else `otherwise`."""
-    return _BY_LETTERS.get(letters(stated).removesuffix("error"), otherwise)
+    return _by_letters().get(letters(stated).removesuffix("error"), otherwise)
 
 
-_BY_LETTERS = {letters(category).removesuffix("error"): category for category in Category}
+@functools.cache
+def _by_letters() -> dict[str, Category]:
+    return {letters(category).removesuffix("error"): category for category in Category}
 
 
 SUCCESS = r"""

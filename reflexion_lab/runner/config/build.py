@@ -1,4 +1,4 @@
-"""Builds parts from config nodes: injects other parts by parameter name and converts values to annotated types."""
+"""Builds parts from config nodes, with other parts injected by parameter name and values checked by annotation."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args
 
 import msgspec
 
-from reflexion_lab import limits
 from reflexion_lab.errors import ConfigError, LabError
-from reflexion_lab.limits import Above0, Count, Positive, PositiveShare
+from reflexion_lab.limits import Above0, Count, Positive, PositiveShare, check, expected_at
 from reflexion_lab.records import Record, Sampling
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ METHODS = {
     "suite_writer": "write",
     "tracker": "track",
 }
-"""Method that a part must have, by config key."""
+"""Required method of a part, by config key."""
 
 
 class LoopValues(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,23 +54,22 @@ class LoopValues(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def build(node: Any, key: str, parts: Mapping[str, Any] | None = None) -> Any:
-    """The part that a config node describes: the class or function of its `_target_`, called with its other values and
-    with those of `parts` that it names; its own values go first. Nodes among the values, and among the parts, are
-    built before it, with the same parts.
+    """The part that a config node describes: `_target_` called with the node's values and, for parameters without one,
+    the `parts` of the same name. Nodes among values and parts are built first, with the same parts.
 
-    A parameter `make_…` gets a function that builds its node again and again, with some parts changed:
-    `make_actor(model=other)`. `_partial_` is a word of Hydra's that needs no answer here.
+    A parameter `make_…` receives a function that builds its node at every call, optionally with other parts:
+    `make_actor(model=other)`. Hydra's `_partial_` has no meaning here.
 
     Parameters
     ----------
     key
-        Where the config has the node.
+        Config key of the node.
 
     Raises
     ------
     ConfigError
-        There is no such class, it does not have a parameter, a value is beyond its limits, or what comes out cannot
-        do what parts under that key do.
+        The class does not exist or lacks a parameter, a value is out of its limits, or the part lacks the method that
+        `METHODS` requires.
     """
     node, parts = plain(node), parts or {}
     target = _target(node, key)
@@ -86,13 +84,13 @@ def build(node: Any, key: str, parts: Mapping[str, Any] | None = None) -> Any:
     for name in [name for name, each in named.items() if each.annotation in ("Sampling", Sampling) and name in values]:
         if not isinstance(values[name], Sampling):
             values[name] = converted(_below(key, name), values[name], Sampling)
-    limits.check(target, values, key)
+    check(target, values, key)
     values |= {name: _built(part, name, parts) for name, part in parts.items() if name in named and name not in values}
     return _check_method(key, _call(target, node.get("_args_", ()), values, key))
 
 
 def _values(node: Mapping[str, Any], key: str, parts: Mapping[str, Any]) -> dict[str, Any]:
-    """The node's own arguments, with the parts within them built; those without a value are left out."""
+    """The node's own arguments, with nodes among them built; missing values are left out."""
     return {
         name: functools.partial(_rebuilt, value, _below(key, name), parts)
         if name.startswith("make_")
@@ -103,7 +101,7 @@ def _values(node: Mapping[str, Any], key: str, parts: Mapping[str, Any]) -> dict
 
 
 def _built(value: Any, key: str, parts: Mapping[str, Any]) -> Any:
-    """A value with the nodes in it built; one within another has the lab's parts where it says `_partial_: true`."""
+    """A value with the nodes in it built; an inner node receives all parts only with `_partial_: true`."""
     if isinstance(value, list):
         return [_built(item, key, parts) for item in value]
     if isinstance(value, dict) and "_target_" in value:
@@ -114,14 +112,14 @@ def _built(value: Any, key: str, parts: Mapping[str, Any]) -> Any:
 
 
 def _needed(node: Mapping[str, Any], key: str, parts: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts for parameters of a node that have no default; its others are its own affair."""
+    """The parts for those parameters of a node that have no default."""
     named = _parameters(_target(node, key)) or {}
     empty = inspect.Parameter.empty
     return {name: part for name, part in parts.items() if name in named and named[name].default is empty}
 
 
 def prepared(node: Any, key: str) -> dict[str, Any]:
-    """The node with those within it built that need no part of the lab: once in a run, however many loops it has."""
+    """The node with inner nodes built that need no other part: once per run instead of once per loop."""
     return {
         name: value if name.startswith("make_") else _prepared(value, _below(key, name))
         for name, value in plain(node).items()
@@ -138,7 +136,7 @@ def _prepared(value: Any, key: str) -> Any:
 
 
 def _is_whole(node: Mapping[str, Any], key: str) -> bool:
-    """Whether a node within another can be built without the lab's parts."""
+    """Whether an inner node can be built without other parts."""
     if node.get("_partial_") or any(isinstance(value, dict) and "_target_" in value for value in node.values()):
         return False
     named = (_parameters(_target(node, key)) or {}).values()
@@ -165,7 +163,7 @@ def _target(node: Mapping[str, Any], key: str) -> Any:
 
 
 def _record(target: Any) -> type[Record] | None:
-    """The record whose own converter `target` is, as `Sampling.of`."""
+    """The record class of which `target` is a class method, such as `Sampling.of`; else None."""
     owner = getattr(target, "__self__", None)
     return owner if isinstance(owner, type) and issubclass(owner, Record) else None
 
@@ -189,26 +187,26 @@ def _call(target: Any, arguments: Sequence[Any], values: Mapping[str, Any], key:
 
 
 def _check_method(key: str, part: T) -> T:
-    """The part itself. Raises ConfigError: it cannot do what parts under that key do."""
+    """Return the part. Raises ConfigError: it lacks the method required under `key`."""
     if (method := METHODS.get(key)) and not callable(getattr(part, method, None)):
         raise ConfigError(f"{key}: its _target_ makes a {type(part).__name__}", expected=f"a part that has `{method}`")
     return part
 
 
 def construct(key: str, factory: Callable[..., T], **values: Any) -> T:
-    """What `factory` makes of values from the config's section `key`, whose names are those of its parameters.
+    """Call `factory` with values from the config section `key`, named like its parameters.
 
     Raises
     ------
     ConfigError
-        A value beyond its limits, under the config's key.
+        A value is out of its limits; the message names the config key.
     """
-    limits.check(factory, values, key)
+    check(factory, values, key)
     return factory(**values)
 
 
 def converted(key: str, node: Any, kind: type[T]) -> T:
-    """The config node under `key` as a record. Raises ConfigError: a key or a value that the record does not take."""
+    """The config node under `key` as a record. Raises ConfigError: the record lacks a key or rejects a value."""
     try:
         return msgspec.convert(plain(node), kind)
     except msgspec.ValidationError as problem:
@@ -220,14 +218,14 @@ def converted(key: str, node: Any, kind: type[T]) -> T:
         value = plain(node)
         for step in path:
             value = value.get(step) if isinstance(value, dict) else value[int(step)] if step.isdigit() else value
-        expected = limits.expected_at(kind, path, value)
+        expected = expected_at(kind, path, value)
         if expected and message.startswith(("Expected", "Invalid")):
             raise ConfigError(f"{key}{place}", repr(value), expected) from None
         raise ConfigError(message if message.startswith(f"{key}.") else f"{key}{place}: {message}") from None
 
 
 def unknown(key: str, names: Iterable[str]) -> ConfigError:
-    """`key` is not one of its section, whose keys have these names; the error names the nearest."""
+    """The error for an unknown `key` of a section with these `names`; it suggests the nearest."""
     section, names = key.rpartition(".")[0], [name for name in names if not name.startswith("_")]
     if not names:
         return ConfigError(f"{key}: unknown key; expected none below {section}")
@@ -236,7 +234,7 @@ def unknown(key: str, names: Iterable[str]) -> ConfigError:
 
 
 def nearest(key: str, known: Iterable[str]) -> str:
-    """Of dotted keys, the one whose last name is most like that of `key`; of equals the one on the highest level."""
+    """The dotted key of `known` whose last name is most similar to that of `key`, the highest level on a tie."""
 
     def likeness(other: str) -> tuple[bool, float, int]:
         name, other_name = (dotted.rpartition(".")[2] for dotted in (key, other))
@@ -246,12 +244,12 @@ def nearest(key: str, known: Iterable[str]) -> str:
 
 
 def check_targets(key: str, node: Any, is_recorded: bool = False) -> None:
-    """Import the parts that the config node under `key` names, in use or not.
+    """Import the parts that the config node under `key` names, used or not.
 
     Raises
     ------
     ConfigError
-        A part of the lab has a key that its constructor does not take; a config that is recorded may have such keys.
+        A part of the lab has a key that its constructor lacks; allowed in a recorded config.
     """
     for name, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
         check_targets(_below(key, str(name)), value, is_recorded)
@@ -267,14 +265,12 @@ def check_targets(key: str, node: Any, is_recorded: bool = False) -> None:
 
 
 def capability(node: Mapping[str, Any], name: str, default: Any, is_inherited: bool = True) -> Any:
-    """A class attribute of the part that a config node names, such as `is_durable`; `default` where it has none.
-
-    A part's class declares its capabilities; subclasses and the user's own parts can declare them, too.
+    """A class attribute by which a part declares a capability, such as `is_durable`; else `default`.
 
     Parameters
     ----------
     is_inherited
-        Whether a subclass that does not say otherwise can do the same.
+        Whether the attribute of a base class counts.
     """
     try:
         target = located(str(node.get("_target_")))
@@ -285,7 +281,7 @@ def capability(node: Mapping[str, Any], name: str, default: Any, is_inherited: b
 
 
 def has_durable_store(config: Mapping[str, Any]) -> bool:
-    """Whether the memory of a run is stored beyond its end."""
+    """Whether the memory of a run outlives the run."""
     return bool(capability(config["store"], "is_durable", True, is_inherited=False))
 
 
@@ -299,17 +295,17 @@ def located(name: str) -> Any:
     return part
 
 
-def takes(node: Any, name: str) -> bool:
-    """Whether the constructor of a config node, or of one within it, has a parameter `name`."""
+def takes(key: str, node: Any, name: str) -> bool:
+    """Whether the constructor of the config node under `key`, or of a node within it, has a parameter `name`."""
     if isinstance(node, list):
-        return any(takes(item, name) for item in node)
+        return any(takes(key, item, name) for item in node)
     if not isinstance(node, dict) or "_target_" not in node:
         return False
-    return name in (_parameters(_target(node, "")) or ()) or takes(list(node.values()), name)
+    return name in (_parameters(_target(node, key)) or ()) or takes(key, list(node.values()), name)
 
 
 def hydra_job() -> tuple[tuple[str, ...], str]:
-    """The overrides that Hydra's job was given, and its launcher; ((), "") outside of one, as in a notebook."""
+    """Overrides and launcher of Hydra's current job; ((), "") outside of a job, as in a notebook."""
     from hydra.core.hydra_config import HydraConfig
 
     if not HydraConfig.initialized():
@@ -319,14 +315,14 @@ def hydra_job() -> tuple[tuple[str, ...], str]:
 
 
 def plain(node: Any, resolve: bool = True) -> Any:
-    """A config node as dicts, lists and scalars, interpolations resolved unless told not to."""
+    """A config node as dicts, lists and scalars; `resolve`: with interpolations resolved."""
     from omegaconf import OmegaConf
 
     return OmegaConf.to_container(node, resolve=resolve) if OmegaConf.is_config(node) else node
 
 
 def _names(target: Any) -> Sequence[str] | None:
-    """The parameters of a part's class or function; None where it takes any."""
+    """Parameter names of a part's class or function; None if it accepts any."""
     if record := _record(target):
         return record.__struct_fields__
     named = inspect.signature(target).parameters
@@ -338,14 +334,14 @@ def _accepts_any(named: Mapping[str, inspect.Parameter]) -> bool:
 
 
 def _fields(kind: Any, path: Sequence[str]) -> list[str]:
-    """The names that the record at `path` within a record has."""
+    """Field names of the record at `path` within a record."""
     (record,) = (option for option in (kind, *get_args(kind)) if hasattr(option, "__struct_fields__"))
     fields = {field.encode_name: field.type for field in msgspec.structs.fields(record)}
     return _fields(fields[path[0]], path[1:]) if path else list(fields)
 
 
 def _parameters(target: Any) -> Mapping[str, inspect.Parameter] | None:
-    """None where nothing can be known of them, as of some built-in classes."""
+    """The parameters of a callable; None if it has no signature, as some built-in classes."""
     try:
         return inspect.signature(target).parameters
     except (TypeError, ValueError):

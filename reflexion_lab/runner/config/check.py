@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Count, NotNegative, Positive
 from reflexion_lab.records import Record
 from reflexion_lab.runner.config.build import (
     LoopValues,
@@ -22,9 +23,6 @@ from reflexion_lab.runner.config.build import (
     plain,
 )
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
-Positive = Annotated[int, msgspec.Meta(ge=1)]
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Place = Annotated[str, msgspec.Meta(min_length=1)]
 LONGEST = 120
@@ -42,7 +40,7 @@ class _Model(Part, frozen=True, kw_only=True):
 
 
 class _Quality(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    policy: Any = ""  # for the reflector's review to check
+    policy: Any = ""  # checked by the reflector's review
     severe: tuple[str, ...] = ()
 
 
@@ -80,14 +78,14 @@ class _Memory(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Cache(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    mode: Any = ""  # for the cache to check
+    mode: Any = ""  # checked by the cache
     path: Place = ""
     embeddings: Place | None = None
     executions: Place | None = None
 
 
 class _Storage(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    url: Any = None  # asked for by those in use
+    url: Any = None  # checked by the parts that use them
     calls: Any = None
     spending: Any = None
     tracking: Any = None
@@ -100,15 +98,15 @@ class _Prices(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 SETTINGS: dict[str, Any] = {
     "arm": Name,
-    "seed": Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)],  # beyond it, JSON's readers round
-    "temperature": Annotated[float, msgspec.Meta(ge=0)],
+    "seed": Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)],  # JSON readers round larger ones
+    "temperature": NotNegative,
     "run_root": Place,
     "workers": Positive | None,
     "resume": Place | None,
     "quiet": bool,
     "sweep_id": Place | None,
     "study": Place | None,
-    "feedback_source": Any,  # for the composition root to check
+    "feedback_source": Any,  # checked by the composition root
     "executor": Part | None,
     "storage": _Storage | None,
     "loop": dict[str, Any],
@@ -128,9 +126,9 @@ PARTS = (
     "store", "suite_writer", "tracker",
 )  # fmt: skip
 SETTINGS |= dict.fromkeys(PARTS, Part)
-"""Type of the value, by top-level key."""
+"""Types of the values, by top-level key."""
 NEEDED = ("arm", "seed", "benchmark", "model", "actor", "evaluator", "reflector", "loop")
-"""Keys that every config has; manifests of old runs lack keys that were added later."""
+"""Required keys; manifests of old runs lack keys that were added later."""
 WORDLESS = ("reflector", "NoReflection")
 PROMISED = {
     "retry": (WORDLESS,),
@@ -146,11 +144,11 @@ PROMISED = {
     "jido": (("actor", "CritiqueRevise"), ("critic", "LLMCritic")),
     "ralph": (("reflector", "WithFallback"), ("evaluator", "Combined")),
 }
-"""Groups and classes that an arm's experiment or preset selects, by arm."""
+"""Groups and classes selected by the experiment or preset of an arm, by arm."""
 
 
 def check(cfg: Any) -> None:
-    """Raises ConfigError: a value has the wrong type, is out of range or is missing; names its key."""
+    """Raises ConfigError: a value has the wrong type, is out of range or missing."""
     whole = plain(cfg)
     if missing := [key for key in NEEDED if key not in whole]:
         raise ConfigError(missing[0], "no such key", f"one, {missing[0]}=…")
@@ -176,8 +174,10 @@ def check(cfg: Any) -> None:
 
 
 def check_keys(cfg: Any) -> None:
-    """Import the parts. Raises ConfigError: an unused key. A top-level key is one of `SETTINGS`, or of a
-    user's own that a value elsewhere reads by an interpolation; a key of a part is a parameter of its constructor.
+    """Import the parts. Raises ConfigError: an unused key.
+
+    A used top-level key is one of `SETTINGS`, or is read by an interpolation elsewhere. A used key of a part is a
+    parameter of its constructor.
     """
     from reflexion_lab.memory.archive import Shown
     from reflexion_lab.storage.ledger import Caps
@@ -223,8 +223,8 @@ def _values(key: str, node: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _check_scalar(key: str, value: Any) -> None:
-    """Raises ConfigError: a value that no manifest or path can hold."""
-    if value == "???" and not key.startswith(("storage.", "hydra.")):  # whose values are asked for by those in use
+    """Raises ConfigError: the value fits into no manifest or path."""
+    if value == "???" and not key.startswith(("storage.", "hydra.")):  # these are checked by the parts that use them
         raise ConfigError(key, "no value", f"one, {key}=…")
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(key, value, "a finite number")
@@ -235,8 +235,9 @@ def _check_scalar(key: str, value: Any) -> None:
 
 
 def arm_warnings(config: Mapping[str, Any]) -> Iterator[str]:
-    """Why the run may not be what the name of its arm promises, in a sentence each: a control that is another thing
-    than it is called makes a comparison worthless. Overrides for all arms of a sweep go before an experiment's choices.
+    """Warnings about a run that is not what the name of its arm says: a mislabelled control invalidates a comparison.
+
+    Such runs arise because overrides for all arms of a sweep take precedence over an experiment's choices.
     """
     arm = config["arm"]
     for group, name in PROMISED.get(arm, ()):
@@ -258,7 +259,7 @@ def arm_warnings(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _classes(node: dict[str, Any]) -> list[str]:
-    """Names of a part's class and its base classes."""
+    """Names of a part's class and base classes."""
     named = str(node.get("_target_", "")).rpartition(".")[2]
     return [named, *(base.__name__ for base in capability(node, "__mro__", ()))]
 

@@ -1,8 +1,8 @@
 """The composition root: from overrides to a config, from a config to the parts of a run.
 
-`compose` serves Python and most commands, `hydra_main` the command `run` with Hydra's flags, `grid.cells` sweeps. Every
-config, that of a manifest too, is checked and assembled by `assemble`. Only this room, and the launchers of
-`studies.scale`, know Hydra.
+`compose` serves Python and most commands, `hydra_main` the command `run` with Hydra's flags, `grid.cells` sweeps.
+`assemble` checks and builds every config, including those of manifests. Only this room and the launchers of
+`studies.scale` know Hydra.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ from reflexion_lab.runner.config.build import (
     nearest,
     plain,
     prepared,
+    takes,
 )
 from reflexion_lab.runner.config.messages import all_messages, is_hydra_error
 from reflexion_lab.runner.config.parts import (
+    Local,
     Models,
     cached_sandbox,
     draws_by_role,
@@ -72,7 +74,7 @@ from reflexion_lab.runner.folder.manifest import (
 if TYPE_CHECKING:
     from reflexion_lab.agent.models.cache import CachedModel
     from reflexion_lab.loop.reflexion import Reflexion
-    from reflexion_lab.memory.archive import Archive, OneRound, Rounds
+    from reflexion_lab.memory.archive import Archive, Rounds
     from reflexion_lab.runner.runner import Runner
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
@@ -110,7 +112,7 @@ class Lab(NamedTuple):
 
 
 def compose(*overrides: str) -> Config:
-    """The config that `reflexion-lab run *overrides` would use; works in a notebook."""
+    """The config of `reflexion-lab run *overrides`; also in a notebook."""
     try:
         return _composed(*overrides)
     except Exception as problem:
@@ -118,12 +120,12 @@ def compose(*overrides: str) -> Config:
 
 
 def hydra_main(job: Callable[[Config], None], arguments: Sequence[str]) -> None:
-    """Call `job` with the config of the command line `arguments`, unless Hydra's flags only print something: `--cfg`,
-    `--info`, `--shell-completion`. Inside `job`, Hydra knows the overrides.
+    """Call `job` with the config of the command line `arguments`, unless Hydra only prints (`--cfg`, `--info`,
+    `--shell-completion`). Within `job`, Hydra knows the overrides.
     """
     import hydra
 
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors of the config come as they are
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra raises config errors instead of printing them
     sys.argv = ["reflexion-lab run", *arguments]
     try:
         hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
@@ -134,8 +136,8 @@ def hydra_main(job: Callable[[Config], None], arguments: Sequence[str]) -> None:
 
 
 def with_override_at_fault(problem: Exception, overrides: Sequence[str]) -> Exception:
-    """`problem` with the override at fault, where it does not name it: that one raises the very same by itself. What is
-    wrong with a file that an override names is a ConfigError.
+    """`problem` with a note on the override at fault, if it names none: the override that alone raises the same error.
+    A problem with a file that an override names becomes a ConfigError.
     """
     suggest_key(problem, overrides)
     if is_hydra_error(problem) and any(override.partition("=")[0] in str(problem) for override in overrides):
@@ -156,7 +158,7 @@ def with_override_at_fault(problem: Exception, overrides: Sequence[str]) -> Exce
 
 
 def suggest_key(problem: Exception, overrides: Sequence[str]) -> None:
-    """Add the nearest key to an error of Hydra's about one that the config of `overrides` does not have."""
+    """Add the nearest existing key to Hydra's error about an unknown key."""
     if unknown := re.search(r"is not in struct\s+full_key: (?!hydra\.)(\S+)", all_messages(problem)):
         others = [override for override in overrides if override.partition("=")[0] != unknown[1]]
         try:
@@ -176,7 +178,7 @@ def _composed(*overrides: str) -> Config:
 
 @contextlib.contextmanager
 def hydra_initialized() -> Iterator[None]:
-    """Hydra with the lab's configs, for one thread at a time; a context of the caller's own is restored afterwards."""
+    """Hydra with the lab's configs, for one thread at a time; a context of the caller is restored afterwards."""
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
@@ -191,7 +193,7 @@ def hydra_initialized() -> Iterator[None]:
 
 
 def restored(config: Mapping[str, Any]) -> Config:
-    """The config that a manifest holds; keys of how a run is carried out that it lacks are null."""
+    """The config of a manifest; missing execution keys are null."""
     from omegaconf import OmegaConf
 
     return OmegaConf.create({**dict.fromkeys(EXECUTION_KEYS), **config})
@@ -203,8 +205,7 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
     Parameters
     ----------
     config : Config | Mapping[str, Any]
-        A composed config; or a plain mapping, the config of a manifest, perhaps of an earlier version: it may hold
-        unused keys.
+        A composed config; or a plain mapping, the config of a manifest, which may hold unused keys of earlier versions.
 
     Raises
     ------
@@ -229,19 +230,11 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
     for message in settings.arm_warnings(plain(cfg)):
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     with contextlib.ExitStack() as held:
-        executor = load_executor(cfg)
+        executor: Executor = build(cfg.executor, "executor") if cfg.executor else Local()
         held.callback(executor.close)
         lab = _assembled(cfg, executor, held)
         held.pop_all()  # the lab closes them
     return lab
-
-
-def load_executor(cfg: Config) -> Executor:
-    """What the config names; this process, where it names nothing, as an old manifest."""
-    executor: Executor = build(
-        cfg.executor or {"_target_": "reflexion_lab.studies.scale.local_executor.Local"}, "executor"
-    )
-    return executor
 
 
 def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> Lab:
@@ -275,11 +268,11 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
         held.callback(archive.close)
     models.open()
     sandbox.open()
-    # A resumed run keeps its tasks, even if a canonical solution fails now on a busy machine.
+    # A resumed run keeps its tasks even if a canonical solution now fails on a busy machine.
     tasks = timed_tasks(benchmark, sandbox, cfg.benchmark.get("keep_failing", False) or cfg.resume is not None)
     folder = open_folder(cfg, manifest)
     models.meter.scope = str(cfg.sweep_id or folder.manifest.config.get("sweep_id") or folder.manifest.run_id)
-    rounds = begin_rounds(archive, cfg, folder, executor)
+    rounds = begin_rounds(archive, cfg, folder, executor) if archive else None
     beginning = StartedRun(
         folder.manifest.run_id, models.meter.scope, folder.beginning, archive.store if archive else None, models.add
     )
@@ -299,14 +292,13 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
     return Lab(runner, folder, tracker, sandbox, models, archive, executor)
 
 
-def begin_rounds(archive: Archive | None, cfg: Config, folder: RunFolder, executor: Executor) -> Rounds | OneRound:
-    """Read the store as it stood when the run in `folder` began, which a resumed run does again. Cells of a sweep
-    begin with the same snapshot, which the first of them takes.
-    """
-    from reflexion_lab.memory.archive import OneRound, Rounds
+def begin_rounds(archive: Archive, cfg: Config, folder: RunFolder, executor: Executor) -> Rounds:
+    """The rounds of a run, whose memory starts with what the store held when the run first began.
 
-    if archive is None:
-        return OneRound()
+    All cells of a sweep start with the same snapshot, which the first of them takes.
+    """
+    from reflexion_lab.memory.archive import Rounds
+
     rounds = Rounds(archive, cfg.memory.shared.round_size, folder.manifest.run_id, cfg.arm, executor.broadcast)
     snapshot = snapshot_path(cfg)
     with _locked(snapshot):
@@ -334,7 +326,7 @@ def _locked(path: Path | None) -> Iterator[None]:
 def loop_factory(
     cfg: Config, models: Models, sandbox: Sandbox, archive: Archive | None = None, run_id: str = ""
 ) -> Callable[[], Reflexion]:
-    """Makes the loop of one task: parts are shared, memory and draw counts are the task's own."""
+    """A factory of loops, one per task: parts are shared, memory and draw counts are the task's own."""
     from reflexion_lab.agent.reflectors.reviewed import Reviewed
     from reflexion_lab.loop.deadline import Deadline
     from reflexion_lab.loop.reflexion import Reflexion
@@ -347,19 +339,21 @@ def loop_factory(
     files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
     solutions = {"tasks": load_benchmark(cfg).tasks} if shows_solutions(cfg) else {}
     converted("loop", cfg.loop, LoopValues)  # report values of the wrong type by their key
+    has_critic = takes("actor", nodes["actor"], "critic")
     quality, stuck = plain(cfg.quality), Stuck(cfg.loop.stuck_after)
     stop = stop_rules(cfg, stuck)
 
     def bounded(part: Any, method: str, *groups: str) -> Any:
-        """Parts of the lab's own are bounded by their model and the sandbox."""
+        """Bound user-defined parts; those of the lab are bounded by model and sandbox."""
         return Deadline(part, method, cfg.loop.timeout) if own_targets([plain(cfg[name]) for name in groups]) else part
 
     def loop() -> Reflexion:
         draws = draws_by_role(models)
         parts = {"sandbox": sandbox, "prompts": prompts, "known": archive or NothingKnown(), "models": draws}
         parts["evaluator"] = build(nodes["evaluator"], "evaluator", parts)
-        parts["critic"] = build(nodes["critic"], "critic", {**parts, "model": draws["critic"]})
-        parts["reviser"] = nodes["reviser"]  # built by the actor that asks for it, whose model it has
+        if has_critic:
+            parts["critic"] = build(nodes["critic"], "critic", {**parts, "model": draws["critic"]})
+        parts["reviser"] = nodes["reviser"]  # built by the actor that uses it, with the actor's model
         reflector = build(nodes["reflector"], "reflector", {**parts, **solutions, "model": draws["reflector"]})
         actor = build(nodes["actor"], "actor", {**parts, "model": draws["actor"]})
         return Reflexion(
@@ -396,7 +390,7 @@ def _provenance(cfg: Config, archive: Archive | None) -> Provenance:
 def described(
     cfg: Config, benchmark: Benchmark, models: Models, isolation: Sequence[str], origin: Provenance
 ) -> Manifest:
-    """What the run is. Raises ConfigError: the run to resume began as another one."""
+    """The manifest of the run. Raises ConfigError: the run to resume was started with another config."""
     manifest = describe(plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, isolation, origin)
     manifest = replace(manifest, shows_solutions=shows_solutions(cfg))
     earlier = RunFolder.existing(cfg.resume).manifest if cfg.resume is not None else None
@@ -413,17 +407,17 @@ def described(
 
 
 def draws_from_runs(cfg: Config) -> bool:
-    """Whether the reflector reads what earlier runs wrote."""
+    """Whether the reflector reads reflections of earlier runs."""
     return bool(capability(cfg.reflector, "reads_runs", False) and cfg.reflector.get("pool"))
 
 
 def shows_solutions(cfg: Config) -> bool:
-    """Whether the reflector, or one within it, quotes canonical solutions."""
+    """Whether the reflector, or a reflector within it, quotes canonical solutions."""
     return within(plain(cfg.reflector), lambda node: bool(capability(node, "reads_solutions", False)))
 
 
 def open_folder(cfg: Config, manifest: Manifest) -> RunFolder:
-    """A new run folder with its manifest, or the one to resume."""
+    """A new run folder with its manifest, or the folder to resume."""
     if cfg.resume is not None:
         return RunFolder.existing(cfg.resume)
     study = functools.partial(registration.keep, Path(cfg.study), run=manifest) if cfg.study else None

@@ -1,4 +1,4 @@
-"""The cells of a sweep, as Hydra's basic sweeper would run them."""
+"""The cells of a sweep, in the order of Hydra's basic sweeper."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Cell(NamedTuple):
     number: int
     """Index from 0 in Hydra's order: the last swept key varies fastest."""
     overrides: tuple[str, ...]
-    """Swept or not; what only concerns Hydra is left out."""
+    """All overrides, swept or not, without those of Hydra itself."""
     cfg: Config
 
     @property
@@ -36,7 +36,7 @@ class Cell(NamedTuple):
 
 
 def cell_digest(cfg: Config) -> str:
-    """`digest_of`, with a suffix for a store: what it holds differs from place to place, and cells learn from it."""
+    """`digest_of`, with a suffix for the place of a store, since cells learn from its contents."""
     place = store_place(without_logins(plain(cfg)))
     return digest_of(cfg) + (f"-{hashlib.sha256(place.encode()).hexdigest()[:8]}" if place else "")
 
@@ -47,15 +47,15 @@ def digest_of(cfg: Config) -> str:
 
 
 def cells(overrides: Sequence[str]) -> list[Cell]:
-    """What `reflexion-lab run -m *overrides` runs, without running it.
+    """The cells of `reflexion-lab run -m *overrides`.
 
-    Values are set on a config that is composed once for each choice of groups: composing anew takes Hydra a tenth of a
-    second, which a sweep of a hundred finished cells would otherwise wait for.
+    A config is composed once for each choice of groups, and values are set on copies of it: composing takes Hydra 0.1
+    s, and a resumed sweep of a hundred cells would wait for it.
 
     Raises
     ------
     HydraException
-        An override cannot be read, or names what is not there; of which cell.
+        An override is malformed or names an unknown key; a note names the cell.
     """
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -85,14 +85,14 @@ def cells(overrides: Sequence[str]) -> list[Cell]:
 def lines(grid: dict[str, Any]) -> list[str]:
     """A grid as override lines: `{"recall.omega": [0, 1], "seed": 0}` is `recall.omega=0,1 seed=0`.
 
-    A list, a range, a NumPy array or a pandas Series is swept over; a list within it is a value.
+    Lists, ranges, NumPy arrays and pandas Series are swept over; a list inside a list is a value.
 
     Raises
     ------
     ConfigError
         A list to sweep over is empty.
     TypeError
-        A value is neither null, a truth value, a number, text, a path, nor a list or mapping of these.
+        A value is not null, a boolean, a number, text, a path, or a list or mapping of these.
     """
     return [f"{key}={_values(key, _plain_value(key, value))}" for key, value in grid.items()]
 
@@ -104,7 +104,7 @@ def _values(key: str, value: Any) -> str:
 
 
 def _plain_value(key: str, value: Any) -> Any:
-    """Lists, mappings, numbers and text for what a notebook holds: arrays, Series, ranges, paths."""
+    """Convert arrays, Series, ranges and paths to lists, numbers and text."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, os.PathLike):
@@ -148,7 +148,7 @@ def _is_hydras(override: Override) -> bool:
 
 
 def _swept_by_config(fixed: list[str]) -> list[str]:
-    """What the chosen experiment itself sweeps over, `hydra.sweeper.params`."""
+    """Sweep parameters of the chosen experiment, `hydra.sweeper.params`."""
     from hydra import compose
 
     try:
@@ -181,7 +181,7 @@ def _composed(
     is_group: Callable[[str], bool],
     composed: dict[tuple[str, ...], Config],
 ) -> Config:
-    """`searched`: where else Hydra looks for configs."""
+    """`searched`: overrides of Hydra's search path."""
     from hydra import compose
     from omegaconf import OmegaConf
 
@@ -196,7 +196,7 @@ def _composed(
 
 
 def _chooses(override: Override, is_group: Callable[[str], bool]) -> bool:
-    """Whether it is more than a value of a key that there is: a choice of a group, an addition, a deletion."""
+    """Whether the override does more than set an existing key: it chooses a group, adds or deletes."""
     key = override.key_or_group
     changes = (override.is_add(), override.is_force_add(), override.is_delete(), override.package is not None)
     return any(changes) or "/" in key or is_group(key)

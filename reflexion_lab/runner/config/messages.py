@@ -1,4 +1,4 @@
-"""Messages of errors, for a terminal: in one line, without secrets, in the words of the config rather than Hydra's."""
+"""Error messages for a terminal: one line, without secrets, in terms of the config rather than of Hydra."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ def is_user_error(problem: Exception) -> bool:
 
 
 def is_hydra_error(problem: BaseException) -> bool:
-    """Whether Hydra or OmegaConf raised it, whatever it wraps."""
+    """Whether Hydra or OmegaConf raised it."""
     return type(problem).__module__.startswith(("hydra", "omegaconf"))
 
 
 def one_line(problem: BaseException, keys: str = "") -> str:
-    """What is wrong and what to do: the innermost cause, the config key that Hydra met it at, the stage of the loop;
-    without secrets, and without anything that a terminal would obey.
+    """Problem and hint on one line: the innermost cause, Hydra's config key, the stage of the loop; without secrets and
+    control characters.
 
     Parameters
     ----------
     keys : str, default ""
-        The hint where there is no such key; by default the command that prints the config.
+        The hint for an unknown key; by default the command that prints the config.
     """
     return "; ".join(filter(None, _problem_and_hint(problem, keys)))
 
 
 def in_lines(problem: BaseException) -> str:
-    """As `one_line`, with what to do on a second line where that is known."""
+    """As `one_line`, with the hint on a second line."""
     return "\n  ".join(filter(None, _problem_and_hint(problem)))
 
 
@@ -83,12 +83,12 @@ def _problem_and_hint(problem: BaseException, keys: str = "") -> tuple[str, str]
 
 
 def all_messages(problem: BaseException) -> str:
-    """The messages of a problem and of what Hydra wraps in it."""
+    """The messages of a problem and of the exceptions that Hydra wraps in it."""
     return " ".join(map(str, _causes(problem)))
 
 
 def _causes(problem: BaseException) -> Iterator[BaseException]:
-    """The problem, and those that Hydra wraps, the innermost last."""
+    """The problem and the exceptions that Hydra wraps in it, the innermost last."""
     yield problem
     while problem.__cause__ is not None and type(problem).__module__.startswith("hydra"):
         problem = problem.__cause__
@@ -96,7 +96,7 @@ def _causes(problem: BaseException) -> Iterator[BaseException]:
 
 
 def one_safe_line(text: str) -> str:
-    """What is said of a mistake, on one line: it may repeat words of others, and keys of our user."""
+    """`text` on one line, without secrets and control characters, since messages quote foreign text and configs."""
     return plain(without_keys(text))
 
 

@@ -1,4 +1,4 @@
-"""Factories for the single parts that a Hydra config names; `compose` assembles them."""
+"""Factories of single parts from a config; `compose` assembles them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from reflexion_lab.agent.models.capped import Meter
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.io.secrets import is_given, without_logins
 from reflexion_lab.io.terminal_text import visible
-from reflexion_lab.protocols import Embedder, Model, Pool, Sandbox, Stop, Store, SuiteWriter
-from reflexion_lab.records import Usage
+from reflexion_lab.protocols import Embedder, Loop, Model, Pool, Sandbox, StartedRun, Stop, Store, SuiteWriter
+from reflexion_lab.records import Record, Usage
 from reflexion_lab.runner.config.build import (
     Config,
     build,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from reflexion_lab.records import Task
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
+    from reflexion_lab.tasks.sandbox.sandbox import Limits
 
 T = TypeVar("T")
 NAMED = 5
@@ -50,10 +51,10 @@ class Models(NamedTuple):
     by_role: Mapping[str, CachedModel]
     """`actor` is always there."""
     meter: Meter = Meter()
-    """What they newly spend, held within the caps."""
+    """New spending, limited by the caps."""
 
     def of(self, role: str) -> CachedModel:
-        """The role's own, else the actor's."""
+        """The model of a role, by default the actor's."""
         return self.by_role.get(role, self.by_role["actor"])
 
     @property
@@ -62,17 +63,17 @@ class Models(NamedTuple):
 
     @property
     def made(self) -> int:
-        """Cache misses: calls that were paid for."""
+        """Cache misses: paid calls."""
         return sum(model.misses for model in self.distinct)
 
     @property
     def stored(self) -> int:
-        """Calls without cost: cache hits, and calls that joined an equal one in flight."""
+        """Free calls: cache hits, and calls that joined an equal call in flight."""
         return sum(model.hits + model.coalesced for model in self.distinct)
 
     @property
     def spent(self) -> Usage:
-        """Spending of the calls that were paid for."""
+        """Spending of the paid calls."""
         return sum((model.spent for model in self.distinct), Usage())
 
     def taken(self) -> list[Counts]:
@@ -85,7 +86,7 @@ class Models(NamedTuple):
             model.add(added)
 
     def open(self) -> None:
-        """Begin the call caches that are not there yet. Raises StoreError."""
+        """Create missing call caches. Raises StoreError."""
         for model in self.distinct:
             model.open()
 
@@ -96,13 +97,29 @@ class Models(NamedTuple):
 
 
 ROLES = ("actor", "reflector", "critic", "suite_writer", "strong", "strongest")
-"""Roles of models. Each but the actor may have its own model, `roles.NAME`; the last two serve escalation."""
+"""Roles of models. All but the actor may have their own model, `roles.NAME`; the last two are for escalation."""
+
+
+class Local:
+    """The default executor: loops in threads of this process, programs in its own sandbox."""
+
+    def pool(self, limits: Limits, servers: int | None, config: Mapping[str, Any]) -> Pool:
+        from reflexion_lab.tasks.sandbox.sandbox import Sandbox
+
+        return Sandbox(limits, servers)
+
+    def loops(self, here: Callable[[], Loop], started: StartedRun) -> Callable[[], Loop]:
+        return here
+
+    def broadcast(self, learnt: Sequence[Record]) -> None:
+        """Loops of this process share their memory."""
+
+    def close(self) -> None:
+        """Nothing to stop."""
 
 
 def load_archive(cfg: Config, store: Store | None = None) -> Archive | None:
-    """What all loops share; None where the config has no actor read of other loops and no store keep them. `store`:
-    goes in the place of the config's.
-    """
+    """Memory shared by all loops; None if the config shares none. `store` replaces the config's store."""
     from reflexion_lab.memory.archive import Archive, Shown
 
     if not has_shared_memory(cfg) and not store:
@@ -124,7 +141,7 @@ def load_archive(cfg: Config, store: Store | None = None) -> Archive | None:
 
 
 def has_shared_memory(cfg: Config) -> bool:
-    """Whether an actor reads from other loops, or a store keeps their memory."""
+    """Whether actors read from other loops, or a store keeps their memory."""
     from reflexion_lab.memory.archive import Shown
 
     shared, limits = cfg.memory.shared, converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
@@ -138,9 +155,7 @@ def has_shared_memory(cfg: Config) -> bool:
 
 
 def snapshot_path(cfg: Config) -> Path | None:
-    """The file with the state of the store that every cell of a sweep begins with; None where a run reads the store as
-    it is.
-    """
+    """The file with the state of the store at which every cell of a sweep starts; None without such a snapshot."""
     if not cfg.sweep_id or not has_durable_store(cfg) or cfg.memory.shared.get("across_cells"):
         return None
     digest = hashlib.sha256(msgspec.json.encode(plain(cfg.store), order="sorted")).hexdigest()[:8]
@@ -148,7 +163,7 @@ def snapshot_path(cfg: Config) -> Path | None:
 
 
 def load_embedder(cfg: Config) -> Embedder:
-    """The embedder behind its cache; its weights are read when it is first asked."""
+    """The embedder behind its cache; weights are loaded at the first use."""
     from reflexion_lab.memory.embedders.cached import CachedEmbedder
 
     path = None if cfg.cache.mode == "off" else cfg.cache.embeddings
@@ -157,11 +172,11 @@ def load_embedder(cfg: Config) -> Embedder:
 
 def embedder_fingerprint(cfg: Config, archive: Archive | None) -> str:
     """Fingerprint of the embedder that retrieval uses; "" if it uses none."""
-    if archive is None or not takes(plain(cfg.retriever), "embedder"):
+    if archive is None or not takes("retriever", plain(cfg.retriever), "embedder"):
         return ""
     try:
         return load_embedder(cfg).fingerprint
-    except ModelError:  # said when a vector is asked for, which a replayed run may never do
+    except ModelError:  # raised again when a vector is needed, which a replayed run may never do
         return ""
 
 
@@ -180,7 +195,7 @@ def cached_sandbox(cfg: Config, sandbox: Pool) -> CachedSandbox:
 
 
 def timed_tasks(benchmark: Benchmark, sandbox: CachedSandbox, keep_failing: bool = False) -> tuple[Task, ...]:
-    """The tasks with what their canonical solutions cost; those whose solution fails only with `keep_failing`.
+    """The tasks with the CPU time of their canonical solutions; tasks with a failing solution need `keep_failing`.
 
     Raises
     ------
@@ -203,7 +218,7 @@ def timed_tasks(benchmark: Benchmark, sandbox: CachedSandbox, keep_failing: bool
 
 
 def load_benchmark(cfg: Config, sandbox: CachedSandbox | None = None) -> Benchmark:
-    """The selected tasks, under the digest of the whole data set. `sandbox` computes what a data set leaves out."""
+    """The selected tasks, with the digest of the whole data set. `sandbox` computes expected values that it omits."""
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
     loaded = build(cfg.benchmark.load, "benchmark.load", {"compute": sandbox and sandbox.values})
@@ -224,9 +239,7 @@ def load_benchmark(cfg: Config, sandbox: CachedSandbox | None = None) -> Benchma
 
 
 def load_models(cfg: Config, clock: Callable[[], float] = time.monotonic) -> Models:
-    """The model of every role: within the caps, behind the call cache. Roles of equal config share one instance in a
-    process.
-    """
+    """Models by role, each within the caps and behind the call cache. Roles of equal config share one instance."""
     from omegaconf import OmegaConf
 
     from reflexion_lab.agent.models.prices import check_currency, read
@@ -259,7 +272,7 @@ def _cached(
     from reflexion_lab.storage.call_store import UNSAVED
 
     price = settled(role, node, lists, meter.caps.cost)
-    if takes(node, "tasks"):
+    if takes("model", node, "tasks"):
         model = build(node, "model", {"tasks": load_benchmark(cfg).tasks})
     else:
         model = _model(msgspec.json.encode(node, order="sorted"), _files(node))
@@ -270,7 +283,7 @@ def _cached(
 
 
 def _check_secrets(place: str, node: Mapping[str, Any]) -> None:
-    """Raises ConfigError: the config holds a key. Configs are kept with every run, and shown."""
+    """Raises ConfigError: the config holds a secret; configs are stored with every run."""
     for field, value in node.items():
         below = f"{place}.{field}"
         if isinstance(value, dict):
@@ -285,7 +298,7 @@ def _check_secrets(place: str, node: Mapping[str, Any]) -> None:
 
 
 def _check_style(cfg: Config, role: str, node: Config) -> None:
-    """Raises ConfigError: a model that chats would be given the beginning of a file."""
+    """Raises ConfigError: a chat-only model would have to continue a file."""
     reason = capability(node, "only_chats", "")
     if not reason or role in ("reflector", "critic", "suite_writer"):
         return
@@ -297,26 +310,26 @@ def _check_style(cfg: Config, role: str, node: Config) -> None:
 
 
 def _continues(node: Mapping[str, Any]) -> bool:
-    """Whether a part lets its model continue a file."""
+    """Whether a part makes its model continue a file."""
     return node.get("style") == "continuation" or bool(capability(node, "continues_a_file", False))
 
 
 def within(node: Any, is_such: Callable[[Mapping[str, Any]], bool]) -> bool:
-    """Whether a config, or a part within it, is such a one."""
+    """Whether `is_such` holds for a config node or a node within it."""
     if isinstance(node, dict):
         return is_such(node) or any(within(value, is_such) for value in node.values())
     return isinstance(node, list) and any(within(value, is_such) for value in node)
 
 
 def _files(node: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """The files that a model's config names, each with the time of its last change: another file is another model."""
+    """Files named by a model's config, with their modification times: a changed file is another model."""
     paths = [Path(value).absolute() for value in node.values() if isinstance(value, str) and Path(value).is_file()]
     return tuple((str(path), path.stat().st_mtime_ns) for path in paths)
 
 
 @functools.cache
 def _model(node: bytes, files: tuple[tuple[str, int], ...]) -> Model:
-    """One instance in a process for each config and version of its `files`: weights are read once."""
+    """One instance per process, config and version of its `files`, so that weights are loaded once."""
     model: Model = build(msgspec.json.decode(node), "model")
     return model
 
@@ -328,7 +341,7 @@ def load_limits(cfg: Config) -> Any:
 
 
 def draws_by_role(models: Models) -> dict[str, Draws]:
-    """Each role's model as one loop sees it; roles that share a model, or its fingerprint, share their count."""
+    """Models of one loop by role; roles that share a model, or its fingerprint, share their count of draws."""
     from collections import Counter
 
     from reflexion_lab.agent.models.cache import Draws
@@ -339,7 +352,7 @@ def draws_by_role(models: Models) -> dict[str, Draws]:
 
 
 def stop_rules(cfg: Config, stuck: Stuck) -> Stop:
-    """Default stop rules, followed by those of the group `stop`."""
+    """Default stop rules, then those of the group `stop`."""
     from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed, TimeOut
 
     return FirstOf(
@@ -353,8 +366,8 @@ def stop_rules(cfg: Config, stuck: Stuck) -> Stop:
 
 
 def suite_writer_factory(cfg: Config, model: Model, sandbox: Sandbox) -> Callable[[], SuiteWriter]:
-    """Makes the writer of one task's tests. Its draws are counted apart, from `SUITE_DRAWS`: the loop's stay those of
-    every other arm, and no draft that vouches for a test is a candidate of the loop itself.
+    """A factory of test writers, one per task. Their draws are numbered from `SUITE_DRAWS`, so that the loop's draws
+    equal those of other arms, and no draft that supports a test is a candidate of the loop.
     """
     from reflexion_lab.agent.models.cache import SUITE_DRAWS, Draws
 

@@ -1,23 +1,26 @@
 """The run folder: the truth about a run. Append-only JSON lines beside a manifest; everything else is a view of it.
 
-manifest.json    what ran, and how to run it again    attempts.jsonl   every attempt, as it ended
-summary.json     headline figures                     results.jsonl    one line per task whose loop ended
-                                                      grades.jsonl     hidden verdicts, which no loop ever sees
+manifest.json         config and environment          attempts.jsonl   every attempt, as it ended
+summary.json          headline figures                results.jsonl    one line per finished task
+                                                      grades.jsonl     hidden verdicts; loops never see them
 
-written_tests.jsonl    tests that the model wrote, one line a task, before its loop
-suite_verdicts.jsonl   whether the canonical solution passes them, found out after the last loop
-set_aside.jsonl        loops that were broken off, since the model gave no answer, and begun anew
-resumptions.jsonl      with what code, packages and platform a run that was cut off went on
-memory.json            what memory held of earlier runs, where tasks learn from each other
-digests.json           SHA-256 of each of these files, once the run is finished
+written_tests.jsonl   tests written by the model before a task's loop, one line per task
+suite_verdicts.jsonl  verdicts of the canonical solutions on these tests, after the last loop
+set_aside.jsonl       deferred loops: ended without an answer of the model, restarted later
+resumptions.jsonl     code, packages and platform of each resumption of an interrupted run
+memory.json           contents of the store at the start, if tasks learn from each other
+digests.json          SHA-256 of each of these files, once the run is finished
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import glob
 import hashlib
 import json
+import os
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,9 +30,8 @@ import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.errors import FolderError
-from reflexion_lab.io.files import UNREADABLE, check
-from reflexion_lab.io.jsonl_log import Appended, Held
-from reflexion_lab.io.temp_dirs import Scratch
+from reflexion_lab.io import files
+from reflexion_lab.io.files import DRAFT, FULL, UNREADABLE, Scratch, check
 from reflexion_lab.records import (
     SCHEMA_VERSION,
     Attempt,
@@ -48,16 +50,17 @@ from reflexion_lab.runner.folder import registration
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 
+LOCK = ".lock"
 DIGESTS = "digests.json"
 SEALED = (
     "manifest.json", "attempts.jsonl", "results.jsonl", "grades.jsonl", "written_tests.jsonl", "suite_verdicts.jsonl",
     "set_aside.jsonl", "resumptions.jsonl", "memory.json", "recorded.json", registration.FILE,
 )  # fmt: skip
-"""Files of a run's records; all else in its folder is a view of them."""
+"""Files with a run's records; everything else in its folder is a view of them."""
 
 
 class Digest(Record, frozen=True, kw_only=True):
-    """One file."""
+    """Digest of one file."""
 
     sha256: str
     """In hex."""
@@ -78,17 +81,25 @@ class _Place(Record, frozen=True):
 msgspec.json.Decoder(_Place)  # prepared on import, since threads decode it; see the end of `records`
 
 
+class FolderLost(FolderError):
+    """A file of the run, or its folder, was moved, deleted or replaced: further records would be lost."""
+
+
 class RunFolder:
     """Reads and appends a run's records. Thread-safe.
 
-    A record is handed to the operating system before the next step begins, so that it outlives a killed process;
-    `sync` also forces it to the disk. A torn last line, left by a kill, is skipped and counted in `torn`.
+    When `append` returns, the record is with the operating system and survives a kill of the process; `sync` also
+    flushes it to the disk. A torn last line, left by a kill, is skipped and counted in `torn`.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
         self.torn = 0
-        self._files = Appended(self.path)
+        self._lock = threading.Lock()
+        self._open: dict[str, int] = {}
+        """Descriptors of the files that were appended to, by name."""
+        self._held: int | None = None
+        """Descriptor of the lock file, while the folder is locked."""
 
     @classmethod
     def existing(cls, path: Path | str) -> RunFolder:
@@ -97,7 +108,7 @@ class RunFolder:
         Raises
         ------
         FolderError
-            There is no manifest in it, or it cannot be read.
+            The manifest is missing or unreadable.
         """
         folder = cls(Path(path))
         if not (folder.path / "manifest.json").is_file():
@@ -109,12 +120,12 @@ class RunFolder:
 
     @classmethod
     def create(cls, root: Path, manifest: Manifest, fill: Callable[[Path], object] | None = None) -> RunFolder:
-        """A new folder in `root`, named by its run: there in whole or, after a kill, not at all.
+        """A new folder in `root`, named by its run. A kill leaves either the complete folder or none.
 
         Parameters
         ----------
         fill : Callable[[Path], object] | None, optional
-            Puts what else belongs there from the beginning into the folder that it is given.
+            Writes further files into the folder before it gets its name.
         """
         try:
             root.mkdir(parents=True, exist_ok=True)
@@ -123,7 +134,7 @@ class RunFolder:
         with Scratch(root, ".begun-", mode=0o777) as draft:
             if fill:
                 fill(draft.path)
-            while True:  # a clock that was set back, or a run that began in the same microsecond, has the name
+            while True:  # the name may be taken: a clock set back, or a run started in the same microsecond
                 cls(draft.path).write_manifest(manifest)
                 try:
                     return cls(draft.path.rename(root / manifest.run_id))
@@ -149,70 +160,131 @@ class RunFolder:
         self.write_json("manifest.json", msgspec.to_builtins(manifest))
 
     def write_json(self, name: str, value: object) -> None:
-        """Replace `name` in one step: a reader sees the old text or the new one, never a part."""
-        self._files.replace(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+        """Replace `name` in one step: a reader sees the old text or the new one."""
+        text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+        try:
+            files.replace(self.path / name, [text.encode()])
+        except OSError as problem:
+            raise self._failure(name, problem) from None
 
     @property
     def beginning(self) -> Beginning | None:
-        """What memory held when the run began; None where its tasks know nothing of each other."""
+        """Contents of memory at the start of the run; None if its tasks share none."""
         return read_beginning(self.path / "memory.json")
 
     def append(self, name: str, record: Record) -> None:
-        """Add one line to `name`.
+        """Append one line to `name`, in whole or not at all.
 
         Raises
         ------
         FolderLost
-            The file, or the folder, is no longer the one that was begun.
+            The file, or the folder, is no longer the one that was opened.
         OSError
             The disk is full, or the file may not be written.
         """
-        self._files.append(name, msgspec.json.encode(record) + b"\n")
+        line = msgspec.json.encode(record) + b"\n"
+        with self._lock:
+            try:
+                if name not in self._open:
+                    self._open[name] = files.open_for_append(self.path / name)
+                self._check(name)
+                files.append(self._open[name], line)
+            except OSError as problem:
+                raise self._failure(name, problem) from None
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """Lock the folder against other processes; the lock ends with the process. Reentrant for the same object.
-        Drafts that a killed process left are removed.
+        Drafts of killed processes are removed.
 
         Raises
         ------
         FolderError
-            Another process, or another thread, is at it.
+            Another process, or another `RunFolder` of this one, holds the lock.
         """
-        try:
-            with self._files.held():
+        if self._held is not None:
+            yield
+            return
+        with (self.path / LOCK).open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                message = f"{self.path}: another process writes into this run"
+                raise FolderError(message, hint="wait for it, or stop it") from None
+            for draft in self.path.glob(f".*{DRAFT}"):
+                draft.unlink(missing_ok=True)
+            self._held = file.fileno()
+            try:
                 yield
-        except Held:
-            message = f"{self.path}: another process writes into this run"
-            raise FolderError(message, hint="wait for it, or stop it") from None
+            finally:
+                self._held = None
 
     @property
     def is_untouched(self) -> bool:
         """Whether nothing was appended since creation or closing."""
-        return self._files.is_untouched
+        return not self._open
 
     def sync(self) -> None:
         """Flush appended lines to the disk (fsync). Raises as `append`."""
-        self._files.sync()
+        with self._lock:
+            opened = dict(self._open)
+        for name, descriptor in opened.items():
+            try:
+                self._check(name)
+                os.fsync(descriptor)
+            except OSError as problem:
+                raise self._failure(name, problem) from None
 
     def close(self) -> None:
-        self._files.close()
+        with self._lock:
+            for descriptor in self._open.values():
+                os.close(descriptor)
+            self._open.clear()
+
+    def _check(self, name: str) -> None:
+        """Raises FolderLost: `name` or the lock file was moved, deleted or replaced."""
+        opened = {name: self._open[name], **({} if self._held is None else {LOCK: self._held})}
+        for file, descriptor in opened.items():
+            try:
+                is_same = os.path.samestat(os.stat(f"{self.path}/{file}"), os.fstat(descriptor))  # noqa: PTH116
+            except OSError:
+                is_same = False
+            if not is_same:
+                raise self._lost(file)
+
+    def _failure(self, name: str, problem: OSError) -> Exception:
+        """The error to raise for an OSError on `name`."""
+        if isinstance(problem, FileNotFoundError):
+            return self._lost(name)
+        advice = "free some space" if problem.errno in FULL else "see what is there, and who may write"
+        failure = OSError(
+            f"{self.path / name} cannot be written ({problem.strerror}); {advice}, then resume; what had finished "
+            "before stands"
+        )
+        failure.errno = problem.errno
+        return failure
+
+    def _lost(self, name: str) -> FolderLost:
+        return FolderLost(
+            f"{self.path}: {name} was deleted, moved or replaced while the run was writing; put it back and resume, "
+            "or begin anew with the same command: replies that were paid for are in the call cache"
+        )
 
     @property
     def attempts(self) -> dict[str, list[Attempt]]:
-        """Attempts by task, in order. A task that a resumed run began anew counts as it went the last time."""
+        """Attempts by task, in order; of a restarted loop, the attempts since its last restart."""
         by_task: dict[str, dict[int, Attempt]] = {}
         for _, attempt in self._read("attempts.jsonl", Attempt):
             _count(by_task, attempt, attempt)
         return {task_id: list(by_number.values()) for task_id, by_number in by_task.items()}
 
     def each_attempt(self) -> Iterator[Attempt]:
-        """The same, one at a time, in the order in which they ended: of a run of any size, one is in memory."""
+        """The same attempts in order of completion, with only one in memory at a time."""
         by_task: dict[str, dict[int, int]] = {}
         for line, attempt in self._read("attempts.jsonl", _Place):
             _count(by_task, attempt, line)
-        counting = {line for by_number in by_task.values() for line in by_number.values()}
-        yield from (attempt for line, attempt in self._read("attempts.jsonl", Attempt, counting))
+        lines = {line for by_number in by_task.values() for line in by_number.values()}
+        yield from (attempt for _, attempt in self._read("attempts.jsonl", Attempt, lines))
 
     @property
     def results(self) -> dict[str, TaskResult]:
@@ -225,26 +297,26 @@ class RunFolder:
 
     @property
     def written_tests(self) -> dict[str, WrittenTests]:
-        """By task, the tests that the model wrote for it."""
+        """Tests written by the model, by task."""
         return {written.task_id: written for _, written in self._read("written_tests.jsonl", WrittenTests)}
 
     @property
     def suite_verdicts(self) -> dict[str, SuiteVerdict]:
-        """By task, the canonical solution against the tests that the model wrote."""
+        """Verdicts of the canonical solution on the written tests, by task."""
         return {verdict.task_id: verdict for _, verdict in self._read("suite_verdicts.jsonl", SuiteVerdict)}
 
     @property
     def set_aside(self) -> list[SetAside]:
-        """Loops that were broken off for want of an answer, in the order in which they were."""
+        """Loops that ended without an answer of the model, in order."""
         return [loop for _, loop in self._read("set_aside.jsonl", SetAside)]
 
     @property
     def resumptions(self) -> list[Resumption]:
-        """Each time that the run went on after it was cut off, in order."""
+        """Resumptions of an interrupted run, in order."""
         return [resumption for _, resumption in self._read("resumptions.jsonl", Resumption)]
 
     def _read(self, name: str, kind: type[R], only: Collection[int] | None = None) -> Iterator[tuple[int, R]]:
-        """The records of a file with the numbers of their lines, from 1; of `only` these lines, where given."""
+        """Records of a file with their line numbers, from 1; `only`: restricted to these lines."""
         path, decoder = self.path / name, msgspec.json.Decoder(kind)
         if not path.exists():
             return
@@ -262,7 +334,7 @@ class RunFolder:
 
 
 def read_beginning(path: Path) -> Beginning | None:
-    """What a store held, as it is written in `path`; None where there is no such file. Raises FolderError."""
+    """Contents of a store at the start of a run, read from `path`; None without the file. Raises FolderError."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Beginning) if path.exists() else None
     except UNREADABLE as problem:
@@ -277,24 +349,24 @@ def _count(by_task: dict[str, dict[int, T]], attempt: Attempt | _Place, value: T
 
 
 def _next(run_id: str) -> str:
-    """The name of a run that begins a microsecond later."""
+    """The name of a run that starts a microsecond later."""
     day, second, micros, what = run_id.split("-", 3)
     return f"{day}-{second}-{(int(micros) + 1) % 1_000_000:06d}-{what}"
 
 
 def folders(*runs: object) -> list[RunFolder]:
-    """The run folders that `runs` name, each once, in their order.
+    """The run folders that `runs` name, in order and without repetition.
 
     Parameters
     ----------
     runs : object
-        Paths; patterns such as `runs/*`, of which every folder that holds a run is taken; a `RunFolder`; whatever
-        has a `folder` that is one, or `runs`, such as a sweep; or iterables of these.
+        Paths; patterns such as `runs/*`, which match folders with a run; `RunFolder`s; objects with an attribute
+        `folder` (a run) or `runs` (a sweep); or iterables of these.
 
     Raises
     ------
     FolderError
-        A folder is none, a pattern fits none, or something else was named.
+        A path is no run folder, a pattern matches none, or an argument is something else.
     """
     by_path: dict[Path, RunFolder] = {}
     for run in runs:
@@ -304,7 +376,7 @@ def folders(*runs: object) -> list[RunFolder]:
 
 
 def some_folders(*runs: object) -> list[RunFolder]:
-    """`folders`, of which there has to be one. Raises FolderError: there is none, or as `folders`."""
+    """As `folders`, for at least one folder. Raises FolderError: there is none, or as `folders`."""
     if named := folders(*runs):
         return named
     raise FolderError("runs", "none", "run folders, a pattern such as runs/*, a run or a sweep")
@@ -335,10 +407,10 @@ def _matching(run: str) -> list[RunFolder]:
 
 
 def seal(folder: RunFolder) -> None:
-    """Write the digests of a finished run: SHA-256 and lines of each file, which tell every later change.
+    """Write the digests of a finished run, SHA-256 and lines of each file, by which later changes are detected.
 
-    A run that was finished before, and added nothing, keeps its digests: files changed meanwhile stay detectable.
-    They are no signature: whoever can write the records can write digests.
+    A run that was finished before and added nothing keeps its digests, so that changes since then stay detectable.
+    Digests are no signature: whoever can write the records can write digests.
     """
     if folder.is_untouched and is_sealed(folder):
         return
@@ -346,23 +418,17 @@ def seal(folder: RunFolder) -> None:
 
 
 def is_sealed(folder: RunFolder) -> bool:
-    """Whether the run was finished once."""
+    """Whether the run has been finished."""
     return (folder.path / DIGESTS).exists()
 
 
 def digests(folder: Path) -> dict[str, Digest]:
-    """Current digests of the files of a run, by name."""
+    """Current digests of a run's files, by name."""
     return {name: _digest(folder / name) for name in SEALED if (folder / name).is_file()}
 
 
 def sealed(folder: Path) -> dict[str, Digest] | None:
-    """Digests of the files at the end of the run, by name; None if they were not recorded.
-
-    Raises
-    ------
-    FolderError
-        The seal cannot be read.
-    """
+    """Digests of a run's files at its end, by name; None if not recorded. Raises FolderError: they cannot be read."""
     path = folder / DIGESTS
     try:
         return _DECODER.decode(path.read_bytes()) if path.exists() else None

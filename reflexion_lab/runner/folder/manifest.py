@@ -1,6 +1,6 @@
-"""The manifest of a run, written before the run begins: config, digests, versions, and where it was made.
+"""The manifest of a run, written before its start: config, digests, versions, environment.
 
-Nothing in it identifies the machine or its user.
+It identifies neither the machine nor its user.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ EXECUTION_KEYS = (
 )  # fmt: skip
 """Config keys that do not affect results; excluded from the digest."""
 PLACED = ("sandbox.servers", "store.place", "memory.reflection_files")
-"""Likewise keys within groups. What a store held when a run began is in the run's memory.json."""
+"""Likewise keys within groups. The initial contents of a store are in the run's memory.json."""
 ADDED: Mapping[str, Mapping[str, Any]] = {
     "benchmark": {"keep_failing": False},
     "memory.shared": {"across_cells": False},
 }
-"""Keys that came later, by their node: the values that runs of before them had, whose manifests lack them."""
+"""Keys added later, by node, with the values that apply to manifests without them."""
 _FALLBACK = {"on_failure": "set_aside", "timeout": None}
 OMITTED: Mapping[str, Mapping[str, Any]] = {
     "reflector": _FALLBACK,
@@ -49,11 +49,11 @@ OMITTED: Mapping[str, Mapping[str, Any]] = {
     "recall": {"outcome": "any"},
     "evaluator": {"task_completion": 0.5, "code_quality": 0.3, "efficiency": 0.2},
 }
-"""Likewise since version 0.1, with these values left out of the digest: that of earlier runs stays what it was."""
+"""Keys added since version 0.1, with values omitted from the digest, so that digests of earlier runs stay valid."""
 DATA = "benchmark.load.path"
-"""Where the tasks are: two runs are of the same tasks if their `benchmark_digest` is the same."""
+"""Path of the tasks; runs have the same tasks if their `benchmark_digest` is equal."""
 HOW_ASKED = ("api_key_env", "api_key_file", "retries", "timeout", "deadline", "requests_per_minute")
-"""Likewise keys of `model=openai`: a run that its server stopped may go on with others."""
+"""Likewise keys of `model=openai`: a run may be resumed with other values."""
 EXACT = 2**53
 """Largest integer up to which every integer has an exact float."""
 VERSIONED = (
@@ -68,7 +68,7 @@ PACKAGE = Path(__file__).parents[2]
 LOCK = "constraints.txt"
 OURS = ("reflexion_lab.", "hydra.")
 CODE = {".py", ".yaml", ".jinja", ".json", ".css", ".js"}
-"""Suffixes of the files that the lab is made of."""
+"""Suffixes of the lab's own files."""
 
 
 def describe(
@@ -80,8 +80,8 @@ def describe(
     isolation: Sequence[str],
     origin: Provenance | None = None,
 ) -> Manifest:
-    """The manifest of a run that begins now. `models`: by role; the actor's is always there. Raises ValueError: the
-    study that the config names cannot be read.
+    """The manifest of a run that starts now. `models`: by role, the actor included. Raises DataError: the study of the
+    config cannot be read.
     """
     study = registration.read(config["study"]) if config.get("study") else None
     config = without_logins(config)
@@ -124,12 +124,12 @@ def named(label: object) -> str:
 
 
 def config_digest(config: Mapping[str, Any]) -> str:
-    """SHA-256 over what the run measures, shortened to 16 hex digits."""
+    """SHA-256 over the `measured` part of a config, shortened to 16 hex digits."""
     return hashlib.sha256(msgspec.json.encode(measured(config), order="deterministic")).hexdigest()[:16]
 
 
 def former_digest(config: Mapping[str, Any]) -> str:
-    """The `config_digest` of runs before numbers were normalised, and before keys of `PLACED` were left out."""
+    """The `config_digest` of earlier versions, without normalised numbers and with the keys of `PLACED`."""
 
     def without_access(node: Any) -> Any:
         if not isinstance(node, Mapping):
@@ -142,7 +142,7 @@ def former_digest(config: Mapping[str, Any]) -> str:
 
 
 def store_place(config: Mapping[str, Any]) -> str:
-    """Where the run's store is, as seen from its run root, which may be moved; "" without a store."""
+    """The place of the run's store, relative to its run root, which may be moved; "" without a store."""
     store, root = config.get("store"), config.get("run_root")
     place = str(store.get("place") or "") if isinstance(store, Mapping) else ""
     below = os.path.relpath(place, root) if place and root else ".."
@@ -150,22 +150,22 @@ def store_place(config: Mapping[str, Any]) -> str:
 
 
 def measured(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a config that can change a result; 1.0 is 1. Prices belong to it where a stop rule reads costs."""
+    """The part of a config that can affect results, with 1.0 as 1; includes prices if a stop rule reads costs."""
     config = outdated(config)
     silent = {key for key in EXECUTION_KEYS if not (key == "prices" and _reads_cost(config))}
     return {key: _measured(key, value) for key, value in config.items() if key not in silent}
 
 
 def _reads_cost(config: Mapping[str, Any]) -> bool:
-    """Whether a stop rule ends loops by prices."""
+    """Whether a stop rule limits cost."""
     rules = config.get("stop")
     rules = list(rules.values()) if isinstance(rules, Mapping) else []
     return any(isinstance(rule, Mapping) and rule.get("cost") is not None for rule in rules)
 
 
 def differences(first: Manifest, other: Manifest) -> list[str]:
-    """Names of the differences in what two runs measure: top-level config keys, data, prompts, weights, sources of the
-    user's own parts.
+    """Differences between what two runs measure: names of top-level config keys, data, prompts, weights and sources of
+    user-defined parts.
     """
     before, after = (measured(run.config) for run in (first, other))
     if first.benchmark_digest == other.benchmark_digest:
@@ -175,13 +175,13 @@ def differences(first: Manifest, other: Manifest) -> list[str]:
     for field in (*fields, "study_digest"):
         if getattr(first, field) != getattr(other, field):
             names.append(field)
-    if _reads_cost(first.config) and first.prices != other.prices:  # the file may have been edited
+    if _reads_cost(first.config) and first.prices != other.prices:  # the price file may have changed
         names.append("prices of models")
     return names + _changed(first.provenance, other.provenance)
 
 
 def resumption(manifest: Manifest, now: Manifest) -> Resumption:
-    """Environment in which this process (`now`) resumes the run of `manifest`."""
+    """Environment of the resumption of the run of `manifest` by this process (`now`)."""
     before, installed = manifest.package_versions, now.package_versions
     return Resumption(
         at=now.created_at,
@@ -194,8 +194,8 @@ def resumption(manifest: Manifest, now: Manifest) -> Resumption:
 
 
 def changes(manifest: Manifest, resumed: Resumption) -> list[str]:
-    """Differences between the environment of a resumption and that of the run's start, such as `numpy 2.1.0 → 2.2.0`.
-    Fields that a manifest of an earlier version lacks are not compared.
+    """Environment changes between start and resumption, such as `numpy 2.1.0 → 2.2.0`; fields that older manifests
+    lack are not compared.
     """
     origin = manifest.provenance
     pairs = {
@@ -217,7 +217,7 @@ def resumed(manifest: Manifest, resumptions: Iterable[Resumption]) -> list[str]:
 
 
 def _changed(first: Provenance, other: Provenance) -> list[str]:
-    """Names of sources and weights that are recorded in both and differ."""
+    """Names of sources and weights that both runs recorded and that differ."""
     shared = first.own_parts.keys() & other.own_parts.keys()
     names = [f"source of {name}" for name in sorted(shared) if first.own_parts[name] != other.own_parts[name]]
     names += ["reflector.pool"] * bool(first.pool and first.pool != other.pool)
@@ -275,7 +275,7 @@ def provenance(
     embedder: str = "",
     sandbox_version: int = 0,
 ) -> Provenance:
-    """Of a run that begins now, in this process."""
+    """The provenance of a run that starts now, in this process."""
     data = _data(config)
     return Provenance(
         python=f"{platform.python_implementation()} {platform.python_version()}",
@@ -294,15 +294,15 @@ def provenance(
 
 
 def lock_digest() -> str:
-    """Of the checkout's lock file; "" for an installed wheel."""
+    """Digest of the checkout's lock file; "" for an installed wheel."""
     lock = PACKAGE.parent / LOCK
     return file_digest(lock) if is_checkout() and lock.is_file() else ""
 
 
 @functools.cache
 def code_digest() -> str:
-    """SHA-256 over the lab's own files, shortened to 16 hex digits: the same for a checkout and the wheel made of it,
-    whatever git knows. Of the files as they were when this process first asked.
+    """SHA-256 over the lab's own files, shortened to 16 hex digits; equal for a checkout and its wheel, independent of
+    git. Computed once per process.
     """
     digest = hashlib.sha256()
     for name, path in sorted(_code()):
@@ -311,14 +311,14 @@ def code_digest() -> str:
 
 
 def own_parts(config: Mapping[str, Any]) -> dict[str, str]:
-    """By module, the digest of the file in which a part is that this package does not have; "" where there is no file,
-    as in a notebook. What such a module imports is not looked at.
+    """Digests of the source files of user-defined parts, by module; "" without a file, as in a notebook. Modules that
+    they import are not included.
     """
     return {module: _source_digest(module) for module in filter(None, map(_module, own_targets(config)))}
 
 
 def own_targets(config: Any) -> list[str]:
-    """Names of the parts in a config that this package does not have."""
+    """Names of user-defined parts in a config."""
     return sorted({target for target in _targets(config) if not target.startswith(OURS)})
 
 
@@ -343,7 +343,7 @@ def _code() -> Iterator[tuple[str, Path]]:
 
 @functools.cache
 def _platform() -> str:
-    """Such as `Linux x86_64, glibc 2.36`. A kernel's full name may tell whose machine it is."""
+    """Such as `Linux x86_64, glibc 2.36`; the full kernel name could identify the machine."""
     libc = " ".join(platform.libc_ver())
     return f"{platform.system()} {platform.machine()}{f', {libc}' if libc.strip() else ''}"
 
@@ -361,7 +361,7 @@ def _diff_digest() -> str:
 
 
 def _data(config: Mapping[str, Any]) -> Path | None:
-    """The file that the benchmark is loaded from, if it is one."""
+    """The file of the benchmark, if it is loaded from one."""
     node: Any = config.get("benchmark")
     load = node.get("load") if isinstance(node, dict) else None
     path = load.get("path") if isinstance(load, dict) else None
@@ -376,7 +376,7 @@ def _targets(node: Any) -> Iterator[str]:
 
 
 def _module(target: str) -> str:
-    """The module that a target is in; "" where there is none that can be imported."""
+    """The module of a target; "" if none can be imported."""
     parts = target.split(".")
     for name in (".".join(parts[:n]) for n in range(len(parts) - 1, 0, -1)):
         with contextlib.suppress(Exception):
@@ -391,7 +391,7 @@ def _source_digest(module: str) -> str:
 
 
 def _without_secret(override: str) -> str:
-    """`KEY=VALUE` without the value of a key that is named like a secret."""
+    """`KEY=VALUE` without the value if the key is named like a secret."""
     key, _, value = override.partition("=")
     return f"{key}=" if is_given(key.rpartition(".")[2], value.strip("\"'")) else without_keys(override)
 

@@ -1,7 +1,7 @@
-"""A study, registered before its first call: what is asked, of how many, by which measure, and when one stops.
+"""Preregistration of a study before its first call: hypotheses, arms, n, metrics, stopping.
 
-What was not registered is exploratory: it may be looked at, and is marked. The digest is that of the content, not of
-the file: comments, layout and the order of fields do not count.
+Everything that was not registered is exploratory and marked so. The digest covers the content only, not comments,
+layout or the order of fields of the file.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from reflexion_lab.io.files import UNREADABLE, content
 from reflexion_lab.records import Manifest, Record
 
 LATER = {"discordance": 0.0, "agreement": 0.5}
-"""Fields that earlier versions did not have."""
+"""Fields added later, with their defaults."""
 FILE = "study.yaml"
 """File name of the copy in a run folder."""
 
 
 class Budget(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the whole study may spend, over all arms and seeds; 0 for no bound on this one."""
+    """Limits on the spending of a study, over all arms and seeds; 0: no limit."""
 
     tokens: int = 0
     calls: int = 0
@@ -48,32 +48,30 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     other_metrics: tuple[str, ...] = ()
     """Secondary metrics."""
     arms: tuple[str, ...]
-    """As tables name them: `reflexion`, or with the keys that make them differ, `reflexion recall.omega=3`."""
+    """Arms as in tables: `reflexion`, or with distinguishing keys, `reflexion recall.omega=3`."""
     baseline: str
     """One of `arms`."""
     benchmark: str
     n_tasks: int
-    """Of one run."""
+    """Tasks of one run."""
     seeds: tuple[int, ...]
     budget: Budget
     minimum_detectable_effect: float
     """The difference of the primary metric that the design is planned for, in (0, 1]."""
     discordance: float = 0.0
-    """The share of cases that only one arm solves, as a pilot has it: `study check` then tells the power of the design.
-    0 where it is not known.
-    """
+    """Share of cases that only one arm solves, from a pilot, by which `study check` computes power; 0: unknown."""
     agreement: float = 0.5
-    """The intraclass correlation of a task's seeds; 1 at temperature 0."""
+    """Intraclass correlation of a task's seeds; 1 at temperature 0."""
     exclusions: tuple[str, ...]
-    """Which tasks or runs do not count, and by which rule; [] for none."""
+    """Rules by which tasks or runs are excluded; [] for none."""
     stopping: str
-    """When the study ends, for instance `after all runs`."""
+    """When the study ends, such as `after all runs`."""
 
     def __post_init__(self) -> None:
         for field in ("name", "primary_metric", "benchmark", "stopping"):
             _check(field, getattr(self, field), bool(getattr(self, field).strip()), "some words")
         for field in ("hypotheses", "arms", "seeds"):
-            _check(field, "[]", bool(getattr(self, field)), "one at least")
+            _check(field, "[]", bool(getattr(self, field)), "at least one")
         for field in ("arms", "seeds"):
             values = getattr(self, field)
             _check(field, list(values), len(set(values)) == len(values), "each of them once")
@@ -87,13 +85,13 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the content, shortened to 16 hex digits; without fields that came later and are not used."""
+        """SHA-256 over the content, shortened to 16 hex digits, without unused fields of `LATER`."""
         values: dict[str, Any] = msgspec.to_builtins(self)
         used = {name: value for name, value in values.items() if name not in LATER or value != LATER[name]}
         return hashlib.sha256(msgspec.json.encode(used)).hexdigest()[:16]
 
     def arm_of(self, config: Mapping[str, Any]) -> str:
-        """The registered arm that a run of this config belongs to; "" for none."""
+        """The registered arm of a run with this config; "" for none."""
         fits = (arm for arm in map(_Label.of, self.arms) if arm.fits(config))
         # The most specific arm: `reflexion recall.omega=3` goes before `reflexion`.
         return max(fits, key=lambda arm: len(arm.settings), default=_Label("", {}, "")).text
@@ -105,7 +103,7 @@ def read(path: Path | str) -> Registration:
     Raises
     ------
     DataError
-        There is no such file, or a field of it is missing, unknown or impossible.
+        The file does not exist, or a field is missing, unknown or invalid.
     """
     try:
         text = content(path, f"a {FILE}")
@@ -113,7 +111,7 @@ def read(path: Path | str) -> Registration:
         raise DataError(f"study: {problem}") from None
     try:
         return msgspec.yaml.decode(text, type=Registration)
-    except (ValueError, TypeError, *UNREADABLE) as problem:  # TypeError: a key that cannot be one
+    except (ValueError, TypeError, *UNREADABLE) as problem:  # TypeError: an unhashable key
         if isinstance(cause := problem.__cause__, LabError):
             raise DataError(f"study: {path}: {cause.problem}", hint=cause.hint) from None
         message = " ".join(str(problem).split())
@@ -121,12 +119,12 @@ def read(path: Path | str) -> Registration:
 
 
 def keep(path: Path, folder: Path, run: Manifest) -> None:
-    """Copy a study's file into the folder of a run that begins, and warn of what the run does not share with it.
+    """Copy the file of a study into the folder of a new run, and warn of deviations of the run from it.
 
     Raises
     ------
     DataError
-        The file has changed since the run was described.
+        The file has changed since the manifest was written.
     """
     text = path.read_bytes()
     (folder / FILE).write_bytes(text)
@@ -134,17 +132,17 @@ def keep(path: Path, folder: Path, run: Manifest) -> None:
         raise DataError(
             f"study: {path} was changed while the run began", expected="it to stay as it is", hint="run again"
         )
-    for reason in strays(study, run):
+    for reason in deviations(study, run):
         warnings.warn(f"study {study.name}: {reason}; the run is exploratory", RuntimeWarning, stacklevel=2)
 
 
 def of_runs(folders: Sequence[Path], manifests: Sequence[Manifest]) -> Registration | None:
-    """The one study that all these runs began under, from the copy in the first; None where there is no such study.
+    """The study under which all these runs were started, from the copy in the first; None if there is no single one.
 
     Raises
     ------
     DataError
-        The copy is no longer what was registered.
+        The copy differs from what was registered.
     """
     digests = {manifest.study_digest for manifest in manifests}
     if len(digests) != 1 or digests == {""}:
@@ -163,18 +161,17 @@ def of_runs(folders: Sequence[Path], manifests: Sequence[Manifest]) -> Registrat
 def exploratory(
     registration: Registration | None, arm: str, metric: str, *, baseline: str = "", runs: Sequence[Manifest] = ()
 ) -> list[str]:
-    """Reasons why a figure was not registered; [] if it was.
+    """Reasons why a result is exploratory; [] if it was registered.
 
     Parameters
     ----------
     arm : str
-        Its label, as tables name it.
+        Label of the arm in tables.
     metric : str
-        What was measured of it.
     baseline : str, default ""
-        What it is compared with; "" for nothing.
+        Arm that it is compared with; "" for none.
     runs : Sequence[Manifest], default ()
-        The manifests of the arm's runs; () leaves seeds, tasks and digests unchecked.
+        Manifests of the arm's runs; () leaves seeds, tasks and digests unchecked.
     """
     if registration is None:
         return ["no study was registered"]
@@ -187,14 +184,14 @@ def exploratory(
     if baseline and baseline != arm and not _Label.of(baseline).is_within(_Label.of(registration.baseline)):
         reasons.append(f"compared with {baseline}, registered was {registration.baseline}")
     for run in runs:
-        reasons += (f"run {run.run_id}: {reason}" for reason in strays(registration, run))
+        reasons += (f"run {run.run_id}: {reason}" for reason in deviations(registration, run))
     if runs and (missing := sorted(set(registration.seeds) - {run.seed for run in runs})):
         reasons.append(f"no run of the registered seed {', '.join(map(str, missing))}")
     return reasons
 
 
-def strays(registration: Registration, run: Manifest) -> list[str]:
-    """Reasons why a run does not belong to the study; [] if it does."""
+def deviations(registration: Registration, run: Manifest) -> list[str]:
+    """Deviations of a run from the study; [] if it belongs to it."""
     reasons = []
     if not run.study_digest:
         reasons.append("it began without a registered study")
@@ -224,7 +221,7 @@ class _Label(NamedTuple):
         return cls(name, {key: _value(value) for key, _, value in pairs}, text)
 
     def is_within(self, registered: _Label) -> bool:
-        """Whether the registered label says all that this one says: tables leave out what their arms share."""
+        """Whether the registered label includes all settings of this one; tables omit settings that all arms share."""
         return self.name == registered.name and self.settings.items() <= registered.settings.items()
 
     def fits(self, config: Mapping[str, Any]) -> bool:
@@ -233,7 +230,7 @@ class _Label(NamedTuple):
 
 
 def _value(text: str) -> str:
-    """A label's value in one notation: `[a, b]` is `['a', 'b']`, and 0.0 is 0."""
+    """Canonical form of a label's value: `['a', 'b']` becomes `[a, b]`, and 0.0 becomes 0."""
     if text.startswith("["):
         return "[" + ", ".join(_value(part.strip().strip("'\"")) for part in text.strip("[]").split(",")) + "]"
     return text.removesuffix(".0") if re.fullmatch(r"-?\d+\.0", text) else text
@@ -245,6 +242,6 @@ def _at(config: Any, key: str) -> Any:
     return config
 
 
-def _check(field: str, value: object, good: bool, expected: str) -> None:
-    if not good:
+def _check(field: str, value: object, is_valid: bool, expected: str) -> None:
+    if not is_valid:
         raise DataError(field, value, expected)

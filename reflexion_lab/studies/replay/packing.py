@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import figures
+from reflexion_lab.io.files import Scratch
 from reflexion_lab.io.secrets import SHAPES, of_environment, without_logins
-from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.protocols import Store
 from reflexion_lab.records import Beginning, Completion, Episode, Manifest, Mistake
 from reflexion_lab.runner.config.build import has_durable_store
@@ -26,7 +26,8 @@ from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS
 from reflexion_lab.storage.jsonl import Jsonl
-from reflexion_lab.storage.postgresql import is_url, with_login
+from reflexion_lab.storage.postgresql import with_login
+from reflexion_lab.storage.table import is_url
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import (
     CALLS,

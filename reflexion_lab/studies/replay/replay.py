@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.summary import Log, bare, canonical_form, differences, figures, summary
 from reflexion_lab.errors import ConfigError, FolderError, ModelError
-from reflexion_lab.io.temp_dirs import Scratch
+from reflexion_lab.io.files import Scratch
 from reflexion_lab.moved import current, updated
 from reflexion_lab.records import Attempt, Manifest
 from reflexion_lab.runner.config.build import has_durable_store

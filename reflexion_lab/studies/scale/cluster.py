@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from reflexion_lab.errors import ConfigError, HarnessError
+from reflexion_lab.io.files import Scratch
 from reflexion_lab.io.secrets import without_logins
-from reflexion_lab.io.temp_dirs import Scratch
 from reflexion_lab.limits import NotNegative, Positive, validated
 from reflexion_lab.protocols import Loop, StartedRun, Stored
 from reflexion_lab.records import Episode, Mistake, Record

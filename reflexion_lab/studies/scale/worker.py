@@ -145,7 +145,7 @@ class Worker:
             del self._loops[number]
             raise
         if attempt.stop_reason:
-            del self._loops[number]
+            next(self._loops.pop(number), None)  # memory takes the last attempt in
         return attempt
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.documents import escaped
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.io.temp_dirs import Scratch
+from reflexion_lab.io.files import Scratch
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.folder import registration

@@ -14,7 +14,7 @@ from reflexion_lab.analysis.figures.curves import save_convergence
 from reflexion_lab.analysis.figures.reflections import save_reflections
 from reflexion_lab.analysis.figures.style import COLOURS
 from reflexion_lab.analysis.summary import Log, Summary
-from reflexion_lab.io.temp_dirs import Scratch
+from reflexion_lab.io.files import Scratch
 from reflexion_lab.records import Manifest
 from reflexion_lab.studies.tracking import run_view as view
 from reflexion_lab.studies.tracking import traces

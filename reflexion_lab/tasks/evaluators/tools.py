@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from reflexion_lab.io.temp_dirs import Scratch
+from reflexion_lab.io.files import Scratch
 
 SECONDS = 10.0
 """Wall-clock limit of one tool on one program, without the wait for a free core."""

@@ -134,26 +134,23 @@ def _delay(base: Any, value: Any) -> tuple[int, ...]:
     return (base.days.__get__(value), base.seconds.__get__(value), base.microseconds.__get__(value))
 
 
-def _moment(names: str) -> Any:
-    def write(base: Any, value: Any) -> tuple[str, Any] | None:
-        zone = base.tzinfo.__get__(value)
-        if zone is not None and (type(zone).__module__, type(zone).__name__) != ("datetime", "timezone"):
-            return None  # its offset may change over time
-        offset = base.utcoffset(value)
-        parts = [getattr(base, name).__get__(value) for name in names.split()]
-        return base.__name__, [parts, None if offset is None else list(_delay(type(offset), offset))]
-
-    return write
+def _moment(base: Any, value: Any, names: tuple[str, ...]) -> tuple[str, Any] | None:
+    zone = base.tzinfo.__get__(value)
+    if zone is not None and (type(zone).__module__, type(zone).__name__) != ("datetime", "timezone"):
+        return None  # its offset may change over time
+    offset = base.utcoffset(value)
+    parts = [getattr(base, name).__get__(value) for name in names]
+    return base.__name__, [parts, None if offset is None else list(_delay(type(offset), offset))]
 
 
-CLOCK = "hour minute second microsecond fold"
+CLOCK = ("hour", "minute", "second", "microsecond", "fold")
 LIBRARY: dict[tuple[str, str], Any] = {
     ("decimal", "Decimal"): lambda base, value: (
         ("n", base.__str__(value)) if not base.__bool__(value) or abs(base.adjusted(value)) <= DIGITS else None
     ),
     ("fractions", "Fraction"): lambda base, value: ("q", [value.numerator, value.denominator]),
-    ("datetime", "datetime"): _moment(f"year month day {CLOCK}"),
-    ("datetime", "time"): _moment(CLOCK),
+    ("datetime", "datetime"): lambda base, value: _moment(base, value, ("year", "month", "day", *CLOCK)),
+    ("datetime", "time"): lambda base, value: _moment(base, value, CLOCK),
     ("datetime", "date"): lambda base, value: (
         "date", [base.year.__get__(value), base.month.__get__(value), base.day.__get__(value)]
     ),

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reflexion_lab.errors import HarnessError
-from reflexion_lab.io.temp_dirs import Scratch
+from reflexion_lab.io.files import Scratch
 from reflexion_lab.limits import Above0, Positive, check_fields
 from reflexion_lab.records import Record
 from reflexion_lab.tasks.sandbox.harness import ASK, STATUS, sweep

@@ -125,7 +125,7 @@ class Crowd:
 
     def check_files(self):
         # What a killed process and its sandbox left is removed by the next one in whose time they are gone.
-        next_one = [sys.executable, "-c", "from reflexion_lab.io.temp_dirs import Scratch; Scratch().close()"]
+        next_one = [sys.executable, "-c", "from reflexion_lab.io.files import Scratch; Scratch().close()"]
         subprocess.run(next_one, check=True, env=os.environ | {"TMPDIR": str(self.temporary)})
         assert list(self.temporary.iterdir()) == []
         for path in [*self.runs.rglob("*.sqlite"), *self.runs.rglob("*.db")]:

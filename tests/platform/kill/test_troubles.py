@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.io.jsonl_log import FolderLost
-from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.folder import FolderLost, RunFolder
 from tests.builders import grade
 
 WORKERS = 3

@@ -1,5 +1,5 @@
+from reflexion_lab.io.terminal import Progress
 from reflexion_lab.records import Grade, Usage
-from reflexion_lab.runner.progress import Progress
 
 USAGE = Usage(calls=1, prompt_tokens=5, completion_tokens=7, seconds=1.0, cost=0.25)
 

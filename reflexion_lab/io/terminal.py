@@ -1,12 +1,17 @@
-"""Progress of a run: tasks done and passed, attempts/s, tokens/s, cost, time left."""
+"""The terminal: termination signals, and the progress of a run."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.records import Grade, Usage
@@ -14,10 +19,86 @@ from reflexion_lab.records import Grade, Usage
 if TYPE_CHECKING:
     from tqdm import tqdm
 
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C; a cluster's scheduler; a closed terminal."""
+
+
+class Terminated(KeyboardInterrupt):
+    """A termination signal was received. `code`: the exit code, as a shell has it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.strsignal(number))
+        self.code = 128 + number
+
+
+@contextmanager
+def signals_handled() -> Iterator[None]:
+    """Handle `SIGNALS` within the block: the first raises `Terminated` in the main thread, so that running tasks can
+    end; a Ctrl-C after it exits at once, whatever threads wait for; other repetitions are ignored.
+
+    Signals that are ignored, as by `nohup`, or handled outside of Python, stay so. Outside the main thread, nothing
+    changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    is_second = False
+    terminals = [descriptor for descriptor in (0, 1, 2) if _is_terminal(descriptor)]
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        nonlocal is_second
+        if number == signal.SIGHUP:
+            _silence(terminals)
+        if not is_second:
+            is_second = True
+            raise Terminated(number)
+        if number == signal.SIGINT:
+            with suppress(OSError):
+                os.write(2, b"\nstopped at once; what had finished is written\n")
+            os._exit(128 + number)  # the sandbox's servers end with the connection to this process
+
+    previous = {number: signal.getsignal(number) for number in SIGNALS}
+    previous = {number: handler for number, handler in previous.items() if handler not in (signal.SIG_IGN, None)}
+    for number in previous:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def ended(futures: Iterable[Future[None]]) -> Iterator[Future[None]]:
+    """Yield each future as it ends; waits in steps of half a second.
+
+    An endless wait can miss a signal: Python handles signals between two instructions of the main thread, and nothing
+    wakes that thread when the signal went to another one, or came just before the wait began.
+    """
+    waiting = set(futures)
+    while waiting:
+        over, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
+        yield from over
+
+
+def _is_terminal(descriptor: int) -> bool:
+    with suppress(OSError):
+        return os.isatty(descriptor)
+    return False
+
+
+def _silence(terminals: list[int]) -> None:
+    """Redirect a closed terminal's output to nowhere; printing to it would raise."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in terminals:
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
 REFRESH_EVERY = 0.5
-"""Seconds between two updates of a bar: each is several messages to a notebook."""
+"""Seconds between two updates of a bar; each is several messages to a notebook."""
 LOG_EVERY = 15.0
-"""Seconds between lines where the output is a log: neither a terminal nor a notebook."""
+"""Seconds between lines in a log: output that is neither a terminal nor a notebook."""
 
 
 class Progress:
@@ -43,7 +124,7 @@ class Progress:
         self._lock = threading.Lock()
         log = not (sys.stderr.isatty() or in_notebook())
         self._bar = bar(total=total, initial=done, unit="task", disable=quiet or log)
-        # Also in a terminal that tells no width, where no bar can be drawn.
+        # Also in a terminal of unknown width, where no bar can be drawn.
         self._lines = not quiet and self._bar.disable
 
     def attempt(self) -> None:
@@ -70,7 +151,7 @@ class Progress:
 
     def close(self) -> None:
         with self._lock:
-            self._bar.n = self.done  # a notebook's bar that is not at its end stays, in red
+            self._bar.n = self.done  # a notebook keeps an incomplete bar, in red
             self._bar.close()
             if self._lines:
                 self._log()
