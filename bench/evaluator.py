@@ -27,8 +27,7 @@ from pathlib import Path
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 from reflexion_lab.tasks.sandbox.apart import prepare
-from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
-from reflexion_lab.tasks.sandbox.server import HARNESS
+from reflexion_lab.tasks.sandbox.sandbox import HARNESS, Limits, Sandbox
 
 DATA = Path(os.environ.get("REFLEXION_LAB_DATA", Path(__file__).parents[2] / "shared" / "data"))
 TRANSCRIPTS = DATA / "transcripts" / "agentevals_reflexion_humaneval.jsonl.gz"

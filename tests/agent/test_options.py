@@ -25,8 +25,7 @@ from reflexion_lab.agent.reflectors.placebo import FeedbackOnly
 from reflexion_lab.agent.reflectors.reviewed import Reviewed
 from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.records import Sampling
-from reflexion_lab.text.prompts.asking import Asking
-from reflexion_lab.text.prompts.render import Prompts
+from reflexion_lab.text.prompts.render import Asking, Prompts
 
 MODEL = ScriptedModel(lambda messages: "")
 ACTS, CRITICISES, REVISES = (type(name, (), {name: lambda self: None})() for name in ("act", "critique", "revise"))

@@ -10,8 +10,7 @@ from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.memory.texts import query
 from reflexion_lab.records import Episode, Message, Recollection, Sampling, Task
-from reflexion_lab.text.prompts.asking import Asking
-from reflexion_lab.text.prompts.render import Prompts, known_examples
+from reflexion_lab.text.prompts.render import Asking, Prompts, known_examples
 
 PROMPTS = {
     "sum": 'def add(numbers):\n    """Add up the numbers of a list."""\n',

@@ -22,13 +22,12 @@ from sqlalchemy import event
 
 import reflexion_lab
 from reflexion_lab.agent.models.cache import CachedModel
-from reflexion_lab.agent.models.capped import CappedModel, Meter
+from reflexion_lab.agent.models.prices import CappedModel, Meter
 from reflexion_lab.agent.models.replay import ReplayModel
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.errors import HarnessError, ModelError, StoreError
 from reflexion_lab.records import Completion, Message, Sampling, Usage
-from reflexion_lab.storage.call_store import UNSAVED, CallStore
-from reflexion_lab.storage.ledger import Caps, Ledger, Spending
+from reflexion_lab.storage.call_store import UNSAVED, CallStore, Caps, Ledger, Spending
 
 BOTH = ("sqlite", "postgresql")
 PASSWORD = "planted-0123456789"
@@ -36,9 +35,9 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(reflexion_lab.__file__).pare
 PAID = Completion(text="paid", model="m", usage=Usage(calls=1, prompt_tokens=3, seconds=1.0))
 SCRIPT = """
 import sys
-from reflexion_lab.agent.models.capped import CapReached, CappedModel, Meter
+from reflexion_lab.agent.models.prices import CapReached, CappedModel, Meter
 from reflexion_lab.agent.models.cache import CachedModel
-from reflexion_lab.storage.ledger import Caps
+from reflexion_lab.storage.call_store import Caps
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.records import Message, Sampling
 what, place, cap = sys.argv[1], sys.argv[2], int(sys.argv[3])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from reflexion_lab.agent.models.capped import CapReached
+from reflexion_lab.agent.models.prices import CapReached
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.cli import main as cli
 from reflexion_lab.errors import ConfigError

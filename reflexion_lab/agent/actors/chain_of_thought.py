@@ -7,9 +7,8 @@ from itertools import takewhile
 
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Recollection, Sampling, Task, Trajectory
-from reflexion_lab.text.prompts.asking import Asking, Style
-from reflexion_lab.text.prompts.render import Prompts
-from reflexion_lab.text.replies.blocks import STATEMENT, THOUGHT, blocks, without_thoughts
+from reflexion_lab.text.prompts.render import Asking, Prompts, Style
+from reflexion_lab.text.replies.extract import STATEMENT, THOUGHT, blocks, without_thoughts
 
 
 class ChainOfThought:

@@ -14,8 +14,7 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.protocols import Evaluator, Model, Sandbox
 from reflexion_lab.records import WITHHELD, Completion, Message, Recollection, Sampling, Step, Task, Trajectory, Usage
-from reflexion_lab.text.prompts.asking import Style, room
-from reflexion_lab.text.prompts.render import Prompts, known_examples
+from reflexion_lab.text.prompts.render import Prompts, Style, known_examples, room
 from reflexion_lab.text.replies.extract import extract
 from reflexion_lab.text.shorten import estimated
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Recollection, Sampling, Task, Trajectory
-from reflexion_lab.text.prompts.asking import Asking
-from reflexion_lab.text.prompts.render import Prompts
+from reflexion_lab.text.prompts.render import Asking, Prompts
 
 
 class SingleShot:

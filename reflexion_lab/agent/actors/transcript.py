@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from reflexion_lab.agent.actors.tools import TOOLS, shortened
-from reflexion_lab.text.replies.blocks import STATEMENT, blocks, without_thoughts
+from reflexion_lab.text.replies.extract import STATEMENT, blocks, without_thoughts
 
 LABEL = re.compile(
     r"[\s*_#>-]*(?P<label>thought|action|program|observation|action[ \t]+input)(?:[ \t]+\d+)?[*_ \t]*:[*_]*"

@@ -9,8 +9,7 @@ from reflexion_lab.agent.critique.verdict import Unreadable, parse_verdict
 from reflexion_lab.errors import CritiqueError
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Critique, Message, Mistake, Sampling, Task
-from reflexion_lab.text.prompts.asking import fits, without_prompt
-from reflexion_lab.text.prompts.render import Prompts, longest
+from reflexion_lab.text.prompts.render import Prompts, fits, longest, without_prompt
 
 CUT = {"length": "; it was cut at max_tokens"}
 

@@ -6,8 +6,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Critique, Recollection, Sampling, Task, Trajectory
-from reflexion_lab.text.prompts.asking import Asking, Style, fits, without_prompt
-from reflexion_lab.text.prompts.render import Prompts, longest
+from reflexion_lab.text.prompts.render import Asking, Prompts, Style, fits, longest, without_prompt
 
 SHOWN = (5, 3, 1)
 """Numbers of issues (and of suggestions) in the prompt: the first that leaves room for the whole draft, else the last.
@@ -17,7 +16,7 @@ SHOWN = (5, 3, 1)
 class LLMReviser:
     """Asks `model` for the whole corrected program. A reply without a program keeps the draft.
 
-    `style`: `chat`, or `continuation` for small and base models (`prompts.asking.Asking`). If the prompt exceeds the
+    `style`: `chat`, or `continuation` for small and base models (`prompts.render.Asking`). If the prompt exceeds the
     model's context, few-shot examples are dropped first, then later issues, then the middle of the draft.
     """
 

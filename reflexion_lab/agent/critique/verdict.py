@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from reflexion_lab.records import Record
-from reflexion_lab.text.replies.blocks import without_thoughts
+from reflexion_lab.text.replies.extract import without_thoughts
 from reflexion_lab.text.replies.labelled import BULLET, CHARS, Labels, Numeral, entries, number, objects, one_line
 
 GRAMMAR = r"""

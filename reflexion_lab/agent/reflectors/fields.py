@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 
 from reflexion_lab.records import Category, Record
-from reflexion_lab.text.replies.blocks import without_thoughts
+from reflexion_lab.text.replies.extract import without_thoughts
 from reflexion_lab.text.replies.labelled import BULLET, Labels, entries, has_words, letters, number, objects, one_line
 
 LABELS = ("ROOT_CAUSE", "WHAT_WENT_WRONG", "WHAT_TO_CHANGE", "CONFIDENCE")

@@ -21,8 +21,7 @@ from reflexion_lab.errors import ModelNotFound, StoreError, Unanswered
 from reflexion_lab.limits import Count, Positive, validated
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Attempt, Completion, Episode, Message, Reflection, Sampling, Task
-from reflexion_lab.text.prompts.asking import fits, without_prompt
-from reflexion_lab.text.prompts.render import Prompts
+from reflexion_lab.text.prompts.render import Prompts, fits, without_prompt
 from reflexion_lab.text.shorten import bounded
 
 Kind = Literal["generation_failed", "parse_error", "storage_error", "not_found", "timeout"]

@@ -180,7 +180,7 @@ def check_keys(cfg: Any) -> None:
     parameter of its constructor.
     """
     from reflexion_lab.memory.archive import Shown
-    from reflexion_lab.storage.ledger import Caps
+    from reflexion_lab.storage.call_store import Caps
     from reflexion_lab.tasks.sandbox.sandbox import Limits
 
     whole, as_it_stands = plain(cfg), plain(cfg, resolve=False)

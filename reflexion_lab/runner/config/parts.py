@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from reflexion_lab.agent.models.capped import Meter
+from reflexion_lab.agent.models.prices import Meter
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.io.secrets import is_given, without_logins
 from reflexion_lab.io.terminal_text import visible
@@ -28,7 +28,7 @@ from reflexion_lab.runner.config.build import (
     plain,
     takes,
 )
-from reflexion_lab.storage.ledger import Caps
+from reflexion_lab.storage.call_store import Caps
 
 if TYPE_CHECKING:
     from reflexion_lab.agent.models.cache import CachedModel, Counts, Draws
@@ -267,8 +267,7 @@ def _cached(
     cfg: Config, role: str, node: dict[str, Any], meter: Meter, lists: Sequence[Sequence[Entry]]
 ) -> CachedModel:
     from reflexion_lab.agent.models.cache import CachedModel
-    from reflexion_lab.agent.models.capped import CappedModel, longest_reply
-    from reflexion_lab.agent.models.prices import RECORDED, settled
+    from reflexion_lab.agent.models.prices import RECORDED, CappedModel, longest_reply, settled
     from reflexion_lab.storage.call_store import UNSAVED
 
     price = settled(role, node, lists, meter.caps.cost)

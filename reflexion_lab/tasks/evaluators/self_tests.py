@@ -14,8 +14,7 @@ from reflexion_lab.limits import Positive, validated
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Completion, Message, Sampling, Task, WrittenTests
 from reflexion_lab.text.prompts.render import Prompts
-from reflexion_lab.text.replies.blocks import without_thoughts
-from reflexion_lab.text.replies.extract import preamble
+from reflexion_lab.text.replies.extract import preamble, without_thoughts
 from reflexion_lab.text.replies.syntax import NAME, UNPARSABLE, Parser, unbound_names
 
 

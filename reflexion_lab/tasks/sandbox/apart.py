@@ -16,8 +16,7 @@ from collections.abc import Collection, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
-from reflexion_lab.tasks.sandbox.comparison import FUNCTIONS, comparable, evaluate, name_of
-from reflexion_lab.tasks.sandbox.values import Opaque
+from reflexion_lab.tasks.sandbox.comparison import FUNCTIONS, Opaque, comparable, evaluate, name_of
 from reflexion_lab.text.replies.syntax import NAME, UNPARSABLE, bound_names, tree_of
 
 CONVERSIONS = (

@@ -7,8 +7,7 @@ from reflexion_lab.agent.actors.react import STOP, ReAct
 from reflexion_lab.agent.actors.transcript import DROPPED, LEVELS, Reply, Turn, layouts, read
 from reflexion_lab.records import Completion, Recollection, Sampling, Usage
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
-from reflexion_lab.text.prompts.asking import room
-from reflexion_lab.text.prompts.render import Prompts
+from reflexion_lab.text.prompts.render import Prompts, room
 from reflexion_lab.text.shorten import estimated
 from tests import builders as make
 

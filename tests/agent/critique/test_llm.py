@@ -4,8 +4,7 @@ from reflexion_lab.agent.critique.llm_critic import LLMCritic
 from reflexion_lab.agent.critique.verdict import GRAMMAR
 from reflexion_lab.errors import CritiqueError, ModelError
 from reflexion_lab.records import Sampling, Usage
-from reflexion_lab.text.prompts.asking import ENVELOPE
-from reflexion_lab.text.prompts.render import Prompts
+from reflexion_lab.text.prompts.render import ENVELOPE, Prompts
 from reflexion_lab.text.shorten import estimated
 from tests.builders import Replies
 

@@ -2,8 +2,7 @@ import pytest
 
 from reflexion_lab.agent.critique.llm_reviser import LLMReviser
 from reflexion_lab.records import Critique, Sampling, Usage
-from reflexion_lab.text.prompts.asking import ENVELOPE
-from reflexion_lab.text.prompts.render import Prompts
+from reflexion_lab.text.prompts.render import ENVELOPE, Prompts
 from reflexion_lab.text.shorten import estimated
 from tests.builders import Replies
 

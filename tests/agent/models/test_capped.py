@@ -15,15 +15,14 @@ import pytest
 
 import reflexion_lab
 from reflexion_lab.agent.models.cache import CachedModel
-from reflexion_lab.agent.models.capped import UNDER_WAY, CappedModel, CapReached, Meter, longest_reply
-from reflexion_lab.agent.models.prices import Price
+from reflexion_lab.agent.models.prices import UNDER_WAY, CappedModel, CapReached, Meter, Price, longest_reply
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.cli import main as cli
 from reflexion_lab.errors import HarnessError, ModelError
 from reflexion_lab.records import Completion, Message, Sampling, Usage
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.storage.ledger import Caps, Ledger, Spending
+from reflexion_lab.storage.call_store import Caps, Ledger, Spending
 
 SAMPLING = Sampling(max_tokens=100)
 DEAR = Price(per_million=(1e6, 2e6), words="")
@@ -266,8 +265,8 @@ def test_a_ledger_that_is_another_file_is_told_in_one_line(tmp_path):
 
 SPENDER = """
 import sys
-from reflexion_lab.agent.models.capped import CapReached, CappedModel, Meter
-from reflexion_lab.storage.ledger import Caps, Spending
+from reflexion_lab.agent.models.prices import CapReached, CappedModel, Meter
+from reflexion_lab.storage.call_store import Caps, Spending
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.records import Message, Sampling
 from pathlib import Path

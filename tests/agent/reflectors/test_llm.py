@@ -14,8 +14,7 @@ from reflexion_lab.agent.reflectors.reviewed import flags
 from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.errors import ModelError, Unanswered
 from reflexion_lab.records import Attempt, Check, Episode, Evaluation, Reflection, Sampling, Task, Usage
-from reflexion_lab.text.prompts.asking import room
-from reflexion_lab.text.prompts.render import Prompts, known_examples
+from reflexion_lab.text.prompts.render import Prompts, known_examples, room
 from reflexion_lab.text.shorten import estimated
 from tests import builders as make
 

@@ -16,8 +16,7 @@ from reflexion_lab.io.terminal_text import plain, visible
 from reflexion_lab.memory.wisdom import normalised
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.evaluators.self_tests import asserts
-from reflexion_lab.text.replies.blocks import blocks, without_thoughts
-from reflexion_lab.text.replies.extract import extract
+from reflexion_lab.text.replies.extract import blocks, extract, without_thoughts
 
 TASK = Task(task_id="t", prompt='def f(x):\n    """Doc."""\n', entry_point="f")
 UNITS = (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reflexion_lab.agent.models.capped import CapReached
+from reflexion_lab.agent.models.prices import CapReached
 from reflexion_lab.analysis.summary import Log, canonical_form, figures
 from reflexion_lab.errors import HarnessError, ModelError
 from reflexion_lab.runner.config.compose import compose

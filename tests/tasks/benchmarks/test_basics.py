@@ -18,8 +18,7 @@ import pytest
 
 import reflexion_lab
 from reflexion_lab.records import Task
-from reflexion_lab.tasks.benchmarks.basics import LEVELS, basics, body_of
-from reflexion_lab.tasks.benchmarks.basics_template import Template, templates
+from reflexion_lab.tasks.benchmarks.basics import LEVELS, Template, basics, body_of, templates
 from reflexion_lab.tasks.benchmarks.rows import repeated
 
 TEMPLATES = {template.names[0]: template for template in templates()}

@@ -5,8 +5,17 @@ from random import Random
 
 import pytest
 
-from reflexion_lab.tasks.benchmarks.basics import Pool, compiled, pool, select_cases, source, wrong_programs
-from reflexion_lab.tasks.benchmarks.basics_template import Template, calls, templates
+from reflexion_lab.tasks.benchmarks.basics import (
+    Pool,
+    Template,
+    calls,
+    compiled,
+    pool,
+    select_cases,
+    source,
+    templates,
+    wrong_programs,
+)
 from reflexion_lab.tasks.benchmarks.mutants import mutants
 
 ROWS = [(template, k) for template in templates() for k in template.constants]

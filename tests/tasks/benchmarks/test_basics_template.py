@@ -6,7 +6,7 @@ from random import Random
 import msgspec
 import pytest
 
-from reflexion_lab.tasks.benchmarks.basics_template import FILE, VOCABULARY, Template, calls, templates
+from reflexion_lab.tasks.benchmarks.basics import FILE, VOCABULARY, Template, calls, templates
 
 
 def asking_for(inputs: str) -> Template:

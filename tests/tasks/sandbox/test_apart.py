@@ -445,8 +445,8 @@ PLAIN = st.recursive(
 def test_plain_data_is_decoded_with_its_types(value):
     import json
 
+    from reflexion_lab.tasks.sandbox.comparison import Decoder
     from reflexion_lab.tasks.sandbox.plain import encode
-    from reflexion_lab.tasks.sandbox.values import Decoder
 
     [back] = Decoder().decode(json.loads(encode(value)))
     assert repr(back) == repr(value)

@@ -170,7 +170,7 @@ def test_executions_leave_no_descriptor_and_no_process():
 
 
 def test_a_server_that_cannot_start_is_a_harness_error(monkeypatch, tmp_path):
-    monkeypatch.setattr("reflexion_lab.tasks.sandbox.server.HARNESS", tmp_path / "absent.py")
+    monkeypatch.setattr("reflexion_lab.tasks.sandbox.sandbox.HARNESS", tmp_path / "absent.py")
     with Sandbox(servers=1) as own, pytest.raises(HarnessError, match="could not run a program"):
         own.run("def f(x): return 2", "f", CHECK)
 

@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from reflexion_lab.tasks.sandbox.cached import measured
-from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
-from reflexion_lab.tasks.sandbox.server import Server
+from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox, Server
 
 RIGHT = "def f(x):\n    return x + 1\n"
 

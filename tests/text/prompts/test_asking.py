@@ -14,8 +14,7 @@ from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.memory.episodic import token_ratio
 from reflexion_lab.records import Completion, Episode, Recollection, Reflection, Sampling, Task, Usage
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
-from reflexion_lab.text.prompts.asking import ENVELOPE, Asking, continued, room
-from reflexion_lab.text.prompts.render import VARIANTS, Prompts
+from reflexion_lab.text.prompts.render import ENVELOPE, VARIANTS, Asking, Prompts, continued, room
 from reflexion_lab.text.shorten import estimated
 
 TASK = Task(task_id="t", prompt='\n\ndef f(x):\n    """Twice x."""\n', entry_point="f")

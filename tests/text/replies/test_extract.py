@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
-from reflexion_lab.text.replies.blocks import without_thoughts
-from reflexion_lab.text.replies.extract import REPLY_CHARS, extract, preamble
+from reflexion_lab.text.replies.extract import REPLY_CHARS, extract, preamble, without_thoughts
 from reflexion_lab.text.replies.syntax import PARSES
 
 TASK = Task(
