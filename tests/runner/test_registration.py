@@ -204,7 +204,7 @@ def test_check_refuses_an_effect_that_the_design_cannot_detect(study, capsys):
     study.write_text(sized)
     assert main(["study", "check", str(study)]) == 1
     printed = " ".join(capsys.readouterr().out.split())
-    assert "simulated studies, Wilson 95 %) have an interval without 0; REFUSED: 80 % or more expected" in printed
+    assert "simulated studies, Wilson 95 %) detect that effect; REFUSED: 80 % or more expected" in printed
     study.write_text(sized.replace("n_tasks: 40", "n_tasks: 120"))
     assert main(["study", "check", str(study)]) == 0
     assert "REFUSED" not in capsys.readouterr().out

@@ -359,7 +359,7 @@ def test_a_run_whose_prices_nobody_knows_prints_no_zero(command, tmp_path, capsy
     capsys.readouterr()
     assert cli.main(["show", str(folder.path)]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "cost: unknown" in text
+    assert "cost unknown: no known price" in text
     assert "0.0000" not in text
 
 
