@@ -5,7 +5,7 @@ import pytest
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config.build import has_durable_store, plain
 from reflexion_lab.runner.config.check import arm_warnings
-from reflexion_lab.runner.config.compose import compose, draws_from_runs
+from reflexion_lab.runner.config.compose import assemble, compose, draws_from_runs
 from reflexion_lab.runner.config.parts import has_shared_memory, load_models
 from reflexion_lab.runner.folder.manifest import measured
 
@@ -27,6 +27,14 @@ class MyWords(Shuffled): ...
 class MyServer(OpenAIModel): ...
 class Durable:
     def __init__(self, place, retention_days=None): ...
+critics = []
+class Words:
+    def __init__(self, critic=None):
+        critics.append(type(critic).__name__)
+    def reflect(self, task, attempt, episodes): ...
+class Several(Words):
+    def __init__(self, kinds):
+        self.kinds = kinds
 """
 
 
@@ -80,3 +88,26 @@ def test_how_a_server_is_asked_is_measured_of_every_other_part():
     assert measured({"evaluator": own})["evaluator"]["timeout"] == 1
     served = measured(plain(compose("model=openai", "model.model=m")))["model"]
     assert {"timeout", "retries"} & served.keys() == set()
+
+
+@pytest.mark.parametrize(
+    "reflector",
+    [
+        {"_target_": "own_capabilities.Words"},
+        {
+            "_target_": "own_capabilities.Several",
+            "kinds": {"a": {"_target_": "own_capabilities.Words", "_partial_": True}},
+        },
+    ],
+)
+def test_any_part_that_takes_a_critic_gets_one(tmp_path, reflector):
+    import own_capabilities
+
+    settings = ("model=simulated", "actor=single_shot", "critic=llm", "tracker=none", "cache.mode=off")
+    cfg = compose(*settings, f"run_root={tmp_path}", "benchmark.load.n=1", "reflector=none")
+    cfg.reflector = reflector
+    lab = assemble(cfg)
+    own_capabilities.critics.clear()
+    lab.runner.loop()
+    lab.close()
+    assert own_capabilities.critics == ["LLMCritic"]

@@ -47,9 +47,9 @@ def differences(arm_rows: Sequence[Row], baseline: str, ax: Axes) -> Axes:
         both = _both(row)
         for number, difference in enumerate(both):
             y = place + (number - (len(both) - 1) / 2) * 0.36
-            if (least := difference.minimum) is not None:
+            if (minimum := difference.minimum) is not None:
                 grey: Style = {"color": FAINT, "alpha": 0.75, "zorder": 1, "gid": "minimum"}
-                ax.barh(y, 2 * least, left=-least, height=0.3, **grey)
+                ax.barh(y, 2 * minimum, left=-minimum, height=0.3, **grey)
             dot(difference.estimate.value, difference.estimate, y, ax, **BUDGETS[number], gid=difference.budget)
             estimate = cells.estimate(difference.estimate, signed=True).replace("-", "−")
             note(ax, y, f"{estimate}  {_p_value(row, difference)}")

@@ -253,9 +253,8 @@ def _seeds(rows: Sequence[Row]) -> str:
 def difference_sheet(comparison: Comparison) -> Sheet:
     """Two lines per arm: as run, and at an equal budget."""
     columns = (
-        *("arm", "budget", "difference\n[95 %]", "wins:\nlosses", "p", "p,\nHolm", "critical\nsplit", "MDE"),
-        "verdict",
-    )
+        "arm", "budget", "difference\n[95 %]", "wins:\nlosses", "p", "p,\nHolm", "critical\nsplit", "MDE", "verdict",
+    )  # fmt: skip
     rows = tuple(
         line
         for row in comparison.rows
@@ -270,7 +269,7 @@ def difference_sheet(comparison: Comparison) -> Sheet:
         f"of each difference by itself: {methods}. p: McNemar's exact test over pairs, as if those of one task were "
         "independent. p, Holm: exact test over whole tasks, corrected for all arms at this budget. Critical split: the "
         "split of the discordant pairs that is just significant, and its difference. MDE: minimum detectable effect "
-        f"at 80 % power ({NONE}: none). Detected: the interval excludes 0, the difference reaches the critical one, "
+        f"at 80 % power ({NONE}: none). Detected: the interval excludes 0 "
         f"and p, Holm is below 0.05. Equal {comparison.unit}: the more expensive arm cut to the spending of the "
         "cheaper one; wins, losses and p are of one random choice of the cut cases, the difference is the mean over "
         "all choices, and p, Holm is the larger of that test and one that matches again in each permutation. "

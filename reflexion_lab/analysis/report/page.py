@@ -18,6 +18,7 @@ from itertools import groupby
 from pathlib import Path
 from uuid import uuid4
 
+from reflexion_lab.analysis.estimators import verdict
 from reflexion_lab.analysis.report import cells, pieces
 from reflexion_lab.analysis.report.history import Sources, history
 from reflexion_lab.analysis.report.pieces import WORDS
@@ -25,7 +26,7 @@ from reflexion_lab.analysis.report.run_tables import facts, usage, warnings
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import Summary, summary
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import UNKNOWN, Attempt, Grade, Record
+from reflexion_lab.records import Attempt, Record
 from reflexion_lab.runner.folder.folder import RunFolder
 
 RESULTS = {
@@ -90,23 +91,18 @@ def natural(name: str) -> list[tuple[int, str]]:
 def _line(task_id: str, attempts: list[Attempt], log: Log) -> TaskLine:
     grades = [log.grades.get((task_id, attempt.number)) for attempt in attempts]
     submitted = submitted_at(attempts)
-    verdicts = [_verdict(grade) for grade in grades]
+    verdicts = [verdict(grade) for grade in grades]
     final = verdicts[attempts.index(submitted)]
     outcomes = [*(attempt.evaluation.outcome for attempt in attempts), *(grade.outcome for grade in grades if grade)]
     return TaskLine(
         task_id=task_id,
         result="not graded" if final is None else _RESULT[verdicts[0], final],
-        marks=tuple((_MARKS[verdict] * len(list(same)), verdict) for verdict, same in groupby(verdicts)),
+        marks=tuple((_MARKS[right] * len(list(same)), right) for right, same in groupby(verdicts)),
         attempts=attempts,
         submitted=submitted.number,
         solved_at=submitted.number if final else 0,
         failures=tuple(dict.fromkeys(WORDS.get(outcome, outcome) for outcome in outcomes if outcome != "pass")),
     )
-
-
-def _verdict(grade: Grade | None) -> bool | None:
-    """The hidden verdict; None without one, and for a harness error."""
-    return None if grade is None or grade.outcome in UNKNOWN else grade.passed
 
 
 NAME = "run.html"

@@ -299,9 +299,10 @@ def takes(key: str, node: Any, name: str) -> bool:
     """Whether the constructor of the config node under `key`, or of a node within it, has a parameter `name`."""
     if isinstance(node, list):
         return any(takes(key, item, name) for item in node)
-    if not isinstance(node, dict) or "_target_" not in node:
+    if not isinstance(node, dict):
         return False
-    return name in (_parameters(_target(node, key)) or ()) or takes(key, list(node.values()), name)
+    is_taken = "_target_" in node and name in (_parameters(_target(node, key)) or ())
+    return is_taken or takes(key, list(node.values()), name)
 
 
 def hydra_job() -> tuple[tuple[str, ...], str]:

@@ -339,7 +339,7 @@ def loop_factory(
     files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
     solutions = {"tasks": load_benchmark(cfg).tasks} if shows_solutions(cfg) else {}
     converted("loop", cfg.loop, LoopValues)  # report values of the wrong type by their key
-    has_critic = takes("actor", nodes["actor"], "critic")
+    has_critic = any(takes(name, nodes[name], "critic") for name in ("actor", "reflector", "reviser"))
     quality, stuck = plain(cfg.quality), Stuck(cfg.loop.stuck_after)
     stop = stop_rules(cfg, stuck)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 AGREES, DISAGREES, UNCHECKED = "agrees", "DISAGREES", "not checked"
 STYLES = {AGREES: "green", DISAGREES: "bold red", UNCHECKED: "yellow"}
 SHOWN = 50
-"""Maximal number of printed disagreements; `--json` has all."""
+"""Maximum number of printed disagreements; `verify --json` has all."""
 
 
 class Disagreement(Record, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ def show(verification: Verification, console: Console, title: str = "Verified") 
     for disagreement in wrong[:SHOWN]:
         console.print(cells.line(f"DISAGREES: {plain(str(disagreement))}", "bold red"), soft_wrap=True)
     if len(wrong) > SHOWN:
-        console.print(cells.line(f"and {len(wrong) - SHOWN} more", "bold red"))
+        console.print(cells.line(f"and {len(wrong) - SHOWN} more; `verify --json` names all of a run", "bold red"))
     checked = sum(not finding.unchecked for finding in verification.findings)
     result = "nothing disagrees" if verification.holds else f"{len(wrong)} disagreement{'s' * (len(wrong) > 1)}"
     console.print(

@@ -135,17 +135,17 @@ class Worker:
         if self.archive:
             self.archive.absorb(updates)
 
-    def attempt(self, number: int, task: Task) -> Attempt:
-        """The next attempt of loop `number`; the first call starts the loop."""
+    def attempt(self, number: int, task: Task) -> Attempt | None:
+        """The next attempt of loop `number`, or None at its end; the first call starts the loop."""
         if number not in self._loops:
             self._loops[number] = self._make().attempts(task)
         try:
-            attempt = next(self._loops[number])
+            attempt = next(self._loops[number], None)
         except BaseException:
             del self._loops[number]
             raise
-        if attempt.stop_reason:
-            next(self._loops.pop(number), None)  # memory takes the last attempt in
+        if attempt is None:
+            del self._loops[number]
         return attempt
 
     def close(self) -> None:

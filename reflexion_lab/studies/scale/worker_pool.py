@@ -113,11 +113,9 @@ class WorkerPool:
         for left in reversed(range(TRIES)):
             with self._least_busy("loops") as handle, self._loss(handle, f"task {task.task_id}", left):
                 number = next(self._numbers)
-                while True:
-                    attempt = self._answer(handle, handle.actor.ask.remote("attempt", number, task))
+                while (attempt := self._answer(handle, handle.actor.ask.remote("attempt", number, task))) is not None:
                     yield attempt
-                    if attempt.stop_reason:
-                        return
+                return
 
     def close(self, patience: float = 10.0) -> None:
         """End the workers, and what runs in them."""

@@ -100,6 +100,7 @@ def test_methods_and_upper_bounds_are_named_wherever_they_stand(made):
     method = "toy, n = 4 tasks, seeds 7, 8, feedback source: visible, oracle; 95 %: bootstrap over tasks"
     assert method in results.caption
     assert "McNemar" in differences.caption
+    assert "Detected: the interval excludes 0 and p, Holm is below 0.05." in differences.caption
     assert "exploratory: none of these comparisons was registered" in differences.caption
     assert cells(results, "oracle")["final [95 %]"].startswith("UPPER BOUND 50.0")
     assert "UPPER BOUND" in results.title

@@ -150,6 +150,15 @@ def test_untested_programs_get_no_verdict(task, sandbox):
     assert noisy.evaluate(task, program("")).outcome == "extraction_failed"
 
 
+def test_a_harness_error_gets_no_verdict(task):
+    class Broken:
+        def evaluate(self, task, trajectory):
+            return Evaluation(passed=False, outcome="harness_error", reward=0.0)
+
+    evaluation = Noisy(Broken(), false_negative=1.0, false_positive=1.0).evaluate(task, program("x = 1"))
+    assert (evaluation.passed, evaluation.outcome, evaluation.injected) == (False, "harness_error", "")
+
+
 @pytest.mark.parametrize("name", ["false_negative", "false_positive"])
 @pytest.mark.parametrize("rate", [-0.1, 1.1])
 def test_a_rate_that_is_no_share_is_named(name, rate):

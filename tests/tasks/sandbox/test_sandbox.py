@@ -10,7 +10,7 @@ import pytest
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
-from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
+from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox, entries
 
 CHECK = ["assert f(1) == 2"]
 
@@ -184,3 +184,9 @@ def test_two_checks_that_end_the_child_do_not_affect_later_ones(sandbox):
     program = "import os\ndef f(n):\n    if n < 2: os._exit(3)\n    return n\n"
     checks = sandbox.run(program, "f", [f"assert f({n}) == {n}" for n in range(4)]).checks
     assert [check.outcome for check in checks] == ["early_exit", "early_exit", "pass", "pass"]
+
+
+def test_a_report_line_without_the_nonce_is_ignored():
+    assert entries(b'[0,"pass","","",0,0.0]\nother [0,"pass","","",0,0.0]\nn [1,"fail","","",0,0.0]\n', "n") == [
+        [1, "fail", "", "", 0, 0.0]
+    ]
