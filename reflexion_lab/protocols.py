@@ -301,7 +301,7 @@ class Reflector(Protocol):
         ------
         ReflectionError
             The model's reflection is unusable; `WithFallback` then reflects by rules.
-        Unanswered
+        ModelError
             As of `Model.complete`.
         """
 

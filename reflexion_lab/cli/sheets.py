@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -71,8 +72,16 @@ def say(*parts: Any) -> None:
 
 
 def say_json(value: Any) -> None:
-    """Print one JSON object on one line, in ASCII; NaN becomes null."""
-    print(json.dumps(msgspec.json.decode(msgspec.json.encode(value))))
+    """Print one JSON object on one line, in ASCII, lone surrogates included; NaN becomes null."""
+    print(json.dumps(_without_nan(msgspec.to_builtins(value))))
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def when(timestamp: float) -> str:

@@ -242,7 +242,7 @@ class RecordFile:
             with suppress(msgspec.DecodeError, UnicodeDecodeError):
                 if isinstance(msgspec.json.decode(line), dict):
                     where, hint = f"{self.path}, line {number}", "correct or remove that line"
-                    raise StoreError(f"{where}: {problem}; was it written by another version?", hint=hint) from None
+                    raise StoreError(f"{where}: {problem}; another version may have written it", hint=hint) from None
         except (msgspec.DecodeError, UnicodeDecodeError):
             pass
         return None

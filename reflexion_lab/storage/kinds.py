@@ -95,7 +95,8 @@ def _line(record: Stored, which: str) -> Line:
 
 def failure(place: object, verb: str, reason: object, advice: str) -> StoreError:
     """The error of a store at `place` that cannot be `verb`."""
-    return StoreError(f"{place}: cannot be {verb} ({reason}); {advice}; earlier records are intact")
+    intact = "" if verb == "opened" else "; earlier records are intact"
+    return StoreError(f"{place}: cannot be {verb} ({reason}); {advice}{intact}")
 
 
 def filled(episode: Episode, which: str = "an episode") -> Episode:

@@ -23,9 +23,9 @@ SEVERE = ("no_action", "generic", "duplicate")
 class Reviewed:
     """Sets `Reflection.flags` of the reflections of `first`, and handles severe flags.
 
-    If the model fails and there are no rules as a fallback, returns an empty reflection of source `failed`, so that the
-    attempt and its cost are recorded. Reflections that no model wrote are only flagged: rules would repeat themselves,
-    and a control must not be improved.
+    If a reply is withheld or unreadable and no rules replace it, returns an empty reflection of source `failed`, so
+    that the attempt and its cost are recorded. Errors of the model are raised, also at the second reply of `retry`.
+    Reflections that no model wrote are only flagged: rules would repeat themselves, and a control must not be improved.
 
     Parameters
     ----------

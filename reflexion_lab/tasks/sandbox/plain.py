@@ -1,4 +1,4 @@
-"""Encodes values of a candidate as plain data; `values.py` decodes them in the lab. Standard library only.
+"""Encodes values of a candidate as plain data; `comparison.py` decodes them in the lab. Standard library only.
 
 JSON with tags: `{"t": [...]}` is a tuple, `{"o": [...]}` a value that is not plain data. A value of a subclass is
 encoded as its built-in base, and a dataclass object as its class and fields, so that no `__eq__` of the candidate takes
@@ -15,7 +15,7 @@ SEQUENCES = {list: "", tuple: "t", set: "s", frozenset: "z"}
 EXACT = 1 << 53
 """Integers from here on are encoded as hexadecimal text."""
 DIGITS = 5_000
-"""Maximum decimal exponent, as in `values`."""
+"""Maximum decimal exponent, as in `comparison`."""
 RANGED = 1 << 20
 """Maximum length of a range; a longer one is not plain data."""
 IDENTITY = (object.__eq__, type.__eq__)

@@ -12,7 +12,7 @@ from reflexion_lab.agent.reflectors.fields import GRAMMAR, LABELS, SERVICE, SESS
 from reflexion_lab.agent.reflectors.llm import LLMReflector, ReflectionError
 from reflexion_lab.agent.reflectors.reviewed import flags
 from reflexion_lab.agent.reflectors.rules import Rules
-from reflexion_lab.errors import ModelError, Unanswered
+from reflexion_lab.errors import CapReached, ConfigError, HarnessError, ModelError, Unanswered
 from reflexion_lab.records import Attempt, Check, Episode, Evaluation, Reflection, Sampling, Task, Usage
 from reflexion_lab.text.prompts.render import Prompts, known_examples, room
 from reflexion_lab.text.shorten import estimated
@@ -351,6 +351,13 @@ def test_with_fallback_rules_replace_a_missing_reply(error: Exception, problem: 
     reflection = reflector.reflect(TASK, attempt_with(WRONG), [episode(1)])
     rules = Rules().reflect(TASK, attempt_with(WRONG), [episode(1)])
     assert reflection == replace(rules, source="fallback:assertion", problem=problem, text="", usage=Usage())
+
+
+@pytest.mark.parametrize("error", [CapReached("caps.calls"), ConfigError("model", "x", "y"), HarnessError("broken")])
+def test_no_policy_replaces_what_a_user_has_to_fix(error: Exception) -> None:
+    for policy in ("set_aside", "fallback", "skip"):
+        with pytest.raises(type(error)):
+            WithFallback(LLMReflector(says(error), Sampling()), Rules(), policy).reflect(TASK, attempt_with(WRONG), [])
 
 
 def test_optional_fields_of_a_reply_enter_the_reflection() -> None:
