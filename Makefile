@@ -44,7 +44,7 @@ demo: $(VENV)/run-ready  ## the main job with the embedded model, in 4 minutes; 
 check: lint  ## before every commit, in a minute: lint, format, types, layers and the fast unit tests
 	$(PYTEST) $(PARALLEL) $(UNITS)
 
-test: lint  ## for every change, in six minutes: all of the tests but the slow ones; with COVERAGE=1 their coverage
+test: lint  ## for every change: all of the tests but the slow ones; with COVERAGE=1 their coverage
 	$(PYTEST) $(PARALLEL) $(if $(COVERAGE),$(COVERED))
 	@$(if $(COVERAGE),,echo "Coverage was not measured: make test COVERAGE=1 does, and fails below 85 %.")
 

@@ -195,19 +195,19 @@ def disjoint(tasks: Sequence[Task]) -> Iterator[Row]:
     """Hidden tests shown by a visible one: equal text, an equal assert in another layout, or the same call."""
     for task in tasks:
         visible = [_claims(test, task.entry_point) for test in task.visible_tests]
-        shown = dict[int, str]()
+        overlaps = dict[int, str]()
         for i, test in enumerate(task.hidden_tests):
             own = _claims(test, task.entry_point)
             for kind, claims in own.items():
                 if any(claims & other[kind] for other in visible):
-                    shown.setdefault(i, f"the {kind} of a visible test: {line(test, DETAIL_CHARS)}")
-        if not shown:
+                    overlaps.setdefault(i, f"the {kind} of a visible test: {line(test, DETAIL_CHARS)}")
+        if not overlaps:
             continue
-        example = f"such as {next(iter(shown.values()))}"
-        if len(shown) == len(task.hidden_tests):
+        example = f"such as {next(iter(overlaps.values()))}"
+        if len(overlaps) == len(task.hidden_tests):
             yield "error", task.task_id, f"every hidden test is shown, {example}"
         else:
-            yield "warning", task.task_id, f"{len(shown)} of {len(task.hidden_tests)} hidden tests, {example}"
+            yield "warning", task.task_id, f"{len(overlaps)} of {len(task.hidden_tests)} hidden tests, {example}"
 
 
 READERS = {

@@ -72,8 +72,8 @@ def test_whatever_stands_beside_a_reply_it_is_read(beside):
 def test_any_answer_is_read_or_a_value_error(content):
     with suppress(ValueError):
         assert isinstance(read(content).text, str)
-    found = rejection(content)
-    assert found is None or found.prompt_tokens >= 0
+    refused = rejection(content)
+    assert refused is None or refused.prompt_tokens >= 0
     assert is_out_of_credit(content) in (True, False)
 
 

@@ -74,9 +74,9 @@ def test_neighbouring_seeds_share_no_draw():
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(0, 1000))
 def test_a_draws_seed_is_one_that_servers_take(seed, sample):
-    found = draw_seed(says("hello"), replace(WARM, seed=seed), sample)
-    assert 0 <= found < 2**31
-    assert found == draw_seed(says("hello"), replace(WARM, seed=seed), sample)
+    drawn = draw_seed(says("hello"), replace(WARM, seed=seed), sample)
+    assert 0 <= drawn < 2**31
+    assert drawn == draw_seed(says("hello"), replace(WARM, seed=seed), sample)
 
 
 def test_every_prompt_has_a_stream_of_its_own():
