@@ -1,0 +1,64 @@
+"""Every experiment with an `analysis.py`: its table and README are those of its evidence, to the last digit."""
+
+import importlib
+import random
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from experiments._tools.recompute import README, differences, main
+
+FOLDER = Path(__file__).parents[2] / "experiments"
+STUDIES = sorted(path.parent.name for path in FOLDER.glob("*/analysis.py"))
+
+
+@pytest.fixture(params=STUDIES)
+def study(request, tmp_path):
+    """The `analysis` module of an experiment and a copy of its folder."""
+    copy = tmp_path / request.param
+    shutil.copytree(FOLDER / request.param, copy)
+    return importlib.import_module(f"experiments.{request.param}.analysis"), copy
+
+
+def test_the_published_figures_are_those_of_the_evidence(study, capsys):
+    module, copy = study
+    assert main(str(copy / "analysis.py"), module.compute, ["--check"]) == 0
+    assert "agree with the evidence" in capsys.readouterr().out
+
+
+def test_one_altered_digit_of_a_readme_is_named(study, capsys):
+    module, copy = study
+    path = copy / README
+    text = path.read_text(encoding="utf-8")
+    digit = random.Random(copy.name).choice(list(re.finditer(r"\d", text)))
+    altered = str((int(digit[0]) + 1) % 10)
+    path.write_text(text[: digit.start()] + altered + text[digit.end() :], encoding="utf-8")
+    line = text.count("\n", 0, digit.start()) + 1
+    assert main(str(copy / "analysis.py"), module.compute, ["--check"]) == 1
+    assert f"{copy.name}/{README}, line {line}: got " in capsys.readouterr().out
+
+
+def test_a_written_folder_agrees(study, capsys):
+    module, copy = study
+    for name in module.compute(copy):
+        (copy / name).write_text("another text", encoding="utf-8")
+    assert main(str(copy / "analysis.py"), module.compute, []) == 0
+    assert main(str(copy / "analysis.py"), module.compute, ["--check"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("published", "computed", "expected"),
+    [
+        ("rate 38.3 %", "rate 38.4 %", ["line 1: got 38.3, expected 38.4"]),
+        ("a\nb\nc", "a\nc", ["line 2: got 'b', expected 'no such line'"]),
+        ("a\nc", "a\nb\nc", ["line 2: got 'no such line', expected 'b'"]),
+        ("−1.7 [−6.7, +3.9]", "−1.7 [−6.8, −3.9]", ["line 1: got −6.7,, expected −6.8,; got +3.9, expected −3.9"]),
+        ("same", "same", []),
+    ],
+)
+def test_a_difference_names_line_and_figure(tmp_path, published, computed, expected):
+    path = tmp_path / "table.csv"
+    path.write_text(published, encoding="utf-8")
+    assert [line.partition(", ")[2] for line in differences(path, computed)] == expected
