@@ -163,16 +163,16 @@ def disturbed(monkeypatch):
 
     def prepared(lab, number, disturb):
         model = lab.model._model._model
-        asked, whole = itertools.count(1), model.complete
+        calls, whole = itertools.count(1), model.complete
 
         def complete(*args, **kwargs):
             answer = whole(*args, **kwargs)
-            if next(asked) == number:
+            if next(calls) == number:
                 disturb()
             return answer
 
         monkeypatch.setattr(model, "complete", complete)
-        return asked
+        return calls
 
     return prepared
 

@@ -255,11 +255,11 @@ def test_no_loop_is_given_hidden_tests_or_the_solution(config, cluster, tmp_path
     data = ("benchmark=jsonl", f"benchmark.load.path={tmp_path / 'own.jsonl'}", "benchmark.limit=null")
     lab = run_lab(config("there", *data, "actor=single_shot", "actor._target_=unsteady_parts.Nosy"))
     assert lab.folder.grades["own/double", 1].checks_total == 1
-    seen = (tmp_path / "seen.log").read_text()
-    assert "Twice x" in seen
-    assert "PLANTED_API_KEY" in seen  # the environment that keys are read from
-    assert "424242" not in seen
-    assert "secret_name" not in seen
+    printed = (tmp_path / "seen.log").read_text()
+    assert "Twice x" in printed
+    assert "PLANTED_API_KEY" in printed  # the environment that keys are read from
+    assert "424242" not in printed
+    assert "secret_name" not in printed
 
 
 @pytest.mark.slow
