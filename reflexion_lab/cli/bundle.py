@@ -79,11 +79,11 @@ def replay(options: argparse.Namespace) -> int:
     from reflexion_lab.studies.replay.findings import show
     from reflexion_lab.studies.replay.replay import replay as replayed
 
-    done = replayed(Path(options.bundle), place.out_folder(options.out) if options.out else None)
-    show(done.verification, Console(), "Replay")
-    if done.folder:
-        say(f"run folder: {done.folder}")
-    return int(not done.verification.holds)
+    replay = replayed(Path(options.bundle), place.out_folder(options.out) if options.out else None)
+    show(replay.verification, Console(), "Replay")
+    if replay.folder:
+        say(f"run folder: {replay.folder}")
+    return int(not replay.verification.holds)
 
 
 def check(options: argparse.Namespace) -> int:

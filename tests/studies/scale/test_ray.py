@@ -155,7 +155,7 @@ def test_workers_of_a_cluster_write_the_same_bytes_as_threads(config, cluster, o
     local, remote = log_of(here), log_of(there)
     assert same(local, remote)
     assert len(canonical_form(local)) == 12
-    assert (there.models.made, there.models.spent.tokens) == (here.models.made, here.models.spent.tokens)
+    assert (there.models.paid, there.models.spent.tokens) == (here.models.paid, here.models.spent.tokens)
     if overrides:  # tasks did learn from each other
         assert [name for attempt in remote.every for name in attempt.recalled if f"/{attempt.task_id}-" not in name]
 
