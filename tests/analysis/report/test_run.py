@@ -65,7 +65,7 @@ def test_feedback_tests_are_shown_against_hidden_ones(report_of):
     assert row(text, "failed, but right") == ["1", "0", "1"]
     assert row(text, "failed, and wrong") == ["2", "1", "4"]  # of attempt 1, submissions, all attempts
     assert row(text, "without a verdict") == ["0", "0", "0"]
-    assert " ".join(row(text, "wrong if passed")) == "0.0 [0, 79] 33.3 [6, 79] 33.3 [6, 79]"
+    assert " ".join(row(text, "wrong among passed")) == "0.0 [0, 79] 33.3 [6, 79] 33.3 [6, 79]"
 
 
 def test_written_tests_are_shown_with_what_they_were_worth(write_run):
@@ -233,8 +233,8 @@ def test_a_log_that_was_read_is_not_read_again(write_run, monkeypatch):
     ("verdicts", "source", "absent"),
     [
         ({"a": [(1.0, True)], "b": [(0.0, False)]}, "visible", ("gain over attempt 1",)),
-        (RUN, "oracle", ("wrong if passed",)),
-        ({"a": [(-1.0, True)]}, "visible", ("wrong if passed",)),
+        (RUN, "oracle", ("wrong among passed",)),
+        ({"a": [(-1.0, True)]}, "visible", ("wrong among passed",)),
         ({"a": [(1.0, True)]}, "visible", ("Reflections, and",)),
         (RUN, "visible", ("evaluated by", "INCOMPLETE", "NOT ALL GRADED", "HARNESS ERRORS")),
     ],
