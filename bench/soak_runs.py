@@ -117,7 +117,7 @@ def rounds(options, url, scratch, roots):
     while time.monotonic() < end or len(rows) < 20:
         number = len(rows)
         seed = number % SEEDS
-        calls = roots / f"calls-{number}.sqlite"  # calls are made anew
+        calls = roots / f"calls-{number}.sqlite"  # no call is cached
         digest, again = carried_out(url, roots, seed, options.workers, calls)
         for path in roots.glob(f"{calls.name}*"):
             path.unlink()

@@ -162,7 +162,7 @@ def real_vectors(embedder, texts, keep):
 
 
 def measure(vectors=1_000_000, texts=3000, noise=0.5, keep=None, exact=100_000, queries=200, beyond=65_536):
-    """All figures. `keep`: an .npy file for the texts' vectors; None embeds them anew."""
+    """All figures. `keep`: an .npy file for the texts' vectors; None embeds them again."""
     embedder, generator, documents = MiniLM(), np.random.default_rng(0), docstrings(texts)
     report = {"embedding": embedding(embedder) | agreement(embedder, documents)}
     real, seconds = real_vectors(embedder, documents, keep)

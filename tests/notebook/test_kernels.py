@@ -142,7 +142,7 @@ def test_an_interrupted_sweep_goes_on_with_the_same_call(kernel, tmp_path):
 
 @pytest.mark.slow
 def test_autoreload_leaves_what_was_made_before_usable(kernel, tmp_path):
-    """A whole module is executed anew; objects of its old classes still show themselves, and compare with new ones."""
+    """A whole module is executed again; objects of its old classes still show themselves, and compare with new ones."""
     for part in ("reflexion_lab", "conf"):
         shutil.copytree(ROOT / part, tmp_path / "copy" / part, ignore=shutil.ignore_patterns("__pycache__"))
     k = kernel(package=tmp_path / "copy")

@@ -93,7 +93,7 @@ class Crowd:
 
     def check_runs(self, expected, resumed=False):
         """So many runs, no two of the same cell, each complete and in agreement with itself. One that was `resumed` has
-        the attempts of the tasks that it began anew, too.
+        the attempts of the tasks that it restarted, too.
         """
         folders = [RunFolder.existing(path) for path in self.folders]
         assert Counter(run.manifest.config_digest for run in folders).most_common(1)[0][1] == 1

@@ -71,7 +71,7 @@ def test_nor_where_tasks_learn_from_each_other_round_by_round(faults, student, m
     end_alike(faults, student, measured, unbroken, finished, draws, "model.retries=0", *SHARED)
 
 
-def test_a_task_that_is_set_aside_is_begun_anew_within_its_round(faults, student, measured, unbroken, run):
+def test_a_deferred_task_restarts_within_its_round(faults, student, measured, unbroken, run):
     first = TASKS[0].prompt.strip()
     left = ["503"]
     with faults.FaultServer(student, lambda r: left.pop() if left and first in r.text else "") as server:
