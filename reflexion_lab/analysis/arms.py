@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +15,7 @@ from reflexion_lab.errors import DataError
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Attempt, Grade
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.manifest import DATA, measured
+from reflexion_lab.runner.folder.manifest import DATA, settings
 
 if TYPE_CHECKING:
     from numpy import float64
@@ -176,17 +176,8 @@ def arms(runs: Iterable[Path | str | RunFolder], by: Sequence[str] = ()) -> list
     return [arm for name, members in by_name.items() for arm in _split(name, members, by)]
 
 
-def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and values of a config; a list is a value."""
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
 def _split(name: str, logs: Sequence[Log], by: Sequence[str]) -> list[Arm]:
-    configs = [dict(flat(measured(log.manifest.config))) for log in logs]
+    configs = [settings(log.manifest.config) for log in logs]
     keys = by or _distinguishing_keys(
         [{key: value for key, value in config.items() if not _is_path_only(key, logs)} for config in configs]
     )

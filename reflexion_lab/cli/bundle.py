@@ -1,4 +1,4 @@
-"""`reflexion-lab bundle`, `replay` and `study`: exact replays of runs, and registered studies."""
+"""`reflexion-lab bundle` and `replay`: exact replays of runs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,6 @@ def add(commands: place.Commands) -> None:
     sub = place.add_command(commands, "replay", replay, text)
     sub.add_argument("bundle", metavar="BUNDLE", help="a file that `bundle` wrote")
     sub.add_argument("--out", metavar="DIR", help="keep the new run folder there")
-    kinds = place.add_group(commands, "study", "registered studies: study=study.yaml makes a run part of one")
-    text = "read a study.yaml, and list runs that belong to it, missing runs, and runs not registered; exit "
-    text += "code 1 if a run does not belong to it, or if the design cannot detect the registered effect"
-    sub = place.add_command(kinds, "check", check, text)
-    sub.add_argument("study", metavar="FILE", help="a study.yaml")
-    sub.add_argument("runs", metavar="RUN", nargs="*", help="run folders")
 
 
 def bundle(options: argparse.Namespace) -> int:
@@ -79,18 +73,8 @@ def replay(options: argparse.Namespace) -> int:
     from reflexion_lab.studies.replay.findings import show
     from reflexion_lab.studies.replay.replay import replay as replayed
 
-    replay = replayed(Path(options.bundle), place.out_folder(options.out) if options.out else None)
-    show(replay.verification, Console(), "Replay")
-    if replay.folder:
-        say(f"run folder: {replay.folder}")
-    return int(not replay.verification.holds)
-
-
-def check(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
-    from reflexion_lab.studies.registered import belonging, show
-
-    membership = belonging(Path(options.study), [Path(run) for run in options.runs])
-    show(membership, Console())
-    return int(membership.is_too_small or any(run.reasons for run in membership.runs))
+    result = replayed(Path(options.bundle), place.out_folder(options.out) if options.out else None)
+    show(result.verification, Console(), "Replay")
+    if result.folder:
+        say(f"run folder: {result.folder}")
+    return int(not result.verification.holds)

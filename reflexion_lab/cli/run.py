@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from reflexion_lab.analysis.summary import Summary
     from reflexion_lab.runner.config.build import Config
     from reflexion_lab.studies.finished import CellState
+    from reflexion_lab.studies.sweep import Sweep
 
 HELP = """usage: reflexion-lab run [-m] [GROUP=CHOICE ...] [KEY=VALUE ...]
 
@@ -68,19 +69,25 @@ def run(arguments: list[str]) -> int:
 
 def run_many(overrides: list[str]) -> int:
     """Run a sweep by Hydra's launchers. Finished cells are not run again; a failed cell does not end the sweep."""
-    from rich.console import Console
-
-    from reflexion_lab.studies.scale.launch import Launch
-    from reflexion_lab.studies.sweep import Sweep, launch_all
-    from reflexion_lab.studies.sweep_report import live_progress
-    from reflexion_lab.studies.sweep_report import show as show_sweep
+    from reflexion_lab.studies.sweep import Sweep
 
     if flags := [part for part in overrides if part.startswith("-")]:
         expected = (
             "overrides alone; a config folder of your own is 'hydra.searchpath=[file:///FOLDER]', --cfg goes alone"
         )
         raise ConfigError("-m", f"{flags[0]} beside it", expected)
-    sweep = Sweep.of(overrides)
+    return run_sweep(Sweep.of(overrides), overrides)
+
+
+def run_sweep(sweep: Sweep, overrides: list[str]) -> int:
+    """Run the cells of a sweep that are not finished; `overrides` are those of the launcher."""
+    from rich.console import Console
+
+    from reflexion_lab.studies.scale.launch import Launch
+    from reflexion_lab.studies.sweep import launch_all
+    from reflexion_lab.studies.sweep_report import live_progress
+    from reflexion_lab.studies.sweep_report import show as show_sweep
+
     launch, quiet = Launch(overrides, sweep.sweep_id), sweep.cells[0].cfg.quiet
     try:
         with live_progress(sweep, quiet):

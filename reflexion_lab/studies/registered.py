@@ -1,7 +1,11 @@
-"""A registered study and its runs: which belong to it, and what is missing."""
+"""Registered studies: registration of composed configs, the study's runs, and what deviates or is missing."""
 
 from __future__ import annotations
 
+import hashlib
+import shlex
+import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,16 +13,25 @@ from typing import TYPE_CHECKING, NamedTuple
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.stats.power import POWER, Design, detected
 from reflexion_lab.analysis.summary import Log, summary
-from reflexion_lab.records import Usage
+from reflexion_lab.errors import ConfigError, DataError
+from reflexion_lab.io.secrets import without_secrets
+from reflexion_lab.records import Manifest, Usage
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.manifest import named
 from reflexion_lab.runner.folder.registration import Registration
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from reflexion_lab.runner.config.grid import Cell
+    from reflexion_lab.studies.sweep import Sweep
 
-class Belonging(NamedTuple):
+STAMP = ".tsr"
+"""Suffix of a time stamp (RFC 3161) beside the study's file."""
+
+
+class Membership(NamedTuple):
     """A run and its deviations from the study."""
 
     run_id: str
@@ -29,18 +42,19 @@ class Belonging(NamedTuple):
     """Finished tasks."""
     n_expected: int
     usage: Usage
-    reasons: tuple[str, ...]
-    """Deviations from the study; () if it belongs to it."""
+    deviations: tuple[str, ...]
+    """() if the run belongs to the study."""
 
 
-class Belongings(NamedTuple):
+class Status(NamedTuple):
     study: Registration
-    runs: tuple[Belonging, ...]
+    runs: tuple[Membership, ...]
     missing: tuple[str, ...]
     """Registered arms, seeds and tasks without a run, a sentence each."""
-
     power: Rate | None
     """How many simulated studies of this design detect the registered effect; None where its discordance is unknown."""
+    evidence: tuple[str, ...]
+    """What shows since when the file has not changed: a commit, tags, a time stamp."""
 
     @property
     def is_too_small(self) -> bool:
@@ -50,17 +64,18 @@ class Belongings(NamedTuple):
     @property
     def spent(self) -> Usage:
         """Usage of the runs that belong to it; cached calls count again."""
-        return sum((run.usage for run in self.runs if not run.reasons), Usage())
+        return sum((run.usage for run in self.runs if not run.deviations), Usage())
 
 
-def belonging(study: Path, runs: Sequence[Path]) -> Belongings:
+def status(path: Path, runs: Sequence[Path]) -> Status:
     """Raises ValueError: the study or a run cannot be read."""
-    registered = registration.read(study)
-    belongings = tuple(_belonging(registered, Log.read(RunFolder.existing(run))) for run in runs)
-    return Belongings(registered, belongings, tuple(_missing(registered, belongings)), _power(registered))
+    study = registration.read(path)
+    members = tuple(_membership(study, Log.read(RunFolder.existing(run))) for run in runs)
+    return Status(study, members, tuple(_missing(study, members)), power(study), tuple(_evidence(path)))
 
 
-def _power(study: Registration) -> Rate | None:
+def power(study: Registration) -> Rate | None:
+    """How many simulated studies of this design detect the registered effect; None where its discordance is unknown."""
     if not study.discordance:
         return None
     design = Design(
@@ -74,24 +89,100 @@ def _power(study: Registration) -> Rate | None:
     return detected(design)
 
 
-def _belonging(registered: Registration, log: Log) -> Belonging:
+def register(path: Path) -> Registration:
+    """Compose the config of every arm at every seed, and append it to the study at `path`.
+
+    Raises
+    ------
+    DataError
+        The study names its arms without overrides, is registered already, or states no discordance; the design is too
+        small for the registered effect, or an arm has other tasks than the study.
+    ConfigError
+        An override is invalid.
+    """
+    study = registration.read(path)
+    if study.registered:
+        raise registration.registered_already(path, study.registered)
+    share = power(study)
+    if share is None:
+        raise DataError("discordance", 0, "the share of cases that only one arm solves, from a pilot")
+    if share.share < POWER:
+        effect = f"{100 * study.minimum_detectable_effect:g} points"
+        got = f"a design that detects {effect} in {100 * share.share:.0f} % of simulated studies"
+        raise DataError("n_tasks", got, f"{100 * POWER:g} % or more", "see `reflexion-lab power`")
+    manifests = {arm: [_manifest(study, arm, seed, cell) for seed, cell in _cells(study, arm)] for arm in study.arms}
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return registration.register(path, registration.section(manifests, at=at, power=share.share))
+
+
+def sweep_of(path: Path, overrides: Sequence[str] = ()) -> Sweep:
+    """The sweep over all arms and seeds of a registered study; `overrides` apply to all runs.
+
+    Raises
+    ------
+    DataError
+        The study is not registered.
+    """
+    from reflexion_lab.runner.config.grid import lines
+    from reflexion_lab.studies.sweep import Sweep
+
+    study = registration.read(path)
+    if not study.registered:
+        raise DataError(f"study: {path}", "no registered configs", "a registered study", "reflexion-lab study register")
+    more = [*overrides, *lines({"study": str(path)})]
+    cells = [cell for arm in study.arms for _, cell in _cells(study, arm, *more)]
+    name = f"{named(study.name)}-{study.digest[:8]}"
+    return Sweep([cell._replace(number=number) for number, cell in enumerate(cells)], name)
+
+
+def _cells(study: Registration, arm: str, *more: str) -> Iterator[tuple[int, Cell]]:
+    """The runs of an arm with their seeds."""
+    from reflexion_lab.runner.config.compose import compose
+    from reflexion_lab.runner.config.grid import Cell
+
+    if not isinstance(study.arms, dict):
+        raise DataError("arms", "names alone", "overrides by name, such as `retry: experiment=retry`")
+    words = [*shlex.split(study.shared), *shlex.split(study.arms[arm]), *more]
+    if seeds := [word for word in words if word.startswith("seed=")]:
+        raise DataError(f"arms.{arm}", seeds[0], "no seed: the field `seeds` has them")
+    for seed in study.seeds:
+        overrides = (*words, f"seed={seed}")
+        yield seed, Cell(0, overrides, compose(*overrides))
+
+
+def _manifest(study: Registration, arm: str, seed: int, cell: Cell) -> Manifest:
+    """The manifest that a run of this cell would have."""
+    from reflexion_lab.runner.config.compose import manifest_of
+
+    try:
+        manifest = manifest_of(cell.cfg)
+    except ConfigError as problem:
+        problem.add_note(f"in arm {arm}, seed {seed}")
+        raise
+    for field, got in (("benchmark", manifest.benchmark), ("n_tasks", manifest.n_expected)):
+        if got != (expected := getattr(study, field)):
+            raise DataError(f"arms.{arm}: {field}", got, str(expected), "change the study or the override")
+    return manifest
+
+
+def _membership(study: Registration, log: Log) -> Membership:
     manifest = log.manifest
-    return Belonging(
+    return Membership(
         run_id=manifest.run_id,
-        arm=registered.arm_of(manifest.config) or str(manifest.config.get("arm")),
+        arm=study.arm_of(manifest.config) or str(manifest.config.get("arm")),
         seed=manifest.seed,
         done=len(log.results),
         n_expected=manifest.n_expected,
         usage=sum(summary(log).usage.values(), Usage()),
-        reasons=tuple(registration.deviations(registered, manifest)),
+        deviations=tuple(registration.deviations(study, manifest)),
     )
 
 
-def _missing(registered: Registration, runs: Sequence[Belonging]) -> Iterator[str]:
-    mine = [run for run in runs if not run.reasons]
-    for arm in registered.arms:
+def _missing(study: Registration, runs: Sequence[Membership]) -> Iterator[str]:
+    mine = [run for run in runs if not run.deviations]
+    for arm in study.arms:
         seeds = [run.seed for run in mine if run.arm == arm]
-        if missing := sorted(set(registered.seeds) - set(seeds)):
+        if missing := sorted(set(study.seeds) - set(seeds)):
             yield f"arm {arm}: no run of seed {', '.join(map(str, missing))}"
         for seed in sorted({seed for seed in seeds if seeds.count(seed) > 1}):
             yield f"arm {arm}: {seeds.count(seed)} runs of seed {seed}, expected one"
@@ -100,36 +191,72 @@ def _missing(registered: Registration, runs: Sequence[Belonging]) -> Iterator[st
             yield f"run {run.run_id}: {run.n_expected - run.done} of {run.n_expected} tasks"
 
 
-def show(belongings: Belongings, console: Console) -> None:
+def _evidence(path: Path) -> Iterator[str]:
+    """Commit and tags of the file as it is, and a time stamp over its content, if there are any."""
+    if commit := _git(path, "log", "-1", "--format=%h, %cI", "--", path.name):
+        if _git(path, "status", "--porcelain", "--", path.name):
+            yield f"its last commit is {commit}; it was changed since"
+        else:
+            tags = _git(path, "tag", "--contains", commit.partition(",")[0], "--sort=creatordate").splitlines()
+            yield f"committed {commit}{f'; tag {tags[0]}' if tags else ''}"
+    stamp = path.with_name(path.name + STAMP)
+    if stamp.is_file():
+        is_of_it = hashlib.sha256(path.read_bytes()).digest() in stamp.read_bytes()
+        verify = f"`openssl ts -verify -data {path.name} -in {stamp.name} -CAfile …` checks who signed it"
+        yield f"time stamp {stamp.name}: {f'of this file; {verify}' if is_of_it else 'OF ANOTHER FILE'}"
+
+
+def _git(path: Path, *words: str) -> str:
+    """Output of a git command in the folder of `path`; "" outside of a repository."""
+    command = ["git", "-C", str(path.resolve().parent), *words]
+    try:
+        done = subprocess.run(command, env=without_secrets(), capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def show(state: Status, console: Console) -> None:
     """Print the study, its runs and what is missing."""
     from reflexion_lab.analysis.report import cells
 
-    study = belongings.study
-    console.print(cells.line(f"{study.name}, digest {study.digest}", "bold"))
+    study = state.study
+    console.print(cells.line(_answer(state), "bold"))
     for hypothesis in study.hypotheses:
         console.print(cells.line(f"hypothesis: {hypothesis}"))
     effect = f"minimum detectable effect {100 * study.minimum_detectable_effect:.1f} points"
     size = f"{study.n_tasks} tasks of {study.benchmark} x seeds {', '.join(map(str, study.seeds))}"
     console.print(cells.line(f"primary metric {study.primary_metric} against {study.baseline}; {size}; {effect}"))
-    if belongings.power:
-        power = f"power: {cells.rate(belongings.power, 'simulated studies')} detect that effect"
+    if study.registered:
+        console.print(cells.line(f"configs of {len(study.arms)} arms registered at {study.registered.at}"))
+    else:
+        console.print(cells.line("NO CONFIG IS REGISTERED: every run is exploratory (`study register`)", "yellow"))
+    for line in state.evidence:
+        console.print(cells.line(line))
+    if state.power:
+        text = f"power: {cells.rate(state.power, 'simulated studies')} detect that effect"
         too_small = f"; REFUSED: {100 * POWER:g} % or more expected, see `reflexion-lab power`"
-        console.print(cells.line(power + too_small * belongings.is_too_small, "yellow" * belongings.is_too_small))
-    spent, budget = belongings.spent, study.budget
+        console.print(cells.line(text + too_small * state.is_too_small, "yellow" * state.is_too_small))
+    spent, budget = state.spent, study.budget
     for unit, used, bound in (("tokens", spent.tokens, budget.tokens), ("calls", spent.calls, budget.calls)):
         if bound:
             over = ": MORE THAN REGISTERED" if used > bound else ""
             console.print(cells.line(f"{unit}: {used:,} of {bound:,}{over}"))
-    table = cells.table("Runs", "run", "arm", "seed", "tasks", "belongs to the study", names=2)
-    for run in belongings.runs:
-        verdict = "; ".join(run.reasons)
-        membership = cells.line(f"no, exploratory: {verdict}", "yellow") if verdict else cells.line("yes", "green")
-        table.add_row(
-            cells.line(run.run_id), cells.line(run.arm), str(run.seed), f"{run.done}/{run.n_expected}", membership
-        )
-    if belongings.runs:
-        console.print(table)
-    for text in belongings.missing:
+    for arm in dict.fromkeys(run.arm for run in state.runs if not run.deviations):
+        seeds = sorted(run.seed for run in state.runs if run.arm == arm and not run.deviations)
+        console.print(cells.line(f"registered: {arm}, seed {', '.join(map(str, seeds))}"))
+    for run in state.runs:
+        if run.deviations:
+            console.print(cells.line(f"EXPLORATORY: {run.run_id}", "yellow"))
+            for deviation in run.deviations:
+                console.print(cells.line(f"  {deviation}"))
+    for text in state.missing:
         console.print(cells.line(f"missing: {text}", "yellow"))
-    if not belongings.missing:
-        console.print("nothing is missing")
+
+
+def _answer(state: Status) -> str:
+    name = f"{state.study.name}, digest {state.study.digest}"
+    exploratory = sum(bool(run.deviations) for run in state.runs)
+    parts = [f"{len(state.runs) - exploratory} registered and {exploratory} exploratory runs"] * bool(state.runs)
+    parts.append(f"{len(state.missing)} missing" if state.missing else "nothing is missing")
+    return f"{name}: {', '.join(parts)}"

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from reflexion_lab.analysis.arms import Case, arms, flat
+from reflexion_lab.analysis.arms import Case, arms
+from reflexion_lab.runner.folder.manifest import flat
 
 VERDICTS = {"a": [(1.0, True)], "b": [(0.0, False), (1.0, True)]}
 

@@ -11,7 +11,7 @@ from reflexion_lab.analysis.comparison.budgets import matched
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import mcnemar, paired_difference, wilson
 from reflexion_lab.records import Usage
-from reflexion_lab.runner.folder.registration import Budget, Registration
+from reflexion_lab.runner.folder.registration import Budget, Registration, section
 
 RIGHT, WRONG = (1, True), (0, False)
 BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}
@@ -287,7 +287,14 @@ def study():
     )
 
 
+def registered(study, run, **arms):
+    """The study with the configs of these arms, registered from runs that write their manifests."""
+    manifests = {arm: [run(arm, many(won), seed).manifest for seed in study.seeds] for arm, won in arms.items()}
+    return replace(study, registered=section(manifests, at="2026-01-01T00:00:00Z", power=0.8))
+
+
 def test_only_the_registered_comparison_is_not_exploratory(run, study):
+    study = registered(study, run, feedback_only=10, words=24)
     known = {"study": study.name, "study_digest": study.digest}
     sizes = {"feedback_only": 10, "words": 24, "other": 12}
     both = arms([run(arm, many(won), s, **known) for arm, won in sizes.items() for s in (1, 2)])

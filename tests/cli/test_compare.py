@@ -7,12 +7,14 @@ import json
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.cli.main import main
 from reflexion_lab.records import Usage
-from reflexion_lab.runner.folder.registration import read
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.registration import read, section
 
 RIGHT, WRONG = (1, True), (0, False)
 BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}
@@ -112,9 +114,13 @@ def test_registered_comparisons_are_told_from_exploratory_ones(run, run_command,
         "seeds": [7, 8], "budget": {"calls": 1000}, "minimum_detectable_effect": 0.1, "exclusions": [],
         "stopping": "after all runs",
     }  # fmt: skip
+    arms = {"feedback_only": BASE, "words": WORDS}
+    manifests = {
+        arm: [RunFolder.existing(run(arm, verdicts, s)).manifest for s in (7, 8)] for arm, verdicts in arms.items()
+    }
+    fields["registered"] = msgspec.to_builtins(section(manifests, at="2026-01-01T00:00:00Z", power=0.8))
     (tmp_path / "study.yaml").write_text(json.dumps(fields))  # JSON is YAML
     known = {"study": "words help", "study_digest": read(tmp_path / "study.yaml").digest}
-    arms = {"feedback_only": BASE, "words": WORDS}
     runs = [run(arm, verdicts, s, **known) for arm, verdicts in arms.items() for s in (7, 8)]
     for folder in runs:
         shutil.copy(tmp_path / "study.yaml", folder)

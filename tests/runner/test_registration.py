@@ -1,16 +1,18 @@
 """A registered study: read strictly, known by its digest, kept by every run, and held against what was run."""
 
+import hashlib
 import json
+import subprocess
 
 import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.cli.main import main
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.compose import assemble, compose, manifest_of
 from reflexion_lab.runner.config.parts import ConfigError
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.registration import FILE, deviations, exploratory, of_runs, read
+from reflexion_lab.runner.folder.registration import FILE, deviations, exploratory, of_runs, read, register, section
 from tests.builders import scripted
 
 STUDY = """\
@@ -37,10 +39,27 @@ def study(tmp_path):
     return path
 
 
+BASE = ("benchmark.limit=2", "reflector=rules", "tracker=none", "quiet=true", "loop.max_attempts=1")
+ARMS = {
+    "reflexion": ["experiment=reflexion"], "reflexion recall.omega=0": ["experiment=reflexion", "recall.omega=0"],
+    "retry": ["experiment=retry", "temperature=0.5"],
+}  # fmt: skip
+
+
+@pytest.fixture
+def registered(study, tmp_path):
+    """The study with the composed configs of its arms."""
+    common = [*scripted(tmp_path), *BASE]
+    manifests = {
+        arm: [manifest_of(compose(*words, *common, f"seed={seed}")) for seed in (0, 1)] for arm, words in ARMS.items()
+    }
+    return register(study, section(manifests, at="2026-01-01T00:00:00Z", power=0.8))
+
+
 @pytest.fixture
 def run(tmp_path, study):
     """Carries out a small run and returns its folder; `before` gets the assembled lab."""
-    base = ["benchmark.limit=2", "reflector=rules", "tracker=none", "quiet=true", "loop.max_attempts=1"]
+    base = BASE
 
     def carry_out(*overrides, registered=True, before=lambda lab: None):
         studies = [f"study={study}"] if registered else []
@@ -134,8 +153,7 @@ def test_a_file_that_changes_between_two_cells_is_seen(run, study, capsys):
     study.write_text(STUDY.replace("after all runs", "whenever we like it"))
     second = run("seed=1")
     assert of_runs([first.path, second.path], [first.manifest, second.manifest]) is None
-    (reason,) = deviations(read(study), first.manifest)
-    assert "another study or version" in reason
+    assert any("another study or version" in reason for reason in deviations(read(study), first.manifest))
     assert main(["study", "check", str(study), str(first.path), str(second.path)]) == 1
     assert "another study or version" in " ".join(capsys.readouterr().out.split())
 
@@ -147,32 +165,67 @@ def test_a_copy_that_was_changed_afterwards_is_refused(run):
         of_runs([folder.path], [folder.manifest])
 
 
-def test_a_run_outside_of_what_was_registered_is_warned_of(run):
-    with pytest.warns(RuntimeWarning, match="seed 7 was not registered; the run is exploratory"):
-        run("seed=7")
+def test_a_run_that_deviates_is_warned_of(run, registered):
+    with pytest.warns(RuntimeWarning) as warned:
+        run("experiment=retry", "temperature=0.7", "loop.max_attempts=2", "seed=1")
+    messages = [str(warning.message) for warning in warned]
+    for key in ("temperature is 0.7, registered was 0.5", "loop.max_attempts is 2, registered was 1"):
+        assert f"study words of a script: {key}; the run is exploratory" in messages
 
 
-def test_what_was_not_registered_is_exploratory(run, study):
-    registered = read(study)
-    runs = [run(f"seed={seed}").manifest for seed in (0, 1)]
-    assert exploratory(registered, "reflexion", "pass_at_1", baseline="retry", runs=runs) == []
-    assert exploratory(registered, "reflexion", "any_solved", baseline="retry", runs=runs) == []
-    assert exploratory(None, "reflexion", "pass_at_1") == ["no study was registered"]
-    for message, reasons in {
-        "arm simple": exploratory(registered, "simple", "pass_at_1"),
-        "arm reflexion recall.omega=5": exploratory(registered, "reflexion recall.omega=5", "pass_at_1"),
-        "metric damage": exploratory(registered, "reflexion", "damage"),
-        "registered was retry": exploratory(registered, "reflexion", "pass_at_1", baseline="simple"),
-        "registered seed 1": exploratory(registered, "reflexion", "pass_at_1", runs=runs[:1]),
-        "n_tasks is 1, registered was 2": exploratory(
-            registered, "reflexion", "pass_at_1", runs=[replace(runs[0], n_expected=1), runs[1]]
+@pytest.mark.filterwarnings("error:study")
+def test_a_registered_run_has_no_deviation_at_any_seed(run, registered):
+    for arm, words in ARMS.items():
+        for seed in (0, 1):
+            manifest = run(*words, f"seed={seed}").manifest
+            assert (registered.arm_of(manifest.config), deviations(registered, manifest)) == (arm, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"seed": 7}, "seed 7 was not registered"),
+        ({"n_expected": 1}, "n_tasks is 1, registered was 2"),
+        ({"benchmark": "humaneval"}, "benchmark is humaneval, registered was basics"),
+        ({"benchmark_digest": "f" * 64}, "digest of tasks is ffff"),
+        ({"model_fingerprint": "another"}, "fingerprint of actor is another, registered was scripted:"),
+        (
+            {"role_fingerprints": {"reflector": "strong"}},
+            "fingerprint of reflector is strong, registered was no such key",
         ),
-        "without a registered study": exploratory(
-            registered, "reflexion", "pass_at_1", runs=[replace(runs[0], study_digest=""), runs[1]]
+        ({"study_digest": ""}, "it began without a registered study"),
+        ({"config": {"arm": "simple"}}, "arm simple was not registered"),
+    ],
+)
+def test_each_deviation_of_a_run_is_named(run, registered, change, expected):
+    (reason,) = deviations(registered, replace(run("experiment=retry", "temperature=0.5").manifest, **change))
+    assert expected in reason
+
+
+def test_what_was_not_registered_is_exploratory(run, registered):
+    arms = {arm: [run(*words, f"seed={seed}").manifest for seed in (0, 1)] for arm, words in ARMS.items()}
+    words, retry = arms["reflexion"], arms["retry"]
+    assert exploratory(registered, "pass_at_1", words, retry) == []
+    assert exploratory(registered, "any_solved", words, retry) == []
+    assert exploratory(registered, "pass_at_1", words, words) == []
+    assert exploratory(None, "pass_at_1", words, retry) == ["no study was registered"]
+    for message, reasons in {
+        "metric damage": exploratory(registered, "damage", words, retry),
+        "compared with reflexion recall.omega=0, registered was retry": exploratory(
+            registered, "pass_at_1", words, arms["reflexion recall.omega=0"]
+        ),
+        "registered seed 1": exploratory(registered, "pass_at_1", words[:1], retry),
+        "n_tasks is 1, registered was 2": exploratory(
+            registered, "pass_at_1", [replace(words[0], n_expected=1), words[1]], retry
         ),
     }.items():
         assert len(reasons) == 1
         assert message in reasons[0]
+
+
+def test_an_arm_that_is_only_named_is_exploratory(run, study):
+    (reason,) = deviations(read(study), run().manifest)
+    assert reason == "only the name of its arm was registered, not its config"
 
 
 def test_a_run_belongs_to_the_arm_that_says_most_of_it(study):
@@ -182,7 +235,7 @@ def test_a_run_belongs_to_the_arm_that_says_most_of_it(study):
     assert registered.arm_of({"arm": "simple"}) == ""
 
 
-def test_check_says_what_is_missing(run, study, capsys):
+def test_check_says_what_is_missing(run, study, registered, capsys):
     folder = run()
     assert main(["study", "check", str(study), str(folder.path)]) == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -242,9 +295,149 @@ def test_an_arm_is_registered_by_a_list_or_a_number(study):
     study.write_text(
         STUDY.replace("retry]", "retry, 'retry temperature=0', 'reflexion quality.severe=[short, generic]']")
     )
-    registered = read(study)
+    by_name = read(study)
     lists = {"arm": "reflexion", "quality": {"severe": ["short", "generic"]}, "recall": {"omega": 1}}
-    assert registered.arm_of(lists) == "reflexion quality.severe=[short, generic]"
-    assert registered.arm_of({"arm": "retry", "temperature": 0.0}) == "retry temperature=0"
-    label = "reflexion quality.severe=['short', 'generic']"  # as tables name it
-    assert exploratory(registered, label, "pass_at_1") == []
+    assert by_name.arm_of(lists) == "reflexion quality.severe=[short, generic]"
+    assert by_name.arm_of({"arm": "retry", "temperature": 0.0}) == "retry temperature=0"
+
+
+SMALL = """\
+name: eight tasks
+hypotheses: [The simulated model learns.]
+primary_metric: pass_at_1
+shared: model=simulated actor=single_shot benchmark.load.n=8 temperature=0.8 tracker=none quiet=true
+arms:
+  retry: experiment=retry
+  words: experiment=reflexion recall.omega=2
+baseline: retry
+benchmark: basics
+n_tasks: 8
+seeds: [0, 1]
+budget: {calls: 1000}
+minimum_detectable_effect: 1.0
+discordance: 1.0
+exclusions: []
+stopping: after all runs
+"""
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL)
+    return path
+
+
+def printed(capsys):
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_a_study_is_registered_run_and_checked(small, capsys):
+    assert main(["study", "register", "small.yaml"]) == 0
+    assert "registered: eight tasks, digest" in printed(capsys)
+    assert small.read_text().startswith(SMALL)
+    assert main(["study", "run", "small.yaml", "workers=2"]) == 0
+    runs = sorted(map(str, (small.parent / "runs").glob("2*")))
+    capsys.readouterr()
+    assert main(["study", "check", "small.yaml", *runs]) == 0
+    assert "4 registered and 0 exploratory runs, nothing is missing" in printed(capsys)
+    assert main(["compare", *runs]) == 0
+    assert "registered: eight tasks" in printed(capsys)
+
+
+def test_arms_that_differ_from_the_registered_ones_are_named(small, capsys):
+    main(["study", "register", "small.yaml"])
+    shared = SMALL.partition("shared: ")[2].partition("\n")[0].split()
+    main(["run", *shared, "experiment=retry", "temperature=0.2", "loop.max_attempts=1", "study=small.yaml"])
+    other = ["experiment=reflexion", "recall.omega=2", "model.first=0.99", "prompts=terse", "loop.max_attempts=9"]
+    main(["run", *shared, *other, "study=small.yaml"])
+    capsys.readouterr()
+    runs = sorted(map(str, (small.parent / "runs").glob("2*")))
+    assert main(["study", "check", "small.yaml", *runs]) == 1
+    text = printed(capsys)
+    assert "0 registered and 2 exploratory runs" in text
+    for line in (
+        "temperature is 0.2, registered was 0.8", "loop.max_attempts is 1, registered was 3",
+        "model.first is 0.99, registered was 0.825", "prompts.variant is terse, registered was default",
+        "loop.max_attempts is 9, registered was 3",
+    ):  # fmt: skip
+        assert line in text
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("discordance: 1.0\n", "", "discordance: got 0"),
+        ("effect: 1.0", "effect: 0.2", "n_tasks: got a design that detects 20 points in"),
+        ("n_tasks: 8", "n_tasks: 9", "arms.retry: n_tasks: got 8, expected 9"),
+        (
+            "arms:\n  retry: experiment=retry\n  words: experiment=reflexion recall.omega=2",
+            "arms: [retry, words]",
+            "arms: got",
+        ),
+        ("experiment=retry\n", "experiment=retry seed=0\n", "arms.retry: got seed=0"),
+        ("recall.omega=2", "recall.omega=1,2", "recall.omega=1,2"),
+        ("recall.omega=2", "recall.omga=2", "did you mean 'recall.omega'"),
+    ],
+)
+def test_a_study_that_cannot_be_registered_stays_as_it_is(small, capsys, before, after, message):
+    small.write_text(SMALL.replace(before, after))
+    text = small.read_text()
+    assert main(["study", "register", "small.yaml"]) == 2
+    assert message in capsys.readouterr().err
+    assert small.read_text() == text
+
+
+def test_a_study_is_registered_once(small, registered, study, capsys):
+    assert main(["study", "register", str(study)]) == 2
+    assert "registered at 2026-01-01T00:00:00Z" in capsys.readouterr().err
+    assert main(["study", "run", str(small)]) == 2
+    assert "got no registered configs" in capsys.readouterr().err
+
+
+def test_the_digest_covers_the_configs_and_not_the_time(registered):
+    part = registered.registered
+    assert replace(registered, registered=replace(part, at="later")).digest == registered.digest
+    retry = replace(part.arms["retry"], config={})
+    for changed in (
+        replace(part, config=part.config | {"temperature": 0.1}),
+        replace(part, arms=part.arms | {"retry": retry}),
+    ):
+        assert replace(registered, registered=changed).digest != registered.digest
+
+
+def test_a_changed_prompt_is_a_deviation(run, registered):
+    manifest = run("experiment=retry", "temperature=0.5").manifest
+    changed = replace(manifest, prompt_digests=manifest.prompt_digests | {"memory": "0123"})
+    (reason,) = deviations(registered, changed)
+    assert reason.startswith("prompt template memory is 0123, registered was ")
+
+
+def test_a_section_of_other_arms_or_seeds_is_refused(study, registered):
+    text = study.read_text()
+    retry = replace(registered.registered.arms["retry"], by_seed={"benchmark.load.seed": (0, 1, 2)})
+    arms = {**registered.registered.arms, "retry": retry}
+    with pytest.raises(ValueError, match="registered: got values of"):
+        replace(registered, registered=replace(registered.registered, arms=arms))
+    study.write_text(text.replace("arms: [reflexion, ", "arms: ["))
+    with pytest.raises(ValueError, match=r"registered\.arms: got"):
+        read(study)
+
+
+def test_check_shows_since_when_the_file_is_as_it_is(study, capsys):
+    git = ["git", "-C", str(study.parent), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", study.name], ["commit", "-qm", "study"], ["tag", "registered-1"]):
+        subprocess.run([*git, *words], check=True)
+    main(["study", "check", str(study)])
+    text = printed(capsys)
+    assert "committed" in text
+    assert "tag registered-1" in text
+    (study.parent / f"{study.name}.tsr").write_bytes(b"DER " + hashlib.sha256(study.read_bytes()).digest())
+    main(["study", "check", str(study)])
+    assert "time stamp my-study.yaml.tsr: of this file" in printed(capsys)
+    study.write_text(study.read_text() + "# more\n")
+    main(["study", "check", str(study)])
+    text = printed(capsys)
+    assert "it was changed since" in text
+    assert "my-study.yaml.tsr: OF ANOTHER FILE" in text

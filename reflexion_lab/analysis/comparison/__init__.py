@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.arms import Arm, arms, flat
+from reflexion_lab.analysis.arms import Arm, arms
 from reflexion_lab.analysis.comparison.budgets import check_unit
 from reflexion_lab.analysis.comparison.row import Row, corrected, row
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Manifest, Record
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.manifest import flat
 from reflexion_lab.runner.folder.registration import Registration
 
 PREFERRED = "feedback_only"

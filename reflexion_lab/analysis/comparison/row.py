@@ -326,8 +326,8 @@ def _matched(arm: Arm, base: Arm, unit: str, study: Registration | None) -> Diff
 
 def _exploratory(arm: Arm, base: Arm, metric: str, study: Registration | None) -> list[str]:
     """Why this comparison is exploratory; [] where it was registered."""
-    manifests = [log.manifest for side in (arm, base) for log in side.logs]
-    return exploratory(study, arm.label, metric, baseline=base.label, runs=manifests)
+    own, others = ([log.manifest for log in side.logs] for side in (arm, base))
+    return exploratory(study, metric, own, others)
 
 
 def _models(arm: Arm) -> dict[str, tuple[str, ...]]:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from reflexion_lab.analysis.arms import SEEDED, Arm, flat
+from reflexion_lab.analysis.arms import SEEDED, Arm
 from reflexion_lab.analysis.figures.drawing import Drawing, facts, figure, share_methods
 from reflexion_lab.analysis.figures.style import (
     UPPER_BOUND,
@@ -21,7 +21,7 @@ from reflexion_lab.analysis.figures.style import (
 )
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.runner.folder.manifest import measured
+from reflexion_lab.runner.folder.manifest import settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,7 +97,7 @@ def drawing(arms: Sequence[Arm], key: str, seed: int = 0) -> Drawing:
 
 
 def _config(arm: Arm) -> dict[str, object]:
-    return dict(flat(measured(arm.logs[0].manifest.config)))
+    return settings(arm.logs[0].manifest.config)
 
 
 def _varies(configs: Sequence[Mapping[str, object]], key: str) -> bool:

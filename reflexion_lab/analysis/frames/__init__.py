@@ -13,7 +13,6 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from reflexion_lab.analysis.arms import flat
 from reflexion_lab.analysis.frames.rows import (
     ATTEMPT_TEXTS,
     ATTEMPTS,
@@ -37,7 +36,7 @@ from reflexion_lab.analysis.frames.rows import (
 )
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.folder.folder import some_folders
-from reflexion_lab.runner.folder.manifest import measured
+from reflexion_lab.runner.folder.manifest import settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,7 +111,7 @@ def _frame(rows: Sequence[object], columns: Columns) -> pd.DataFrame:
 
 def _swept(runs: Sequence[Run]) -> Columns:
     """Config values in which runs differ; NA for a run without the key."""
-    configs = {run: dict(flat(measured(run.log.manifest.config))) for run in runs}
+    configs = {run: settings(run.log.manifest.config) for run in runs}
     known = {"arm", "seed", "feedback_source", "benchmark.name"}
     keys = list(dict.fromkeys(key for config in configs.values() for key in config))
     columns: Columns = {}

@@ -390,9 +390,19 @@ def _provenance(cfg: Config, archive: Archive | None) -> Provenance:
 def described(
     cfg: Config, benchmark: Benchmark, models: Models, isolation: Sequence[str], origin: Provenance
 ) -> Manifest:
-    """The manifest of the run. Raises ConfigError: the run to resume was started with another config."""
+    """The manifest of the run.
+
+    Raises
+    ------
+    ConfigError
+        The run to resume was started with another config.
+    DataError
+        The study of the config cannot be read.
+    """
     manifest = describe(plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, isolation, origin)
-    manifest = replace(manifest, shows_solutions=shows_solutions(cfg))
+    study = registration.read(cfg.study) if cfg.study else None
+    registered = {"study": study.name, "study_digest": study.digest} if study else {}
+    manifest = replace(manifest, shows_solutions=shows_solutions(cfg), **registered)
     earlier = RunFolder.existing(cfg.resume).manifest if cfg.resume is not None else None
     if draws_from_runs(cfg):
         from reflexion_lab.runner.pool import pool_digests
@@ -404,6 +414,26 @@ def described(
             f"resume: {cfg.resume} began with another {', '.join(changed)}", expected="the command that began it"
         )
     return manifest
+
+
+def manifest_of(cfg: Config) -> Manifest:
+    """The manifest that a run of this config would begin with, without the state of sandbox, study and pools.
+
+    Raises
+    ------
+    ConfigError
+        A value is invalid or a key is unused.
+    """
+    from reflexion_lab.storage.in_memory import InMemory
+
+    settings.check(cfg)
+    settings.check_keys(cfg)
+    benchmark, models = load_benchmark(cfg), load_models(cfg)
+    try:
+        origin = _provenance(cfg, load_archive(cfg, InMemory()) if has_shared_memory(cfg) else None)
+        return describe(plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, (), origin)
+    finally:
+        models.close()
 
 
 def draws_from_runs(cfg: Config) -> bool:

@@ -26,7 +26,6 @@ from reflexion_lab.io.secrets import is_given, without_keys, without_logins, wit
 from reflexion_lab.moved import outdated
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Manifest, Provenance, Resumption
-from reflexion_lab.runner.folder import registration
 from reflexion_lab.text.prompts.render import digests
 
 EXECUTION_KEYS = (
@@ -80,10 +79,7 @@ def describe(
     isolation: Sequence[str],
     origin: Provenance | None = None,
 ) -> Manifest:
-    """The manifest of a run that starts now. `models`: by role, the actor included. Raises DataError: the study of the
-    config cannot be read.
-    """
-    study = registration.read(config["study"]) if config.get("study") else None
+    """The manifest of a run that starts now. `models`: by role, the actor included."""
     config = without_logins(config)
     commit, dirty = git_state()
     began = time.time()
@@ -107,8 +103,6 @@ def describe(
         feedback_source=config["feedback_source"],
         isolation=tuple(isolation),
         prices=prices_of(models),
-        study=study.name if study else "",
-        study_digest=study.digest if study else "",
         provenance=origin or Provenance(),
     )
 
@@ -154,6 +148,20 @@ def measured(config: Mapping[str, Any]) -> dict[str, Any]:
     config = outdated(config)
     silent = {key for key in EXECUTION_KEYS if not (key == "prices" and _reads_cost(config))}
     return {key: _measured(key, value) for key, value in config.items() if key not in silent}
+
+
+def settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The `measured` part of a config by dotted key; a list is a value."""
+    return dict(flat(measured(config)))
+
+
+def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and values of a config; a list is a value."""
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def _reads_cost(config: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Preregistration of a study before its first call: hypotheses, arms, n, metrics, stopping.
+"""Preregistration of a study before its first call: hypotheses, arms with their whole configs, n, metrics, stopping.
 
 Everything that was not registered is exploratory and marked so. The digest covers the content only, not comments,
 layout or the order of fields of the file.
@@ -9,18 +9,23 @@ from __future__ import annotations
 import hashlib
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from reflexion_lab.errors import DataError, LabError
-from reflexion_lab.io.files import UNREADABLE, content
+from reflexion_lab.io.files import UNREADABLE, content, replace
 from reflexion_lab.records import Manifest, Record
+from reflexion_lab.runner.folder.manifest import DATA, settings
 
-LATER = {"discordance": 0.0, "agreement": 0.5}
+LATER = {"discordance": 0.0, "agreement": 0.5, "shared": "", "registered": None}
 """Fields added later, with their defaults."""
+SEEDED = ("seed", "reflector.pool", "study", DATA)
+"""Config keys that a registration leaves out: seeds and tasks have fields of their own, pools are runs of a seed."""
+SECTION = "registered"
+TASKS = "digest of tasks"
 FILE = "study.yaml"
 """File name of the copy in a run folder."""
 
@@ -37,6 +42,34 @@ class Budget(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         _check("budget", "no bound", self.tokens + self.calls > 0, "tokens or calls above 0")
 
 
+class RegisteredArm(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one arm has of its own."""
+
+    config: dict[str, Any] = {}
+    """Values of the composed config by dotted key."""
+    by_seed: dict[str, tuple[Any, ...]] = {}
+    """Values that depend on the seed, in the order of the seeds."""
+
+
+class Registered(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the runs of all arms measure: composed configs without keys that only say how a run is executed
+    (`manifest.measured`), digests of tasks and prompt templates, fingerprints of models.
+    """
+
+    at: str
+    """Time in UTC; not in the digest."""
+    power: float
+    """Share of simulated studies of this design that detect the registered effect."""
+    config: dict[str, Any]
+    """Values that all runs share, by dotted key."""
+    arms: dict[str, RegisteredArm]
+
+    def at_seed(self, arm: str, index: int) -> dict[str, Any]:
+        """The whole config of an arm at the seed of this index."""
+        own = self.arms[arm]
+        return {**self.config, **own.config, **{key: values[index] for key, values in own.by_seed.items()}}
+
+
 class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of a `study.yaml`."""
 
@@ -47,8 +80,11 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The primary metric, such as `pass_at_1`."""
     other_metrics: tuple[str, ...] = ()
     """Secondary metrics."""
-    arms: tuple[str, ...]
-    """Arms as in tables: `reflexion`, or with distinguishing keys, `reflexion recall.omega=3`."""
+    arms: dict[str, str] | tuple[str, ...]
+    """Overrides of each arm by its name, as for `reflexion-lab run`; or names alone, as in tables: `reflexion`, or with
+    distinguishing keys, `reflexion recall.omega=3`. Runs of arms that are only named are exploratory."""
+    shared: str = ""
+    """Overrides of all arms."""
     baseline: str
     """One of `arms`."""
     benchmark: str
@@ -66,6 +102,8 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Rules by which tasks or runs are excluded; [] for none."""
     stopping: str
     """When the study ends, such as `after all runs`."""
+    registered: Registered | None = None
+    """Written by `reflexion-lab study register`."""
 
     def __post_init__(self) -> None:
         for field in ("name", "primary_metric", "benchmark", "stopping"):
@@ -82,16 +120,30 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
         known = self.discordance
         _check("discordance", known, known == 0 or effect <= known <= 1, f"0 for unknown, or one in [{effect}, 1]")
         _check("agreement", self.agreement, 0 <= self.agreement <= 1, "a share of tasks")
+        if self.registered:
+            names = list(self.registered.arms)
+            _check("registered.arms", names, sorted(names) == sorted(self.arms), f"{', '.join(self.arms)}")
+            sizes = {len(values) for arm in self.registered.arms.values() for values in arm.by_seed.values()}
+            _check("registered", f"values of {sizes} seeds", sizes <= {len(self.seeds)}, "one value per seed")
 
     @property
     def digest(self) -> str:
         """SHA-256 over the content, shortened to 16 hex digits, without unused fields of `LATER`."""
         values: dict[str, Any] = msgspec.to_builtins(self)
+        if self.registered:
+            del values[SECTION]["at"]
         used = {name: value for name, value in values.items() if name not in LATER or value != LATER[name]}
         return hashlib.sha256(msgspec.json.encode(used)).hexdigest()[:16]
 
     def arm_of(self, config: Mapping[str, Any]) -> str:
-        """The registered arm of a run with this config; "" for none."""
+        """The registered arm of a run with this config: of the arms with its `arm`, the one in which the fewest keys
+        differ; "" for none.
+        """
+        if self.registered:
+            run = _settings(config)
+            wholes = {name: self.registered.at_seed(name, 0) for name in self.arms}
+            namesakes = [name for name, whole in wholes.items() if whole.get("arm") == config.get("arm")]
+            return min(namesakes, key=lambda name: len(_differing(run, wholes[name])), default="")
         fits = (arm for arm in map(_Label.of, self.arms) if arm.fits(config))
         # The most specific arm: `reflexion recall.omega=3` goes before `reflexion`.
         return max(fits, key=lambda arm: len(arm.settings), default=_Label("", {}, "")).text
@@ -159,35 +211,37 @@ def of_runs(folders: Sequence[Path], manifests: Sequence[Manifest]) -> Registrat
 
 
 def exploratory(
-    registration: Registration | None, arm: str, metric: str, *, baseline: str = "", runs: Sequence[Manifest] = ()
+    registration: Registration | None, metric: str, runs: Sequence[Manifest], baseline: Sequence[Manifest]
 ) -> list[str]:
-    """Reasons why a result is exploratory; [] if it was registered.
+    """Reasons why the comparison of an arm with a baseline is exploratory; [] if it was registered.
 
     Parameters
     ----------
-    arm : str
-        Label of the arm in tables.
     metric : str
-    baseline : str, default ""
-        Arm that it is compared with; "" for none.
-    runs : Sequence[Manifest], default ()
-        Manifests of the arm's runs; () leaves seeds, tasks and digests unchecked.
+    runs, baseline : Sequence[Manifest]
+        Manifests of the runs of the arm and of the baseline; the same ones for a figure of one arm.
     """
     if registration is None:
         return ["no study was registered"]
-    label, reasons = _Label.of(arm), []
-    registered = [known for known in map(_Label.of, registration.arms) if label.is_within(known)]
-    if not registered:
-        reasons.append(f"arm {arm} was not registered")
+    reasons = []
     if metric not in (registration.primary_metric, *registration.other_metrics):
         reasons.append(f"metric {metric} was not registered")
-    if baseline and baseline != arm and not _Label.of(baseline).is_within(_Label.of(registration.baseline)):
-        reasons.append(f"compared with {baseline}, registered was {registration.baseline}")
-    for run in runs:
+    base = _arm_of_all(registration, baseline)
+    if base != registration.baseline and base != _arm_of_all(registration, runs):
+        compared = base or str(baseline[0].config.get("arm"))
+        reasons.append(f"compared with {compared}, registered was {registration.baseline}")
+    for run in {run.run_id: run for run in (*runs, *baseline)}.values():
         reasons += (f"run {run.run_id}: {reason}" for reason in deviations(registration, run))
-    if runs and (missing := sorted(set(registration.seeds) - {run.seed for run in runs})):
-        reasons.append(f"no run of the registered seed {', '.join(map(str, missing))}")
-    return reasons
+    for side in (runs, baseline):
+        if missing := sorted(set(registration.seeds) - {run.seed for run in side}):
+            reasons.append(f"no run of the registered seed {', '.join(map(str, missing))}")
+    return list(dict.fromkeys(reasons))
+
+
+def _arm_of_all(registration: Registration, runs: Sequence[Manifest]) -> str:
+    """The registered arm to which all runs belong; "" for none."""
+    names = {registration.arm_of(run.config) for run in runs}
+    return names.pop() if len(names) == 1 else ""
 
 
 def deviations(registration: Registration, run: Manifest) -> list[str]:
@@ -197,14 +251,107 @@ def deviations(registration: Registration, run: Manifest) -> list[str]:
         reasons.append("it began without a registered study")
     elif run.study_digest != registration.digest:
         reasons.append(f"it began under another study or version of it, digest {run.study_digest}")
-    if not registration.arm_of(run.config):
-        reasons.append(f"arm {run.config.get('arm')} with these settings was not registered")
     if run.seed not in registration.seeds:
         reasons.append(f"seed {run.seed} was not registered")
     for field, value in (("benchmark", run.benchmark), ("n_tasks", run.n_expected)):
         if value != (registered := getattr(registration, field)):
             reasons.append(f"{field} is {value}, registered was {registered}")
+    if not (arm := registration.arm_of(run.config)):
+        reasons.append(f"arm {run.config.get('arm')} was not registered")
+    elif registration.registered is None:
+        reasons.append("only the name of its arm was registered, not its config")
+    elif run.seed in registration.seeds:
+        reasons += _config_deviations(registration.registered, arm, registration.seeds.index(run.seed), run)
     return reasons
+
+
+def _config_deviations(registered: Registered, arm: str, index: int, run: Manifest) -> Iterator[str]:
+    whole, run_as_is = registered.at_seed(arm, index), _measured(run)
+    for key in _differing(run_as_is, whole):
+        yield f"{key} is {run_as_is.get(key, 'missing')}, registered was {whole.get(key, 'no such key')}"
+
+
+def _measured(run: Manifest) -> dict[str, Any]:
+    """What a run measures, by key."""
+    models = {"actor": run.model_fingerprint, **run.role_fingerprints, "embedder": run.provenance.embedder_fingerprint}
+    return {
+        **_settings(run.config),
+        TASKS: run.benchmark_digest,
+        **{f"fingerprint of {role}": fingerprint for role, fingerprint in models.items() if fingerprint},
+        **{f"prompt template {name}": digest for name, digest in run.prompt_digests.items()},
+    }
+
+
+def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run that a registration holds: without paths of weights, which fingerprints identify."""
+    return {
+        key: value
+        for key, value in settings(config).items()
+        if key not in SEEDED and not (key.startswith(("model.", "roles.", "embedder.")) and key.endswith(".path"))
+    }
+
+
+def _differing(config: Mapping[str, Any], registered: Mapping[str, Any]) -> list[str]:
+    """Sorted keys with different values."""
+    missing = object()
+    keys = config.keys() | registered.keys()
+    return sorted(key for key in keys if config.get(key, missing) != registered.get(key, missing))
+
+
+def section(runs: Mapping[str, Sequence[Manifest]], *, at: str, power: float) -> Registered:
+    """The section `registered` of a study.
+
+    Parameters
+    ----------
+    runs : Mapping[str, Sequence[Manifest]]
+        By arm, the manifest of a run of each seed, in the order of the seeds.
+    at : str
+        Time in UTC.
+    power : float
+        Share of simulated studies that detect the registered effect, in [0, 1].
+
+    Raises
+    ------
+    DataError
+        The arms have different tasks at a seed.
+    """
+    tasks = {name: tuple(run.benchmark_digest for run in seeds) for name, seeds in runs.items()}
+    if len(set(tasks.values())) > 1:
+        raise DataError("arms", f"different tasks in {', '.join(tasks)}", "the same tasks at a seed in every arm")
+    configs = {name: [_measured(run) for run in seeds] for name, seeds in runs.items()}
+    first, *others = [config for seeds in configs.values() for config in seeds]
+    shared = {key: value for key, value in first.items() if all(key in it and it[key] == value for it in others)}
+    arms = {name: _own(seeds, shared) for name, seeds in configs.items()}
+    return Registered(at=at, power=power, config=shared, arms=arms)
+
+
+def _own(configs: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]) -> RegisteredArm:
+    own = {key: tuple(config.get(key) for config in configs) for key in configs[0] if key not in shared}
+    constant = {key: values[0] for key, values in own.items() if all(value == values[0] for value in values)}
+    by_seed = {key: values for key, values in own.items() if key not in constant}
+    return RegisteredArm(config=constant, by_seed=by_seed)
+
+
+def register(path: Path, registered: Registered) -> Registration:
+    """Append the section `registered` to the study at `path`.
+
+    Raises
+    ------
+    DataError
+        The study is registered already.
+    """
+    study, text = read(path), path.read_text()
+    if study.registered:
+        raise registered_already(path, study.registered)
+    header = "# Written by `reflexion-lab study register`: the composed config of every arm."
+    yaml = msgspec.yaml.encode({SECTION: msgspec.to_builtins(registered)}).decode()
+    replace(path, [f"{text.rstrip()}\n\n{header}\n{yaml}".encode()])
+    return read(path)
+
+
+def registered_already(path: Path, registered: Registered) -> DataError:
+    hint = f"delete the section `{SECTION}` to register it again; earlier runs are then exploratory"
+    return DataError(f"study: {path}", f"registered at {registered.at}", "a study without that section", hint)
 
 
 class _Label(NamedTuple):
@@ -219,10 +366,6 @@ class _Label(NamedTuple):
         name, *rest = re.split(r"\s+(?=[\w.@/]+=)", text.strip())
         pairs = (part.partition("=") for part in rest)
         return cls(name, {key: _value(value) for key, _, value in pairs}, text)
-
-    def is_within(self, registered: _Label) -> bool:
-        """Whether the registered label includes all settings of this one; tables omit settings that all arms share."""
-        return self.name == registered.name and self.settings.items() <= registered.settings.items()
 
     def fits(self, config: Mapping[str, Any]) -> bool:
         values = {key: _value(str(_at(config, key))) for key in self.settings}
