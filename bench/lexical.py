@@ -70,11 +70,11 @@ def built(make, texts):
 
 def grown(retriever, texts, queries, building):
     """Add one description, then query, again and again: what one new episode costs beside a rebuild."""
-    taken = []
+    durations = []
     for text, query in zip(texts, queries, strict=True):
         retriever.add([text])
-        taken.append(seconds(retriever.rank, query, TOP)[0])
-    middle = statistics.median(taken)
+        durations.append(seconds(retriever.rank, query, TOP)[0])
+    middle = statistics.median(durations)
     return {"query_after_add_ms": round(middle * 1e3, 2), "share_of_a_rebuild": round(middle / building, 5)}
 
 
@@ -90,14 +90,14 @@ def scanned(query, texts):
 
 def alternating(rankers, queries):
     """Median milliseconds of a query with each of the rankers, in turns; a first round warms them up."""
-    taken = {name: [] for name in rankers}
+    durations = {name: [] for name in rankers}
     for turn in range(4):
         for query in queries:
             for name, rank in rankers.items():
                 spent, _ = seconds(rank, query, TOP)
                 if turn:
-                    taken[name].append(spent * 1e3)
-    return {name: statistics.median(each) for name, each in taken.items()}
+                    durations[name].append(spent * 1e3)
+    return {name: statistics.median(each) for name, each in durations.items()}
 
 
 def sizes(texts, queries):
@@ -116,33 +116,33 @@ def sizes(texts, queries):
 
 def measure(documents=100_000, queries=30):
     """All figures on so many descriptions, in one run: milliseconds are medians, ratios are of turns taken."""
-    texts, asked, new = descriptions(documents, 0), descriptions(queries, 1), descriptions(queries, 2)
-    made = {name: built(make, texts) for name, make in OURS.items()}
-    ours = {name: retriever for name, (retriever, _, _) in made.items()}
-    ms = alternating({name: each.rank for name, each in ours.items()}, asked)
-    scans = [seconds(scanned, query, texts) for query in asked[:3]]
-    hits = [[(hit.score, hit.number) for hit in ours["jaccard"].rank(query, TOP)] for query in asked[:3]]
+    texts, repeated, new = descriptions(documents, 0), descriptions(queries, 1), descriptions(queries, 2)
+    contenders = {name: built(make, texts) for name, make in OURS.items()}
+    ours = {name: retriever for name, (retriever, _, _) in contenders.items()}
+    ms = alternating({name: each.rank for name, each in ours.items()}, repeated)
+    scans = [seconds(scanned, query, texts) for query in repeated[:3]]
+    hits = [[(hit.score, hit.number) for hit in ours["jaccard"].rank(query, TOP)] for query in repeated[:3]]
     report = {
-        **sizes(texts, asked),
+        **sizes(texts, repeated),
         "ms": {name: round(each, 2) for name, each in ms.items()},
         "scan_ms": round(statistics.median(spent for spent, _ in scans) * 1e3, 1),
-        "scan_finds_what_jaccard_finds": hits == [found for _, found in scans],
+        "scan_finds_what_jaccard_finds": hits == [numbers for _, numbers in scans],
     }
     report["scan_to_jaccard"] = round(report["scan_ms"] / ms["jaccard"])
-    for name, (retriever, costs, spent) in made.items():
-        report[name] = {"build_seconds": round(spent, 2), **costs, **grown(retriever, new, asked, spent)}
+    for name, (retriever, costs, spent) in contenders.items():
+        report[name] = {"build_seconds": round(spent, 2), **costs, **grown(retriever, new, repeated, spent)}
     return report
 
 
 def measure_large(documents, queries=10):
     """Our own figures one retriever at a time, without the scan."""
-    texts, asked, new = descriptions(documents, 0), descriptions(queries, 1), descriptions(queries, 2)
+    texts, repeated, new = descriptions(documents, 0), descriptions(queries, 1), descriptions(queries, 2)
     report = {"documents": documents}
     for name, make in OURS.items():
         retriever, costs, spent = built(make, texts)
-        ms = alternating({name: retriever.rank}, asked)[name]
+        ms = alternating({name: retriever.rank}, repeated)[name]
         report[name] = {"build_seconds": round(spent, 2), **costs, "ms": round(ms, 2)}
-        report[name].update(grown(retriever, new, asked, spent))
+        report[name].update(grown(retriever, new, repeated, spent))
         del retriever
     report["peak_rss_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     return report

@@ -111,7 +111,7 @@ def appends(place, first, one_by_one, batches):
 
 def stores(folder, count, rounds):
     """The median round of each store that can be had here."""
-    found = {}
+    figures = {}
     with ExitStack() as stack:
         names = dict(PLACES)
         try:
@@ -123,8 +123,8 @@ def stores(folder, count, rounds):
             for number in range(rounds):
                 place = where if name == "postgresql" else str(folder / f"{number}-{where}")
                 figures.append(appends(place, number * 10 * count, min(count, 5000), max(1, count // BATCH)))
-            found[name] = {key: round(statistics.median(row[key] for row in figures)) for key in figures[0]}
-    return found
+            figures[name] = {key: round(statistics.median(row[key] for row in figures)) for key in figures[0]}
+    return figures
 
 
 LOAD = """
@@ -146,7 +146,7 @@ print(json.dumps({"episodes": len(episodes), "seconds": round(seconds, 2),
 
 def loading(folder, count):
     """Seconds and peak memory of reading all episodes into a list, in a process of its own."""
-    found = {}
+    figures = {}
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     for name, where in PLACES.items():
         place = str(folder / f"load-{where}")
@@ -159,8 +159,8 @@ def loading(folder, count):
             )
         command = [sys.executable, "-c", LOAD, place]
         printed = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
-        found[name] = {**json.loads(printed), "seconds_of_filling": round(filling, 1)}
-    return found
+        figures[name] = {**json.loads(printed), "seconds_of_filling": round(filling, 1)}
+    return figures
 
 
 def table(report, above=""):

@@ -89,20 +89,20 @@ def first_attempt(folder, runs):
     times, cpu, bare = [], [], []
     for _ in range(runs + 1):
         start = time.time()
-        done = subprocess.run([sys.executable, "-c", FIRST], cwd=folder, check=True, capture_output=True, text=True)
-        used, ended = map(float, done.stdout.split()[-2:])
+        process = subprocess.run([sys.executable, "-c", FIRST], cwd=folder, check=True, capture_output=True, text=True)
+        used, ended = map(float, process.stdout.split()[-2:])
         times.append(ended - start)
         cpu.append(used)
         start = time.time()
         subprocess.run([sys.executable, "-c", "pass"], check=True)
         bare.append(time.time() - start)
-    found = {
+    figures = {
         "median": statistics.median(times[1:]),
         "best": min(times[1:]),
         "cpu": statistics.median(cpu[1:]),
         "bare_interpreter": statistics.median(bare[1:]),
     }
-    return {name: round(seconds, 2) for name, seconds in found.items()}
+    return {name: round(seconds, 2) for name, seconds in figures.items()}
 
 
 def in_kernel(folder, code):

@@ -32,14 +32,14 @@ def realistic(log, rng):
     """
     folder = Path(reflexion_lab.__file__).parent
     lines = [line for file in sorted(folder.rglob("*.py")) for line in file.read_text().splitlines() if line.strip()]
-    attempts = {task_id: list(_loop(made, lines, rng)) for task_id, made in log.attempts.items()}
+    attempts = {task_id: list(_loop(history, lines, rng)) for task_id, history in log.attempts.items()}
     return replace(log, attempts=attempts)
 
 
-def _loop(made, lines, rng):
+def _loop(history, lines, rng):
     start = rng.randrange(len(lines) - 25)
     program = lines[start : start + 25]
-    for attempt in made:
+    for attempt in history:
         program = [rng.choice(lines) if rng.random() < 0.15 else line for line in program]
         text, words = "\n".join(program), " ".join(rng.choice(lines).strip() for _ in range(5))
         joined = "\n".join(rng.choice(lines) for _ in range(30 + 15 * attempt.number))
@@ -106,8 +106,8 @@ def opening_seconds(page):
             moved.append(time.perf_counter() - start)
             tab.close()
         browser.close()
-    found = {"open_seconds": opened, "open_main_thread_cpu_seconds": busy, "next_task_seconds": moved}
-    return {name: round(statistics.median(took), 3) for name, took in found.items()}
+    durations = {"open_seconds": opened, "open_main_thread_cpu_seconds": busy, "next_task_seconds": moved}
+    return {name: round(statistics.median(took), 3) for name, took in durations.items()}
 
 
 def main():
@@ -116,19 +116,19 @@ def main():
         sources = Sources.of(log)
         item = next(iter(log.attempts.values()))
         whole, _ = cpu_seconds(save_page, run)
-        one, _ = cpu_seconds(history, item, log.grades, sources)
+        history_seconds, _ = cpu_seconds(history, item, log.grades, sources)
         glance, _ = cpu_seconds(overview, log)
         page = run.path / "run.html"
-        shown = {
+        figures = {
             "page_tasks": TASKS,
             "page_attempts": len(log.every),
             "run_mb": round((run.path / "attempts.jsonl").stat().st_size / 1e6, 2),
             "page_mb": round(page.stat().st_size / 1e6, 2),
             "page_cpu_seconds": whole,
-            "history_cpu_seconds": one,
+            "history_cpu_seconds": history_seconds,
             "overview_cpu_seconds": glance,
         }
-        print(json.dumps({"load": os.getloadavg()[0]} | shown | opening_seconds(page)))
+        print(json.dumps({"load": os.getloadavg()[0]} | figures | opening_seconds(page)))
 
 
 if __name__ == "__main__":

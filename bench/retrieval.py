@@ -14,8 +14,8 @@ def printed(report, indent=0):
     """The figures as an indented table."""
     for name, value in report.items():
         nested = isinstance(value, dict)
-        shown = f"{value:>16,}" if isinstance(value, float) or type(value) is int else f"{value!s:>16}"
-        print(f"{' ' * indent}{name:<{40 - indent}} {'' if nested else shown}".rstrip())
+        cell = f"{value:>16,}" if isinstance(value, float) or type(value) is int else f"{value!s:>16}"
+        print(f"{' ' * indent}{name:<{40 - indent}} {'' if nested else cell}".rstrip())
         if nested:
             printed(value, indent + 2)
 

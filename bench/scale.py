@@ -89,19 +89,19 @@ def by_workers(root, tasks):
 
 def ray_against_threads(root, tasks):
     """(b): both within one process, one after the other, the cluster started before the clock."""
-    found = {}
+    figures = {}
     for name, seconds in (("model_0.2s", SECONDS), ("model_0s", 0.0)):
         threads, log = run_of(root / f"t{seconds}", 8, tasks, seconds)
         over_ray, other = run_of(root / f"r{seconds}", 8, tasks, seconds, "executor=ray", "executor.workers=2")
         assert calls(log) == calls(other), "the two runs are not the same"
-        found[name] = {
+        figures[name] = {
             "threads_s": round(threads, 2),
             "ray_s": round(over_ray, 2),
             "ray_over_threads": round(over_ray / threads, 2),
             "ms_more_a_task": round(1000 * (over_ray - threads) / tasks, 1),
         }
-        print(name, found[name], flush=True)
-    return found
+        print(name, figures[name], flush=True)
+    return figures
 
 
 class Parts:
@@ -111,10 +111,10 @@ class Parts:
 
     def act(self, task, recollection):
         program = f"{PROMPT}{BODY}# {task.task_id}, attempt {recollection.attempt}\n"
-        asked = (Message(role="user", content=f"Write the function.\n\n{PROMPT}" * 3),)
+        messages = (Message(role="user", content=f"Write the function.\n\n{PROMPT}" * 3),)
         spent = Usage(calls=1, prompt_tokens=400, completion_tokens=100, seconds=SECONDS)
         return Trajectory(
-            solution=program, strategy="synthetic", messages=asked, reply=program, model="none", usage=spent
+            solution=program, strategy="synthetic", messages=messages, reply=program, model="none", usage=spent
         )
 
     def evaluate(self, task, trajectory):
@@ -135,8 +135,8 @@ class Parts:
 
     def run(self, program, entry_point, checks, setup="", cpu_seconds=0.0):
         outcome = "pass" if sum(program.encode()) % 3 == 0 else "fail"
-        done = tuple(Check(name=check, outcome=outcome, mode="apart") for check in checks)
-        return Execution(checks=done, output="", seconds=0.0, cpu_seconds=0.0)
+        passed = tuple(Check(name=check, outcome=outcome, mode="apart") for check in checks)
+        return Execution(checks=passed, output="", seconds=0.0, cpu_seconds=0.0)
 
 
 def synthetic(attempts, root):
@@ -159,10 +159,10 @@ def synthetic(attempts, root):
     how = {"feedback_source": "visible", "workers": 8, "quiet": True}
     runner = Runner(tasks=tasks, loop=loop, judge=judge, folder=folder, **how)
     seconds = {"runner": clocked(runner.run)}
-    found = {"rss_mb_before": began, "rss_mb_after_runner": resident(), "peak_mb_runner": peak()}
+    figures = {"rss_mb_before": began, "rss_mb_after_runner": resident(), "peak_mb_runner": peak()}
     total = sum(1 for _ in folder.each_attempt())
     seconds["summary"] = clocked(lambda: folder.write_json("summary.json", summary_of(folder)))
-    found["peak_mb_summary"] = peak()
+    figures["peak_mb_summary"] = peak()
     with Path(os.devnull).open("w") as nowhere:
         seconds["report"] = clocked(lambda: show(folder, Console(file=nowhere)))
     from reflexion_lab.runner.config.build import build
@@ -171,8 +171,8 @@ def synthetic(attempts, root):
     tracker.prepare()
     seconds["mlflow"] = clocked(lambda: tracker.track(folder.path))
     disk = sum(path.stat().st_size for path in folder.path.iterdir())
-    found |= {"attempts": total, "seconds": seconds, "peak_mb": peak(), "bytes_per_attempt": round(disk / total)}
-    print(json.dumps(found))
+    figures |= {"attempts": total, "seconds": seconds, "peak_mb": peak(), "bytes_per_attempt": round(disk / total)}
+    print(json.dumps(figures))
 
 
 def begun(cfg, n_tasks):
@@ -239,10 +239,10 @@ def main():
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         root = Path(scratch)
-        found = {"attempts": by_attempts(root, options.attempts), "threads": by_workers(root, options.tasks)}
+        figures = {"attempts": by_attempts(root, options.attempts), "threads": by_workers(root, options.tasks)}
         if not options.no_ray:
-            found["ray"] = ray_against_threads(root, options.tasks)
-    print(json.dumps(found))
+            figures["ray"] = ray_against_threads(root, options.tasks)
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

@@ -117,11 +117,11 @@ def rounds(options, url, scratch, roots):
     while time.monotonic() < end or len(rows) < 20:
         number = len(rows)
         seed = number % SEEDS
-        calls = roots / f"calls-{number}.sqlite"  # calls are made anew
-        found, again = carried_out(url, roots, seed, options.workers, calls)
+        calls = roots / f"calls-{number}.sqlite"  # no call is cached
+        digest, again = carried_out(url, roots, seed, options.workers, calls)
         for path in roots.glob(f"{calls.name}*"):
             path.unlink()
-        wrong += found != expected.setdefault(seed, found)
+        wrong += digest != expected.setdefault(seed, digest)
         retries += again
         rows.append(counted(scratch))
         if number % 20 == 0:

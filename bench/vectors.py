@@ -34,9 +34,9 @@ BATCH = 50_000
 
 def docstrings(count):
     """Docstrings of the standard library of 60 characters and more, each once."""
-    found = {}
+    unique = {}
     for file in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("**/*.py")):
-        if len(found) >= count:
+        if len(unique) >= count:
             break
         if not {"site-packages", "test", "tests"} & set(file.parts):
             try:
@@ -45,8 +45,8 @@ def docstrings(count):
                 continue
             kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
             texts = [ast.get_docstring(node) or "" for node in nodes if isinstance(node, kinds)]
-            found |= dict.fromkeys(text for text in texts if len(text) >= 60)
-    return list(found)[:count]
+            unique |= dict.fromkeys(text for text in texts if len(text) >= 60)
+    return list(unique)[:count]
 
 
 def timed(call):
@@ -162,10 +162,10 @@ def real_vectors(embedder, texts, keep):
 
 
 def measure(vectors=1_000_000, texts=3000, noise=0.5, keep=None, exact=100_000, queries=200, beyond=65_536):
-    """All figures. `keep`: an .npy file for the texts' vectors; None embeds them anew."""
-    embedder, generator, found = MiniLM(), np.random.default_rng(0), docstrings(texts)
-    report = {"embedding": embedding(embedder) | agreement(embedder, found)}
-    real, seconds = real_vectors(embedder, found, keep)
+    """All figures. `keep`: an .npy file for the texts' vectors; None embeds them again."""
+    embedder, generator, documents = MiniLM(), np.random.default_rng(0), docstrings(texts)
+    report = {"embedding": embedding(embedder) | agreement(embedder, documents)}
+    real, seconds = real_vectors(embedder, documents, keep)
     real = real[generator.permutation(len(real))]
     held = perturbed(real[: len(real) // 10], queries, noise, generator)
     rows = perturbed(real[len(real) // 10 :], max(vectors, exact, SIZES[-1]), noise, generator)
@@ -174,7 +174,7 @@ def measure(vectors=1_000_000, texts=3000, noise=0.5, keep=None, exact=100_000, 
     slope = statistics.median(ms / size for size, ms in by_size.items())
     report["data"] = {
         "real_texts": len(real),
-        "characters_of_a_text": round(statistics.median(map(len, found))),
+        "characters_of_a_text": round(statistics.median(map(len, documents))),
         "seconds_to_embed_them": round(seconds, 1),
         "noise": noise,
         "dimensions": real.shape[1],

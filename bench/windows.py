@@ -84,13 +84,13 @@ def run(folder: str, tasks: int, context: int, overrides: list[str]) -> dict[str
 def row(context: int, loops: dict[str, list[Attempt]]) -> str:
     retries = [attempt for attempts in loops.values() for attempt in attempts[1:]]
     blind = sum(attempt.memory.is_blind for attempt in retries)
-    states = Counter(state for attempts in loops.values() if len(attempts) == NUMBER for state in shown(attempts))
+    states = Counter(state for attempts in loops.values() if len(attempts) == NUMBER for state in states(attempts))
     n = states.total()
     cells = (f"{states[name]} ({100 * states[name] / n:.1f} %)" for name in ("whole", "shortened", "left out"))
     return f"| {context:,} | {len(retries)} | {blind} | {n} | {' | '.join(cells)} |"
 
 
-def shown(attempts: list[Attempt]) -> list[str]:
+def states(attempts: list[Attempt]) -> list[str]:
     """What became of each episode of the last attempt's window."""
     last, earlier = attempts[-1], attempts[-1 - OMEGA : -1]
     prompt = last.trajectory.messages[-1].content

@@ -24,7 +24,7 @@ def whole() -> str:
     return f"```yaml\n{(CONF / 'config.yaml').read_text()}```\n"
 
 
-def said(path: Path) -> str:
+def description(path: Path) -> str:
     """The sentence at the head of a config file; "" where it has none."""
     lines = [line for line in path.read_text().splitlines() if not line.startswith("# @package")]
     comments = []
@@ -39,7 +39,7 @@ def said(path: Path) -> str:
 def _table(group: Path) -> str:
     default = _defaults().get(group.name, "")
     rows = [
-        f"| `{path.stem}`{' (default)' if path.stem == default else ''} | {said(path)} |"
+        f"| `{path.stem}`{' (default)' if path.stem == default else ''} | {description(path)} |"
         for path in sorted(group.glob("*.yaml"))
     ]
     return "\n".join([f"### `{group.name}`", "", f"| `{group.name}=` | what it is |", "|---|---|", *rows, ""])

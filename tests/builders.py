@@ -136,10 +136,10 @@ class Replies:
         self.reply = reply
         self.context = context
         self.fields = fields
-        self.asked: list[tuple[tuple[Message, ...], Sampling, int]] = []
+        self.requests: list[tuple[tuple[Message, ...], Sampling, int]] = []
 
     def complete(self, messages: Any, *, sampling: Sampling, sample: int = 0) -> Completion:
-        self.asked.append((tuple(messages), sampling, sample))
+        self.requests.append((tuple(messages), sampling, sample))
         if isinstance(self.reply, BaseException):
             raise self.reply
         return Completion(text=self.reply, model="replies", **self.fields)
@@ -147,7 +147,7 @@ class Replies:
     @property
     def prompt(self) -> str:
         """The last message of the last call."""
-        return self.asked[-1][0][-1].content
+        return self.requests[-1][0][-1].content
 
 
 def pairwise(*factors: Sequence[Any]) -> Iterator[tuple[Any, ...]]:

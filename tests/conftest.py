@@ -210,14 +210,14 @@ def _writer(place: Path) -> Callable[..., RunFolder]:
     def write(
         verdicts: Mapping[str, Sequence[Verdict]] | None = None,
         *,
-        made: Mapping[str, Sequence[Attempt]] | None = None,
+        attempts: Mapping[str, Sequence[Attempt]] | None = None,
         n_expected: int | None = None,
         feedback_source: str = "visible",
         sealed: bool = True,
         seed: int = 7,
         name: str = "run",
     ) -> RunFolder:
-        histories = made or _histories(verdicts or {})
+        histories = attempts or _histories(verdicts or {})
         folder = RunFolder(place / name)
         folder.write_manifest(
             builders.manifest(

@@ -51,7 +51,7 @@ def test_a_config_that_names_an_old_path_runs(tmp_path, monkeypatch):
     assert run.path.is_dir()
 
 
-def test_an_old_bundle_replays_to_the_last_digit_but_for_changed_prompts_and_the_interval_of_differences(tmp_path):
+def test_an_old_bundle_replays_but_for_prompts_and_intervals(tmp_path):
     findings = {finding.name: finding for finding in replay(BUNDLE, tmp_path / "kept").verification.findings}
     different = [name for name, finding in findings.items() if finding.disagreements]
     assert different == ["prompts", "attempts", "headline figures"]

@@ -30,14 +30,18 @@ def parsing(options: argparse.Namespace) -> int:
 
     if options.out:
         out_folder(options.out)
-    done = parse_recorded(options.files, limit=options.limit)
-    show(done, Console())
+    recorded = parse_recorded(options.files, limit=options.limit)
+    show(recorded, Console())
     if options.out:
-        output.print_written(save(done, Path(options.out)))
+        output.print_written(save(recorded, Path(options.out)))
     if options.json:
-        counts = {"reflections": len(done.words), "completions": len(done.replies), "executed": done.executed}
-        say_json({**counts, "rows": list(as_rows(done)), "seconds": round(done.seconds, 3)})
-    return int(any(alarms(done)))
+        counts = {
+            "reflections": len(recorded.words),
+            "completions": len(recorded.replies),
+            "executed": recorded.executed,
+        }
+        say_json({**counts, "rows": list(as_rows(recorded)), "seconds": round(recorded.seconds, 3)})
+    return int(any(alarms(recorded)))
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def show(recollected: Recollected, comparison: Comparison, console: Console) -> 
         if not probe.questions:
             console.print(f"{probe.name}: no query has a relevant document in its pool", highlight=False)
             continue
-        for sheet in (found, partial(gained, over="retriever"), partial(gained, over="match"), reached):
+        for sheet in (ndcg_sheet, partial(gained, over="retriever"), partial(gained, over="match"), reached):
             output.show_sheet(sheet(comparison, probe.name), console)
     output.show_sheet(speeds(comparison), console)
 
@@ -68,12 +68,12 @@ def contents(recollected: Recollected) -> Sheet:
     return Sheet(title="Documents", columns=names, rows=tuple(rows), names=2, caption=text)
 
 
-def found(comparison: Comparison, probe: str) -> Sheet:
+def ndcg_sheet(comparison: Comparison, probe: str) -> Sheet:
     """nDCG@k with its interval, by retriever and compared texts."""
-    asked = next(candidate for candidate in comparison.probes if candidate.name == probe)
+    probed = next(candidate for candidate in comparison.probes if candidate.name == probe)
     text = (
-        f"{asked.asks}; {n_of(comparison, asked)}, {asked.alone} left out without a relevant document; on average "
-        f"{100 * asked.chance:.1f} % of the documents are relevant. 95 % intervals, bootstrap over tasks."
+        f"{probed.asks}; {n_of(comparison, probed)}, {probed.alone} left out without a relevant document; on average "
+        f"{100 * probed.chance:.1f} % of the documents are relevant. 95 % intervals, bootstrap over tasks."
     )
     return _sheet(comparison, probe, f"100 × nDCG@{comparison.k}", lambda cell: _cell(cell.quality.ndcg), text)
 

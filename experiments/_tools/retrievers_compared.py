@@ -99,11 +99,11 @@ def compare(
             raise ConfigError(name, "none", "at least one")
     if k < 1:
         raise ConfigError("k", k, "1 or more")
-    asked = probes(episodes)
+    probed = probes(episodes)
     cells: list[Cell] = []
     speeds: list[Speed] = []
     # Excluded documents occupy ranks: deep enough that each pool is ranked at least down to DEEP.
-    depth = max(DEEP, k) + max((len(question.excluded) for probe in asked for question in probe.questions), default=0)
+    depth = max(DEEP, k) + max((len(question.excluded) for probe in probed for question in probe.questions), default=0)
     with counter("retrieval", "text", len(views), quiet) as bar:
         for view in views:
             texts, texts_asked = documents(episodes, view), queries(episodes, view)
@@ -112,7 +112,7 @@ def compare(
             for name, (retriever, seconds) in indexed.items():
                 speeds.append(Speed(match=view, retriever=name, index_seconds=seconds, query_ms=latencies[name]))
                 rankings = _rankings(retriever, texts_asked, depth)
-                for probe in (probe for probe in asked if probe.questions):
+                for probe in (probe for probe in probed if probe.questions):
                     answers = tuple(_answer(episodes, rankings, question, k) for question in probe.questions)
                     measured = quality(answers, k, seed)
                     cells.append(Cell(probe=probe.name, match=view, retriever=name, answers=answers, quality=measured))
@@ -122,7 +122,7 @@ def compare(
         seed=seed,
         documents=len(episodes),
         tasks=len({episode.task_id for episode in episodes}),
-        probes=tuple(asked),
+        probes=tuple(probed),
         cells=tuple(cells),
         speeds=tuple(speeds),
     )

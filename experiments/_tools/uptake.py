@@ -74,7 +74,7 @@ def in_docstring(prompt: str, past: str) -> str:
     return f"{prompt[:-3].rstrip()}\n\n{textwrap.indent(past, margin(prompt))}\n{margin(prompt)}{prompt[-3:]}"
 
 
-def asked(prompt: str, past: str) -> str:
+def retry_prompt(prompt: str, past: str) -> str:
     return f"{REQUEST}```python\n{prompt.strip()}\n```\n\n{past}\n\nWrite a different, corrected function."
 
 
@@ -104,8 +104,8 @@ CHAT: dict[str, Prompts] = {
     "default": Prompts(),
     "terse": Prompts("terse"),
     "paper_style": Prompts("paper_style"),
-    "checks, words": Candidate("Earlier attempts failed:\n" + CHECKS + FENCED, asked),
-    "words": Candidate(FENCED, asked),
+    "checks, words": Candidate("Earlier attempts failed:\n" + CHECKS + FENCED, retry_prompt),
+    "words": Candidate(FENCED, retry_prompt),
 }
 STYLES = {"continuation": CONTINUATION, "chat": CHAT}
 

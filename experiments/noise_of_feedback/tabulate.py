@@ -23,7 +23,7 @@ KEYS = "evaluator.false_negative", "evaluator.false_positive"
 def row(arm):
     config = arm.logs[0].manifest.config["evaluator"]
     first, final = arm.verdicts(1), arm.verdicts()
-    last = {case: arm.grades[case][made[-1].number].passed for case, made in arm.attempts.items()}
+    last = {case: arm.grades[case][history[-1].number].passed for case, history in arm.attempts.items()}
     gain = difference(arm.outcomes(first), arm.outcomes(final))
     against, drift = paired(first, final), paired(first, last)
     moves = transitions(arm).programs_pooled
@@ -59,16 +59,16 @@ def figure(rows):
     }
     axes = drawing.subplots(1, 2, sharey=True, gridspec_kw={"wspace": 0.07})
     for ax, (field, title) in zip(axes, titles.items(), strict=True):
-        found = {(row["false_positive"], row["false_negative"]): row for row in rows}
-        shares = np.array([[100 * found[p, n][field] for n in negative] for p in positive])
+        cells = {(row["false_positive"], row["false_negative"]): row for row in rows}
+        shares = np.array([[100 * cells[p, n][field] for n in negative] for p in positive])
         ax.imshow(shares, cmap="RdBu", vmin=-25, vmax=25, origin="lower", aspect="auto")
         for y, p in enumerate(positive):
             for x, n in enumerate(negative):
-                one, value = found[p, n], shares[y, x]
-                told = field == "submitted_minus_first" and (one["low"] > 0 or one["high"] < 0)
+                cell, value = cells[p, n], shares[y, x]
+                detected = field == "submitted_minus_first" and (cell["low"] > 0 or cell["high"] < 0)
                 ink = "white" if abs(value) > 15 else INK
                 ax.text(x, y, f"{value:+.1f}", ha="center", va="center", size=9, color=ink,
-                        weight="bold" if told else "normal")  # fmt: skip
+                        weight="bold" if detected else "normal")  # fmt: skip
         ax.set_xticks(range(len(negative)), [f"{100 * n:.0f} %" for n in negative])
         ax.set_yticks(range(len(positive)), [f"{100 * p:.0f} %" for p in positive])
         ax.set_xlabel("right programs that are said to fail", color=INK)
@@ -76,10 +76,10 @@ def figure(rows):
         ax.tick_params(length=0, colors=INK)
         ax.spines[:].set_visible(False)
     axes[0].set_ylabel("wrong programs that are said to pass", color=INK)
-    one = rows[0]
+    head = rows[0]
     caption(
         axes[0],
-        f"n = {one['tasks_x_seeds']} tasks x seeds ({one['seeds']}) a cell, {one['feedback_source']} feedback with "
+        f"n = {head['tasks_x_seeds']} tasks x seeds ({head['seeds']}) a cell, {head['feedback_source']} feedback with "
         "errors put in, a simulated student, 4 attempts.\nPaired by task and seed; bold: the 95 % interval (bootstrap, "
         "tasks as clusters) leaves out 0; nothing corrected for 25 cells.",
     )
@@ -89,7 +89,7 @@ def figure(rows):
 def main(out, root):
     runs = [path.parent for path in sorted(Path(root).glob("*/manifest.json"))]
     noisy = [run for run in runs if RunFolder.existing(run).manifest.config["arm"] == "noise"]
-    rows = sorted((row(arm) for arm in arms(noisy, KEYS)), key=lambda one: tuple(one.values())[:2])
+    rows = sorted((row(arm) for arm in arms(noisy, KEYS)), key=lambda values: tuple(values.values())[:2])
     with (Path(out) / "table.csv").open("w", newline="") as file:
         table = csv.DictWriter(file, rows[0])
         table.writeheader()

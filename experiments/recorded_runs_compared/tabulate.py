@@ -30,21 +30,25 @@ def rows(paths):
 
 
 def label(row):
-    told = {"5repeats-no-temp-incr": " ×5, t 0", "5repeats-0.5temp": " ×5, t 0.5", "8repeats-no-temp-incr": " ×8, t 0"}
-    more = next((text for name, text in told.items() if row["variant"].endswith(name)), "")
+    settings = {
+        "5repeats-no-temp-incr": " ×5, t 0",
+        "5repeats-0.5temp": " ×5, t 0.5",
+        "8repeats-no-temp-incr": " ×8, t 0",
+    }
+    more = next((text for name, text in settings.items() if row["variant"].endswith(name)), "")
     return f"{row['arm']}{more}\n({row['feedback_source']})"
 
 
-def panel(found, model, ax):
-    others = [row for row in found if row["model"] == model and row["as_run_difference"]]
+def panel(rows, model, ax):
+    others = [row for row in rows if row["model"] == model and row["as_run_difference"]]
     names = list(dict.fromkeys(label(row) for row in others))
-    for number, (cut, said) in enumerate(CUTS.items()):
+    for number, (cut, cut_name) in enumerate(CUTS.items()):
         look = {"color": COLOURS[number], "marker": MARKERS[number], "markeredgecolor": "white", "markersize": 7}
         for row in (row for row in others if row["cut"] == cut):
             value, low, high = (100 * float(row[f"as_run_difference{end}"]) for end in ("", "_low", "_high"))
             y = names.index(label(row)) + (number - 0.5) * 0.3
             ax.hlines(y, low, high, color=COLOURS[number], linewidth=2.4, alpha=0.5)
-            ax.plot(value, y, linestyle="", zorder=4, label=said, **look)
+            ax.plot(value, y, linestyle="", zorder=4, label=cut_name, **look)
     ax.axvline(0, color=INK, linewidth=1)
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.4, -0.6)
@@ -57,19 +61,19 @@ def panel(found, model, ax):
     ax.spines["bottom"].set_color(FAINT)
 
 
-def draw(found, path):
+def draw(rows, path):
     figure = Figure(figsize=(14, 4.6), facecolor="white", layout="constrained")
     panels = figure.subplots(1, len(MODELS), sharex=True)
     for model, ax in zip(MODELS, panels, strict=True):
-        panel(found, model, ax)
+        panel(rows, model, ax)
     handles, names = panels[0].get_legend_handles_labels()
     unique = dict(zip(names, handles, strict=True))
     figure.legend(unique.values(), unique, loc="outside upper left", ncols=2, frameon=False, labelcolor=INK)
-    said = (
+    caption_text = (
         "HumanEval, n = 164 tasks x 2 runs, paired by task and run; 95 %: bootstrap over tasks. In brackets: feedback "
         "source. Right of 0: the arm without words submits more right programs than Reflexion."
     )
-    figure.text(0.01, -0.02, said, va="top", fontsize=8, color=INK)
+    figure.text(0.01, -0.02, caption_text, va="top", fontsize=8, color=INK)
     with matplotlib.rc_context({"svg.hashsalt": "reflexion_lab"}):
         figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
 

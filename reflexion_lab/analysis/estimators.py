@@ -172,9 +172,9 @@ class Confusion(Record, frozen=True, kw_only=True):
     unknown: int
     """Programs without one of the verdicts (no feedback test, or a harness error). In no rate."""
     wrong_if_passed: Rate
-    """P(hidden fail | feedback pass), the false positives of table 2 of the Reflexion paper."""
+    """P(hidden fail | feedback pass), the false discovery rate ("false positives" in Table 2 of the paper)."""
     right_if_failed: Rate
-    """P(hidden pass | feedback fail)."""
+    """P(hidden pass | feedback fail), the false omission rate."""
     false_positive_rate: Rate
     """P(feedback pass | hidden fail)."""
     false_negative_rate: Rate

@@ -211,13 +211,13 @@ def visible_pass(log: Log) -> Rate:
     return Rate.over(verdict(submitted_at(attempts).evaluation) for attempts in log.attempts.values())
 
 
-@metric("run", "share", label="wrong if passed", direction="lower", cases="submissions that passed their feedback")
+@metric("run", "share", label="wrong among passed", direction="lower", cases="submissions that passed their feedback")
 def feedback_wrong_if_passed(log: Log) -> Rate | None:
     """P(hidden fail | feedback pass) of submissions; None for an oracle, whose feedback is the hidden tests."""
     return None if log.is_upper_bound else feedback_confusion(log.submitted.values()).wrong_if_passed
 
 
-@metric("run", "share", label="right if failed", direction="lower", cases="submissions that failed their feedback")
+@metric("run", "share", label="right among failed", direction="lower", cases="submissions that failed their feedback")
 def feedback_right_if_failed(log: Log) -> Rate | None:
     """P(hidden pass | feedback fail) of submissions; None for an oracle."""
     return None if log.is_upper_bound else feedback_confusion(log.submitted.values()).right_if_failed

@@ -71,8 +71,8 @@ def _number(task_id: str) -> tuple[int, str]:
 def _shown(sample: Sample) -> tuple[int, int]:
     """Counts for `shown_hidden` and `shown_beyond_prompt`."""
     hidden = [_bare(check, sample.entry_point) for check in sample.tests]
-    seen = [_bare(assertion, sample.entry_point) for assertion in sample.feedback]
-    leaked = [text for text in seen if any(check == text or check.startswith(f"{text},") for check in hidden)]
+    asserts = [_bare(assertion, sample.entry_point) for assertion in sample.feedback]
+    leaked = [text for text in asserts if any(check == text or check.startswith(f"{text},") for check in hidden)]
     if not leaked:
         return 0, 0
     examples = _examples(sample.prompt, sample.entry_point)

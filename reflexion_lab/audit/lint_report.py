@@ -91,17 +91,17 @@ def as_json(linted: Linted, seconds: float) -> dict[str, Any]:
 def progress(total: int) -> Iterator[Callable[[], None]]:
     """Progress of `total` tasks: a function to call after each, which updates a bar, or prints lines in a log."""
     is_log = not (sys.stderr.isatty() or in_notebook())
-    lock, logged, done = threading.Lock(), time.monotonic(), 0
+    lock, logged, checked = threading.Lock(), time.monotonic(), 0
     with bar(total=total, unit="task", disable=is_log) as tasks:
 
         def step() -> None:
-            nonlocal logged, done
+            nonlocal logged, checked
             with lock:
-                done += 1
+                checked += 1
                 tasks.update()
                 if is_log and time.monotonic() - logged > LOG_EVERY:
                     logged = time.monotonic()
-                    print(f"{done}/{total} tasks checked", file=sys.stderr, flush=True)
+                    print(f"{checked}/{total} tasks checked", file=sys.stderr, flush=True)
 
         yield step
 

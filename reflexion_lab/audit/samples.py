@@ -129,8 +129,8 @@ def _transcript(row: Transcript, every: bool) -> Iterator[Sample]:
             name, logged = f"{sample.id}/{step.number - 1}", step.verdict("own_pass")
             yield replace(sample, id=name, program=program, logged=logged, feedback=feedback)
         return
-    seen = (assertion for step in steps for assertion in _asserts(step.fields.get("feedback")))
-    yield replace(sample, program=_final(row, programs), feedback=tuple(dict.fromkeys((*sample.feedback, *seen))))
+    read = (assertion for step in steps for assertion in _asserts(step.fields.get("feedback")))
+    yield replace(sample, program=_final(row, programs), feedback=tuple(dict.fromkeys((*sample.feedback, *read))))
 
 
 def _final(row: Transcript, programs: list[str]) -> str:
@@ -192,9 +192,9 @@ def _asserts(feedback: Any) -> Iterator[str]:
 
 def _unique(samples: Iterable[Sample]) -> Iterator[Sample]:
     """The samples with `#2`, `#3`, … added to repeated ids."""
-    taken: set[str] = set()
+    used: set[str] = set()
     for sample in samples:
         names = (sample.id if count == 1 else f"{sample.id}#{count}" for count in itertools.count(1))
-        name = next(name for name in names if name not in taken)
-        taken.add(name)
+        name = next(name for name in names if name not in used)
+        used.add(name)
         yield replace(sample, id=name)

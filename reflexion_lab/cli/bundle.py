@@ -73,8 +73,8 @@ def replay(options: argparse.Namespace) -> int:
     from reflexion_lab.studies.replay.findings import show
     from reflexion_lab.studies.replay.replay import replay as replayed
 
-    done = replayed(Path(options.bundle), place.out_folder(options.out) if options.out else None)
-    show(done.verification, Console(), "Replay")
-    if done.folder:
-        say(f"run folder: {done.folder}")
-    return int(not done.verification.holds)
+    result = replayed(Path(options.bundle), place.out_folder(options.out) if options.out else None)
+    show(result.verification, Console(), "Replay")
+    if result.folder:
+        say(f"run folder: {result.folder}")
+    return int(not result.verification.holds)

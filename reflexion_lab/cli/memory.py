@@ -88,7 +88,7 @@ def validate(options: argparse.Namespace) -> int:
         for problem in problems(path):
             say(problem)
             count += 1
-        say(f"{place.shown(path)}: {count or 'no'} problem{'s' * (count != 1)} found")
+        say(f"{place.without_password(path)}: {count or 'no'} problem{'s' * (count != 1)} found")
         total += count
     return int(total > 0)
 
@@ -128,7 +128,7 @@ def _overview(store: Any, options: argparse.Namespace) -> dict[str, Any]:
     kinds = {kind.name: sum(1 for _ in store.read(kind.record)) for kind in KINDS[1:]}
     records = {"episodes": categories.total(), **kinds}
     say(
-        f"{place.shown(options.store)}: {_listed(records)}",
+        f"{place.without_password(options.store)}: {_listed(records)}",
         f"episodes: {len(tasks):,} tasks, {len(sessions):,} loops, {passed:,} passed",
         f"by category: {counts(categories)}",
     )
@@ -136,7 +136,7 @@ def _overview(store: Any, options: argparse.Namespace) -> dict[str, Any]:
         say(episode_table("Newest episodes", reversed(newest)))
     totals = {"tasks": len(tasks), "loops": len(sessions), "passed": passed, "categories": dict(categories)}
     ids = [episode.episode_id for episode in reversed(newest)]
-    return {"store": place.shown(options.store), **records, **totals, "newest": ids}
+    return {"store": place.without_password(options.store), **records, **totals, "newest": ids}
 
 
 def _fields(episode: Episode) -> list[str]:
@@ -173,7 +173,7 @@ def search(options: argparse.Namespace) -> None:
     note = f"the newest {len(episodes)}; --limit 0 shows all" if len(episodes) == options.limit else ""
     say(episode_table(f"Episodes found: {len(episodes)}", episodes, note) if episodes else "no episode found")
     if options.json:
-        say_json({"store": place.shown(options.store), "n": len(episodes), "episodes": episodes})
+        say_json({"store": place.without_password(options.store), "n": len(episodes), "episodes": episodes})
 
 
 def patterns(options: argparse.Namespace) -> None:
@@ -189,7 +189,7 @@ def patterns(options: argparse.Namespace) -> None:
     title = f"Patterns: {len(insights)} in {len(reflections):,} reflections"
     say(sheet(title, ("insight or lesson", "reflections"), rows, note=note) if insights else "no pattern found")
     if options.json:
-        say_json({"store": place.shown(options.store), "n": len(insights), "patterns": insights})
+        say_json({"store": place.without_password(options.store), "n": len(insights), "patterns": insights})
 
 
 def prune(options: argparse.Namespace) -> None:

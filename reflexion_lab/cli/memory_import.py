@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from reflexion_lab.cli.place import counted, is_store, kept_at, shown
+from reflexion_lab.cli.place import counted, is_store, kept_at, without_password
 from reflexion_lab.errors import ConfigError, StoreError
 from reflexion_lab.io.files import UNREADABLE
 from reflexion_lab.memory.episodic import episode_of, session_after, session_id
@@ -97,7 +97,7 @@ def _of_database(place: str) -> Iterator[str]:
         with kept_at(place) as store:
             for kind in KINDS:
                 for record in store.read(kind.record):
-                    where = f"{shown(place)}, {kind.name} {getattr(record, kind.id_field)!r}"
+                    where = f"{without_password(place)}, {kind.name} {getattr(record, kind.id_field)!r}"
                     yield from (f"{where}: {fault}" for fault in faults(record))
     except (StoreError, ValueError) as problem:
         yield str(problem)

@@ -103,7 +103,7 @@ def counted(store: Store) -> dict[str, int]:
     return {kind.name: sum(1 for _ in store.read(kind.record)) for kind in KINDS}
 
 
-def shown(place: str) -> str:
+def without_password(place: str) -> str:
     """`place` without the password that a URL may carry."""
     if "://" not in place:
         return place

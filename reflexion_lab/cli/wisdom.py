@@ -78,7 +78,7 @@ def show_all(options: argparse.Namespace) -> None:
     say(table if entries else "no wisdom found")
     if options.json:
         wisdom = [asdict(entry) | {"retired": book.is_retired(entry)} for entry in entries]
-        say_json({"store": place.shown(options.store), "n": len(entries), "wisdom": wisdom})
+        say_json({"store": place.without_password(options.store), "n": len(entries), "wisdom": wisdom})
 
 
 def show(options: argparse.Namespace) -> None:
@@ -135,12 +135,12 @@ def _figures(book: WisdomBook, store: str) -> dict[str, Any]:
     retired = sum(map(book.is_retired, book))
     domains = Counter(entry.domain for entry in book)
     say(
-        f"{place.shown(store)}: {len(book):,} wisdom, {len(used):,} used, {retired:,} retired",
+        f"{place.without_password(store)}: {len(book):,} wisdom, {len(used):,} used, {retired:,} retired",
         f"by domain: {counts(domains)}",
         f"attempts that read it and passed: {rate(passed, 'uses')}" if uses else "never read by an actor",
     )
     figures = {"wisdom": len(book), "used": len(used), "retired": retired, "uses": uses, "domains": dict(domains)}
-    return {"store": place.shown(store), **figures, "success": passed}
+    return {"store": place.without_password(store), **figures, "success": passed}
 
 
 def _transfer(options: argparse.Namespace, known: Iterable[str] | None) -> Any:
@@ -164,7 +164,7 @@ def extract(options: argparse.Namespace) -> None:
     changes = f"{counts.new:,} new, {counts.changed:,} changed{same}"
     say(f"{counts.episodes:,} episodes read: {counts.wisdom:,} wisdom, {changes}")
     if options.json:
-        say_json({"store": place.shown(options.store), **counts._asdict()})
+        say_json({"store": place.without_password(options.store), **counts._asdict()})
 
 
 def _book(store: Store) -> WisdomBook:

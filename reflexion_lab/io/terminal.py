@@ -110,7 +110,7 @@ class Progress:
     def __init__(
         self,
         total: int,
-        done: int = 0,
+        finished: int = 0,
         passed: int = 0,
         quiet: bool = False,
         spent: Callable[[], Usage] = Usage,
@@ -119,11 +119,11 @@ class Progress:
         self._spent = spent
         self.passed = passed
         self.total = total
-        self.done = self._done_before = done
+        self.finished = self._finished_before = finished
         self._start = self._logged = self._refreshed = time.monotonic()
         self._lock = threading.Lock()
         log = not (sys.stderr.isatty() or in_notebook())
-        self._bar = bar(total=total, initial=done, unit="task", disable=quiet or log)
+        self._bar = bar(total=total, initial=finished, unit="task", disable=quiet or log)
         # Also in a terminal of unknown width, where no bar can be drawn.
         self._lines = not quiet and self._bar.disable
 
@@ -136,7 +136,7 @@ class Progress:
     def task(self, grade: Grade) -> None:
         """One task ended, with this hidden verdict."""
         with self._lock:
-            self.done += 1
+            self.finished += 1
             self.passed += grade.passed
             self._refresh()
 
@@ -151,7 +151,7 @@ class Progress:
 
     def close(self) -> None:
         with self._lock:
-            self._bar.n = self.done  # a notebook keeps an incomplete bar, in red
+            self._bar.n = self.finished  # a notebook keeps an incomplete bar, in red
             self._bar.close()
             if self._lines:
                 self._log()
@@ -161,18 +161,18 @@ class Progress:
         if self._lines and now - self._logged > LOG_EVERY:
             self._log()
         elif not self._bar.disable and now - self._refreshed > REFRESH_EVERY:
-            self._refreshed, self._bar.n = now, self.done
+            self._refreshed, self._bar.n = now, self.finished
             self._bar.set_postfix_str(self.line)
 
     def _log(self) -> None:
         self._logged = time.monotonic()
-        print(f"{self.done}/{self.total} tasks, {self.line}, {self._left()} left", file=sys.stderr, flush=True)
+        print(f"{self.finished}/{self.total} tasks, {self.line}, {self._left()} left", file=sys.stderr, flush=True)
 
     def _left(self) -> str:
-        new = self.done - self._done_before
+        new = self.finished - self._finished_before
         if new <= 0:
             return "unknown time"
-        seconds = (time.monotonic() - self._start) / new * (self.total - self.done)
+        seconds = (time.monotonic() - self._start) / new * (self.total - self.finished)
         return f"{int(seconds // 60)} min {int(seconds % 60)} s"
 
 

@@ -27,6 +27,6 @@ def plain(text: str) -> str:
 def _escaped(part: str, kept: str) -> str:
     if part.isprintable() and not _BLANK.search(part):
         return part
-    seen = (c in kept or (c.isprintable() and not _BLANK.match(c)) for c in part)
-    pairs = zip(part, seen, strict=True)
+    visibility = (c in kept or (c.isprintable() and not _BLANK.match(c)) for c in part)
+    pairs = zip(part, visibility, strict=True)
     return "".join(c if is_seen else c.encode("unicode_escape").decode() for c, is_seen in pairs)

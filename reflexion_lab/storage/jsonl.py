@@ -249,15 +249,15 @@ class RecordFile:
 
     def _versions(self, descriptor: int, size: int) -> dict[str, bytes | None]:
         """The last readable line of each id that occurs more than once."""
-        seen: set[str] = set()
+        ids: set[str] = set()
         last: dict[str, bytes | None] = {}
         for line in lines(descriptor, size):
             try:
                 name = self._ids.decode(line).id
-                if name in seen:
+                if name in ids:
                     self._decoder.decode(line)
                     last[name] = line
-                seen.add(name)
+                ids.add(name)
             except (msgspec.DecodeError, UnicodeDecodeError):
                 continue
         return last

@@ -80,7 +80,7 @@ def present(lab: Lab, cfg: Config) -> Summary:
 
         show(lab.folder, Console(), log=log)
         print("\n".join(f"figure: {figure}" for figure in figures if figure))
-        print(f"model calls: {lab.models.made} made, {lab.models.stored} from the cache")
+        print(f"model calls: {lab.models.paid} made, {lab.models.stored} from the cache")
     link = track(lab, log)
     if link and not cfg.quiet:
         print(f"MLflow: {link}\nopen it with: {lab.tracker.command}")

@@ -238,7 +238,7 @@ def _ended(state: CellState, lab: Lab | None, started: float) -> CellState:
     state = replace(state, seconds=time.monotonic() - started)
     if lab is None:
         return state
-    return replace(state, made=lab.models.made, stored=lab.models.stored, spent=lab.models.spent)
+    return replace(state, made=lab.models.paid, stored=lab.models.stored, spent=lab.models.spent)
 
 
 def _assembled(cfg: Config, unfinished: Run | None) -> Lab:

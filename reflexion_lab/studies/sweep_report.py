@@ -173,12 +173,12 @@ class SweepProgress:
 
     def look(self) -> None:
         states = list(self.sweep.states.values())
-        self._bar.n = min(len(self.sweep), self.done(states))
+        self._bar.n = min(len(self.sweep), self.progress(states))
         self._bar.set_postfix_str(self.line(states))
         if self._is_log and time.monotonic() - self._logged > LOG_EVERY:
             self._log(states)
 
-    def done(self, states: list[CellState]) -> float:
+    def progress(self, states: list[CellState]) -> float:
         """Number of cells that have ended, plus the finished fraction of each running cell."""
         return sum(self._share(state) for state in states)
 
@@ -204,7 +204,7 @@ class SweepProgress:
 
     def _log(self, states: list[CellState]) -> None:
         self._logged = time.monotonic()
-        print(f"{self.done(states):.1f}/{len(self.sweep)} cells, {self.line(states)}", file=sys.stderr, flush=True)
+        print(f"{self.progress(states):.1f}/{len(self.sweep)} cells, {self.line(states)}", file=sys.stderr, flush=True)
 
     def _share(self, state: CellState) -> float:
         if state.status != "running":
@@ -220,7 +220,7 @@ class SweepProgress:
 
     def _left(self, states: list[CellState]) -> str:
         skipped = sum(state.status in ("kept", "elsewhere") for state in states)
-        new = self.done(states) - skipped
+        new = self.progress(states) - skipped
         if new <= 0:
             return "unknown time"
         seconds = (time.monotonic() - self._began) / new * (len(self.sweep) - skipped - new)

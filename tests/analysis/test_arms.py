@@ -14,7 +14,7 @@ VERDICTS = {"a": [(1.0, True)], "b": [(0.0, False), (1.0, True)]}
 def run(write_run, tmp_path):
     """A finished run of these config values, in a folder of its own."""
 
-    def made(name, seed=0, **config):
+    def write(name, seed=0, **config):
         folder = write_run(VERDICTS, name=name, seed=seed)
         path = folder.path / "manifest.json"
         manifest = json.loads(path.read_text())
@@ -22,7 +22,7 @@ def run(write_run, tmp_path):
         path.write_text(json.dumps(manifest))
         return folder
 
-    return made
+    return write
 
 
 def test_runs_of_one_arm_are_put_together_over_their_seeds(run):
@@ -96,7 +96,12 @@ def test_nested_keys_are_dotted():
 
 
 def test_what_changes_no_result_splits_no_arm(run):
-    one = {"store": {"place": "a"}, "sandbox": {"servers": 1}, "temperature": 0, "benchmark": {"load": {"path": "t"}}}
+    config = {
+        "store": {"place": "a"},
+        "sandbox": {"servers": 1},
+        "temperature": 0,
+        "benchmark": {"load": {"path": "t"}},
+    }
     other = {
         "store": {"place": "b"},
         "sandbox": {"servers": 2},
@@ -105,7 +110,7 @@ def test_what_changes_no_result_splits_no_arm(run):
     }
     model = {"_target_": "models.OpenAIModel", "base_url": "http://127.0.0.1/v1"}
     first, second = (
-        run("x", **one, model={**model, "timeout": 1}),
+        run("x", **config, model={**model, "timeout": 1}),
         run("y", seed=1, **other, model={**model, "timeout": 9}),
     )
     (arm,) = arms([first, second])

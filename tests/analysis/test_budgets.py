@@ -40,12 +40,12 @@ def test_a_filtered_prompt_does_not_make_the_tokens_of_an_arm_unknown(make_arm):
     assert is_known(arm, "tokens")
     assert spent(arm, "tokens")[Case(0, "never")] == [0, 27, 54]
     assert matched(arm, other, "tokens").is_matched
-    lost = make_arm(HISTORIES, label="lost", change=lambda one: replace(filtered(one), trajectory=replace(
-        one.trajectory, usage=Usage(calls=1))))  # fmt: skip
+    lost = make_arm(HISTORIES, label="lost", change=lambda attempt: replace(filtered(attempt), trajectory=replace(
+        attempt.trajectory, usage=Usage(calls=1))))  # fmt: skip
     assert not is_known(lost, "tokens")
 
 
-def test_an_attempt_is_paid_with_all_that_came_before_it_and_not_with_its_own_reflection(make_arm):
+def test_spending_of_an_attempt_excludes_its_own_reflection(make_arm):
     arm = make_arm(HISTORIES)
     assert spent(arm, "tokens")[Case(0, "never")] == [20, 47, 74]
     assert spent(arm, "calls")[Case(0, "third")] == [1, 3, 5]
@@ -101,7 +101,7 @@ def test_the_dearer_arm_is_cut_to_the_mean_of_the_cheaper(make_arm):
     assert match.equal.estimate.value < 0
 
 
-def test_cases_that_spend_the_same_are_cut_by_a_drawn_order_and_not_all_together(make_arm):
+def test_cases_of_equal_spending_are_cut_in_random_order(make_arm):
     """Retries cost one call: to cut all of them at once would fall far below what may be spent."""
     short = {f"t{i}": [(0.0, W)] + [(1.0, R)] * (i % 2) for i in range(40)}
     long = {f"t{i}": [(0.0, W), (1.0, R)] for i in range(40)}
@@ -115,11 +115,11 @@ def test_cases_that_spend_the_same_are_cut_by_a_drawn_order_and_not_all_together
 
 
 def test_arms_that_spend_the_same_are_not_cut(make_arm):
-    one, other = make_arm(HISTORIES, label="one"), make_arm(HISTORIES, label="other")
+    first, other = make_arm(HISTORIES, label="one"), make_arm(HISTORIES, label="other")
     for unit in ("tokens", "calls"):
-        match = matched(one, other, unit)
+        match = matched(first, other, unit)
         assert (match.cut_side, match.is_matched) == (0, True)
-        assert match.first == match.second == one.verdicts()
+        assert match.first == match.second == first.verdicts()
         assert match.equal.p == 1.0
 
 
@@ -159,7 +159,7 @@ def test_the_curve_over_spending_is_that_over_attempts(make_arm):
 
 
 def test_what_a_solved_task_costs_is_all_that_was_paid(make_arm):
-    found = per_solved(make_arm(HISTORIES, HISTORIES), "tokens")
-    assert found.value == pytest.approx((20 + 47 + 74 + (74 + 7)) / 3)  # with the last reflection, which nobody read
-    assert found.low <= found.value <= found.high
+    tokens = per_solved(make_arm(HISTORIES, HISTORIES), "tokens")
+    assert tokens.value == pytest.approx((20 + 47 + 74 + (74 + 7)) / 3)  # with the last reflection, which nobody read
+    assert tokens.low <= tokens.value <= tokens.high
     assert per_solved(make_arm({"a": [(0.0, W)]}, label="none"), "tokens") is None

@@ -11,7 +11,7 @@ from reflexion_lab.analysis.learning.calibration import Forecast, calibration
 from reflexion_lab.analysis.stats.intervals import wilson
 
 
-def told(*pairs):
+def forecasts(*pairs):
     """Forecasts, each about a task of its own."""
     return [Forecast(f"t{number}", confidence, bool(came)) for number, (confidence, came) in enumerate(pairs)]
 
@@ -19,7 +19,7 @@ def told(*pairs):
 def drawn(seed: int, n: int, values=None, shift: float = 0.0):
     rng = random.Random(seed)
     confidences = [rng.choice(values) if values else rng.random() for _ in range(n)]
-    return told(*((c, rng.random() < min(1, max(0, c + shift))) for c in confidences))
+    return forecasts(*((c, rng.random() < min(1, max(0, c + shift))) for c in confidences))
 
 
 def arrays(forecasts):
@@ -43,14 +43,14 @@ def test_brier_score_and_bins_are_scikit_learns(values):
 
 def test_figures_by_hand():
     """Four of 0.8, of which two come true; one of 0.2, which does not."""
-    result = calibration(told((0.8, 1), (0.8, 1), (0.8, 0), (0.8, 0), (0.2, 0)))
+    result = calibration(forecasts((0.8, 1), (0.8, 1), (0.8, 0), (0.8, 0), (0.2, 0)))
     assert (result.n, result.tasks, result.came_true.k, result.confidence) == (5, 5, 2, pytest.approx(0.68))
     assert result.brier.value == pytest.approx((2 * 0.04 + 2 * 0.64 + 0.04) / 5)
     assert result.reliability == pytest.approx((4 * 0.3**2 + 0.2**2) / 5)
     assert result.resolution == pytest.approx((4 * 0.1**2 + 0.4**2) / 5)
     assert result.uncertainty == pytest.approx(0.4 * 0.6)
     assert result.error == pytest.approx((4 * 0.3 + 0.2) / 5)
-    assert [(one.low, one.high, one.came_true.n) for one in result.bins] == [(0.1, 0.2, 1), (0.7, 0.8, 4)]
+    assert [(bin_.low, bin_.high, bin_.came_true.n) for bin_ in result.bins] == [(0.1, 0.2, 1), (0.7, 0.8, 4)]
     assert (result.bins[1].came_true.low, result.bins[1].came_true.high) == wilson(2, 4)
 
 
@@ -76,7 +76,7 @@ def test_what_bins_hide_is_stephensons_two_components(seed):
 
 
 def test_a_perfect_forecaster_scores_nothing():
-    result = calibration(told((1.0, 1), (0.0, 0), (1.0, 1)))
+    result = calibration(forecasts((1.0, 1), (0.0, 0), (1.0, 1)))
     assert (result.brier.value, result.reliability, result.error, result.error_by_chance) == (0, 0, 0, 0)
     assert result.resolution == pytest.approx(result.uncertainty)
 
@@ -105,26 +105,26 @@ def test_the_interval_holds_the_truth_as_often_as_it_says():
 
 @pytest.mark.parametrize(("confidence", "came"), [(0.7, 0), (0.7, 1), (0.0, 0), (1.0, 1)])
 def test_outcomes_that_are_all_alike_are_no_certainty(confidence, came):
-    one, twelve, often = (
+    single, twelve, often = (
         calibration([Forecast(f"t{number % tasks}", confidence, bool(came)) for number in range(n)]).brier
         for n, tasks in ((1, 1), (12, 12), (120, 12))
     )
-    assert one.value == pytest.approx((confidence - came) ** 2) == pytest.approx(twelve.value)
+    assert single.value == pytest.approx((confidence - came) ** 2) == pytest.approx(twelve.value)
     ends = [(confidence - 1) ** 2 * share + confidence**2 * (1 - share) for share in wilson(12 * came, 12)]
     assert (twelve.low, twelve.high) == pytest.approx((min(ends), max(ends)))
     assert (often.low, often.high) == pytest.approx((twelve.low, twelve.high))
-    assert one.high - one.low > twelve.high - twelve.low > 0.1 * abs(1 - 2 * confidence)
+    assert single.high - single.low > twelve.high - twelve.low > 0.1 * abs(1 - 2 * confidence)
 
 
 def test_few_tasks_of_either_outcome_are_no_certainty_either():
-    result = calibration(told((0.9, 1), *[(0.9, 0)] * 8)).brier
+    result = calibration(forecasts((0.9, 1), *[(0.9, 0)] * 8)).brier
     assert result.low == pytest.approx(min(0.01 * share + 0.81 * (1 - share) for share in wilson(1, 9)))
 
 
 LEVELS = tuple(level / 20 for level in range(1, 20))
 
 
-def test_error_by_chance_tells_a_calibrated_forecaster_from_one_who_is_too_sure():
+def test_chance_error_separates_calibrated_from_overconfident():
     calibrated = [calibration(drawn(seed, 120, LEVELS)) for seed in range(200)]
     assert 0.01 <= sum(result.error > result.error_by_chance for result in calibrated) / 200 <= 0.10
     too_sure = [calibration(drawn(seed, 120, LEVELS, shift=-0.3)) for seed in range(20)]
@@ -135,4 +135,4 @@ def test_impossible_forecasts_are_refused():
     with pytest.raises(ValueError, match="got none"):
         calibration([])
     with pytest.raises(ValueError, match=r"confidence at t0: got 1.5"):
-        calibration(told((1.5, 1)))
+        calibration(forecasts((1.5, 1)))

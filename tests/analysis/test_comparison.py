@@ -17,7 +17,7 @@ RIGHT, WRONG = (1, True), (0, False)
 BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}
 WORDS = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, RIGHT], "d": [(0.5, True), (1, False)]}
 """Repairs b and c; damages d, whose feedback tests reject the right program and accept the wrong one."""
-SIMPLE = {name: made[:1] for name, made in BASE.items()}
+SIMPLE = {name: history[:1] for name, history in BASE.items()}
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_two_arms_that_share_one_seed_alone_are_refused_too(run):
 
 
 def test_at_equal_tokens_the_dearer_arm_is_cut(run):
-    runs = [run(arm, made, s) for arm, made in (("feedback_only", BASE), ("simple", SIMPLE)) for s in (7, 8)]
+    runs = [run(arm, verdicts, s) for arm, verdicts in (("feedback_only", BASE), ("simple", SIMPLE)) for s in (7, 8)]
     row = named(compare(arms(runs)), "simple")
     assert row.as_run.estimate.value == -0.25
     assert row.matched.estimate.value == 0.0
@@ -91,11 +91,11 @@ def test_at_equal_tokens_the_dearer_arm_is_cut(run):
     assert named(compare(arms(runs), unit="calls"), "simple").matched.budget == "equal calls"
 
 
-def test_at_an_equal_budget_p_is_never_below_what_the_verdicts_alone_could_say(run):
+def test_matched_p_is_at_least_the_verdicts_mcnemar_p(run):
     """An arm that pays far more may be told from its baseline by its spending, which says nothing of what it solves."""
     base = {f"t{i:02}": [WRONG] if i < 20 else [WRONG, RIGHT] if i < 26 else [RIGHT] for i in range(40)}
     dear = {f"t{i:02}": [WRONG] * 5 if i < 26 else [RIGHT] for i in range(40)}
-    runs = [run(arm, made, s) for arm, made in (("feedback_only", base), ("dear", dear)) for s in (1, 2)]
+    runs = [run(arm, verdicts, s) for arm, verdicts in (("feedback_only", base), ("dear", dear)) for s in (1, 2)]
     names = named(compare(arms(runs)), "dear").matched
     assert (names.won, names.lost) == (0, 12)
     assert names.p_tasks >= mcnemar(6, 0)  # six tasks, each the same at both seeds
@@ -104,7 +104,7 @@ def test_at_an_equal_budget_p_is_never_below_what_the_verdicts_alone_could_say(r
 @pytest.fixture
 def unrecorded(run, respent):
     """An arm of two seeds whose calls are on record, and not what they took."""
-    return [run("silent", made=respent(WORDS, Usage(calls=1)), seed=seed) for seed in (7, 8)]
+    return [run("silent", attempts=respent(WORDS, Usage(calls=1)), seed=seed) for seed in (7, 8)]
 
 
 def test_tokens_that_nobody_recorded_are_not_taken_for_free(two_seeds, unrecorded):
@@ -118,7 +118,7 @@ def test_tokens_that_nobody_recorded_are_not_taken_for_free(two_seeds, unrecorde
     assert by_calls.matched.cut.spend > 0
 
 
-def test_a_baseline_of_unknown_tokens_leaves_every_arm_compared_as_run_alone(two_seeds, unrecorded):
+def test_unknown_baseline_tokens_leave_the_as_run_comparison(two_seeds, unrecorded):
     row = named(compare(arms([*two_seeds, *unrecorded]), "silent"), "words")
     assert row.unknown == ("cost",)
     assert row.unmatched == "tokens of silent unknown"
@@ -127,35 +127,38 @@ def test_a_baseline_of_unknown_tokens_leaves_every_arm_compared_as_run_alone(two
 
 
 def test_one_role_without_tokens_makes_them_unknown(run, records):
-    made, _ = records(WORDS)
+    attempts, _ = records(WORDS)
     partly = {
         task_id: [
-            replace(one, reflection=one.reflection and replace(one.reflection, usage=Usage(calls=1))) for one in history
+            replace(record, reflection=record.reflection and replace(record.reflection, usage=Usage(calls=1)))
+            for record in history
         ]
-        for task_id, history in made.items()
+        for task_id, history in attempts.items()
     }
-    assert compare(arms([run("partly", made=partly)])).rows[0].unknown == ("tokens", "cost")
+    assert compare(arms([run("partly", attempts=partly)])).rows[0].unknown == ("tokens", "cost")
 
 
 PAID = Usage(calls=1, prompt_tokens=9, cost=0.5)
 
 
 def test_with_prices_the_cost_of_a_solved_case_is_all_that_was_paid(run, respent):
-    row = compare(arms([run("feedback_only", made=respent(BASE, PAID))]), unit="cost").rows[0]
+    row = compare(arms([run("feedback_only", attempts=respent(BASE, PAID))]), unit="cost").rows[0]
     assert row.spent.usage.cost == 3.5
     assert row.cost_per_solved.value == 1.75
 
 
 @pytest.mark.parametrize("prices", [{}, {"actor": "1/2 USD per million", "reflector": "unknown"}])
 def test_cost_is_no_budget_without_a_price_for_every_role(run, respent, prices):
-    folder = run("feedback_only", made=respent(SIMPLE, PAID if prices else Usage(calls=1)), prices=prices)
+    folder = run("feedback_only", attempts=respent(SIMPLE, PAID if prices else Usage(calls=1)), prices=prices)
     with pytest.raises(ValueError, match="unit: got cost, but feedback_only has no prices, expected runs with them"):
         compare(arms([folder]), unit="cost")
 
 
 def test_money_of_two_currencies_is_not_compared(run, respent):
     both = [
-        run(arm, made=respent(SIMPLE, PAID), seed=seed, prices={"actor": f"1/2 {currency} per million, as of today"})
+        run(
+            arm, attempts=respent(SIMPLE, PAID), seed=seed, prices={"actor": f"1/2 {currency} per million, as of today"}
+        )
         for arm, currency in (("feedback_only", "USD"), ("words", "EUR"))
         for seed in (7, 8)
     ]
@@ -164,7 +167,7 @@ def test_money_of_two_currencies_is_not_compared(run, respent):
     assert [row.currencies for row in compare(arms(both)).rows] == [("USD",), ("EUR",)]
 
 
-def test_the_baseline_is_feedback_only_else_the_first_that_saw_no_hidden_test(run):
+def test_baseline_is_feedback_only_else_the_first_non_oracle(run):
     bound = [run("oracle", BASE, s, feedback_source="oracle") for s in (7, 8)]
     words = [run("words", WORDS, s) for s in (7, 8)]
     assert compare(arms(bound)).baseline is None
@@ -216,7 +219,7 @@ def test_p_values_are_corrected_for_all_arms_but_the_bounds(run):
     assert oracle.p_holm == oracle.p_tasks
 
 
-def test_cases_without_a_partner_are_named_and_no_difference_is_about_them(run):
+def test_unpaired_cases_are_named_and_left_out_of_differences(run):
     runs = [run("feedback_only", BASE, s) for s in (1, 2, 3)] + [run("words", WORDS, s) for s in (1, 2)]
     row = named(compare(arms(runs)), "words")
     assert row.absent == tuple(Case(3, name) for name in "abcd")
@@ -254,13 +257,13 @@ def test_other_models_are_allowed_and_kept_by_name(run):
 
 
 def test_what_broke_is_counted_and_never_dropped(run, attempt):
-    made = {
+    attempts = {
         "a": [attempt("a", 1, 0.0, solution=" ")],
-        "b": [replace(one := attempt("b", 1, 0.0), evaluation=replace(one.evaluation, outcome="timeout"))],
-        "c": [replace(one := attempt("c", 1, 0.0), evaluation=replace(one.evaluation, outcome="harness_error"))],
+        "b": [replace(record := attempt("b", 1, 0.0), evaluation=replace(record.evaluation, outcome="timeout"))],
+        "c": [replace(record := attempt("c", 1, 0.0), evaluation=replace(record.evaluation, outcome="harness_error"))],
         "d": [attempt("d", 1, -1)],
     }
-    row = compare(arms([run("simple", made=made)])).rows[0]
+    row = compare(arms([run("simple", attempts=attempts)])).rows[0]
     counts = [rate.k for rate in (row.spent.extraction_failures, row.spent.timeouts, row.spent.harness_errors)]
     assert counts == [1, 1, 1]
     assert (row.spent.timeouts.n, row.n_logged, row.no_feedback) == (4, 4, 1)

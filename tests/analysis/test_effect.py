@@ -30,8 +30,8 @@ def with_ends(k: int, n: int):
     [((56, 70, 48, 80), 0.0524, 0.3339), ((9, 10, 3, 10), 0.1705, 0.8090), ((10, 10, 0, 10), 0.6075, 1.0000)],
 )
 def test_newcombes_own_table_is_reproduced(counts, low, high):
-    found = unpaired_difference(with_ends(*counts[:2]), with_ends(*counts[2:]))
-    assert found == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
+    interval = unpaired_difference(with_ends(*counts[:2]), with_ends(*counts[2:]))
+    assert interval == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
 
 
 def test_a_cluster_of_equal_cases_is_worth_one():

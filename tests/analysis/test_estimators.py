@@ -22,17 +22,17 @@ with_fixtures = settings(suppress_health_check=[HealthCheck.function_scoped_fixt
 
 
 def test_the_first_attempt_that_passed_is_submitted(attempt):
-    made = [attempt("a", 1, 0.5), attempt("a", 2, 1.0), attempt("a", 3, 1.0)]
-    assert submitted_at(made).number == 2
-    assert [submitted_at(made, t).number for t in (1, 2, 3, 9)] == [1, 2, 2, 2]  # a cut knows nothing of later ones
+    history = [attempt("a", 1, 0.5), attempt("a", 2, 1.0), attempt("a", 3, 1.0)]
+    assert submitted_at(history).number == 2
+    assert [submitted_at(history, t).number for t in (1, 2, 3, 9)] == [1, 2, 2, 2]  # a cut knows nothing of later ones
     with pytest.raises(ValueError, match="t: got 0, before which there is no attempt, expected 1 or more"):
-        submitted_at(made, 0)
+        submitted_at(history, 0)
 
 
-def test_without_a_pass_the_best_is_submitted_and_of_equals_the_earlier(attempt):
-    made = [attempt("a", 1, 0.2), attempt("a", 2, 0.5), attempt("a", 3, 0.5), attempt("a", 4, 0.1)]
-    assert submitted_at(made).number == 2
-    assert [submitted_at(made, t).number for t in (1, 2)] == [1, 2]
+def test_without_a_pass_the_best_then_earliest_is_submitted(attempt):
+    history = [attempt("a", 1, 0.2), attempt("a", 2, 0.5), attempt("a", 3, 0.5), attempt("a", 4, 0.1)]
+    assert submitted_at(history).number == 2
+    assert [submitted_at(history, t).number for t in (1, 2)] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_cumulative_figures_never_shrink_and_bound_pass_at_1(records, verdicts):
 
 @with_fixtures
 @given(verdicts=runs)
-def test_with_the_hidden_tests_as_feedback_pass_at_1_is_the_visible_pass(records, verdicts):
-    oracle = {task_id: [(reward, reward == 1) for reward, _ in made] for task_id, made in verdicts.items()}
+def test_oracle_feedback_makes_pass_at_1_the_visible_pass(records, verdicts):
+    oracle = {task_id: [(reward, reward == 1) for reward, _ in history] for task_id, history in verdicts.items()}
     for point in curve(*records(oracle), 5):
         assert point.pass_at_1 == point.any_solved
         assert point.visible_pass == (point.pass_at_1 if point.n_feedback == point.n else point.visible_pass)
@@ -150,8 +150,8 @@ FEEDBACK_RUN = {
 }
 
 
-def counts(found):
-    return found.true_positives, found.false_positives, found.false_negatives, found.true_negatives
+def counts(table):
+    return table.true_positives, table.false_positives, table.false_negatives, table.true_negatives
 
 
 def test_rates_are_shares_of_what_they_are_conditioned_on():
@@ -190,8 +190,8 @@ def test_harness_errors_are_no_verdict(records):
     attempts, grades = records({"a": [(1.0, False)]})
     (attempt,), grade = attempts["a"], grades["a", 1]
     spoilt = replace(attempt, evaluation=replace(attempt.evaluation, outcome="harness_error"))
-    found = feedback_confusion([(spoilt, grade), (attempt, replace(grade, outcome="harness_error"))])
-    assert (counts(found), found.unknown) == ((0, 0, 0, 0), 2)
+    table = feedback_confusion([(spoilt, grade), (attempt, replace(grade, outcome="harness_error"))])
+    assert (counts(table), table.unknown) == ((0, 0, 0, 0), 2)
 
 
 def test_until_all_is_graded_only_submissions_are_judged(write_run):
@@ -225,22 +225,22 @@ VERDICTS = {
 
 
 def test_tests_and_suites_are_judged_by_the_canonical_solutions():
-    found = suite_quality(SUITES, VERDICTS)
-    assert (found.suites, found.empty, found.tests, found.unjudged) == (6, 1, 10, 3)
-    assert (found.valid.k, found.valid.n) == (5, 7)
-    assert (found.valid.low, found.valid.high) == wilson(5, 7)
-    assert (found.valid_suites.k, found.valid_suites.n) == (1, 3)
-    assert found.invalid_outcomes == {"fail": 1, "timeout": 1}
-    assert found.dropped == {"duplicate": 1, "undefined name": 2, "no call": 1}
+    quality = suite_quality(SUITES, VERDICTS)
+    assert (quality.suites, quality.empty, quality.tests, quality.unjudged) == (6, 1, 10, 3)
+    assert (quality.valid.k, quality.valid.n) == (5, 7)
+    assert (quality.valid.low, quality.valid.high) == wilson(5, 7)
+    assert (quality.valid_suites.k, quality.valid_suites.n) == (1, 3)
+    assert quality.invalid_outcomes == {"fail": 1, "timeout": 1}
+    assert quality.dropped == {"duplicate": 1, "undefined name": 2, "no call": 1}
 
 
-def test_a_run_on_written_tests_says_what_they_were_worth_and_what_they_cost(write_run):
+def test_self_tests_run_reports_test_quality_and_cost(write_run):
     folder = write_run({"all valid": [(0.0, False), (1.0, True)], "one wrong": [(1.0, False)]})
     without = Log.read(folder)
     for suite in SUITES:
         folder.append("written_tests.jsonl", suite)
-    for one in VERDICTS.values():
-        folder.append("suite_verdicts.jsonl", one)
+    for verdict in VERDICTS.values():
+        folder.append("suite_verdicts.jsonl", verdict)
     folder.close()
     log = Log.read(folder)
     assert summary(without).suites is None
@@ -263,7 +263,7 @@ def test_the_known_figures_of_gpt_4s_tests_on_mbpp(recorded_runs, sandbox):
         return own.passed, run_tests(sandbox, task, code, [row["test"]]).passed
 
     first = {problem: row["attempts"][0] for problem, row in rows.items()}
-    known = {problem: (not made["feedback"]["recomputed_failed"], made["own_pass"]) for problem, made in first.items()}
+    known = {problem: (not row["feedback"]["recomputed_failed"], row["own_pass"]) for problem, row in first.items()}
     assert counts(confusion(known.values())) == (212, 27, 99, 39)
     with ThreadPoolExecutor(4) as pool:
         mapping = dict(zip(rows, pool.map(executed, rows.values()), strict=True))

@@ -22,8 +22,8 @@ def named(write_run, tmp_path):
     """A run written to a folder of its own, with a config."""
 
     def make(name, config=None, verdicts=None, **options):
-        made = write_run(VERDICTS if verdicts is None and "made" not in options else verdicts, **options)
-        moved = RunFolder(made.path.rename(tmp_path / name))
+        folder = write_run(VERDICTS if verdicts is None and "attempts" not in options else verdicts, **options)
+        moved = RunFolder(folder.path.rename(tmp_path / name))
         moved.write_manifest(replace(moved.manifest, run_id=name, config=config or {}))
         return moved
 
@@ -125,7 +125,7 @@ def test_an_upper_bound_is_never_called_pass_at_1(named):
     assert runs.pass_at_1.isna().all()
 
 
-def test_several_runs_stand_below_each_other_with_what_differs_in_columns(named):
+def test_several_runs_are_stacked_with_differing_keys_as_columns(named):
     config = {"model": {"name": "m"}, "seed": 7, "run_root": "x"}
     first = named("one", {**config, "arm": "simple", "recall": {"omega": 1}, "stop": ["plateau"]})
     second = named("two", {**config, "arm": "reflexion", "recall": {"omega": "all"}, "stop": [], "run_root": "y"})
@@ -205,7 +205,7 @@ def test_memories_name_the_run_and_task_that_they_are_from(named, attempt):
         memory=MemoryState(capacity=3, size=1, in_context=1, total=1, omega=3),
     )
     second = replace(second, trajectory=replace(second.trajectory, left_out=("wis-12",)))
-    memory = load(named("one", made={"own/b": [second]})).memory
+    memory = load(named("one", attempts={"own/b": [second]})).memory
     assert memory.kind.tolist() == ["episode"] * 4 + ["wisdom", "mistake"]
     assert memory.source_run.astype("string").fillna("").tolist() == [FAMILIAR, "one", "one", "", "", FAMILIAR]
     assert memory.source_task.astype("string").fillna("").tolist() == ["own/a", "own/a", "own/b", "", "", "own/c"]
@@ -216,8 +216,8 @@ def test_memories_name_the_run_and_task_that_they_are_from(named, attempt):
 def test_checks_keep_their_order(named, attempt):
     record = attempt("a", 1, 0.5)
     checks = (Check(name="first", outcome="pass"), Check(name="second", outcome="error", error_type="KeyError", line=3))
-    made = {"a": [replace(record, evaluation=replace(record.evaluation, checks=checks))]}
-    frame = load(named("one", made=made)).checks
+    attempts = {"a": [replace(record, evaluation=replace(record.evaluation, checks=checks))]}
+    frame = load(named("one", attempts=attempts)).checks
     rows = list(zip(frame.place, frame.name, frame.outcome, strict=True))
     assert rows == [(1, "first", "pass"), (2, "second", "error")]
     assert frame.error_type.isna().tolist() == [True, False]
@@ -226,5 +226,5 @@ def test_checks_keep_their_order(named, attempt):
 
 def test_importing_the_frames_loads_no_heavy_library():
     code = "import reflexion_lab.analysis.frames, sys; print({'pandas', 'numpy'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "set()"

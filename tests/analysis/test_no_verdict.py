@@ -38,14 +38,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     tasks = [row(1), row(2, hidden_tests=[]), row(3, visible_tests=[])]
     (here / "own.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
     common = ("model=simulated", "actor=single_shot", "benchmark=jsonl", "tracker=none", "quiet=true")
-    found: dict[str, list[Path]] = {"reflexion": [], "retry": []}
-    for arm, paths in found.items():
+    runs: dict[str, list[Path]] = {"reflexion": [], "retry": []}
+    for arm, paths in runs.items():
         for seed in (0, 1):
             root = here / f"{arm}-{seed}"
             options = (f"benchmark.load.path={here / 'own.jsonl'}", f"run_root={root}", f"seed={seed}", f"arm={arm}")
             assert main(["run", *common, *options]) == 0
             paths.append(next(root.glob("*/manifest.json")).parent)
-    return found
+    return runs
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ def tried(attempt, reflection):
 
 
 @pytest.fixture
-def made(tried):
+def attempts(tried):
     """Of three retries that read one, one passes; of two that read none, one."""
     return {
         "a": [
@@ -51,8 +51,8 @@ def made(tried):
 
 
 @pytest.fixture
-def log(write_run, made) -> Log:
-    return Log.read(write_run(made=made))
+def log(write_run, attempts) -> Log:
+    return Log.read(write_run(attempts=attempts))
 
 
 @pytest.fixture
@@ -90,12 +90,12 @@ def test_flags_are_rates_of_all_reflections_whatever_their_names(figures):
 
 
 def test_a_flag_that_stands_twice_counts_once(write_run, tried):
-    log = Log.read(write_run(made={"a": [tried("a", 1, 0.0, flags=("short", "short"))]}))
+    log = Log.read(write_run(attempts={"a": [tried("a", 1, 0.0, flags=("short", "short"))]}))
     assert counted(reflections(log).every.flags["short"]) == (1, 1)
 
 
 def test_without_any_flag_nobody_is_said_to_have_looked(write_run, tried):
-    figures = reflections(Log.read(write_run(made={"a": [tried("a", 1, 0.0)]})))
+    figures = reflections(Log.read(write_run(attempts={"a": [tried("a", 1, 0.0)]})))
     assert figures.is_reviewed is False
     assert figures.mentions_check is figures.leaks is None
 
@@ -111,15 +111,15 @@ def test_retries_that_read_one_are_compared_with_those_that_read_none(figures):
     assert counted(figures.every.hidden) == (1, 3)
 
 
-def test_where_every_retry_read_one_the_base_is_all_of_them(write_run, made):
-    figures = reflections(Log.read(write_run(made={name: made[name] for name in ("a", "b")})))
+def test_where_every_retry_read_one_the_base_is_all_of_them(write_run, attempts):
+    figures = reflections(Log.read(write_run(attempts={name: attempts[name] for name in ("a", "b")})))
     assert (counted(figures.base), figures.base_of) == ((1, 3), "all retries")
     assert figures.every.effect is None
     assert figures.by_category["type"].effect.value == pytest.approx(1 / 2 - 1 / 3)
 
 
-def test_before_the_seal_there_are_no_hidden_verdicts(write_run, made):
-    figures = reflections(Log.read(write_run(made=made, sealed=False)))
+def test_before_the_seal_there_are_no_hidden_verdicts(write_run, attempts):
+    figures = reflections(Log.read(write_run(attempts=attempts, sealed=False)))
     assert figures.every.hidden is None
     assert counted(figures.every.retries) == (1, 3)
 
@@ -153,9 +153,9 @@ def test_readings_say_who_read_what_and_what_came_of_it(log):
     ]
 
 
-def test_another_task_may_read_a_reflection_and_its_first_attempt_is_no_retry(write_run, tried):
-    made = {"a": [tried("a", 1, 0.0), tried("a", 2, 0.0)], "b": [tried("b", 1, 1.0, (f"ep-{RUN_ID}/a-1",))]}
-    log = Log.read(write_run(made=made))
+def test_first_attempts_of_other_tasks_may_read_but_are_no_retry(write_run, tried):
+    attempts = {"a": [tried("a", 1, 0.0), tried("a", 2, 0.0)], "b": [tried("b", 1, 1.0, (f"ep-{RUN_ID}/a-1",))]}
+    log = Log.read(write_run(attempts=attempts))
     assert uses(log) == [("a", 1, "b", 1, True, None)]
     figures = reflections(log)
     assert counted(figures.every.read) == (1, 2)
@@ -166,28 +166,32 @@ def test_another_task_may_read_a_reflection_and_its_first_attempt_is_no_retry(wr
 @pytest.mark.parametrize("reads", [{"recalled": ("ep-earlier/a-1",)}, {"recalled_wisdom": ("w",)}])
 def test_who_read_of_other_runs_is_no_base(write_run, tried, reads):
     retry = replace(tried("a", 2, 1.0), **reads)
-    log = Log.read(write_run(made={"a": [tried("a", 1, 0.0), retry], "b": [tried("b", 1, 0.0), tried("b", 2, 0.0)]}))
+    log = Log.read(
+        write_run(attempts={"a": [tried("a", 1, 0.0), retry], "b": [tried("b", 1, 0.0), tried("b", 2, 0.0)]})
+    )
     assert [reading.reads_others for reading in readings(log)] == [False, True, False, False]
     assert counted(reflections(log).base) == (0, 1)
 
 
-def test_a_retry_without_a_verdict_is_no_failure(write_run, made, tried):
-    made["f"] = [tried("f", 1, 0.0), tried("f", 2, -1.0, (1,))]
-    log = Log.read(write_run(made=made))
+def test_a_retry_without_a_verdict_is_no_failure(write_run, attempts, tried):
+    attempts["f"] = [tried("f", 1, 0.0), tried("f", 2, -1.0, (1,))]
+    log = Log.read(write_run(attempts=attempts))
     assert counted(reflections(log).every.retries) == (1, 3)
     assert uses(log)[-1] == ("f", 1, "f", 2, None, None)
 
 
 def test_an_episode_that_passed_holds_no_reflection(write_run, tried):
-    made = {"a": [tried("a", 1, 1.0)], "b": [tried("b", 1, 0.0), tried("b", 2, 1.0, ("ep-a-1",))]}
-    log = Log.read(write_run(made=made))
+    attempts = {"a": [tried("a", 1, 1.0)], "b": [tried("b", 1, 0.0), tried("b", 2, 1.0, ("ep-a-1",))]}
+    log = Log.read(write_run(attempts=attempts))
     assert uses(log) == []
     assert reflections(log).base_of == "retries without a reflection"
 
 
 def test_words_that_were_kept_back_were_not_read(write_run, tried):
     empty = dict.fromkeys(("root_cause", "what_went_wrong", "what_to_change"), "")
-    log = Log.read(write_run(made={"a": [tried("a", 1, 0.0, flags=("generic",), **empty), tried("a", 2, 1.0, (1,))]}))
+    log = Log.read(
+        write_run(attempts={"a": [tried("a", 1, 0.0, flags=("generic",), **empty), tried("a", 2, 1.0, (1,))]})
+    )
     assert uses(log) == []
     assert forecasts(log) == {}
     figures = reflections(log)
@@ -197,7 +201,7 @@ def test_words_that_were_kept_back_were_not_read(write_run, tried):
 
 def test_confidence_is_held_against_the_next_attempt_that_read_it(log):
     result = forecasts(log)
-    pairs = [(one.task_id, one.confidence, one.came_true) for one in result["stated"]]
+    pairs = [(forecast.task_id, forecast.confidence, forecast.came_true) for forecast in result["stated"]]
     assert pairs == [("a", 0.9, False), ("a", 0.8, True), ("b", 0.3, False)]
     calibration = reflections(log).calibration["stated"]
     assert (calibration.n, calibration.tasks) == (3, 2)
@@ -211,9 +215,9 @@ def test_confidence_is_judged_by_where_it_comes_from(write_run, tried):
         "c": {"source": "control:advice", "confidence_source": "none"},
         "d": {"source": "fallback:type", "confidence_source": "measured"},
     }
-    made = {name: [tried(name, 1, 0.0, **fields), tried(name, 2, 1.0, (1,))] for name, fields in sources.items()}
-    pairs = forecasts(Log.read(write_run(made=made)))
-    assert {name: [one.task_id for one in told] for name, told in pairs.items()} == {
+    attempts = {name: [tried(name, 1, 0.0, **fields), tried(name, 2, 1.0, (1,))] for name, fields in sources.items()}
+    pairs = forecasts(Log.read(write_run(attempts=attempts)))
+    assert {name: [forecast.task_id for forecast in stated] for name, stated in pairs.items()} == {
         "measured": ["a", "d"],
         "class": ["b"],  # older runs call it stated
     }

@@ -58,10 +58,10 @@ def test_a_prompt_that_cannot_be_told_apart_is_no_text(attempt):
     assert task_text([attempt("sum", 1, 0.0)]) == ""
 
 
-def shown(program, *blocks):
+def prompted(program, *blocks):
     text = "\n\n".join(f"```python\n{block.strip()}\n```" for block in blocks)
-    made = acted("sum", "chat")
-    return replace(made, solution=program, messages=(Message(role="user", content=text),))
+    trajectory = acted("sum", "chat")
+    return replace(trajectory, solution=program, messages=(Message(role="user", content=text),))
 
 
 def test_a_program_that_copies_what_it_read_does_not_hide_the_task(attempt):
@@ -71,7 +71,7 @@ def test_a_program_that_copies_what_it_read_does_not_hide_the_task(attempt):
         (other.right, (other.prompt, other.right, mine)),
         (program("mean"), (mine, program("mean"))),
     ):
-        changed = replace(attempt("sum", 1, 0.0), trajectory=shown(f"{copied}\n\n{own}", *blocks))
+        changed = replace(attempt("sum", 1, 0.0), trajectory=prompted(f"{copied}\n\n{own}", *blocks))
         assert task_text([changed]) == mine.strip()
 
 
@@ -80,14 +80,14 @@ def arm_of(write_run, attempt):
     """An arm of attempts at tasks, each of which read what its fields say; a task's second attempt passes."""
 
     def make(**fields_by_task):
-        made = {
+        attempts = {
             task: [
                 replace(attempt(task, number, float(number > 1)), trajectory=acted(task, "chat"), **fields)
                 for number, fields in enumerate(reads, 1)
             ]
             for task, reads in fields_by_task.items()
         }
-        return Arm("near", [Log.read(write_run(made=made))])
+        return Arm("near", [Log.read(write_run(attempts=attempts))])
 
     return make
 
@@ -117,16 +117,16 @@ def test_the_score_is_that_of_the_retriever_and_of_the_nearest(arm):
     assert result.unknown == 0
 
 
-def test_later_attempts_stand_apart_and_what_is_not_in_these_runs_is_counted(arm):
+def test_later_attempts_are_separate_and_foreign_items_counted(arm):
     result = similarity(arm, more, is_later=True)
     assert (result.near, result.without, result.unknown) == ((), (), 1)
 
 
 def test_what_the_prompt_had_no_room_for_was_not_read(write_run, attempt):
-    made = {task: [replace(attempt(task, 1, 1.0), trajectory=acted(task, "chat"))] for task in ("sum", "text")}
-    unread = replace(made["text"][0].trajectory, left_out=("ep-run-1/sum-1",))
-    made["text"] = [replace(made["text"][0], trajectory=unread, recalled=("ep-run-1/sum-1",))]
-    result = similarity(Arm("near", [Log.read(write_run(made=made))]), more)
+    attempts = {task: [replace(attempt(task, 1, 1.0), trajectory=acted(task, "chat"))] for task in ("sum", "text")}
+    unread = replace(attempts["text"][0].trajectory, left_out=("ep-run-1/sum-1",))
+    attempts["text"] = [replace(attempts["text"][0], trajectory=unread, recalled=("ep-run-1/sum-1",))]
+    result = similarity(Arm("near", [Log.read(write_run(attempts=attempts))]), more)
     assert not result.near
     assert len(result.without) == 2
 

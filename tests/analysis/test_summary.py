@@ -60,14 +60,14 @@ def test_roles_of_an_actor_with_several_are_costed_apart(write_run, attempt):
         others = {"critic": Usage(calls=2, prompt_tokens=7), "reviser": Usage(calls=1, completion_tokens=3)}
         return replace(record, trajectory=replace(record.trajectory, others=others))
 
-    figures = summary(Log.read(write_run(made={"a": [critiqued(1), critiqued(2)]})))
+    figures = summary(Log.read(write_run(attempts={"a": [critiqued(1), critiqued(2)]})))
     assert figures.usage["critic"] == Usage(calls=4, prompt_tokens=14)
     assert figures.usage["reviser"] == Usage(calls=2, completion_tokens=6)
     assert figures.usage["actor"].calls == 2
 
 
 def test_reflections_are_counted_by_source_and_repeats_within_a_task(write_run, attempt, reflection):
-    made = {
+    attempts = {
         "a": [
             attempt("a", 1, 0.0, reflection=reflection(1, "llm", "same")),
             attempt("a", 2, 0.0, reflection=reflection(2, "fallback:syntax", "same")),
@@ -75,7 +75,7 @@ def test_reflections_are_counted_by_source_and_repeats_within_a_task(write_run, 
         ],
         "b": [attempt("b", 1, 0.0, reflection=reflection(1, "rules:syntax", "same"))],
     }
-    figures = summary(Log.read(write_run(made=made)))
+    figures = summary(Log.read(write_run(attempts=attempts)))
     assert figures.reflections == {"llm": 2, "fallback:syntax": 1, "rules:syntax": 1}
     assert (figures.reflections_by_model.k, figures.reflections_by_model.n) == (2, 4)
     assert figures.reflections_repeated == 1
@@ -87,15 +87,15 @@ def test_failures_of_the_plumbing_are_counted(write_run, attempt):
     slow = replace(slow, evaluation=replace(slow.evaluation, checks=checks))
     broken = attempt("b", 1, 0.0)
     broken = replace(broken, evaluation=replace(broken.evaluation, outcome="harness_error"))
-    figures = summary(Log.read(write_run(made={"a": [attempt("a", 1, 0.0, " \n"), slow], "b": [broken]})))
+    figures = summary(Log.read(write_run(attempts={"a": [attempt("a", 1, 0.0, " \n"), slow], "b": [broken]})))
     assert (figures.extraction_failures, figures.timeouts, figures.harness_errors) == (1, 1, 1)
     assert (figures.empty_retries.k, figures.empty_retries.n) == (0, 1)
 
 
 def test_retries_without_a_program_stand_beside_pass_at_1(write_run, attempt):
     empty, written = attempt("a", 2, 0.0, " \n"), attempt("b", 2, 0.0)
-    made = {"a": [attempt("a", 1, 0.0, ""), empty, attempt("a", 3, 0.0)], "b": [attempt("b", 1, 0.0), written]}
-    log = Log.read(write_run(made=made))
+    attempts = {"a": [attempt("a", 1, 0.0, ""), empty, attempt("a", 3, 0.0)], "b": [attempt("b", 1, 0.0), written]}
+    log = Log.read(write_run(attempts=attempts))
     names = [name for name, _ in facts(log)]
     assert names[:2] == ["pass@1", "retries without a program"]
     assert names.count("retries without a program") == 1
@@ -109,23 +109,23 @@ def judged_by(attempt, *checks, **fields):
 
 def test_a_harness_error_behind_another_failure_is_counted_too(write_run, attempt):
     checks = (Check(name="a", outcome="fail"), Check(name="types", kind="type", outcome="harness_error"))
-    assert summary(Log.read(write_run(made={"a": [judged_by(attempt("a", 1, 0.0), *checks)]}))).harness_errors == 1
+    assert summary(Log.read(write_run(attempts={"a": [judged_by(attempt("a", 1, 0.0), *checks)]}))).harness_errors == 1
 
 
 def test_parts_left_out_of_a_combined_reward_are_counted_by_name(write_run, attempt):
     issues = ("types by ty did not run: not installed", "tests did not run: the task shows none")
     combined = judged_by(attempt("a", 1, 0.0), verification_type="combined", issues=issues)
     other = judged_by(attempt("b", 1, 0.0), issues=issues)
-    figures = summary(Log.read(write_run(made={"a": [combined], "b": [other]})))
+    figures = summary(Log.read(write_run(attempts={"a": [combined], "b": [other]})))
     assert figures.did_not_run == {"types by ty": 1, "tests": 1}
     assert figures.verification_types == {"combined": 1, "unit_tests": 1}
 
 
 def test_single_feedback_tests_are_set_against_the_hidden_verdict(write_run, attempt):
     outcomes = [Check(name="t", outcome=outcome) for outcome in ("pass", "fail", "harness_error")]
-    found = Check(name="lint", kind="lint", outcome="fail")
+    check = Check(name="lint", kind="lint", outcome="fail")
     single = summary(
-        Log.read(write_run(made={"a": [judged_by(attempt("a", 1, 0.0), *outcomes, found)]}))
+        Log.read(write_run(attempts={"a": [judged_by(attempt("a", 1, 0.0), *outcomes, check)]}))
     ).feedback_asserts
     assert (single.false_positives, single.true_negatives, single.unknown) == (1, 1, 1)
     assert (single.true_positives, single.false_negatives) == (0, 0)
@@ -176,12 +176,12 @@ def test_a_result_without_attempts_is_refused_by_name(write_run):
 
 
 def test_what_was_read_of_other_loops_is_counted_by_attempt(write_run, attempt):
-    run_id = write_run(made={}).manifest.run_id
-    made = [
+    run_id = write_run(attempts={}).manifest.run_id
+    attempts = [
         replace(attempt("a", 1, 0.0), recalled=("ep-earlier/a-1",), recalled_wisdom=("wis-1",)),
         replace(attempt("a", 2, 0.0), recalled=(f"ep-{run_id}/a-1",), recalled_mistakes=("mis-1", "mis-2")),
     ]
-    run = write_run(made={"a": made})
+    run = write_run(attempts={"a": attempts})
     assert summary(Log.read(run)).read_of_others is None
     run.write_json("memory.json", {"episodes": 7, "mistakes": 0, "wisdom": []})
     result = summary(Log.read(run))

@@ -17,12 +17,14 @@ def make_run(write_run, records, tmp_path):
     """A run from verdicts by task; `reads` maps (task, number) to the wisdom that the attempt's actor read."""
 
     def make(name, verdicts, reads=None, **options):
-        made, _ = records(verdicts)
-        made = {
-            task_id: [replace(one, recalled_wisdom=(reads or {}).get((task_id, one.number), ())) for one in history]
-            for task_id, history in made.items()
+        attempts, _ = records(verdicts)
+        attempts = {
+            task_id: [
+                replace(record, recalled_wisdom=(reads or {}).get((task_id, record.number), ())) for record in history
+            ]
+            for task_id, history in attempts.items()
         }
-        folder = write_run(verdicts, made=made, **options)
+        folder = write_run(verdicts, attempts=attempts, **options)
         folder.path.rename(tmp_path / name)
         return RunFolder.existing(tmp_path / name)
 
@@ -68,7 +70,7 @@ def test_what_the_window_shows_of_the_own_loop_is_no_reuse(write_run, attempt):
     items = [
         replace(attempt("a", n, 0.0), recalled=ids) for n, ids in enumerate([(), (own,), (own, other), (earlier,)], 1)
     ]
-    result = transfer([write_run(made={"a": items, "a-1": [replace(attempt("a-1", 1, 0.0), recalled=(own,))]})])
+    result = transfer([write_run(attempts={"a": items, "a-1": [replace(attempt("a-1", 1, 0.0), recalled=(own,))]})])
     assert (result.read["episodes"].k, result.read["episodes"].n) == (3, 5)
 
 
@@ -118,12 +120,12 @@ def test_the_bootstrap_agrees_with_scipys(make_run):
 
 
 def test_runs_are_named_as_everywhere(make_run, tmp_path):
-    one, other = make_run("with", WITH, READS), make_run("without", BASELINE)
-    assert transfer(f"{tmp_path}/with*", [one, other]).against == transfer([one, other], [one, other]).against
-    assert transfer(str(one.path), other) == transfer([one], [other])
+    first, other = make_run("with", WITH, READS), make_run("without", BASELINE)
+    assert transfer(f"{tmp_path}/with*", [first, other]).against == transfer([first, other], [first, other]).against
+    assert transfer(str(first.path), other) == transfer([first], [other])
 
 
-def test_several_runs_are_paired_by_seed_and_a_task_counts_once_in_a_mean(make_run):
+def test_transfer_pairs_runs_by_seed_and_averages_per_task(make_run):
     runs = [make_run(f"with{seed}", {"a": [(1.0, True)]}, seed=seed) for seed in (2, 1)]
     baseline = [
         make_run("without1", {"a": [(0.0, False), (1.0, True)]}, seed=1),
@@ -145,9 +147,9 @@ def test_tasks_of_one_side_alone_are_counted_and_left_out(make_run):
 
 
 def test_what_else_tells_the_runs_apart_is_named(make_run):
-    one, other = make_run("with", WITH), make_run("without", BASELINE)
+    first, other = make_run("with", WITH), make_run("without", BASELINE)
     other.write_manifest(replace(other.manifest, config={"arm": "plain"}, model_fingerprint="another"))
-    assert transfer([one], [other]).against.differs_in == ("arm", "model_fingerprint")
+    assert transfer([first], [other]).against.differs_in == ("arm", "model_fingerprint")
 
 
 @pytest.mark.parametrize(
@@ -164,9 +166,9 @@ def test_runs_with_nothing_in_common_are_an_error(make_run, verdicts, seed, mess
 
 
 def test_a_run_without_a_partner_is_left_out(make_run):
-    one, another, other = make_run("with", WITH), make_run("more", WITH), make_run("without", BASELINE)
-    against = transfer([one, another], [other]).against
-    assert against == replace(transfer([one], [other]).against, left_out=len(WITH))
+    first, another, other = make_run("with", WITH), make_run("more", WITH), make_run("without", BASELINE)
+    against = transfer([first, another], [other]).against
+    assert against == replace(transfer([first], [other]).against, left_out=len(WITH))
 
 
 def test_runs_are_paired_with_runs_of_their_own_seed_alone(make_run):

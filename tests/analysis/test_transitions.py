@@ -27,8 +27,8 @@ from reflexion_lab.analysis.stats.intervals import wilson
 R, W = True, False
 
 
-def counts(found):
-    return found.cc, found.cw, found.wc, found.ww
+def counts(moves):
+    return moves.cc, moves.cw, moves.wc, moves.ww
 
 
 HISTORIES = {
@@ -99,7 +99,7 @@ scores = st.lists(st.floats(0, 1), max_size=8)
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("scores", "expected"),
     [
         ([70, 80, 90, 95], "improving"),
         ([0.7, 0.8, 0.9, 0.95], "improving"),
@@ -111,19 +111,19 @@ scores = st.lists(st.floats(0, 1), max_size=8)
         ([], "insufficient"),
     ],
 )
-def test_a_trend_needs_three_scores_and_two_percent(found, expected):
-    assert trend(found) == expected
+def test_a_trend_needs_three_scores_and_two_percent(scores, expected):
+    assert trend(scores) == expected
 
 
 @given(scores)
-def test_a_trend_read_backwards_is_the_opposite(found):
+def test_a_trend_read_backwards_is_the_opposite(scores):
     opposite = {"improving": "declining", "declining": "improving"}
-    assert trend(found) in {"steady", "insufficient", *opposite}
-    assert trend(found[::-1]) == opposite.get(trend(found), trend(found))
+    assert trend(scores) in {"steady", "insufficient", *opposite}
+    assert trend(scores[::-1]) == opposite.get(trend(scores), trend(scores))
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("gains", "expected"),
     [
         ([70, 71, 71.5, 72], True),
         ([0.2, 0.8, 0.9], True),
@@ -136,8 +136,8 @@ def test_a_trend_read_backwards_is_the_opposite(found):
         ([], False),
     ],
 )
-def test_returns_diminish_when_later_steps_gain_at_most_half_as_much(found, expected):
-    assert diminishing_returns(found) is expected
+def test_returns_diminish_when_later_steps_gain_at_most_half_as_much(gains, expected):
+    assert diminishing_returns(gains) is expected
 
 
 @pytest.mark.parametrize(
@@ -167,23 +167,23 @@ def arm_of(folder):
 
 
 def drawn_loops(tasks, seed=0):
-    rng, found = random.Random(seed), {}
+    rng, verdicts = random.Random(seed), {}
     for task in range(tasks):
         history = []
         while len(history) < 4 and not (history and history[-1][0] == 1):
             right = rng.random() < 0.4
             history.append((1.0 if rng.random() < (0.9 if right else 0.1) else 0.5, right))
-        found[f"t{task}"] = history
-    return found
+        verdicts[f"t{task}"] = history
+    return verdicts
 
 
-def test_repairs_of_all_classes_are_the_wrong_to_right_moves_of_the_transitions(write_run):
+def test_repairs_over_classes_equal_wrong_to_right_moves(write_run):
     arm = arm_of(write_run(drawn_loops(60)))
-    found, moves = repairs(arm, outcome), transitions(arm).programs_pooled
-    (fail,) = found.by_class.values()
+    classes, moves = repairs(arm, outcome), transitions(arm).programs_pooled
+    (fail,) = classes.by_class.values()
     assert (fail.next.k, fail.next.n) == (moves.wc, moves.wc + moves.ww)
     assert fail.next.share == moves.repair
-    assert found.rejected == moves.cc + moves.cw > 0
+    assert classes.rejected == moves.cc + moves.cw > 0
 
 
 def test_the_end_is_the_hidden_verdict_on_what_was_submitted(write_run):
@@ -192,24 +192,27 @@ def test_the_end_is_the_hidden_verdict_on_what_was_submitted(write_run):
     k = n = 0
     for history in verdicts.values():
         best = max(range(len(history)), key=lambda place: (history[place][0], -place))
-        for one, _ in pairwise(history):
-            if one[0] < 1 and not one[1]:
+        for step, _ in pairwise(history):
+            if step[0] < 1 and not step[1]:
                 k, n = k + history[best][1], n + 1
     assert (fail.end.k, fail.end.n) == (k, n)
     assert fail.end.share.value == pytest.approx(k / n)
 
 
 def test_classes_are_told_apart_and_the_most_frequent_comes_first(write_run, attempt):
-    made = {}
+    attempts = {}
     for task in range(6):
         first = attempt(f"t{task}", 1, 0.0)
         kind = "timeout" if task < 2 else "error"
-        made[f"t{task}"] = [
+        attempts[f"t{task}"] = [
             replace(first, evaluation=replace(first.evaluation, outcome=kind)),
             attempt(f"t{task}", 2, float(task == 0)),
         ]
-    shares = repairs(arm_of(write_run(made=made)), outcome).by_class
-    assert {name: (one.next.k, one.next.n) for name, one in shares.items()} == {"error": (0, 4), "timeout": (1, 2)}
+    shares = repairs(arm_of(write_run(attempts=attempts)), outcome).by_class
+    assert {name: (repair.next.k, repair.next.n) for name, repair in shares.items()} == {
+        "error": (0, 4),
+        "timeout": (1, 2),
+    }
     assert list(shares) == ["error", "timeout"]
     assert (shares["error"].next.share.low, shares["error"].next.share.high) == pytest.approx(wilson(0, 4))
 
@@ -225,6 +228,6 @@ def test_failures_that_nobody_could_judge_are_counted_apart(write_run):
 
 
 def test_several_failures_of_one_task_are_one_cluster(write_run):
-    (found,) = repairs(arm_of(write_run({"a": [(0.5, False)] * 3 + [(1.0, True)]})), outcome).by_class.values()
-    assert (found.tasks, found.next.k, found.next.n, found.end.k) == (1, 1, 3, 3)
-    assert found.end.share.low == pytest.approx(wilson(1, 1)[0])
+    (repair,) = repairs(arm_of(write_run({"a": [(0.5, False)] * 3 + [(1.0, True)]})), outcome).by_class.values()
+    assert (repair.tasks, repair.next.k, repair.next.n, repair.end.k) == (1, 1, 3, 3)
+    assert repair.end.share.low == pytest.approx(wilson(1, 1)[0])

@@ -224,9 +224,9 @@ def test_a_difference_names_line_and_both_texts():
 
 
 def test_each_is_called_after_every_task(sandbox):
-    done = []
-    lint([SOUND, replace(SOUND, task_id="b")], sandbox, mutants=1, workers=2, each=lambda: done.append(1))
-    assert len(done) == 2
+    calls = []
+    lint([SOUND, replace(SOUND, task_id="b")], sandbox, mutants=1, workers=2, each=lambda: calls.append(1))
+    assert len(calls) == 2
 
 
 def test_table_and_json_agree(sandbox):

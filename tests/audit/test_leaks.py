@@ -13,8 +13,8 @@ def sample(number, run="", feedback=(), logged=None, program="x", task_id=None):
 
 
 def test_hidden_asserts_in_feedback_are_counted_in_any_form():
-    shown = ("assert f( 7 )==8", 'assert f("a, b") == "c"', "assert f(1) == 2  # output: 3", "assert f(3) == 4")
-    findings = leaks([sample(0, feedback=shown), sample(1, feedback=("assert f(1) == 2",)), sample(2)])
+    feedback = ("assert f( 7 )==8", 'assert f("a, b") == "c"', "assert f(1) == 2  # output: 3", "assert f(3) == 4")
+    findings = leaks([sample(0, feedback=feedback), sample(1, feedback=("assert f(1) == 2",)), sample(2)])
     assert (findings.shown, findings.shown_hidden) == (5, 4)
     assert (findings.shown_beyond_prompt, findings.samples_beyond_prompt) == (2, 1)
 

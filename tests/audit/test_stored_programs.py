@@ -14,17 +14,17 @@ def verdict(outcome):
 
 
 def test_verdicts_come_in_order_and_equal_items_are_judged_once():
-    judged, seen = [], []
+    judged, progress = [], []
     with StoredPrograms(2) as programs:
         verdicts = programs.map(
-            lambda _, item: judged.append(item) or verdict(item), ["b", "a", "b"], key=str, each=seen.append
+            lambda _, item: judged.append(item) or verdict(item), ["b", "a", "b"], key=str, each=progress.append
         )
-    assert [each.outcome for each in verdicts] == ["b", "a", "b"] == [each.outcome for each in seen]
+    assert [each.outcome for each in verdicts] == ["b", "a", "b"] == [each.outcome for each in progress]
     assert sorted(judged) == ["a", "b"]
 
 
 def test_a_time_out_is_judged_again_alone_with_more_time():
-    running, calls, seen = set(), [], []
+    running, calls, progress = set(), [], []
 
     def judge(sandbox, item):
         running.add(item)
@@ -33,8 +33,8 @@ def test_a_time_out_is_judged_again_alone_with_more_time():
         return verdict("timeout" if sandbox.limits == LIMITS and item != "quick" else "pass")
 
     with StoredPrograms(2) as programs:
-        verdicts = programs.map(judge, ["slow", "quick", "slow", "slower"], key=str, each=seen.append)
-    assert [each.outcome for each in verdicts] == ["pass"] * 4 == [each.outcome for each in seen]
+        verdicts = programs.map(judge, ["slow", "quick", "slow", "slower"], key=str, each=progress.append)
+    assert [each.outcome for each in verdicts] == ["pass"] * 4 == [each.outcome for each in progress]
     again = [call for call in calls if call[1] != LIMITS]
     assert again == [("slow", PATIENT, True, 1), ("slower", PATIENT, True, 1)] == calls[-2:]
 

@@ -18,8 +18,8 @@ HEAVY = {
 
 def imported(*command):
     """Names of all modules that a fresh process imports."""
-    done = subprocess.run([sys.executable, "-X", "importtime", *command], capture_output=True, text=True, check=True)
-    return {line.rsplit("|", 1)[-1].strip().split(".")[0] for line in done.stderr.splitlines()}
+    process = subprocess.run([sys.executable, "-X", "importtime", *command], capture_output=True, text=True, check=True)
+    return {line.rsplit("|", 1)[-1].strip().split(".")[0] for line in process.stderr.splitlines()}
 
 
 def lab(folder, *arguments, before=""):
@@ -130,10 +130,10 @@ def test_a_retry_after_a_long_program_shows_both_its_ends(tmp_path, monkeypatch,
     lines = (folder / "attempts.jsonl").read_text().splitlines()
     attempts = [attempt for attempt in map(json.loads, lines) if "trajectory" in attempt]
     for attempt, left_out in zip(attempts[1:], ((), ("own/0-1",)), strict=True):
-        shown = attempt["trajectory"]["messages"][-1]["content"]
-        assert "total_of_all_0 = 0" in shown and "return None" in shown, "both ends of the program"
-        assert "lines are left out here" in shown and "assert double(2) == 4" in shown
-        assert shown.count("Twice x.") == 1, "the task shows the docstring already"
+        content = attempt["trajectory"]["messages"][-1]["content"]
+        assert "total_of_all_0 = 0" in content and "return None" in content, "both ends of the program"
+        assert "lines are left out here" in content and "assert double(2) == 4" in content
+        assert content.count("Twice x.") == 1, "the task shows the docstring already"
         assert len(attempt["recalled"]) == 1
         assert [name[-7:] for name in attempt["trajectory"]["left_out"]] == list(left_out)
 
@@ -155,17 +155,17 @@ def test_show_prints_a_run(tmp_path, monkeypatch, capsys):
 
 def test_a_run_needs_no_mlflow_when_nothing_is_tracked(tmp_path):
     overrides = [*scripted(tmp_path), "reflector=rules", "benchmark.limit=2", "quiet=true"]
-    done = lab(tmp_path, "run", *overrides, "tracker=none", before="sys.modules['mlflow'] = None")
-    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0)
+    process = lab(tmp_path, "run", *overrides, "tracker=none", before="sys.modules['mlflow'] = None")
+    assert (process.returncode, process.stderr.count("Traceback")) == (0, 0)
 
 
 def test_a_bug_keeps_its_traceback_and_says_how_to_report_it(tmp_path):
     (tmp_path / "own.py").write_text("def load(**_):\n    return int('x')\n")
-    done = lab(tmp_path, "run", "tracker=none", "benchmark.load._target_=own.load")
-    assert done.returncode == 1
-    assert "Traceback (most recent call last)" in done.stderr
-    assert "ValueError: invalid literal for int() with base 10: 'x'\nwhile making benchmark.load" in done.stderr
-    assert "To report it" in done.stderr.splitlines()[-1]
+    process = lab(tmp_path, "run", "tracker=none", "benchmark.load._target_=own.load")
+    assert process.returncode == 1
+    assert "Traceback (most recent call last)" in process.stderr
+    assert "ValueError: invalid literal for int() with base 10: 'x'\nwhile making benchmark.load" in process.stderr
+    assert "To report it" in process.stderr.splitlines()[-1]
 
 
 TRACKER = """
@@ -184,18 +184,18 @@ SMALL_RUN = ["run", "model=simulated", "actor=single_shot", "benchmark.load.n=1"
 
 def test_a_tracker_of_ones_own_may_take_the_folder_alone(tmp_path):
     (tmp_path / "own.py").write_text(TRACKER)
-    done = lab(tmp_path, *SMALL_RUN, "~tracker", "+tracker._target_=own.Mine")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("tracked ")
+    process = lab(tmp_path, *SMALL_RUN, "~tracker", "+tracker._target_=own.Mine")
+    assert (process.returncode, process.stderr) == (0, "")
+    assert process.stdout.startswith("tracked ")
 
 
 def test_a_full_disk_is_an_error_in_lines_and_no_bug(tmp_path):
     limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))"
     off = ["benchmark.load.n=60", "cache.mode=off", "cache.executions=null", "storage.spending=null"]
-    done = lab(tmp_path, *SMALL_RUN, "tracker=none", *off, before=limited)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert "resume=" in done.stderr and "cannot be written" in done.stderr
+    process = lab(tmp_path, *SMALL_RUN, "tracker=none", *off, before=limited)
+    assert process.returncode == 2
+    assert "Traceback" not in process.stderr
+    assert "resume=" in process.stderr and "cannot be written" in process.stderr
 
 
 def test_a_run_root_that_cannot_be_a_folder_is_named(tmp_path, monkeypatch, capfd):

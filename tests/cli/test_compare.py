@@ -169,7 +169,7 @@ def priced(write_run, records, tmp_path):
             ]
             for task_id, history in histories.items()
         }
-        folder = write_run(made=attempts)
+        folder = write_run(attempts=attempts)
         folder.write_manifest(replace(folder.manifest, config={"arm": arm}, prices=prices or {}))
         return str(folder.path.rename(tmp_path / arm))
 

@@ -353,7 +353,7 @@ def test_processes_share_a_cap_exactly_despite_server_crashes(server, url, cap, 
     for _ in range(crashes):
         server.stop("immediate")
         server.start()
-    through = [int((said + cell.communicate()[0]).split()[-1]) for said, cell in zip(first, cells, strict=True)]
+    through = [int((printed + cell.communicate()[0]).split()[-1]) for printed, cell in zip(first, cells, strict=True)]
     assert [cell.returncode for cell in cells] == [0] * 3
     assert sum(through) == cap
     with closing(Ledger(url)) as ledger:

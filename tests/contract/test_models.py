@@ -106,11 +106,11 @@ def test_no_answer_is_a_model_error(make):
 
 
 def test_the_fingerprint_is_stable_and_holds_no_key(make):
-    one, other = make(), make()
-    assert one.fingerprint == other.fingerprint != ""
-    assert KEY not in one.fingerprint
-    assert KEY not in repr(one)
-    assert one.slots >= 1
+    model, other = make(), make()
+    assert model.fingerprint == other.fingerprint != ""
+    assert KEY not in model.fingerprint
+    assert KEY not in repr(model)
+    assert model.slots >= 1
 
 
 def test_through_a_cache_equal_calls_are_one_and_two_draws_are_two(make, tmp_path):

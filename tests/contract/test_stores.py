@@ -304,8 +304,8 @@ operations = st.lists(st.lists(one_record, max_size=5) | times, max_size=8)
 def test_all_stores_hold_the_same_bytes_after_the_same_steps(place_of, steps):
     stores = [opened(place_of(name)) for name in STORES]
     for step in steps:
-        done = {store.prune(step) if isinstance(step, float) else store.append(step) for store in stores}
-        assert len(done) == 1
+        counts = {store.prune(step) if isinstance(step, float) else store.append(step) for store in stores}
+        assert len(counts) == 1
     worlds = [everything(store) for store in stores]
     assert all(world == worlds[0] for world in worlds)
     for store in stores:

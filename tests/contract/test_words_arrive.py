@@ -145,11 +145,11 @@ class World:
         )
 
     def episode(self, name, task_id):
-        said = {
+        fields = {
             key: f"{self.words('episode', name, key)} {self.hostile()}"
             for key in ("root_cause", "what_went_wrong", "what_to_change")
         }
-        reflection = Reflection(reflection_id=name, about_attempt=1, confidence=0.5, source="llm", **said)
+        reflection = Reflection(reflection_id=name, about_attempt=1, confidence=0.5, source="llm", **fields)
         return Episode(
             episode_id=name, session_id=f"before/{name}", agent_id="a", task_id=task_id, attempt_number=1,
             task_description=f"def g(x):\n    '''{self.words('episode', name, 'task')} {self.hostile()}'''\n",
@@ -189,14 +189,14 @@ class World:
 
     def run(self, program, entry_point, checks, setup="", cpu_seconds=0.0):
         """The executor: every failure has a mark of its own. Hidden tests call `candidate`, and always fail."""
-        found = []
+        results = []
         for check in checks:
             hidden = "candidate" in check
             about = ("hidden", "verdict") if hidden else ("feedback", self.number)
             is_pass = self.number >= self.case["passes_at"] and not hidden
             why = "" if is_pass else f"got {self.marks.new(*about)}"
-            found.append(Check(name=check[:40], outcome="pass" if is_pass else "fail", message=why))
-        return Execution(checks=tuple(found), output="", seconds=0.0, cpu_seconds=0.0)
+            results.append(Check(name=check[:40], outcome="pass" if is_pass else "fail", message=why))
+        return Execution(checks=tuple(results), output="", seconds=0.0, cpu_seconds=0.0)
 
     def texts(self):
         """All that any role has received."""
@@ -221,9 +221,10 @@ class Noting:
     def reply(self, messages):
         world, text = self.world, messages[-1].content
         if self.role == "reflector":
-            told = ("ROOT_CAUSE", "WHAT_WENT_WRONG", "WHAT_TO_CHANGE")
+            labels = ("ROOT_CAUSE", "WHAT_WENT_WRONG", "WHAT_TO_CHANGE")
             return (
-                "".join(f"{label}: {world.words('said', world.number, label)}\n" for label in told) + "CONFIDENCE: 0.9"
+                "".join(f"{label}: {world.words('said', world.number, label)}\n" for label in labels)
+                + "CONFIDENCE: 0.9"
             )
         if self.role == "critic":
             return "ISSUE: it is wrong\nSUGGESTION: mend it\nSEVERITY: 0.8\n"
@@ -261,19 +262,19 @@ def test_no_actor_and_no_recall_policy_is_forgotten():
 
 
 @pytest.mark.parametrize(("actor", "how", "recall"), CELLS)
-def test_the_model_reads_exactly_what_the_attempt_names_and_nothing_hidden(actor, how, recall):
-    cfg, seen = composed(actor, how, recall), Counter()
+def test_prompts_hold_exactly_the_recorded_items_nothing_hidden(actor, how, recall):
+    cfg, counts = composed(actor, how, recall), Counter()
 
     @STEADY
     @given(cases())
     def holds(case):
         adjust(cfg, case)
-        seen.update(proved(cfg, World(case)))
+        counts.update(proved(cfg, World(case)))
 
     holds()
-    assert seen["tasks"] >= A_CELL
-    assert seen["recalled"] > 10
-    assert seen["left_out"] > 3
+    assert counts["tasks"] >= A_CELL
+    assert counts["recalled"] > 10
+    assert counts["left_out"] > 3
 
 
 @pytest.mark.parametrize("actor", ACTORS)
@@ -310,25 +311,25 @@ def adjust(cfg, case):
 
 def proved(cfg, world):
     """Run one case and check every attempt; what was seen on the way, counted."""
-    task, seen = world.task(), Counter(tasks=1)
+    task, counts = world.task(), Counter(tasks=1)
     attempts = attempts_at(cfg, world, task, teach(task, "visible"))
     ids = {f"ep-run/own/task-{attempt.number}": attempt for attempt in attempts}
     for attempt in attempts:
         actors = [call for role in ("actor", "strong", "strongest") for call in world.received[attempt.number, role]]
-        shown = world.marks.within(m.content for call in actors for m in call)
+        read = world.marks.within(m.content for call in actors for m in call)
         recalled = {*attempt.recalled, *attempt.recalled_wisdom, *attempt.recalled_mistakes}
-        assert named(shown, ids, attempt.number) == recalled
-        assert ("task", "own/task") in shown
+        assert named(read, ids, attempt.number) == recalled
+        assert ("task", "own/task") in read
         others = [call for role in ("reflector", "critic") for call in world.received[attempt.number, role]]
-        told = world.marks.within(m.content for call in others for m in call)
-        assert named(told, ids, attempt.number) <= recalled
+        read_by_others = world.marks.within(m.content for call in others for m in call)
+        assert named(read_by_others, ids, attempt.number) <= recalled
         assert recorded(attempt) >= set(actors)
-        seen["recalled"] += len(recalled)
-        seen["left_out"] += len(attempt.trajectory.left_out)
+        counts["recalled"] += len(recalled)
+        counts["left_out"] += len(attempt.trajectory.left_out)
         assert recalled.isdisjoint(attempt.trajectory.left_out)
     anybody = world.marks.within(world.texts())
     assert not {owner for owner in anybody if owner[0] == "hidden" or owner[:2] == ("episode", "same")}
-    return seen
+    return counts
 
 
 def attempts_at(cfg, world, task, taught):

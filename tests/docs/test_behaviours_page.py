@@ -24,10 +24,10 @@ def sections():
 @pytest.mark.parametrize("rows", sections().values(), ids=sections())
 def test_each_row_names_a_test_that_exists_or_a_reason(rows):
     assert [int(number) for number, *_ in rows] == list(range(1, len(rows) + 1))
-    for _, behaviour, verdict, shown in rows:
-        tests = NAMED.findall(shown)
+    for _, behaviour, verdict, evidence in rows:
+        tests = NAMED.findall(evidence)
         assert tests or verdict == "differs", behaviour
-        assert verdict == "same" or NAMED.sub("", shown).strip("; "), f"{behaviour}: a difference has a reason"
+        assert verdict == "same" or NAMED.sub("", evidence).strip("; "), f"{behaviour}: a difference has a reason"
         for file, name in tests:
             assert f"def test_{name}(" in (ROOT / "tests" / f"{file}.py").read_text(), f"{file}: {name}"
 

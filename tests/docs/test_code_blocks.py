@@ -82,24 +82,24 @@ class Block(NamedTuple):
 
 def blocks(path):
     """The fenced blocks of a page, without the indent that they may have."""
-    found = BLOCK.findall(path.read_text())
+    blocks = BLOCK.findall(path.read_text())
     return [
         Block(language, options, re.sub(rf"^{indent}", "", text, flags=re.MULTILINE))
-        for indent, language, options, text in found
+        for indent, language, options, text in blocks
     ]
 
 
 def commands(text):
     """Of a console block: each command, its continued lines with it, and the lines shown below it."""
-    found = []
+    pairs = []
     for line in text.splitlines():
         if line.startswith("$ "):
-            found.append((line, []))
-        elif found and found[-1][0].endswith("\\") and not found[-1][1]:
-            found[-1] = (f"{found[-1][0]}\n{line}", [])
-        elif found:
-            found[-1][1].append(line)
-    return found
+            pairs.append((line, []))
+        elif pairs and pairs[-1][0].endswith("\\") and not pairs[-1][1]:
+            pairs[-1] = (f"{pairs[-1][0]}\n{line}", [])
+        elif pairs:
+            pairs[-1][1].append(line)
+    return pairs
 
 
 class Session:
@@ -113,12 +113,12 @@ class Session:
         """What it printed, and its exit code."""
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
-        said = []
-        for got in self.process.stdout:
-            if got.startswith(DONE):
-                return "".join(said), int(got.removeprefix(DONE))
-            said.append(got)
-        return "".join(said), self.process.wait()
+        lines = []
+        for printed in self.process.stdout:
+            if printed.startswith(DONE):
+                return "".join(lines), int(printed.removeprefix(DONE))
+            lines.append(printed)
+        return "".join(lines), self.process.wait()
 
     def close(self):
         self.process.stdin.close()
@@ -143,9 +143,9 @@ class Page:
             (self.folder / title[1]).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / title[1]).write_text(block.text)
         elif block.language == "console":
-            for command, shown in commands(block.text):
+            for command, output in commands(block.text):
                 if command not in NOT_RUN:
-                    self.shell(command.removeprefix("$ "), shown)
+                    self.shell(command.removeprefix("$ "), output)
         elif block.language == "python":
             if block.text.splitlines()[0] not in SKETCHES:
                 self.python(block.text)
@@ -153,28 +153,28 @@ class Page:
             assert block.language == "text", f"{block.language!r}: expected console, python, text, or a title"
             assert_shown(block.text.splitlines(), self.last, "the Python block above")
 
-    def shell(self, command, shown):
+    def shell(self, command, expected):
         session = self.session("shell", "bash", "--norc")
-        said, code = session.run(f"{{ {command}\n}} </dev/null; code=$?; echo; echo '{DONE}' $code; (exit $code)")
-        meant_to_fail = any(line.startswith(SAID) for line in shown)
-        assert (code != 0) == meant_to_fail, f"$ {command}\nended with {code}:\n{said}"
-        assert_shown(shown, said, f"$ {command}")
+        output, code = session.run(f"{{ {command}\n}} </dev/null; code=$?; echo; echo '{DONE}' $code; (exit $code)")
+        meant_to_fail = any(line.startswith(SAID) for line in expected)
+        assert (code != 0) == meant_to_fail, f"$ {command}\nended with {code}:\n{output}"
+        assert_shown(expected, output, f"$ {command}")
 
     def python(self, text):
         self.last, failed = self.session("python", sys.executable, "-c", PYTHON).run(json.dumps(text))
         assert not failed, f"{text}\n{self.last}"
 
 
-def assert_shown(shown, said, what):
+def assert_shown(expected, output, what):
     """Each line that the page shows stands in what was said, in this order; `...` is anything."""
-    lines = [" ".join(line.split()) for line in said.splitlines()]
-    for line in shown:
+    lines = [" ".join(line.split()) for line in output.splitlines()]
+    for line in expected:
         wanted = " ".join(line.split())
         if wanted in ("", "..."):
             continue
         pattern = re.compile(".*".join(map(re.escape, wanted.split("..."))))
-        place = next((number for number, found in enumerate(lines) if pattern.search(found)), None)
-        assert place is not None, f"{what}\ndid not say, in this place: {wanted!r}; it said:\n{said}"
+        place = next((number for number, text in enumerate(lines) if pattern.search(text)), None)
+        assert place is not None, f"{what}\ndid not say, in this place: {wanted!r}; it said:\n{output}"
         lines = lines[place + 1 :]
 
 

@@ -42,7 +42,7 @@ class Page(HTMLParser):
 def site(tmp_path_factory):
     """The folder that `mkdocs build --strict` makes; a warning of it, such as a dead link, is a failure."""
     out = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"},
@@ -50,7 +50,7 @@ def site(tmp_path_factory):
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
     return out
 
 

@@ -361,9 +361,9 @@ def test_unreadable_labels_are_named(tmp_path, content):
 
 def test_a_wrong_sample_or_labels_fail_before_any_execution(write_rows, tmp_path, monkeypatch):
     monkeypatch.setattr("experiments._tools.failing_attempts.execute", lambda result: pytest.fail("executed"))
-    path, read, shown = str(write_rows(row("a", "return 0"))), tmp_path / "read.csv", tmp_path / "shown.txt"
+    path, read, shown_file = str(write_rows(row("a", "return 0"))), tmp_path / "read.csv", tmp_path / "shown.txt"
     read.write_text(",".join(FIELDS) + "\nother.jsonl,r/b/0,m,first,index,read by hand\n")
-    shown.write_text("shown to a reader")
+    shown_file.write_text("shown to a reader")
     wrong = {
         "read.csv exists": ["--draw", str(read)],
         "shown.txt exists": ["--draw", str(tmp_path / "shown.csv")],
@@ -375,7 +375,7 @@ def test_a_wrong_sample_or_labels_fail_before_any_execution(write_rows, tmp_path
         options = command.parser().parse_args([path, *arguments])
         with pytest.raises(ValueError, match=message):
             command.failures(options)
-    assert (shown.read_text(), "read by hand" in read.read_text()) == ("shown to a reader", True)
+    assert (shown_file.read_text(), "read by hand" in read.read_text()) == ("shown to a reader", True)
 
 
 def test_recorded_runs_have_the_failures_of_their_readme(recorded_runs):

@@ -51,10 +51,10 @@ def read(write_rows):
 
 
 def test_replies_with_the_logs_verdict_have_no_cause(read):
-    done = read(
+    result = read(
         row(answer(fenced(RIGHT), code=RIGHT), answer("    return 2 * x\n"), answer(WRONG, code=WRONG, passed=False))
     )
-    assert [(reply.rule, reply.passed, reply.differs, reply.cause) for reply in done.replies] == [
+    assert [(reply.rule, reply.passed, reply.differs, reply.cause) for reply in result.replies] == [
         ("fence+function", True, False, ""),
         ("body", True, False, ""),
         ("function", False, False, ""),
@@ -75,10 +75,10 @@ def test_replies_with_the_logs_verdict_have_no_cause(read):
     ],
 )
 def test_a_disagreement_has_the_executed_cause(read, cause, attempt, passed):
-    done = read(row(attempt))
-    (reply,) = done.replies
+    result = read(row(attempt))
+    (reply,) = result.replies
     assert (reply.cause, reply.passed, reply.differs) == (cause, passed, True)
-    assert CAUSES[cause] in repr(disagreements(done))
+    assert CAUSES[cause] in repr(disagreements(result))
 
 
 def test_definitions_in_the_prompt_are_a_cause(read):
@@ -95,27 +95,27 @@ def test_a_slow_program_has_the_cause_time(read, monkeypatch):
 
 
 def test_equal_programs_run_once(read):
-    done = read(row(answer(fenced(RIGHT), code=RIGHT), answer(RIGHT, code=RIGHT)), row(answer(WRONG, passed=False)))
-    assert (len(done.replies), done.executed) == (3, 2)
+    result = read(row(answer(fenced(RIGHT), code=RIGHT), answer(RIGHT, code=RIGHT)), row(answer(WRONG, passed=False)))
+    assert (len(result.replies), result.executed) == (3, 2)
 
 
 def test_a_reply_without_code_has_no_program_and_does_not_pass(read):
-    done = read(row(answer("I cannot do that.", passed=False), answer("    pass\n", passed=False)))
-    first, second = done.replies
+    result = read(row(answer("I cannot do that.", passed=False), answer("    pass\n", passed=False)))
+    first, second = result.replies
     assert (first.program, first.rule, first.usable, first.passed) == ("", "none", False, False)
     assert (second.rule, second.usable) == ("stub", False)
-    everyone = list(as_rows(done))[1]
+    everyone = list(as_rows(result))[1]
     assert (everyone["name"], everyone["no_program"], everyone["failed"]) == ("all", 1, 2)
 
 
 def test_free_text_needs_rules_and_is_whole_in_form(read):
     words = "The loop `for i in {}` stops one short:\n- it leaves out the last item\n\nI will fix it."
-    done = read(row({"reflection": words}, {"reflection": FIELDS}))
-    first, second = done.words
+    result = read(row({"reflection": words}, {"reflection": FIELDS}))
+    first, second = result.words
     assert (first.parsed, first.kept, first.crash) == (False, True, "")
     assert first.problem == "the reply lacks ROOT_CAUSE, WHAT_WENT_WRONG, WHAT_TO_CHANGE, CONFIDENCE"
     assert (second.parsed, second.problem) == (True, "")
-    assert "| 2 | 1 | 50.0" in " ".join(repr(reflections(done)).split())
+    assert "| 2 | 1 | 50.0" in " ".join(repr(reflections(result)).split())
 
 
 def test_words_that_no_form_can_hold_are_counted():
@@ -129,23 +129,23 @@ def test_an_exception_is_reported_and_stops_nothing(read, monkeypatch):
     reply = answer(fenced(RIGHT), code=RIGHT, passed=False)
     monkeypatch.setattr(study, "extract", broken)
     monkeypatch.setattr(study, "parse_fields", broken)
-    done = read(row(reply), row({"reflection": "words"}))
-    assert [case.crash for case in (*done.replies, *done.words)] == ["RecursionError: too deep"] * 2
-    (alarm,) = alarms(done)
+    result = read(row(reply), row({"reflection": "words"}))
+    assert [case.crash for case in (*result.replies, *result.words)] == ["RecursionError: too deep"] * 2
+    (alarm,) = alarms(result)
     assert alarm.startswith("EXCEPTION at 2 recorded replies: RecursionError: too deep")
     out = io.StringIO()
-    show(done, Console(file=out, width=80))
+    show(result, Console(file=out, width=80))
     assert "EXCEPTION" in out.getvalue()
 
 
 def test_the_extractor_sees_no_hidden_test(tmp_path, monkeypatch):
-    seen = []
-    monkeypatch.setattr(study, "extract", lambda text, task: seen.append(task) or ("", "none"))
+    texts = []
+    monkeypatch.setattr(study, "extract", lambda text, task: texts.append(task) or ("", "none"))
     (tmp_path / "log.jsonl").write_text(json.dumps(row(answer(RIGHT))))
     (reply,) = recorded(tmp_path / "log.jsonl")
     extracted(reply)
     assert reply.task.hidden_tests
-    assert seen == [reply.task.public]
+    assert texts == [reply.task.public]
 
 
 def test_intervals_count_tasks_and_not_replies(read):
@@ -158,28 +158,28 @@ def test_intervals_count_tasks_and_not_replies(read):
 
 
 def test_rows_and_sheets_hold_the_same_figures(read):
-    done = read(
+    result = read(
         row(answer(fenced(RIGHT), code=RIGHT), answer(fenced(WRONG, RIGHT), code=WRONG, passed=False)),
         row(answer(WRONG, code=WRONG, passed=False), {"reflection": "words"}, model="other"),
     )
-    rows = {(as_row["part"], as_row["by"], as_row["name"]): as_row for as_row in as_rows(done)}
+    rows = {(as_row["part"], as_row["by"], as_row["name"]): as_row for as_row in as_rows(result)}
     both = rows["completions", "model", "all"]
     assert (both["n"], both["logged_pass"], both["extracted_pass"], both["agree"]) == (3, 1, 2, 2)
     assert rows["disagreements", "cause", "last definition"]["n"] == 1
     assert rows["reflections", "model", "other"]["failed"] == 1
     assert len({tuple(row) for row in rows.values()}) == 1
-    sheet = replies(done, "model")
+    sheet = replies(result, "model")
     assert [line[0] for line in sheet.rows] == ["gpt", "other", "all"]
     assert sheet.rows[-1][-2] == "2"
     assert sheet.rows[-1][-1].startswith("66.7 [")
     with pytest.raises(ValueError, match="by: got 'colour', expected model or rule"):
-        replies(done, "colour")
+        replies(result, "colour")
 
 
 def test_table_and_figure_are_reproducible(read, tmp_path):
-    done = read(row(answer(fenced(RIGHT), code=RIGHT), answer(fenced(RIGHT, WRONG), code=RIGHT)))
-    first = [path.read_bytes() for path in save(done, tmp_path / "one")]
-    assert first == [path.read_bytes() for path in save(done, tmp_path / "two")]
+    result = read(row(answer(fenced(RIGHT), code=RIGHT), answer(fenced(RIGHT, WRONG), code=RIGHT)))
+    first = [path.read_bytes() for path in save(result, tmp_path / "one")]
+    assert first == [path.read_bytes() for path in save(result, tmp_path / "two")]
     table = list(csv.DictReader(io.StringIO(first[0].decode())))
     assert [line["part"] for line in table].count("disagreements") == 1
     assert b"passes in the log alone" in first[1]
@@ -226,13 +226,13 @@ def test_a_missing_file_fails_before_any_execution(tmp_path):
 
 def test_recorded_replies_have_almost_all_logged_verdicts(recorded_runs):
     files = sorted((recorded_runs / "transcripts").glob("*.jsonl.gz"))
-    done = parse_recorded(files, limit=30, quiet=True)
-    assert not list(alarms(done))
-    assert (len(done.words), len(done.replies)) == (90, 144)
-    assert not any(word.parsed for word in done.words)  # free text, all of it
-    assert all(word.kept for word in done.words)
-    assert all(reply.program for reply in done.replies)
-    differing = [(reply.task_id, reply.cause) for reply in done.replies if reply.differs]
+    result = parse_recorded(files, limit=30, quiet=True)
+    assert not list(alarms(result))
+    assert (len(result.words), len(result.replies)) == (90, 144)
+    assert not any(word.parsed for word in result.words)  # free text, all of it
+    assert all(word.kept for word in result.words)
+    assert all(reply.program for reply in result.replies)
+    differing = [(reply.task_id, reply.cause) for reply in result.replies if reply.differs]
     assert differing == [("HumanEval/8", "imports")]
 
 

@@ -14,7 +14,7 @@ from experiments._tools import retrieval as command
 from experiments._tools.contestants import NAMES, contestants
 from experiments._tools.probes import VIEWS, documents, known, probes, queries
 from experiments._tools.recollected import Recollected, recollect
-from experiments._tools.retrieval_report import METHOD, contents, draw, found, gained, reached, save, show, speeds
+from experiments._tools.retrieval_report import METHOD, contents, draw, gained, ndcg_sheet, reached, save, show, speeds
 from experiments._tools.retrievers_compared import compare
 from reflexion_lab.audit.transcripts import Feedback
 from reflexion_lab.memory.texts import query
@@ -80,7 +80,7 @@ class Backwards(Overlap):
         return super().rank(query, len(self.bags))[::-1][:k]
 
 
-def asked(name):
+def probe_of(name):
     probe = next(probe for probe in probes(EPISODES) if probe.name == name)
     return probe, {
         question.number: (set(question.relevant), set(range(6)) - set(question.excluded))
@@ -89,7 +89,7 @@ def asked(name):
 
 
 def test_same_task_is_relevant_only_among_other_models():
-    probe, questions = asked("same task")
+    probe, questions = probe_of("same task")
     assert questions == {
         0: ({2}, {2, 4}),
         1: ({2}, {2, 4}),
@@ -102,7 +102,7 @@ def test_same_task_is_relevant_only_among_other_models():
 
 
 def test_same_class_is_relevant_only_in_other_tasks():
-    probe, questions = asked("same class")
+    probe, questions = probe_of("same class")
     assert questions == {
         0: ({4}, {3, 4, 5}),
         1: ({4}, {3, 4, 5}),
@@ -114,7 +114,7 @@ def test_same_class_is_relevant_only_in_other_tasks():
 
 
 def test_queries_of_the_most_common_class_are_not_rare():
-    probe, questions = asked("rare class")
+    probe, questions = probe_of("rare class")
     assert set(questions) == {2, 3}
     assert "assertion" in probe.asks
 
@@ -201,7 +201,7 @@ def test_what_cannot_be_compared_is_refused(episodes, retrievers, views, k, mess
 
 
 def test_sheets_hold_the_numbers_of_the_cells(compared):
-    sheet = found(compared, "same task")
+    sheet = ndcg_sheet(compared, "same task")
     assert sheet.columns == ("retriever", "task", "task_error")
     assert [row[0] for row in sheet.rows] == ["jaccard", "backwards"]
     assert sheet.rows[0][1] == "100.0\n[100, 100]"
@@ -260,8 +260,8 @@ def test_table_and_figure_are_reproducible(compared, tmp_path):
 
 def test_contestants_are_the_labs_retrievers_as_configured():
     for name, make in contestants([name for name in NAMES if name not in ("embedding", "hybrid")]).making.items():
-        made, node = make(), compose(f"retriever={name}").retriever
-        assert node._target_ == f"{type(made).__module__}.{type(made).__name__}"
+        retriever, node = make(), compose(f"retriever={name}").retriever
+        assert node._target_ == f"{type(retriever).__module__}.{type(retriever).__name__}"
     with pytest.raises(ValueError, match="retriever: got 'google', expected one of jaccard"):
         contestants(["google"])
 
@@ -269,8 +269,8 @@ def test_contestants_are_the_labs_retrievers_as_configured():
 def row(problem, model, attempts):
     test = f"def check(candidate):\n    assert candidate(2) == 4\n\ncheck({problem})\n"
     prompt = f'def {problem}(x):\n    """Work on {problem}."""\n'
-    told = {"prompt": prompt, "test": test, "entry_point": problem, "problem": problem}
-    return {**told, "run": f"{model}/1", "model": model, "attempts": attempts}
+    fields = {"prompt": prompt, "test": test, "entry_point": problem, "problem": problem}
+    return {**fields, "run": f"{model}/1", "model": model, "attempts": attempts}
 
 
 def attempt(code, words="it is wrong", feedback="Tests failed:\nassert twice(2) == 4 # output: 2\nand more"):
@@ -343,9 +343,9 @@ def test_the_command_prints_probes_and_writes_its_files(transcripts, tmp_path, c
     options = command.parser().parse_args([str(transcripts), *wanted, "--json"])
     assert command.retrieval(options) == 0
     output = capsys.readouterr().out
-    told = json.loads(output.splitlines()[-1])
-    assert (told["documents"], told["tasks"], told["unshown"]) == (4, 2, 2)
-    assert {(cell["retriever"], cell["match"]) for cell in told["cells"]} == {
+    report = json.loads(output.splitlines()[-1])
+    assert (report["documents"], report["tasks"], report["unshown"]) == (4, 2, 2)
+    assert {(cell["retriever"], cell["match"]) for cell in report["cells"]} == {
         (name, match) for name in ("jaccard", "random") for match in ("task", "task_error")
     }
     assert "same task: 100 × nDCG@5" in output

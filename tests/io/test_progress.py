@@ -27,7 +27,7 @@ def test_the_line_counts_the_spending_of_uncached_calls(capsys):
 
 
 def test_a_resumed_run_begins_where_it_stood(capsys):
-    progress = Progress(total=9, done=4, passed=2)
+    progress = Progress(total=9, finished=4, passed=2)
     progress.close()
     assert capsys.readouterr().err.startswith("4/9 tasks, 2 passed")
 

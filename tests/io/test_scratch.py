@@ -36,7 +36,7 @@ def test_it_is_gone_when_closed_and_when_its_process_ends(tmp_path, holder):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_process_left_goes_and_what_a_living_one_holds_stays(tmp_path, holder):
+def test_folders_of_dead_processes_go_and_of_living_ones_stay(tmp_path, holder):
     process, path = holder
     _clear.cache_clear()
     with Scratch(tmp_path):

@@ -182,7 +182,7 @@ def test_impossible_stop_rules_are_named(build, name):
         build()
 
 
-def test_the_actor_is_told_which_attempt_it_is_and_what_keeps_coming_back(sandbox, task):
+def test_actor_knows_its_attempt_number_and_what_recurs(sandbox, task):
     model = ScriptedModel(lambda _: "```python\ndef double(x):\n    return x\n```")
     items = list(loop(model, sandbox, reflector=NoReflection(), stuck=Stuck(3)).attempts(task.public))
     read = [attempt.trajectory.messages[-1].content for attempt in items]
@@ -190,7 +190,7 @@ def test_the_actor_is_told_which_attempt_it_is_and_what_keeps_coming_back(sandbo
     assert "The last 2 attempts were the same program." in read[2]
 
 
-def test_who_is_shown_nothing_of_its_past_is_not_told_that_it_is_stuck(sandbox, task):
+def test_no_stuck_advice_without_recalled_attempts(sandbox, task):
     model = ScriptedModel(lambda _: "```python\ndef double(x):\n    return x\n```")
     items = list(loop(model, sandbox, omega=0, reflector=NoReflection(), stuck=Stuck(2)).attempts(task.public))
     assert len({attempt.trajectory.messages for attempt in items}) == 1
@@ -230,7 +230,7 @@ def test_near_a_pass_only_what_broke_is_reflected_on(model, sandbox, task, outco
 
 
 @pytest.mark.parametrize("passing", range(1, 10))
-def test_a_combined_reward_of_exactly_reflect_below_is_not_reflected_on(model, sandbox, task, passing):
+def test_a_reward_of_exactly_reflect_below_gets_no_reflection(model, sandbox, task, passing):
     """Clean types and lint; what the tests add is exact only in decimals."""
     checks = tuple(Check(name=str(n), outcome="pass" if n < passing else "fail") for n in range(10))
     tests = Evaluation(passed=False, outcome="fail", reward=passing / 10, checks=checks)

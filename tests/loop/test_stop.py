@@ -49,7 +49,7 @@ def test_what_passed_has_the_reason_of_its_own_name():
 def ended(rule, *rewards, **trajectory):
     """After which attempt the rule ends a loop with these rewards, and the reason; None when it goes on."""
     items = [attempt(reward, number=n, **trajectory) for n, reward in enumerate(rewards, 1)]
-    reasons = [(n, rule.reached(one, items[: n - 1])) for n, one in enumerate(items, 1)]
+    reasons = [(n, rule.reached(attempt, items[: n - 1])) for n, attempt in enumerate(items, 1)]
     return next(((n, reason) for n, reason in reasons if reason), None)
 
 
@@ -128,5 +128,5 @@ def test_of_several_rules_the_first_with_a_reason_names_the_end():
 
 
 def test_a_loop_ends_after_the_attempt_in_which_it_was_cancelled():
-    asked = iter([False, True, True])
-    assert ended(Cancelled(lambda: next(asked)), 0.0, 0.0, 0.0) == (2, "cancelled")
+    answers = iter([False, True, True])
+    assert ended(Cancelled(lambda: next(answers)), 0.0, 0.0, 0.0) == (2, "cancelled")

@@ -7,52 +7,52 @@ from reflexion_lab.records import Check
 from tests import builders as make
 
 
-def attempt(program, found="", number=1):
-    checks = (Check(name="assert f(1) == 2", outcome="fail", message=f"expected 2, got {found}"),) if found else ()
+def attempt(program, value="", number=1):
+    checks = (Check(name="assert f(1) == 2", outcome="fail", message=f"expected 2, got {value}"),) if value else ()
     return make.attempt(*checks, acted={"solution": program}, number=number)
 
 
-def told(stuck, *attempts):
+def decisions(stuck, *attempts):
     """What is advised before each attempt, and why each one ends the loop."""
-    items = [attempt(*one, number=n) for n, one in enumerate(attempts, 1)]
+    items = [attempt(*program, number=n) for n, program in enumerate(attempts, 1)]
     return [(stuck.advice(items[:n]), stuck.reached(items[n], items[:n])) for n in range(len(items))]
 
 
-def test_the_same_program_again_is_asked_for_another_approach_and_then_stopped():
-    text = told(Stuck(3), ("a = 1\n", "1"), ("a = 1\n\n", "2"), ("a = 1  ", "3"))
+def test_a_repeated_program_gets_advice_and_then_a_stop():
+    text = decisions(Stuck(3), ("a = 1\n", "1"), ("a = 1\n\n", "2"), ("a = 1  ", "3"))
     assert text == [("", None), ("", None), ("The last 2 attempts were the same program.", "stuck")]
 
 
 def test_the_very_same_failures_count_whatever_the_program():
-    text = told(Stuck(3), ("a", "7"), ("b", "7"), ("c", "7"))
+    text = decisions(Stuck(3), ("a", "7"), ("b", "7"), ("c", "7"))
     assert text[2] == ("The last 2 attempts failed in the very same way.", "stuck")
 
 
 def test_another_wrong_answer_of_another_program_is_no_circle():
-    assert told(Stuck(2), ("a", "7"), ("b", "8"), ("c", "9")) == [("", None)] * 3
+    assert decisions(Stuck(2), ("a", "7"), ("b", "8"), ("c", "9")) == [("", None)] * 3
 
 
 def test_only_the_last_attempts_count():
-    text = told(Stuck(3), ("a", "1"), ("a", "1"), ("b", "2"), ("a", "1"), ("a", "1"))
+    text = decisions(Stuck(3), ("a", "1"), ("a", "1"), ("b", "2"), ("a", "1"), ("a", "1"))
     assert [reason for _, reason in text] == [None] * 5
     assert [bool(advice) for advice, _ in text] == [False, False, True, False, False]
 
 
 def test_replies_without_a_program_are_no_same_program():
     """A refusal, then a reply that was cut off; only the same reason again is a circle."""
-    assert told(Stuck(2), ("", "refusal"), ("", "extraction_failed"), ("", "")) == [("", None)] * 3
-    assert told(Stuck(2), ("", "refusal"), ("", "refusal"), ("", ""))[1:] == [
+    assert decisions(Stuck(2), ("", "refusal"), ("", "extraction_failed"), ("", "")) == [("", None)] * 3
+    assert decisions(Stuck(2), ("", "refusal"), ("", "refusal"), ("", ""))[1:] == [
         ("", "stuck"),
         ("The last 2 attempts failed in the very same way.", None),
     ]
 
 
 def test_where_no_check_failed_there_is_no_failure_to_repeat():
-    assert told(Stuck(2), ("a", ""), ("b", ""))[1] == ("", None)
+    assert decisions(Stuck(2), ("a", ""), ("b", ""))[1] == ("", None)
 
 
 def test_never_is_never():
-    assert told(Stuck(None), *[("a", "1")] * 9) == [("", None)] * 9
+    assert decisions(Stuck(None), *[("a", "1")] * 9) == [("", None)] * 9
 
 
 @pytest.mark.parametrize("after", [1, 0, -3])

@@ -172,8 +172,8 @@ def test_wisdom_without_one_task_keeps_its_usage():
     (entry,) = wisdom_for(known, "d")
     known.absorb([learnt("d", attempt("d", passed=True, wisdom=(entry.wisdom_id,)))])
     for reader in "az":
-        (shown,) = wisdom_for(known, reader)
-        assert (shown.use_count, shown.success_rate) == (1, 1.0)
+        (entry,) = wisdom_for(known, reader)
+        assert (entry.use_count, entry.success_rate) == (1, 1.0)
 
 
 def test_nothing_is_shown_by_default():

@@ -11,7 +11,7 @@ from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from tests import builders
 
 
-def made(name="", agent="a", task="t", **fields):
+def entry(name="", agent="a", task="t", **fields):
     defaults = {"code": "x", "reflection": None}
     return builders.episode(episode_id=name, agent_id=agent, task_id=task, **defaults | fields)
 
@@ -27,9 +27,9 @@ def names(episodes):
     return [episode.episode_id for episode in episodes]
 
 
-@pytest.mark.parametrize(("asked", "capacity"), [(0, 1000), (-5, 1000), (50, 50), (1, 1)])
-def test_a_capacity_of_zero_or_less_means_a_thousand(asked, capacity):
-    buffer = EpisodeBuffer(asked)
+@pytest.mark.parametrize(("requested", "capacity"), [(0, 1000), (-5, 1000), (50, 50), (1, 1)])
+def test_a_capacity_of_zero_or_less_means_a_thousand(requested, capacity):
+    buffer = EpisodeBuffer(requested)
     assert (buffer.capacity, len(buffer), buffer.total) == (capacity, 0, 0)
 
 
@@ -41,31 +41,31 @@ def test_a_capacity_that_is_no_int_is_named(wrong):
 
 def test_missing_ids_and_timestamps_are_filled():
     buffer = EpisodeBuffer()
-    new, old = buffer.store(made()), buffer.store(made("mine", timestamp=5.0))
+    new, old = buffer.store(entry()), buffer.store(entry("mine", timestamp=5.0))
     assert new.episode_id.startswith("ep-")
     assert new.timestamp > 1_700_000_000
     assert (old.episode_id, old.timestamp) == ("mine", 5.0)
     assert list(buffer) == [new, old]
-    many = buffer.extend(made() for _ in range(10_000))
+    many = buffer.extend(entry() for _ in range(10_000))
     assert len(set(names(many))) == 10_000
 
 
 def test_an_episode_without_an_agent_is_refused_and_nothing_is_kept():
-    buffer = filled(made("ep1"))
+    buffer = filled(entry("ep1"))
     with pytest.raises(ValueError, match="an episode, of task 't', agent_id: got '', expected who made the attempt"):
-        buffer.store(made(agent=""))
+        buffer.store(entry(agent=""))
     with pytest.raises(ValueError, match=r"'ep3', of task 't', agent_id: got ''"):
-        buffer.extend([made("ep2"), made("ep3", agent="")])
+        buffer.extend([entry("ep2"), entry("ep3", agent="")])
     assert (names(buffer), buffer.total) == (["ep1"], 1)
 
 
 def test_the_oldest_leaves_the_look_up():
-    buffer = filled(*(made(f"ep{n}", task="t1") for n in range(1, 5)), capacity=3)
+    buffer = filled(*(entry(f"ep{n}", task="t1") for n in range(1, 5)), capacity=3)
     assert names(buffer) == names(buffer.by_task("t1")) == ["ep2", "ep3", "ep4"]
-    buffer.extend([made("ep5", task="t2"), made("ep6", task="t2")])
+    buffer.extend([entry("ep5", task="t2"), entry("ep6", task="t2")])
     assert names(buffer) == ["ep4", "ep5", "ep6"]
     assert names(buffer.by_task("t1")) == ["ep4"]
-    buffer.store(made("ep7", task="t2"))
+    buffer.store(entry("ep7", task="t2"))
     assert (buffer.by_task("t1"), buffer.total) == ([], 7)
 
 
@@ -73,22 +73,22 @@ def test_the_oldest_leaves_the_look_up():
 def test_every_look_up_agrees_with_a_scan_of_a_plain_list(capacity, tasks):
     buffer, kept = EpisodeBuffer(capacity), []
     for number, task in enumerate(tasks):
-        kept = [*kept, buffer.store(made(f"ep{number}", task=task))][-capacity:]
+        kept = [*kept, buffer.store(entry(f"ep{number}", task=task))][-capacity:]
     assert list(buffer) == kept
     for task in ("", "p", "q", "r", "x"):
         assert buffer.by_task(task) == [episode for episode in kept if episode.task_id == task]
 
 
 def test_a_returned_list_is_the_callers_own():
-    buffer = filled(made("ep1"), made("ep2"))
+    buffer = filled(entry("ep1"), entry("ep2"))
     buffer.by_task("t").clear()
     assert len(buffer.by_task("t")) == 2
 
 
 def test_iterating_sees_the_buffer_as_it_stood():
-    buffer = filled(made("ep1"), made("ep2"), capacity=2)
+    buffer = filled(entry("ep1"), entry("ep2"), capacity=2)
     walk = iter(buffer)
-    buffer.extend([made("ep3"), made("ep4")])
+    buffer.extend([entry("ep3"), entry("ep4")])
     assert names(walk) == ["ep1", "ep2"]
 
 
@@ -98,7 +98,7 @@ def test_concurrent_stores_lose_nothing_and_keep_look_ups_right():
 
     def store(thread):
         for n in range(500):
-            buffer.store(made(f"ep{thread}-{n}", task=f"t{n % 7}"))
+            buffer.store(entry(f"ep{thread}-{n}", task=f"t{n % 7}"))
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(store, range(8)))
@@ -109,8 +109,12 @@ def test_concurrent_stores_lose_nothing_and_keep_look_ups_right():
 
 
 def test_relevant_finds_near_tasks_best_first_until_they_are_evicted():
-    told = ("open database connection", "diagnose database timeout in production", "handle network timeout gracefully")
-    stored = [made(f"ep{n}", task_description=text) for n, text in enumerate((*told, "paint the fence"), 1)]
+    descriptions = (
+        "open database connection",
+        "diagnose database timeout in production",
+        "handle network timeout gracefully",
+    )
+    stored = [entry(f"ep{n}", task_description=text) for n, text in enumerate((*descriptions, "paint the fence"), 1)]
     buffer = filled(*stored, capacity=4, retriever=Jaccard(min_length=3))
     assert names(buffer.relevant("database timeout connection", 5)) == ["ep1", "ep2", "ep3"]
     assert names(buffer.relevant("database timeout connection", 2)) == ["ep1", "ep2"]
@@ -118,15 +122,15 @@ def test_relevant_finds_near_tasks_best_first_until_they_are_evicted():
     assert [buffer.relevant(text, k) for text, k in (("", 5), ("a b c", 5), ("database", 0), ("database", -1))] == [
         []
     ] * 4
-    buffer.store(made("ep5", task_description="open the database connection"))
+    buffer.store(entry("ep5", task_description="open the database connection"))
     assert names(buffer.relevant("database timeout connection", 5)) == ["ep5", "ep2", "ep3"]
     assert EpisodeBuffer(retriever=Jaccard()).relevant("database", 5) == []
     with pytest.raises(ValueError, match="EpisodeBuffer: no retriever"):
-        filled(made()).relevant("text", 3)
+        filled(entry()).relevant("text", 3)
 
 
 def test_the_text_that_is_matched_is_chosen_once():
-    episode = made("ep1", task_description="sort", failure_analysis="KeyError missing")
+    episode = entry("ep1", task_description="sort", failure_analysis="KeyError missing")
     by_task, by_error = filled(episode, retriever=Jaccard()), filled(episode, retriever=Jaccard(), match="task_error")
     assert by_task.relevant("keyerror", 1) == []
     assert names(by_error.relevant("keyerror", 1)) == ["ep1"]
@@ -142,8 +146,8 @@ class Broken(Jaccard):
 
 
 def test_a_retriever_that_fails_leaves_the_buffer_as_it_was():
-    buffer = filled(made("ep1", task_description="first"), retriever=Broken())
-    broken = [made("ep2", task_description="second"), made("ep3", task_description="broken")]
+    buffer = filled(entry("ep1", task_description="first"), retriever=Broken())
+    broken = [entry("ep2", task_description="second"), entry("ep3", task_description="broken")]
     with pytest.raises(ValueError, match="no vector"):
         buffer.extend(broken)
     assert names(buffer) == names(buffer.by_task("t")) == names(buffer.relevant("first", 3)) == ["ep1"]

@@ -26,7 +26,7 @@ def filled(recall, numbers, max_episodes=1000):
     return memory
 
 
-def shown(memory, task_id="a"):
+def numbers(memory, task_id="a"):
     return [episode.attempt_number for episode in memory.recall(task(task_id)).episodes]
 
 
@@ -34,24 +34,24 @@ def shown(memory, task_id="a"):
     ("omega", "expected"), [(0, []), (1, [5]), (3, [3, 4, 5]), (9, [1, 2, 3, 4, 5]), ("all", [1, 2, 3, 4, 5])]
 )
 def test_omega_shows_the_newest_oldest_first(omega, expected):
-    assert shown(filled(Window(omega), range(1, 6))) == expected
+    assert numbers(filled(Window(omega), range(1, 6))) == expected
 
 
 def test_the_window_keeps_everything_that_it_does_not_show():
     memory = filled(Window(1), range(1, 6))
     memory.policy = Window(3)
-    assert shown(memory) == [3, 4, 5]
+    assert numbers(memory) == [3, 4, 5]
 
 
 def test_another_tasks_episodes_are_not_shown():
     memory = filled(Window("all"), [1, 2])
     memory.remember(task("b"), attempt("b", 1))
-    assert shown(memory, "b") == [1]
+    assert numbers(memory, "b") == [1]
 
 
 def test_at_capacity_the_oldest_leaves():
     memory = filled(Window("all"), range(1, 6), max_episodes=3)
-    assert shown(memory) == [3, 4, 5]
+    assert numbers(memory) == [3, 4, 5]
     recollection = memory.recall(task("a"))
     assert memory.state(recollection) == MemoryState(capacity=3, size=3, in_context=3, total=5, omega=3, own=3)
 
@@ -61,7 +61,7 @@ def test_reflection_files_that_cannot_be_written_cost_no_attempt(tmp_path):
     memory = EpisodicMemory(Window("all"), files=ReflectionFiles(tmp_path / "taken"))
     with pytest.warns(RuntimeWarning, match=r"taken.*the run continues"):
         memory.remember(task("a"), replace(attempt("a", 1), evaluation=PASSED))
-    assert shown(memory) == [1]
+    assert numbers(memory) == [1]
 
 
 def test_an_attempt_that_nobody_reflected_on_has_no_reflection_file(tmp_path):

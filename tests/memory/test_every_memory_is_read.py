@@ -78,8 +78,10 @@ WITHOUT = {
 def test_taking_a_memory_away_changes_what_the_actor_reads(sandbox, actor, name):
     options, differs = WITHOUT[name]
     whole, without = prompts(sandbox, actor, **WHOLE), prompts(sandbox, actor, **{**WHOLE, **options})
-    assert tuple(one != other for one, other in zip(whole, without, strict=True)) == differs
-    assert all(len(other) < len(one) for one, other, has in zip(whole, without, differs, strict=True) if has)
+    assert tuple(with_memory != other for with_memory, other in zip(whole, without, strict=True)) == differs
+    assert all(
+        len(other) < len(with_memory) for with_memory, other, has in zip(whole, without, differs, strict=True) if has
+    )
 
 
 @pytest.mark.parametrize("actor", [SingleShot, Continuation])

@@ -32,7 +32,7 @@ def episode(number, cause="the loop ends too early", session="s", confidence=0.5
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "is_same"),
+    ("cause", "other", "is_same"),
     [
         ("The List is empty.", "the list  is\nempty", True),
         ("expected 3 but got -4.5", "expected 17 but got 1e9", True),
@@ -46,9 +46,9 @@ def episode(number, cause="the loop ends too early", session="s", confidence=0.5
         ("expected 3", "expected", False),
     ],
 )
-def test_causes_are_compared_without_case_numbers_and_names(one, other, is_same):
-    assert (normalised(one) == normalised(other)) == is_same
-    assert normalised(one)
+def test_causes_are_compared_without_case_numbers_and_names(cause, other, is_same):
+    assert (normalised(cause) == normalised(other)) == is_same
+    assert normalised(cause)
 
 
 @pytest.mark.parametrize("blank", ["", "  \n", "...", "?!"])
@@ -71,12 +71,12 @@ def test_wisdom_is_in_the_order_of_its_first_episodes():
 
 
 def test_the_id_follows_from_the_normalised_cause_alone():
-    (one,) = extract([episode(1, "index 3 is missing"), episode(2, "index 4 is missing")])
+    (first,) = extract([episode(1, "index 3 is missing"), episode(2, "index 4 is missing")])
     (other,) = extract([episode(7, "Index 9 is missing!", code="class A"), episode(8, "index 1 is missing")])
-    assert one.wisdom_id == other.wisdom_id
-    assert one.wisdom_id.startswith("wis-")
-    assert len(one.wisdom_id) == len("wis-") + 12
-    assert (one.pattern, other.pattern) == ("index 3 is missing", "Index 9 is missing!")
+    assert first.wisdom_id == other.wisdom_id
+    assert first.wisdom_id.startswith("wis-")
+    assert len(first.wisdom_id) == len("wis-") + 12
+    assert (first.pattern, other.pattern) == ("index 3 is missing", "Index 9 is missing!")
 
 
 def test_the_same_episodes_twice_change_nothing():
@@ -103,11 +103,11 @@ def test_impact_is_the_mean_gain_of_confidence_within_a_session(confidences, imp
 
 
 def test_sessions_are_pooled_and_never_joined():
-    one = [episode(1, session="a", confidence=0.1), episode(2, session="b", confidence=0.9)]
-    (apart,) = extract(one)
+    apart_episodes = [episode(1, session="a", confidence=0.1), episode(2, session="b", confidence=0.9)]
+    (apart,) = extract(apart_episodes)
     assert apart.impact == 0.0
     more = [episode(3, session="a", confidence=0.5), episode(4, session="b", confidence=0.8)]
-    (pooled,) = extract([*one, *more])
+    (pooled,) = extract([*apart_episodes, *more])
     assert pooled.impact == pytest.approx((0.4 + 0.0) / 2)
     (without,) = extract([episode(1, session="", confidence=0.0), episode(2, session="", confidence=1.0)])
     assert without.impact == 0.0

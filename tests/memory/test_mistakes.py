@@ -97,8 +97,8 @@ def test_a_correction_is_replaced_by_a_newer_one_and_never_by_none():
 
 def test_one_batch_may_hold_an_id_twice_and_more_than_fits():
     memory = remembering(*(mistake(f"m{n % 5}", f"task {n % 5}", severity=n / 10) for n in range(10)), max_entries=2)
-    found = memory.retrieve_similar("task", 9)
-    assert {entry.mistake_id: entry.severity for entry in found} == {"m4": 0.9, "m3": 0.8}
+    entries = memory.retrieve_similar("task", 9)
+    assert {entry.mistake_id: entry.severity for entry in entries} == {"m4": 0.9, "m3": 0.8}
 
 
 @pytest.mark.usefixtures("restless")

@@ -39,7 +39,7 @@ def of_length(words):
 
 
 @pytest.mark.parametrize(
-    ("omega", "own", "about", "shown"),
+    ("omega", "own", "about", "expected"),
     [
         *((omega, [episode()] * 4, task(), n) for omega, n in ((0, 0), (7, 7), ("all", 4), ("simple", 1))),
         ("maximum", [episode()] * 4, task(), 10),
@@ -62,8 +62,8 @@ def of_length(words):
         ("dynamic", of_categories("abcdef"), task(), 5),
     ],
 )
-def test_a_rule_gives_its_omega(omega, own, about, shown):
-    assert capacity(omega, own, about) == shown
+def test_a_rule_gives_its_omega(omega, own, about, expected):
+    assert capacity(omega, own, about) == expected
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,10 @@ class Others(NothingKnown):
     """Three loops' episodes, the nearest first."""
 
     def __init__(self):
-        self.asked = []
+        self.queries = []
 
     def similar(self, task, own, k, min_score, outcome="any"):
-        self.asked.append((task.task_id, len(own), k, min_score))
+        self.queries.append((task.task_id, len(own), k, min_score))
         return [episode(1, task_id=name) for name in "xyz"][:k]
 
 
@@ -63,7 +63,7 @@ def test_the_adaptive_window_starts_from_the_shared_omega():
 def test_the_search_gets_the_threshold_and_the_loops_episodes():
     known = Others()
     Similar(k=2, min_score=0.5).select([episode(1)], TASK, known)
-    assert known.asked == [("t", 1, 2, 0.5)]
+    assert known.queries == [("t", 1, 2, 0.5)]
 
 
 def test_each_of_the_two_has_a_budget_of_its_own():

@@ -23,7 +23,7 @@ REFLECTION = Reflection(
 )
 
 
-def made(number, loop_id="my-loop", omega=3, reward=0.5, passed=False, reflection=REFLECTION):
+def reflection_file(number, loop_id="my-loop", omega=3, reward=0.5, passed=False, reflection=REFLECTION):
     return ReflectionFile(
         loop_id=loop_id,
         attempt_number=number,
@@ -57,7 +57,7 @@ def changed(path, **values):
 
 
 def test_a_loop_comes_back_as_it_was_written(files):
-    written = [made(number) for number in range(1, 6)]
+    written = [reflection_file(number) for number in range(1, 6)]
     paths = [files.write(file) for file in written]
     assert [path.name for path in paths] == ["001.json", "002.json", "003.json", "004.json", "005.json"]
     assert ReflectionFiles(files.folder).read("my-loop") == written
@@ -67,8 +67,8 @@ def test_a_loop_comes_back_as_it_was_written(files):
 
 def test_attempts_are_in_numeric_order_and_replaced_when_rewritten(files):
     for number in (1000, 10, 999, 9, 100, 1, 1):
-        files.write(made(number, reward=number / 1000))
-    files.write(made(1, reward=0.2))
+        files.write(reflection_file(number, reward=number / 1000))
+    files.write(reflection_file(1, reward=0.2))
     assert [(file.attempt_number, file.reward) for file in files.read("my-loop")] == [
         (1, 0.2), (9, 0.009), (10, 0.01), (100, 0.1), (999, 0.999), (1000, 1.0),
     ]  # fmt: skip
@@ -77,15 +77,15 @@ def test_attempts_are_in_numeric_order_and_replaced_when_rewritten(files):
 
 def test_a_restarted_loop_removes_the_later_files_of_the_first(files):
     for number in (1, 2, 3, 1, 2):
-        files.note(made(number))
+        files.note(reflection_file(number))
     assert [file.attempt_number for file in files.read("my-loop")] == [1, 2]
 
 
 def test_loops_are_apart_and_known_by_name(files):
     assert files.loops() == []
     assert files.read("unknown") == []
-    files.write(made(1, "b"))
-    files.write(made(2, "a"))
+    files.write(reflection_file(1, "b"))
+    files.write(reflection_file(2, "a"))
     (files.folder / "notes.txt").write_text("x")
     (files.folder / ".hidden").mkdir()
     assert files.loops() == ["a", "b"]
@@ -93,19 +93,19 @@ def test_loops_are_apart_and_known_by_name(files):
 
 
 def test_other_files_in_a_loops_folder_are_left_alone(files):
-    path = files.write(made(1))
+    path = files.write(reflection_file(1))
     for name in (".001.json.7.7", "notes.json", "readme.md"):
         path.with_name(name).write_text("half a wor")
-    assert files.read("my-loop") == [made(1)]
+    assert files.read("my-loop") == [reflection_file(1)]
 
 
 def test_a_failed_attempt_needs_a_reflection_with_any_text(files):
-    changed(files.write(made(1)), reflection__root_cause="", reflection__what_to_change="")
+    changed(files.write(reflection_file(1)), reflection__root_cause="", reflection__what_to_change="")
     assert files.faults("my-loop") == []
-    files.write(made(1, passed=True, reflection=None))
+    files.write(reflection_file(1, passed=True, reflection=None))
     assert files.read("my-loop")[0].reflection is None
     with pytest.raises(StoreError, match=r"my-loop/002\.json: reflection: got None"):
-        files.write(made(2, reflection=None))
+        files.write(reflection_file(2, reflection=None))
 
 
 WRONG = [
@@ -138,7 +138,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("values", "message"), WRONG, ids=[message for _, message in WRONG])
 def test_a_fault_is_named_with_its_file_and_place(files, values, message):
-    changed(files.write(made(3)), **values)
+    changed(files.write(reflection_file(3)), **values)
     (fault,) = files.faults("my-loop")
     assert fault.startswith(f"{files.folder}/my-loop/003.json: {message}")
     with pytest.raises(StoreError) as caught:
@@ -147,9 +147,9 @@ def test_a_fault_is_named_with_its_file_and_place(files, values, message):
 
 
 def test_every_fault_of_every_file_is_named_at_once(files):
-    changed(files.write(made(1)), reward=1.2, reflection__root_cause=..., memory__omega="three")
-    changed(files.write(made(2)), reflection__category="boredom")
-    files.write(made(3))
+    changed(files.write(reflection_file(1)), reward=1.2, reflection__root_cause=..., memory__omega="three")
+    changed(files.write(reflection_file(2)), reflection__category="boredom")
+    files.write(reflection_file(3))
     text = " ".join(files.faults("my-loop"))
     assert len(files.faults("my-loop")) == 4
     for expected in ("001.json: reward", "001.json: reflection.root_cause", "001.json: memory.omega", "002.json: refl"):
@@ -158,7 +158,7 @@ def test_every_fault_of_every_file_is_named_at_once(files):
 
 @pytest.mark.parametrize("text", ["", "{", "no json", "[]", "null", "3", "[" * 9999])
 def test_a_file_that_is_no_object_is_named(files, text):
-    path = files.write(made(1))
+    path = files.write(reflection_file(1))
     path.write_text(text)
     (fault,) = files.faults("my-loop")
     assert fault.startswith(f"{path}: ")
@@ -166,25 +166,27 @@ def test_a_file_that_is_no_object_is_named(files, text):
 
 
 def test_a_file_whose_name_is_written_otherwise_is_named(files):
-    path = files.write(made(1))
+    path = files.write(reflection_file(1))
     path.rename(path.with_name("1.json"))
     assert files.faults("my-loop") == [f"{path.with_name('1.json')}: name: got 1.json, expected 001.json"]
 
 
 def test_an_invalid_file_is_not_written_and_the_older_one_stays(files):
-    path = files.write(made(1))
+    path = files.write(reflection_file(1))
     with pytest.raises(StoreError, match=r"001\.json: reward: got 1.2.*001\.json: memory\.capacity: got 0"):
-        files.write(replace(made(1, reward=1.2), memory=MemoryState(capacity=0, size=0, in_context=0, total=0)))
+        files.write(
+            replace(reflection_file(1, reward=1.2), memory=MemoryState(capacity=0, size=0, in_context=0, total=0))
+        )
     with pytest.raises(StoreError, match="reward: got nan"):
-        files.write(made(1, reward=float("nan")))
-    assert files.read("my-loop") == [made(1)]
+        files.write(reflection_file(1, reward=float("nan")))
+    assert files.read("my-loop") == [reflection_file(1)]
     assert [file.name for file in path.parent.iterdir()] == ["001.json"]
 
 
 @pytest.mark.parametrize("name", ["", "..", ".hidden", "a/b", "../up", "a\\b", "nul\0", "line\nbreak"])
 def test_no_loop_is_named_by_a_path(files, name):
     with pytest.raises(StoreError, match="loop_id: "):
-        files.write(made(1, name))
+        files.write(reflection_file(1, name))
     with pytest.raises(StoreError, match="loop_id: "):
         files.read(name)
     assert not files.folder.exists()
@@ -192,9 +194,9 @@ def test_no_loop_is_named_by_a_path(files, name):
 
 @pytest.mark.parametrize("name", ["run 1, HumanEval-0", "ü", "a.b", "ralph-task-123"])
 def test_any_plain_name_is_a_loop_id(files, name):
-    files.write(made(1, name))
+    files.write(reflection_file(1, name))
     assert files.loops() == [name]
-    assert files.read(name) == [made(1, name)]
+    assert files.read(name) == [reflection_file(1, name)]
 
 
 def test_every_class_of_the_rules_is_a_category():
@@ -205,25 +207,25 @@ def test_every_class_of_the_rules_is_a_category():
 def test_a_disk_that_takes_nothing_is_an_error_that_names_the_file(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"file/my-loop/001\.json: not written"):
-        ReflectionFiles(tmp_path / "file").write(made(1))
+        ReflectionFiles(tmp_path / "file").write(reflection_file(1))
 
 
 def test_concurrent_readers_and_writers_see_whole_files(files):
-    files.write(made(1))
-    contents = [made(1, reflection=replace(REFLECTION, text=letter * 50_000)) for letter in "ab"]
+    files.write(reflection_file(1))
+    contents = [reflection_file(1, reflection=replace(REFLECTION, text=letter * 50_000)) for letter in "ab"]
     read = []
     with ThreadPoolExecutor(8) as threads:
         written = [threads.submit(files.write, contents[n % 2]) for n in range(40)]
         while not all(future.done() for future in written):
             read += files.read("my-loop")
     assert all(future.result() for future in written)
-    assert all(file in (made(1), *contents) for file in read)
+    assert all(file in (reflection_file(1), *contents) for file in read)
     assert files.read("my-loop")[0] in contents
     assert [path.name for path in (files.folder / "my-loop").iterdir()] == ["001.json"]
 
 
 def test_files_are_json_that_a_person_can_read(files):
-    text = files.write(made(1)).read_text(encoding="utf-8")
+    text = files.write(reflection_file(1)).read_text(encoding="utf-8")
     assert '\n  "reward": 0.5,\n' in text
     assert "π" in text
-    assert msgspec.json.decode(text, type=ReflectionFile) == made(1)
+    assert msgspec.json.decode(text, type=ReflectionFile) == reflection_file(1)

@@ -30,13 +30,13 @@ def config(tmp_path):
     script = tmp_path / "script.json"
     script.write_text(json.dumps(SCRIPT))
 
-    def made(*overrides):
+    def config(*overrides):
         return compose(
             "model=scripted", f"model.path={script}", f"run_root={tmp_path / 'runs'}", "benchmark.limit=12",
             "reflector=rules", "tracker=none", "quiet=true", "cache.mode=off", *overrides,
         )  # fmt: skip
 
-    return made
+    return config
 
 
 def carried_out(cfg):
@@ -84,9 +84,9 @@ def jittery(cfg, seed):
 
 def test_the_number_of_workers_changes_nothing_in_a_round(config):
     folders = [jittery(config(*SHARED, f"workers={n}"), n) for n in (1, 2, 8)]
-    one, two, eight = map(read_by_the_actors, folders)
-    assert one == two == eight
-    recalled = [ids for attempts in one.values() for ids, _, _ in attempts]
+    single, two, eight = map(read_by_the_actors, folders)
+    assert single == two == eight
+    recalled = [ids for attempts in single.values() for ids, _, _ in attempts]
     assert any("wis-" in name for ids in recalled for name in ids)
     assert any("mistake-" in name for ids in recalled for name in ids)
     attempts = folders[0].attempts

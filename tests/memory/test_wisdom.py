@@ -38,10 +38,10 @@ class Watched(Jaccard):
 
 @pytest.fixture
 def book() -> WisdomBook:
-    made = WisdomBook(Jaccard())
+    book = WisdomBook(Jaccard())
     for pattern in ("nil pointer dereference check", "database timeout issue", "loop ends one too early"):
-        made.upsert(wisdom(pattern))
-    return made
+        book.upsert(wisdom(pattern))
+    return book
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,9 @@ def test_it_shows_warnings_first_and_obeys_nobodys_name(four):
     comparison = compare(four[0], four[2], one_seed=True)
     html, text = comparison._repr_html_(), repr(comparison)
     assert comparison.warnings
-    for shown in (html, text):
-        assert shown.index("ONE SEED") < shown.index("Repairs and feedback errors")
-        assert "\u202e" not in shown
+    for view in (html, text):
+        assert view.index("ONE SEED") < view.index("Repairs and feedback errors")
+        assert "\u202e" not in view
     assert "<script" not in html
     assert "&lt;script&gt;" in html
     assert [sheet.title for sheet in comparison.sheets][:2] == ["pass@1", "Difference to feedback_only"]

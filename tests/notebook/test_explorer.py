@@ -20,13 +20,13 @@ LOOPS = {
 
 
 @pytest.fixture
-def seen(write_run):
+def explorer(write_run):
     return explore(write_run(LOOPS))
 
 
-def test_filters_narrow_the_list_to_as_many_tasks_as_they_say(seen):
-    assert seen.task_ids == ["t/1", "t/2", "t/10", "t/9"]
-    w = seen.widgets
+def test_filters_narrow_the_list_to_as_many_tasks_as_they_say(explorer):
+    assert explorer.task_ids == ["t/1", "t/2", "t/10", "t/9"]
+    w = explorer.widgets
     for name, value, left in (
         ("result", "repaired", ["t/10"]),
         ("result", "damaged", ["t/1"]),
@@ -36,42 +36,42 @@ def test_filters_narrow_the_list_to_as_many_tasks_as_they_say(seen):
         ("text", " T/9 ", ["t/9"]),
     ):
         before, w.filters[name].value = w.filters[name].value, value
-        assert seen.task_ids == left
+        assert explorer.task_ids == left
         assert left[0] in w.page.value
         w.filters[name].value = before
     for name, chooser in w.filters.items():
         for label, value in chooser.options[1:] if name != "text" else ():
             chooser.value = value
-            assert label.endswith(f"({len(seen.task_ids)})")
+            assert label.endswith(f"({len(explorer.task_ids)})")
             chooser.value = chooser.options[0][1]
     w.filters["text"].value = "nothing like it"
-    assert seen.task_ids == []
+    assert explorer.task_ids == []
     assert "No task fits" in w.page.value
     w.on.click()
     w.filters["text"].value = ""
-    assert len(seen.task_ids) == 4
+    assert len(explorer.task_ids) == 4
 
 
-def test_steps_go_through_the_attempts_and_on_to_the_next_task(seen):
-    w = seen.widgets
+def test_steps_go_through_the_attempts_and_on_to_the_next_task(explorer):
+    w = explorer.widgets
     places = [(w.tasks.value.task_id, w.attempt.value)]
     for _ in range(8):
         w.on.click()
         places.append((w.tasks.value.task_id, w.attempt.value))
-    every = [(history.task_id, n) for history in seen.selected for n in range(1, len(history.attempts) + 1)]
+    every = [(history.task_id, n) for history in explorer.selected for n in range(1, len(history.attempts) + 1)]
     assert places == every + every[-1:]
     for _ in every:
         w.back.click()
     assert (w.tasks.value.task_id, w.attempt.value) == every[0]
 
 
-def test_a_page_shows_one_attempt_or_the_whole_history(seen):
-    w = seen.widgets
-    w.tasks.value = seen.selected[1]
+def test_a_page_shows_one_attempt_or_the_whole_history(explorer):
+    w = explorer.widgets
+    w.tasks.value = explorer.selected[1]
     w.attempt.value = 3
-    one = w.page.value
+    single = w.page.value
     w.mode.value = "whole history"
-    assert one != w.page.value
+    assert single != w.page.value
     assert all(f"Attempt {n}" in w.page.value for n in (1, 2, 3))
     assert w.attempt.disabled
 
@@ -80,12 +80,12 @@ def test_what_models_wrote_and_tasks_are_called_is_no_markup(write_run):
     evil = "<script>alert(1)</script>\u202e"
     acted = {"solution": evil, "strategy": evil, "reply": evil}
     attempt = builders.attempt(task_id=evil, judged={"feedback": evil}, acted=acted)
-    seen = explore(write_run(made={evil: [attempt]}))
-    for html in (seen.widgets.page.value, seen._repr_html_()):
+    explorer = explore(write_run(attempts={evil: [attempt]}))
+    for html in (explorer.widgets.page.value, explorer._repr_html_()):
         assert "<script" not in html
         assert "\u202e" not in html
         assert "&lt;script&gt;" in html
-    assert "\u202e" not in repr(seen)
+    assert "\u202e" not in repr(explorer)
 
 
 def test_the_heading_says_upper_bound_and_unfinished(write_run):

@@ -59,27 +59,27 @@ class Kernel:
 
     def reply(self, sent):
         """The reply to a cell that was sent, and all that it put out."""
-        shown = []
+        messages = []
         while True:
             message = self.client.get_iopub_msg(timeout=SECONDS)
             if message["parent_header"].get("msg_id") != sent:
                 continue
             if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
                 break
-            shown.append(message)
+            messages.append(message)
         while (reply := self.client.get_shell_msg(timeout=SECONDS))["parent_header"].get("msg_id") != sent:
             pass
-        return reply["content"], shown
+        return reply["content"], messages
 
     def run(self, code):
         """What a cell says: its streams, its result by type."""
-        reply, shown = self.reply(self.send(code))
+        reply, messages = self.reply(self.send(code))
         assert reply["status"] == "ok", "\n".join(reply.get("traceback", []))
-        text = "".join(one["content"]["text"] for one in shown if one["msg_type"] == "stream")
+        text = "".join(message["content"]["text"] for message in messages if message["msg_type"] == "stream")
         data = {}
-        for one in shown:
-            if one["msg_type"] in ("execute_result", "display_data"):
-                data |= one["content"]["data"]
+        for message in messages:
+            if message["msg_type"] in ("execute_result", "display_data"):
+                data |= message["content"]["data"]
         return text, data
 
     def interrupt_when(self, code, is_time):
@@ -134,15 +134,15 @@ def test_an_interrupted_sweep_goes_on_with_the_same_call(kernel, tmp_path):
     whole, _ = k.run("print(told(rl.sweep(grid | {'run_root': 'whole'}, quiet=True)), len(made))")
     k.run("made.clear()")
     k.interrupt_when("rl.sweep(grid | {'run_root': 'cut'})", lambda: lines(tmp_path, "cut/2*/attempts.jsonl") >= 19)
-    _, shown = k.run("made_before = rl.sweep(grid | {'run_root': 'cut'}, quiet=True)\nmade_before")
-    assert "2 cells: 1 kept, 1 done" in "".join(shown["text/html"])
+    _, display = k.run("made_before = rl.sweep(grid | {'run_root': 'cut'}, quiet=True)\nmade_before")
+    assert "2 cells: 1 kept, 1 done" in "".join(display["text/html"])
     text, _ = k.run("print(told(made_before), len(made))")
     assert text == whole
 
 
 @pytest.mark.slow
 def test_autoreload_leaves_what_was_made_before_usable(kernel, tmp_path):
-    """A whole module is executed anew; objects of its old classes still show themselves, and compare with new ones."""
+    """A whole module is executed again; objects of its old classes still show themselves, and compare with new ones."""
     for part in ("reflexion_lab", "conf"):
         shutil.copytree(ROOT / part, tmp_path / "copy" / part, ignore=shutil.ignore_patterns("__pycache__"))
     k = kernel(package=tmp_path / "copy")
@@ -164,10 +164,10 @@ def test_autoreload_leaves_what_was_made_before_usable(kernel, tmp_path):
         path.write_text(f"{path.read_text()}\nRELOADED = True\n")
         os.utime(path, (time.time() + 10,) * 2)
     k.run("new = rl.run(common, 'arm=new', quiet=True)")
-    said, _ = k.run(
+    output, _ = k.run(
         "import reflexion_lab.records, reflexion_lab.analysis.report.sheets\nprint(reflexion_lab.records.RELOADED)"
     )
-    assert said == "True\n"
+    assert output == "True\n"
     for name, part in {
         "old": "pass@1",
         "table": "1 runs",
@@ -175,10 +175,10 @@ def test_autoreload_leaves_what_was_made_before_usable(kernel, tmp_path):
         "both": "pass@1",
         "look": "3 tasks",
     }.items():
-        _, shown = k.run(name)
-        assert part in "".join(shown.get("text/html", shown["text/plain"])), name
-    _, shown = k.run("rl.compare(old, new, one_seed=True)")
-    assert "Difference to old" in "".join(shown["text/html"])
+        _, display = k.run(name)
+        assert part in "".join(display.get("text/html", display["text/plain"])), name
+    _, display = k.run("rl.compare(old, new, one_seed=True)")
+    assert "Difference to old" in "".join(display["text/html"])
     k.run("rl.view(seen); rl.load(old, new).attempts")
 
 
@@ -191,9 +191,9 @@ def test_without_ipywidgets_progress_and_explorer_are_text(kernel):
     assert "task" in text
     assert "Traceback" not in text
     assert "Warning" not in text
-    text, shown = k.run("rl.explore(made)")
-    assert "pip install 'reflexion_lab[notebooks]'" in "".join(shown["text/plain"])
-    assert "8 tasks" in "".join(shown["text/html"])
+    text, display = k.run("rl.explore(made)")
+    assert "pip install 'reflexion_lab[notebooks]'" in "".join(display["text/plain"])
+    assert "8 tasks" in "".join(display["text/html"])
 
 
 @pytest.mark.slow
@@ -205,10 +205,10 @@ def test_plain_ipython_shows_text(tmp_path):
     )
     home = {"IPYTHONDIR": str(tmp_path / "ipython"), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     command = [sys.executable, "-m", "IPython", "--no-banner", "--colors=nocolor", "-c", code]
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, **home}, capture_output=True, text=True, timeout=SECONDS, check=True
     )
     for part in ("pass@1 0.0 % [", "1 runs", "Repairs and feedback errors", "8 not solved", "✗✗"):
-        assert part in done.stdout, done.stdout
-    assert " object at 0x" not in done.stdout
-    assert "<div" not in done.stdout
+        assert part in process.stdout, process.stdout
+    assert " object at 0x" not in process.stdout
+    assert "<div" not in process.stdout

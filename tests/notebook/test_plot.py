@@ -27,7 +27,7 @@ def closed():
 
 
 @pytest.fixture
-def made(write_run, tmp_path, attempt, reflection):
+def make_runs(write_run, tmp_path, attempt, reflection):
     """Run folders of two seeds an arm, whose second attempts have read the reflection on the first."""
 
     def make(*names, tasks=12):
@@ -42,7 +42,7 @@ def made(write_run, tmp_path, attempt, reflection):
                     if not first:
                         read = replace(attempt(f"t{task}", 2, float(second)), recalled=(f"ep-t{task}-1",))
                         histories[f"t{task}"].append(read)
-                run = write_run(made=histories, seed=seed, name=f"run-{place}-{seed}")
+                run = write_run(attempts=histories, seed=seed, name=f"run-{place}-{seed}")
                 config = {"arm": name, "seed": seed, "recall": {"omega": place}}
                 run.write_manifest(replace(run.manifest, run_id=run.path.name, config=config))
         return f"{tmp_path}/run-*"
@@ -56,8 +56,8 @@ def test_listing_the_room_gives_figures_alone():
 
 
 def caption(ax):
-    (found,) = [text for text in ax.texts if text.get_gid() == "caption"]
-    return " ".join(found.get_text().split())
+    (caption_,) = [text for text in ax.texts if text.get_gid() == "caption"]
+    return " ".join(caption_.get_text().split())
 
 
 def drawn(name, pattern, **options):
@@ -65,8 +65,8 @@ def drawn(name, pattern, **options):
 
 
 @pytest.mark.parametrize("name", [*SEVERAL, *SINGLE])
-def test_each_takes_and_returns_an_axes_with_its_facts(made, name):
-    runs = made("retry", "reflexion") if name in SEVERAL else made("reflexion")
+def test_each_takes_and_returns_an_axes_with_its_facts(make_runs, name):
+    runs = make_runs("retry", "reflexion") if name in SEVERAL else make_runs("reflexion")
     figure, (left, right) = pyplot.subplots(1, 2, layout="constrained")
     assert drawn(name, runs, ax=left) is left
     for fact in ("12 tasks x 2 seeds (1, 2)", "Feedback: visible"):
@@ -78,8 +78,8 @@ def test_each_takes_and_returns_an_axes_with_its_facts(made, name):
     assert left.get_xlabel() and (left.get_ylabel() or left.get_yticklabels())
 
 
-def test_values_are_those_of_the_analysis(made):
-    runs = made("retry", "reflexion")
+def test_values_are_those_of_the_analysis(make_runs):
+    runs = make_runs("retry", "reflexion")
     run_arms = arms(folders(runs))
     lines = [line for line in plot.curves(runs).lines if line.get_gid() == "pass_at_1"]
     assert [list(line.get_ydata()) for line in lines] == [
@@ -89,10 +89,10 @@ def test_values_are_those_of_the_analysis(made):
     assert [line.get_xdata()[0] for line in ends] == [accuracy_by_spending(arm, "calls")[-1].spend for arm in run_arms]
 
 
-def test_a_new_figure_is_pyplots_white_and_has_room_for_all_words(made):
+def test_a_new_figure_is_pyplots_white_and_has_room_for_all_words(make_runs):
     with pyplot.style.context("dark_background"), warnings.catch_warnings():
         warnings.simplefilter("error")
-        ax = plot.survival(made("retry", "reflexion"))
+        ax = plot.survival(make_runs("retry", "reflexion"))
         ax.figure.canvas.draw()
     assert pyplot.get_fignums() == [ax.figure.number]
     assert ax.figure.get_facecolor() == ax.get_facecolor() == (1, 1, 1, 1)
@@ -105,8 +105,8 @@ def test_a_new_figure_is_pyplots_white_and_has_room_for_all_words(made):
 
 
 @pytest.mark.parametrize("name", SEVERAL)
-def test_names_of_arms_are_escaped_and_distinct(made, name):
-    runs = made(*HOSTILE, tasks=6)
+def test_names_of_arms_are_escaped_and_distinct(make_runs, name):
+    runs = make_runs(*HOSTILE, tasks=6)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ax = drawn(name, runs)
@@ -122,8 +122,8 @@ def test_names_of_arms_are_escaped_and_distinct(made, name):
         assert max(map(len, labels)) < 80
 
 
-def test_an_axes_has_room_for_one_arm_which_has_to_be_named(made):
-    runs = made("retry", "reflexion")
+def test_an_axes_has_room_for_one_arm_which_has_to_be_named(make_runs):
+    runs = make_runs("retry", "reflexion")
     with pytest.raises(ValueError, match=r"2, expected one, .*arm=: retry, reflexion"):
         plot.transitions(runs)
     with pytest.raises(ValueError, match="'other', expected one of these: retry, reflexion"):
@@ -131,8 +131,8 @@ def test_an_axes_has_room_for_one_arm_which_has_to_be_named(made):
     assert plot.transitions(runs, arm="reflexion").get_title(loc="left") == "reflexion"
 
 
-def test_what_cannot_be_drawn_is_said(made, write_run):
-    runs = made("reflexion")
+def test_what_cannot_be_drawn_is_said(make_runs, write_run):
+    runs = make_runs("reflexion")
     with pytest.raises(ValueError, match="similarity: got no attempt that read"):
         plot.similarity(runs)
     with pytest.raises(ValueError, match="differences: got no difference to a baseline"):
@@ -142,8 +142,8 @@ def test_what_cannot_be_drawn_is_said(made, write_run):
     assert not pyplot.get_fignums()
 
 
-def test_it_draws_under_any_backend(made):
-    runs = made("reflexion", tasks=4)
+def test_it_draws_under_any_backend(make_runs):
+    runs = make_runs("reflexion", tasks=4)
     before = matplotlib.get_backend()
     try:
         for backend in ("svg", "pdf", "template"):
@@ -153,9 +153,9 @@ def test_it_draws_under_any_backend(made):
         pyplot.switch_backend(before)
 
 
-def test_effects_are_of_one_run_and_say_which_seed(made):
-    text = caption(plot.effects(made("words")))
+def test_effects_are_of_one_run_and_say_which_seed(make_runs):
+    text = caption(plot.effects(make_runs("words")))
     assert "1 seed (1)" in text
     with pytest.raises(ValueError, match="name it with arm="):
-        plot.effects(made("words", "others"))
-    assert caption(plot.effects(made("words", "others"), arm="others"))
+        plot.effects(make_runs("words", "others"))
+    assert caption(plot.effects(make_runs("words", "others"), arm="others"))

@@ -144,9 +144,9 @@ def test_parts_show_no_hidden_test():
     parts = rl.by_hand("model=simulated", "actor=single_shot", "benchmark.load.n=4")
     assert repr(parts) == "4 tasks of basics; .tasks .loop() .judge"
     task = parts.tasks[0]
-    shown = repr(parts.tasks)
-    assert task.task_id in shown and "4 tasks" in shown
-    assert not any(hidden in shown for hidden in (*task.hidden_tests, task.canonical_solution))
+    text = repr(parts.tasks)
+    assert task.task_id in text and "4 tasks" in text
+    assert not any(hidden in text for hidden in (*task.hidden_tests, task.canonical_solution))
 
 
 def test_a_run_that_is_cut_off_says_so_first(two):

@@ -80,9 +80,9 @@ def words(source="llm", **fields):
     return builders.reflection(**texts | {"source": source, "confidence": 0.85, "category": "assertion"} | fields)
 
 
-def working(shown, *steps, **fields):
+def working(attempt, *steps, **fields):
     """The attempt, by an actor of several turns."""
-    return replace(shown, trajectory=replace(shown.trajectory, steps=steps, **fields))
+    return replace(attempt, trajectory=replace(attempt.trajectory, steps=steps, **fields))
 
 
 def turn(number, **fields):
@@ -204,12 +204,12 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize(("shown", "expected"), SAID, ids=[expected[:50] for _, expected in SAID])
-def test_an_attempt_says_its_verdict_checks_words_and_memory(shown, expected):
-    assert expected in Reader(view(shown)).words
+@pytest.mark.parametrize(("attempt", "expected"), SAID, ids=[expected[:50] for _, expected in SAID])
+def test_an_attempt_says_its_verdict_checks_words_and_memory(attempt, expected):
+    assert expected in Reader(view(attempt)).words
 
 
-def test_a_missing_program_is_named_and_after_it_the_whole_new_one_is_shown():
+def test_a_missing_program_is_named_and_the_next_shown_whole():
     for before in (None, attempt(1), attempt(1, "")):
         assert "no program in the reply" in Reader(view(attempt(2, ""), before=before)).words
     read = Reader(view(PASSED, before=attempt(1, "")))
@@ -365,18 +365,18 @@ def test_reflections_stand_side_by_side_and_a_control_is_none():
     assert "Control instead of a reflection control:generic" in alone
     assert "written by the model" not in alone
     assert "Confidence" not in alone
-    shown = view({"the model": words(), "a control": control, "nobody": None})
-    read = Reader(shown)
+    history = view({"the model": words(), "a control": control, "nobody": None})
+    read = Reader(history)
     assert "the model Reflection written by the model" in read.words
     assert "a control Control instead of a reflection control:generic" in read.words
     assert "nobody no reflection" in read.words
-    assert repr(shown).splitlines() == ["the model: llm", "a control: control:generic", "nobody: nothing"]
+    assert repr(history).splitlines() == ["the model: llm", "a control: control:generic", "nobody: nothing"]
 
 
 def test_views_add_up():
-    one, two = view(attempt()), view(PASSED)
-    assert (one + two)._repr_html_() == one.html + two.html
-    assert repr(one + two).splitlines() == [
+    failed, passed = view(attempt()), view(PASSED)
+    assert (failed + passed)._repr_html_() == failed.html + passed.html
+    assert repr(failed + passed).splitlines() == [
         "attempt 1 at own/f: failed, 0 of 1 right",
         "attempt 2 at own/f: passed, 1 of 1 right",
     ]
@@ -433,7 +433,7 @@ def test_a_task_is_found_by_a_part_of_its_id_and_never_guessed(write_run):
 def test_a_line_of_text_holds_nothing_that_a_terminal_obeys(write_run, task):
     evil = "t/\x1b[31m\u202e"
     evil_attempt = replace(attempt(), task_id=evil)
-    run = write_run(made={evil: [evil_attempt]})
+    run = write_run(attempts={evil: [evil_attempt]})
     things = (evil_attempt, [evil_attempt], {evil: [evil_attempt]}, {evil: words()}, replace(task, task_id=evil))
     items = [view(thing) for thing in things]
     for text in map(repr, [*items, view(run, task=evil)]):

@@ -243,9 +243,9 @@ def code_cells(notebook):
 def outputs(notebook):
     """Everything that the cells put out, as text."""
     items = [output for cell in code_cells(notebook) for output in cell.outputs]
-    said = [output.text for output in items if output.output_type == "stream" and output.name == "stdout"]
+    streams = [output.text for output in items if output.output_type == "stream" and output.name == "stdout"]
     texts = [text for output in items for text in output.get("data", {}).values() if isinstance(text, str)]
-    return "\n".join(said + texts)
+    return "\n".join(streams + texts)
 
 
 def missing(notebook, sentences):
@@ -269,17 +269,17 @@ def test_a_notebook_runs_and_says_what_it_said(notebook, path, home, monkeypatch
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("01_audit_published_logs", "0 of 6 logs found: set REFLEXION_LAB_DATA, or name logs of your own"),
         ("03_retrieval_compared", "0 of 3 files found: set REFLEXION_LAB_DATA, or name files of your own"),
     ],
 )
-def test_a_notebook_without_its_data_says_so(nbformat, name, said, home, monkeypatch, tmp_path):
+def test_a_notebook_without_its_data_says_so(nbformat, name, message, home, monkeypatch, tmp_path):
     monkeypatch.setenv("REFLEXION_LAB_DATA", str(tmp_path))
     path = ROOT / "notebooks" / f"{name}.ipynb"
     executed = execute(nbformat.read(path, as_version=4), path.parent)
-    assert missing(executed, [said]) == []
+    assert missing(executed, [message]) == []
 
 
 def test_committed_outputs_are_whole_and_free_of_this_machine(nbformat, notebook, path):
@@ -325,8 +325,8 @@ def test_a_failure_names_its_cell_and_line(nbformat, tmp_path, home):
 
 def test_notebooks_run_in_the_interpreter_that_tests_them(nbformat, tmp_path, home):
     asking = nbformat.v4.new_code_cell("import sys; print(sys.prefix)")
-    asked = execute(nbformat.v4.new_notebook(cells=[asking]), tmp_path)
-    assert outputs(asked).strip() == sys.prefix
+    executed = execute(nbformat.v4.new_notebook(cells=[asking]), tmp_path)
+    assert outputs(executed).strip() == sys.prefix
 
 
 def test_there_is_a_notebook_to_run():

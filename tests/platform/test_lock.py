@@ -32,29 +32,29 @@ def installed():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = [word for extra in EXTRAS for word in project["optional-dependencies"][extra]]
     waiting = [*applicable(project["dependencies"]), *applicable(named)]
-    seen, versions = set(), {name: importlib.metadata.version(name) for name in WEIGHTS}
+    reached, versions = set(), {name: importlib.metadata.version(name) for name in WEIGHTS}
     while waiting:
         name, extras = requirement = waiting.pop()
-        if requirement not in seen:
-            seen.add(requirement)
+        if requirement not in reached:
+            reached.add(requirement)
             package = importlib.metadata.distribution(name)
             versions[name] = package.version
             waiting += applicable(package.requires or (), extras)
     return versions
 
 
-def test_all_that_the_tests_are_installed_with_stands_in_the_lock_with_its_version():
-    found = installed()
-    assert len(found) > 200
+def test_every_installed_package_is_locked_at_its_version():
+    versions = installed()
+    assert len(versions) > 200
     wrong = {
         name: f"{version} installed, {PINNED.get(name, 'nothing')} pinned"
-        for name, version in sorted(found.items())
+        for name, version in sorted(versions.items())
         if Version(version).public != PINNED.get(name)
     }
     assert wrong == {}
 
 
-def test_the_weights_that_are_installed_without_their_dependencies_are_pinned_alike_everywhere():
+def test_weight_packages_have_one_pin_everywhere():
     assert {name: PINNED[name] for name in WEIGHTS} == WEIGHTS
     readme = (ROOT / "README.md").read_text()
     for name, version in WEIGHTS.items():

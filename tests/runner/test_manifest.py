@@ -14,7 +14,7 @@ def manifest(**changed):
 
 
 @pytest.mark.parametrize(
-    ("uri", "shown"),
+    ("uri", "expected"),
     [
         ("postgresql://me:planted-secret@host/db", "postgresql://host/db"),
         ("postgresql://me:planted/secret@host/db", "postgresql://host/db"),
@@ -25,10 +25,10 @@ def manifest(**changed):
         ),
     ],
 )
-def test_no_login_reaches_a_manifest(uri, shown):
+def test_no_login_reaches_a_manifest(uri, expected):
     written = manifest(tracker={"uri": uri}, more=[uri])
     assert "secret" not in str(written)
-    assert written.config["tracker"] == {"uri": shown}
+    assert written.config["tracker"] == {"uri": expected}
 
 
 @pytest.mark.parametrize(

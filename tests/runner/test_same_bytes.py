@@ -58,12 +58,12 @@ def carried_out(tmp_path, workers, *overrides):
     ],
 )
 def test_one_two_and_eight_workers_write_the_same_bytes(tmp_path, overrides):
-    one, two, eight = (carried_out(tmp_path, workers, *overrides) for workers in (1, 2, 8))
-    assert canonical_bytes(one) == canonical_bytes(two) == canonical_bytes(eight)
-    assert figures(one) == figures(two) == figures(eight)
-    assert len(canonical_form(one)) == 12
+    single, two, eight = (carried_out(tmp_path, workers, *overrides) for workers in (1, 2, 8))
+    assert canonical_bytes(single) == canonical_bytes(two) == canonical_bytes(eight)
+    assert figures(single) == figures(two) == figures(eight)
+    assert len(canonical_form(single)) == 12
     if overrides:  # tasks did learn from each other
-        recalled = [name for attempt in one.every for name in attempt.recalled if f"/{attempt.task_id}-" not in name]
+        recalled = [name for attempt in single.every for name in attempt.recalled if f"/{attempt.task_id}-" not in name]
         assert recalled
 
 
@@ -84,6 +84,6 @@ def test_ids_times_and_cache_marks_are_not_in_the_canonical_form():
 
 
 def test_differences_name_every_place_in_order():
-    one, other = {"a": [1, {"b": 2}], "c": 3, "d": 4}, {"a": [1, {"b": 5}, 6], "c": 3, "e": None}
-    assert list(differences(one, other)) == [("a[1].b", 2, 5), ("a[2]", None, 6), ("d", 4, None)]
-    assert list(differences(one, one)) == []
+    first, other = {"a": [1, {"b": 2}], "c": 3, "d": 4}, {"a": [1, {"b": 5}, 6], "c": 3, "e": None}
+    assert list(differences(first, other)) == [("a[1].b", 2, 5), ("a[2]", None, 6), ("d", 4, None)]
+    assert list(differences(first, first)) == []

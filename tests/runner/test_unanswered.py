@@ -105,13 +105,13 @@ class Flaky:
     def __init__(self, reply, silent=(), times=1, cached=False, problem=silence):
         self.reply, self.problem, self.cached = reply, problem, cached
         self.left = {f"# number {number}\n": times for number in silent}
-        self.asked = []
+        self.prompts = []
         self.lock = threading.Lock()
 
     def complete(self, messages, *, sampling, sample=0):
         text = messages[-1].content
         with self.lock:
-            self.asked.append(text)
+            self.prompts.append(text)
             about = next((name for name, left in self.left.items() if left and name in text + "\n"), None)
             if about:
                 self.left[about] -= 1
@@ -123,7 +123,7 @@ def test_an_unanswered_task_is_repeated_after_all_others(task, sandbox, folder):
     model = Flaky(RIGHT, silent=[1])
     run = runner(numbered(task, 4), sandbox, folder, model, attempts=1)
     run.run()
-    order = [text.split("# number ")[1][0] for text in model.asked]
+    order = [text.split("# number ")[1][0] for text in model.prompts]
     assert order == ["0", "1", "2", "3", "1"]
     assert list(folder.results) == ["own/0", "own/2", "own/3", "own/1"]
     assert [(item.task_id, item.outcome) for item in folder.set_aside] == [("own/1", "server_error")]
@@ -144,7 +144,7 @@ def test_a_server_that_is_down_is_not_asked_for_every_task(task, sandbox, folder
     model = Flaky(RIGHT, silent=range(10), times=9)
     with pytest.raises(Unanswered, match="nobody at home"):
         runner(numbered(task, 10), sandbox, folder, model, attempts=1).run()
-    assert len(model.asked) == 1 + PATIENCE + 1
+    assert len(model.prompts) == 1 + PATIENCE + 1
 
 
 def test_a_server_that_answers_in_between_is_asked_for_every_task(task, sandbox, folder):
@@ -167,7 +167,7 @@ def test_a_lasting_problem_stops_the_run_at_the_first_call(task, sandbox, folder
     model = Flaky(RIGHT, silent=range(10), problem=lambda: silence("key_refused", is_lasting=True))
     with pytest.raises(Unanswered):
         runner(numbered(task, 10), sandbox, folder, model, attempts=1).run()
-    assert len(model.asked) == 1
+    assert len(model.prompts) == 1
 
 
 def test_an_unanswered_reflection_restarts_the_loop(task, sandbox, folder):
@@ -188,7 +188,7 @@ def test_an_unanswered_reflection_restarts_the_loop(task, sandbox, folder):
     assert "while reflecting: task own/1, attempt 1" in folder.set_aside[0].problem
 
 
-def test_a_reflector_that_breaks_stops_the_run_and_the_verdict_is_kept(task, sandbox, folder):
+def test_a_broken_reflector_stops_the_run_but_keeps_the_verdict(task, sandbox, folder):
     class Breaks:
         def reflect(self, task, attempt, episodes):
             raise RuntimeError("no such table")

@@ -111,8 +111,8 @@ def _programs(folder: Path, as_nobody: bool) -> Path:
 
 def open_folder() -> str:
     """A folder for temporary files that every user can reach, with a name short enough for a socket in it."""
-    found = (folder for folder in (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm") if len(folder) < 60)
-    return next(folder for folder in found if os.geteuid() != 0 or _is_open(Path(folder)))
+    folders = (folder for folder in (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm") if len(folder) < 60)
+    return next(folder for folder in folders if os.geteuid() != 0 or _is_open(Path(folder)))
 
 
 def _is_open(folder: Path) -> bool:

@@ -208,20 +208,20 @@ def test_an_append_that_waited_for_a_prune_goes_into_the_new_file(file, folder, 
 
 def test_a_writer_waits_for_the_other_writer_and_a_reader_for_both(file, folder, episode):
     """Asked of the lock itself, without waiting: it is held while a write is under way, and free afterwards."""
-    with file.open("rb") as asked, locked(file):
+    with file.open("rb") as reader, locked(file):
         for operation in (fcntl.LOCK_EX, fcntl.LOCK_SH):
             with pytest.raises(BlockingIOError):
-                fcntl.flock(asked, operation | fcntl.LOCK_NB)
-    with file.open("rb") as asked:
-        fcntl.flock(asked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(reader, operation | fcntl.LOCK_NB)
+    with file.open("rb") as reader:
+        fcntl.flock(reader, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_a_process_forked_during_a_write_does_not_keep_the_lock(file):
     """A fork copies every descriptor, those of locks that other threads hold too."""
-    with file.open("rb") as asked:
+    with file.open("rb") as reader:
         with locked(file) as (descriptor, _):
             copy = os.dup(descriptor)
-        fcntl.flock(asked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(reader, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.close(copy)
 
 

@@ -70,8 +70,8 @@ def test_a_full_disk_keeps_whole_appends_alone(tmp_path, fill, episode, name, si
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with closing(opened(tmp_path / name)) as store:
-            assert [one.episode_id for one in store.read(Episode)] == [
+            assert [stored.episode_id for stored in store.read(Episode)] == [
                 f"e{n}{c}" for n in range(returned) for c in "abc"
             ]
             store.append([episode("after")])
-            assert [one.episode_id for one in store.read(Episode)][-1] == "after"
+            assert [stored.episode_id for stored in store.read(Episode)][-1] == "after"

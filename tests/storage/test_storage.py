@@ -151,7 +151,7 @@ def undisturbed(words, tmp_path):
         lab = assemble(compose(*words("files", *more)))
         lab.runner.run()
         lab.close()
-        return found_out(the_run(tmp_path / "files")), lab.models.made
+        return found_out(the_run(tmp_path / "files")), lab.models.paid
 
     return carried_out
 
@@ -163,16 +163,16 @@ def disturbed(monkeypatch):
 
     def prepared(lab, number, disturb):
         model = lab.model._model._model
-        asked, whole = itertools.count(1), model.complete
+        calls, whole = itertools.count(1), model.complete
 
         def complete(*args, **kwargs):
             answer = whole(*args, **kwargs)
-            if next(asked) == number:
+            if next(calls) == number:
                 disturb()
             return answer
 
         monkeypatch.setattr(model, "complete", complete)
-        return asked
+        return calls
 
     return prepared
 
@@ -220,7 +220,7 @@ def test_a_run_without_its_server_stops_and_resumes_at_no_cost(
     lab.close()
     expected, calls = undisturbed({"none": "store=none", "postgresql": "store=jsonl"}[store], "workers=1")
     assert found_out(the_run(tmp_path / "runs")) == expected
-    assert paid + lab.models.made == len(rows(url, "calls")) == calls
+    assert paid + lab.models.paid == len(rows(url, "calls")) == calls
     assert not Path(tmp_path / "runs" / UNSAVED).exists()
     if store == "postgresql":
         assert len(rows(url, "episodes")) == sum(map(len, the_run(tmp_path / "runs").attempts.values()))

@@ -67,7 +67,7 @@ def test_where_tasks_cost_alike_the_estimate_is_exact(overrides):
     assert expected.first_attempts.calls == exactly(12)
     assert expected.retries.calls == exactly(36)
     assert expected.paid.calls == models.stored == 12
-    assert expected.to_pay.calls == exactly(models.made) == exactly(36)
+    assert expected.to_pay.calls == exactly(models.paid) == exactly(36)
     assert expected.at_most.calls == 48
     assert expected.at_most.tokens > expected.total.tokens.high
 
@@ -75,7 +75,7 @@ def test_where_tasks_cost_alike_the_estimate_is_exact(overrides):
 def test_calls_shared_by_cells_are_counted_once(overrides):
     grid = [*overrides[:-1], "loop.max_attempts=1,2", "recall.omega=0,1", "loop.reflect_on_last=false"]
     expected = estimate([cell.cfg for cell in cells(grid)])
-    total = sum(run_lab(cell.cfg).models.made for cell in cells(grid))
+    total = sum(run_lab(cell.cfg).models.paid for cell in cells(grid))
     assert (expected.cells, expected.tasks, expected.probed) == (4, 48, 3)
     assert expected.to_pay.calls == exactly(total)
     # a first attempt, a reflection, a retry that shows it, one that does not

@@ -217,13 +217,13 @@ def test_jido_composes_with_another_actor(run):
 
 def test_helix_begins_with_the_code_that_the_task_brings(run, tmp_path):
     rows = [msgspec.json.decode(line) for line in (tmp_path / "tasks.jsonl").read_bytes().splitlines()]
-    given = "def f(x):\n    return x[0]\n"
+    initial_code = "def f(x):\n    return x[0]\n"
     (tmp_path / "tasks.jsonl").write_bytes(
-        msgspec.json.Encoder().encode_lines([rows[1], {**rows[0], "initial_code": given}])
+        msgspec.json.Encoder().encode_lines([rows[1], {**rows[0], "initial_code": initial_code}])
     )
     first, second, _ = run("helix")["sum"]
     assert first.recalled == () != first.trajectory.left_out
-    assert (first.trajectory.solution, first.trajectory.strategy) == (given, "given")
+    assert (first.trajectory.solution, first.trajectory.strategy) == (initial_code, "given")
     assert first.usage["actor"].calls == 0
     assert first.evaluation.reward == 0.5
     assert "return x[0]" in read(second)

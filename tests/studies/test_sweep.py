@@ -524,6 +524,6 @@ def test_the_live_view_counts_cells_calls_and_cost(grid):
     (run / "results.jsonl").write_text("{}\n")
     record(swept.folder, CellState(number=3, status="running", folder=str(run)))
     states = list(swept.states.values())
-    assert view.done(states) == 3.25
+    assert view.progress(states) == 3.25
     assert view.line(states).startswith("1 kept, 1 failed, 30 calls made, 50 saved (62%)")
     view.close()

@@ -161,12 +161,12 @@ class Run:
 
 def reachable(roots):
     """Every object reachable from `roots`, without classes and modules, which reach everything."""
-    seen, waiting = {}, list(roots)
+    reached, waiting = {}, list(roots)
     while waiting:
         item = waiting.pop()
-        if id(item) in seen or isinstance(item, type | types.ModuleType | types.FrameType):
+        if id(item) in reached or isinstance(item, type | types.ModuleType | types.FrameType):
             continue
-        seen[id(item)] = item
+        reached[id(item)] = item
         yield item
         if isinstance(item, types.FunctionType):
             waiting += [item.__closure__, item.__defaults__, item.__kwdefaults__, item.__dict__]

@@ -37,7 +37,7 @@ class ApiKey:
         if not key and (self._is_needed or self._path):
             raise _refused(f"{self._named} {'is empty' if self._path else 'is not set'}; put the API key into it")
         if not (key.isascii() and key.isprintable()):
-            raise _refused(f"{self._named} holds characters that no key has; set it anew")
+            raise _refused(f"{self._named} holds characters that no key has; set it again")
         if PLACEHOLDER.fullmatch(key) and key not in self._seen:
             warnings.warn(
                 f"{self._named} holds a key of fewer than {SHORTEST} characters, or a plain word or number of fewer "

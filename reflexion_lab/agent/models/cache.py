@@ -182,7 +182,7 @@ class CachedModel(WrappedModel):
             self.spent += completion.usage
         return completion
 
-    def taken(self) -> Counts:
+    def pop_counts(self) -> Counts:
         """Counts since the previous call of this method."""
         with self._lock:
             counts = Counts(self.hits, self.misses, self.coalesced, self.spent)

@@ -23,7 +23,7 @@ from reflexion_lab.records import Record, Usage
 from reflexion_lab.runner.folder.registration import Registration, exploratory
 
 AS_RUN = "as run"
-REMATCHED = f"bootstrap over tasks, each draw matched anew ({PAIRED} where fewer than {FEWEST} differ)"
+REMATCHED = f"bootstrap over tasks, each draw matched again ({PAIRED} where fewer than {FEWEST} differ)"
 
 Verdicts = Mapping[Case, bool]
 

@@ -337,13 +337,13 @@ def _drawings(comparison: Comparison, arms: Sequence[Arm]) -> Iterator[Drawing]:
 def readable(arms: Sequence[Arm]) -> dict[str, Arm]:
     """Arms with names for figures, by their whole names: on one line, cut in the middle to `LONGEST`, and unique."""
     by_label: dict[str, Arm] = {}
-    taken: set[str] = set()
+    used: set[str] = set()
     for arm in arms:
         whole = _visible(plain(arm.label))
         name, number = bounded(whole, LONGEST), 2
-        while name in taken:
+        while name in used:
             name, number = f"{bounded(whole, LONGEST - 5)} ({number})", number + 1
-        taken.add(name)
+        used.add(name)
         by_label[arm.label] = Arm(name, arm.logs)
     return by_label
 

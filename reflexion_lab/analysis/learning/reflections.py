@@ -77,7 +77,7 @@ class _Retries(NamedTuple):
     readings: list[Reading]
     """Retries with a verdict."""
     base: Verdicts
-    seen: set[tuple[str, int]]
+    read_keys: set[tuple[str, int]]
     """Task and attempt of every reflection that any attempt read."""
     seed: int
 
@@ -91,8 +91,8 @@ def reflections(log: Log, seed: int = 0) -> ReflectionFigures | None:
     retries = [reading for reading in every if reading.before and reading.passed is not None]
     unread = [reading for reading in retries if not reading.read and not reading.reads_others]
     base = _verdicts(unread or retries)
-    seen = {_key(written.attempt) for reading in every for written in reading.read}
-    about = _Retries(log.sealed_grades, retries, base, seen, seed)
+    read_keys = {_key(written.attempt) for reading in every for written in reading.read}
+    about = _Retries(log.sealed_grades, retries, base, read_keys, seed)
     whole = _group(written, about)
     return ReflectionFigures(
         n=len(written),
@@ -152,7 +152,7 @@ def _group(written: Sequence[Written], about: _Retries) -> Group:
     flags = Counter(flag for reflection in written for flag in set(reflection.words.flags))
     return Group(
         n=len(written),
-        read=Rate.of(len(members & about.seen), len(written)),
+        read=Rate.of(len(members & about.read_keys), len(written)),
         flags={flag: Rate.of(count, len(written)) for flag, count in flags.most_common()},
         retries=Rate.over(verdicts.values()),
         tasks=len({task_id for task_id, _ in verdicts}),

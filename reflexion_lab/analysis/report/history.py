@@ -226,8 +226,8 @@ class Sources:
             return "", []
         tasks = ", ".join(entry.tasks[:3]) + (f" and {len(entry.tasks) - 3} more" if len(entry.tasks) > 3 else "")
         words = [("pattern", entry.pattern), ("advice", entry.advice)]
-        seen = f"{entry.frequency} attempts at {tasks}" if tasks else f"{entry.frequency} attempts"
-        return seen + since, [(label, text) for label, text in words if text]
+        counts = f"{entry.frequency} attempts at {tasks}" if tasks else f"{entry.frequency} attempts"
+        return counts + since, [(label, text) for label, text in words if text]
 
     @cached_property
     def _extracted(self) -> dict[str, Wisdom]:

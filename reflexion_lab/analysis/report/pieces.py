@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from reflexion_lab.io import terminal_text as shown
+from reflexion_lab.io import terminal_text
 from reflexion_lab.records import OUTCOMES, UNKNOWN, Attempt, Check, Evaluation
 
 OUTCOME_WORDS = (
@@ -55,9 +55,9 @@ def verdict(attempt: Attempt) -> str:
 
 def visible(text: str) -> str:
     """`text` with invisible characters spelt out, cut to `LONGEST` characters with the number of others."""
-    seen = shown.visible(text[:LONGEST], kept="\n\t")
+    visible = terminal_text.visible(text[:LONGEST], kept="\n\t")
     more = len(text) - LONGEST
-    return f"{seen}… ({more:,} more characters in the run folder)" if more > 0 else seen
+    return f"{visible}… ({more:,} more characters in the run folder)" if more > 0 else visible
 
 
 def _finalized(value: Any) -> Any:

@@ -39,10 +39,10 @@ CONFUSION = (
     "failed, but right",
     "failed, and wrong",
     "without a verdict",
-    "wrong if passed",
-    "right if failed",
-    "passed if wrong",
-    "failed if right",
+    "wrong among passed",
+    "right among failed",
+    "passed among wrong",
+    "failed among right",
 )
 """Rows of the table of feedback tests: counts of programs, then shares."""
 

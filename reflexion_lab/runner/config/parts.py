@@ -62,7 +62,7 @@ class Models(NamedTuple):
         return list({id(model): model for model in self.by_role.values()}.values())
 
     @property
-    def made(self) -> int:
+    def paid(self) -> int:
         """Cache misses: paid calls."""
         return sum(model.misses for model in self.distinct)
 
@@ -76,9 +76,9 @@ class Models(NamedTuple):
         """Spending of the paid calls."""
         return sum((model.spent for model in self.distinct), Usage())
 
-    def taken(self) -> list[Counts]:
+    def pop_counts(self) -> list[Counts]:
         """Return the counts in the order of `distinct`, and reset them to zero."""
-        return [model.taken() for model in self.distinct]
+        return [model.pop_counts() for model in self.distinct]
 
     def add(self, counts: Sequence[Counts]) -> None:
         """Add the counts of equal models in other processes."""

@@ -267,7 +267,7 @@ class RunFolder:
     def _lost(self, name: str) -> FolderLost:
         return FolderLost(
             f"{self.path}: {name} was deleted, moved or replaced while the run was writing; put it back and resume, "
-            "or begin anew with the same command: replies that were paid for are in the call cache"
+            "or start again with the same command: replies that were paid for are in the call cache"
         )
 
     @property

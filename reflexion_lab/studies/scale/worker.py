@@ -98,7 +98,7 @@ class Worker:
             value = getattr(self, method)(*args)
         except Exception as error:
             problem, trace = _portable(error), traceback.format_exc()
-        return Reply(value, problem, trace, self.models.taken() if self.models else ())
+        return Reply(value, problem, trace, self.models.pop_counts() if self.models else ())
 
     def place(self) -> Place:
         return Place(platform.node(), os.getpid(), self.sandbox.layers, versions().get("reflexion_lab", ""))

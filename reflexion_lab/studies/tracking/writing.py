@@ -140,8 +140,8 @@ def discard(client: Any, experiment_id: str, run_id: str) -> None:
 def _colour(client: Any, experiment_id: str, kind: str, former: Sequence[Any]) -> str:
     """The colour of the replaced run, or one that the newest runs of its kind do not have."""
     newest = client.search_runs([experiment_id], f"tags.kind = '{kind}'", max_results=len(RUN_COLOURS) - 1)
-    former_colours, taken = ([run.data.tags.get("mlflow.runColor") for run in runs] for runs in (former, newest))
-    unused = next(colour for colour in RUN_COLOURS if colour not in taken)
+    former_colours, used_colours = ([run.data.tags.get("mlflow.runColor") for run in runs] for runs in (former, newest))
+    unused = next(colour for colour in RUN_COLOURS if colour not in used_colours)
     return next((colour for colour in former_colours if colour), unused)
 
 

@@ -382,14 +382,14 @@ def _rejecting(wrong: int, cases: Sequence[Case], size: int) -> list[Case]:
     Prefers cases that reject the most remaining programs, then the least frequent value.
     """
     picked: list[Case] = []
-    seen = Counter[str]()
+    picks = Counter[str]()
     waiting = list(cases)
     while waiting:
-        best = max(waiting, key=lambda case: ((case.rejects & wrong).bit_count(), -seen[case.value]))
+        best = max(waiting, key=lambda case: ((case.rejects & wrong).bit_count(), -picks[case.value]))
         if len(picked) >= size and not best.rejects & wrong:
             break
         wrong &= ~best.rejects
-        seen[best.value] += 1
+        picks[best.value] += 1
         picked.append(best)
         waiting.remove(best)
     return picked

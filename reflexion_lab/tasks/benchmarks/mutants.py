@@ -73,13 +73,13 @@ def mutants(program: str, first_line: int = 1, most: int | None = None, rng: Ran
     if most is not None and most < len(changes):
         numbers = (rng or Random(0)).sample(range(len(changes)), most)
         changes = [changes[i] for i in sorted(numbers)]
-    seen = {ast.unparse(tree)}
+    texts = {ast.unparse(tree)}
     for place, kind, changed in changes:
         place.put(changed)
         text = ast.unparse(tree)
         place.put(place.node)
-        if text not in seen:
-            seen.add(text)
+        if text not in texts:
+            texts.add(text)
             yield Mutant(kind, place.node.lineno, text)
 
 

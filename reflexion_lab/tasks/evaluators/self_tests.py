@@ -121,9 +121,9 @@ def asserts(reply: str, max_chars: int) -> Iterator[Assert]:
         if not BEGINNING.match(lines[at]):
             at += 1
             continue
-        parsed, taken = _from(lines[at : at + LINES], max_chars)
+        parsed, n_lines = _from(lines[at : at + LINES], max_chars)
         yield from parsed
-        at += taken
+        at += n_lines
 
 
 def _from(lines: list[str], max_chars: int) -> tuple[list[Assert], int]:

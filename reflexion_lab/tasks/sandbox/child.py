@@ -89,8 +89,8 @@ def compute(imports: Any, calls: list[Any], tests: dict[str, Any]) -> str:
     try:
         if imports is not None:
             exec(imports, tests)
-        seen: Any = {}
-        values = [encode(eval(call, tests), seen) for call in calls]
+        memo: Any = {}
+        values = [encode(eval(call, tests), memo) for call in calls]
     except BaseException as problem:
         outcome, *details = describe(problem)
         return row("error" if outcome == "fail" else outcome, *details, round(clock() - start, 6))

@@ -23,26 +23,26 @@ IDENTITY = (object.__eq__, type.__eq__)
 GENERATED = "__create_fn__.<locals>.__eq__"
 """Qualified name of an `__eq__` that `dataclass` generated."""
 TYPES = (int, float, str, bool, list, tuple, dict, set, frozenset, bytes, complex)
-Seen = dict[int, tuple[int, Any]]
+Memo = dict[int, tuple[int, Any]]
 """Objects of one check by address: the number of each, and the object itself, so that its address is not reused."""
 
 
-def encode(value: Any, seen: Seen | None = None) -> str:
-    """One line of JSON, not much longer than `LARGEST`. The values of one check share `seen`."""
-    seen = {} if seen is None else seen
-    before = len(seen)
+def encode(value: Any, memo: Memo | None = None) -> str:
+    """One line of JSON, not much longer than `LARGEST`. The values of one check share `memo`."""
+    memo = {} if memo is None else memo
+    before = len(memo)
     try:
-        text = _encode(value, 0, seen)
+        text = _encode(value, 0, memo)
     except (TypeError, ValueError, RecursionError):
         text = ""
     if text and len(text) <= LARGEST:
         return text
-    for key in list(seen)[before:]:  # later values cannot refer to objects that are not sent
-        del seen[key]
-    return _opaque(value, seen)
+    for key in list(memo)[before:]:  # later values cannot refer to objects that are not sent
+        del memo[key]
+    return _opaque(value, memo)
 
 
-def _encode(value: Any, depth: int, seen: Seen) -> str:
+def _encode(value: Any, depth: int, memo: Memo) -> str:
     kind: Any = type(value)
     if value is None:
         return "null"
@@ -61,56 +61,56 @@ def _encode(value: Any, depth: int, seen: Seen) -> str:
     base: Any
     for base, tag in SEQUENCES.items():
         if issubclass(kind, base):
-            items = _items(base.__iter__(value), depth, seen)
+            items = _items(base.__iter__(value), depth, memo)
             return _tagged(tag, items) if tag else items
     if issubclass(kind, dict):
-        pairs = [f"[{_encode(k, depth + 1, seen)},{_encode(v, depth + 1, seen)}]" for k, v in dict.items(value)]
+        pairs = [f"[{_encode(k, depth + 1, memo)},{_encode(v, depth + 1, memo)}]" for k, v in dict.items(value)]
         name = next((base.__name__ for base in kind.__mro__ if base.__module__ == "collections"), "")
         return _tagged({"OrderedDict": "O", "Counter": "C"}.get(name, "d"), f"[{','.join(pairs)}]")
-    return _encode_rare(value, kind, depth, seen)
+    return _encode_rare(value, kind, depth, memo)
 
 
-def _items(values: Any, depth: int, seen: Seen) -> str:
-    return f"[{','.join([_encode(item, depth + 1, seen) for item in values])}]"
+def _items(values: Any, depth: int, memo: Memo) -> str:
+    return f"[{','.join([_encode(item, depth + 1, memo) for item in values])}]"
 
 
-def _encode_rare(value: Any, kind: type, depth: int, seen: Seen) -> str:
+def _encode_rare(value: Any, kind: type, depth: int, memo: Memo) -> str:
     if issubclass(kind, bytes | bytearray):
         return _tagged("b", quoted(bytes(value).hex()))
     if issubclass(kind, complex):
-        return _tagged("c", _items((value.real, value.imag), depth, seen))
+        return _tagged("c", _items((value.real, value.imag), depth, memo))
     if kind is type({}.keys()) or kind is type({}.items()):
-        return _encode(set(value), depth, seen)
+        return _encode(set(value), depth, memo)
     if kind is range and len(value) <= RANGED:
-        return _tagged("r", _items((value.start, value.stop, value.step), depth, seen))
+        return _tagged("r", _items((value.start, value.stop, value.step), depth, memo))
     if kind is type and value in TYPES:
         return _tagged("k", quoted(value.__name__))
     for base in kind.__mro__[:-1]:
         if write := LIBRARY.get((base.__module__.removesuffix("._local"), base.__name__)):
             if (written := write(base, value)) is None:
-                return _opaque(value, seen)
+                return _opaque(value, memo)
             tag, inner = written
-            text = _encode(inner, depth + 1, seen)
+            text = _encode(inner, depth + 1, memo)
             return _tagged(tag, text) if tag else text
-    return _own(value, kind, depth, seen)
+    return _own(value, kind, depth, memo)
 
 
-def _own(value: Any, kind: Any, depth: int, seen: Seen) -> str:
+def _own(value: Any, kind: Any, depth: int, memo: Memo) -> str:
     """An object of the program's own class: its number, its class, and the fields that its dataclass compares."""
     if kind.__eq__ in IDENTITY:
-        return _opaque(value, seen)
-    if id(value) in seen:
-        return _tagged("=", str(seen[id(value)][0]))
+        return _opaque(value, memo)
+    if id(value) in memo:
+        return _tagged("=", str(memo[id(value)][0]))
     fields = _fields(value, kind)
     if fields is None:
-        return _opaque(value, seen)
-    number = _number(value, seen)
-    pairs = ",".join([f"[{quoted(name)},{_encode(field, depth + 1, seen)}]" for name, field in sorted(fields.items())])
-    return _tagged("p", f"[{number},{_number(kind, seen)},{_shown(value, kind)},[{pairs}]]")
+        return _opaque(value, memo)
+    number = _number(value, memo)
+    pairs = ",".join([f"[{quoted(name)},{_encode(field, depth + 1, memo)}]" for name, field in sorted(fields.items())])
+    return _tagged("p", f"[{number},{_number(kind, memo)},{_shown(value, kind)},[{pairs}]]")
 
 
-def _number(value: Any, seen: Seen) -> int:
-    return seen.setdefault(id(value), (len(seen), value))[0]
+def _number(value: Any, memo: Memo) -> int:
+    return memo.setdefault(id(value), (len(memo), value))[0]
 
 
 def _fields(value: Any, kind: Any) -> dict[str, Any] | None:
@@ -183,8 +183,8 @@ def _shown(value: Any, kind: Any) -> str:
     return f"{quoted(kind.__name__)},{quoted(str.__str__(text))},{truth}"
 
 
-def _opaque(value: Any, seen: Seen) -> str:
+def _opaque(value: Any, memo: Memo) -> str:
     """A value that is not plain data: with its number if its class compares by identity, else with None."""
     kind: Any = type(value)
-    number = _number(value, seen) if kind.__eq__ in IDENTITY else "null"
+    number = _number(value, memo) if kind.__eq__ in IDENTITY else "null"
     return _tagged("o", f"[{_shown(value, kind)},{number}]")

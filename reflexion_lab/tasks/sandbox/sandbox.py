@@ -225,30 +225,30 @@ class Sandbox:
             return [results[i] for i in wanted]
 
         every = range(len(checks))
-        done = report(every, every)
+        verdicts = report(every, every)
         for _ in range(RESTARTS):
-            not_started = [i for i, check in enumerate(done) if check is None]
+            not_started = [i for i, check in enumerate(verdicts) if check is None]
             if not not_started or foreign:
                 break
             again = report(not_started, not_started)
             for i, check in zip(not_started, again, strict=True):
-                done[i] = check
+                verdicts[i] = check
             if children[-1].timed_out and all(check is None for check in again[1:]):  # hangs before any check ends
                 break
         if in_place := sorted(undecided):
             for i in in_place:
                 prepared[i] = whole(prepared[i], checks[i])
             # Run the other checks too, because a check may depend on earlier ones.
-            completed = [i for i, check in enumerate(done) if check and check.outcome not in ENDED]
+            completed = [i for i, check in enumerate(verdicts) if check and check.outcome not in ENDED]
             for i, check in zip(in_place, report(in_place, completed), strict=True):
-                done[i] = check or done[i]
+                verdicts[i] = check or verdicts[i]
         timed_out = any(child.timed_out for child in children)
         outcome, message = ending(children[-1].status, timed_out)
         not_run = f"{message}: the program ended {len(children)} times before this check began"
         return Execution(
             checks=tuple(
                 check or Check(name=ready.name, outcome=outcome, message=not_run, mode=ready.mode)
-                for ready, check in zip(prepared, done, strict=True)
+                for ready, check in zip(prepared, verdicts, strict=True)
             ),
             output=readable(children[0].output, self.limits.output_chars),
             seconds=sum(child.seconds for child in children),

@@ -48,13 +48,13 @@ def test_a_type_error_makes_no_failing_candidate_the_better_one(sandbox, three_t
     assert trajectory.solution == right
 
 
-def test_the_run_of_the_candidate_that_is_handed_in_counts_once(three_tests):
+def test_the_submitted_candidates_run_counts_once(three_tests):
     class HalfASecond:
         def evaluate(self, task, trajectory):
             return Evaluation(passed=False, outcome="fail", reward=0.0, seconds=0.5)
 
-    made = Candidates(Writes("a", "b", "c"), HalfASecond(), 3, "best").act(three_tests, Recollection())
-    attempt = make.attempt(trajectory=made, evaluation=HalfASecond().evaluate(three_tests, made))
+    trajectory = Candidates(Writes("a", "b", "c"), HalfASecond(), 3, "best").act(three_tests, Recollection())
+    attempt = make.attempt(trajectory=trajectory, evaluation=HalfASecond().evaluate(three_tests, trajectory))
     assert attempt.seconds == 1.5
 
 

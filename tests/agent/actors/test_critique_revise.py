@@ -34,19 +34,19 @@ class Drafts:
 
     def next(self, **more):
         text = next(self.texts)
-        asked = (Message(role="user", content=f"write {text[0]}"),)
-        return Trajectory(solution=text, strategy="x", messages=asked, reply=f"say {text[0]}", usage=COST, **more)
+        messages = (Message(role="user", content=f"write {text[0]}"),)
+        return Trajectory(solution=text, strategy="x", messages=messages, reply=f"say {text[0]}", usage=COST, **more)
 
 
 class Says:
     """A critic that says one thing after another, or raises it."""
 
-    def __init__(self, *said):
-        self.said, self.saw = iter(said), []
+    def __init__(self, *critiques):
+        self.critiques, self.saw = iter(critiques), []
 
     def critique(self, task, program):
         self.saw.append(program)
-        item = next(self.said)
+        item = next(self.critiques)
         if isinstance(item, Exception):
             raise item
         return item
@@ -56,9 +56,9 @@ def severity(value, score=None, **more):
     return Critique(severity=value, score=score, source="llm", usage=COST, **more)
 
 
-def run(task, *said, drafts=None, **options):
+def run(task, *critiques, drafts=None, **options):
     drafts = drafts or Drafts()
-    return CritiqueRevise(drafts, Says(*said), drafts, **options).act(task, Recollection())
+    return CritiqueRevise(drafts, Says(*critiques), drafts, **options).act(task, Recollection())
 
 
 def test_each_step_has_the_critique_of_its_draft(task):
@@ -109,7 +109,7 @@ def test_real_tests_drive_a_real_revision(sandbox, task):
     assert [step.critique.score for step in trajectory.steps] == [0.0, 1.0]
     assert trajectory.others == {}  # no model was asked for a critique
     assert not any(
-        test in message.content for asked in model.received for message in asked for test in task.hidden_tests
+        test in message.content for prompt in model.received for message in prompt for test in task.hidden_tests
     )
 
 

@@ -1,4 +1,4 @@
-"""ReAct: thought, action, observation, in both styles, until the program is handed in."""
+"""ReAct: thought, action, observation, in both styles, until the program is submitted."""
 
 import pytest
 from msgspec.structs import replace
@@ -163,16 +163,16 @@ def test_an_action_of_many_letters_fills_no_prompt(task, sandbox, style):
 def test_no_hidden_test_is_ever_shown_or_run(task, sandbox, style):
     class Watched:
         def __init__(self):
-            self.asked = []
+            self.checks = []
 
         def run(self, program, entry_point, checks, setup="", cpu_seconds=0.0):
-            self.asked += checks
+            self.checks += checks
             return sandbox.run(program, entry_point, checks, setup, cpu_seconds)
 
     model = Script(says("run_tests", BAD), says("run_code", "print(double(1))"), "?", says("run_tests", GOOD))
     watched = Watched()
     react(model, watched, style).act(task, NONE)
-    assert set(watched.asked) == {*task.visible_tests, "assert True"}
+    assert set(watched.checks) == {*task.visible_tests, "assert True"}
     for hidden in (*task.hidden_tests, task.canonical_solution.strip() + "\n"):
         assert not any(hidden in text for text in model.texts[:4])
 
@@ -201,27 +201,27 @@ def test_prompts_fit_the_context_and_keep_the_newest_turn(task, sandbox, style, 
         assert sum(estimated(message.content) for message in messages) <= room(model, Sampling(max_tokens=200))
         assert task.prompt.strip() in messages[0].content
         assert number == 0 or f"Observation {number}: 0 of 1 tests passed" in messages[-1].content
-        for one in memory.episodes:
-            assert (one.reflection.what_to_change[:20] in messages[0].content) == (
-                one.episode_id not in trajectory.left_out
+        for recalled in memory.episodes:
+            assert (recalled.reflection.what_to_change[:20] in messages[0].content) == (
+                recalled.episode_id not in trajectory.left_out
             )
     assert "Observation 1:" not in model.received[-1][-1].content.rpartition("Task:")[2]
     assert "of your earlier turns are left out" in model.texts[-1]
 
 
 def test_the_oldest_turns_are_shortened_first():
-    seen = list(layouts(3, draft=0))
-    assert seen[0] == (0, 0, 0)
-    assert seen[1] == (0, 1, 0), "the turn that holds the draft goes after the others"
-    assert (DROPPED, DROPPED, 0) in seen
-    assert seen[-1] == (DROPPED, DROPPED, len(LEVELS) - 1)
-    assert all(layout[-1] == 0 for layout in seen if layout[:2] != (DROPPED, DROPPED))
+    cuts = list(layouts(3, draft=0))
+    assert cuts[0] == (0, 0, 0)
+    assert cuts[1] == (0, 1, 0), "the turn that holds the draft goes after the others"
+    assert (DROPPED, DROPPED, 0) in cuts
+    assert cuts[-1] == (DROPPED, DROPPED, len(LEVELS) - 1)
+    assert all(layout[-1] == 0 for layout in cuts if layout[:2] != (DROPPED, DROPPED))
     assert list(layouts(0, -1)) == [()]
     assert next(iter(list(layouts(3, draft=1))[1:])) == (1, 0, 0)
 
 
 @pytest.mark.parametrize(
-    ("reply", "said"),
+    ("reply", "parts"),
     [
         ("Thought 3: so\nAction 3: Run Tests\n```python\nx = 1\n```", ("so", "run_tests", "x = 1")),
         ("**Thought:** so\n**Action:** `run_code`\nAction Input: print(1)", ("so", "run_code", "print(1)")),
@@ -235,9 +235,9 @@ def test_the_oldest_turns_are_shortened_first():
         ("Action: run_code\nProgram:\n```python\nx = 1", ("", "run_code", "x = 1")),
     ],
 )
-def test_turns_of_many_shapes_are_read(reply, said):
+def test_turns_of_many_shapes_are_read(reply, parts):
     text = read(reply)
-    assert (text.thought, text.action, text.code) == said
+    assert (text.thought, text.action, text.code) == parts
 
 
 def test_a_turn_shows_less_and_less():

@@ -18,9 +18,9 @@ def test_only_the_first_failing_tests_are_spelled_out(sandbox, task):
 
 
 def test_a_task_without_visible_tests_says_so_and_runs_nothing(task):
-    seen = run_tests(None, replace(task, visible_tests=()), GOOD, 600)
-    assert "no visible tests" in seen.text
-    assert seen.seconds == 0
+    observation = run_tests(None, replace(task, visible_tests=()), GOOD, 600)
+    assert "no visible tests" in observation.text
+    assert observation.seconds == 0
 
 
 @pytest.mark.parametrize("limit", [80, 200, 600])
@@ -42,17 +42,17 @@ def test_output_that_imitates_a_turn_stands_behind_marks(sandbox, task, forged):
 
 @pytest.mark.parametrize("action", ["", "browse", "x" * 500])
 def test_what_is_no_tool_is_answered_by_what_was_expected(task, action):
-    seen = use(None, task, ToolCall(action, "code", "", GOOD), 600)
-    assert seen.error
-    assert EXPECTED in seen.text
-    assert len(seen.text) <= 600
+    observation = use(None, task, ToolCall(action, "code", "", GOOD), 600)
+    assert observation.error
+    assert EXPECTED in observation.text
+    assert len(observation.text) <= 600
 
 
 @pytest.mark.parametrize(
-    "asked", [ToolCall("run_code"), ToolCall("run_tests"), ToolCall("finish"), ToolCall("run_tests", "x = 1", "", GOOD)]
+    "call", [ToolCall("run_code"), ToolCall("run_tests"), ToolCall("finish"), ToolCall("run_tests", "x = 1", "", GOOD)]
 )
-def test_an_action_that_lacks_its_code_is_refused(task, asked):
-    assert "came" in use(None, task, asked, 600).error
+def test_an_action_that_lacks_its_code_is_refused(task, call):
+    assert "came" in use(None, task, call, 600).error
 
 
 def test_shortened_text_says_that_something_is_missing():

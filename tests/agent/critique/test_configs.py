@@ -65,8 +65,8 @@ def test_the_lint_critic_has_a_linter_of_its_own(sandbox):
 def test_thresholds_and_iterations_come_from_the_config(sandbox):
     options = ("actor.convergence_threshold=0.2", "actor.severity_threshold=0.4", "actor.max_iterations=5")
     actor = wired(sandbox, "actor=critique_revise", *options)["actor"]
-    found = actor.convergence.convergence_threshold, actor.convergence.severity_threshold, actor.max_iterations
-    assert found == (0.2, 0.4, 5)
+    limits = actor.convergence.convergence_threshold, actor.convergence.severity_threshold, actor.max_iterations
+    assert limits == (0.2, 0.4, 5)
 
 
 def test_candidates_are_drawn_warm(sandbox):

@@ -19,14 +19,14 @@ def test_a_critique_contains_verdict_messages_reply_and_cost(task):
     assert (critique.severity, critique.issues) == (0.9, ("It returns x.",))
     assert critique.suggestions == ("Multiply by two.",)
     assert (critique.source, critique.reply, critique.usage) == ("llm", REPLY, COST)
-    assert (critique.messages, sampling) == model.asked[0][:2]
+    assert (critique.messages, sampling) == model.requests[0][:2]
 
 
 def test_the_prompt_has_task_draft_and_no_hidden_test(task):
     for program in (PROGRAM, task.prompt.rstrip() + "\n    return x\n"):
         model = Replies(REPLY)
         LLMCritic(model, Sampling()).critique(task, program)
-        assert [message.role for message in model.asked[0][0]] == ["user"]
+        assert [message.role for message in model.requests[0][0]] == ["user"]
         assert task.prompt.strip() in model.prompt
         assert "return x" in model.prompt
         assert model.prompt.count("Twice x") == 1
@@ -56,7 +56,7 @@ def test_examples_go_before_the_draft_is_cut(task):
 def test_without_a_program_the_model_is_not_called(task):
     model = Replies(REPLY)
     critique = LLMCritic(model, Sampling()).critique(task, " \n")
-    assert (critique.severity, model.asked, critique.usage) == (1.0, [], Usage())
+    assert (critique.severity, model.requests, critique.usage) == (1.0, [], Usage())
     assert "double" in critique.issues[0]
 
 

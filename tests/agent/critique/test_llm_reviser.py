@@ -16,7 +16,7 @@ def test_the_reply_is_the_new_draft(task):
     model = Replies(REPLY, usage=Usage(calls=1))
     revision = LLMReviser(model, Sampling()).revise(task, PROGRAM, CRITIQUE)
     assert revision.solution == "def double(x):\n    return 2 * x\n"
-    assert (revision.reply, revision.messages, revision.usage.calls) == (REPLY, model.asked[0][0], 1)
+    assert (revision.reply, revision.messages, revision.usage.calls) == (REPLY, model.requests[0][0], 1)
 
 
 @STYLES
@@ -32,7 +32,7 @@ def test_the_prompt_has_task_draft_critique_and_no_hidden_test(task, style, vari
 def test_a_continuation_ends_in_the_tasks_prompt(task):
     model, head = Replies("\n    return 2 * x\n"), task.prompt.rstrip()
     revision = LLMReviser(model, Sampling(), style="continuation").revise(task, head + PROGRAM[14:], CRITIQUE)
-    assert model.asked[0][0][0].role == "assistant"
+    assert model.requests[0][0][0].role == "assistant"
     assert model.prompt.endswith(head)
     assert model.prompt.count("Twice x") == 1  # the draft is shown without the prompt
     assert revision.solution == head + "\n    return 2 * x\n"

@@ -8,21 +8,21 @@ COST = Usage(calls=1, prompt_tokens=10)
 
 
 class Says:
-    def __init__(self, said):
-        self.said = said
+    def __init__(self, answer):
+        self.answer = answer
 
     def critique(self, task, program):
-        if isinstance(self.said, Exception):
-            raise self.said
-        return self.said
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
 
 
 def critique(severity=0.5, source="llm", **more):
     return Critique(severity=severity, source=source, **more)
 
 
-def merged(task, *said):
-    return Merged([Says(one) for one in said]).critique(task, "program")
+def merged(task, *answers):
+    return Merged([Says(answer) for answer in answers]).critique(task, "program")
 
 
 def test_the_highest_severity_and_all_issues_once_in_order(task):
@@ -81,6 +81,8 @@ def test_a_broken_harness_is_not_swallowed(task):
 
 
 def test_costs_messages_and_seconds_are_summed(task):
-    asked = (Message(role="user", content="?"),)
-    merged_critique = merged(task, critique(usage=COST, messages=asked, seconds=1.0), critique(usage=COST, seconds=0.5))
-    assert (merged_critique.usage, merged_critique.messages, merged_critique.seconds) == (COST + COST, asked, 1.5)
+    messages = (Message(role="user", content="?"),)
+    merged_critique = merged(
+        task, critique(usage=COST, messages=messages, seconds=1.0), critique(usage=COST, seconds=0.5)
+    )
+    assert (merged_critique.usage, merged_critique.messages, merged_critique.seconds) == (COST + COST, messages, 1.5)

@@ -36,9 +36,9 @@ def test_a_file_comes_before_the_environment(file, monkeypatch):
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o610, 0o601, 0o644])
 def test_a_file_that_others_may_open_is_refused(file, mode):
     file.chmod(mode)
-    said = refused(file)
-    assert f"chmod 600 {file}" in said
-    assert f"mode {mode:o}" in said
+    message = refused(file)
+    assert f"chmod 600 {file}" in message
+    assert f"mode {mode:o}" in message
 
 
 def test_what_is_no_file_with_one_key_is_refused(file, tmp_path):

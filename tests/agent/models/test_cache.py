@@ -98,9 +98,9 @@ def test_whatever_shapes_a_reply_is_in_the_key():
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(exclude_categories=["Cs"])))
-def test_the_border_between_two_messages_is_in_the_key(one, other):
-    joined = call_key("model", says(one + other), GREEDY, 0)
-    assert joined != call_key("model", says(one) + says(other), GREEDY, 0)
+def test_the_border_between_two_messages_is_in_the_key(first, other):
+    joined = call_key("model", says(first + other), GREEDY, 0)
+    assert joined != call_key("model", says(first) + says(other), GREEDY, 0)
 
 
 def test_the_stored_request_is_what_the_key_digests(cached, path):
@@ -159,22 +159,22 @@ class Ends:
     fingerprint, slots, context = "ends", 1, 0
 
     def __init__(self, reason):
-        self.reason, self.asked = reason, 0
+        self.reason, self.calls = reason, 0
 
     def complete(self, messages, *, sampling, sample=0):
-        self.asked += 1
+        self.calls += 1
         return Completion(text="", model="other", finish_reason=self.reason)
 
 
-@pytest.mark.parametrize(("reason", "asked"), [("wrong_model", 2), ("context_overflow", 5), ("stop", 1)])
-def test_a_paid_wrong_model_reply_is_retried_once(path, reason, asked):
+@pytest.mark.parametrize(("reason", "calls"), [("wrong_model", 2), ("context_overflow", 5), ("stop", 1)])
+def test_a_paid_wrong_model_reply_is_retried_once(path, reason, calls):
     """A prompt that was refused as too long costs nothing, and is asked again every time."""
     model = Ends(reason)
     for _ in range(5):
         cell = CachedModel(model, path)
         assert cell.complete(says("hi"), sampling=GREEDY).finish_reason == reason
         cell.close()
-    assert model.asked == asked
+    assert model.calls == calls
 
 
 @pytest.fixture(scope="module")

@@ -173,7 +173,7 @@ def test_calls_under_way_end_when_a_cap_is_reached():
         served.hold.set()
         stopped = [call.exception(60) for call in calls]
     assert served.begun == served.ended == 3
-    assert sum(isinstance(one, CapReached) for one in stopped) == 5
+    assert sum(isinstance(error, CapReached) for error in stopped) == 5
 
 
 def test_a_call_waits_for_reservations_of_other_processes(tmp_path):

@@ -111,16 +111,16 @@ def server(monkeypatch):
 
 @pytest.fixture
 def model(server):
-    made = []
+    clients = []
 
     def make(*steps, **settings):
         server.steps = list(steps)
         model = OpenAIModel("tiny", f"http://{server.host}/v1", **settings)
-        made.append(model)
+        clients.append(model)
         return model
 
     yield make
-    for model in made:
+    for model in clients:
         model.close()
 
 
@@ -293,11 +293,11 @@ def test_the_key_is_in_no_error_no_repr_and_no_fingerprint(model, waits):
     for echo in echoes:
         client = model(echo, retries=0)
         error = error_of(client)
-        shown = [*traceback.format_exception(error), repr(error), repr(client), client.fingerprint]
+        texts = [*traceback.format_exception(error), repr(error), repr(client), client.fingerprint]
         assert error.__cause__ is None
         assert error.__context__ is None
         # A piece of it, so that a cut does not hide the rest.
-        assert "sk-planted" not in "".join(shown)
+        assert "sk-planted" not in "".join(texts)
 
 
 def test_a_local_server_needs_no_key(model, server, monkeypatch):
@@ -323,14 +323,14 @@ def test_a_key_is_needed_without_a_base_url(server, monkeypatch):
 
 def test_the_fingerprint_has_address_model_context_and_fields(model, server):
     plain = model(GOOD).fingerprint
-    one, same, other = (
+    first, same, other = (
         model(GOOD, extra_body=extra).fingerprint
         for extra in ({"top_k": 1, "min_p": 0}, {"min_p": 0, "top_k": 1}, {"top_k": 2})
     )
     assert plain == f"openai:http://{server.host}/v1:tiny"
-    assert one == same
+    assert first == same
     window = model(GOOD, context=4096).fingerprint
-    assert len({plain, one, other, window}) == 4
+    assert len({plain, first, other, window}) == 4
 
 
 def test_a_password_in_the_address_is_shown_nowhere(server, waits):

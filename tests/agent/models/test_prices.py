@@ -109,10 +109,10 @@ def test_prices_in_the_config_win():
     assert price.words == "3/4 per million, as the config says"
 
 
-@pytest.mark.parametrize("given", [[1.0], [1.0, -2.0], "free", [1, 2, 3, 4]])
-def test_impossible_prices_in_the_config_are_refused(given):
+@pytest.mark.parametrize("prices", [[1.0], [1.0, -2.0], "free", [1, 2, 3, 4]])
+def test_impossible_prices_in_the_config_are_refused(prices):
     with pytest.raises(ValueError, match=r"model\.price_per_million: got .*, expected two prices"):
-        price_of(node(price_per_million=given), [])
+        price_of(node(price_per_million=prices), [])
 
 
 def test_local_models_are_free_and_recordings_have_costs():

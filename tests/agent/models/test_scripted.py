@@ -93,9 +93,9 @@ def test_an_unforeseen_call_is_an_error_that_names_the_script(rules):
 
 
 def test_the_fingerprint_is_of_the_rules_not_of_the_file(rules):
-    one = [{"when": "a", "reply": "b"}]
+    entries = [{"when": "a", "reply": "b"}]
     yaml = ScriptedModel.from_rules(rules("- {when: a, reply: b}"))
-    as_json = ScriptedModel.from_rules(rules(json.dumps(one, indent="\t"), "rules.json"))
+    as_json = ScriptedModel.from_rules(rules(json.dumps(entries, indent="\t"), "rules.json"))
     other = ScriptedModel.from_rules(rules("- {when: a, reply: c}", "other.yaml"))
     assert yaml.fingerprint == as_json.fingerprint
     assert yaml.fingerprint.startswith("scripted:")
@@ -103,7 +103,7 @@ def test_the_fingerprint_is_of_the_rules_not_of_the_file(rules):
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "message"),
     [
         ("- {when: '(', reply: a}", "no regular expression"),
         ("- {when: a, reply: b}\n- {when: a}", r"missing required field `reply` - at `\$\[1\]`"),
@@ -114,9 +114,9 @@ def test_the_fingerprint_is_of_the_rules_not_of_the_file(rules):
         ("{", r"\(.*\), expected a file with a list of \{when, reply\}"),
     ],
 )
-def test_a_script_that_cannot_be_read_is_named(rules, text, found):
+def test_a_script_that_cannot_be_read_is_named(rules, text, message):
     path = rules(text)
-    with pytest.raises(ValueError, match=found) as caught:
+    with pytest.raises(ValueError, match=message) as caught:
         ScriptedModel.from_rules(path)
     assert f"model.path: got {path} (" in str(caught.value)
 

@@ -6,7 +6,7 @@ from reflexion_lab.agent.models.openai import is_same
 
 
 @pytest.mark.parametrize(
-    ("asked", "answered"),
+    ("requested", "answered"),
     [
         ("gpt-4o", "gpt-4o"),
         ("gpt-4o", "GPT-4o-2024-08-06"),
@@ -24,12 +24,12 @@ from reflexion_lab.agent.models.openai import is_same
         ("mistral-7b-instruct", "mistral-7b-instruct-v0.3"),
     ],
 )
-def test_versions_tags_paths_and_case_make_no_other_model(asked, answered):
-    assert is_same(asked, answered)
+def test_versions_tags_paths_and_case_make_no_other_model(requested, answered):
+    assert is_same(requested, answered)
 
 
 @pytest.mark.parametrize(
-    ("asked", "answered"),
+    ("requested", "answered"),
     [
         ("gpt-4o", "gpt-4o-mini"),
         ("gpt-4o-mini", "gpt-4o"),
@@ -48,5 +48,5 @@ def test_versions_tags_paths_and_case_make_no_other_model(asked, answered):
         ("a", "ab"),
     ],
 )
-def test_another_model_is_another_model(asked, answered):
-    assert not is_same(asked, answered)
+def test_another_model_is_another_model(requested, answered):
+    assert not is_same(requested, answered)

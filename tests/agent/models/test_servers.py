@@ -137,8 +137,8 @@ def test_a_placeholder_key_changes_no_program_and_no_model_name(lab, monkeypatch
 def test_servers_behind_one_host_share_no_reply(lab, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     with serving({"/good": RIGHT, "/bad": WRONG}) as stub:
-        code, said, summaries = lab("", f"model.base_url={stub.address}/good/v1,{stub.address}/bad/v1")
-    assert code == 0, said
+        code, output, summaries = lab("", f"model.base_url={stub.address}/good/v1,{stub.address}/bad/v1")
+    assert code == 0, output
     assert sorted(share(summary) for summary in summaries) == [0.0, 1.0]
     assert sorted(set(stub.requests)) == ["/bad/v1/chat/completions", "/good/v1/chat/completions"]
 
@@ -162,8 +162,8 @@ def test_a_rejected_prompt_is_sent_again_by_a_later_run(lab, monkeypatch):
     shares = []
     for arm in ("before", "after", "replayed"):
         mode = "replay-only" if arm == "replayed" else "read-write"
-        code, said, summaries = lab(stub.address, f"arm={arm}", f"cache.mode={mode}")
-        assert code == 0, said
+        code, output, summaries = lab(stub.address, f"arm={arm}", f"cache.mode={mode}")
+        assert code == 0, output
         shares.append((share(summaries[-1]), len(stub.requests)))
         stub.refuses = None
     stub.close()
@@ -178,8 +178,8 @@ def test_a_rejected_prompt_is_free_live_and_cached(lab, monkeypatch, refusal):
     stub = Refusing({"/": RIGHT})
     stub.refuses = refusal
     for arm, mode in (("live", "read-write"), ("replayed", "replay-only")):
-        code, said, summaries = lab(stub.address, f"arm={arm}", f"cache.mode={mode}", "model.price_per_million=[2,4]")
-        assert code == 0, said
+        code, output, summaries = lab(stub.address, f"arm={arm}", f"cache.mode={mode}", "model.price_per_million=[2,4]")
+        assert code == 0, output
         usage = summaries[-1]["usage"]["actor"]
         assert (usage["calls"], usage["refused"]) == (1, 1)
         assert (usage["prompt_tokens"], usage["completion_tokens"], usage["cost"]) == (0, 0, 0.0)

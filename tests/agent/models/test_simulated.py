@@ -23,7 +23,7 @@ from reflexion_lab.text.prompts.render import VARIANTS, Prompts
 SAMPLING = Sampling()
 
 
-def made(number):
+def add_task(number):
     return Task(
         task_id=f"own/{number}",
         prompt=f'def add_{number}(x):\n    """x and {number}."""\n',
@@ -34,7 +34,7 @@ def made(number):
     )
 
 
-TASKS = [made(number) for number in range(600)]
+TASKS = [add_task(number) for number in range(600)]
 
 
 ABOUT = {"prompt": TASKS[3].prompt, "task_id": "", "memory": Recollection()}
@@ -106,11 +106,11 @@ def test_at_full_spread_every_draw_of_a_task_is_alike():
 
 
 def test_a_reply_depends_on_seed_prompt_and_draw_alone():
-    one, two = (SimulatedModel(TASKS, first=0.5, spread=0) for _ in range(2))
-    draws = [one.complete(FOURTH, sampling=SAMPLING, sample=n).text for n in range(20)]
-    assert draws == [two.complete(FOURTH, sampling=SAMPLING, sample=n).text for n in reversed(range(20))][::-1]
+    model, twin = (SimulatedModel(TASKS, first=0.5, spread=0) for _ in range(2))
+    draws = [model.complete(FOURTH, sampling=SAMPLING, sample=n).text for n in range(20)]
+    assert draws == [twin.complete(FOURTH, sampling=SAMPLING, sample=n).text for n in reversed(range(20))][::-1]
     other = replace(SAMPLING, seed=1)
-    assert draws != [one.complete(FOURTH, sampling=other, sample=n).text for n in range(20)]
+    assert draws != [model.complete(FOURTH, sampling=other, sample=n).text for n in range(20)]
 
 
 def test_right_programs_pass_and_wrong_ones_fail_every_test(sandbox):
@@ -206,7 +206,7 @@ def test_false_negatives_and_sure_damage_spoil_what_was_right(tmp_path):
 def test_an_injected_verdict_leaves_omega_as_a_true_one_does(tmp_path):
     noise = ("evaluator.false_negative=0.5", "model.first=0.6", "model.repair=0.3", "loop.max_attempts=3")
     folder = run(tmp_path, *noise, "recall.omega=by_verification_type")
-    shown = {
+    windows = {
         injected: {
             second.memory.omega
             for attempt in folder.attempts.values()
@@ -215,7 +215,7 @@ def test_an_injected_verdict_leaves_omega_as_a_true_one_does(tmp_path):
         }
         for injected in ("", "false_negative")
     }
-    assert shown == {"": {1}, "false_negative": {1}}
+    assert windows == {"": {1}, "false_negative": {1}}
     assert summary(Log.read(folder)).verification_types["injected_false_negative"] > 0
 
 
@@ -227,7 +227,7 @@ def test_false_positives_end_the_loop_on_a_wrong_program(tmp_path):
 
 def test_equal_runs_are_equal(tmp_path):
     noise = ("evaluator.false_negative=0.3", "evaluator.false_positive=0.3")
-    one, two = (run(tmp_path / name, *noise) for name in ("one", "two"))
-    assert json.dumps({k: [a.trajectory.solution for a in v] for k, v in one.attempts.items()}, sort_keys=True) == (
-        json.dumps({k: [a.trajectory.solution for a in v] for k, v in two.attempts.items()}, sort_keys=True)
+    folder, twin = (run(tmp_path / name, *noise) for name in ("one", "two"))
+    assert json.dumps({k: [a.trajectory.solution for a in v] for k, v in folder.attempts.items()}, sort_keys=True) == (
+        json.dumps({k: [a.trajectory.solution for a in v] for k, v in twin.attempts.items()}, sort_keys=True)
     )

@@ -88,8 +88,8 @@ def test_lengths_in_the_prompt_are_bounded() -> None:
 def test_a_bound_is_exact_and_spares_what_fits(length: int, limit: int) -> None:
     task = Task(task_id="t", prompt="λ" * length, entry_point="f")
     prompt = prompt_for(attempt_with(WRONG), task=task, max_description=limit)
-    shown = prompt.count("λ") + prompt.count("…")
-    assert shown == min(length, limit)
+    characters = prompt.count("λ") + prompt.count("…")
+    assert characters == min(length, limit)
     assert ("…" in prompt) == (length > limit)
 
 
@@ -129,19 +129,19 @@ def test_the_prompt_never_exceeds_the_models_context() -> None:
 def test_examples_are_dropped_before_priors_and_program() -> None:
     attempt, episodes = attempt_with(WRONG, solution="y = 1\n" * 300), [episode(1), episode(2)]
     names = [example.prompt.splitlines()[0] for example in known_examples()]
-    seen = set()
+    counts = set()
     for context in range(4000, 500, -20):
         prompt, _ = fitted(context, TASK, attempt, episodes, examples=3)
         total = sum(name in prompt for name in names)
-        told = ["cause 1." in prompt, "cause 2." in prompt]
+        causes = ["cause 1." in prompt, "cause 2." in prompt]
         whole = prompt.count("y = 1") >= 280
         assert names[:total] == [name for name in names if name in prompt]
-        assert told == [True, True] or total == 0
-        assert told in ([True, True], [False, True], [False, False])
-        assert whole or told == [False, False]
+        assert causes == [True, True] or total == 0
+        assert causes in ([True, True], [False, True], [False, False])
+        assert whole or causes == [False, False]
         assert TASK.prompt.strip() in prompt
-        seen.add((total, *told, whole))
-    assert {(3, True, True, True), (0, True, True, True), (0, False, True, True), (0, False, False, False)} <= seen
+        counts.add((total, *causes, whole))
+    assert {(3, True, True, True), (0, True, True, True), (0, False, True, True), (0, False, False, False)} <= counts
 
 
 @pytest.mark.parametrize("examples", [0, 1, 3])
@@ -185,7 +185,7 @@ def test_of_a_success_the_model_is_asked_what_worked() -> None:
     assert all(f"{label}:" in model.prompt for label in LABELS)
     assert PASSED.name in model.prompt
     assert "failed" not in model.prompt
-    ((_, received, _),) = model.asked
+    ((_, received, _),) = model.requests
     assert received == replace(sampling, grammar=SUCCESS)
 
 
@@ -193,7 +193,7 @@ def test_an_unconstrained_reflector_sends_no_grammar() -> None:
     for attempt in (attempt_with(WRONG), passed_attempt()):
         model = says(REPLY)
         LLMReflector(model, Sampling(grammar=GRAMMAR), constrained=False).reflect(TASK, attempt, [])
-        assert model.asked[0][1].grammar == ""
+        assert model.requests[0][1].grammar == ""
 
 
 SERVED = (
@@ -214,7 +214,7 @@ def test_json_is_asked_for_constrained_and_understood(shape: str, reply: str, gr
     reflection = LLMReflector(model, Sampling(), shape=shape).reflect(TASK, attempt, [])
     assert (reflection.root_cause, reflection.what_to_change) == ("I subtract b in line two", "I add b to a instead")
     assert reflection.category == ("test_gap" if shape == "service" else "unknown" if passed else "assertion")
-    assert model.asked[0][1].grammar == grammar
+    assert model.requests[0][1].grammar == grammar
     assert all(f'"{key}":' in model.prompt for key in json.loads(reply))
     assert ("Checks that passed:" if passed else "Failing checks:") in model.prompt
 

@@ -42,13 +42,13 @@ def reflection(**fields: object) -> Reflection:
 class Gives:
     """A reflector that says the same, and remembers what it was told."""
 
-    def __init__(self, said: Reflection | None) -> None:
-        self.said = said
-        self.told: list[Sequence[Episode]] = []
+    def __init__(self, reflection: Reflection | None) -> None:
+        self.reflection = reflection
+        self.read: list[Sequence[Episode]] = []
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
-        self.told.append(episodes)
-        return self.said
+        self.read.append(episodes)
+        return self.reflection
 
 
 def test_feedback_stands_in_the_place_of_words() -> None:
@@ -98,8 +98,8 @@ def test_filler_is_as_long_as_what_templates_show_of_the_words(chars: int) -> No
         "first, and return True at the first pair that is close enough; at the end of the loop I return False. I also "
         "check the empty list and the list of one element, for which there is no pair, and keep the type of the result."
     )
-    said = reflection(root_cause=words, what_to_change=words)
-    filler = LengthMatched(Gives(said), seed=0).reflect(TASK, make.attempt(WRONG), [])
+    genuine = reflection(root_cause=words, what_to_change=words)
+    filler = LengthMatched(Gives(genuine), seed=0).reflect(TASK, make.attempt(WRONG), [])
     assert filler is not None
     for text in (filler.root_cause, filler.what_to_change):
         assert abs(estimated(line(text, chars)) - estimated(line(words, chars))) <= 3
@@ -146,7 +146,7 @@ def test_a_reworded_control_keeps_all_but_the_texts(control: type, name: str) ->
     assert (reworded.text, reworded.usage) == ("the reply", COST)
     assert reworded.root_cause != own.root_cause
     reflector.reflect(TASK, make.attempt(WRONG, number=2), [make.episode(reflection=reworded)])
-    assert [episode.reflection for episode in first.told[-1]] == [own]  # not the reworded one
+    assert [episode.reflection for episode in first.read[-1]] == [own]  # not the reworded one
     assert control(NoReflection()).reflect(TASK, make.attempt(WRONG), []) is None
 
 

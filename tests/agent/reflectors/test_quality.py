@@ -45,8 +45,8 @@ def reflection(**fields: object) -> Reflection:
 def wrong(*words: str, checks: tuple[Check, ...] = (EMPTY_LIST,), **fields: object) -> tuple[str, ...]:
     """The flags of `words`, told as cause, error and change; those missing are empty."""
     cause, error, change = (*words, "", "", "")[:3]
-    said = reflection(root_cause=cause, what_went_wrong=error, what_to_change=change, **fields)
-    return flags(said, attempt_with(*checks), [])
+    written = reflection(root_cause=cause, what_went_wrong=error, what_to_change=change, **fields)
+    return flags(written, attempt_with(*checks), [])
 
 
 def test_good_words_have_no_flag() -> None:
@@ -55,9 +55,9 @@ def test_good_words_have_no_flag() -> None:
 
 def test_every_flag_has_a_description() -> None:
     assert all(sentence.endswith(".") for sentence in FLAGS.values())
-    given = wrong("", "", "", confidence=0.9)
-    assert set(given) <= set(FLAGS)
-    assert list(given) == [name for name in FLAGS if name in given]
+    raised = wrong("", "", "", confidence=0.9)
+    assert set(raised) <= set(FLAGS)
+    assert list(raised) == [name for name in FLAGS if name in raised]
 
 
 @pytest.mark.parametrize(("confidence", "flagged"), [(0.79, False), (0.8, True), (1.0, True)])
@@ -90,8 +90,8 @@ def test_the_expected_value_leaks_where_it_tells_the_answer(call: str, expected:
 
 def test_a_success_has_no_flags_about_failing_checks() -> None:
     attempt = attempt_with(Check(name="assert mean_gap([]) == 0.0", outcome="pass"))
-    given = flags(reflection(root_cause="", confidence=0.1), attempt, [])
-    assert not {"misses_check", "leaks_value", "low_confidence"} & set(given)
+    raised = flags(reflection(root_cause="", confidence=0.1), attempt, [])
+    assert not {"misses_check", "leaks_value", "low_confidence"} & set(raised)
 
 
 @given(text=st.text(max_size=300), program=st.text(max_size=300), value=st.text(max_size=30))

@@ -22,18 +22,18 @@ ATTEMPT = make.attempt(WRONG)
 COST = Usage(calls=1, prompt_tokens=100, completion_tokens=40, seconds=0.5, cost=0.25)
 
 
-def said(cause: str, wrong: str, change: str, text: str = "reply") -> Reflection:
+def written(cause: str, wrong: str, change: str, text: str = "reply") -> Reflection:
     texts = {"root_cause": cause, "what_went_wrong": wrong, "what_to_change": change, "action_items": (change,)}
     return make.reflection(**texts, confidence=0.6, key_insight="k", lessons=("l",), text=text, usage=COST)
 
 
-GOOD = said(
+GOOD = written(
     "The operator in `return a - b` subtracts the second operand.",
     "For add(1, 2) that gave -1 where 3 was wanted.",
     "I will replace the minus by a plus.",
 )
-POOR = said("My code is wrong.", "The test failed.", "I will be more careful next time.", "poor reply")
-VAGUE = said("The operator subtracts the second operand.", "add(1, 2) failed.", "I will be careful.")
+POOR = written("My code is wrong.", "The test failed.", "I will be more careful next time.", "poor reply")
+VAGUE = written("The operator subtracts the second operand.", "add(1, 2) failed.", "I will be careful.")
 
 
 class Gives:
@@ -105,7 +105,7 @@ FAILURE = ReflectionError("parse_error", "no fields", Completion(text="Sorry, I 
 
 
 @pytest.mark.parametrize(
-    ("answers", "taken", "usage"),
+    ("answers", "expected", "usage"),
     [
         ([POOR, GOOD], GOOD, COST + COST),
         ([POOR, VAGUE], VAGUE, COST + COST),
@@ -116,11 +116,11 @@ FAILURE = ReflectionError("parse_error", "no fields", Completion(text="Sorry, I 
     ],
 )
 def test_a_retry_takes_the_better_reply_and_pays_for_both(
-    answers: list[Reflection | BaseException | None], taken: Reflection, usage: Usage
+    answers: list[Reflection | BaseException | None], expected: Reflection, usage: Usage
 ) -> None:
     first = Gives(*answers, GOOD)
     reflection = reviewed(first, "retry")
-    assert replace(reflection, flags=(), usage=COST) == taken
+    assert replace(reflection, flags=(), usage=COST) == expected
     assert (reflection.usage, first.answers) == (usage, [GOOD])
     if FAILURE in answers:
         assert reviewed(WithFallback(Gives(*answers), Rules()), "retry") == reflection

@@ -73,10 +73,10 @@ def test_evidence_quotes_assertion_values_and_line() -> None:
     assert evidence == "`assert add(1, 2) == 3` -> expected 3, got -1 (line 2: return a - b)"
 
 
-@pytest.mark.parametrize(("line", "shown"), [(0, ""), (99, " (line 99)"), (1, " (line 1: def add(a, b):)")])
-def test_evidence_shows_a_line_that_exists(line: int, shown: str) -> None:
+@pytest.mark.parametrize(("line", "suffix"), [(0, ""), (99, " (line 99)"), (1, " (line 1: def add(a, b):)")])
+def test_evidence_shows_a_line_that_exists(line: int, suffix: str) -> None:
     check = Check(name="assert x", outcome="error", error_type="E", message="m", line=line)
-    assert describe(attempt_with(check), check) == f"`assert x` -> E: m{shown}"
+    assert describe(attempt_with(check), check) == f"`assert x` -> E: m{suffix}"
 
 
 def test_evidence_stays_short_and_on_one_line() -> None:

@@ -54,7 +54,7 @@ MANY = [attempt(f"t/{n}", number) for n in range(6) for number in (1, 2)]
 def test_a_drawn_reflection_is_unchanged_and_free(tmp_path: Path) -> None:
     reflection = Shuffled([run_folder(tmp_path / "run", *MANY)]).reflect(task("t/0"), attempt("t/0"), [])
     assert reflection.root_cause in {
-        one.reflection.root_cause for one in MANY if one.reflection and one.task_id != "t/0"
+        attempt.reflection.root_cause for attempt in MANY if attempt.reflection and attempt.task_id != "t/0"
     }
     assert (reflection.reflection_id, reflection.about_attempt) == ("t/0#1", 1)
     assert (reflection.source, reflection.category, reflection.confidence) == ("control:shuffled", "timeout", 0.75)
@@ -69,11 +69,11 @@ def test_no_reflection_is_drawn_twice_for_a_task(tmp_path: Path) -> None:
 
 
 def test_the_draw_goes_by_seed_and_not_by_the_order_of_the_file(tmp_path: Path) -> None:
-    one, other = run_folder(tmp_path / "one", *MANY), run_folder(tmp_path / "two", *MANY[::-1])
+    first, other = run_folder(tmp_path / "one", *MANY), run_folder(tmp_path / "two", *MANY[::-1])
     for seed in range(10):
-        items = [Shuffled(pool, seed).reflect(task("t/0"), attempt("t/0"), []) for pool in (one, other)]
+        items = [Shuffled(pool, seed).reflect(task("t/0"), attempt("t/0"), []) for pool in (first, other)]
         assert items[0] == items[1]
-    assert len({Shuffled(one, seed).reflect(task("t/0"), attempt("t/0"), []).root_cause for seed in range(20)}) > 2
+    assert len({Shuffled(first, seed).reflect(task("t/0"), attempt("t/0"), []).root_cause for seed in range(20)}) > 2
 
 
 def test_a_pool_on_the_same_task_only_is_an_error(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_pool_on_the_same_task_only_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_pool_without_words_is_refused_before_the_run(tmp_path: Path) -> None:
-    for pool, said in {
+    for pool, message in {
         tmp_path / "absent": "got no manifest.json, expected",
         run_folder(tmp_path / "empty"): "without a reflection by a model .*, expected at least one",
         run_folder(
@@ -94,7 +94,7 @@ def test_a_pool_without_words_is_refused_before_the_run(tmp_path: Path) -> None:
         ): "without a reflection by a model .*, expected at least one",
         run_folder(tmp_path / "oracle", attempt("t/1"), feedback_source="oracle"): "was shown hidden tests",
     }.items():
-        with pytest.raises(ValueError, match=rf"reflector\.pool: .*{pool.name}.*{said}.*reflexion arm first"):
+        with pytest.raises(ValueError, match=rf"reflector\.pool: .*{pool.name}.*{message}.*reflexion arm first"):
             Shuffled([pool])
     with pytest.raises(ValueError, match=r"reflector\.pool: got no folder, expected a run folder"):
         Shuffled([])
@@ -119,7 +119,7 @@ def settings(path: Path, words: str, **more: object) -> dict[str, object]:
 
 def words_of(run: Path) -> set[str]:
     attempts = RunFolder.existing(run).attempts.values()
-    return {one.reflection.root_cause for attempt in attempts for one in attempt if one.reflection}
+    return {attempt.reflection.root_cause for history in attempts for attempt in history if attempt.reflection}
 
 
 def test_the_pool_is_of_the_same_model_and_in_the_manifest(tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_the_pool_is_of_the_same_model_and_in_the_manifest(tmp_path: Path) -> No
 def test_the_pool_is_the_run_whose_config_differs_least(tmp_path: Path) -> None:
     grid = {"experiment": ["reflexion", "reflexion_shuffled"], "recall.omega": [0, 1]}
     finished = sweep(settings(tmp_path, "own", **grid), quiet=True)
-    one, other, *shuffled = finished.runs
-    assert [[*RunFolder.existing(run).manifest.provenance.pool] for run in shuffled] == [[one.name], [other.name]]
+    first, other, *shuffled = finished.runs
+    assert [[*RunFolder.existing(run).manifest.provenance.pool] for run in shuffled] == [[first.name], [other.name]]
 
 
 @pytest.mark.slow
@@ -143,8 +143,8 @@ def test_in_a_parallel_sweep_the_control_waits_for_its_pool(tmp_path: Path) -> N
     overrides = lines(settings(tmp_path, "own", experiment=["reflexion_shuffled", "reflexion"]))
     overrides += ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
     command = [sys.executable, "-m", "reflexion_lab", "run", "-m", *overrides]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
     assert [state.status for state in Sweep.of(overrides).states.values()] == ["done", "done"]
 
 

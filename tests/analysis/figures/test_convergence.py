@@ -28,15 +28,15 @@ def drawn(ax, gid):
 
 
 def test_the_lines_are_the_points(curve):
-    one = curve()
-    ax = curves([one], Figure().add_subplot(), feedback=True)
+    pooled = curve()
+    ax = curves([pooled], Figure().add_subplot(), feedback=True)
     (solid,), (dashed,) = drawn(ax, "pass_at_1"), drawn(ax, "visible_pass")
-    assert list(solid.get_ydata()) == [point.pass_at_1 for point in one.points]
-    assert list(dashed.get_ydata()) == [point.visible_pass for point in one.points]
+    assert list(solid.get_ydata()) == [point.pass_at_1 for point in pooled.points]
+    assert list(dashed.get_ydata()) == [point.visible_pass for point in pooled.points]
     assert solid.get_linestyle() != dashed.get_linestyle()
     low, high = ax.get_ylim()
     assert low <= min(dashed.get_ydata()) <= max(dashed.get_ydata()) <= high
-    assert not drawn(curves([one], Figure().add_subplot()), "visible_pass")
+    assert not drawn(curves([pooled], Figure().add_subplot()), "visible_pass")
     assert [tick for tick in ax.get_xticks() if ax.get_xlim()[0] <= tick <= ax.get_xlim()[1]] == [1, 2, 3]
     assert ax.yaxis.get_major_formatter()(0.5) == "50 %"
 
@@ -60,10 +60,10 @@ def test_an_oracle_curve_is_never_called_pass_at_1(write_run):
 
 
 def test_a_lone_point_still_shows_its_interval(write_run):
-    one = Curve.of(Log.read(write_run({"a": [(1.0, True)], "b": [(0.0, False)]})), "single attempt")
-    ax = curves([one], Figure().add_subplot())
+    single = Curve.of(Log.read(write_run({"a": [(1.0, True)], "b": [(0.0, False)]})), "single attempt")
+    ax = curves([single], Figure().add_subplot())
     (bar,) = (collection for collection in ax.collections if isinstance(collection, LineCollection))
-    assert list(bar.get_segments()[0][:, 1]) == [one.points[0].low, one.points[0].high]
+    assert list(bar.get_segments()[0][:, 1]) == [single.points[0].low, single.points[0].high]
 
 
 def test_the_figure_and_its_numbers_are_saved_from_any_thread(write_run, tmp_path):
@@ -87,5 +87,5 @@ def test_a_run_without_a_curve_says_what_to_do(curve):
 def test_importing_the_room_loads_no_heavy_library():
     room = "import reflexion_lab.analysis.figures.curves, reflexion_lab.analysis.report.run_tables, sys"
     code = f"{room}; print({{'matplotlib', 'numpy', 'rich'}} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "set()"

@@ -34,22 +34,24 @@ TASKS = [f"t{number:02}" for number in range(24)]
 
 def verdicts(name, seed, source, attempts):
     """Attempt 1 is the same in all arms; what follows is drawn for each."""
-    made = {}
+    verdicts = {}
     for task in TASKS:
         first, own = random.Random(f"{seed}:{task}"), random.Random(f"{name}:{seed}:{task}")
         history = []
         for number in range(1, attempts + 1):
             right = (first if number == 1 else own).random() < 0.4
-            seen = right if source == "oracle" else (first if number == 1 else own).random() < (0.9 if right else 0.1)
-            history.append((1.0 if seen else 0.5, right))
-            if seen:
+            visible = (
+                right if source == "oracle" else (first if number == 1 else own).random() < (0.9 if right else 0.1)
+            )
+            history.append((1.0 if visible else 0.5, right))
+            if visible:
                 break
-        made[task] = history
-    return made
+        verdicts[task] = history
+    return verdicts
 
 
 @pytest.fixture(scope="module")
-def made(runs_written_in, tmp_path_factory):
+def make_arms(runs_written_in, tmp_path_factory):
     """Arms with two seeds each, of one attempt where the name is `simple`."""
 
     def make(*names, seeds=(1, 2), configs=None):
@@ -72,20 +74,20 @@ def made(runs_written_in, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def saved(made, tmp_path_factory):
+def saved(make_arms, tmp_path_factory):
     """Draws the figures of arms, once for all tests: it takes seconds."""
 
     @cache
     def drawn(*names):
-        return save(made(*names))
+        return save(make_arms(*names))
 
-    def save(found):
+    def save(arms):
         folder = tmp_path_factory.mktemp("figures")
         return {
-            save_figure.name: save_figure for save_figure in save_figures(folder, compare(found, one_seed=True), found)
+            save_figure.name: save_figure for save_figure in save_figures(folder, compare(arms, one_seed=True), arms)
         }
 
-    return lambda *names, **options: save(made(*names, **options)) if options else drawn(*names)
+    return lambda *names, **options: save(make_arms(*names, **options)) if options else drawn(*names)
 
 
 def rows(figure):
@@ -118,7 +120,7 @@ def test_every_figure_is_on_disk_with_its_numbers_and_its_facts(saved):
         assert ("95 %" in figure.caption) == (figure.name != "outcomes")
 
 
-def test_curves_are_those_of_the_arms_with_bands_over_tasks_and_seeds(saved, made):
+def test_curves_are_those_of_the_arms_with_bands_over_tasks_and_seeds(saved, make_arms):
     figure = saved("retry", "reflexion")["curves"]
     table = rows(figure)
     assert [(row["arm"], row["attempt"], row["n"]) for row in table] == [
@@ -130,11 +132,11 @@ def test_curves_are_those_of_the_arms_with_bands_over_tasks_and_seeds(saved, mad
     assert table[0]["share"] == table[3]["share"]
 
 
-def test_a_curve_over_seeds_counts_cases_and_pools_runs(made):
-    (arm,) = made("reflexion")
+def test_a_curve_over_seeds_counts_cases_and_pools_runs(make_arms):
+    (arm,) = make_arms("reflexion")
     curve, single = Curve.over(arm), [Curve.of(log, "reflexion") for log in arm.logs]
     for t, point in enumerate(curve.points):
-        parts = [one.points[t] for one in single]
+        parts = [seed_curve.points[t] for seed_curve in single]
         assert point.n == 48
         assert point.solved == sum(part.solved for part in parts)
         assert point.tokens_cum == sum(part.tokens_cum for part in parts)
@@ -144,23 +146,23 @@ def test_a_curve_over_seeds_counts_cases_and_pools_runs(made):
     assert Curve.over(Arm("reflexion", arm.logs[:1])) == single[0]
 
 
-def test_arms_of_unlike_lengths_are_drawn_to_one_end(made, tmp_path):
-    table = rows(drawing.save(tmp_path, curves.drawing(made("simple", "reflexion"))))
+def test_arms_of_unlike_lengths_are_drawn_to_one_end(make_arms, tmp_path):
+    table = rows(drawing.save(tmp_path, curves.drawing(make_arms("simple", "reflexion"))))
     assert [row["attempt"] for row in table if row["arm"] == "simple"] == ["1", "2", "3"]
     assert len({row["share"] for row in table if row["arm"] == "simple"}) == 1
 
 
-def test_other_first_attempts_are_not_called_shared(made):
-    first, second = made("retry", "reflexion")
+def test_other_first_attempts_are_not_called_shared(make_arms):
+    first, second = make_arms("retry", "reflexion")
     case = next(iter(second.attempts))
-    one = second.attempts[case][0]
-    second.attempts[case][0] = replace(one, trajectory=replace(one.trajectory, solution="other"))
+    attempt = second.attempts[case][0]
+    second.attempts[case][0] = replace(attempt, trajectory=replace(attempt.trajectory, solution="other"))
     assert "first attempts of reflexion are not those of retry" in curves.drawing([first, second]).caption
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 10])
-def test_names_at_the_ends_of_curves_do_not_cover_each_other(made, count):
-    items = [Curve.over(arm) for arm in made(*(f"arm{place}" for place in range(count)))]
+def test_names_at_the_ends_of_curves_do_not_cover_each_other(make_arms, count):
+    items = [Curve.over(arm) for arm in make_arms(*(f"arm{place}" for place in range(count)))]
     ax = curves.curves(items, axes())
     heights = sorted(text.xy[1] for text in by_gid(ax.texts, "name"))
     low, high = ax.get_ylim()
@@ -169,8 +171,8 @@ def test_names_at_the_ends_of_curves_do_not_cover_each_other(made, count):
     assert all(above - below > 0.06 * (high - low) for below, above in pairwise(heights))
 
 
-def test_every_figure_with_an_oracle_is_watermarked(made):
-    result = made("retry", "oracle")
+def test_every_figure_with_an_oracle_is_watermarked(make_arms):
+    result = make_arms("retry", "oracle")
     (retry, oracle), compared = result, compare(result)
     drawn = [
         curves.curves([Curve.over(arm) for arm in result], axes()),
@@ -187,43 +189,43 @@ def test_every_figure_with_an_oracle_is_watermarked(made):
     assert not by_gid(curves.curves([Curve.over(retry)], axes()).texts, "watermark")
 
 
-def test_an_oracle_is_no_pass_at_1_in_words_nor_on_the_hull(saved, made):
+def test_an_oracle_is_no_pass_at_1_in_words_nor_on_the_hull(saved, make_arms):
     figures = saved("retry", "oracle")
     for figure in figures.values():
         if "oracle" in {row.get("arm") for row in rows(figure)}:
             assert "UPPER BOUND, not pass@1 (oracle)" in figure.caption
     assert "oracle" not in {row["arm"] for row in rows(figures["feedback"])}
-    assert "pass@1" not in curves.drawing(made("oracle")).title
+    assert "pass@1" not in curves.drawing(make_arms("oracle")).title
     table = rows(figures["budget"])
     assert {row["on_hull"] for row in table if row["arm"] == "oracle"} == {"False"}
     assert "True" in {row["on_hull"] for row in table if row["arm"] == "retry"}
 
 
-def test_spending_is_drawn_on_a_logarithmic_scale_and_only_where_there_is_any(saved, made):
+def test_spending_has_a_log_axis_and_is_drawn_only_where_known(saved, make_arms):
     assert {row["unit"] for row in rows(saved("retry", "reflexion")["budget"])} == {"tokens", "calls"}  # nothing costs
-    (arm,) = made("other")
+    (arm,) = make_arms("other")
     assert budget({arm: accuracy_by_spending(arm, "calls")}, "calls", axes()).get_xscale() == "log"
 
 
-def test_differences_are_those_of_the_comparison(made):
-    comparison = compare(made("retry", "reflexion"))
+def test_differences_are_those_of_the_comparison(make_arms):
+    comparison = compare(make_arms("retry", "reflexion"))
     (row,) = rows_of = [row for row in comparison.rows if row.as_run]
     ax = differences(rows_of, "retry", axes())
     (dot,) = by_gid(ax.lines, "as run")
     assert dot.get_xdata()[0] == row.as_run.estimate.value
     bars = by_gid(ax.patches, "minimum")
-    known = [one.minimum for one in (row.as_run, row.matched) if one.minimum is not None]
+    known = [difference.minimum for difference in (row.as_run, row.matched) if difference.minimum is not None]
     assert [bar.get_width() for bar in bars] == [2 * minimum for minimum in known]
 
 
-def test_a_difference_that_was_refused_is_not_drawn(made, tmp_path):
-    result = made("retry", "reflexion", seeds=(1,))
+def test_a_difference_that_was_refused_is_not_drawn(make_arms, tmp_path):
+    result = make_arms("retry", "reflexion", seeds=(1,))
     names = {save_figure.name for save_figure in save_figures(tmp_path / "figures", compare(result), result)}
     assert "differences" not in names
 
 
-def test_bars_of_an_attempt_are_all_of_its_programs(made):
-    (arm,) = made("reflexion")
+def test_bars_of_an_attempt_are_all_of_its_programs(make_arms):
+    (arm,) = make_arms("reflexion")
     moves = transitions(arm)
     ax = transition_bars(moves, axes())
     heights = {}
@@ -235,35 +237,35 @@ def test_bars_of_an_attempt_are_all_of_its_programs(made):
     assert f"n = {moves.programs[0].n}" in words(ax)
 
 
-def test_kinds_of_moves_are_told_apart_without_colour(made):
-    (arm,) = made("reflexion")
+def test_kinds_of_moves_are_told_apart_without_colour(make_arms):
+    (arm,) = make_arms("reflexion")
     ax = transition_bars(transitions(arm), axes())
     assert len({(by_gid(ax.patches, kind)[0].get_hatch()) for kind in ("wc", "cw", "ww")}) == 3
 
 
-def test_the_map_has_a_cell_for_each_attempt_and_the_easiest_task_on_top(saved, made):
+def test_outcome_map_has_a_cell_per_attempt_easiest_task_first(saved, make_arms):
     table = rows(saved("retry", "reflexion")["outcomes"])
     places = {row["task_id"]: (int(row["place"]), float(row["solved_share"])) for row in table}
     shares = [share for _, share in sorted(places.values())]
     assert len(places) == 24
     assert shares == sorted(shares, reverse=True)
-    (arm,) = made("other")
+    (arm,) = make_arms("other")
     image = by_gid(outcome_map(arm, TASKS, axes()).images, "map")[0].get_array()
     assert image.count() == sum(len(attempts) for attempts in arm.attempts.values())
 
 
-def test_loops_that_stopped_on_a_wrong_program_stay_unsolved(made):
-    (arm,) = made("reflexion")
-    found = survival(arm)
-    assert found.n == 48
-    last = found.steps[-1]
+def test_loops_that_stopped_on_a_wrong_program_stay_unsolved(make_arms):
+    (arm,) = make_arms("reflexion")
+    curve = survival(arm)
+    assert curve.n == 48
+    last = curve.steps[-1]
     solved = sum(any(arm.verdicts(t)[case] for t in (1, 2, 3)) for case in arm.attempts)
     assert last.unsolved.value == pytest.approx(1 - solved / 48)
-    assert all(step.censored == 0 for step in found.steps[:-1])
+    assert all(step.censored == 0 for step in curve.steps[:-1])
 
 
-def test_a_loop_that_was_cut_off_is_censored_where_it_was(made):
-    (arm,) = made("reflexion")
+def test_a_loop_that_was_cut_off_is_censored_where_it_was(make_arms):
+    (arm,) = make_arms("reflexion")
     case, history = next(
         (c, m) for c, m in arm.attempts.items() if len(m) == 3 and not any(arm.verdicts(t)[c] for t in (1, 2, 3))
     )
@@ -272,8 +274,8 @@ def test_a_loop_that_was_cut_off_is_censored_where_it_was(made):
         assert [step.censored for step in survival(arm).steps][:2] == [0, 1], reason
 
 
-def test_numbers_are_to_scale_and_words_behind_them(made):
-    result = made(*["reflexion"] * 4, configs=[{"recall": {"omega": omega}} for omega in (3, "all", 0, 1)])
+def test_numbers_are_to_scale_and_words_behind_them(make_arms):
+    result = make_arms(*["reflexion"] * 4, configs=[{"recall": {"omega": omega}} for omega in (3, "all", 0, 1)])
     assert config_curves.swept(result) == ["recall.omega"]
     (drawn,) = config_curves.drawings(result)
     assert {row[1]: row[2] for row in drawn.rows} == dict.fromkeys((0.0, 1.0, 3.0, "all"), "reflexion")
@@ -281,21 +283,21 @@ def test_numbers_are_to_scale_and_words_behind_them(made):
     labels = {label.get_text(): place for label, place in zip(ax.get_xticklabels(), ax.get_xticks(), strict=True)}
     assert [labels[name] for name in ("0", "1", "3")] == [0, 1, 3]
     assert labels["all"] > 3
-    wide = made(*["reflexion"] * 3, configs=[{"memory": {"size": size}} for size in (1, 10, 100)])
+    wide = make_arms(*["reflexion"] * 3, configs=[{"memory": {"size": size}} for size in (1, 10, 100)])
     ax = config_curves.drawing(wide, "memory.size").panels[0](axes())
     assert list(ax.get_xticks()) == pytest.approx([0, 1, 2])
 
 
-def test_seeds_and_words_alone_are_no_sweep_nor_an_unknown_key(made):
-    result = made("retry", "reflexion")
+def test_seeds_and_words_alone_are_no_sweep_nor_an_unknown_key(make_arms):
+    result = make_arms("retry", "reflexion")
     assert config_curves.swept(result) == []
-    assert config_curves.swept(made("x", "x", configs=[{"actor": "one"}, {"actor": "two"}])) == []
+    assert config_curves.swept(make_arms("x", "x", configs=[{"actor": "one"}, {"actor": "two"}])) == []
     with pytest.raises(ValueError, match=r"got .recall\.size., expected a dotted config key"):
         config_curves.drawing(result, "recall.size")
 
 
-def test_two_writings_of_one_figure_are_the_same_bytes(made, tmp_path):
-    (arm,) = made("reflexion")
+def test_two_writings_of_one_figure_are_the_same_bytes(make_arms, tmp_path):
+    (arm,) = make_arms("reflexion")
     texts = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -305,39 +307,40 @@ def test_two_writings_of_one_figure_are_the_same_bytes(made, tmp_path):
     assert texts[0][0].startswith(b"<?xml")
 
 
-def test_names_in_figures_are_escaped(saved, made, tmp_path):
+def test_names_in_figures_are_escaped(saved, make_arms, tmp_path):
     figures = saved("=1+1", "a\x1b[31m\u202e\nb")
     assert {row["arm"] for row in rows(figures["curves"])} == {"'=1+1", "a\\x1b[31m\\u202e b"}
     for figure in figures.values():
         assert all(c.isprintable() for c in figure.caption), figure.name
-    assert rows(drawing.save(tmp_path, curves.drawing(made("a$b", "c$\\frac"))))[0]["arm"] == "a$b"
+    assert rows(drawing.save(tmp_path, curves.drawing(make_arms("a$b", "c$\\frac"))))[0]["arm"] == "a$b"
 
 
-def test_titles_of_panels_do_not_reach_into_the_next(made):
+def test_titles_of_panels_do_not_reach_into_the_next(make_arms):
     long = "retry recorded.variant=humaneval-gpt-4-turbo-0409-5repeats-no-temp-incr "
-    result = made(f"{long}one", f"{long}two", f"{long}three")
-    for one in (outcome_panels.drawing(result), transition_plots.drawing(result)):
-        canvas = Figure(figsize=(one.size[0] * 2, one.size[1] * 2), layout="constrained")
-        drawing._draw_panels(canvas, one)
+    result = make_arms(f"{long}one", f"{long}two", f"{long}three")
+    for plot in (outcome_panels.drawing(result), transition_plots.drawing(result)):
+        canvas = Figure(figsize=(plot.size[0] * 2, plot.size[1] * 2), layout="constrained")
+        drawing._draw_panels(canvas, plot)
         canvas.draw_without_rendering()
         wide = [text.get_window_extent().width for text in canvas.findobj(Text) if "retry" in text.get_text()]
         assert len(wide) == 3
-        assert max(wide) < one.size[0] * canvas.dpi, one.name
+        assert max(wide) < plot.size[0] * canvas.dpi, plot.name
 
 
-def test_an_arm_of_unknown_spending_is_named_and_not_drawn(made):
-    known, silent = made("retry", "silent")
+def test_an_arm_of_unknown_spending_is_named_and_not_drawn(make_arms):
+    known, silent = make_arms("retry", "silent")
     for history in silent.attempts.values():
         history[:] = [
-            replace(one, trajectory=replace(one.trajectory, usage=Usage(calls=1)), reflection=None) for one in history
+            replace(attempt, trajectory=replace(attempt.trajectory, usage=Usage(calls=1)), reflection=None)
+            for attempt in history
         ]
-    found = budget_plots.drawing([known, silent])
-    assert {(row[0], row[1]) for row in found.rows} == {("tokens", "retry"), ("calls", "retry"), ("calls", "silent")}
-    assert "Unknown tokens, not drawn: silent." in found.caption
+    plot = budget_plots.drawing([known, silent])
+    assert {(row[0], row[1]) for row in plot.rows} == {("tokens", "retry"), ("calls", "retry"), ("calls", "silent")}
+    assert "Unknown tokens, not drawn: silent." in plot.caption
 
 
-def test_a_narrow_range_of_spending_has_more_than_one_number(made):
-    (arm,) = made("retry")
+def test_a_narrow_range_of_spending_has_more_than_one_number(make_arms):
+    (arm,) = make_arms("retry")
     spots = [spot._replace(spend=1 + 0.15 * place) for place, spot in enumerate(accuracy_by_spending(arm, "calls"))]
     ax = budget({arm: spots}, "calls", axes())
     low, high = ax.get_xlim()
@@ -357,7 +360,7 @@ def test_labels_are_spread_in_order_and_stay_inside():
     assert spread([], 0.1, 0, 1) == []
 
 
-def test_a_figure_is_one_function(made, tmp_path, monkeypatch):
+def test_a_figure_is_one_function(make_arms, tmp_path, monkeypatch):
     monkeypatch.setattr(drawing, "REGISTRY", list(drawing.REGISTRY))
 
     @drawing.figure(5)
@@ -367,7 +370,7 @@ def test_a_figure_is_one_function(made, tmp_path, monkeypatch):
         panel = lambda ax: ax.bar(range(len(numbers)), numbers) and ax  # noqa: E731
         return drawing.Drawing("lengths", "Longest loops", [panel], ("arm", "attempts"), table, "Attempts.")
 
-    result = made("retry", "simple")
+    result = make_arms("retry", "simple")
     figures = save_figures(tmp_path, compare(result), result)
     assert figures[0].name == "lengths"
     assert figures[0].path.read_bytes().startswith(b"\x89PNG")

@@ -22,7 +22,7 @@ from reflexion_lab.records import Message
 
 @pytest.fixture
 def log(write_run, attempt, reflection) -> Log:
-    made = {}
+    attempts = {}
     for task in range(24):
         name, passes = f"t{task}", task % 3 == 0
         words = replace(
@@ -32,15 +32,15 @@ def log(write_run, attempt, reflection) -> Log:
             flags=("generic", "misses_check")[: task % 3],
         )
         second = attempt(name, 2, float(passes))
-        made[name] = [
+        attempts[name] = [
             attempt(name, 1, 0.0, reflection=words),
             replace(second, recalled=() if task % 4 == 1 else (f"ep-{name}-1",)),
         ]
-    return Log.read(write_run(made=made))
+    return Log.read(write_run(attempts=attempts))
 
 
 @pytest.fixture
-def found():
+def diagram():
     pairs = [(0.15, 0), (0.15, 1), (0.85, 1), (0.85, 0), (0.85, 0)]
     return calibration([Forecast(str(n), confidence, bool(came)) for n, (confidence, came) in enumerate(pairs)])
 
@@ -53,8 +53,8 @@ def texts(ax):
     return [text.get_text() for text in ax.texts]
 
 
-def test_a_reliability_diagram_has_shares_diagonal_intervals_and_bars_of_n(found):
-    ax = reliability(found, Figure().add_subplot(), "stated")
+def test_reliability_diagram_draws_shares_intervals_and_n(diagram):
+    ax = reliability(diagram, Figure().add_subplot(), "stated")
     (shares,), (diagonal,) = by_id(ax.lines, "shares"), by_id(ax.lines, "diagonal")
     assert list(shares.get_xdata()) == pytest.approx([0.15, 0.85])
     assert list(shares.get_ydata()) == pytest.approx([1 / 2, 1 / 3])
@@ -103,17 +103,17 @@ def test_the_figure_is_saved_with_its_numbers(log, tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG")
     rows = list(csv.DictReader((tmp_path / "reflections.csv").open()))
     figures = reflections(log)
-    found = {(row["figure"], row["name"]): row for row in rows}
-    assert len(found) == len(rows)
-    assert float(found["effect", "class type"]["value"]) == figures.by_category["type"].effect.value
-    assert (found["passed", "all"]["k"], found["passed", "all"]["n"]) == ("6", "18")
-    assert found["flag generic", "by llm"]["n"] == "12"
-    assert float(found["brier", "stated"]["value"]) == figures.calibration["stated"].brier.value
+    values = {(row["figure"], row["name"]): row for row in rows}
+    assert len(values) == len(rows)
+    assert float(values["effect", "class type"]["value"]) == figures.by_category["type"].effect.value
+    assert (values["passed", "all"]["k"], values["passed", "all"]["n"]) == ("6", "18")
+    assert values["flag generic", "by llm"]["n"] == "12"
+    assert float(values["brier", "stated"]["value"]) == figures.calibration["stated"].brier.value
     bins = [row for row in rows if row["figure"] == "reliability" and row["name"].startswith("stated")]
     assert sum(int(row["n"]) for row in bins) == figures.calibration["stated"].n
 
 
-def test_unread_reflections_are_drawn_and_a_run_without_any_has_no_figure(write_run, tmp_path):
+def test_unread_reflections_are_drawn_no_reflections_no_figure(write_run, tmp_path):
     simple = write_run({"a": [(1.0, True)]}, name="simple")
     assert save_reflections(tmp_path, Log.read(simple), "simple") is None
     assert not (tmp_path / "reflections.csv").exists()
@@ -129,14 +129,14 @@ def failing(write_run):
 
 
 def test_a_repair_rate_is_drawn_where_the_analysis_says(failing):
-    found, ax = repairs(failing, repair_plots.failure_class), Figure().add_subplot()
-    repair_plots.repair_rates([found], "next", ax)
-    (one,) = found.by_class.values()
+    classes, ax = repairs(failing, repair_plots.failure_class), Figure().add_subplot()
+    repair_plots.repair_rates([classes], "next", ax)
+    (repair,) = classes.by_class.values()
     (dot,), (bar,) = by_id(ax.lines, "repair"), [c for c in ax.collections if len(c.get_segments()) == 1]
-    assert list(dot.get_xdata()) == [one.next.share.value]
-    assert [x for x, _ in bar.get_segments()[0]] == [one.next.share.low, one.next.share.high]
+    assert list(dot.get_xdata()) == [repair.next.share.value]
+    assert [x for x, _ in bar.get_segments()[0]] == [repair.next.share.low, repair.next.share.high]
     assert "8 of 12" in texts(ax)
-    assert [tick.get_text() for tick in ax.get_yticklabels()] == list(found.by_class)
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == list(classes.by_class)
     (row,) = repair_plots.drawing([failing]).rows[::2]
     assert row[:8] == ("reflexion", "visible", "assertion", "next", 12, 8, 12, 8 / 12)
 
@@ -144,7 +144,7 @@ def test_a_repair_rate_is_drawn_where_the_analysis_says(failing):
 @pytest.fixture
 def near(write_run, attempt):
     """Forty tasks; all but the first read the one before."""
-    made = {}
+    attempts = {}
     for task in range(40):
         name, words = f"t{task}", " ".join(f"w{word}" for word in range(task // 4 + 1))
         text = f'def f{task}():\n    """{words}"""'
@@ -155,8 +155,8 @@ def near(write_run, attempt):
             messages=(Message(role="user", content=f"```python\n{text}\n```"),),
         )
         recalled = (f"ep-run-1/t{task - 1}-1",) if task else ()
-        made[name] = [replace(record, trajectory=trajectory, recalled=recalled)]
-    return Arm("near", [Log.read(write_run(made=made))])
+        attempts[name] = [replace(record, trajectory=trajectory, recalled=recalled)]
+    return Arm("near", [Log.read(write_run(attempts=attempts))])
 
 
 def test_every_attempt_is_a_tick_and_every_bin_a_mark(near):
@@ -180,5 +180,5 @@ def test_every_attempt_is_a_tick_and_every_bin_a_mark(near):
     assert "computed again" in drawing.caption
 
 
-def test_runs_whose_tasks_know_nothing_of_each_other_have_no_such_figure(failing):
+def test_no_similarity_figure_without_memory_across_tasks(failing):
     assert similarity_plots.drawing([failing]) is None

@@ -39,7 +39,7 @@ def three(run):
 
 
 @pytest.fixture
-def made(run):
+def three_arms(run):
     return three(run)
 
 
@@ -47,12 +47,12 @@ def made(run):
 def report(runs_written_in, tmp_path_factory):
     """A report on them, to be read: to draw it takes seconds."""
     place, folder = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("report")
-    made = three(run_writer(runs_written_in(place), place))
-    save_report(folder, compare(made), made)
+    all_arms = three(run_writer(runs_written_in(place), place))
+    save_report(folder, compare(all_arms), all_arms)
     return folder
 
 
-def shown(comparison, width=100):
+def printed(comparison, width=100):
     text = StringIO()
     console = Console(file=text, width=width)
     for sheet in sheets(comparison):
@@ -66,8 +66,8 @@ def cells(sheet, arm):
     return {" ".join(column.split()): cell for column, cell in zip(sheet.columns, row, strict=True)}
 
 
-def test_the_table_says_all_that_an_honest_one_has_to(made):
-    results, differences, loops, costs, left_out, runs = sheets(compare(made))
+def test_the_table_says_all_that_an_honest_one_has_to(three_arms):
+    results, differences, loops, costs, left_out, runs = sheets(compare(three_arms))
     arm = plain(HOSTILE)
     assert cells(results, arm)["feedback source"] == "visible"
     assert cells(results, arm)["tasks x seeds"] == "4 x 2"
@@ -94,8 +94,8 @@ def test_the_table_says_all_that_an_honest_one_has_to(made):
     assert cells(runs, arm)["study"] == "exploratory"
 
 
-def test_methods_and_upper_bounds_are_named_wherever_they_stand(made):
-    comparison = compare(made)
+def test_methods_and_upper_bounds_are_named_wherever_they_stand(three_arms):
+    comparison = compare(three_arms)
     results, differences, *_ = sheets(comparison)
     method = "toy, n = 4 tasks, seeds 7, 8, feedback source: visible, oracle; 95 %: bootstrap over tasks"
     assert method in results.caption
@@ -106,7 +106,7 @@ def test_methods_and_upper_bounds_are_named_wherever_they_stand(made):
     assert "UPPER BOUND" in results.title
     assert [row[-1] for row in differences.rows if row[0] == "oracle"] == ["UPPER BOUND", "UPPER BOUND"]
     assert any("UPPER BOUND, not pass@1" in line for line in warnings(comparison))
-    text = shown(comparison)
+    text = printed(comparison)
     assert "\x1b[31m" not in text
     assert "\u202e" not in text
 
@@ -122,7 +122,7 @@ def test_an_upper_bound_is_never_detected_in_the_csv(run, tmp_path):
     tasks = {f"t{i:02}": [WRONG, RIGHT] if i < 20 else [WRONG, WRONG] for i in range(30)}
     less = {name: [WRONG, WRONG] for name in tasks}
     kinds = (("feedback_only", less, "visible"), ("words", tasks, "visible"), ("oracle", tasks, "oracle"))
-    runs = [run(arm, found, s, feedback_source=source) for arm, found, source in kinds for s in (7, 8)]
+    runs = [run(arm, verdicts, s, feedback_source=source) for arm, verdicts, source in kinds for s in (7, 8)]
     comparison = compare(arms(runs))
     _, words, oracle = csv.DictReader(write_table(tmp_path / "t.csv", comparison).open())
     assert (words["as_run_detected"], oracle["as_run_detected"]) == ("True", "")
@@ -131,7 +131,7 @@ def test_an_upper_bound_is_never_detected_in_the_csv(run, tmp_path):
 def test_spending_that_nobody_recorded_is_left_empty_and_said(run, respent, tmp_path):
     first = {name: history[:1] for name, history in WORDS.items()}
     runs = [run("feedback_only", BASE, s) for s in (7, 8)]
-    runs += [run("silent", made=respent(first, Usage(calls=1)), seed=s) for s in (7, 8)]
+    runs += [run("silent", attempts=respent(first, Usage(calls=1)), seed=s) for s in (7, 8)]
     comparison = compare(arms(runs))
     _, differences, _, costs, *_ = sheets(comparison)
     assert [cells(costs, "silent")[name] for name in ("calls", "tokens", "tokens per case")] == ["8", "-", "-"]
@@ -177,14 +177,14 @@ def grown(row):
     many = Rate.of(10_000, 10_000)
     usage = Usage(calls=99_999, prompt_tokens=99_999_999, completion_tokens=9, cost=9999.99)
     less = dict.fromkeys(("extraction_failures", "timeouts", "harness_errors"), many)
-    found = {"estimate": sure, "won": 500, "lost": 500, "p": 0.0012, "p_holm": 0.0012, "least": 0.5, "minimum": 0.5}
+    fields = {"estimate": sure, "won": 500, "lost": 500, "p": 0.0012, "p_holm": 0.0012, "least": 0.5, "minimum": 0.5}
     whole = Estimate(value=1.0, low=1.0, high=1.0)
     return replace(
         row,
         **{
-            name: replace(one, needed=(500, 500), **found)
+            name: replace(difference, needed=(500, 500), **fields)
             for name in ("as_run", "matched")
-            if (one := getattr(row, name))
+            if (difference := getattr(row, name))
         },
         **dict.fromkeys(("first", "final"), whole),
         moves=replace(row.moves, cc=5000, cw=5000, wc=5000, ww=5000),
@@ -197,12 +197,12 @@ def grown(row):
     )
 
 
-def test_tables_fit_100_columns_and_lose_nothing_however_large_the_figures(run):
+def test_tables_of_large_figures_fit_100_columns_in_full(run):
     kinds = (("feedback_only", BASE, "visible"), ("a name that goes on recall.omega=3", WORDS, "self_tests"))
     all_arms = arms([run(arm, verdicts, s, feedback_source=source) for arm, verdicts, source in kinds for s in (1, 2)])
     comparison = compare(all_arms)
     comparison = replace(comparison, rows=tuple(map(grown, comparison.rows)))
-    text = shown(comparison)
+    text = printed(comparison)
     assert max(map(len, text.splitlines())) <= 100
     for sheet in sheets(comparison):
         for texts in (sheet.columns, *sheet.rows):
@@ -213,10 +213,10 @@ def test_tables_fit_100_columns_and_lose_nothing_however_large_the_figures(run):
 class Tags(HTMLParser):
     def __init__(self):
         super().__init__()
-        self.seen, self.texts, self.addresses = set(), [], []
+        self.tags, self.texts, self.addresses = set(), [], []
 
     def handle_starttag(self, tag, attrs):
-        self.seen.add(tag)
+        self.tags.add(tag)
         self.addresses += [value for name, value in attrs if name in ("src", "href")]
         assert not any(name.startswith("on") for name, _ in attrs)
 
@@ -227,14 +227,14 @@ class Tags(HTMLParser):
 def test_the_page_needs_no_other_file_and_runs_nothing(report):
     tags = Tags()
     tags.feed((report / "report.html").read_text())
-    assert "script" not in tags.seen
+    assert "script" not in tags.tags
     assert tags.addresses
     assert all(address.startswith("data:image/") for address in tags.addresses)
     assert any("<script>alert(1)</script>" in text for text in tags.texts)
     assert "\u202e" not in "".join(tags.texts)
 
 
-def test_markdown_rows_have_as_many_cells_as_columns_whatever_their_names(report):
+def test_markdown_rows_have_one_cell_per_column_for_any_name(report):
     text = (report / "report.md").read_text()
     tables = [part.splitlines() for part in text.split("\n\n") if part.startswith("|")]
     assert len(tables) == 7
@@ -287,10 +287,10 @@ def test_the_csv_holds_the_numbers_of_the_comparison(report):
     assert all(path.with_suffix(".csv").is_file() for path in pictures)
 
 
-def test_the_same_runs_make_the_same_documents(made, report, tmp_path):
+def test_the_same_runs_make_the_same_documents(three_arms, report, tmp_path):
     again = tmp_path / "again"
     again.mkdir()
-    save_report(again, compare(made), made)
+    save_report(again, compare(three_arms), three_arms)
     for name in ("report.md", "report.html", "report.tex", "table.csv"):
         assert (again / name).read_bytes() == (report / name).read_bytes()
 
@@ -313,7 +313,7 @@ def test_numbers_are_said_with_the_digits_that_matter():
 
 def test_tasks_that_each_seed_draws_for_itself_are_told_as_cases(write_run):
     verdicts = [{"a": [(1.0, True)], "b": [(0.0, False)]}, {"b": [(1.0, True)], "c": [(0.0, False)]}]
-    runs = [write_run(one, name=f"run{seed}", seed=seed) for seed, one in enumerate(verdicts)]
+    runs = [write_run(outcomes, name=f"run{seed}", seed=seed) for seed, outcomes in enumerate(verdicts)]
     all_arms = arms(runs)
     results = next(iter(sheets(compare(all_arms))))
     assert cells(results, all_arms[0].label)["tasks x seeds"] == "4 cases,\n3 tasks"

@@ -44,18 +44,18 @@ class Page:
         return self.packed(f"task-{place}")
 
 
-def test_tasks_are_sorted_by_what_became_of_them_and_their_marks_are_hidden_verdicts(write_run):
-    found = task_lines(Log.read(write_run(VERDICTS)))
-    assert [(task.task_id, task.result) for task in found] == [
+def test_tasks_are_sorted_by_result_and_marked_by_hidden_verdicts(write_run):
+    lines = task_lines(Log.read(write_run(VERDICTS)))
+    assert [(task.task_id, task.result) for task in lines] == [
         ("t/damaged", "damaged"), ("t/never", "not solved"), ("t/9", "repaired"), ("t/10", "repaired"),
         ("t/once", "solved at once"),
     ]  # fmt: skip
-    assert [task.marks for task in found[:2]] == [(("✓", True), ("✗", False)), (("✗✗", False), ("✓", True))]
-    assert [(task.submitted, task.solved_at) for task in found] == [(2, 0), (2, 0), (2, 2), (2, 2), (1, 1)]
+    assert [task.marks for task in lines[:2]] == [(("✓", True), ("✗", False)), (("✗✗", False), ("✓", True))]
+    assert [(task.submitted, task.solved_at) for task in lines] == [(2, 0), (2, 0), (2, 2), (2, 2), (1, 1)]
 
 
 @pytest.mark.parametrize("sealed", [True, False])
-def test_before_the_seal_nothing_is_said_of_attempts_that_are_not_graded(write_run, sealed):
+def test_ungraded_attempts_have_no_verdict_before_the_seal(write_run, sealed):
     results = {task.task_id: task.result for task in task_lines(Log.read(write_run(VERDICTS, sealed=sealed)))}
     assert results["t/9"] == ("repaired" if sealed else "right")
     assert results["t/damaged"] == ("damaged" if sealed else "wrong")
@@ -64,10 +64,10 @@ def test_before_the_seal_nothing_is_said_of_attempts_that_are_not_graded(write_r
 
 def test_the_page_holds_the_very_history_that_a_notebook_shows(write_run):
     run = write_run(VERDICTS)
-    shown = Page(page(Log.read(run)))
+    html = Page(page(Log.read(run)))
     for task_id in VERDICTS:
-        assert shown.history(task_id) == view(run, task=task_id).html
-    assert [task["id"] for task in shown.index["tasks"]][:2] == ["t/damaged", "t/never"]
+        assert html.history(task_id) == view(run, task=task_id).html
+    assert [task["id"] for task in html.index["tasks"]][:2] == ["t/damaged", "t/never"]
 
 
 def test_the_head_names_metric_interval_source_and_what_is_missing(write_run):
@@ -96,24 +96,25 @@ def hostile(attempt, reflection, text):
 
 
 def test_hostile_words_stay_words(attempt, reflection, write_run):
-    made = hostile(attempt, reflection, HOSTILE)
+    hostile_attempt = hostile(attempt, reflection, HOSTILE)
     log = replace(
-        Log.read(write_run({"t/1": [(0.0, False)]})), attempts={HOSTILE: [made], "ok": [replace(made, task_id="ok")]}
+        Log.read(write_run({"t/1": [(0.0, False)]})),
+        attempts={HOSTILE: [hostile_attempt], "ok": [replace(hostile_attempt, task_id="ok")]},
     )
-    shown = Page(page(log))
-    shown.text.encode()
-    task = next(task for task in shown.index["tasks"] if task["id"] != "ok")
-    assert len(shown.running) == 1
-    assert shown.text.count("<script") == 3 + len(shown.index["tasks"]) == shown.text.count("</script>")
+    html = Page(page(log))
+    html.text.encode()
+    task = next(task for task in html.index["tasks"] if task["id"] != "ok")
+    assert len(html.running) == 1
+    assert html.text.count("<script") == 3 + len(html.index["tasks"]) == html.text.count("</script>")
     assert task["id"].startswith("</script><script>alert(1)")
-    fragment = shown.history(task["id"])
+    fragment = html.history(task["id"])
     assert "<script" not in fragment
     assert fragment.count("&lt;script&gt;") > 15
-    assert not re.search("[\x00\u202e\ud800]", shown.text + fragment)
-    assert "alert(1)" in shown.packed("texts")
+    assert not re.search("[\x00\u202e\ud800]", html.text + fragment)
+    assert "alert(1)" in html.packed("texts")
 
 
-def test_a_line_of_a_megabyte_and_a_program_of_a_million_lines_are_cut_and_said_to_be(attempt, reflection, write_run):
+def test_huge_lines_and_programs_are_cut_with_a_notice(attempt, reflection, write_run):
     long = hostile(attempt, reflection, "x" * 1_000_000)
     many = replace(attempt("t/1", 2, 0, "a\n" * 1_000_000))
     html = view([long, many, replace(many, number=3)]).html
@@ -122,14 +123,14 @@ def test_a_line_of_a_megabyte_and_a_program_of_a_million_lines_are_cut_and_said_
     assert f"1,000,000 lines, of which at most {MOST_LINES:,} are shown" in html
 
 
-def test_nothing_but_the_pages_own_script_may_run_and_nothing_is_loaded(write_run):
-    shown = Page(page(Log.read(write_run(VERDICTS))))
-    digest = base64.b64encode(hashlib.sha256(shown.running[0].encode()).digest()).decode()
-    rules = dict(rule.strip().split(" ", 1) for rule in shown.policy.split(";"))
+def test_only_the_pages_own_script_runs_and_nothing_is_loaded(write_run):
+    html = Page(page(Log.read(write_run(VERDICTS))))
+    digest = base64.b64encode(hashlib.sha256(html.running[0].encode()).digest()).decode()
+    rules = dict(rule.strip().split(" ", 1) for rule in html.policy.split(";"))
     assert rules["script-src"] == f"'sha256-{digest}'"
     assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
-    assert not re.search(r"(?:src|href)=[\"'](?!#)", shown.text)
-    assert not re.search(r"https?://|@import|url\(", shown.text)
+    assert not re.search(r"(?:src|href)=[\"'](?!#)", html.text)
+    assert not re.search(r"https?://|@import|url\(", html.text)
 
 
 def test_every_filter_names_only_what_is_there_and_counts_its_tasks(write_run):
@@ -141,17 +142,17 @@ def test_every_filter_names_only_what_is_there_and_counts_its_tasks(write_run):
     assert "JavaScript" in noscript
 
 
-def test_a_search_looks_through_programs_and_reflections_of_every_attempt(write_run, attempt, reflection):
-    made = [
+def test_search_covers_programs_and_reflections_of_all_attempts(write_run, attempt, reflection):
+    attempts = [
         attempt("t/1", 1, 0, "first = 1", reflection=reflection(1, words="the cause")),
         attempt("t/1", 2, 1, "then = 2"),
     ]
-    shown = Page(page(Log.read(write_run(made={"t/1": made}))))
-    (text,) = json.loads(shown.packed("texts"))
+    html = Page(page(Log.read(write_run(attempts={"t/1": attempts}))))
+    (text,) = json.loads(html.packed("texts"))
     assert {"t/1", "first = 1", "the cause", "then = 2"} <= set(text.split("\n"))
 
 
-def test_the_command_writes_a_page_a_run_into_its_folder_or_where_it_is_told(write_run, tmp_path, capsys):
+def test_report_writes_pages_into_run_folders_or_out(write_run, tmp_path, capsys):
     runs = [write_run(VERDICTS, name=name) for name in ("one", "two")]
     main(["report", "--html", str(runs[0].path)])
     assert (runs[0].path / "run.html").read_text() == page(Log.read(runs[0]))
@@ -161,7 +162,7 @@ def test_the_command_writes_a_page_a_run_into_its_folder_or_where_it_is_told(wri
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ((), "--out: got none"),
         (("--html", "--baseline", "x"), "got --baseline, too"),
@@ -169,10 +170,10 @@ def test_the_command_writes_a_page_a_run_into_its_folder_or_where_it_is_told(wri
         (("--html", "--figures", "png"), "got --figures, too"),
     ],
 )
-def test_the_command_says_what_is_missing_or_out_of_place(write_run, capsys, options, said):
+def test_the_command_says_what_is_missing_or_out_of_place(write_run, capsys, options, message):
     run = write_run(VERDICTS)
     assert main(["report", str(run.path), *options])
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (run.path / "run.html").exists()
 
 
@@ -184,7 +185,7 @@ def test_a_page_that_cannot_be_written_leaves_the_one_that_was_there(write_run):
     with pytest.raises(ValueError, match="line 1"):
         save_page(run)
     assert path.read_bytes() == before
-    assert [one.name for one in run.path.glob("*run.html*")] == ["run.html"]
+    assert [path.name for path in run.path.glob("*run.html*")] == ["run.html"]
 
 
 def test_a_harness_error_is_no_verdict_on_a_task(write_run):
@@ -223,7 +224,7 @@ def test_an_episode_has_its_place_and_its_words(attempt, reflection):
     assert "cause 1" in view(loop).html
 
 
-def test_wisdom_is_what_memory_began_with_else_what_the_run_itself_gives(attempt, reflection):
+def test_wisdom_is_of_the_initial_memory_else_of_the_run_itself(attempt, reflection):
     texts = {"pattern": "off by one", "domain": "code", "advice": "count"}
     known = Wisdom(wisdom_id="wis-1", frequency=4, impact=0, tasks=("a", "b", "c", "d"), **texts)
     shared = [attempt(f"t/{n}", 1, 0, reflection=reflection(1, words="Forgot the `key`")) for n in (1, 2)]
@@ -238,7 +239,7 @@ def test_wisdom_is_what_memory_began_with_else_what_the_run_itself_gives(attempt
     assert items[2].words == []
 
 
-def test_a_mistake_tells_what_failed_at_its_task_and_room_that_lacked_is_told(attempt):
+def test_mistakes_show_their_failure_and_cut_items_are_named(attempt):
     name = f"mistake-{RUN_ID}/t/1-abc123"
     reader = attempt("t/2", 1, 0)
     reader = replace(reader, recalled_mistakes=(name,), trajectory=replace(reader.trajectory, left_out=(name,)))

@@ -19,10 +19,10 @@ RUN = {
 
 
 @pytest.fixture
-def shown(write_run):
+def report_of(write_run):
     def report(verdicts=None, all_tasks: bool = False, width: int = 100, **options) -> str:
         console = Console(file=io.StringIO(), width=width)
-        show(write_run(verdicts or (None if "made" in options else RUN), **options), console, all_tasks=all_tasks)
+        show(write_run(verdicts or (None if "attempts" in options else RUN), **options), console, all_tasks=all_tasks)
         return console.file.getvalue()
 
     return report
@@ -34,8 +34,8 @@ def row(text: str, name: str) -> list[str]:
     return line.replace(name, "", 1).split()
 
 
-def test_every_task_and_every_attempt_have_a_row(shown):
-    text = shown()
+def test_every_task_and_every_attempt_have_a_row(report_of):
+    text = report_of()
     assert row(text, "right at once") == ["1", "of", "1", "pass", "pass", "passed"]
     assert row(text, "repaired") == ["2", "of", "2", "pass", "pass", "repaired", "passed"]
     assert row(text, "damaged") == ["2", "of", "2", "pass", "fail", "damaged", "passed"]
@@ -45,8 +45,8 @@ def test_every_task_and_every_attempt_have_a_row(shown):
     assert [line[:3] for line in rows] == [["1", "2/4", "50.0"], ["2", "2/4", "50.0"], ["3", "2/4", "50.0"]]
 
 
-def test_the_headline_carries_n_interval_source_seed_and_gain(shown):
-    text = shown()
+def test_the_headline_carries_n_interval_source_seed_and_gain(report_of):
+    text = report_of()
     lines = text.splitlines()
     number = next(number for number, line in enumerate(lines) if line.startswith("pass@1 "))
     assert "50.0 % [15.0, 85.0] (2 of 4 tasks, Wilson 95 %)" in lines[number]
@@ -58,14 +58,14 @@ def test_the_headline_carries_n_interval_source_seed_and_gain(shown):
     assert row(text, "p of the gain")[0] == "1,"
 
 
-def test_feedback_tests_are_shown_against_hidden_ones(shown):
-    text = shown(width=80)
+def test_feedback_tests_are_shown_against_hidden_ones(report_of):
+    text = report_of(width=80)
     assert row(text, "passed, and right") == ["1", "2", "2"]
     assert row(text, "passed, but wrong") == ["0", "1", "1"]
     assert row(text, "failed, but right") == ["1", "0", "1"]
     assert row(text, "failed, and wrong") == ["2", "1", "4"]  # of attempt 1, submissions, all attempts
     assert row(text, "without a verdict") == ["0", "0", "0"]
-    assert " ".join(row(text, "wrong if passed")) == "0.0 [0, 79] 33.3 [6, 79] 33.3 [6, 79]"
+    assert " ".join(row(text, "wrong among passed")) == "0.0 [0, 79] 33.3 [6, 79] 33.3 [6, 79]"
 
 
 def test_written_tests_are_shown_with_what_they_were_worth(write_run):
@@ -93,17 +93,17 @@ def test_written_tests_are_shown_with_what_they_were_worth(write_run):
 def reviewed(attempt, reflection):
     """Two tasks whose reflections are read and one whose is not."""
     flags = {"a": ("generic", "short"), "b": ("generic",), "c": ()}
-    made = {}
-    for name, found in flags.items():
-        words = replace(reflection(1, "llm" if name != "c" else "rules:type"), flags=found, confidence=0.5)
+    attempts = {}
+    for name, raised in flags.items():
+        words = replace(reflection(1, "llm" if name != "c" else "rules:type"), flags=raised, confidence=0.5)
         recalled = () if name == "c" else (f"ep-{name}-1",)
         second = attempt(name, 2, float(name == "a"))
-        made[name] = [attempt(name, 1, 0.0, reflection=words), replace(second, recalled=recalled)]
-    return made
+        attempts[name] = [attempt(name, 1, 0.0, reflection=words), replace(second, recalled=recalled)]
+    return attempts
 
 
-def test_reflections_have_a_row_a_source_with_reading_success_and_flags(shown, reviewed):
-    text = shown(made=reviewed, width=80).split("Reflections, and")[1]
+def test_each_reflection_source_has_a_row_with_success_and_flags(report_of, reviewed):
+    text = report_of(attempts=reviewed, width=80).split("Reflections, and")[1]
     llm = row(text, "llm")
     assert llm[:4] == ["2", "2", "1/2", "+50.0"]
     assert llm[-1] == "1/2"
@@ -114,71 +114,71 @@ def test_reflections_have_a_row_a_source_with_reading_success_and_flags(shown, r
     assert "100 % name a failing check, 0 % give away a value or code" in " ".join(text.split())
 
 
-def test_reflections_are_counted_by_source_and_said_to_be_perhaps_unreviewed(shown):
-    text = shown()
+def test_reflections_are_counted_by_source_with_a_review_note(report_of):
+    text = report_of()
     assert row(text, "reflections") == ["5", "llm"]
     assert row(text, "model-written reflections")[:2] == ["100.0", "%"]
     assert "no flag on any of them: not reviewed, or nothing found" in " ".join(text.split())
 
 
-def test_confidence_has_its_brier_score_beside_the_naive_one(shown, reviewed):
-    text = " ".join(shown(made=reviewed, width=80).split())
+def test_confidence_has_its_brier_score_beside_the_naive_one(report_of, reviewed):
+    text = " ".join(report_of(attempts=reviewed, width=80).split())
     assert "confidence, stated Brier 0.250 [0.250, 0.250], 0.250 by always naming the share that passed" in text
     assert "mean 0.50, 1 of 2 passed" in text
 
 
-def test_every_role_has_a_row_of_usage(shown, attempt):
+def test_every_role_has_a_row_of_usage(report_of, attempt):
     first = attempt("a", 1, 1.0)
     critic = Usage(calls=2, prompt_tokens=300, completion_tokens=40)
-    text = shown(made={"a": [replace(first, trajectory=replace(first.trajectory, others={"critic": critic}))]})
+    text = report_of(attempts={"a": [replace(first, trajectory=replace(first.trajectory, others={"critic": critic}))]})
     assert row(text, "critic") == ["2", "300", "40", "340", "0.0", "0.0000"]
     assert row(text, "actor")[:4] == ["1", "10", "10", "20"]
     assert row(text.split("Usage")[1], "all")[:4] == ["3", "310", "50", "360"]
-    unsolved = shown({"a": [(0.0, False)]}, name="unsolved").split("Usage")[1]
+    unsolved = report_of({"a": [(0.0, False)]}, name="unsolved").split("Usage")[1]
     assert row(unsolved, "actor")[3] == "-"
     assert "no task solved" in unsolved
 
 
 def test_the_model_is_named_and_by_role_where_roles_have_their_own(write_run):
     folder = write_run(RUN)
-    for roles, said in (({}, "model scripted"), ({"reflector": "big:1"}, "models actor scripted, reflector big:1")):
+    for roles, models in (({}, "model scripted"), ({"reflector": "big:1"}, "models actor scripted, reflector big:1")):
         folder.write_manifest(replace(folder.manifest, role_fingerprints=roles))
         console = Console(file=io.StringIO(), width=100)
         show(folder, console)
-        assert said in " ".join(console.file.getvalue().split())
+        assert models in " ".join(console.file.getvalue().split())
 
 
-def test_of_many_tasks_failures_and_repairs_come_first(shown):
+def test_of_many_tasks_failures_and_repairs_come_first(report_of):
     many = {f"plain {i:03}": [(1.0, True)] for i in range(70)} | RUN
-    text = shown(many)
+    text = report_of(many)
     assert "14 more tasks left out" in text
     assert row(text, "never")[-1] == "max_attempts"
     assert row(text, "repaired")[-2] == "repaired"
     assert "plain 000" in text
     assert "plain 069" not in text
-    everything = shown(many, all_tasks=True, name="all")
+    everything = report_of(many, all_tasks=True, name="all")
     assert "left out;" not in everything
     assert "plain 069" in everything
 
 
-def test_an_oracle_run_is_loudly_no_pass_at_1(shown):
-    text = shown(feedback_source="oracle")
+def test_an_oracle_run_is_loudly_no_pass_at_1(report_of):
+    text = report_of(feedback_source="oracle")
     assert text.splitlines()[0].startswith("UPPER BOUND, not pass@1")
     assert row(text, "upper bound")[:2] == ["50.0", "%"]
     assert "\npass@1" not in text
 
 
-def test_reflections_name_their_feedback_and_an_oracles_is_an_upper_bound(shown, attempt, reflection):
-    made = {"a": [attempt("a", 1, 0.0, reflection=reflection(1, "llm")), attempt("a", 2, 1.0)]}
-    for source, told in (("self_tests", "passed: self_tests feedback"), ("oracle", "UPPER BOUND, not pass@1: the")):
-        text = shown(made=made, feedback_source=source)
+def test_reflection_table_names_feedback_and_upper_bound(report_of, attempt, reflection):
+    attempts = {"a": [attempt("a", 1, 0.0, reflection=reflection(1, "llm")), attempt("a", 2, 1.0)]}
+    for source, caption in (("self_tests", "passed: self_tests feedback"), ("oracle", "UPPER BOUND, not pass@1: the")):
+        text = report_of(attempts=attempts, feedback_source=source)
         table = text[text.index("Reflections, and") : text.index("model-written")]
-        assert told in " ".join(table.split())
+        assert caption in " ".join(table.split())
         assert ("unseen" in table) == (source != "oracle")
 
 
-def test_an_incomplete_run_says_so_first_and_last_and_how_to_resume(shown):
-    text = shown(n_expected=10, sealed=False)
+def test_an_incomplete_run_says_so_first_and_last_and_how_to_resume(report_of):
+    text = report_of(n_expected=10, sealed=False)
     assert text.count("INCOMPLETE: 4 of 10 tasks have ended") == 2
     assert "resume" in text.splitlines()[0]
     assert "Convergence" not in text
@@ -190,36 +190,36 @@ def spoilt(attempt, **fields):
     return replace(attempt, evaluation=evaluation)
 
 
-def test_harness_errors_are_loud_first_and_last_and_no_verdict(shown, attempt):
-    text = shown(made={"a": [spoilt(attempt("a", 1, 0.0))]}, width=200)
+def test_harness_errors_are_loud_first_and_last_and_no_verdict(report_of, attempt):
+    text = report_of(attempts={"a": [spoilt(attempt("a", 1, 0.0))]}, width=200)
     assert text.startswith("HARNESS ERRORS: 1 verdicts are failures of the harness and say nothing about a program; ")
     assert text.count("the first: type_check by ty: it is not installed. Run `reflexion-lab doctor`") == 2
     assert row(text, "without a verdict") == ["1", "1", "1"]
 
 
-def test_a_run_says_what_evaluated_it(shown, attempt):
+def test_a_run_says_what_evaluated_it(report_of, attempt):
     evaluation = replace(attempt("a", 1, 0.0).evaluation, verification_type="lint")
-    text = shown(made={"a": [replace(attempt("a", 1, 0.0), evaluation=evaluation)]})
+    text = report_of(attempts={"a": [replace(attempt("a", 1, 0.0), evaluation=evaluation)]})
     assert "seed 7, evaluated by lint" in text
     assert "Feedback by lint against hidden tests" in text
 
 
-def test_forgeable_verdicts_and_parts_that_did_not_run_have_a_line(shown, attempt):
+def test_forgeable_verdicts_and_parts_that_did_not_run_have_a_line(report_of, attempt):
     checks = [Check(name=mode, outcome="fail", mode=mode) for mode in ("apart", "apart", "in_place", "")]
     checks.append(Check(name="lint", kind="lint", outcome="fail", mode="in_place"))
     issues = ("lint by ruff did not run: not installed",)
     record = attempt("a", 1, 0.0)
     evaluation = replace(record.evaluation, checks=tuple(checks), verification_type="combined", issues=issues)
-    text = shown(made={"a": [replace(record, evaluation=evaluation)]})
+    text = report_of(attempts={"a": [replace(record, evaluation=evaluation)]})
     assert "1 of 3 feedback verdicts, over all attempts; 0 of" in " ".join(text.split())
     assert "1 lint by ruff; the other weights make up for it" in text
 
 
-def test_ids_with_brackets_and_paths_are_printed_as_they_are(shown, tmp_path):
-    text = shown({"a[bold]b": [(0.0, False), (1.0, True)]}, sealed=False)
+def test_ids_with_brackets_and_paths_are_printed_as_they_are(report_of, tmp_path):
+    text = report_of({"a[bold]b": [(0.0, False), (1.0, True)]}, sealed=False)
     assert row(text, "a[bold]b")[:3] == ["2", "of", "2"]
     assert "NOT ALL GRADED" in text
-    assert f"run folder: {tmp_path / 'narrow'}\n" in shown(width=20, name="narrow")
+    assert f"run folder: {tmp_path / 'narrow'}\n" in report_of(width=20, name="narrow")
 
 
 def test_a_log_that_was_read_is_not_read_again(write_run, monkeypatch):
@@ -233,13 +233,13 @@ def test_a_log_that_was_read_is_not_read_again(write_run, monkeypatch):
     ("verdicts", "source", "absent"),
     [
         ({"a": [(1.0, True)], "b": [(0.0, False)]}, "visible", ("gain over attempt 1",)),
-        (RUN, "oracle", ("wrong if passed",)),
-        ({"a": [(-1.0, True)]}, "visible", ("wrong if passed",)),
+        (RUN, "oracle", ("wrong among passed",)),
+        ({"a": [(-1.0, True)]}, "visible", ("wrong among passed",)),
         ({"a": [(1.0, True)]}, "visible", ("Reflections, and",)),
         (RUN, "visible", ("evaluated by", "INCOMPLETE", "NOT ALL GRADED", "HARNESS ERRORS")),
     ],
     ids=["single attempt", "oracle", "no tests", "no reflection", "complete"],
 )
-def test_what_has_nothing_to_say_is_left_out(shown, verdicts, source, absent):
-    text = shown(verdicts, feedback_source=source)
+def test_what_has_nothing_to_say_is_left_out(report_of, verdicts, source, absent):
+    text = report_of(verdicts, feedback_source=source)
     assert not [words for words in absent if words in text]

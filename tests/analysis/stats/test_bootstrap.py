@@ -166,7 +166,7 @@ def test_bands_agree_with_drawing_tasks_and_seeds_by_hand():
     assert [estimate.high for estimate in estimates] == pytest.approx(high, abs=0.012)
 
 
-def test_a_ratio_of_nothing_is_none_and_one_of_a_single_task_has_no_upper_end():
+def test_ratio_without_data_is_none_and_of_one_task_is_unbounded():
     assert ratio([3.0, 4.0], [0.0, 0.0]) is None
     value = ratio([10.0] * 20, [1.0] + [0.0] * 19)
     assert (value.value, value.high) == (200.0, math.inf)
@@ -219,7 +219,7 @@ def test_the_difference_holds_the_truth_about_as_often_as_it_says(tasks, seeds, 
     is_contested, is_easy = rng.random((500, tasks, 1)) < contested, rng.random((500, tasks, 1)) < 0.6
     first = np.where(is_contested, rng.random(shape) < 0.5, is_easy).astype(float)
     second = np.where(is_contested, rng.random(shape) < 0.5 + gain / contested, is_easy).astype(float)
-    items = [difference(one, two) for one, two in zip(first, second, strict=True)]
+    items = [difference(a, b) for a, b in zip(first, second, strict=True)]
     assert held(gain, items) >= least
 
 

@@ -90,7 +90,7 @@ def test_one_task_more_that_differs_moves_the_width_without_a_step():
     assert steps.max() < 0.03
 
 
-def test_agreement_is_one_where_seeds_are_alike_and_a_root_of_their_number_where_they_are_not():
+def test_agreement_is_1_for_equal_seeds_and_root_n_for_independent():
     rng = np.random.default_rng(1)
     alike = np.repeat(rng.choice([-1.0, 0.0, 1.0], (2000, 1)), 4, axis=1)
     assert agreement(alike) == 1.0

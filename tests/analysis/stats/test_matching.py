@@ -17,15 +17,15 @@ from reflexion_lab.analysis.stats.permutation import sign_flip
 
 def loops(rng, chances, attempts, unit, seeds=1, price=1.0):
     """Loops that end at success, each attempt after the first behind a reflection."""
-    found = []
+    paths = []
     for task, chance in enumerate(chances):
         for _ in range(seeds):
             took = np.ones(2 * attempts) if unit == "calls" else rng.integers(100, 400, 2 * attempts) * 1.0
             solved = rng.random(attempts) < chance
-            made = int(solved.argmax()) + 1 if solved.any() else attempts
-            spent = np.cumsum(took)[::2][:made] * price
-            found.append(Path(task, spent.tolist(), solved[:made].tolist()))
-    return found
+            attempts_made = int(solved.argmax()) + 1 if solved.any() else attempts
+            spent = np.cumsum(took)[::2][:attempts_made] * price
+            paths.append(Path(task, spent.tolist(), solved[:attempts_made].tolist()))
+    return paths
 
 
 def test_equal_arms_do_not_differ():
@@ -46,7 +46,7 @@ def test_the_dearer_arm_is_cut_between_two_caps_in_proportion():
     assert equal(richest, second, draws=50).estimate.value == pytest.approx(0.5)
 
 
-def test_first_attempts_that_cost_more_than_all_of_the_other_arm_count_all_the_same():
+def test_expensive_first_attempts_still_count_when_matched():
     cheap = [Path(task, [1.0], [False]) for task in range(20)]
     dear = [Path(task, [5.0, 9.0], [task < 5, True]) for task in range(20)]
     assert equal(cheap, dear, draws=50).estimate.value == pytest.approx(0.25)
@@ -55,17 +55,17 @@ def test_first_attempts_that_cost_more_than_all_of_the_other_arm_count_all_the_s
 def test_changing_sides_changes_the_sign_alone():
     rng = np.random.default_rng(2)
     first, second = (loops(rng, np.full(40, chance), 4, "tokens", 2) for chance in (0.3, 0.5))
-    one, other = equal(first, second), equal(second, first)
-    assert one.estimate.value == pytest.approx(-other.estimate.value)
-    assert one.estimate.low == pytest.approx(-other.estimate.high, abs=0.02)
-    assert one.p == pytest.approx(other.p, abs=0.02)
+    forward, backward = equal(first, second), equal(second, first)
+    assert forward.estimate.value == pytest.approx(-backward.estimate.value)
+    assert forward.estimate.low == pytest.approx(-backward.estimate.high, abs=0.02)
+    assert forward.p == pytest.approx(backward.p, abs=0.02)
 
 
 def test_without_a_cut_p_is_that_of_sign_flips():
     """Where every attempt costs the same on both sides, and loops never go on, matching changes nothing."""
     rng = np.random.default_rng(3)
     passed = rng.random((2, 50)) < [[0.4], [0.6]]
-    first, second = ([Path(task, [1.0], [bool(one)]) for task, one in enumerate(side)] for side in passed)
+    first, second = ([Path(task, [1.0], [bool(passes)]) for task, passes in enumerate(side)] for side in passed)
     expected = sign_flip(passed[0][:, None], passed[1][:, None])
     assert equal(first, second, draws=20_000).p == pytest.approx(expected, abs=0.012)
 
@@ -83,18 +83,18 @@ def test_other_cases_are_refused(first, second):
 
 
 @pytest.mark.parametrize(("unit", "tasks", "attempts", "seeds"), [("calls", 40, 2, 1), ("tokens", 40, 4, 2)])
-def test_arms_that_do_not_differ_are_found_to_no_more_often_than_is_said(unit, tasks, attempts, seeds):
+def test_equal_arms_differ_no_more_often_than_the_level(unit, tasks, attempts, seeds):
     rng = np.random.default_rng(4)
-    found = []
+    results = []
     for _ in range(150):
         chances = rng.beta(0.6, 0.6, tasks)
         first, second = (loops(rng, chances, attempts, unit, seeds) for _ in range(2))
-        found.append(equal(first, second, draws=150))
-    assert np.mean([one.p <= 0.05 for one in found]) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 150)
-    assert np.mean([one.estimate.low <= 0 <= one.estimate.high for one in found]) >= 0.90
+        results.append(equal(first, second, draws=150))
+    assert np.mean([result.p <= 0.05 for result in results]) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 150)
+    assert np.mean([result.estimate.low <= 0 <= result.estimate.high for result in results]) >= 0.90
 
 
-def test_the_interval_holds_a_true_difference_about_as_often_as_it_says():
+def test_matched_interval_covers_a_true_difference_at_its_level():
     """The second arm fails never once it goes on, at twice the price. The truth is that of very many tasks."""
     rng = np.random.default_rng(5)
 
@@ -128,24 +128,24 @@ spots = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, 
 
 @settings(deadline=None)
 @given(spots)
-def test_the_front_is_what_no_other_spot_beats(found):
-    kept = front(found)
-    best = {found[place] for place in kept}
+def test_the_front_is_what_no_other_spot_beats(spots):
+    kept = front(spots)
+    best = {spots[place] for place in kept}
     assert best == {
         (cost, height)
-        for cost, height in found
-        if not any((c <= cost and h > height) or (c < cost and h >= height) for c, h in found)
+        for cost, height in spots
+        if not any((c <= cost and h > height) or (c < cost and h >= height) for c, h in spots)
     }
     assert len(best) == len(kept)
-    assert [found[place][0] for place in kept] == sorted(cost for cost, _ in best)
+    assert [spots[place][0] for place in kept] == sorted(cost for cost, _ in best)
 
 
 @settings(deadline=None)
 @given(spots)
-def test_every_spot_lies_on_or_below_the_hull(found):
-    corners = [found[place] for place in hull(found)]
-    assert {*hull(found)} <= {*front(found)}
-    for cost, height in found:
+def test_every_spot_lies_on_or_below_the_hull(spots):
+    corners = [spots[place] for place in hull(spots)]
+    assert {*hull(spots)} <= {*front(spots)}
+    for cost, height in spots:
         for (c0, h0), (c1, h1) in pairwise(corners):
             if c0 <= cost <= c1:
                 assert height <= h0 + (h1 - h0) * (cost - c0) / (c1 - c0) + 1e-9

@@ -36,7 +36,7 @@ def test_it_is_the_share_of_all_flips_that_are_as_extreme(table):
     first, second = sides[:, :3], sides[:, 3:]
     sums = np.nansum(second - first, axis=1)
     every = [abs(sum(s * d for s, d in zip(signs, sums, strict=True))) for signs in flips(len(sums))]
-    assert sign_flip(first, second) == pytest.approx(np.mean([one >= abs(sums.sum()) for one in every]))
+    assert sign_flip(first, second) == pytest.approx(np.mean([total >= abs(sums.sum()) for total in every]))
 
 
 def flips(n):

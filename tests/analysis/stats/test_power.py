@@ -40,9 +40,9 @@ def test_the_split_is_the_least_that_is_significant(discordant, alpha):
 def test_the_power_is_what_enumeration_says(n, discordant, difference):
     pairs, wins = np.mgrid[: n + 1, : n + 1]
     p_values = np.minimum(1, 2 * binom.sf(wins - 1, pairs, 0.5))
-    found = (wins <= pairs) & (2 * wins > pairs) & (p_values <= 0.05)
+    significant = (wins <= pairs) & (2 * wins > pairs) & (p_values <= 0.05)
     chances = binom.pmf(pairs, n, discordant) * binom.pmf(wins, pairs, (1 + difference / discordant) / 2)
-    expected = chances[found].sum()
+    expected = chances[significant].sum()
     assert power_of(n, discordant, difference) == pytest.approx(expected, rel=1e-9)
 
 
@@ -104,7 +104,7 @@ def test_more_comparisons_leave_less_power():
     assert shares[0] > shares[2] + 0.1
 
 
-def test_the_detectable_difference_is_detected_as_often_as_asked_and_a_smaller_one_is_not():
+def test_detectable_difference_reaches_the_requested_power():
     design = Design(tasks=60, seeds=3, discordance=0.2)
     least = detectable(design, 0.8, 300)
     assert detected(replace(design, difference=least), 300).share >= 0.8

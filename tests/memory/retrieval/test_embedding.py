@@ -29,10 +29,10 @@ class Hashed:
     dimensions = DIMENSIONS
 
     def __init__(self):
-        self.asked = []
+        self.batches = []
 
     def embed(self, texts):
-        self.asked.append(list(texts))
+        self.batches.append(list(texts))
         return np.stack([self.vector(text) for text in texts])
 
     def vector(self, text):
@@ -101,7 +101,7 @@ def test_documents_are_embedded_together_and_a_query_alone():
     retriever.add(["a", "b", "c"])
     retriever.add([])
     retriever.rank("d", 2)
-    assert embedder.asked == [["a", "b", "c"], ["d"]]
+    assert embedder.batches == [["a", "b", "c"], ["d"]]
 
 
 def test_nothing_is_embedded_where_nothing_can_be_found():
@@ -112,7 +112,7 @@ def test_nothing_is_embedded_where_nothing_can_be_found():
     assert retriever.rank("a", 0) == retriever.rank("a", -1) == []
     retriever.forget(1)
     assert retriever.rank("a", 3) == []
-    assert embedder.asked == [["a"]]
+    assert embedder.batches == [["a"]]
 
 
 def test_a_negative_crossing_is_refused():

@@ -158,5 +158,5 @@ def test_an_argument_out_of_range_is_named(retriever, option, values):
 def test_a_chinese_or_japanese_sentence_is_found_by_its_words(make):
     retriever = make()
     retriever.add(["返回列表中最大的数", "文字列を逆順にする関数", "sum of a list"])
-    assert [retriever.rank(asked, 1)[0].number for asked in ("列表最大的数是什么", "逆順の文字列")] == [0, 1]
+    assert [retriever.rank(question, 1)[0].number for question in ("列表最大的数是什么", "逆順の文字列")] == [0, 1]
     assert tokens("Python程序 of x") == ["python", "程序", "x"]

@@ -41,11 +41,13 @@ def test_a_mistake_in_python_is_a_value_error_of_one_line(work, snapshot_of, nam
 )
 def test_a_process_says_one_line_and_its_hint_and_leaves_nothing(work, snapshot_of, words):
     before = without_bytecode(snapshot_of(work))
-    done = subprocess.run([sys.executable, "-m", "reflexion_lab", *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    line, *hint = done.stderr.splitlines()
+    process = subprocess.run(
+        [sys.executable, "-m", "reflexion_lab", *words], capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 2
+    line, *hint = process.stderr.splitlines()
     assert line.startswith("error: ")
-    assert len(hint) <= 1 and all(told.startswith("  ") for told in hint)
+    assert len(hint) <= 1 and all(indented.startswith("  ") for indented in hint)
     assert without_bytecode(snapshot_of(work)) == before
 
 

@@ -123,7 +123,9 @@ def test_ids_that_are_paths_write_nowhere_else(work):
     from reflexion_lab.cli.main import main
 
     odd = ("../../escape", "/etc/passwd", "a/../../b", "~", ".", "..", "con\u202e", "x" * 150, "a\nb", "\x1b[31m")
-    (work / "odd.jsonl").write_bytes(b"".join(line(task_id=one, visible_tests=["assert f(1) == 5"]) for one in odd))
+    (work / "odd.jsonl").write_bytes(
+        b"".join(line(task_id=task_id, visible_tests=["assert f(1) == 5"]) for task_id in odd)
+    )
     before = {path.name for path in work.iterdir()} | {path.name for path in work.parent.iterdir()}
     assert main([*tasks("odd.jsonl"), "memory.reflection_files=words", "reflector=rules"]) == 0
     after = {path.name for path in work.iterdir()} | {path.name for path in work.parent.iterdir()}

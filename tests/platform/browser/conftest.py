@@ -32,9 +32,9 @@ def page(browser, tmp_path):
     context.set_default_timeout(SLOW_MACHINE)
     errors = []
     context.on("weberror", lambda event: errors.append(str(event.error)))
-    shown = context.new_page()
-    yield shown
-    shown.screenshot(path=tmp_path / "last.png")
+    tab = context.new_page()
+    yield tab
+    tab.screenshot(path=tmp_path / "last.png")
     context.close()
     assert errors == []
 

@@ -98,7 +98,7 @@ def run_all(page, lab, cells):
     page.get_by_text(READY, exact=True).wait_for()
 
 
-def test_notebook_00_runs_from_top_to_bottom_and_reads_well_in_both_themes(page, faint, lab, cells):
+def test_notebook_00_runs_and_is_legible_in_both_themes(page, faint, lab, cells):
     run_all(page, lab, cells)
     assert page.locator(ERROR).all_inner_texts() == []
     prompts = page.locator(".jp-CodeCell .jp-InputPrompt").all_inner_texts()

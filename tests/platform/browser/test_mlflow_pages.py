@@ -126,7 +126,7 @@ def test_the_table_of_runs_shows_all_that_counts_without_scrolling(mlflow, site)
     assert all(-1 <= float(difference) <= 1 for difference in differences.values())
 
 
-def test_the_table_of_arms_shows_difference_interval_and_p_without_scrolling(mlflow, site):
+def test_table_of_arms_fits_difference_interval_and_p(mlflow, site):
     page = mlflow(site["arms"], "text=3 matching runs")
     rows = {row["attributes.`Run Name`"].split("\n")[-1]: row for row in table(page, 3)}
     heads = ["feedback_source", "final/n", "final/pass_at_1", "interval", "difference", "p_holm", "usage/tokens"]
@@ -153,7 +153,7 @@ def test_charts_tell_the_arms_apart_by_name(mlflow, site):
     assert page.locator("text='Group: reflexion'").is_visible()
 
 
-def test_a_trace_is_found_by_task_and_attempt_and_shows_prompt_and_reply(mlflow, site):
+def test_traces_by_task_and_attempt_show_prompt_and_reply(mlflow, site):
     traces = re.sub(r"/runs\?.*", "/traces?workflowType=machine_learning", site["runs"])
     page = mlflow(traces, "text=/attempt 2: reflexion s1/")
     page.get_by_role("button", name="Got it").click()  # what MLflow says of a button of its own

@@ -53,7 +53,7 @@ def test_the_list_is_searched_and_filtered_and_its_count_says_so(page, report):
     counted(page, "4 of 4 tasks")
 
 
-def test_an_address_names_a_task_and_its_attempt_and_follows_what_is_opened(page, report):
+def test_address_names_task_and_attempt_and_follows_navigation(page, report):
     page.goto(f"{report}#task=t/10&attempt=2")
     page.locator("#task .attempt-2.chosen").wait_for()
     assert listed(page)[WORST_FIRST.index("t/10")] == chosen(page).locator("span").first.inner_text() == "t/10"
@@ -111,35 +111,35 @@ def test_an_address_of_no_task_leaves_no_task_marked(page, report):
 def test_an_open_task_that_the_list_leaves_out_is_said_to_be(page, report):
     page.goto(f"{report}#task=t/10")
     page.locator("#task .attempt-3").first.wait_for()
-    said = page.get_by_text("This task is not among the tasks listed.")
-    assert not said.is_visible()
+    notice = page.get_by_text("This task is not among the tasks listed.")
+    assert not notice.is_visible()
     page.get_by_role("searchbox").fill("t/9")
-    said.wait_for()
+    notice.wait_for()
     page.get_by_role("searchbox").fill("nothing like it")
     counted(page, "No task fits")
     page.get_by_role("button", name="show all").click()
-    said.wait_for(state="hidden")
+    notice.wait_for(state="hidden")
 
 
-def test_what_models_wrote_is_shown_and_never_run_and_nothing_is_asked_of_any_network(
-    page, write_run, attempt, reflection
-):
-    asked = []
-    page.context.on("request", lambda request: asked.append(request.url))
+def test_model_text_is_never_run_and_no_network_is_used(page, write_run, attempt, reflection):
+    requests = []
+    page.context.on("request", lambda request: requests.append(request.url))
     words = replace(reflection(1, words=HOSTILE), what_to_change=HOSTILE)
     names = {"t/plain": 1, HOSTILE: 2}  # and how many tasks have the name in what is searched
-    made = {name: [attempt(name, 1, 0.0, HOSTILE, reflection=words), attempt(name, 2, 1, HOSTILE)] for name in names}
-    report = save_page(write_run(made=made)).as_uri()
-    for name, found in names.items():
+    attempts = {
+        name: [attempt(name, 1, 0.0, HOSTILE, reflection=words), attempt(name, 2, 1, HOSTILE)] for name in names
+    }
+    report = save_page(write_run(attempts=attempts)).as_uri()
+    for name, hits in names.items():
         page.goto(f"{report}#task={quote(name)}&attempt=1")
         page.reload()
         page.locator("#task .attempt-1.chosen").wait_for()
         page.get_by_role("searchbox").fill(name)
-        counted(page, f"{found} of 2 tasks")
+        counted(page, f"{hits} of 2 tasks")
         assert page.locator("#task").get_by_text(HOSTILE, exact=False).count() >= 2
         assert page.locator("img[src='x'], a[href^='javascript:']").count() == 0
         assert page.evaluate("window.pwned") is None
-    assert {url.partition("#")[0] for url in asked} == {report}
+    assert {url.partition("#")[0] for url in requests} == {report}
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -71,7 +71,7 @@ class Crowd:
             process = subprocess.Popen(
                 command, cwd=self.path, env=env, stdin=subprocess.DEVNULL, stdout=file, stderr=file
             )
-        process.said = output
+        process.log = output
         return process
 
     def all(self, *commands):
@@ -85,7 +85,7 @@ class Crowd:
             for process in processes:
                 process.kill()
                 process.wait()
-        return list(zip(codes, (process.said.read_text() for process in processes), strict=True))
+        return list(zip(codes, (process.log.read_text() for process in processes), strict=True))
 
     @property
     def folders(self):
@@ -93,7 +93,7 @@ class Crowd:
 
     def check_runs(self, expected, resumed=False):
         """So many runs, no two of the same cell, each complete and in agreement with itself. One that was `resumed` has
-        the attempts of the tasks that it began anew, too.
+        the attempts of the tasks that it restarted, too.
         """
         folders = [RunFolder.existing(path) for path in self.folders]
         assert Counter(run.manifest.config_digest for run in folders).most_common(1)[0][1] == 1
@@ -102,8 +102,8 @@ class Crowd:
             assert len(run.results) == run.manifest.n_expected
             lines = [line for line in (run.path / "attempts.jsonl").read_bytes().splitlines() if line]
             assert resumed or len(lines) == sum(map(len, run.attempts.values()))
-            found = verify(run.path)
-            assert found.holds, found
+            verification = verify(run.path)
+            assert verification.holds, verification
             assert json.loads((run.path / "summary.json").read_text())["n_logged"] == run.manifest.n_expected
         return folders
 
@@ -135,18 +135,18 @@ class Crowd:
     def check_memory(self, place):
         """Every attempt is there once, and the wisdom is what the episodes say, with its uses."""
         with closing(opened(place)) as store:
-            episodes, wisdom = list(store.read(Episode)), {one.wisdom_id: one for one in store.read(Wisdom)}
+            episodes, wisdom = list(store.read(Episode)), {lesson.wisdom_id: lesson for lesson in store.read(Wisdom)}
         runs = [RunFolder.existing(path) for path in self.folders]
         attempts = sum(len(attempts) for run in runs for attempts in run.attempts.values())
         assert len(episodes) == len({episode.episode_id for episode in episodes}) == attempts
-        expected = {one.wisdom_id: one for one in extract(episodes)}
+        expected = {lesson.wisdom_id: lesson for lesson in extract(episodes)}
         assert set(wisdom) == set(expected)
         counted = [episode for episode in episodes if episode.metadata.get("outcome") not in UNKNOWN]
-        uses = Counter(name for one in counted for name in one.metadata.get("wisdom", "").split())
-        for name, one in wisdom.items():
-            assert one.frequency == expected[name].frequency
-            assert set(one.sources) == set(expected[name].sources)
-            assert one.use_count == uses[name]
+        uses = Counter(name for episode in counted for name in episode.metadata.get("wisdom", "").split())
+        for name, lesson in wisdom.items():
+            assert lesson.frequency == expected[name].frequency
+            assert set(lesson.sources) == set(expected[name].sources)
+            assert lesson.use_count == uses[name]
         return uses
 
     def check_tracked(self, expected):
@@ -159,12 +159,12 @@ class Crowd:
             for search_experiment in client.search_experiments()
             if search_experiment.name == "reflexion"
         ]
-        found = client.search_runs([experiment.experiment_id], max_results=1000)
+        tracked = client.search_runs([experiment.experiment_id], max_results=1000)
         logs = {RunFolder.existing(path).manifest.run_id: path for path in self.folders}
-        runs = [run for run in found if "run_id" in run.data.tags]
+        runs = [run for run in tracked if "run_id" in run.data.tags]
         assert Counter(run.data.tags["run_id"] for run in runs) == Counter(list(logs))
         assert len(runs) == expected
-        assert {run.info.status for run in found} == {"FINISHED"}
+        assert {run.info.status for run in tracked} == {"FINISHED"}
         for run in runs:
             folder = logs[run.data.tags["run_id"]]
             log = Log.read(RunFolder.existing(folder), texts=False)
@@ -172,7 +172,7 @@ class Crowd:
                 metric.name: writing.short(metric.value) for metric in writing.job(folder, log, summary(log)).metrics
             }
             assert {name: run.data.metrics.get(name) for name in last} == pytest.approx(last, nan_ok=True)
-        arms = [run for run in found if "run_id" not in run.data.tags]
+        arms = [run for run in tracked if "run_id" not in run.data.tags]
         names = Counter((run.data.tags.get("sweep_id", ""), run.info.run_name) for run in arms)
         assert names and set(names.values()) == {1}
         return runs

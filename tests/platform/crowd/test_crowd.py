@@ -60,27 +60,27 @@ def test_eight_processes_share_a_postgresql(crowd, peaceful, monkeypatch):
 
 
 @pytest.mark.parametrize("n", FORMS)
-def test_every_process_takes_cells_of_the_same_sweep_and_the_caps_hold_over_all(crowd, peaceful, n):
-    one, cap = crowd("tracker=none"), 3 * n
+def test_processes_share_the_cells_and_caps_of_one_sweep(crowd, peaceful, n):
+    process, cap = crowd("tracker=none"), 3 * n
     command = [f"seed=range({n})", "benchmark.load.n=3"]
-    peaceful(one.all(*[[*command, f"caps.calls={cap}"]] * n), codes=(2, 3))
-    assert one.check_ledger() == cap
-    peaceful(one.all(command))
-    one.check_runs(n, resumed=True)
-    one.check_calls(n_processes=1)
-    one.check_ledger()
-    one.check_files()
+    peaceful(process.all(*[[*command, f"caps.calls={cap}"]] * n), codes=(2, 3))
+    assert process.check_ledger() == cap
+    peaceful(process.all(command))
+    process.check_runs(n, resumed=True)
+    process.check_calls(n_processes=1)
+    process.check_ledger()
+    process.check_files()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", FORMS)
 def test_one_that_is_killed_holds_nobody_up_and_goes_on_later(crowd, peaceful, n):
     process = crowd("tracker=none", "store=jsonl", *SHARED)
-    midway, asked = threading.Event(), []
+    midway, requests = threading.Event(), []
 
     def watch(request):
-        asked.extend([request] * request.authorization.endswith("victim"))
-        return midway.set() if len(asked) == 3 else ""
+        requests.extend([request] * request.authorization.endswith("victim"))
+        return midway.set() if len(requests) == 3 else ""
 
     process.server.plan = watch
     cut = ["arm=cut", "seed=51"]  # calls of its own, or the others might have asked them all before

@@ -107,10 +107,10 @@ def _run(cfg):
 def run(tmp_path, executions):
     """Carries a run of four tasks out, to its end or until something stops it. Its figures are not drawn."""
 
-    def made(server, *overrides):
+    def once(server, *overrides):
         return _run(_config(server, tmp_path / "runs", executions, "sweep_id=drawn-together", *overrides))
 
-    return made
+    return once
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def run_alone(tmp_path, executions):
 def finished(run):
     """Carries a run out, and resumes it as long as something stops it: its folder."""
 
-    def made(server, *overrides):
+    def resumed(server, *overrides):
         folder, problem = run(server, *overrides)
         for _ in range(50):
             if problem is None:
@@ -132,7 +132,7 @@ def finished(run):
             folder, problem = run(server, *overrides, f"resume={folder.path}")
         raise problem
 
-    return made
+    return resumed
 
 
 @pytest.fixture(scope="session")
@@ -140,21 +140,21 @@ def unbroken(student, executions, tmp_path_factory, measured):
     """What a run measures against a server that never fails."""
 
     @functools.cache
-    def made(*overrides):
+    def whole(*overrides):
         with fault_server.FaultServer(student) as server:
             cfg = _config(server, tmp_path_factory.mktemp("unbroken"), executions, "sweep_id=unbroken", *overrides)
             folder, problem = _run(cfg)
         assert problem is None
         return measured(folder)
 
-    return made
+    return whole
 
 
 @pytest.fixture(scope="session")
 def measured():
     """All that a run measures, without times and without how often it had to ask."""
 
-    def found(folder):
+    def measures(folder):
         log = Log.read(folder).by_task
         figures = summary(log)
         loops = {
@@ -178,4 +178,4 @@ def measured():
         curve = [(point.attempt, point.solved) for point in log.points]
         return loops, figures.pass_at_1, curve, figures.stop_reasons, figures.withheld
 
-    return found
+    return measures

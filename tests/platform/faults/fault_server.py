@@ -121,8 +121,8 @@ def mixed(seed, share, names):
 
 
 def error(status, body=None, **headers):
-    said = body or {"error": {"message": f"injected {status}", "type": "server_error", "code": None}}
-    return lambda handler, server, request: handler.send(said, status, headers=headers or SOON)
+    content = body or {"error": {"message": f"injected {status}", "type": "server_error", "code": None}}
+    return lambda handler, server, request: handler.send(content, status, headers=headers or SOON)
 
 
 def plain_error(status):
@@ -192,7 +192,7 @@ def choice(text, finish_reason, **message):
 
 
 def two_choices(server, body):
-    return {"choices": [choice(said, "stop")["choices"][0] for said in (server.student(body), "no")]}
+    return {"choices": [choice(text, "stop")["choices"][0] for text in (server.student(body), "no")]}
 
 
 FAULTS = {

@@ -40,7 +40,7 @@ def usage(folder):
 
 
 def written(folder):
-    return [(one.task_id, one.outcome) for one in folder.set_aside]
+    return [(deferral.task_id, deferral.outcome) for deferral in folder.set_aside]
 
 
 # What passes
@@ -53,7 +53,7 @@ def test_what_passes_is_asked_again_and_changes_nothing(faults, student, run, me
         folder, problem = run(server)
     assert problem is None
     assert measured(folder) == unbroken()
-    assert server.faults[fault] == sum(one.retries for one in usage(folder).values()) == len(clock.waits) > 0
+    assert server.faults[fault] == sum(role.retries for role in usage(folder).values()) == len(clock.waits) > 0
     assert fault != "429_second" or set(clock.waits) == {1}
     assert set(server.answered.values()) == {1}
     assert written(folder) == []
@@ -68,7 +68,7 @@ def test_an_odd_answer_is_an_answer(faults, student, run, measured, unbroken, od
     assert len(server.requests) == len(server.answered)
 
 
-def test_a_task_that_got_no_answer_is_begun_anew_when_the_others_have_ended(faults, student, run, measured, unbroken):
+def test_unanswered_tasks_restart_after_the_others_have_ended(faults, student, run, measured, unbroken):
     def plan(request):
         return "503" if request.nth == 1 and TASKS[1].prompt.strip() in request.text else ""
 
@@ -87,12 +87,10 @@ def test_a_task_that_got_no_answer_is_begun_anew_when_the_others_have_ended(faul
 
 
 @pytest.mark.parametrize("fault", NAMED)
-def test_a_task_without_any_answer_leaves_the_run_unfinished_and_the_others_done(
-    faults, student, run, measured, unbroken, fault
-):
+def test_an_unanswered_task_leaves_the_run_incomplete(faults, student, run, measured, unbroken, fault):
     with faults.FaultServer(student, about(TASKS[2], fault)) as server:
-        asked = (AT_ONCE, f"model.timeout={1 if fault == 'stall' else 20}", "model.deadline=1")
-        folder, problem = run(server, *asked)
+        overrides = (AT_ONCE, f"model.timeout={1 if fault == 'stall' else 20}", "model.deadline=1")
+        folder, problem = run(server, *overrides)
         assert isinstance(problem, Unanswered)
         assert problem.outcome == NAMED[fault]
         assert f"1 task had no answer twice ({NAMED[fault]} 1)" in str(problem)
@@ -149,7 +147,7 @@ def test_a_request_that_the_server_rejects_stops_the_run_loudly(faults, student,
 
 
 @pytest.mark.parametrize("last", [1, 4, 7])
-def test_a_key_that_expires_stops_the_run_at_once_and_a_new_one_ends_it(
+def test_an_expired_key_stops_the_run_and_a_new_key_finishes_it(
     faults, student, run, measured, unbroken, monkeypatch, last
 ):
     def plan(request):
@@ -214,9 +212,7 @@ def test_every_server_is_understood_that_the_prompt_is_too_long(faults, server_o
 
 
 @pytest.mark.parametrize("fault", [*WITHHELD, "wrong_model", "overflow_with_200", "overflow_vllm"])
-def test_what_is_withheld_is_an_outcome_of_its_own_and_touches_no_other_task(
-    faults, student, run, measured, unbroken, fault
-):
+def test_withheld_replies_have_their_own_outcome_per_task(faults, student, run, measured, unbroken, fault):
     end = WITHHELD.get(fault, "context_overflow" if fault.startswith("overflow") else fault)
     touched = TASKS[3]
     with faults.FaultServer(
@@ -241,7 +237,7 @@ def test_a_model_that_refuses_to_reflect_is_stood_in_for_by_rules(faults, studen
     with faults.FaultServer(student, lambda r: "refusal" if "ROOT_CAUSE:" in r.text else "") as server:
         folder, problem = run(server)
     assert problem is None
-    reflections = [made.reflection for loop in folder.attempts.values() for made in loop if made.reflection]
+    reflections = [attempt.reflection for loop in folder.attempts.values() for attempt in loop if attempt.reflection]
     assert reflections
     assert all(reflection.source.startswith("fallback:") for reflection in reflections)
     assert all("the reply ended in refusal" in reflection.problem for reflection in reflections)
@@ -261,7 +257,7 @@ def test_other_ends_are_kept_as_they_are(faults, student, run, oddity, end, outc
     assert summary(Log.read(folder)).withheld == {}
 
 
-def test_a_server_that_counts_nothing_is_told_apart_from_one_that_charges_nothing(faults, student, run, unbroken):
+def test_unknown_usage_differs_from_zero_usage(faults, student, run, unbroken):
     with faults.FaultServer(student, lambda request: "no_usage") as server:
         folder, problem = run(server)
     figures = summary(Log.read(folder))

@@ -35,8 +35,8 @@ def end_alike(faults, student, measured, unbroken, runs, drawn, *overrides):
     seed, names = drawn
     with faults.FaultServer(student, faults.mixed(seed, 0.3, names)) as server:
         folder = runs(server, f"arm=mix{next(NUMBERS)}", *overrides)
-    found, whole = measured(folder), unbroken(*overrides)
-    assert found == whole
+    interrupted, whole = measured(folder), unbroken(*overrides)
+    assert interrupted == whole
     assert set(server.answered.values()) == {1}  # nothing that was answered was asked, and paid, again
     counted = sum(usage.retries for usage in summary(Log.read(folder)).usage.values())
     kinds = set(server.faults) & faults.ANSWERED
@@ -71,18 +71,18 @@ def test_nor_where_tasks_learn_from_each_other_round_by_round(faults, student, m
     end_alike(faults, student, measured, unbroken, finished, draws, "model.retries=0", *SHARED)
 
 
-def test_a_task_that_is_set_aside_is_begun_anew_within_its_round(faults, student, measured, unbroken, run):
+def test_a_deferred_task_restarts_within_its_round(faults, student, measured, unbroken, run):
     first = TASKS[0].prompt.strip()
     left = ["503"]
     with faults.FaultServer(student, lambda r: left.pop() if left and first in r.text else "") as server:
         folder, problem = run(server, "model.retries=0", *SHARED)
     assert problem is None
     assert measured(folder) == unbroken(*SHARED)
-    assert [one.task_id for one in folder.set_aside] == [TASKS[0].task_id]
+    assert [deferral.task_id for deferral in folder.set_aside] == [TASKS[0].task_id]
     own_round = {TASKS[0].task_id, TASKS[1].task_id}
     ended = list(folder.results)
     assert set(ended[:2]) == own_round
-    assert any(made.recalled_wisdom for loop in folder.attempts.values() for made in loop)
+    assert any(attempt.recalled_wisdom for loop in folder.attempts.values() for attempt in loop)
 
 
 def test_an_answer_that_comes_twice_is_never_taken_for_the_next_one(faults, student):

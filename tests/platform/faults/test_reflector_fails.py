@@ -90,7 +90,7 @@ def test_a_reflection_that_cannot_be_stored_stops_the_run_by_default(full_disk):
     assert reflections(folder) == []
 
 
-def test_rules_stand_in_for_a_reflection_that_cannot_be_stored_where_that_is_asked_for(full_disk):
+def test_rules_replace_an_unstorable_reflection_on_request(full_disk):
     folder, problem = full_disk("reflector.on_failure=fallback", "loop.max_attempts=2")
     assert problem is None
     assert reflections(folder)
@@ -99,7 +99,7 @@ def test_rules_stand_in_for_a_reflection_that_cannot_be_stored_where_that_is_ask
         assert reflection.source.startswith("fallback:")
 
 
-def test_a_reflection_that_comes_too_late_is_not_read_and_the_next_one_is(faults, student, run):
+def test_a_late_reflection_is_not_read_but_the_next_one_is(faults, student, run):
     first = []
 
     def late_once(body):

@@ -61,9 +61,9 @@ ACTORS = {
 @pytest.mark.parametrize("actor", ACTORS)
 @pytest.mark.parametrize("end", WITHHELD)
 def test_no_actor_takes_a_program_from_it_and_the_attempt_says_why(sandbox, task, actor, end):
-    made = attempts_of(Withholding(end), sandbox, task, f"actor={actor}", *ACTORS[actor], "reflector=none")
-    assert len(made) == 2
-    for attempt in made:
+    attempts = attempts_of(Withholding(end), sandbox, task, f"actor={actor}", *ACTORS[actor], "reflector=none")
+    assert len(attempts) == 2
+    for attempt in attempts:
         assert attempt.trajectory.solution == ""
         assert attempt.trajectory.rationale == ""
         assert (attempt.trajectory.finish_reason, attempt.evaluation.outcome) == (end, end)
@@ -72,7 +72,7 @@ def test_no_actor_takes_a_program_from_it_and_the_attempt_says_why(sandbox, task
 
 
 @pytest.mark.parametrize("end", WITHHELD)
-def test_a_reviser_that_withholds_leaves_the_draft_and_the_step_says_why(sandbox, task, end):
+def test_a_withheld_revision_leaves_the_draft_and_its_reason(sandbox, task, end):
     overrides = "actor=critique_revise", "actor@actor.generator=single_shot", "critic=tests", "reviser=llm"
     (first, _) = attempts_of(Withholding(end, "What a review found"), sandbox, task, *overrides, "reflector=none")
     assert first.evaluation.outcome == "fail"
@@ -100,15 +100,15 @@ def test_a_reflector_that_withholds_is_stood_in_for(sandbox, task, end):
 
 
 def test_a_reply_that_does_not_count_is_shown_to_no_reflector(sandbox, task):
-    seen = []
+    prompts = []
 
     class Listening(Withholding):
         def complete(self, messages, *, sampling, sample=0):
-            seen.append(messages[-1].content)
+            prompts.append(messages[-1].content)
             return super().complete(messages, sampling=sampling, sample=sample)
 
     attempts_of(Listening("wrong_model"), sandbox, task, "actor=single_shot", "reflector=llm")
-    reflecting = [text for text in seen if "ROOT_CAUSE:" in text]
+    reflecting = [text for text in prompts if "ROOT_CAUSE:" in text]
     assert reflecting
     assert not any("return 2 * x" in text or "assert double(3)" in text for text in reflecting)
     assert all("another model answered" in text or "the reply ended in wrong_model" in text for text in reflecting)

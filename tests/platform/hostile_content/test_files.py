@@ -54,9 +54,9 @@ def called(path: Path) -> set[str]:
 def test_no_module_of_ours_can_run_what_it_reads() -> None:
     assert len(SOURCES) > 200
     place = Path(reflexion_lab.__file__).parent
-    found = {str(path.relative_to(place)): called(path) for path in SOURCES}
-    launchers = {name: names for name, names in found.items() if name.startswith("studies/scale/")}
-    rest = {name: names - OWN.get(name, set()) for name, names in found.items() if name not in launchers}
+    calls = {str(path.relative_to(place)): called(path) for path in SOURCES}
+    launchers = {name: names for name, names in calls.items() if name.startswith("studies/scale/")}
+    rest = {name: names - OWN.get(name, set()) for name, names in calls.items() if name not in launchers}
     assert {name: names for name, names in rest.items() if names} == {}
 
 
@@ -68,7 +68,7 @@ class Bang:
 @pytest.mark.parametrize(
     "name", ["tasks.jsonl", "tasks.jsonl.gz", "study.yaml", "run.zip", "memory.sqlite", "calls.sqlite"]
 )
-def test_a_pickle_called_like_a_file_of_ours_is_refused_and_never_opened(tmp_path, monkeypatch, capfd, name) -> None:
+def test_a_pickle_named_like_a_lab_file_is_never_opened(tmp_path, monkeypatch, capfd, name) -> None:
     monkeypatch.chdir(tmp_path)
     planted = pickle.dumps([Bang()])
     (tmp_path / name).write_bytes(gzip.compress(planted) if name.endswith(".gz") else planted)
@@ -115,8 +115,11 @@ def test_yaml_that_would_run_something_is_refused(tmp_path, monkeypatch, capfd) 
         read_study(tmp_path / "evil.yaml")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "evil.yaml").write_text(f"_target_: x\nname: {YAML}\n")
-    for given in (["model=evil", f"hydra.searchpath=[file://{tmp_path}]"], ["model=scripted", "model.path=evil.yaml"]):
-        assert cli.main(["run", *given, "actor=single_shot", "tracker=none"]) == 2
+    for overrides in (
+        ["model=evil", f"hydra.searchpath=[file://{tmp_path}]"],
+        ["model=scripted", "model.path=evil.yaml"],
+    ):
+        assert cli.main(["run", *overrides, "actor=single_shot", "tracker=none"]) == 2
     assert "Traceback" not in capfd.readouterr().err
     assert not (tmp_path / "bang").exists()
 
@@ -131,9 +134,7 @@ TASK = {
 }
 
 
-def test_interpolations_and_templates_in_foreign_texts_stay_words_and_their_names_lead_nowhere(
-    tmp_path, monkeypatch, capfd
-) -> None:
+def test_interpolations_and_templates_in_foreign_texts_stay_text(tmp_path, monkeypatch, capfd) -> None:
     lab = tmp_path / "a" / "b" / "lab"
     lab.mkdir(parents=True)
     monkeypatch.chdir(lab)
@@ -151,11 +152,11 @@ def test_interpolations_and_templates_in_foreign_texts_stay_words_and_their_name
     assert cli.main(["bundle", str(folder), "-o", "run.zip"]) == 0
     assert cli.main(["replay", "run.zip"]) == 0
     text = "".join(capfd.readouterr())
-    told = (folder / "attempts.jsonl").read_text()
-    assert "${oc.env:PLANTED_KEY}" in told and "{{ 7 * 191 }}" in told
+    lines = (folder / "attempts.jsonl").read_text()
+    assert "${oc.env:PLANTED_KEY}" in lines and "{{ 7 * 191 }}" in lines
     everything = text.encode() + b"".join(path.read_bytes() for path in lab.rglob("*") if path.is_file())
     assert b"planted-0123456789" not in everything
-    assert b"{{ 1337 }}" not in everything and "CAUSE: 1337" not in told
+    assert b"{{ 1337 }}" not in everything and "CAUSE: 1337" not in lines
     assert sorted(path.name for path in tmp_path.rglob("*") if "lab" not in path.parts) == ["a", "b"]
 
 
@@ -184,9 +185,9 @@ def test_a_foreign_config_names_no_program_and_no_variable_of_ours() -> None:
 def zeros(path: Path, megabytes: int) -> Path:
     """A gzip file of so many."""
     packer, block = zlib.compressobj(9, wbits=31), bytes(1 << 20)
-    one = packer.compress(block) + packer.flush()
+    member = packer.compress(block) + packer.flush()
     with path.open("wb") as file:
-        file.writelines(one for _ in range(megabytes))
+        file.writelines(member for _ in range(megabytes))
     return path
 
 
@@ -201,10 +202,10 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.parametrize("command", ["lint-dataset", "audit"])
 def test_ten_gigabytes_of_zeros_cost_little_memory_and_one_line(tmp_path, command) -> None:
     bomb = zeros(tmp_path / "bomb.jsonl.gz", 10_000)
-    given = [sys.executable, "-c", BOUNDED, command, str(bomb)]
-    done = subprocess.run(given, check=False, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 2, done.stderr
-    (line,) = done.stderr.strip().splitlines()
+    argv = [sys.executable, "-c", BOUNDED, command, str(bomb)]
+    process = subprocess.run(argv, check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert process.returncode == 2, process.stderr
+    (line,) = process.stderr.strip().splitlines()
     assert re.search(
         r"bomb.jsonl.gz: got [\d,]+ bytes that unpack to more than [\d,]+, as no text does, expected a whole gzip", line
     )

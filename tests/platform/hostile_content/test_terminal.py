@@ -47,18 +47,18 @@ def harmful(text: str) -> set[str]:
 
 @pytest.mark.parametrize("name", EVIL)
 def test_what_is_spelt_out_can_be_read_and_harms_nobody(name: str) -> None:
-    for shown in (visible(EVIL[name]), plain(EVIL[name])):
-        assert not harmful(shown)
+    for text in (visible(EVIL[name]), plain(EVIL[name])):
+        assert not harmful(text)
     assert visible("Größe 大小 é 😀\nnaïve") == "Größe 大小 é 😀\nnaïve"
 
 
-def test_lines_tables_and_words_for_the_terminal_show_it_word_for_word() -> None:
+def test_terminal_lines_and_tables_show_text_literally() -> None:
     for style in (True, False):
         out = io.StringIO()
         console = Console(file=out, width=4000, force_terminal=style, no_color=True)
-        made = table(ALL, ALL, "figure")
-        made.add_row(line(ALL), line(ALL))
-        for part in (line(ALL), made, as_table(Sheet(title=ALL, columns=(ALL,), rows=((ALL,),), caption=ALL))):
+        rich_table = table(ALL, ALL, "figure")
+        rich_table.add_row(line(ALL), line(ALL))
+        for part in (line(ALL), rich_table, as_table(Sheet(title=ALL, columns=(ALL,), rows=((ALL,),), caption=ALL))):
             console.print(part)
         text = re.sub(r"\x1b\[[\d;]*m", "", out.getvalue())  # rich's own
         assert not harmful(text)
@@ -81,11 +81,11 @@ def test_errors_with_their_causes_notes_and_tracebacks_are_harmless() -> None:
             raise ValueError(f"{ALL}: found") from inner
     except ValueError as problem:
         problem.add_note(ALL)
-        said, told = one_line(problem), full_traceback(problem)
-    assert not harmful(said)
-    assert "\n" not in said
-    assert not harmful(told)
-    assert "KeyError" in told
+        short, full = one_line(problem), full_traceback(problem)
+    assert not harmful(short)
+    assert "\n" not in short
+    assert not harmful(full)
+    assert "KeyError" in full
 
 
 NAME = "evil\x1b]0;owned\x07\x9b\u202e[bold]"
@@ -150,7 +150,7 @@ def test_a_bug_shows_its_traceback_without_harm(tmp_path: Path) -> None:
     ]
     program = "\n".join(lines)
     command = [sys.executable, "-c", program, "show", "\x1b]0;owned\x07\u202e"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 1
-    assert "KeyError" in done.stderr
-    assert not harmful(done.stderr)
+    process = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert process.returncode == 1
+    assert "KeyError" in process.stderr
+    assert not harmful(process.stderr)

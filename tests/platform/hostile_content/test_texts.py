@@ -15,10 +15,10 @@ def read(size: int, seconds: int) -> int:
     """How many readings of texts of that size there were, within so much CPU time."""
     program = f"import resource, runpy, sys\nresource.setrlimit(resource.RLIMIT_CPU, ({seconds}, {seconds}))\n"
     program += "sys.argv = sys.argv[1:]\nrunpy.run_path(sys.argv[0], run_name='__main__')\n"
-    given = [sys.executable, "-c", program, str(PROGRAM), str(size)]
-    done = subprocess.run(given, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return int(done.stdout)
+    argv = [sys.executable, "-c", program, str(PROGRAM), str(size)]
+    process = subprocess.run(argv, check=False, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr[-2000:]
+    return int(process.stdout)
 
 
 def test_no_reader_is_slow_or_falls_over_a_hostile_text() -> None:

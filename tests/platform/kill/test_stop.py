@@ -33,9 +33,7 @@ def stopped(lab, served, process, number):
 @pytest.mark.parametrize(
     ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow), (signal.SIGTERM, 143)]
 )
-def test_a_run_that_is_asked_to_stop_ends_its_attempts_and_says_how_to_go_on(
-    place, served, undisturbed, outcome, number, code
-):
+def test_a_stopped_run_ends_its_attempts_and_says_how_to_resume(place, served, undisturbed, outcome, number, code):
     (whole,), calls, _, _ = undisturbed()
     lab = place()
     process = begun(lab, served, 2)
@@ -104,7 +102,7 @@ def test_signals_that_a_worker_thread_receives_stop_the_run(tmp_path):
     assert process.stderr == f"{first}\n\n{second}; what had finished is written\n"
 
 
-def test_a_terminal_that_is_closed_stops_the_run_and_its_attempts_are_written(place, served):
+def test_closing_the_terminal_stops_the_run_with_attempts_written(place, served):
     lab = place()
     ours, theirs = pty.openpty()
 

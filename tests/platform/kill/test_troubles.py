@@ -82,7 +82,7 @@ def test_a_record_that_no_disk_takes_says_so(tmp_path):
         RunFolder(tmp_path).append("grades.jsonl", grade(number=1))
 
 
-def test_a_record_that_fits_in_part_is_taken_back_and_the_next_is_whole(tmp_path):
+def test_a_partly_written_record_is_undone_and_the_next_is_whole(tmp_path):
     """In a process of its own, which may write 200 bytes."""
     script = f"""
 import resource, sys
@@ -99,14 +99,14 @@ except OSError as problem:
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 folder.append("grades.jsonl", grade(number=3))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "cannot be written" in done.stdout
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "cannot be written" in process.stdout
     again = RunFolder(tmp_path)
     assert (list(again.grades), again.torn) == ([("t/1", 1), ("t/1", 3)], 0)
 
 
 @pytest.mark.parametrize("lose", [shutil.rmtree, lambda path: path.rename(path.with_name("moved"))])
-def test_a_folder_that_is_deleted_or_moved_is_noticed_by_the_next_record(tmp_path, lose):
+def test_the_next_record_notices_a_deleted_or_moved_folder(tmp_path, lose):
     folder = RunFolder(tmp_path / "run")
     folder.path.mkdir()
     folder.append("grades.jsonl", grade(number=1))
@@ -130,7 +130,7 @@ def test_a_folder_that_another_one_replaces_gets_no_record(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_whose_folder_is_deleted_says_so_at_once_and_its_calls_are_kept(place, served, undisturbed, outcome):
+def test_a_deleted_run_folder_is_an_error_and_calls_are_kept(place, served, undisturbed, outcome):
     (whole,), calls, _, _ = undisturbed()
     lab = place()
     served.gate.clear()
@@ -163,7 +163,7 @@ def test_a_folder_that_may_not_be_written_is_one_line(place):
 
 
 @pytest.mark.soak
-def test_a_run_folder_that_may_not_be_written_any_more_resumes_when_it_may(place, served, undisturbed, outcome):
+def test_a_read_only_run_folder_resumes_when_writable(place, served, undisturbed, outcome):
     (whole,), calls, _, _ = undisturbed()
     lab = place()
     lab.killed(started(lab, served, 4), 0)

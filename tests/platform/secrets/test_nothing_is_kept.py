@@ -62,7 +62,7 @@ def command(*arguments: str) -> tuple[int, str]:
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory, echo: Any, planted: Any) -> Iterator[Done]:
+def finished(tmp_path_factory: pytest.TempPathFactory, echo: Any, planted: Any) -> Iterator[Done]:
     """Runs that end and runs that fail, a sweep, and every command that shows, packs or exports them."""
     folder = tmp_path_factory.mktemp("lab")
     (folder / "tmp").mkdir()
@@ -106,30 +106,30 @@ def done(tmp_path_factory: pytest.TempPathFactory, echo: Any, planted: Any) -> I
 
 
 @pytest.mark.slow
-def test_what_was_to_work_worked(done: Done) -> None:
+def test_what_was_to_work_worked(finished: Done) -> None:
     failed = {"a key that is refused", "a sweep", "a database that is not there"}
-    assert {name for name, code in done.codes.items() if code} == failed, done.printed
-    assert len(list(done.folder.glob("runs/sweeps/*/cell-*.log"))) == 4
+    assert {name for name, code in finished.codes.items() if code} == failed, finished.printed
+    assert len(list(finished.folder.glob("runs/sweeps/*/cell-*.log"))) == 4
 
 
 @pytest.mark.slow
-def test_the_server_had_the_keys_and_said_them_back(done: Done) -> None:
-    attempts = [path.read_text() for path in done.folder.glob("runs/2*/attempts.jsonl")]
+def test_the_server_had_the_keys_and_said_them_back(finished: Done) -> None:
+    attempts = [path.read_text() for path in finished.folder.glob("runs/2*/attempts.jsonl")]
     assert sum("I was sent" in text and "Bearer [key]" in text for text in attempts) >= 3
-    assert done.printed.count("[key]") >= 3
+    assert finished.printed.count("[key]") >= 3
 
 
 @pytest.mark.slow
-def test_no_file_holds_a_secret(done: Done, planted: Any) -> None:
-    count, held = planted.scan(done.folder)
+def test_no_file_holds_a_secret(finished: Done, planted: Any) -> None:
+    count, held = planted.scan(finished.folder)
     assert count > 40
     assert held == {}
 
 
 @pytest.mark.slow
-def test_nothing_printed_holds_a_secret(done: Done, planted: Any) -> None:
-    assert len(done.printed) > 5000
-    assert planted.found_in(done.printed.encode(errors="backslashreplace")) == set()
+def test_nothing_printed_holds_a_secret(finished: Done, planted: Any) -> None:
+    assert len(finished.printed) > 5000
+    assert planted.found_in(finished.printed.encode(errors="backslashreplace")) == set()
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_key_in_the_config_is_refused_and_not_repeated(tmp_path, monkeypatch, 
     assert planted.scan(tmp_path)[1] == {}
 
 
-def test_keys_do_not_show_in_what_objects_say_of_themselves_or_in_what_launchers_send(planted, monkeypatch, echo):
+def test_no_keys_in_representations_or_launcher_messages(planted, monkeypatch, echo):
     import cloudpickle
 
     for name, value in planted.environment.items():
@@ -175,7 +175,7 @@ def test_keys_do_not_show_in_what_objects_say_of_themselves_or_in_what_launchers
     assert planted.found_in(b" ".join(text if isinstance(text, bytes) else text.encode() for text in output)) == set()
 
 
-def test_a_mistake_is_told_without_keys_wherever_in_its_causes_they_stand(planted, monkeypatch):
+def test_errors_show_no_keys_of_any_cause(planted, monkeypatch):
     for name, value in planted.environment.items():
         monkeypatch.setenv(name, value)
     try:
@@ -203,9 +203,9 @@ def test_processes_that_the_lab_starts_get_no_secret(planted, monkeypatch, tmp_p
     monkeypatch.setattr(tools, "located", lambda tool: str(tmp_path / tool))
     manifest.git_state()
     assert tools.ask("ruff", "x = 1\n") == []
-    seen = (tmp_path / "seen").read_text()
-    assert seen.count("PATH=") >= 2
-    assert {name for name in planted.environment if f"{name}=" in seen} <= {
+    environment = (tmp_path / "seen").read_text()
+    assert environment.count("PATH=") >= 2
+    assert {name for name in planted.environment if f"{name}=" in environment} <= {
         "GATEWAY",
         "DATABASE_URL",
         "MLFLOW_TRACKING_URI",

@@ -70,8 +70,8 @@ class Served:
 class Ended:
     """An ended command: its output, processes and files."""
 
-    def __init__(self, done, places):
-        self.code, self.out, self.err, self._places = done.returncode, done.stdout, done.stderr, places
+    def __init__(self, process, places):
+        self.code, self.out, self.err, self._places = process.returncode, process.stdout, process.stderr, places
 
     def files_with(self, text):
         paths = [path for place in self._places for path in place.rglob("*") if path.is_file()]
@@ -113,8 +113,8 @@ class Lab:
     def run(self, *overrides, **env):
         env = {**self.env, **env}
         words = self.words(*overrides)
-        done = subprocess.run(words, cwd=self.folder, env=env, capture_output=True, text=True, check=False)
-        return Ended(done, (self.folder, self.short))
+        process = subprocess.run(words, cwd=self.folder, env=env, capture_output=True, text=True, check=False)
+        return Ended(process, (self.folder, self.short))
 
     processes = staticmethod(processes)
 

@@ -39,9 +39,9 @@ def test_without_ray_one_line_says_how_to_install_it():
         "import sys; sys.modules['ray'] = None; sys.argv = ['lab', 'run', 'executor=ray', 'tracker=none']; "
         "from reflexion_lab.cli.main import main; sys.exit(main())"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    (line,) = (line for line in done.stderr.splitlines() if not line.startswith("warning"))
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert process.returncode == 2
+    (line,) = (line for line in process.stderr.splitlines() if not line.startswith("warning"))
     assert "pip install 'reflexion_lab[ray]'" in line
 
 

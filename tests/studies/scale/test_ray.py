@@ -155,7 +155,7 @@ def test_workers_of_a_cluster_write_the_same_bytes_as_threads(config, cluster, o
     local, remote = log_of(here), log_of(there)
     assert same(local, remote)
     assert len(canonical_form(local)) == 12
-    assert (there.models.made, there.models.spent.tokens) == (here.models.made, here.models.spent.tokens)
+    assert (there.models.paid, there.models.spent.tokens) == (here.models.paid, here.models.spent.tokens)
     if overrides:  # tasks did learn from each other
         assert [name for attempt in remote.every for name in attempt.recalled if f"/{attempt.task_id}-" not in name]
 
@@ -255,11 +255,11 @@ def test_no_loop_is_given_hidden_tests_or_the_solution(config, cluster, tmp_path
     data = ("benchmark=jsonl", f"benchmark.load.path={tmp_path / 'own.jsonl'}", "benchmark.limit=null")
     lab = run_lab(config("there", *data, "actor=single_shot", "actor._target_=unsteady_parts.Nosy"))
     assert lab.folder.grades["own/double", 1].checks_total == 1
-    seen = (tmp_path / "seen.log").read_text()
-    assert "Twice x" in seen
-    assert "PLANTED_API_KEY" in seen  # the environment that keys are read from
-    assert "424242" not in seen
-    assert "secret_name" not in seen
+    printed = (tmp_path / "seen.log").read_text()
+    assert "Twice x" in printed
+    assert "PLANTED_API_KEY" in printed  # the environment that keys are read from
+    assert "424242" not in printed
+    assert "secret_name" not in printed
 
 
 @pytest.mark.slow

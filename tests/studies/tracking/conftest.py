@@ -92,7 +92,7 @@ def write(runs_written_in: Callable[[Path], Callable[..., RunFolder]]) -> Callab
         config: dict[str, Any] = with_values(**values)
         allowed = config["loop"]["max_attempts"]
         attempts = {f"t/{task}": history(f"t/{task}", solved, allowed) for task, solved in enumerate(solved_at)}
-        folder = runs_written_in(path.parent)(made=attempts, n_expected=n_expected, name=path.name)
+        folder = runs_written_in(path.parent)(attempts=attempts, n_expected=n_expected, name=path.name)
         folder.write_manifest(
             replace(
                 folder.manifest,

@@ -57,14 +57,14 @@ def compute(program: str, entry_point: str, calls: Sequence[str]) -> list[str | 
 
 
 @pytest.fixture
-def one(written):
+def task_of(written):
     """The task of one row."""
 
-    def one(fields):
+    def task_of(fields):
         (task,) = humaneval_plus(written(fields), compute)
         return task
 
-    return one
+    return task_of
 
 
 def holds(tests: Sequence[str], setup: str, program: str) -> bool:
@@ -80,8 +80,8 @@ def holds(tests: Sequence[str], setup: str, program: str) -> bool:
     return True
 
 
-def test_every_input_is_a_check_of_its_own(one):
-    task = one(row(hub_test("[[1], [2, 3], [1], ['a\\n', \"b\"]]", "[2, 5, 2, 'a\\nb']")))
+def test_every_input_is_a_check_of_its_own(task_of):
+    task = task_of(row(hub_test("[[1], [2, 3], [1], ['a\\n', \"b\"]]", "[2, 5, 2, 'a\\nb']")))
     assert task.hidden_tests == (
         "assert candidate(1) == 2",
         "assert candidate(2, 3) == 5",
@@ -91,9 +91,9 @@ def test_every_input_is_a_check_of_its_own(one):
     assert task.canonical_solution == "    return x + y\n"
 
 
-def test_floats_are_compared_within_the_tolerance(one):
+def test_floats_are_compared_within_the_tolerance(task_of):
     results = "[2.25, [1.0, 2.0], [1.0, 2], (0.5,), [], float('inf'), None, True, 'a']"
-    task = one(row(hub_test("[[1], [2], [3], [4], [5], [6], [7], [8], [9]]", results)))
+    task = task_of(row(hub_test("[[1], [2], [3], [4], [5], [6], [7], [8], [9]]", results)))
     assert task.hidden_tests == (
         "assert abs(candidate(1) - 2.25) <= 1e-06 + 1e-07 * abs(2.25)",
         "assert close(candidate(2), [1.0, 2.0], 1e-06)",
@@ -108,9 +108,9 @@ def test_floats_are_compared_within_the_tolerance(one):
     assert task.setup.startswith("def close(actual, expected, atol):")
 
 
-def test_a_tolerance_of_the_row_holds_for_all_numbers(one):
+def test_a_tolerance_of_the_row_holds_for_all_numbers(task_of):
     results = "[-2.25, 3, [1, [2.5]], True, 'a', None, []]"
-    task = one(row(hub_test("[[1], [2], [3], [4], [5], [6], [7]]", results, "0.0001")))
+    task = task_of(row(hub_test("[[1], [2], [3], [4], [5], [6], [7]]", results, "0.0001")))
     assert task.hidden_tests == (
         "assert abs(candidate(1) - -2.25) <= 0.0001 + 1e-07 * abs(-2.25)",
         "assert close(candidate(2), 3, 0.0001)",
@@ -127,9 +127,9 @@ def test_a_tolerance_of_the_row_holds_for_all_numbers(one):
     "expected", ["1.5", "-2", "[0.5, 1.5]", "[1, 2.5]", "(1e9, 0.0)", "'a'", "[[1.5], [2]]", "None",
                  "float('inf')", "-float('inf')"],
 )  # fmt: skip
-def test_the_checks_hold_exactly_if_the_test_does(one, expected, atol):
+def test_the_checks_hold_exactly_if_the_test_does(task_of, expected, atol):
     test = hub_test("[[1]]", f"[{expected}]", atol)
-    task = one(row(test))
+    task = task_of(row(test))
     assert not task.tags
     near = "1.5000004", "[0.5, 1.500001]", "[1, 2.505]", "(1e9 + 50, 0.0)", "1e308", "float('inf')"
     for actual in (expected, f"{expected} or 0", *near):
@@ -139,16 +139,16 @@ def test_the_checks_hold_exactly_if_the_test_does(one, expected, atol):
 
 
 @pytest.mark.parametrize(("expected", "actual"), [("[]", "1.5"), ("[1.5, 1.5]", "1.5")])
-def test_numbers_are_not_spread_over_sequences_as_numpy_does(one, expected, actual):
+def test_numbers_are_not_spread_over_sequences_as_numpy_does(task_of, expected, actual):
     test = hub_test("[[1]]", f"[{expected}]", "1e-06")
-    task = one(row(test))
+    task = task_of(row(test))
     program = f"def f(x):\n    return {actual}\n"
     assert holds([test + "\ncheck(candidate)"], "", program)
     assert not holds(task.hidden_tests, task.setup, program)
 
 
-def test_every_check_meets_fresh_arguments(one):
-    task = one(row(hub_test("[[[1]], [[1], 2]]", "[1, 1]")))
+def test_every_check_meets_fresh_arguments(task_of):
+    task = task_of(row(hub_test("[[[1]], [[1], 2]]", "[1, 1]")))
     assert holds(task.hidden_tests, task.setup, "def f(x, y=1):\n    x.append(y)\n    return len(x) - 1\n")
 
 
@@ -163,40 +163,40 @@ def test_every_check_meets_fresh_arguments(one):
         ("[[1], [2]]", "[2, 3]", "    for inp in inputs:\n        assert candidate(*inp) == inp[0] + 1\n"),
     ],
 )
-def test_what_is_not_literal_stays_one_check(one, inputs, results, loop):
+def test_what_is_not_literal_stays_one_check(task_of, inputs, results, loop):
     test = f"{COMPARISON}def check(candidate):\n    inputs = {inputs}\n    results = {results}\n{loop}"
-    task = one(row(test))
+    task = task_of(row(test))
     assert len(task.hidden_tests) == 1 and task.hidden_tests[0].endswith("\n\ncheck(candidate)\n")
     assert task.tags == (NOT_SPLIT,)
 
 
-def test_one_check_needs_no_numpy_for_its_comparison(one, sandbox):
+def test_one_check_needs_no_numpy_for_its_comparison(task_of, sandbox):
     reference = "def ref_func(x):\n    return [x / 3, 1]\n\n"
     test = f"{COMPARISON}{reference}def check(candidate):\n    inputs = [[1.0], [2.0]]\n{OVER_REFERENCE}"
     near = test.replace("ref_func(*inp), 0)", "ref_func(*inp), 1e-6)")
     for source, rounded in ((test, "fail"), (near, "pass")):
-        task = one(row(source, body="    return [x / 3, 1]\n"))
+        task = task_of(row(source, body="    return [x / 3, 1]\n"))
         assert run_tests(sandbox, task, PROMPT + task.canonical_solution, task.hidden_tests).passed
         close = "def f(x):\n    return [x / 3 + 1e-8, 1]\n"
         assert run_tests(sandbox, task, close, task.hidden_tests).outcome == rounded
         assert run_tests(sandbox, task, "def f(x):\n    return [x, 1]\n", task.hidden_tests).outcome == "fail"
 
 
-def test_a_test_with_a_reference_of_its_own_is_one_check_that_judges(one, sandbox):
+def test_a_test_with_a_reference_of_its_own_is_one_check_that_judges(task_of, sandbox):
     reference = "def assertion(out, exp, atol):\n    assert out == exp\n\ndef ref_func(x):\n    return x + 1\n\n"
     test = f"{reference}def check(candidate):\n    inputs = [[1], [2]]\n{OVER_REFERENCE}"
-    task = one(row(test))
+    task = task_of(row(test))
     assert task.tags == (NOT_SPLIT,)
     assert run_tests(sandbox, task, PROMPT + task.canonical_solution, task.hidden_tests).passed
     assert not run_tests(sandbox, task, "def f(x):\n    return 2\n", task.hidden_tests).passed
 
 
-def test_a_call_of_check_that_is_there_is_kept(one):
+def test_a_call_of_check_that_is_there_is_kept(task_of):
     test = "def check(candidate):\n    assert candidate(1) == 2\n\ncheck(f)\n"
-    assert one(row(test)).hidden_tests == (test,)
+    assert task_of(row(test)).hidden_tests == (test,)
 
 
-def test_roots_are_judged_by_the_polynomial(one):
+def test_roots_are_judged_by_the_polynomial(task_of):
     test = (
         "def _poly(xs, x):\n    return sum(c * x**i for i, c in enumerate(xs))\n\ndef check(candidate):\n"
         "    inputs = [[[-4, 0, 1]], [[1, 2]], [[5, 1]]]\n    results = [2.0, -0.5, 7.0]\n"
@@ -204,7 +204,7 @@ def test_roots_are_judged_by_the_polynomial(one):
         "        assert _poly(*candidate(*inp), inp) <= 0.0001\n"
     )
     prompt = 'def find_zero(xs):\n    """Root."""\n'
-    hub = one(row(test, prompt=prompt, entry_point="find_zero", body="    return 0"))
+    hub = task_of(row(test, prompt=prompt, entry_point="find_zero", body="    return 0"))
     assert hub.hidden_tests == (
         "assert abs(poly([-4, 0, 1], candidate([-4, 0, 1]))) <= 0.0001",
         "assert abs(poly([1, 2], candidate([1, 2]))) <= 0.0001",
@@ -215,12 +215,12 @@ def test_roots_are_judged_by_the_polynomial(one):
     assert not holds(hub.hidden_tests, hub.setup, right.replace("-2.0", "-2.1"))
     body = "    return {3: 2.0, 2: -0.5}[len(xs)]\n"
     inputs = [[[-4, 0, 1]]], [[[1, 2]]]
-    free = one(released(*inputs, body=body, prompt=prompt, entry_point="find_zero", atol=0.0001))
+    free = task_of(released(*inputs, body=body, prompt=prompt, entry_point="find_zero", atol=0.0001))
     assert free.hidden_tests == hub.hidden_tests
 
 
-def test_expected_values_of_a_release_file_are_computed(one):
-    task = one(released([[1], [2, 3]], [[2.5], [1], ["a", "inf"], [["b"], ["c"]]]))
+def test_expected_values_of_a_release_file_are_computed(task_of):
+    task = task_of(released([[1], [2, 3]], [[2.5], [1], ["a", "inf"], [["b"], ["c"]]]))
     assert task.hidden_tests == (
         "assert candidate(1) == 2",
         "assert candidate(2, 3) == 5",
@@ -231,21 +231,21 @@ def test_expected_values_of_a_release_file_are_computed(one):
     assert task.tags == ()
 
 
-def test_infinities_and_long_numbers_of_a_release_file_survive(one):
+def test_infinities_and_long_numbers_of_a_release_file_survive(task_of):
     long = 10**40
     body = "    return str(x)\n"
-    task = one(released([[float("inf")], [[float("-inf"), "inf'nan"]], [long]], [], body=body))
+    task = task_of(released([[float("inf")], [[float("-inf"), "inf'nan"]], [long]], [], body=body))
     calls = [ast.parse(test).body[0].test.left for test in task.hidden_tests]  # type: ignore[attr-defined]
     values = [eval(ast.unparse(argument)) for call in calls for argument in call.args]
     assert values == [float("inf"), [float("-inf"), "inf'nan"], long]
     assert holds(task.hidden_tests, task.setup, "f = str")
-    nan = one(released([[float("nan")]], [], body=body))
+    nan = task_of(released([[float("nan")]], [], body=body))
     assert nan.hidden_tests == ("assert candidate(float('nan')) == 'nan'",)
 
 
-def test_inputs_without_a_value_are_left_out_and_counted(one):
+def test_inputs_without_a_value_are_left_out_and_counted(task_of):
     body = "    return [1 / x, object][x == 2]\n"
-    task = one(released([[0], [1]], [[2], [4]], body=body))
+    task = task_of(released([[0], [1]], [[2], [4]], body=body))
     assert [test.split("(")[2].split(")")[0] for test in task.hidden_tests] == ["1", "4"]
     assert task.tags == ("inputs_left_out:2",)
 
@@ -278,8 +278,8 @@ def test_a_bad_row_is_named_with_line_and_field(complaint, bad, expected):
     assert f"rows.jsonl, line 2, {expected}" in complaint(read, good, bad)
 
 
-def test_canonical_solutions_pass_in_the_sandbox_and_others_do_not(one, sandbox):
-    task = one(released([[1], [2, 3]], [[0.5], [[0.5], [1.5]]], task_id="HumanEval/1000"))
+def test_canonical_solutions_pass_in_the_sandbox_and_others_do_not(task_of, sandbox):
+    task = task_of(released([[1], [2, 3]], [[0.5], [[0.5], [1.5]]], task_id="HumanEval/1000"))
     assert run_tests(sandbox, task, task.prompt + task.canonical_solution, task.hidden_tests).passed
     result = run_tests(sandbox, task, "def f(x, y=1):\n    return [0.5, 1.5000001]\n", task.hidden_tests)
     assert [check.outcome for check in result.checks] == ["fail", "fail", "error", "pass"]

@@ -178,10 +178,10 @@ def hub(answer: Any) -> ModuleType:
     """A `datasets` that answers as the hub would."""
     module = ModuleType("datasets")
 
-    def load_dataset(*asked: str, **options: str) -> Any:
+    def load_dataset(*names: str, **options: str) -> Any:
         if isinstance(answer, Exception):
             raise answer
-        return [row | {"text": f"{asked} {options}"} for row in answer]
+        return [row | {"text": f"{names} {options}"} for row in answer]
 
     vars(module)["load_dataset"] = load_dataset
     return module

@@ -25,14 +25,14 @@ ROW = {
 
 
 @pytest.fixture
-def one(written):
+def task_of(written):
     """The task of one row with some fields changed."""
 
-    def one(disjoint=True, **changes):
+    def task_of(disjoint=True, **changes):
         (task,) = recorded(written(ROW | changes), disjoint)
         return task
 
-    return one
+    return task_of
 
 
 def test_runs_of_one_problem_are_one_task(written):
@@ -49,31 +49,31 @@ def test_one_problem_in_two_forms_is_an_error(complaint):
     )
 
 
-def test_hidden_tests_are_the_rows_own_without_the_call_of_check(one):
-    assert one().hidden_tests == ("assert twice(1)==2", "assert candidate(2) == 4")
+def test_hidden_tests_are_the_rows_own_without_the_call_of_check(task_of):
+    assert task_of().hidden_tests == ("assert twice(1)==2", "assert candidate(2) == 4")
 
 
-def test_a_visible_test_that_is_hidden_too_is_dropped_or_marked(one):
-    apart, whole = one(), one(disjoint=False)
+def test_a_visible_test_that_is_hidden_too_is_dropped_or_marked(task_of):
+    apart, whole = task_of(), task_of(disjoint=False)
     assert (apart.visible_tests, apart.tags) == (("assert twice(3) == 6",), ("mbpp",))
     assert (whole.visible_tests, whole.tags) == (tuple(ROW["visible_tests"]), ("mbpp", OVERLAP))
     assert apart.hidden_tests == whole.hidden_tests
 
 
-def test_without_tests_of_the_runs_the_examples_are_visible(one):
-    assert one(visible_tests=None).visible_tests == ("assert twice(5) == 10",)
-    assert one(visible_tests=[]).visible_tests == ()
+def test_without_tests_of_the_runs_the_examples_are_visible(task_of):
+    assert task_of(visible_tests=None).visible_tests == ("assert twice(5) == 10",)
+    assert task_of(visible_tests=[]).visible_tests == ()
 
 
-def test_tests_of_another_function_are_marked(one):
+def test_tests_of_another_function_are_marked(task_of):
     test = "def check(candidate):\n    assert thrice(1) == 3\ncheck(twice)"
-    assert one(test=test).tags == ("mbpp", UNTESTED)
+    assert task_of(test=test).tags == ("mbpp", UNTESTED)
 
 
 @pytest.mark.parametrize("entry_point", ["check", "twice"])
-def test_a_function_called_check_is_never_reached_and_marked(one, sandbox, entry_point):
+def test_a_function_called_check_is_never_reached_and_marked(task_of, sandbox, entry_point):
     test = f"def check(candidate):\n    assert check(1) == 2\ncheck({entry_point})\n"
-    task = one(entry_point=entry_point, test=test, visible_tests=[])
+    task = task_of(entry_point=entry_point, test=test, visible_tests=[])
     assert SHADOWED in task.tags
     assert task.hidden_tests == (test,)
     program = "def twice(n):\n    return 2 * n\ndef check(n):\n    return twice(n)\n"

@@ -39,7 +39,7 @@ class Counting:
         self.tiny, self.replies = tiny, []
 
     def complete(self, messages, *, sampling, sample=0):
-        self.asked = sampling
+        self.sampling = sampling
         completion = self.tiny.complete(messages, sampling=replace(sampling, max_tokens=1))
         counted = max(completion.usage.prompt_tokens, completion.refused_tokens)
         if counted < self.context:
@@ -80,8 +80,8 @@ def test_no_prompt_overflows_the_context_of_a_real_model(tiny, actor, variant):
     used, (message,) = trajectory.usage.prompt_tokens, trajectory.messages
     assert trajectory.finish_reason != "context_overflow" and trajectory.left_out and len(model.replies) == 1
     assert used <= estimated(message.content) + ENVELOPE
-    assert used + model.asked.max_tokens <= model.context
-    assert estimated(message.content) > 0.75 * room(model, model.asked)
+    assert used + model.sampling.max_tokens <= model.context
+    assert estimated(message.content) > 0.75 * room(model, model.sampling)
 
 
 def test_the_real_model_reads_a_prompt_that_fills_its_room():
@@ -112,11 +112,11 @@ class Refusing:
 
     def __init__(self, counted=9999, context=2048):
         self.counted, self.context = counted, context
-        self.asked = 0
+        self.calls = 0
         self.lengths = []
 
     def complete(self, messages, *, sampling, sample=0):
-        self.asked += 1
+        self.calls += 1
         self.lengths.append(len(messages[-1].content))
         usage = Usage(calls=1, refused=1)
         return Completion(
@@ -127,9 +127,9 @@ class Refusing:
 def test_a_rejected_prompt_is_sent_again_only_with_less_memory():
     model = Refusing()
     Asking(model, Sampling())("solve", TASK, Recollection())
-    assert model.asked == 1
+    assert model.calls == 1
     answer = Asking(model, Sampling())("solve", TASK, remembered([TASK] * 2))
-    assert (model.asked, answer.left_out, answer.extraction.program) == (3, ("e0", "e1"), "")
+    assert (model.calls, answer.left_out, answer.extraction.program) == (3, ("e0", "e1"), "")
 
 
 @pytest.mark.parametrize("context", [0, 1500, 2200, 100_000])

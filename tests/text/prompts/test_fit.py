@@ -71,7 +71,7 @@ def test_a_prompt_fits_its_room_unless_the_task_does_not(memory, prompt, context
     assert estimated(fitted.text) <= max(space, estimated(least))
     ids = [episode.episode_id for episode in memory.episodes]
     ids += [entry.wisdom_id for entry in memory.wisdom] + [entry.mistake_id for entry in memory.mistakes]
-    assert {one for one in ids if f"[{one}]" not in fitted.text} == set(fitted.left_out)
+    assert {item for item in ids if f"[{item}]" not in fitted.text} == set(fitted.left_out)
     assert prompts.fit(name, None, memory, **about) == (prompts.render(name, memory=memory, **about), ())
 
 
@@ -91,19 +91,19 @@ ABOUT = {"prompt": "def f(): ...", "task_id": "t"}
 
 
 def kept(fitted):
-    named = [one for one in ORDER[:6] if one not in fitted.left_out]
+    named = [name for name in ORDER[:6] if name not in fitted.left_out]
     return named + [words for words in ORDER[6:] if words in fitted.text]
 
 
 def test_the_most_needed_comes_first():
-    prompts, seen = Prompts(examples=1), []
+    prompts, orders = Prompts(examples=1), []
     whole = estimated(prompts.render("solve", memory=MEMORY, **ABOUT))
     for space in (*range(0, whole, 5), whole):
-        found = kept(prompts.fit("solve", space, MEMORY, **ABOUT))
-        if found not in seen:
-            seen.append(found)
-    assert [found[-1] for found in seen if found == ORDER[: len(found)] and found] == ORDER
-    assert seen[0] == [] and seen[-1] == ORDER
+        names = kept(prompts.fit("solve", space, MEMORY, **ABOUT))
+        if names not in orders:
+            orders.append(names)
+    assert [names[-1] for names in orders if names == ORDER[: len(names)] and names] == ORDER
+    assert orders[0] == [] and orders[-1] == ORDER
 
 
 def test_what_does_not_fit_is_skipped_and_the_next_one_tried():

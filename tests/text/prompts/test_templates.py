@@ -57,7 +57,7 @@ MEMORIES = {
 }
 
 
-def asked(name, variant="default", examples=0, **variables):
+def rendered(name, variant="default", examples=0, **variables):
     """The prompt of an actor, with something for all that a template may need."""
     about = dict.fromkeys(declared(name, variant) - {"examples"}, "    ")
     about |= {
@@ -90,19 +90,19 @@ def needed(name, variant):
     environment = Environment()
     environment.filters |= FILTERS
     tree = environment.parse((own if own.is_file() else FOLDER / f"{name}{SUFFIX}").read_text())
-    found = meta.find_undeclared_variables(tree)
+    variables = meta.find_undeclared_variables(tree)
     for included in meta.find_referenced_templates(tree):
-        found |= needed(included.removesuffix(SUFFIX), variant)
-    return found - {name.name for name in tree.find_all(nodes.Name) if name.ctx in ("store", "param")}
+        variables |= needed(included.removesuffix(SUFFIX), variant)
+    return variables - {name.name for name in tree.find_all(nodes.Name) if name.ctx in ("store", "param")}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_missing_variable_is_an_error_and_is_named(name):
     for variant in VARIANTS:
         for missing in declared(name, variant) - {"examples"}:
-            given = {key: Recollection() for key in declared(name, variant) if key not in (missing, "examples")}
+            values = {key: Recollection() for key in declared(name, variant) if key not in (missing, "examples")}
             with pytest.raises(UndefinedError, match=missing):
-                Prompts(variant).render(name, **given)
+                Prompts(variant).render(name, **values)
 
 
 def test_there_is_no_prompt_of_an_unknown_name():
@@ -111,9 +111,9 @@ def test_there_is_no_prompt_of_an_unknown_name():
 
 
 def test_every_file_has_a_digest_and_the_examples_too():
-    found = digests()
-    assert sorted(found) == sorted([*FILES, "examples.json"])
-    assert len(set(found.values())) == len(found)
+    file_digests = digests()
+    assert sorted(file_digests) == sorted([*FILES, "examples.json"])
+    assert len(set(file_digests.values())) == len(file_digests)
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if "." in file])
@@ -125,24 +125,28 @@ def test_a_variant_differs_from_its_default(file):
 
 @pytest.mark.parametrize("name", ["solve", "continue_solve"])
 def test_the_variants_differ_and_terse_is_the_shortest(name):
-    default, terse, paper = (asked(name, variant, memory=MEMORIES["all"]) for variant in VARIANTS)
+    default, terse, paper = (rendered(name, variant, memory=MEMORIES["all"]) for variant in VARIANTS)
     assert len({default, terse, paper}) == 3
     assert len(terse) < len(default) and len(terse) < len(paper)
 
 
 def test_included_templates_are_of_the_same_variant():
-    assert [asked("solve", v, memory=MEMORIES["one"]).count("[self-reflection on it]") for v in VARIANTS] == [0, 0, 1]
+    assert [rendered("solve", v, memory=MEMORIES["one"]).count("[self-reflection on it]") for v in VARIANTS] == [
+        0,
+        0,
+        1,
+    ]
 
 
 def test_an_actor_reads_its_task_once_and_every_episode():
     for case in make.pairwise(ACTORS, list(MEMORIES), VARIANTS, range(4)):
         name, memory, variant, examples = case
-        text = asked(name, variant, examples, memory=MEMORIES[memory])
+        text = rendered(name, variant, examples, memory=MEMORIES[memory])
         assert text.count(PROMPT.strip()) == 1, case
-        for shown in MEMORIES[memory].episodes:
-            assert f"feedback {shown.attempt_number}" in text
-            assert (f"cause {shown.attempt_number}" in text) == (f"change {shown.attempt_number}" in text)
-            assert (f"cause {shown.attempt_number}" in text) == (shown.reflection is not None)
+        for episode in MEMORIES[memory].episodes:
+            assert f"feedback {episode.attempt_number}" in text
+            assert (f"cause {episode.attempt_number}" in text) == (f"change {episode.attempt_number}" in text)
+            assert (f"cause {episode.attempt_number}" in text) == (episode.reflection is not None)
         for words in ("a pattern", "an advice", "a question", "a mistake", "an insight", "a session"):
             assert (words in text) == (memory == "all"), (case, words)
         assert "None" not in text and "Undefined" not in text
@@ -154,20 +158,20 @@ def test_an_actor_reads_its_task_once_and_every_episode():
 def test_empty_fields_of_a_reflection_leave_no_label_behind(name, variant):
     empty = make.reflection(1, root_cause="", what_went_wrong="", what_to_change="")
     memories = [Recollection(episodes=(episode(1, reflection=words),)) for words in (empty, None)]
-    assert len({asked(name, variant, memory=memory) for memory in memories}) == 1
+    assert len({rendered(name, variant, memory=memory) for memory in memories}) == 1
 
 
 def test_a_stuck_actor_is_asked_for_a_different_approach():
     for name, variant, memory in make.pairwise(ACTORS, VARIANTS, ["nothing", "one", "others"]):
-        text = asked(name, variant, memory=Recollection(episodes=MEMORIES[memory].episodes, stuck=STUCK))
+        text = rendered(name, variant, memory=Recollection(episodes=MEMORIES[memory].episodes, stuck=STUCK))
         assert text.count(STUCK) == 1, memory
         assert text.lower().count("different approach") == 1, memory
-        assert "different approach" not in asked(name, variant, memory=MEMORIES[memory]).lower()
+        assert "different approach" not in rendered(name, variant, memory=MEMORIES[memory]).lower()
 
 
 def test_every_continuation_ends_where_the_model_goes_on():
     for variant, examples, memory in make.pairwise(VARIANTS, range(4), list(MEMORIES.values())):
-        assert asked("continue_solve", variant, examples, memory=memory).endswith(PROMPT.rstrip())
+        assert rendered("continue_solve", variant, examples, memory=memory).endswith(PROMPT.rstrip())
         text = Prompts(variant, examples).render("continue_tests", prompt=PROMPT, entry_point="double")
         assert text.endswith("\nassert double")
 
@@ -180,8 +184,10 @@ def test_the_prompt_of_a_reflection_has_its_labels_and_parts(variant, examples):
     assert all(f"\n{words}" in text for words in ("the task", "the program", "the evidence"))
     assert re.search("[Aa]ttempt:? 2", text) and "Prior Reflections: None" in text
     prior = {"root_cause": "the last cause", "what_to_change": "the last change", "lesson": ""}
-    told = reflecting(variant, examples, priors=[prior])
-    assert "Reflection 1" in told and "the last cause" in told and "the last change" in told and "None" not in told
+    prompt = reflecting(variant, examples, priors=[prior])
+    assert (
+        "Reflection 1" in prompt and "the last cause" in prompt and "the last change" in prompt and "None" not in prompt
+    )
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -215,7 +221,7 @@ HOSTILE_MEMORY = Recollection(
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", [name for name in ACTORS if not name.startswith("continue_")])
 def test_no_text_of_others_can_leave_its_block(name, variant):
-    text = asked(name, variant, memory=HOSTILE_MEMORY)
+    text = rendered(name, variant, memory=HOSTILE_MEMORY)
     assert "{{ 7 * 7 }}{% raw %}" in text and "49" not in text
     outside = without_blocks(text)
     assert PROMPT.strip() not in outside and STUCK in outside
@@ -240,7 +246,7 @@ def without_blocks(text):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_what_a_continuation_recalls_stays_in_comments(variant):
-    text = asked("continue_solve", variant, memory=HOSTILE_MEMORY)
+    text = rendered("continue_solve", variant, memory=HOSTILE_MEMORY)
     above = text.removesuffix(PROMPT.rstrip())
     assert all(row.startswith("#") for row in above.splitlines() if row.strip())
     assert "{{ 7 * 7 }}" in above and "49" not in above
@@ -253,7 +259,7 @@ def test_hostile_texts_stay_in_their_blocks_in_a_reflection(variant):
 
 
 def test_the_syntax_of_templates_is_text_in_a_task():
-    text = asked("solve", prompt="{{ memory }} {% include 'solve.md.jinja' %} {# gone? #}")
+    text = rendered("solve", prompt="{{ memory }} {% include 'solve.md.jinja' %} {# gone? #}")
     assert "{{ memory }} {% include 'solve.md.jinja' %} {# gone? #}" in text
 
 
@@ -296,7 +302,7 @@ def test_the_examples_are_what_they_say(sandbox):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_an_own_episode_of_a_continuation_has_a_heading(variant):
     own = episode(2, code=PROMPT + "    return x\n", task_description=PROMPT)
-    text = asked("continue_solve", variant, memory=Recollection(episodes=(episode(7, "o", passed=True), own)))
+    text = rendered("continue_solve", variant, memory=Recollection(episodes=(episode(7, "o", passed=True), own)))
     heading = {"paper_style": "# My previous implementation", "terse": "# My attempt 2:"}
     assert f"\n{heading.get(variant, '# My attempt 2 at the function below failed:')}" in text
     assert ("# def double(x):\n#     return x\n" in text) == (variant != "default")
@@ -306,14 +312,14 @@ def test_an_own_episode_of_a_continuation_has_a_heading(variant):
 
 def test_a_continuation_shows_a_program_that_passed():
     passed = episode(1, code=PROMPT + "    return 2 * x\n", task_description=PROMPT, passed=True)
-    text = asked("continue_solve", "default", memory=Recollection(episodes=(passed,)))
+    text = rendered("continue_solve", "default", memory=Recollection(episodes=(passed,)))
     assert "# My attempt 1 at the function below passed:\n# def double(x):\n#     return 2 * x\n" in text
 
 
 def test_a_program_is_shown_by_both_ends_and_stays_a_program():
     code = "def f():\n" + "    x = 1\n" * 400 + "    return x"
     for variant in VARIANTS:
-        text = asked("solve", variant, memory=Recollection(episodes=(episode(1, code=code),)))
+        text = rendered("solve", variant, memory=Recollection(episodes=(episode(1, code=code),)))
         assert "def f():" in text and "    return x\n```" in text and "…" not in text
 
 

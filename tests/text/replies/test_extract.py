@@ -74,8 +74,8 @@ def value(program):
     ],
 )
 def test_a_program_is_found(reply, rule):
-    program, found = extract(reply, TASK)
-    assert (value(program), found) == (4, rule)
+    program, applied = extract(reply, TASK)
+    assert (value(program), applied) == (4, rule)
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,8 @@ def test_code_that_only_uses_the_function_is_left_out(usage):
         (f"```python\n{FUNCTION}\n\n{usage}\n```", "fence+function"),
         (f"    return 4\n\n{usage}", "body"),
     ):
-        program, found = extract(reply, TASK)
-        assert (value(program), found) == (4, f"{rule}+usage")
+        program, applied = extract(reply, TASK)
+        assert (value(program), applied) == (4, f"{rule}+usage")
 
 
 def test_code_that_the_function_rests_on_is_kept():
@@ -208,8 +208,8 @@ def test_the_preamble_supplies_only_what_the_reply_lacks():
     ],
 )
 def test_a_reply_that_broke_off_is_cut_back_to_what_parses(reply, rule, expected):
-    program, found = extract(reply, TASK)
-    assert (value(program), found) == (expected, rule)
+    program, applied = extract(reply, TASK)
+    assert (value(program), applied) == (expected, rule)
 
 
 @pytest.mark.parametrize(
@@ -231,8 +231,8 @@ def test_a_reply_that_broke_off_is_cut_back_to_what_parses(reply, rule, expected
     ],
 )
 def test_faulty_code_is_handed_over_and_named(reply, rule):
-    program, found = extract(reply, TASK)
-    assert found == rule
+    program, applied = extract(reply, TASK)
+    assert applied == rule
     assert program.strip()
     assert "This adds" not in program
 
@@ -332,12 +332,12 @@ def test_a_truncated_fence_parses_or_is_called_unparsed(code, data):
 
 def test_a_models_code_warns_nobody():
     reply = "```python\ndef f(x):\n    return '\\d', 1if x else 2\n```"
-    with warnings.catch_warnings(record=True) as shown:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with ThreadPoolExecutor(4) as pool:
             rules = list(pool.map(lambda _: extract(reply, TASK).rule, range(40)))
     assert set(rules) == {"fence+function"}
-    assert not shown
+    assert not caught
 
 
 HOSTILE = Path(__file__).with_name("hostile_replies.py")
@@ -350,9 +350,9 @@ MOST_READ = 999_000
 @pytest.mark.parametrize("longest", [100_000, pytest.param(MOST_READ, marks=pytest.mark.slow)])
 def test_hostile_replies_are_read_within_bounds(longest):
     command = [sys.executable, "-c", HOSTILE.read_text(), str(longest)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    count, most_parses = map(int, done.stdout.split())
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stderr) == (0, "")
+    count, most_parses = map(int, process.stdout.split())
     assert count > 100
     assert most_parses <= PARSES
 
