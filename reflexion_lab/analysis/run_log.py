@@ -23,6 +23,7 @@ from reflexion_lab.records import (
     TaskResult,
     WrittenTests,
 )
+from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
 
 
@@ -42,6 +43,8 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     """Loops that were aborted and restarted because the model did not answer."""
     resumptions: tuple[Resumption, ...] = ()
     """Resumptions of the run after interruptions."""
+    deviations: tuple[str, ...] = ()
+    """Deviations of the run from its registered study."""
     torn: int
     """Half-written lines, which are skipped."""
 
@@ -83,6 +86,7 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
             beginning=fresh.beginning,
             set_aside=tuple(fresh.set_aside),
             resumptions=tuple(fresh.resumptions),
+            deviations=tuple(registration.deviations_of(fresh.path, fresh.manifest)),
             torn=fresh.torn,
         )
 
@@ -96,6 +100,11 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     def arm(self) -> str:
         """Name of the method; runs with the same name form an arm."""
         return str(self.manifest.config.get("arm", "run"))
+
+    @property
+    def study(self) -> str:
+        """Name of the registered study to which the run belongs; "" if it is exploratory."""
+        return "" if self.deviations else self.manifest.study
 
     @property
     def is_upper_bound(self) -> bool:

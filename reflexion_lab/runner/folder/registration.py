@@ -244,6 +244,16 @@ def _arm_of_all(registration: Registration, runs: Sequence[Manifest]) -> str:
     return names.pop() if len(names) == 1 else ""
 
 
+def deviations_of(folder: Path, run: Manifest) -> list[str]:
+    """Deviations of the run in `folder` from its own copy of the study; [] for a run without a study."""
+    if not run.study_digest:
+        return []
+    try:
+        return deviations(read(folder / FILE), run)
+    except DataError as problem:
+        return [str(problem)]
+
+
 def deviations(registration: Registration, run: Manifest) -> list[str]:
     """Deviations of a run from the study; [] if it belongs to it."""
     reasons = []

@@ -135,13 +135,15 @@ def is_complete(log: Log) -> bool:
     return len(log.results) == log.manifest.n_expected and log.is_graded
 
 
-def tags(manifest: Manifest, summary: Summary) -> dict[str, str]:
+def tags(log: Log, summary: Summary) -> dict[str, str]:
     """Tags that tell whether two runs may be compared."""
+    manifest = log.manifest
     values = {
         "kind": "job",
         "run_id": manifest.run_id,
         "sweep_id": manifest.config.get("sweep_id"),
         "study": manifest.study,
+        "deviations": "; ".join(log.deviations),
         "feedback_source": manifest.feedback_source,
         "benchmark_digest": manifest.benchmark_digest,
         "config_digest": manifest.config_digest,

@@ -41,7 +41,7 @@ class Entry(NamedTuple):
 def job(folder: Path, log: Log, summary: Summary) -> Entry:
     """The MLflow run of the run folder."""
     began, ended = times(folder, log.manifest)
-    tags = view.tags(log.manifest, summary) | {"mlflow.note.content": view.note(log, summary, folder)}
+    tags = view.tags(log, summary) | {"mlflow.note.content": view.note(log, summary, folder)}
     return Entry(
         name=view.run_name(log.manifest),
         began=began,

@@ -156,8 +156,9 @@ def test_the_note_has_figure_interval_and_n(run: Run) -> None:
 
 def test_tags_say_whether_runs_may_be_compared(run: Run) -> None:
     log = Log.read(RunFolder.existing(run(n_expected=6)))
-    manifest = replace(log.manifest, role_fingerprints={"critic": "big:1"})
-    assert view.tags(manifest, summary(log)) == {
+    log = replace(log, manifest=replace(log.manifest, role_fingerprints={"critic": "big:1"}), deviations=("a", "b"))
+    assert view.tags(log, summary(log)) == {
+        "deviations": "a; b",
         "kind": "job",
         "run_id": "run-id",
         "sweep_id": "sweep-7",
