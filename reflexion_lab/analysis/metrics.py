@@ -194,7 +194,7 @@ def gain_over_attempt_1(log: Log) -> Estimate | None:
     return Estimate(value=pairs.difference, low=pairs.low, high=pairs.high) if pairs and pairs.n else None
 
 
-@metric("run", "p", label="p of the gain", note="McNemar's exact test")
+@metric("run", "p", label="p of the gain", note="McNemar's exact test; of clusters a sign flip")
 def gain_over_attempt_1_p(log: Log) -> float | None:
     pairs = against_attempt_1(log)
     return pairs.p if pairs and pairs.n else None

@@ -135,9 +135,9 @@ def _studies(design: Design, studies: int, seed: int) -> Iterator[NDArray[float6
     largest = -(-design.tasks // clusters)
     for _ in range(studies):
         own, common, alike = rng.random(shape), rng.random((design.tasks, 1)), rng.random((design.tasks, 1))
-        luck = np.full((largest * clusters, design.seeds), np.nan)
-        luck[: design.tasks] = np.where(alike < of_task, common, own)
-        luck = luck.reshape(largest, clusters, design.seeds)
+        padded = np.full((largest * clusters, design.seeds), np.nan)
+        padded[: design.tasks] = np.where(alike < of_task, common, own)
+        luck = padded.reshape(largest, clusters, design.seeds)
         if of_cluster:
             common, alike = rng.random((clusters, 1)), rng.random((clusters, 1))
             luck = np.where((alike < of_cluster) & np.isfinite(luck), common, luck)
