@@ -87,7 +87,7 @@ def draw(rng: np.random.Generator, tasks: int, seeds: int, rate: float, effect: 
 def by_cluster_size(runs: int) -> Iterator[str]:
     """A table in Markdown: least coverage and mean width over rates and effects."""
     rng = np.random.default_rng(20261125)
-    yield "| clusters | tasks a cluster | seeds | least coverage by cluster, % | by task | mean width | by task |"
+    yield "| clusters | tasks in each | seeds | coverage by cluster, % | by task, % | mean width by cluster | by task |"
     yield "|---|---|---|---|---|---|---|"
     for clusters, size, seeds in product(CLUSTERS, PER_CLUSTER, SEEDS[:2]):
         figures = [_of_clusters(rng, clusters, size, seeds, *how, runs) for how in product(RATES[1:4], EFFECTS[::2])]
