@@ -1,12 +1,15 @@
 """Coverage and mean width of the interval of a paired difference, simulated: every line a design.
 
     python bench/coverage.py [--runs 2000] [--worst] [--agree]
+    python bench/coverage.py --per-cluster [--runs 1000]
 
 Tasks are clusters: their rates are Beta, an effect is added on the logit, four fifths of the cases share their draw
 with the baseline. Beside ours (`stats.bootstrap.difference`): a plain t over tasks, and with one seed Newcombe's method
 10 (1998, Statistics in Medicine 17:2635-2650). `--worst` prints one line a number of tasks and seeds: the least
 coverage over all rates and effects, the mean width, and with one seed our greatest width beside Newcombe's. With
-`--agree` all seeds of a task draw alike, as at temperature 0.
+`--agree` all seeds of a task draw alike, as at temperature 0. `--per-cluster` has 1 to 4 tasks a cluster, which share
+their rates and an effect of their own (standard deviation 1 on the logit), and compares ours by cluster with ours by
+task, one line a number of clusters, tasks a cluster and seeds.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from reflexion_lab.analysis.stats.bootstrap import difference
 from reflexion_lab.analysis.stats.intervals import wilson
 
 TASKS, SEEDS, RATES, EFFECTS = (20, 40, 60, 100, 164, 400), (1, 3, 5), (0.05, 0.15, 0.5, 0.9, 0.95), (0.0, 0.15, 0.8)
+CLUSTERS, PER_CLUSTER, SPREAD = (60, 138), (1, 2, 3, 4), 1.0
 SHARED = 0.8
 Ends = tuple[float, float]
 
@@ -44,7 +48,12 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2000, help="simulated studies a design (2000)")
     parser.add_argument("--worst", action="store_true", help="one line a number of tasks and seeds")
     parser.add_argument("--agree", action="store_true", help="all seeds of a task draw alike")
+    parser.add_argument("--per-cluster", action="store_true", help="1 to 4 tasks a cluster, by cluster and by task")
     options = parser.parse_args()
+    if options.per_cluster:
+        for row in by_cluster_size(options.runs):
+            print(row, flush=True)
+        return
     lines = designs(options.runs, options.agree)
     for row in summaries(lines) if options.worst else map(described, lines):
         print(row, flush=True)
@@ -73,6 +82,42 @@ def draw(rng: np.random.Generator, tasks: int, seeds: int, rate: float, effect: 
     luck, is_shared, fresh = (rng.random((tasks, 1 if agree else seeds)) for _ in range(3))
     luck, other = (np.tile(side, seeds if agree else 1) for side in (luck, np.where(is_shared < SHARED, luck, fresh)))
     return (luck < before).astype(float), (other < after).astype(float), float((after - before).mean())
+
+
+def by_cluster_size(runs: int) -> Iterator[str]:
+    """A table in Markdown: least coverage and mean width over rates and effects."""
+    rng = np.random.default_rng(20261125)
+    yield "| clusters | tasks in each | seeds | coverage by cluster, % | by task, % | mean width by cluster | by task |"
+    yield "|---|---|---|---|---|---|---|"
+    for clusters, size, seeds in product(CLUSTERS, PER_CLUSTER, SEEDS[:2]):
+        figures = [_of_clusters(rng, clusters, size, seeds, *how, runs) for how in product(RATES[1:4], EFFECTS[::2])]
+        (least, width), (least_by_task, width_by_task) = (
+            (min(coverage for coverage, _ in of_method), np.mean([wide for _, wide in of_method]))
+            for of_method in zip(*figures, strict=True)
+        )
+        coverages = f"{100 * least:.1f} | {100 * least_by_task:.1f}"
+        yield f"| {clusters} | {size} | {seeds} | {coverages} | {width:.3f} | {width_by_task:.3f} |"
+
+
+def _of_clusters(
+    rng: np.random.Generator, clusters: int, size: int, seeds: int, rate: float, effect: float, runs: int
+) -> list[tuple[float, float]]:
+    """Coverage and mean width of ours by cluster and by task."""
+
+    def drawn(clusters: int) -> Draw:
+        before = rng.beta(rate, 1 - rate, (clusters, 1, 1)).clip(1e-9, 1 - 1e-9)
+        after = expit(logit(before) + effect + SPREAD * rng.standard_normal((clusters, 1, 1)))
+        luck, is_shared, fresh = (rng.random((clusters, size, seeds)) for _ in range(3))
+        other = np.where(is_shared < SHARED, luck, fresh)
+        return (luck < before).astype(float), (other < after).astype(float), float((after - before).mean())
+
+    truth = float(np.mean([drawn(20_000)[2] for _ in range(50)]))
+    studies = [drawn(clusters)[:2] for _ in range(runs)]
+    shapes = (clusters, size * seeds), (clusters * size, seeds)
+    return [
+        quality([ours(first.reshape(shape), second.reshape(shape)) for first, second in studies], truth)
+        for shape in shapes
+    ]
 
 
 def quality(pairs: list[Ends], truth: float) -> tuple[float, float]:

@@ -216,6 +216,7 @@ def _writer(place: Path) -> Callable[..., RunFolder]:
         sealed: bool = True,
         seed: int = 7,
         name: str = "run",
+        clusters: Mapping[str, str] | None = None,
     ) -> RunFolder:
         histories = attempts or _histories(verdicts or {})
         folder = RunFolder(place / name)
@@ -240,14 +241,15 @@ def _writer(place: Path) -> Callable[..., RunFolder]:
                 )
                 if sealed or attempt.number == submitted:
                     folder.append("grades.jsonl", grade)
-            folder.append("results.jsonl", _result(task_id, history, submitted, feedback_source))
+            cluster = (clusters or {}).get(task_id, "")
+            folder.append("results.jsonl", _result(task_id, history, submitted, feedback_source, cluster))
         folder.close()
         return folder
 
     return write
 
 
-def _result(task_id: str, history: Sequence[Attempt], submitted: int, feedback_source: str) -> TaskResult:
+def _result(task_id: str, history: Sequence[Attempt], submitted: int, feedback_source: str, cluster: str) -> TaskResult:
     return TaskResult(
         task_id=task_id,
         attempts=len(history),
@@ -257,6 +259,7 @@ def _result(task_id: str, history: Sequence[Attempt], submitted: int, feedback_s
         stop_reason="passed" if history[-1].evaluation.passed else "max_attempts",
         feedback_source=feedback_source,
         duration=2.0,
+        cluster=cluster,
     )
 
 

@@ -24,7 +24,7 @@ def row(arm):
     config = arm.logs[0].manifest.config["evaluator"]
     first, final = arm.verdicts(1), arm.verdicts()
     last = {case: arm.grades[case][history[-1].number].passed for case, history in arm.attempts.items()}
-    gain = difference(arm.outcomes(first), arm.outcomes(final))
+    gain = difference(arm.by_cluster(first), arm.by_cluster(final))
     against, drift = paired(first, final), paired(first, last)
     moves = transitions(arm).programs_pooled
     return {

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats import clusters
 from reflexion_lab.analysis.stats.bootstrap import FEWEST, interval
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.errors import DataError
@@ -28,7 +29,7 @@ BOOTSTRAP = f"bootstrap over tasks at these seeds (Wilson, discounted, where few
 
 
 class Case(NamedTuple):
-    """One task at one seed, the unit that is paired between arms. The cases of a task are one cluster."""
+    """One task at one seed, the unit that is paired between arms. The cases of a cluster of tasks are one cluster."""
 
     seed: int
     task_id: str
@@ -101,8 +102,18 @@ class Arm:
 
     @property
     def tasks(self) -> list[str]:
-        """Sorted ids of the tasks of `judged`: the clusters, and the rows of `outcomes`."""
+        """Sorted ids of the tasks of `judged`: the rows of `outcomes`."""
         return sorted({case.task_id for case in self.judged})
+
+    @cached_property
+    def clusters(self) -> dict[str, str]:
+        """Cluster by task, without tasks that stand alone: the units of intervals and tests."""
+        return clusters.merged(*(log.clusters for log in self.logs))
+
+    @property
+    def n_clusters(self) -> int:
+        """Clusters of `tasks`."""
+        return clusters.count(self.tasks, self.clusters)
 
     @property
     def longest(self) -> int:
@@ -128,14 +139,20 @@ class Arm:
 
     def share(self, verdicts: Mapping[Case, bool], seed: int = 0) -> Estimate:
         """Share of `verdicts` that passed, with an interval by `share_method`; `seed` is that of the bootstrap."""
-        if len(self.seeds) > 1:
-            return interval(self.outcomes(verdicts), seed)
+        if self.share_method != WILSON:
+            return interval(self.by_cluster(verdicts), seed)
         rate = Rate.over(verdicts.values())
         return Estimate(value=rate.share, low=rate.low, high=rate.high)
 
     @property
     def share_method(self) -> str:
+        if clusters.are_shared(self.tasks, self.clusters):
+            return BOOTSTRAP.replace("tasks", "clusters")
         return WILSON if len(self.seeds) == 1 else BOOTSTRAP
+
+    def by_cluster(self, values: Mapping[Case, float]) -> NDArray[float64]:
+        """Values of cases as an array for `stats.bootstrap`: a row per cluster, padded with NaN."""
+        return clusters.by_cluster(((case.task_id, value) for case, value in values.items()), self.clusters)
 
     def outcomes(self, verdicts: Mapping[Case, bool], tasks: Sequence[str] | None = None) -> NDArray[float64]:
         """`verdicts` as an array of 0 and 1 with a row per task (by default this arm's) and a column per seed; NaN for

@@ -8,7 +8,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from reflexion_lab.analysis.stats import bootstrap
+from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, are_shared, by_cluster
 from reflexion_lab.analysis.stats.intervals import Rate, mcnemar, paired_difference
+from reflexion_lab.analysis.stats.permutation import sign_flip
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.loop.selection import is_solved, submitted_at, without_verdict
 from reflexion_lab.records import UNKNOWN, Attempt, Check, Evaluation, Grade, Record, SuiteVerdict, WrittenTests
@@ -26,7 +29,7 @@ class Point(Record, frozen=True, kw_only=True):
     """solved / n; an upper bound in an `oracle` run."""
     low: float
     high: float
-    """Wilson 95 % interval of `pass_at_1`."""
+    """95 % interval of `pass_at_1` (`stats.bootstrap.rate`): Wilson's if no two tasks share a cluster."""
     any_solved: float
     """Share of tasks with any attempt so far that passes the hidden tests: an oracle's pick, not pass@1."""
     n_feedback: int
@@ -55,7 +58,7 @@ class Paired(Record, frozen=True, kw_only=True):
     high: float
     """95 % interval of the difference (`stats.intervals.over_tasks`)."""
     p: float
-    """Exact McNemar test, two-sided."""
+    """Exact McNemar test, two-sided; with shared clusters `stats.permutation.sign_flip`."""
 
 
 def curve(
@@ -63,6 +66,7 @@ def curve(
     grades: Mapping[tuple[str, int], Grade],
     n_attempts: int,
     tokens_before: int = 0,
+    clusters: Clusters = ALONE,
 ) -> list[Point]:
     """Convergence curve: one point for each cut from 1 to `n_attempts`; empty if no task has a hidden verdict.
 
@@ -74,6 +78,8 @@ def curve(
         Hidden verdicts on all of these attempts.
     tokens_before : int, default 0
         Tokens of written tests, part of every point.
+    clusters : Clusters, optional
+        Cluster by task.
 
     Raises
     ------
@@ -84,7 +90,7 @@ def curve(
         raise ConfigError("n_attempts", n_attempts, "1 or more")
     if attempts.keys() <= without_verdict(grades.values()):
         return []
-    points = (_point(attempts, grades, t) for t in range(1, n_attempts + 1))
+    points = (_point(attempts, grades, t, clusters) for t in range(1, n_attempts + 1))
     return [replace(point, tokens_cum=tokens_before + point.tokens_cum) for point in points]
 
 
@@ -93,8 +99,13 @@ def verdict(judged: Evaluation | Grade | None) -> bool | None:
     return None if judged is None or judged.outcome in UNKNOWN else judged.passed
 
 
-def paired(first: Mapping[Any, bool], second: Mapping[Any, bool]) -> Paired:
+def paired(first: Mapping[Any, bool], second: Mapping[Any, bool], clusters: Clusters = ALONE) -> Paired:
     """Compare two verdicts on each of the same tasks (or cases).
+
+    Parameters
+    ----------
+    clusters : Clusters, optional
+        Cluster by task (or case).
 
     Raises
     ------
@@ -107,6 +118,11 @@ def paired(first: Mapping[Any, bool], second: Mapping[Any, bool]) -> Paired:
     n11, n10 = pairs.count((True, True)), pairs.count((True, False))
     n01, n00 = pairs.count((False, True)), pairs.count((False, False))
     low, high = paired_difference(n11, n10, n01, n00)
+    p = mcnemar(n10, n01)
+    if are_shared(first, clusters):
+        sides = [by_cluster(((key, side[key]) for key in first), clusters) for side in (first, second)]
+        estimate, p = bootstrap.difference(*sides), sign_flip(*sides)
+        low, high = estimate.low, estimate.high
     return Paired(
         n=len(pairs),
         both=n11,
@@ -116,7 +132,7 @@ def paired(first: Mapping[Any, bool], second: Mapping[Any, bool]) -> Paired:
         difference=(n01 - n10) / len(pairs) if pairs else 0.0,
         low=low,
         high=high,
-        p=mcnemar(n10, n01),
+        p=p,
     )
 
 
@@ -125,11 +141,14 @@ def tokens(attempt: Attempt) -> int:
     return sum(usage.tokens for usage in attempt.usage.values())
 
 
-def _point(attempts: Mapping[str, Sequence[Attempt]], grades: Mapping[tuple[str, int], Grade], t: int) -> Point:
+def _point(
+    attempts: Mapping[str, Sequence[Attempt]], grades: Mapping[tuple[str, int], Grade], t: int, clusters: Clusters
+) -> Point:
     cut = [[attempt for attempt in history if attempt.number <= t] for history in attempts.values()]
     submitted = [submitted_at(history) for history in cut]
     left_out = without_verdict(grades.values())
-    rate = Rate.over(is_solved(grades, attempt) for attempt in submitted if attempt.task_id not in left_out)
+    solved = {a.task_id: is_solved(grades, a) for a in submitted if a.task_id not in left_out}
+    rate = bootstrap.rate(solved, clusters)
     any_solved = {
         attempt.task_id
         for history in cut

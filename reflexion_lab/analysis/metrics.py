@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from reflexion_lab.analysis.estimators import Paired, feedback_confusion, paired, suite_quality, verdict
+from reflexion_lab.analysis.stats.bootstrap import rate
 from reflexion_lab.analysis.stats.intervals import PAIRED, Estimate, Rate
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.loop.selection import submitted_at, verdicts_at
@@ -61,7 +62,10 @@ class Metric(Record, frozen=True, kw_only=True):
                 self.of(attempt, log.grades.get((attempt.task_id, attempt.number))) for attempt in log.every
             )
         grades = log.grades_by_task
-        return self._pooled(self.of(attempts, grades.get(name, {})) for name, attempts in log.attempts.items())
+        values = {name: self.of(attempts, grades.get(name, {})) for name, attempts in log.attempts.items()}
+        if self.unit == "share" and any(value is not None for value in values.values()):
+            return rate(values, log.clusters)
+        return self._pooled(values.values())
 
     def in_arm(self, arm: Arm) -> Value | None:
         """Value over an arm. Shares of tasks are clustered by task; shares of attempts assume independent attempts."""
@@ -174,13 +178,13 @@ def numbers(name: str, value: Value | None) -> dict[str, float]:
 @metric("run", "share", label="pass@1", direction="higher")
 def pass_at_1(log: Log) -> Rate:
     """Hidden verdicts on submissions."""
-    return Rate.over(_final(log).values())
+    return rate(_final(log), log.clusters)
 
 
 @metric("run", "share", label="plain single attempt", direction="higher", note="attempt 1 of the same loops")
 def attempt_1_pass_at_1(log: Log) -> Rate | None:
     """Hidden verdicts on attempt 1; None until every attempt is graded."""
-    return Rate.over(verdicts_at(log.attempts, log.grades, 1).values()) if log.is_graded else None
+    return rate(verdicts_at(log.attempts, log.grades, 1), log.clusters) if log.is_graded else None
 
 
 @metric("run", "points", label="gain over attempt 1", direction="higher", interval=PAIRED)
@@ -190,7 +194,7 @@ def gain_over_attempt_1(log: Log) -> Estimate | None:
     return Estimate(value=pairs.difference, low=pairs.low, high=pairs.high) if pairs and pairs.n else None
 
 
-@metric("run", "p", label="p of the gain", note="McNemar's exact test")
+@metric("run", "p", label="p of the gain", note="McNemar's exact test; of clusters a sign flip")
 def gain_over_attempt_1_p(log: Log) -> float | None:
     pairs = against_attempt_1(log)
     return pairs.p if pairs and pairs.n else None
@@ -202,13 +206,14 @@ def any_solved(log: Log) -> Rate | None:
     if not log.is_graded:
         return None
     solved = {attempt.task_id for attempt in log.every if log.grades[attempt.task_id, attempt.number].passed}
-    return Rate.of(len(solved.difference(log.no_verdict)), len(_final(log)))
+    return rate({task_id: task_id in solved for task_id in _final(log)}, log.clusters)
 
 
 @metric("run", "share", label="feedback passed", direction="higher")
 def visible_pass(log: Log) -> Rate:
     """Submissions that passed their feedback checks, of those with a feedback verdict."""
-    return Rate.over(verdict(submitted_at(attempts).evaluation) for attempts in log.attempts.values())
+    passed = {task_id: verdict(submitted_at(attempts).evaluation) for task_id, attempts in log.attempts.items()}
+    return rate(passed, log.clusters)
 
 
 @metric("run", "share", label="wrong among passed", direction="lower", cases="submissions that passed their feedback")
@@ -292,7 +297,7 @@ def harness_error(attempt: Attempt, grade: Grade | None) -> bool:
 
 def against_attempt_1(log: Log) -> Paired | None:
     """Submissions compared with attempt 1 of the same task; None until every attempt is graded."""
-    return paired(verdicts_at(log.attempts, log.grades, 1), _final(log)) if log.is_graded else None
+    return paired(verdicts_at(log.attempts, log.grades, 1), _final(log), log.clusters) if log.is_graded else None
 
 
 def _final(log: Log) -> dict[str, bool]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cached_property
 
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.estimators import Point, curve
+from reflexion_lab.analysis.stats.clusters import merged
 from reflexion_lab.errors import FolderError
 from reflexion_lab.loop.selection import submitted_at, without_verdict
 from reflexion_lab.records import (
@@ -26,6 +28,8 @@ from reflexion_lab.records import (
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
 
+_TEMPLATE = re.compile(r"(basics/\w+)/\d+")
+
 
 class Log(Record, frozen=True, kw_only=True, dict=True):
     """A run folder, read once: the tasks whose loops have ended, in the order of their ends."""
@@ -37,6 +41,8 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     written: dict[str, WrittenTests]
     """Tests that the model wrote, by task; empty unless they were the feedback."""
     suite_verdicts: dict[str, SuiteVerdict]
+    clusters: dict[str, str]
+    """Cluster by task (`Task.cluster`), without tasks that stand alone."""
     beginning: Beginning | None = None
     """Content of memory at the start of the run; None if tasks do not share memory."""
     set_aside: tuple[SetAside, ...] = ()
@@ -75,14 +81,16 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
                 problem = f"a result of {task_id} that does not fit its {n} attempts"
                 hint = "delete that line and resume"
                 raise FolderError(run.path / "results.jsonl", problem, "both as the run wrote them", hint)
-        written = fresh.written_tests
+        written, manifest = fresh.written_tests, fresh.manifest
+        clusters = {task_id: _cluster(result, manifest) for task_id, result in results.items()}
         return cls(
-            manifest=fresh.manifest,
+            manifest=manifest,
             results=results,
             attempts={task_id: attempts[task_id] for task_id in results},
             grades=grades,
             written={task_id: written[task_id] for task_id in results if task_id in written},
             suite_verdicts=fresh.suite_verdicts,
+            clusters=merged(clusters),
             beginning=fresh.beginning,
             set_aside=tuple(fresh.set_aside),
             resumptions=tuple(fresh.resumptions),
@@ -156,12 +164,19 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     def curve(self, n_attempts: int) -> list[Point]:
         """The convergence curve up to `n_attempts`; empty until `is_graded`, and without a task that has a verdict."""
         before = sum(written.usage.tokens for written in self.written.values())
-        return curve(self.attempts, self.grades, n_attempts, before) if self.attempts and self.is_graded else []
+        is_ready = self.attempts and self.is_graded
+        return curve(self.attempts, self.grades, n_attempts, before, self.clusters) if is_ready else []
 
     @cached_property
     def judged(self) -> list[tuple[Attempt, Grade]]:
         """Every attempt with its hidden verdict; empty until `is_graded`."""
         return [(a, self.grades[a.task_id, a.number]) for a in self.every] if self.is_graded else []
+
+
+def _cluster(result: TaskResult, manifest: Manifest) -> str:
+    """Earlier runs recorded no cluster, but ids of `basics` name the template."""
+    template = _TEMPLATE.fullmatch(result.task_id) if manifest.benchmark == "basics" else None
+    return result.cluster or (template[1] if template else result.task_id)
 
 
 def _bare(every: Iterable[Attempt]) -> dict[str, list[Attempt]]:

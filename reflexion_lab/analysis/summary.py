@@ -241,7 +241,7 @@ def _did_not_run(attempts: Iterable[Attempt]) -> dict[str, int]:
 
 
 TIMES = {"seconds", "cpu_seconds", "duration", "created_at", "timestamp", "last_used_at"}
-MARKS = {"cached", "torn", "set_aside"}
+MARKS = {"cached", "torn", "set_aside", "cluster"}
 
 
 def canonical_form(log: Log) -> dict[str, dict[str, Any]]:

@@ -229,10 +229,10 @@ def attempts(
     return history
 
 
-def result(task_id: str, attempts: Sequence[Attempt], feedback_source: str) -> TaskResult:
+def result(task: Task, attempts: Sequence[Attempt], feedback_source: str) -> TaskResult:
     """Result of a task's loop by our rules; `recorded.json` has the source's submission."""
     return TaskResult(
-        task_id=task_id,
+        task_id=task.task_id,
         attempts=len(attempts),
         submitted=submitted_at(attempts).number,
         best=best_of(attempts).number,
@@ -240,6 +240,7 @@ def result(task_id: str, attempts: Sequence[Attempt], feedback_source: str) -> T
         stop_reason=attempts[-1].stop_reason,
         feedback_source=feedback_source,
         duration=0.0,
+        cluster=task.cluster_id,
     )
 
 

@@ -210,7 +210,7 @@ class Importer:
         for attempt in itertools.chain.from_iterable(attempts_by_task.values()):
             folder.append("attempts.jsonl", attempt)
         for task_id, history in attempts_by_task.items():
-            folder.append("results.jsonl", result(task_id, history, recording.known.feedback_source))
+            folder.append("results.jsonl", result(known[task_id], history, recording.known.feedback_source))
         grades = self._grades(attempts_by_task, known, lenient if terms.lenient else lambda program, _: program)
         for grade in grades.values():
             folder.append("grades.jsonl", grade)

@@ -10,6 +10,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     sub = commands.add_parser("power", help=text, description=f"{text}, by the verdict of `compare`")
     sub.add_argument("--tasks", metavar="N", type=int, required=True, help="of each run")
     sub.add_argument("--seeds", metavar="K", type=int, default=1, help="runs of each arm (1)")
+    clusters = "templates, families or repositories that the tasks are spread over evenly (as many as tasks)"
+    sub.add_argument("--clusters", metavar="C", type=int, default=0, help=clusters)
+    alike = "intraclass correlation of a cluster's tasks (0.5)"
+    sub.add_argument("--cluster-agreement", metavar="R", type=float, default=0.5, help=alike)
     discordance = "share of cases that only one arm solves, from a pilot: (won + lost) / n of `compare`"
     sub.add_argument("--discordance", metavar="D", type=float, required=True, help=discordance)
     agreement = "intraclass correlation of a task's seeds; 1 at temperature 0 (0.5)"
@@ -35,18 +39,23 @@ def power(options: argparse.Namespace) -> None:
         agreement=options.agreement,
         difference=options.difference or 0.0,
         comparisons=options.comparisons,
+        clusters=options.clusters,
+        cluster_agreement=options.cluster_agreement,
     )
-    size = f"{design.tasks} tasks x {design.seeds} seed{'s' * (design.seeds > 1)}"
+    is_clustered = 0 < design.clusters < design.tasks
+    units = f" in {design.clusters} clusters" if is_clustered else ""
+    size = f"{design.tasks} tasks{units} x {design.seeds} seed{'s' * (design.seeds > 1)}"
     smallest = detectable(design, options.power, options.studies)
     points = "none" if smallest is None else f"{100 * smallest:.1f} points"
     lines = [f"detectable difference: {points}, by {100 * options.power:g} % of studies of {size}"]
     if options.difference is not None:
         share = rate(detected(design, options.studies), "studies")
         lines.append(f"{100 * design.difference:.1f} points: detected by {share}")
+    tasks = f", of a cluster's tasks {100 * design.cluster_agreement:g} %" if is_clustered else ""
     family = f", {design.comparisons} comparisons" if design.comparisons > 1 else ""
     lines.append(
         f"{options.studies:,} simulated studies each; discordance {100 * design.discordance:g} %, "
-        f"agreement of seeds {100 * design.agreement:g} %{family}"
+        f"agreement of seeds {100 * design.agreement:g} %{tasks}{family}"
     )
     for text in lines:
         Console().print(line(text))

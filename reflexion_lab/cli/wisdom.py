@@ -210,7 +210,7 @@ def _against(comparison: Against) -> Iterator[str]:
     solved = comparison.solved
     yield f"Against the baseline, {solved.n} pairs of loops, {comparison.left_out} unpaired loops left out"
     points = f"{100 * solved.difference:+.1f} points {interval(solved.low, solved.high, signed=True)}"
-    pairs = f"{solved.repaired} gained, {solved.damaged} lost; p = {solved.p:.2g}, McNemar's exact test"
+    pairs = f"{solved.repaired} gained, {solved.damaged} lost; p = {solved.p:.2g}, exact test over tasks"
     yield f"  solved: {points} (95 %, {PAIRED}; {pairs})"
     yield f"  attempts until solved, if both solve: {_change(comparison.attempts_to_success)}"
     yield f"  attempts: {_change(comparison.attempts)}"

@@ -48,7 +48,7 @@ class Compared(NamedTuple):
         return pd.DataFrame(rows(self.comparison)).replace("", pd.NA).convert_dtypes()
 
     def pass_at_k(self, k: int) -> pd.DataFrame:
-        """pass@k by hidden tests, one row per arm, with its 95 % interval over tasks.
+        """pass@k by hidden tests, one row per arm, with its 95 % interval over clusters of tasks.
 
         The draws of a task are the first attempts of an arm's seeds. They must be independent: at temperature 0 they
         are not.
@@ -61,13 +61,16 @@ class Compared(NamedTuple):
         import numpy as np
         import pandas as pd
 
+        from reflexion_lab.analysis.stats.clusters import places
         from reflexion_lab.analysis.stats.permutation import mean_pass_at_k
 
         estimates = {}
         for arm in self.arms:
             outcomes = arm.outcomes(arm.verdicts(1))
             draws, passed = np.isfinite(outcomes).sum(axis=1), np.nansum(outcomes, axis=1)
-            estimates[arm.label] = mean_pass_at_k([(int(n), int(c)) for n, c in zip(draws, passed, strict=True)], k)
+            samples = [(int(n), int(c)) for n, c in zip(draws, passed, strict=True)]
+            clusters = list(places(arm.tasks, arm.clusters).values())
+            estimates[arm.label] = mean_pass_at_k(samples, k, clusters=clusters)
         rows = [(arm, k, estimate.value, estimate.low, estimate.high) for arm, estimate in estimates.items()]
         return pd.DataFrame(rows, columns=["arm", "k", "pass_at_k", "low", "high"])
 

@@ -192,7 +192,7 @@ def load(*runs: object, texts: bool = False) -> Frames:
     return loaded(*runs, texts=texts)
 
 
-CAPTION = "pass@1 with its 95 % Wilson interval; UPPER BOUND: the loop saw hidden tests or solutions. -: not finished."
+CAPTION = "pass@1 with its 95 % interval; UPPER BOUND: the loop saw hidden tests or solutions. -: not finished."
 
 
 class _Ended(msgspec.Struct):

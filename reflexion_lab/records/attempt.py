@@ -109,6 +109,15 @@ class Task(Record, frozen=True, kw_only=True):
     """The program of attempt 1, without a model call; "" if the actor writes it."""
     cpu_seconds: float = 0.0
     """CPU time of the canonical solution over all tests of the task; 0 if not measured."""
+    cluster: str = ""
+    """Template, family or repository that the task shares with others: results on these are not independent. "" for a
+    task that stands alone. Metadata of the analysis, in no prompt and in no digest of a benchmark.
+    """
+
+    @property
+    def cluster_id(self) -> str:
+        """Its cluster; a task that stands alone is a cluster of its own."""
+        return self.cluster or self.task_id
 
     @property
     def public(self) -> Task:

@@ -25,6 +25,8 @@ class TaskResult(Record, frozen=True, kw_only=True):
     feedback_source: str
     duration: float
     """Seconds of wall time, queues included."""
+    cluster: str = ""
+    """`Task.cluster_id`; "" in runs before 25 November 2026, see `Log.clusters`."""
 
 
 class Grade(Record, frozen=True, kw_only=True):

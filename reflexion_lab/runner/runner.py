@@ -235,6 +235,7 @@ class Runner:
             stop_reason=attempts[-1].stop_reason,
             feedback_source=self.feedback_source,
             duration=round(time.monotonic() - start, 6),
+            cluster=task.cluster_id,
         )
         self.folder.append("results.jsonl", result)
         self.folder.sync()

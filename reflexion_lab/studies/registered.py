@@ -85,6 +85,8 @@ def power(study: Registration) -> Rate | None:
         agreement=study.agreement,
         difference=study.minimum_detectable_effect,
         comparisons=max(len(study.arms) - 1, 1),
+        clusters=study.clusters,
+        cluster_agreement=study.cluster_agreement,
     )
     return detected(design)
 

@@ -14,8 +14,8 @@ from reflexion_lab.runner.folder.folder import RunFolder
 def run_writer(write_run, place):
     """Writes one run of an arm into a folder of its own; `manifest` are fields of its manifest."""
 
-    def write(arm, verdicts=None, seed=7, attempts=None, feedback_source="visible", **manifest):
-        folder = write_run(verdicts, attempts=attempts, seed=seed, feedback_source=feedback_source)
+    def write(arm, verdicts=None, seed=7, attempts=None, feedback_source="visible", clusters=None, **manifest):
+        folder = write_run(verdicts, attempts=attempts, seed=seed, feedback_source=feedback_source, clusters=clusters)
         fields = {"config": {"arm": arm}, "run_id": f"{arm.split('<')[0]}-s{seed}"} | manifest
         folder.write_manifest(replace(folder.manifest, **fields))
         return RunFolder(folder.path.rename(place / f"run {len(list(place.iterdir()))}"))

@@ -18,10 +18,20 @@ def test_it_says_what_a_design_detects_and_how_often_a_difference(capsys):
     assert third == "200 simulated studies each; discordance 30 %, agreement of seeds 50 %"
 
 
+def test_clusters_of_tasks_are_part_of_the_design(capsys):
+    sizes = ["--tasks", "40", "--clusters", "20", "--cluster-agreement", "0.8", "--discordance", "0.3"]
+    assert main(["power", *sizes, "--studies", "100"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    least = detectable(Design(tasks=40, seeds=1, discordance=0.3, clusters=20, cluster_agreement=0.8), studies=100)
+    assert f"{100 * least:.1f} points, by 80 % of studies of 40 tasks in 20 clusters x 1 seed" in text
+    assert "of a cluster's tasks 80 %" in text
+
+
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
         ("--discordance", "1.5", "discordance: got 1.5"),
+        ("--clusters", "41", "clusters: got 41"),
         ("--power", "1", "power: got 1.0"),
         ("--studies", "0", "studies: got 0"),
         ("--difference", "0.9", "difference: got 0.9"),

@@ -88,9 +88,9 @@ RUNS: dict[str, tuple[str, ...]] = {
 
 FORGOTTEN = {
     "seconds", "cpu_seconds", "duration", "created_at", "timestamp", "last_used_at", "ended_at", "cached",
-    "torn", "set_aside", "run_id", "session_id",
+    "torn", "set_aside", "run_id", "session_id", "cluster",
 }  # fmt: skip
-"""Keys whose values differ from machine to machine, or from one time to the next."""
+"""Keys whose values differ from machine to machine, or from one time to the next; and metadata of tasks."""
 FILES = ("attempts", "results", "grades", "written_tests", "suite_verdicts")
 RUN_ID = re.compile(r"\b20\d{6}-\d{6}-\d{6}-[\w.-]+?-s\d+(?:-\d+)?\b")
 

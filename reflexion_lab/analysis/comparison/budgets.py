@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.stats.bootstrap import ratio
+from reflexion_lab.analysis.stats.clusters import Clusters, merged, places
 from reflexion_lab.analysis.stats.intervals import CLOSE, Estimate
 from reflexion_lab.analysis.stats.matching import Equal, Path, equal
 from reflexion_lab.errors import ConfigError, DataError
@@ -162,6 +163,7 @@ def matched(first: Arm, second: Arm, unit: str, seed: int = 0) -> Matched:
     if not shared:
         raise DataError(f"arms {first.label} and {second.label}", "no case in both", "the same tasks and seeds")
     first_spent, second_spent = ({case: amounts[case] for case in shared} for amounts in (first_spent, second_spent))
+    clusters = merged(first.clusters, second.clusters)
     cut_side, first_caps, second_caps = _matching(first_spent, second_spent, seed)
     return Matched(
         unit=unit,
@@ -170,7 +172,7 @@ def matched(first: Arm, second: Arm, unit: str, seed: int = 0) -> Matched:
         second=_cut(second, second_spent, second_caps),
         first_spend=_mean(first_spent, first_caps),
         second_spend=_mean(second_spent, second_caps),
-        equal=equal(_paths(first, first_spent), _paths(second, second_spent), seed),
+        equal=equal(_paths(first, first_spent, clusters), _paths(second, second_spent, clusters), seed),
     )
 
 
@@ -196,7 +198,7 @@ def accuracy_by_spending(arm: Arm, unit: str, seed: int = 0) -> list[Spot]:
 def per_solved(arm: Arm, unit: str, seed: int = 0) -> Estimate | None:
     """Spending per solved case, over cases with a verdict, including reflections after the last attempt.
 
-    The interval is the bootstrap over tasks (`bootstrap.ratio`).
+    The interval is the bootstrap over clusters of tasks (`bootstrap.ratio`).
 
     Returns
     -------
@@ -209,10 +211,11 @@ def per_solved(arm: Arm, unit: str, seed: int = 0) -> Estimate | None:
         An unknown unit.
     """
     verdicts, by_case = arm.verdicts(), _spent_where_judged(arm, unit)
-    paid, solved = dict.fromkeys(arm.tasks, 0.0), dict.fromkeys(arm.tasks, 0.0)
+    rows = places(arm.tasks, arm.clusters)
+    paid, solved = dict.fromkeys(rows.values(), 0.0), dict.fromkeys(rows.values(), 0.0)
     for case, attempts in arm.judged.items():
-        paid[case.task_id] += by_case[case][-1] + reflecting(attempts[-1], unit)
-        solved[case.task_id] += verdicts[case]
+        paid[rows[case.task_id]] += by_case[case][-1] + reflecting(attempts[-1], unit)
+        solved[rows[case.task_id]] += verdicts[case]
     return ratio(list(paid.values()), list(solved.values()), seed)
 
 
@@ -271,8 +274,8 @@ def _caps(by_case: Spent, budget: float, seed: int) -> Caps:
     return caps
 
 
-def _paths(arm: Arm, by_case: Spent) -> list[Path]:
-    rows = {task_id: row for row, task_id in enumerate(sorted({case.task_id for case in by_case}))}
+def _paths(arm: Arm, by_case: Spent, clusters: Clusters) -> list[Path]:
+    rows = places((case.task_id for case in by_case), clusters)
     return [
         Path(rows[case.task_id], amounts, [_verdict(arm, case, place) for place in range(len(amounts))])
         for case, amounts in by_case.items()

@@ -14,6 +14,7 @@ from reflexion_lab.analysis.comparison.budgets import UNITS, currencies, is_know
 from reflexion_lab.analysis.estimators import Confusion, feedback_confusion, paired
 from reflexion_lab.analysis.learning.transitions import Moves, ends
 from reflexion_lab.analysis.stats.bootstrap import FEWEST, difference
+from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, are_shared, by_cluster, merged
 from reflexion_lab.analysis.stats.intervals import CLOSE, LEVEL, PAIRED, Estimate, Rate
 from reflexion_lab.analysis.stats.matching import Equal, area
 from reflexion_lab.analysis.stats.permutation import holm, sign_flip
@@ -51,6 +52,10 @@ class Difference(Record, frozen=True, kw_only=True):
     """Reasons why this comparison is not the registered one; () if it is."""
     n: int
     """Pairs."""
+    tasks: int
+    """Tasks of these pairs."""
+    clusters: int
+    """Clusters of these tasks: the units of the interval and of `p_tasks`."""
     seeds: tuple[int, ...]
     estimate: Estimate
     """In [-1, 1]."""
@@ -61,11 +66,12 @@ class Difference(Record, frozen=True, kw_only=True):
     lost: int
     """Cases solved only by the baseline."""
     p: float
-    """Exact McNemar test over the pairs, two-sided; with several seeds it assumes independent cases."""
+    """Exact McNemar test over the pairs, two-sided; with several seeds or shared clusters it assumes independent
+    cases."""
     p_tasks: float
-    """Sign-flip test with tasks as units (`permutation.sign_flip`); equals `p` with one seed. At an equal budget it is
-    the larger of this and the p-value of `matching.equal`, which also exchanges spending: if spending differs strongly,
-    that alone could be smaller than the number of verdicts allows."""
+    """Sign-flip test with clusters of tasks as units (`permutation.sign_flip`); equals `p` with one seed and tasks that
+    stand alone. At an equal budget it is the larger of this and the p-value of `matching.equal`, which also exchanges
+    spending: if spending differs strongly, that alone could be smaller than the number of verdicts allows."""
     p_holm: float
     """`p_tasks` with Holm's correction for all arms of the comparison at this budget."""
     needed: tuple[int, int] | None
@@ -73,7 +79,7 @@ class Difference(Record, frozen=True, kw_only=True):
     least: float | None
     """The difference of this split, in (0, 1]."""
     minimum: float | None
-    """The true difference that a study of so many tasks and such discordance finds four times in five; None where it
+    """The true difference that a study of so many clusters and such discordance finds four times in five; None where it
     finds none so often, or no pair is discordant."""
 
     @property
@@ -89,6 +95,7 @@ def compared(
     cut: Cut | None = None,
     exploratory: Sequence[str] = (),
     equal: Equal | None = None,
+    clusters: Clusters = ALONE,
 ) -> Difference:
     """`p_holm` is `p_tasks` until `corrected`.
 
@@ -96,6 +103,8 @@ def compared(
     ----------
     equal : Equal | None, optional
         Difference at an equal budget (`comparison.budgets`): verdicts after one cut ignore that the cut is random.
+    clusters : Clusters, optional
+        Cluster by task.
 
     Raises
     ------
@@ -105,21 +114,26 @@ def compared(
     both = sorted(arm.keys() & baseline.keys())
     if not both:
         raise ConfigError("verdicts", "no case in both", "the same tasks at the same seeds")
-    seeds, tasks = sorted({case.seed for case in both}), sorted({case.task_id for case in both})
-    sides = [{case: side[case] for case in both} for side in (baseline, arm)]
-    pairs = paired(*sides)
-    first, second = (_array(side, tasks, seeds) for side in sides)
+    tasks = [case.task_id for case in both]
+    first_verdicts, second_verdicts = ({case: side[case] for case in both} for side in (baseline, arm))
+    pairs = paired(first_verdicts, second_verdicts)
+    first, second = (
+        by_cluster(zip(tasks, side.values(), strict=True), clusters) for side in (first_verdicts, second_verdicts)
+    )
     p = max(sign_flip(first, second), equal.p if equal else 0.0)
     discordant = pairs.repaired + pairs.damaged
     split = needed(discordant)
+    method = REMATCHED if equal else PAIRED
     return Difference(
         budget=budget,
         cut=cut,
         exploratory=tuple(exploratory),
         n=pairs.n,
-        seeds=tuple(seeds),
+        tasks=len(set(tasks)),
+        clusters=len(first),
+        seeds=tuple(sorted({case.seed for case in both})),
         estimate=equal.estimate if equal else difference(first, second),
-        method=REMATCHED if equal else PAIRED,
+        method=method.replace("tasks", "clusters") if are_shared(tasks, clusters) else method,
         won=pairs.repaired,
         lost=pairs.damaged,
         p=pairs.p,
@@ -127,7 +141,7 @@ def compared(
         p_holm=p,
         needed=split,
         least=(split[0] - split[1]) / pairs.n if split else None,
-        minimum=minimum_detectable(len(tasks), discordant / pairs.n) if discordant else None,
+        minimum=minimum_detectable(len(first), discordant / pairs.n) if discordant else None,
     )
 
 
@@ -135,11 +149,6 @@ def corrected(family: Sequence[Difference]) -> list[Difference]:
     """The differences with Holm-adjusted p-values, in input order."""
     adjusted = holm([difference.p_tasks for difference in family])
     return [replace(difference, p_holm=p) for difference, p in zip(family, adjusted, strict=True)]
-
-
-def _array(verdicts: Verdicts, tasks: Sequence[str], seeds: Sequence[int]) -> list[list[float]]:
-    """Shape (tasks, seeds); NaN for a missing case."""
-    return [[float(verdicts.get(Case(seed, task_id), "nan")) for seed in seeds] for task_id in tasks]
 
 
 METRIC = "pass_at_1"
@@ -161,7 +170,7 @@ class Tallies(Record, frozen=True, kw_only=True):
 
 
 class Row(Record, frozen=True, kw_only=True):
-    """Figures of one arm. A case is one task at one seed; the cases of a task are one cluster."""
+    """Figures of one arm. A case is one task at one seed; the cases of a cluster of tasks are one unit."""
 
     arm: str
     feedback_source: str
@@ -177,6 +186,8 @@ class Row(Record, frozen=True, kw_only=True):
     """Cases with a hidden verdict: n of `curve`, `first` and `final`."""
     tasks: int
     """Tasks of these cases."""
+    clusters: int
+    """Clusters of these tasks; as many as tasks if every task stands alone."""
     n_expected: int
     n_logged: int
     """Cases."""
@@ -246,6 +257,7 @@ def row(
         seeds=arm.seeds,
         n=len(arm.judged),
         tasks=len(arm.tasks),
+        clusters=arm.n_clusters,
         n_expected=sum(manifest.n_expected for manifest in manifests),
         n_logged=len(arm.attempts),
         no_verdict=arm.no_verdict,
@@ -309,7 +321,8 @@ def _unmatched(arm: Arm, base: Arm, unit: str) -> str:
 
 
 def _as_run(arm: Arm, base: Arm, study: Registration | None) -> Difference:
-    return compared(arm.verdicts(), base.verdicts(), AS_RUN, None, _exploratory(arm, base, METRIC, study))
+    reasons, clusters = _exploratory(arm, base, METRIC, study), merged(base.clusters, arm.clusters)
+    return compared(arm.verdicts(), base.verdicts(), AS_RUN, None, reasons, clusters=clusters)
 
 
 def _matched(arm: Arm, base: Arm, unit: str, study: Registration | None) -> Difference:
@@ -321,7 +334,8 @@ def _matched(arm: Arm, base: Arm, unit: str, study: Registration | None) -> Diff
         baseline_spend=pair.first_spend,
         is_matched=pair.is_matched,
     )
-    return compared(pair.second, pair.first, f"equal {unit}", cut, reasons, pair.equal)
+    clusters = merged(base.clusters, arm.clusters)
+    return compared(pair.second, pair.first, f"equal {unit}", cut, reasons, pair.equal, clusters)
 
 
 def _exploratory(arm: Arm, base: Arm, metric: str, study: Registration | None) -> list[str]:

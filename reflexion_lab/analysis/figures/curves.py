@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.estimators import Point
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, feedback_words, figure, save
@@ -30,6 +31,7 @@ from reflexion_lab.analysis.figures.style import (
 )
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.bootstrap import bands
+from reflexion_lab.analysis.stats.clusters import places
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import Record
@@ -66,7 +68,7 @@ class Curve(Record, frozen=True, kw_only=True):
     def over(cls, arm: Arm, longest: int = 0, seed: int = 0) -> Curve:
         """The curve of an arm over all of its seeds; n counts cases, a task at a seed each.
 
-        Intervals are bootstrap bands over tasks and seeds (`stats.bootstrap.bands`), for one seed Wilson's.
+        Intervals are bootstrap bands over tasks and seeds (`stats.bootstrap.bands`), for one seed those of its run.
 
         Parameters
         ----------
@@ -79,7 +81,7 @@ class Curve(Record, frozen=True, kw_only=True):
         points = [_pooled(points) for points in zip(*(log.curve(last) for log in arm.logs), strict=True)]
         if len(arm.seeds) > 1:
             cases = [arm.outcomes(arm.verdicts(point.attempt)) for point in points]
-            ends = bands(cases, seed)
+            ends = bands(cases, seed, clusters=list(places(arm.tasks, arm.clusters).values()))
             points = [replace(point, low=end.low, high=end.high) for point, end in zip(points, ends, strict=True)]
         source, bound = arm.feedback_source, arm.is_upper_bound
         return cls(label=arm.label, feedback_source=source, is_upper_bound=bound, seeds=arm.seeds, points=tuple(points))
@@ -135,9 +137,8 @@ def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing:
     ]  # fmt: skip
     kinds = {
         True: "bootstrap over tasks and seeds (percentiles of 10,000 draws; score intervals where there are few tasks)",
-        False: "Wilson (one seed)",
     }
-    methods = " and ".join(dict.fromkeys(kinds[len(arm.seeds) > 1] for arm in arms))
+    methods = " and ".join(dict.fromkeys(kinds.get(len(arm.seeds) > 1, arm.share_method) for arm in arms))
     text = f"Hidden verdict on the submission at each cut. {facts(arms)} 95 % intervals: {methods}."
     if len(arms) > 1:
         text += f" {_shared(arms)}"
@@ -152,7 +153,8 @@ def run_drawing(log: Log, label: str) -> Drawing:
     curve = Curve.of(log, label)
     head = (curve.label, curve.feedback_source, " ".join(map(str, curve.seeds)))
     rows = [(*head, *msgspec.structs.astuple(point)) for point in curve.points]
-    text = f"{curve.facts}.\nHidden verdict on the submission at each cut; Wilson 95 % interval."
+    method = metrics.pass_at_1(log).method
+    text = f"{curve.facts}.\nHidden verdict on the submission at each cut; {method} 95 % interval."
     if curve.feedback_source == "visible":
         text += "\nDashed: passed the feedback tests, which the loop can see."
     columns = ("label", "feedback_source", "seeds", *Point.__struct_fields__)

@@ -27,8 +27,8 @@ from reflexion_lab.analysis.report import cells
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLUMNS = ("arm", "budget", "n", "seeds", "difference", "low", "high", "won", "lost", "p", "p_tasks", "p_holm", "least",
-           "minimum", "detected")  # fmt: skip
+COLUMNS = ("arm", "budget", "n", "tasks", "clusters", "seeds", "difference", "low", "high", "won", "lost", "p",
+           "p_tasks", "p_holm", "least", "minimum", "detected")  # fmt: skip
 BUDGETS: tuple[Style, Style] = (
     {"color": COLOURS[0], "marker": "o", "markersize": 7, "markeredgecolor": "white"},
     {"color": COLOURS[1], "marker": "s", "markersize": 6, "markerfacecolor": "white", "markeredgecolor": COLOURS[1]},
@@ -75,7 +75,8 @@ def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
         return None
     known = {comparison.baseline, *(row.arm for row in arm_rows)}
     lines = [
-        (row.arm, difference.budget, difference.n, " ".join(map(str, difference.seeds)), difference.estimate.value,
+        (row.arm, difference.budget, difference.n, difference.tasks, difference.clusters,
+         " ".join(map(str, difference.seeds)), difference.estimate.value,
          difference.estimate.low, difference.estimate.high, difference.won, difference.lost, difference.p,
          difference.p_tasks, difference.p_holm, difference.least, difference.minimum,
          "" if row.is_upper_bound else difference.is_detected)
@@ -87,7 +88,7 @@ def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
     refused = [f"{row.arm} ({row.refused})" for row in comparison.rows if row.refused]
     text = (
         f"{facts([arm for arm in arms if arm.label in known])} Paired by task and seed; 95 % intervals, each by "
-        f"itself: {methods}. p: tasks as units, Holm over the arms at a budget. Grey: below the minimum "
+        f"itself: {methods}. p: tasks or clusters as units, Holm over the arms at a budget. Grey: below the minimum "
         "detectable effect at 80 % power; where there is none, no difference is detectable."
         + f" Without a difference: {', '.join(refused)}." * bool(refused)
         + f" Only as run: {', '.join(unmatched)}." * bool(unmatched)

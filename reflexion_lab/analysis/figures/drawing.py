@@ -184,7 +184,8 @@ def share_methods(arms: Sequence[Arm]) -> str:
 
 def _size(arm: Arm) -> str:
     tasks = len(arm.tasks)
-    size = f"{tasks} task{'s' * (tasks != 1)} x {_seeds(arm)}"
+    units = f" in {arm.n_clusters} clusters, the units of intervals," if arm.n_clusters < tasks else ""
+    size = f"{tasks} task{'s' * (tasks != 1)}{units} x {_seeds(arm)}"
     size = size if len(arm.judged) == tasks * len(arm.seeds) else f"{len(arm.judged)} cases of {size}"
     return f"{size}, {len(arm.no_verdict)} cases without a hidden verdict left out" if arm.no_verdict else size
 

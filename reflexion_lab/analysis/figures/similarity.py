@@ -22,8 +22,8 @@ from reflexion_lab.analysis.figures.style import (
     per_cent,
 )
 from reflexion_lab.analysis.learning.similarity import Bin, Similarity, bins, edges, similarity
-from reflexion_lab.analysis.learning.transitions import by_task
 from reflexion_lab.analysis.stats.bootstrap import interval
+from reflexion_lab.analysis.stats.clusters import by_cluster
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.memory.texts import signature
 from reflexion_lab.records import Attempt
@@ -121,13 +121,14 @@ def _groups(arms: Sequence[Arm], is_later: bool, seed: int) -> tuple[dict[Arm, G
     read = {arm: result for arm, result in every.items() if result.near}
     ends = edges([near.score for result in read.values() for near in result.near]) if read else []
     return {
-        arm: Group(result, bins(result.near, ends, seed), _without(result, seed)) for arm, result in read.items()
+        arm: Group(result, bins(result.near, ends, seed, arm.clusters), _without(result, arm, seed))
+        for arm, result in read.items()
     }, ends
 
 
-def _without(result: Similarity, seed: int) -> Estimate | None:
-    outcomes = [(case, passed) for case, _, passed in result.without]
-    return interval(by_task(outcomes), seed) if outcomes else None
+def _without(result: Similarity, arm: Arm, seed: int) -> Estimate | None:
+    outcomes = [(case.task_id, passed) for case, _, passed in result.without]
+    return interval(by_cluster(outcomes, arm.clusters), seed) if outcomes else None
 
 
 def _points(group: Group, place: int, ends: Sequence[float], style: Style, ax: Axes) -> None:

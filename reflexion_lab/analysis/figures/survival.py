@@ -39,7 +39,8 @@ def survival(arm: Arm) -> Survival:
         solved = next((t for t, verdict_by_case in enumerate(verdicts, 1) if verdict_by_case[case]), 0)
         last = len(attempts) if attempts[-1].stop_reason in CUT_OFF else arm.longest
         ends.append((solved or last, bool(solved)))
-    return kaplan_meier([t for t, _ in ends], [solved for _, solved in ends], [case.task_id for case in arm.judged])
+    clusters = [arm.clusters.get(case.task_id, case.task_id) for case in arm.judged]
+    return kaplan_meier([t for t, _ in ends], [solved for _, solved in ends], clusters)
 
 
 def unsolved(curves: Mapping[Arm, Survival], ax: Axes) -> Axes:
@@ -82,7 +83,7 @@ def drawing(arms: Sequence[Arm]) -> Drawing | None:
     ]  # fmt: skip
     text = (
         "Kaplan-Meier estimate of the tasks without a submission up to this attempt that passes the hidden tests. "
-        f"{facts(list(curves))} 95 % intervals: Greenwood's on log(-log), discounted for the seeds of a task. Ticks: "
+        f"{facts(list(curves))} 95 % intervals: Greenwood's on log(-log), discounted for clusters. Ticks: "
         f"censored loops (ended by {', '.join(CUT_OFF)}, or at the last attempt). A loop that stopped on a wrong "
         "program stays unsolved."
     )

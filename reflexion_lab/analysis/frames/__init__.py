@@ -18,6 +18,7 @@ from reflexion_lab.analysis.frames.rows import (
     ATTEMPTS,
     CHECK_TEXTS,
     CHECKS,
+    CLUSTER,
     HEAD,
     MEMORY,
     NUMBER,
@@ -49,11 +50,13 @@ class Frames(NamedTuple):
 
     runs: pd.DataFrame
     """One row per run. Config values in which the runs differ are columns, by dotted key. `pass_at_1` (of an oracle,
-    `upper_bound`) and its Wilson 95 % interval `low`, `high` are over the `n` tasks with a hidden verdict; they are NA
+    `upper_bound`) and its 95 % interval `low`, `high` are over the `n` tasks with a hidden verdict; they are NA
     until the run is finished. `no_verdict` is the number of other tasks."""
     tasks: pd.DataFrame
-    """One row per task of a run. `learning_rate`, `trend`, `diminishing_returns` and `breakthroughs` (numbers of
-    attempts) describe the feedback rewards, `errors_removed` the failing checks; see `learning.transitions`."""
+    """One row per task of a run. Tasks of one `cluster` (template, family, repository) are no independent units: for an
+    interval, group by it and not by `task_id`. A task that stands alone has its id there. `learning_rate`, `trend`,
+    `diminishing_returns` and `breakthroughs` (numbers of attempts) describe the feedback rewards, `errors_removed` the
+    failing checks; see `learning.transitions`."""
     attempts: pd.DataFrame
     """One row per attempt. `passed` is the feedback verdict, NA without one. `tokens_so_far` and `cost_so_far` are
     cumulative within a loop and include written tests."""
@@ -90,11 +93,11 @@ def load(*runs: object, texts: bool = False) -> Frames:
     all_runs = [Run(folder) for folder in some_folders(*runs)]
     loops = [loop for run in all_runs for loop in run.loops]
     rows = list(attempts(loops))
-    attempt_texts = ATTEMPT_TEXTS if texts else {}
+    attempt_columns = ATTEMPTS | _by_role(rows) | metric_columns("attempt") | (ATTEMPT_TEXTS if texts else {})
     return Frames(
         runs=_frame(all_runs, RUNS | metric_columns("run") | _swept(all_runs)),
-        tasks=_frame(loops, HEAD | TASKS | metric_columns("task")),
-        attempts=_frame(rows, HEAD | NUMBER | ATTEMPTS | _by_role(rows) | metric_columns("attempt") | attempt_texts),
+        tasks=_frame(loops, HEAD | CLUSTER | TASKS | metric_columns("task")),
+        attempts=_frame(rows, HEAD | CLUSTER | NUMBER | attempt_columns),
         checks=_frame(list(checks(rows)), HEAD | NUMBER | CHECKS | (CHECK_TEXTS if texts else {})),
         reflections=_frame(list(reflections(rows)), HEAD | NUMBER | REFLECTIONS | (REFLECTION_TEXTS if texts else {})),
         memory=_frame(list(memories(rows)), HEAD | NUMBER | MEMORY),

@@ -36,6 +36,7 @@ class Loop:
         self.run = run
         self.result = result
         self.head = run.log.manifest.run_id, run.arm, run.log.manifest.seed, result.task_id
+        self.cluster = run.log.clusters.get(result.task_id, result.task_id)
         self.attempts: Sequence[Attempt] = run.log.attempts[result.task_id]
         grades = (run.log.grades.get((result.task_id, attempt.number)) for attempt in self.attempts)
         self.grades: list[Grade | None] = list(grades)
@@ -200,6 +201,7 @@ HEAD: Columns = {
     "seed": ("int64", lambda row: row.loop.head[2]),
     "task_id": ("category", lambda row: row.loop.head[3]),
 }
+CLUSTER: Columns = {"cluster": ("category", lambda row: row.loop.cluster)}
 NUMBER: Columns = {"number": ("int64", lambda row: row.number)}
 TASKS: Columns = {
     "attempts": ("int64", lambda loop: len(loop.attempts)),

@@ -1,6 +1,6 @@
 """Calibration of stated confidence: forecasts of success compared with outcomes.
 
-The interval of the Brier score is clustered by task; the intervals of the bins and the error by chance assume
+The interval of the Brier score is over clusters of tasks; the intervals of the bins and the error by chance assume
 independent forecasts.
 
 Brier score and bins equal `sklearn.metrics.brier_score_loss` and `sklearn.calibration.calibration_curve`, as tests
@@ -29,6 +29,8 @@ class Forecast(NamedTuple):
     confidence: float
     """In [0, 1]."""
     came_true: bool
+    cluster: str = ""
+    """Cluster of the task; "" for a task that stands alone."""
 
 
 class Bin(Record, frozen=True, kw_only=True):
@@ -140,7 +142,8 @@ def _brier(forecasts: Sequence[Forecast], seed: int) -> Estimate:
 
     squares: dict[str, list[float]] = {}
     for forecast in forecasts:
-        squares.setdefault(forecast.task_id, []).append((forecast.confidence - forecast.came_true) ** 2)
+        cluster = forecast.cluster or forecast.task_id
+        squares.setdefault(cluster, []).append((forecast.confidence - forecast.came_true) ** 2)
     sums, counts = (np.array([float(of(values)) for values in squares.values()]) for of in (sum, len))
     drawn_sums, drawn_counts = resampled([sums, counts], f"{seed}:calibration")
     low, high = np.quantile(drawn_sums / drawn_counts, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])

@@ -1,4 +1,4 @@
-"""Readers of reflections, and the difference of their success to a base rate, clustered by task.
+"""Readers of reflections, and the difference of their success to a base rate, clustered by the clusters of tasks.
 
 Attempts that read a reflection differ from others in more than the reading: harder tasks are retried more often. Within
 one run the difference is descriptive; the effect of reflections is the difference of arms with and without them.
@@ -6,13 +6,14 @@ one run the difference is descriptive; the effect of reflections is the differen
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from reflexion_lab.analysis.estimators import verdict
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.bootstrap import FEWEST
+from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, places
 from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, clustered, resampled, unpaired_difference
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Attempt, Reflection
@@ -25,17 +26,19 @@ Verdicts = Mapping[tuple[str, int], bool]
 """By task and number of the attempt, whether it passed."""
 
 
-def effect(after: Verdicts, base: Verdicts, seed: int = 0) -> Estimate | None:
+def effect(after: Verdicts, base: Verdicts, seed: int = 0, clusters: Clusters = ALONE) -> Estimate | None:
     """share(after) - share(base), in [-1, 1].
 
-    The interval is a percentile bootstrap over tasks. If `after` or the rest of the base has fewer than `FEWEST` tasks
-    or equal verdicts, it is Newcombe's interval for independent shares with the effective sample sizes
-    (`intervals.effective`): with 6 of 30 tasks on one side, the coverage of the bootstrap is 77 %.
+    The interval is a percentile bootstrap over clusters. If `after` or the rest of the base has fewer than `FEWEST` of
+    them or equal verdicts, it is Newcombe's interval for independent shares with the effective sample sizes
+    (`intervals.effective`): with 6 of 30 clusters on one side, the coverage of the bootstrap is 77 %.
 
     Parameters
     ----------
     after : Verdicts
         All or none of its cases are in `base`.
+    clusters : Clusters, optional
+        Cluster by task.
 
     Returns
     -------
@@ -54,30 +57,31 @@ def effect(after: Verdicts, base: Verdicts, seed: int = 0) -> Estimate | None:
     if not after or not rest:
         return None
     value = fmean(after.values()) - fmean(base.values())
-    if min(len(_tasks(after)), len(_tasks(rest))) < FEWEST or len({*after.values()}) < 2 or len({*rest.values()}) < 2:
-        low, high = (end * len(rest) / len(base) for end in unpaired_difference(_wilson(after), _wilson(rest)))
+    sides = _by_cluster(after, clusters), _by_cluster(rest, clusters)
+    if min(map(len, sides)) < FEWEST or len({*after.values()}) < 2 or len({*rest.values()}) < 2:
+        low, high = (end * len(rest) / len(base) for end in unpaired_difference(*map(_wilson, sides)))
     else:
-        low, high = _bootstrap(after, base, seed)
+        low, high = _bootstrap(after, base, seed, clusters)
     return Estimate.of(value, low, high)
 
 
-def _tasks(verdicts: Verdicts) -> dict[str, list[bool]]:
-    by_task: dict[str, list[bool]] = {}
+def _by_cluster(verdicts: Verdicts, clusters: Clusters) -> list[list[bool]]:
+    rows: dict[str, list[bool]] = {}
     for (task_id, _), passed in verdicts.items():
-        by_task.setdefault(task_id, []).append(passed)
-    return by_task
+        rows.setdefault(clusters.get(task_id, task_id), []).append(passed)
+    return list(rows.values())
 
 
-def _wilson(verdicts: Verdicts) -> tuple[float, float, float]:
-    share = fmean(verdicts.values())
-    return share, *clustered(share, [len(outcomes) for outcomes in _tasks(verdicts).values()])
+def _wilson(rows: Sequence[Sequence[bool]]) -> tuple[float, float, float]:
+    share = fmean(passed for row in rows for passed in row)
+    return share, *clustered(share, [len(row) for row in rows])
 
 
-def _bootstrap(after: Verdicts, base: Verdicts, seed: int) -> tuple[float, float]:
+def _bootstrap(after: Verdicts, base: Verdicts, seed: int, clusters: Clusters) -> tuple[float, float]:
     import numpy as np
 
-    tasks = sorted({task_id for task_id, _ in (*after, *base)})
-    columns = [column for verdicts in (after, base) for column in _columns(verdicts, tasks)]
+    rows = places((task_id for task_id, _ in (*after, *base)), clusters)
+    columns = [column for verdicts in (after, base) for column in _columns(verdicts, rows)]
     passed, cases, base_passed, base_cases = resampled(columns, f"{seed}:effect")
     with np.errstate(invalid="ignore"):  # NaN if a draw has no case
         differences = passed / cases - base_passed / base_cases
@@ -85,12 +89,14 @@ def _bootstrap(after: Verdicts, base: Verdicts, seed: int) -> tuple[float, float
     return float(low), float(high)
 
 
-def _columns(verdicts: Verdicts, tasks: Collection[str]) -> list[NDArray[float64]]:
-    """By task, the number that passed, and the number of cases."""
+def _columns(verdicts: Verdicts, rows: Mapping[str, int]) -> list[NDArray[float64]]:
+    """By cluster, the number that passed, and the number of cases."""
     import numpy as np
 
-    by_task = _tasks(verdicts)
-    return [np.array([float(of(by_task.get(task_id, []))) for task_id in tasks]) for of in (sum, len)]
+    places_of_cases = np.array([rows[task_id] for task_id, _ in verdicts], int)
+    size = max(rows.values()) + 1
+    passed = np.bincount(places_of_cases, list(verdicts.values()), size)
+    return [passed, np.bincount(places_of_cases, minlength=size).astype(float)]
 
 
 class Written(NamedTuple):

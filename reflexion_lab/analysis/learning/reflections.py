@@ -11,6 +11,7 @@ from reflexion_lab.analysis.estimators import verdict
 from reflexion_lab.analysis.learning.calibration import Calibration, Forecast, calibration
 from reflexion_lab.analysis.learning.effect import Reading, Verdicts, Written, effect, readings, reward_change
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.clusters import Clusters
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.records import Attempt, Grade, Record, Reflection
 
@@ -79,6 +80,7 @@ class _Retries(NamedTuple):
     base: Verdicts
     read_keys: set[tuple[str, int]]
     """Task and attempt of every reflection that any attempt read."""
+    clusters: Clusters
     seed: int
 
 
@@ -92,7 +94,7 @@ def reflections(log: Log, seed: int = 0) -> ReflectionFigures | None:
     unread = [reading for reading in retries if not reading.read and not reading.reads_others]
     base = _verdicts(unread or retries)
     read_keys = {_key(written.attempt) for reading in every for written in reading.read}
-    about = _Retries(log.sealed_grades, retries, base, read_keys, seed)
+    about = _Retries(log.sealed_grades, retries, base, read_keys, log.clusters, seed)
     whole = _group(written, about)
     return ReflectionFigures(
         n=len(written),
@@ -119,7 +121,8 @@ def forecasts(log: Log) -> dict[str, list[Forecast]]:
     for reading in readings(log):
         for words in (written.words for written in reading.read if written.attempt is reading.before):
             if reading.passed is not None and words.confidence_source != "none":
-                forecast = Forecast(reading.attempt.task_id, words.confidence, reading.passed)
+                task_id = reading.attempt.task_id
+                forecast = Forecast(task_id, words.confidence, reading.passed, log.clusters.get(task_id, ""))
                 by_source.setdefault(_confidence_source(words), []).append(forecast)
     return by_source
 
@@ -157,7 +160,7 @@ def _group(written: Sequence[Written], about: _Retries) -> Group:
         retries=Rate.over(verdicts.values()),
         tasks=len({task_id for task_id, _ in verdicts}),
         reward_change=fmean(changes) if changes else None,
-        effect=effect(verdicts, about.base, about.seed),
+        effect=effect(verdicts, about.base, about.seed, about.clusters),
         hidden=Rate.over(verdict(about.grades.get(_key(r.attempt))) for r in after) if about.grades else None,
     )
 

@@ -13,9 +13,9 @@ from statistics import fmean
 from typing import NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
-from reflexion_lab.analysis.learning.transitions import by_task
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.bootstrap import interval
+from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, by_cluster
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import UNKNOWN, Attempt, Record
@@ -59,7 +59,7 @@ class Similarity(Record, frozen=True, kw_only=True):
 
 
 class Bin(Record, frozen=True, kw_only=True):
-    """Attempts with similar scores. The interval is clustered by task."""
+    """Attempts with similar scores. The interval is clustered by `Arm.clusters`."""
 
     score: float
     """Mean score."""
@@ -121,12 +121,12 @@ def edges(scores: Sequence[float]) -> list[float]:
     return [ordered[0], *dict.fromkeys(ends)]
 
 
-def bins(near: Sequence[Near], ends: Sequence[float], seed: int = 0) -> dict[int, Bin]:
+def bins(near: Sequence[Near], ends: Sequence[float], seed: int = 0, clusters: Clusters = ALONE) -> dict[int, Bin]:
     """Bins between the edges `ends` by index, without empty ones; a score on an edge is in the lower bin."""
     parts: dict[int, list[Near]] = {}
     for entry in near:
         parts.setdefault(max(0, bisect_left(ends, entry.score, 1, len(ends) - 1) - 1), []).append(entry)
-    return {place: _bin(part, seed) for place, part in sorted(parts.items())}
+    return {place: _bin(part, seed, clusters) for place, part in sorted(parts.items())}
 
 
 def jaccard(text: str, other_text: str) -> float:
@@ -184,12 +184,12 @@ def _match(log: Log) -> str:
     return str(value or MATCH)
 
 
-def _bin(part: Sequence[Near], seed: int) -> Bin:
+def _bin(part: Sequence[Near], seed: int, clusters: Clusters) -> Bin:
     return Bin(
         score=fmean(entry.score for entry in part),
         k=sum(entry.passed for entry in part),
         n=len(part),
-        passed=interval(by_task((entry.case, entry.passed) for entry in part), seed),
+        passed=interval(by_cluster(((entry.case.task_id, entry.passed) for entry in part), clusters), seed),
     )
 
 

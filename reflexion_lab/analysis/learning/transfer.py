@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from reflexion_lab.analysis.estimators import Paired, paired, verdict
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.clusters import Clusters, merged
 from reflexion_lab.analysis.stats.intervals import LEVEL, Rate
 from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Attempt, Record
@@ -38,7 +39,7 @@ class Change(Record, frozen=True, kw_only=True):
     n: int
     mean: float
     low: float | None
-    """95 % percentile bootstrap over tasks (Efron 1979, Annals of Statistics 7:1-26); None for fewer than two tasks."""
+    """95 % percentile bootstrap over clusters (Efron 1979, Annals of Statistics 7:1-26); None for fewer than two."""
     high: float | None
 
 
@@ -46,8 +47,8 @@ class Against(Record, frozen=True, kw_only=True):
     """Runs with wisdom compared with a baseline on the same tasks and seeds."""
 
     solved: Paired
-    """Hidden verdicts on submissions, baseline first. One pair per task and pair of runs; the interval assumes
-    independent pairs."""
+    """Hidden verdicts on submissions, baseline first. One pair per task and pair of runs; all pairs of a task, or of
+    tasks of one cluster, are one unit of the interval and of p."""
     attempts_to_success: Change
     """Attempts until the submission, of tasks that both solve; negative is sooner."""
     attempts: Change
@@ -159,13 +160,17 @@ def _success(logs: Sequence[Log], reads: bool) -> Success:
 def _against(logs: Sequence[Log], baseline: Sequence[Log], rng: random.Random) -> Against:
     runs = _paired_runs(baseline, logs)
     pairs = _pairs(runs)
+    clusters = merged(*(log.clusters for log in (*baseline, *logs)))
+    units = {(pair.task_id, pair.number): clusters.get(pair.task_id, pair.task_id) for pair in pairs}
     solved_both = [pair for pair in pairs if pair.first.solved and pair.second.solved]
     first = {(pair.task_id, pair.number): pair.first.solved for pair in pairs}
     second = {(pair.task_id, pair.number): pair.second.solved for pair in pairs}
     return Against(
-        solved=paired(first, second),
-        attempts_to_success=_change([(p.task_id, p.second.submitted - p.first.submitted) for p in solved_both], rng),
-        attempts=_change([(p.task_id, p.second.attempts - p.first.attempts) for p in pairs], rng),
+        solved=paired(first, second, units),
+        attempts_to_success=_change(
+            [(p.task_id, p.second.submitted - p.first.submitted) for p in solved_both], clusters, rng
+        ),
+        attempts=_change([(p.task_id, p.second.attempts - p.first.attempts) for p in pairs], clusters, rng),
         lost=_names(pair for pair in pairs if pair.first.solved and not pair.second.solved),
         gained=_names(pair for pair in pairs if pair.second.solved and not pair.first.solved),
         left_out=sum(len(log.results) for log in (*logs, *baseline)) - 2 * len(pairs),
@@ -209,19 +214,23 @@ def _names(pairs: Iterable[_Pair]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(pair.task_id for pair in pairs))
 
 
-def _change(differences: Sequence[tuple[str, int]], rng: random.Random) -> Change:
+def _change(differences: Sequence[tuple[str, int]], clusters: Clusters, rng: random.Random) -> Change:
     """Mean of (task id, difference) pairs; a task with several runs counts once, by its mean."""
     import numpy
 
     by_task: dict[str, list[int]] = {}
     for task_id, difference in differences:
         by_task.setdefault(task_id, []).append(difference)
-    counts = Counter(fmean(changes) for changes in by_task.values())
-    n, mean = len(by_task), fmean(counts.elements()) if counts else 0.0
-    if n < 2:
+    by_cluster: dict[str, list[float]] = {}
+    for task_id, changes in by_task.items():
+        by_cluster.setdefault(clusters.get(task_id, task_id), []).append(fmean(changes))
+    n, mean = len(by_task), fmean(change for means in by_cluster.values() for change in means) if by_task else 0.0
+    if len(by_cluster) < 2:
         return Change(n=n, mean=mean, low=None, high=None)
-    # Differences have few distinct values, so drawing a count for each equals drawing tasks, and is faster.
-    shares, values = [count / n for count in counts.values()], numpy.array(list(counts))
-    drawn = numpy.random.default_rng(rng.getrandbits(64)).multinomial(n, shares, size=RESAMPLES) @ values / n
-    low, high = numpy.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    # Clusters have few distinct values, so drawing a count for each equals drawing clusters, and is faster.
+    counts = Counter((sum(means), len(means)) for means in by_cluster.values())
+    sums, sizes = numpy.array(list(counts), float).T
+    shares = [count / len(by_cluster) for count in counts.values()]
+    drawn = numpy.random.default_rng(rng.getrandbits(64)).multinomial(len(by_cluster), shares, size=RESAMPLES)
+    low, high = numpy.quantile(drawn @ sums / (drawn @ sizes), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Change(n=n, mean=mean, low=float(low), high=float(high))

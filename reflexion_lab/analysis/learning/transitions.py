@@ -8,27 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.estimators import verdict
 from reflexion_lab.analysis.stats.bootstrap import difference, interval
+from reflexion_lab.analysis.stats.clusters import Clusters, by_cluster, count
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import UNKNOWN, Attempt, Evaluation, Record
 
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.typing import NDArray
-
 
 class Moves(Record, frozen=True, kw_only=True):
-    """Pairs of hidden verdicts, before and after: C is correct, W is wrong. Intervals are clustered by task."""
+    """Pairs of hidden verdicts, before and after: C is correct, W is wrong. Intervals are over clusters of tasks."""
 
     attempt: int | None
     """The later of the two attempts; None for pooled pairs."""
     tasks: int
-    """The clusters of all intervals."""
+    clusters: int
+    """Clusters of these tasks, the units of all intervals."""
     cc: int
     cw: int
     """Damaged."""
@@ -93,9 +91,9 @@ def transitions(arm: Arm, seed: int = 0) -> Transitions:
         arm=arm.label,
         feedback_source=arm.feedback_source,
         is_upper_bound=arm.is_upper_bound,
-        programs=tuple(_by_attempt(programs, arm.longest, seed)),
-        programs_pooled=_moves(programs, None, seed),
-        submitted=tuple(_by_attempt(submitted, arm.longest, seed)),
+        programs=tuple(_by_attempt(programs, arm, seed)),
+        programs_pooled=_moves(programs, None, arm.clusters, seed),
+        submitted=tuple(_by_attempt(submitted, arm, seed)),
         ends=ends(arm, seed),
     )
 
@@ -103,7 +101,7 @@ def transitions(arm: Arm, seed: int = 0) -> Transitions:
 def ends(arm: Arm, seed: int = 0) -> Moves:
     """`Transitions.ends` alone, which takes less time."""
     pairs = [_pair(arm, case, submitted_at(m, 1), submitted_at(m), m[-1].number) for case, m in arm.attempts.items()]
-    return _moves(pairs, None, seed)
+    return _moves(pairs, None, arm.clusters, seed)
 
 
 def _pair(arm: Arm, case: Case, before: Attempt, after: Attempt, number: int) -> _Pair:
@@ -111,46 +109,34 @@ def _pair(arm: Arm, case: Case, before: Attempt, after: Attempt, number: int) ->
     return _Pair(case, number, verdict(grades[before.number]), verdict(grades[after.number]))
 
 
-def _by_attempt(pairs: Sequence[_Pair], longest: int, seed: int) -> Iterator[Moves]:
-    for attempt in range(2, longest + 1):
-        yield _moves([pair for pair in pairs if pair.attempt == attempt], attempt, seed)
+def _by_attempt(pairs: Sequence[_Pair], arm: Arm, seed: int) -> Iterator[Moves]:
+    for attempt in range(2, arm.longest + 1):
+        yield _moves([pair for pair in pairs if pair.attempt == attempt], attempt, arm.clusters, seed)
 
 
-def _moves(pairs: Sequence[_Pair], attempt: int | None, seed: int) -> Moves:
-    known = [(case, was, now) for case, _, was, now in pairs if was is not None and now is not None]
+def _moves(pairs: Sequence[_Pair], attempt: int | None, clusters: Clusters, seed: int) -> Moves:
+    known = [(case.task_id, was, now) for case, _, was, now in pairs if was is not None and now is not None]
     kinds = [(was, now) for _, was, now in known]
-    wrong = [(case, now) for case, was, now in known if not was]
-    right = [(case, not now) for case, was, now in known if was]
-    before, after = [(case, was) for case, was, _ in known], [(case, now) for case, _, now in known]
+    wrong = [(task, now) for task, was, now in known if not was]
+    right = [(task, not now) for task, was, now in known if was]
+    before, after = [(task, was) for task, was, _ in known], [(task, now) for task, _, now in known]
     return Moves(
         attempt=attempt,
-        tasks=len({case.task_id for case, _, _ in known}),
+        tasks=len({task for task, _, _ in known}),
+        clusters=count((task for task, _, _ in known), clusters),
         cc=kinds.count((True, True)),
         cw=kinds.count((True, False)),
         wc=kinds.count((False, True)),
         ww=kinds.count((False, False)),
         unknown=len(pairs) - len(known),
-        repair=interval(by_task(wrong), seed) if wrong else None,
-        damage=interval(by_task(right), seed) if right else None,
-        gain=difference(by_task(before), by_task(after)) if known else None,
+        repair=interval(by_cluster(wrong, clusters), seed) if wrong else None,
+        damage=interval(by_cluster(right, clusters), seed) if right else None,
+        gain=difference(by_cluster(before, clusters), by_cluster(after, clusters)) if known else None,
     )
 
 
-def by_task(outcomes: Iterable[tuple[Case, bool]]) -> NDArray[float64]:
-    """Outcomes as an array for `bootstrap.interval`: a row per task (sorted), 0 and 1, padded with NaN."""
-    import numpy as np
-
-    rows: dict[str, list[bool]] = {}
-    for case, outcome in outcomes:
-        rows.setdefault(case.task_id, []).append(outcome)
-    outcomes_by_task = np.full((len(rows), max(map(len, rows.values()), default=0)), np.nan)
-    for place, task_id in enumerate(sorted(rows)):
-        outcomes_by_task[place, : len(rows[task_id])] = rows[task_id]
-    return outcomes_by_task
-
-
 class RepairShare(Record, frozen=True, kw_only=True):
-    """Share of failures that were repaired. The interval is clustered by task."""
+    """Share of failures that were repaired. The interval is clustered by `Arm.clusters`."""
 
     k: int
     n: int
@@ -161,7 +147,8 @@ class Repairs(Record, frozen=True, kw_only=True):
     """Repairs of the failures of one class after which their loops continued."""
 
     tasks: int
-    """The clusters of the intervals."""
+    clusters: int
+    """Clusters of these tasks, the units of the intervals."""
     next: RepairShare
     """The next program passes the hidden tests."""
     end: RepairShare
@@ -192,7 +179,7 @@ def repairs(arm: Arm, kind: Callable[[Evaluation], str], seed: int = 0) -> Repai
     seed : int, default 0
         Of the bootstrap.
     """
-    failures: dict[str, list[tuple[Case, bool, bool]]] = {}  # repaired by the next program, by the submission
+    failures: dict[str, list[tuple[str, bool, bool]]] = {}  # repaired by the next program, by the submission
     rejected = unknown = 0
     for case, attempts in arm.attempts.items():
         grades, end = arm.grades[case], submitted_at(attempts).number
@@ -206,30 +193,30 @@ def repairs(arm: Arm, kind: Callable[[Evaluation], str], seed: int = 0) -> Repai
                 rejected += 1
             else:
                 _, following_grade, end_grade = verdicts
-                failure = case, following_grade.passed, end_grade.passed
+                failure = case.task_id, following_grade.passed, end_grade.passed
                 failures.setdefault(kind(attempt.evaluation), []).append(failure)
     frequent_first = sorted(failures.items(), key=lambda item: (-len(item[1]), item[0]))
     return RepairRates(
         arm=arm.label,
         feedback_source=arm.feedback_source,
         is_upper_bound=arm.is_upper_bound,
-        by_class={name: _repairs(members, seed) for name, members in frequent_first},
+        by_class={name: _repairs(members, arm.clusters, seed) for name, members in frequent_first},
         rejected=rejected,
         unknown=unknown,
     )
 
 
-def _repairs(failures: list[tuple[Case, bool, bool]], seed: int) -> Repairs:
+def _repairs(failures: list[tuple[str, bool, bool]], clusters: Clusters, seed: int) -> Repairs:
+    def share(outcomes: Iterable[tuple[str, bool]]) -> RepairShare:
+        cases = list(outcomes)
+        estimate = interval(by_cluster(cases, clusters), seed)
+        return RepairShare(k=sum(passed for _, passed in cases), n=len(cases), share=estimate)
+
     return Repairs(
-        tasks=len({case.task_id for case, _, _ in failures}),
-        next=_repair_share([(case, is_repaired) for case, is_repaired, _ in failures], seed),
-        end=_repair_share([(case, is_repaired) for case, _, is_repaired in failures], seed),
-    )
-
-
-def _repair_share(outcomes: list[tuple[Case, bool]], seed: int) -> RepairShare:
-    return RepairShare(
-        k=sum(passed for _, passed in outcomes), n=len(outcomes), share=interval(by_task(outcomes), seed)
+        tasks=len({task for task, _, _ in failures}),
+        clusters=count((task for task, _, _ in failures), clusters),
+        next=share((task, is_repaired) for task, is_repaired, _ in failures),
+        end=share((task, is_repaired) for task, _, is_repaired in failures),
     )
 
 

@@ -56,7 +56,7 @@ def rate(value: Rate, unit: str = "tasks") -> str:
     if not value.n:
         return f"not known (0 {unit})"
     share = f"{100 * value.share:.1f} % {interval(value.low, value.high)}"
-    return f"{share} ({value.k} of {value.n} {unit}, Wilson 95 %)"
+    return f"{share} ({value.k} of {value.n} {unit}, {value.method} 95 %)"
 
 
 def estimate(value: Estimate, digits: int = 1, scale: float = 100, signed: bool = False) -> str:

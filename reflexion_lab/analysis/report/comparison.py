@@ -81,15 +81,19 @@ def method(comparison: Comparison) -> str:
     """Benchmark, n, seeds, feedback sources and method of the intervals, in a sentence."""
     sources = ", ".join(dict.fromkeys(row.feedback_source for row in comparison.rows))
     methods = " and ".join(dict.fromkeys(row.method for row in comparison.rows))
-    n = f"n = {', '.join(dict.fromkeys(str(row.tasks) for row in comparison.rows))} tasks, {_seeds(comparison.rows)}"
+    tasks, clusters = (
+        ", ".join(dict.fromkeys(str(getattr(row, unit)) for row in comparison.rows)) for unit in ("tasks", "clusters")
+    )
+    units = f" in {clusters} clusters" if clusters != tasks else ""
+    n = f"n = {tasks} tasks{units}, {_seeds(comparison.rows)}"
     return f"{plain(comparison.benchmark)}, {n}, feedback source: {sources}; 95 %: {methods}"
 
 
 def _size(row: Row) -> str:
-    """Tasks x seeds; cases and tasks where seeds draw different tasks."""
-    size = f"{row.tasks} x {len(row.seeds)}"
+    """Tasks x seeds, and clusters where tasks share one; cases and tasks where seeds draw different tasks."""
     is_crossed = row.n == row.tasks * len(row.seeds)
-    return size if is_crossed else f"{row.n} cases,\n{row.tasks} tasks"
+    size = f"{row.tasks} x {len(row.seeds)}" if is_crossed else f"{row.n} cases,\n{row.tasks} tasks"
+    return size if row.clusters == row.tasks else f"{size},\n{row.clusters} clusters"
 
 
 def _arm(row: Row) -> str:
@@ -262,14 +266,16 @@ def difference_sheet(comparison: Comparison) -> Sheet:
         for line in _difference_lines(row, comparison.unit)
     )
     differences = [difference for row in comparison.rows for difference in (row.as_run, row.matched) if difference]
-    pairs = cells.listed(dict.fromkeys(str(difference.n) for difference in differences)) or "0"
+    pairs = cells.listed(dict.fromkeys(map(_pairs, differences))) or "0"
+    are_clustered = any(difference.clusters < difference.tasks for difference in differences)
+    unit = "clusters of tasks" if are_clustered else "tasks"
     methods = " and ".join(dict.fromkeys(difference.method for difference in differences)) or NONE
     caption = (
         f"Percentage points of pass@1, arm minus baseline, paired by task and seed, n = {pairs} pairs; 95 % intervals "
         f"of each difference by itself: {methods}. p: McNemar's exact test over pairs, as if those of one task were "
-        "independent. p, Holm: exact test over whole tasks, corrected for all arms at this budget. Critical split: the "
-        "split of the discordant pairs that is just significant, and its difference. MDE: minimum detectable effect "
-        f"at 80 % power ({NONE}: none). Detected: the interval excludes 0 "
+        f"independent. p, Holm: exact test over whole {unit}, corrected for all arms at this budget. Critical split: "
+        "the split of the discordant pairs that is just significant, and its difference. MDE: minimum detectable "
+        f"effect at 80 % power ({NONE}: none). Detected: the interval excludes 0 "
         f"and p, Holm is below 0.05. Equal {comparison.unit}: the more expensive arm cut to the spending of the "
         "cheaper one; wins, losses and p are of one random choice of the cut cases, the difference is the mean over "
         "all choices, and p, Holm is the larger of that test and one that matches again in each permutation. "
@@ -281,6 +287,11 @@ def difference_sheet(comparison: Comparison) -> Sheet:
         else "No difference: all arms are upper bounds"
     )
     return Sheet(title=title, columns=columns, rows=rows, caption=caption, names=2)
+
+
+def _pairs(difference: Difference) -> str:
+    units = f" ({difference.tasks} tasks in {difference.clusters} clusters)"
+    return f"{difference.n}{units if difference.clusters < difference.tasks else ''}"
 
 
 def _difference_lines(row: Row, unit: str) -> Iterator[tuple[str, ...]]:

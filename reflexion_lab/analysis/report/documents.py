@@ -132,7 +132,7 @@ def _columns_of(row: Row, comparison: Comparison) -> Iterator[tuple[str, object]
     """Columns and values. An upper bound has a column of its own, and no pass@1."""
     final = "upper_bound" if row.is_upper_bound else "pass_at_1"
     yield from (("arm", inert(row.arm)), ("feedback_source", row.feedback_source), ("study", inert(row.study)))
-    yield from (("seeds", " ".join(map(str, row.seeds))), ("tasks", row.tasks))
+    yield from (("seeds", " ".join(map(str, row.seeds))), ("tasks", row.tasks), ("clusters", row.clusters))
     yield from (("n_expected", row.n_expected), ("n_logged", row.n_logged), ("n", row.n))
     yield from _estimate("pass_at_1_first", row.first)
     for name in ("pass_at_1", "upper_bound"):

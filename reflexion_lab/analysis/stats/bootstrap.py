@@ -3,6 +3,8 @@
 Tasks are resampled with all of their seeds (Efron 1979, Annals of Statistics 7:1-26; clusters: Davison and Hinkley
 1997, Bootstrap Methods and their Application, section 3.8); the interval is a percentile interval. With fewer than
 `FEWEST` tasks on one side, percentile intervals are too narrow or have no width, and a Wilson interval replaces them.
+Where tasks share a cluster, a row of an array holds all cases of the cluster (`clusters.by_cluster`), and everything
+said here of tasks holds of clusters.
 Differences use `intervals.over_tasks` without resampling.
 
 P-values do not come from the draws, which are centred on the data and not on the null hypothesis, but from
@@ -13,9 +15,13 @@ from __future__ import annotations
 
 import math
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from reflexion_lab.analysis.stats.intervals import CLOSE, LEVEL, Estimate, agreement, clustered, over_tasks
+from msgspec.structs import replace
+
+from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, are_shared, by_cluster
+from reflexion_lab.analysis.stats.intervals import CLOSE, LEVEL, Estimate, Rate, agreement, clustered, over_tasks
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -53,6 +59,27 @@ def interval(outcomes: ArrayLike, seed: int = 0, draws: int = DRAWS) -> Estimate
     return Estimate.of(value, *ends(_ratios(sums, counts, seed, draws)))
 
 
+def rate(outcomes: Mapping[Any, bool | None], clusters: Clusters = ALONE) -> Rate:
+    """Share of true outcomes among true and false ones; None is unknown and not counted.
+
+    The interval is Wilson's if every task stands alone, else that of `interval` over clusters.
+
+    Parameters
+    ----------
+    outcomes : Mapping[Any, bool | None]
+        By task.
+    clusters : Clusters, optional
+        Cluster by task.
+    """
+    known = {task: outcome for task, outcome in outcomes.items() if outcome is not None}
+    share = Rate.over(known.values())
+    if not are_shared(known, clusters):
+        return share
+    outcomes_by_cluster = by_cluster(known.items(), clusters)
+    estimate = interval(outcomes_by_cluster)
+    return replace(share, low=estimate.low, high=estimate.high, clusters=len(outcomes_by_cluster))
+
+
 def difference(first: ArrayLike, second: ArrayLike) -> Estimate:
     """share(second) - share(first) over the cases of both, in [-1, 1].
 
@@ -74,10 +101,21 @@ def difference(first: ArrayLike, second: ArrayLike) -> Estimate:
             "second", f"shape {second_values.shape}", f"that of first, {first_values.shape}: same tasks, same seeds"
         )
     differences = second_values - first_values
+    value, linear = linearised(differences)
+    return Estimate.of(value, *over_tasks(linear, agreement(differences)))
+
+
+def linearised(differences: NDArray[float64]) -> tuple[float, NDArray[float64]]:
+    """Mean of all cases, and values of the tasks whose mean it is: the tasks' means if all have as many cases.
+
+    Raises
+    ------
+    ConfigError
+        No case.
+    """
     sums, counts = _totals(differences, "first and second")
     value = float(sums.sum() / counts.sum())
-    linear = value + (sums - value * counts) / counts.mean()  # the means of tasks, if all have the same number of seeds
-    return Estimate.of(value, *over_tasks(linear, agreement(differences)))
+    return value, value + (sums - value * counts) / counts.mean()
 
 
 def ratio(numerators: ArrayLike, denominators: ArrayLike, seed: int = 0, draws: int = DRAWS) -> Estimate | None:
@@ -108,7 +146,9 @@ def ratio(numerators: ArrayLike, denominators: ArrayLike, seed: int = 0, draws: 
     return Estimate.of(float(above.sum() / below.sum()), *ends(_ratios(above, below, seed, draws)))
 
 
-def bands(curves: ArrayLike, seed: int = 0, draws: int = DRAWS) -> list[Estimate]:
+def bands(
+    curves: ArrayLike, seed: int = 0, draws: int = DRAWS, clusters: Sequence[int] | None = None
+) -> list[Estimate]:
     """Share of cases that passed at each attempt, with an interval over tasks and seeds.
 
     Tasks and seeds are resampled independently (pigeonhole bootstrap: Owen 2007, Annals of Applied Statistics
@@ -124,6 +164,8 @@ def bands(curves: ArrayLike, seed: int = 0, draws: int = DRAWS) -> list[Estimate
     ----------
     curves : ArrayLike
         Shape (attempts, tasks, seeds), values in [0, 1]; NaN for a missing case.
+    clusters : Sequence[int] | None, optional
+        Index of the cluster of each task, from 0 without gaps (`clusters.places`); clusters are then resampled.
 
     Raises
     ------
@@ -135,12 +177,20 @@ def bands(curves: ArrayLike, seed: int = 0, draws: int = DRAWS) -> list[Estimate
     cases = np.asarray(curves, float)
     if cases.ndim != 3:
         raise ConfigError("curves", f"shape {cases.shape}", "(attempts, tasks, seeds)")
-    points = [interval(attempt, seed, draws=1) for attempt in cases]
+    groups = np.arange(cases.shape[1]) if clusters is None else np.asarray(clusters)
+    in_rows = [_rows(attempt, groups) for attempt in cases]
+    points = [interval(attempt, seed, draws=1) for attempt in in_rows]
     estimates = []
-    for attempt, point, shares in zip(cases, points, _two_way(cases, seed, draws).T, strict=True):
+    for attempt, point, shares in zip(in_rows, points, _two_way(cases, groups, seed, draws).T, strict=True):
         sums, counts = _totals(attempt)
         estimates.append(point if _few(sums, counts) else Estimate.of(point.value, *ends(shares)))
     return estimates
+
+
+def _rows(cases: NDArray[float64], groups: NDArray[int64]) -> NDArray[float64]:
+    """Cases of tasks as cases of clusters: a row per cluster, padded with NaN."""
+    pairs = zip(groups.tolist(), cases, strict=True)
+    return by_cluster(((group, outcome) for group, outcomes in pairs for outcome in outcomes), ALONE)
 
 
 def _checked(outcomes: ArrayLike, name: str) -> NDArray[float64]:
@@ -188,14 +238,15 @@ def _ratios(above: NDArray[float64], below: NDArray[float64], seed: int, draws: 
         return np.asarray(sums[:, 0] / sums[:, 1])
 
 
-def _two_way(cases: NDArray[float64], seed: int, draws: int) -> NDArray[float64]:
-    """Shares in every draw of tasks and of seeds, shape (draws, attempts)."""
+def _two_way(cases: NDArray[float64], groups: NDArray[int64], seed: int, draws: int) -> NDArray[float64]:
+    """Shares in every draw of clusters and of seeds, shape (draws, attempts)."""
     import numpy as np
 
-    attempts, tasks, seeds = cases.shape
+    attempts, _, seeds = cases.shape
     weights = generator(seed, "seeds").multinomial(seeds, [1 / seeds] * seeds, size=draws)
     passed_and_present = np.stack([np.nan_to_num(cases), np.isfinite(cases)])
-    rows = passed_and_present.transpose(2, 0, 1, 3).reshape(tasks, -1)
+    rows = np.zeros((groups.max() + 1, passed_and_present.size // len(groups)))
+    np.add.at(rows, groups, passed_and_present.transpose(2, 0, 1, 3).reshape(len(groups), -1))
     sums = resampled_sums(rows, generator(seed, "tasks"), draws).reshape(draws, 2, attempts, seeds)
     passed, present = np.einsum("dkas,ds->kda", sums, weights)
     with np.errstate(invalid="ignore"):

@@ -34,8 +34,8 @@ HELD = 4_000_000
 """Maximum size of a table of draws in memory (32 MB)."""
 
 
-class Rate(Record, frozen=True, kw_only=True):
-    """A share k / n with its Wilson 95 % interval."""
+class Rate(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """A share k / n with its 95 % interval, Wilson's unless cases share clusters."""
 
     k: int
     n: int
@@ -43,6 +43,13 @@ class Rate(Record, frozen=True, kw_only=True):
     """In [0, 1]. For n = 0 it is 0.0, with interval [0, 1]."""
     low: float
     high: float
+    clusters: int = 0
+    """Number of clusters that the interval is over (`bootstrap.rate`); 0 if every case stands alone."""
+
+    @property
+    def method(self) -> str:
+        """Method of the interval."""
+        return f"over {self.clusters} clusters" if self.clusters else "Wilson"
 
     @classmethod
     def of(cls, k: int, n: int) -> Rate:

@@ -99,8 +99,8 @@ CAPS = 64
 class Path(NamedTuple):
     """One case of one arm."""
 
-    task: int
-    """Index of its task, from 0 without gaps; the cases of a task are one cluster."""
+    cluster: int
+    """Index of the cluster of its task, from 0 without gaps (`clusters.places`)."""
     spent: Sequence[float]
     """Cumulative spending at attempt 1, 2, ..."""
     passed: Sequence[bool]
@@ -143,10 +143,10 @@ def equal(first: Sequence[Path], second: Sequence[Path], seed: int = 0, draws: i
     """
     import numpy as np
 
-    if not first or [path.task for path in first] != [path.task for path in second]:
+    if not first or [path.cluster for path in first] != [path.cluster for path in second]:
         raise ConfigError("first and second", f"{len(first)} and {len(second)} cases", "the same, at least one")
     caps = np.quantile(np.concatenate([path.spent for path in (*first, *second)]), np.linspace(0, 1, CAPS))
-    cases = np.bincount([path.task for path in first])[:, None].astype(float)
+    cases = np.bincount([path.cluster for path in first])[:, None].astype(float)
     first_table, second_table = _table(first, caps, len(cases)), _table(second, caps, len(cases))
     rows = np.hstack([first_table, second_table, cases])
     value = float(_differences(rows.sum(axis=0)[None])[0])
@@ -173,15 +173,15 @@ def _ends(rows: NDArray[float64], seed: int, draws: int) -> tuple[float, float]:
     return estimate.low, estimate.high
 
 
-def _table(paths: Sequence[Path], caps: NDArray[float64], tasks: int) -> NDArray[float64]:
-    """By task, the spending of its cases at each cap and the number that pass; shape (tasks, 2 * caps)."""
+def _table(paths: Sequence[Path], caps: NDArray[float64], clusters: int) -> NDArray[float64]:
+    """By cluster, the spending of its cases at each cap and the number that pass; shape (clusters, 2 * caps)."""
     import numpy as np
 
-    table = np.zeros((tasks, 2, len(caps)))
-    for task, spent, passed in paths:
+    table = np.zeros((clusters, 2, len(caps)))
+    for cluster, spent, passed in paths:
         reached = np.maximum(np.searchsorted(spent, caps, side="right"), 1) - 1
-        table[task] += np.asarray(spent, float)[reached], np.asarray(passed, float)[reached]
-    return table.reshape(tasks, -1)
+        table[cluster] += np.asarray(spent, float)[reached], np.asarray(passed, float)[reached]
+    return table.reshape(clusters, -1)
 
 
 def _flipped(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from reflexion_lab.analysis.stats.bootstrap import linearised
 from reflexion_lab.analysis.stats.intervals import Rate, agreement, over_tasks
 from reflexion_lab.analysis.stats.permutation import sign_flip
 from reflexion_lab.errors import ConfigError
@@ -45,6 +46,11 @@ class Design(Record, frozen=True, kw_only=True):
     """
     difference: float = 0.0
     """The true one, at most `discordance`."""
+    clusters: int = 0
+    """Templates, families or repositories that the tasks are spread over evenly, at most `tasks`; 0: as many."""
+    cluster_agreement: float = 0.5
+    """Share of clusters whose tasks share one draw, in [0, 1]: the intraclass correlation of the tasks of a cluster.
+    The seeds of a task agree at least as much. Without effect if every task stands alone."""
     comparisons: int = 1
     """Arms compared with the baseline, 1 or more: p must be below 0.05 / comparisons, Holm's strictest step."""
 
@@ -52,7 +58,9 @@ class Design(Record, frozen=True, kw_only=True):
         for name in ("tasks", "seeds", "comparisons"):
             if getattr(self, name) < 1:
                 raise ConfigError(name, getattr(self, name), "1 or more")
-        for name, least in (("discordance", CLOSE), ("agreement", 0.0)):
+        if not 0 <= self.clusters <= self.tasks:
+            raise ConfigError("clusters", self.clusters, f"0 to {self.tasks}, the tasks")
+        for name, least in (("discordance", CLOSE), ("agreement", 0.0), ("cluster_agreement", 0.0)):
             if not least <= getattr(self, name) <= 1:
                 raise ConfigError(name, getattr(self, name), "a share, above 0 to 1" if least else "a share, 0 to 1")
         if not 0 <= self.difference <= self.discordance + CLOSE:
@@ -85,9 +93,11 @@ def detected(design: Design, studies: int = STUDIES, seed: int = 0) -> Rate:
 
 
 def _is_detected(cases: NDArray[float64], level: float) -> bool:
-    """Whether differences of shape (tasks, seeds), each -1, 0 or 1, show that the mean is above 0."""
-    low, _ = over_tasks(cases.mean(axis=1), agreement(cases))
-    return low > 0 and sign_flip((cases < 0).astype(float), (cases > 0).astype(float)) < level
+    """Whether differences of shape (clusters, cases), each -1, 0 or 1, show that the mean is above 0."""
+    import numpy as np
+
+    low, _ = over_tasks(linearised(cases)[1], agreement(cases))
+    return low > 0 and sign_flip(np.maximum(-cases, 0), np.maximum(cases, 0)) < level
 
 
 def detectable(design: Design, power: float = POWER, studies: int = STUDIES, seed: int = 0) -> float | None:
@@ -115,15 +125,24 @@ def detectable(design: Design, power: float = POWER, studies: int = STUDIES, see
 
 
 def _studies(design: Design, studies: int, seed: int) -> Iterator[NDArray[float64]]:
-    """Of each simulated study the cases' differences, shape (tasks, seeds)."""
+    """Of each simulated study the cases' differences, shape (clusters, cases), padded with NaN."""
     import numpy as np
 
-    rng, shape = np.random.default_rng(seed), (design.tasks, design.seeds)
+    rng, shape, clusters = np.random.default_rng(seed), (design.tasks, design.seeds), design.clusters or design.tasks
+    of_cluster = design.cluster_agreement if clusters < design.tasks else 0.0
+    of_task = max(0.0, (design.agreement - of_cluster) / (1 - of_cluster)) if of_cluster < 1 else 0.0
     win, lose = ((design.discordance + sign * design.difference) / 2 for sign in (1, -1))
+    largest = -(-design.tasks // clusters)
     for _ in range(studies):
         own, common, alike = rng.random(shape), rng.random((design.tasks, 1)), rng.random((design.tasks, 1))
-        luck = np.where(alike < design.agreement, common, own)
-        yield (luck < win).astype(float) - (luck > 1 - lose)
+        padded = np.full((largest * clusters, design.seeds), np.nan)
+        padded[: design.tasks] = np.where(alike < of_task, common, own)
+        luck = padded.reshape(largest, clusters, design.seeds)
+        if of_cluster:
+            common, alike = rng.random((clusters, 1)), rng.random((clusters, 1))
+            luck = np.where((alike < of_cluster) & np.isfinite(luck), common, luck)
+        cases = np.where(np.isnan(luck), np.nan, (luck < win).astype(float) - (luck > 1 - lose))
+        yield cases.transpose(1, 0, 2).reshape(clusters, -1)
 
 
 def needed(discordant: int, alpha: float = ALPHA) -> tuple[int, int] | None:
@@ -154,8 +173,8 @@ def minimum_detectable(n: int, discordant: float, power: float = POWER, alpha: f
     Parameters
     ----------
     n : int
-        Tasks, each with one pair. With several seeds a task, n stays the number of tasks: what is found is then an
-        upper bound.
+        Clusters, each with one pair. With several cases a cluster, n stays the number of clusters: what is found is
+        then an upper bound.
     discordant : float
         The share of tasks on which the sides differ, in (0, 1]; from a probe, or from earlier runs.
 

@@ -30,7 +30,7 @@ class Survival(Record, frozen=True, kw_only=True):
 
     n: int
     clusters: int
-    """Tasks."""
+    """Clusters of tasks."""
     steps: tuple[Step, ...]
     """By attempt, from 1 to the longest."""
     median: int | None
@@ -39,7 +39,9 @@ class Survival(Record, frozen=True, kw_only=True):
     """Restricted mean: attempts until success, or until the longest attempt."""
 
 
-def kaplan_meier(attempts: Sequence[int], solved: Sequence[bool], tasks: Sequence[Hashable] | None = None) -> Survival:
+def kaplan_meier(
+    attempts: Sequence[int], solved: Sequence[bool], clusters: Sequence[Hashable] | None = None
+) -> Survival:
     """Product-limit estimate (Kaplan and Meier 1958, JASA 53:457-481) in whole attempts.
 
     Intervals are Greenwood's on the log(-log) scale (Kalbfleisch and Prentice 2002, section 1.4) with the variance
@@ -55,7 +57,7 @@ def kaplan_meier(attempts: Sequence[int], solved: Sequence[bool], tasks: Sequenc
         Of each case, the attempt that solved it, or the last one observed; 1 or more.
     solved : Sequence[bool]
         False: the case is censored.
-    tasks : Sequence[Hashable] | None, optional
+    clusters : Sequence[Hashable] | None, optional
         Of each case, its cluster; by default each case is a cluster.
 
     Raises
@@ -63,10 +65,10 @@ def kaplan_meier(attempts: Sequence[int], solved: Sequence[bool], tasks: Sequenc
     ConfigError
         No case, different lengths, or an attempt below 1.
     """
-    names = tuple(tasks) if tasks is not None else tuple(range(len(attempts)))
+    names = tuple(clusters) if clusters is not None else tuple(range(len(attempts)))
     if not attempts or not len(attempts) == len(solved) == len(names):
         raise ConfigError(
-            "attempts, solved, tasks",
+            "attempts, solved, clusters",
             f"{len(attempts)}, {len(solved)} and {len(names)}",
             "the same number of each, at least one",
         )

@@ -20,7 +20,9 @@ from reflexion_lab.io.files import UNREADABLE, content, replace
 from reflexion_lab.records import Manifest, Record
 from reflexion_lab.runner.folder.manifest import DATA, settings
 
-LATER = {"discordance": 0.0, "agreement": 0.5, "shared": "", "registered": None}
+LATER = {
+    "discordance": 0.0, "agreement": 0.5, "clusters": 0, "cluster_agreement": 0.5, "shared": "", "registered": None,
+}  # fmt: skip
 """Fields added later, with their defaults."""
 SEEDED = ("seed", "reflector.pool", "study", DATA)
 """Config keys that a registration leaves out: seeds and tasks have fields of their own, pools are runs of a seed."""
@@ -98,6 +100,10 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Share of cases that only one arm solves, from a pilot, by which `study check` computes power; 0: unknown."""
     agreement: float = 0.5
     """Intraclass correlation of a task's seeds; 1 at temperature 0."""
+    clusters: int = 0
+    """Clusters of the tasks of one run (`Task.cluster`); 0: as many as tasks."""
+    cluster_agreement: float = 0.5
+    """Intraclass correlation of a cluster's tasks."""
     exclusions: tuple[str, ...]
     """Rules by which tasks or runs are excluded; [] for none."""
     stopping: str
@@ -120,6 +126,8 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
         known = self.discordance
         _check("discordance", known, known == 0 or effect <= known <= 1, f"0 for unknown, or one in [{effect}, 1]")
         _check("agreement", self.agreement, 0 <= self.agreement <= 1, "a share of tasks")
+        _check("clusters", self.clusters, 0 <= self.clusters <= self.n_tasks, "0 for as many as n_tasks, at most that")
+        _check("cluster_agreement", self.cluster_agreement, 0 <= self.cluster_agreement <= 1, "a share of clusters")
         if self.registered:
             names = list(self.registered.arms)
             _check("registered.arms", names, sorted(names) == sorted(self.arms), f"{', '.join(self.arms)}")

@@ -89,7 +89,7 @@ def _records(folder: Path, lines: Lines, manifest: Manifest, benchmark: Benchmar
     attempts = run.attempts
     finished = {task: history for task, history in attempts.items() if task in run.results}
     findings = [*loops(lines, manifest, attempts), verdicts(finished, manifest.config)]
-    return findings if benchmark is None else [*findings, _hidden_tests(lines, benchmark)]
+    return findings if benchmark is None else [*findings, _hidden_tests(lines, benchmark), _clusters(lines, benchmark)]
 
 
 def _figures(folder: Path) -> tuple[Log | None, Finding, Sequence[str]]:
@@ -125,6 +125,17 @@ def _hidden_tests(lines: Lines, benchmark: Benchmark) -> Finding:
         if grade.checks_total != hidden.get(grade.task_id)
     ]
     return Finding(name="hidden tests", value=f"{len(hidden)} tasks", disagreements=tuple(wrong))
+
+
+def _clusters(lines: Lines, benchmark: Benchmark) -> Finding:
+    """Every recorded cluster is that of the benchmark; earlier versions recorded none."""
+    clusters = {task.task_id: task.cluster_id for task in benchmark}
+    wrong = [
+        unlike(f"{result.task_id}, cluster", result.cluster, clusters.get(result.task_id, "no such task"))
+        for result in lines.results
+        if result.cluster and result.cluster != clusters.get(result.task_id)
+    ]
+    return Finding(name="clusters", value=f"{len(set(clusters.values()))}", disagreements=tuple(wrong))
 
 
 def _versions(then: Manifest) -> Iterator[str]:

@@ -271,7 +271,7 @@ def metrics(folder: Path, log: Log) -> tuple[Finding, tuple[str, ...]]:
     path = folder / FILE
     if not path.is_file():
         return Finding(name=FIGURES, unchecked=f"no {FILE}: a run writes it at its end, and no bundle holds it"), ()
-    now = _plain(json.dumps(msgspec.to_builtins(summary(log))))
+    now = _figures(log)
     try:
         then = _plain(path.read_text())
     except ValueError as problem:
@@ -279,6 +279,8 @@ def metrics(folder: Path, log: Log) -> tuple[Finding, tuple[str, ...]]:
     if not isinstance(then, dict):
         return Finding(name=FIGURES, disagreements=(unlike(FILE, type(then).__name__, "an object"),)), ()
     then.pop("ended_at", None)  # a time, and no figure of the records
+    if any(differences(then, now)) and not any(result.cluster for result in log.results.values()):
+        now = _figures(msgspec.structs.replace(log, clusters={}))  # an earlier version took every task by itself
     absent = tuple(_absent(then, now))
     wrong = tuple(
         unlike(f"{FILE}, {at}", before, f"{after!r}, by the records")
@@ -286,6 +288,10 @@ def metrics(folder: Path, log: Log) -> tuple[Finding, tuple[str, ...]]:
         if at not in absent
     )
     return Finding(name=FIGURES, value=f"{_leaves(now)} figures", disagreements=wrong), absent
+
+
+def _figures(log: Log) -> Any:
+    return _plain(json.dumps(msgspec.to_builtins(summary(log))))
 
 
 def _plain(text: str) -> Any:

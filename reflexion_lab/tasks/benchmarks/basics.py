@@ -227,7 +227,8 @@ def basics(seed: int = 0, n: Positive = 40) -> list[Task]:
 
     After every template was used, each is drawn again with another name, constant and calls, until these repeat. The
     visible tests are the examples of the docstring; they reject the template's slip and the stubs that return None or
-    their first argument. A task's tags are `basics`, its theme and its level.
+    their first argument. A task's tags are `basics`, its theme and its level; its
+    cluster is its template.
 
     Raises
     ------
@@ -288,6 +289,7 @@ def _task(template: Template, draw: int, name: str, k: Any, examples: Sequence[C
         hidden_tests=tuple(_check(name, case) for case in hidden),
         canonical_solution=body_of(template.solution, k),
         tags=("basics", template.theme, template.level),
+        cluster=f"basics/{template.names[0]}",
     )
 
 

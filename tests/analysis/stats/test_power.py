@@ -93,6 +93,43 @@ def test_the_power_of_a_design_is_that_of_arms_drawn_case_by_case(tasks, seeds, 
     assert 0.1 < share < 0.95
 
 
+def test_tasks_that_draw_alike_are_no_more_than_their_clusters():
+    few = Design(tasks=60, seeds=1, discordance=0.2, difference=0.1)
+    many = replace(few, tasks=180, clusters=60)
+    shares = {r: detected(replace(many, cluster_agreement=r), 600).share for r in (0.0, 0.5, 1.0)}
+    assert shares[1.0] == pytest.approx(detected(few, 600).share, abs=0.07)
+    assert shares[0.0] > shares[0.5] > shares[1.0]
+    assert shares[0.0] == pytest.approx(detected(replace(few, tasks=180), 600).share, abs=0.1)
+
+
+@pytest.mark.parametrize(("tasks", "clusters", "seeds"), [(90, 40, 1), (60, 20, 2)])
+def test_the_power_of_clusters_is_that_of_arms_drawn_case_by_case(tasks, clusters, seeds):
+    """Arms whose clusters are alike in all tasks or in none, the others' tasks in all seeds or in none."""
+    rng, runs = np.random.default_rng(17), 1500
+    kinds = rng.choice(4, (runs, tasks, seeds), p=(0.175, 0.025, 0.4, 0.4))
+    of = np.arange(tasks) % clusters
+    by_task = np.where(rng.random((runs, tasks, 1)) < 0.25, kinds[:, :, :1], kinds)  # 0.4 + 0.6 * 0.25 = 0.55 in all
+    alike = rng.random((runs, clusters, 1)) < 0.4
+    kinds = np.where(alike[:, of], kinds[:, :clusters, :1][:, of], by_task)
+    rows = [np.flatnonzero(of == cluster) for cluster in range(clusters)]
+    width = max(map(len, rows)) * seeds
+    first, second = (
+        np.array([[_padded(study[row].ravel(), width) for row in rows] for study in np.isin(kinds, solved)])
+        for solved in ([1, 2], [0, 2])
+    )
+    share = np.mean([_is_detected(*sides) for sides in zip(first, second, strict=True)])
+    design = Design(
+        tasks=tasks, seeds=seeds, discordance=0.2, agreement=0.55, difference=0.15, clusters=clusters,
+        cluster_agreement=0.4,
+    )  # fmt: skip
+    assert detected(design, 1500).share == pytest.approx(share, abs=0.045)
+    assert 0.1 < share < 0.98
+
+
+def _padded(values, width):
+    return np.concatenate([values.astype(float), np.full(width - len(values), np.nan)])
+
+
 def _is_detected(first, second):
     return difference(first, second).low > 0 and sign_flip(first, second) < 0.05
 
@@ -123,6 +160,8 @@ def test_a_design_of_five_tasks_detects_nothing():
         ({"seeds": 0}, "seeds: got 0, expected 1 or more"),
         ({"comparisons": 0}, "comparisons: got 0, expected 1 or more"),
         ({"discordance": 0.0}, "discordance: got 0.0, expected a share, above 0 to 1"),
+        ({"clusters": 61}, "clusters: got 61, expected 0 to 60, the tasks"),
+        ({"cluster_agreement": -0.1}, "cluster_agreement: got -0.1, expected a share, 0 to 1"),
         ({"agreement": 1.1}, "agreement: got 1.1, expected a share, 0 to 1"),
         ({"difference": 0.3}, r"difference: got 0.3, expected one in \[0, 0.2\], the discordance"),
     ],

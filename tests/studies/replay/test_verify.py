@@ -139,6 +139,7 @@ CHANGES = [
     ("grades.jsonl", lambda record: record.update(number=7), "grade of attempt 7: got no such attempt, expected"),
     ("grades.jsonl", lambda record: record.update(checks_total=99), "hidden tests: got 99"),
     ("grades.jsonl", lambda record: record.update(checks_total="many"), "grades.jsonl, line 1"),
+    ("results.jsonl", lambda record: record.update(cluster="other"), ", cluster: got other, expected basics/"),
 ]
 
 

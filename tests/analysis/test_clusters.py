@@ -1,0 +1,242 @@
+"""Tasks of one cluster are no independent units: of intervals, tests, tables, frames and power."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.analysis import metrics
+from reflexion_lab.analysis.arms import BOOTSTRAP, Arm, arms
+from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.comparison.budgets import per_solved
+from reflexion_lab.analysis.estimators import paired
+from reflexion_lab.analysis.figures.curves import Curve
+from reflexion_lab.analysis.figures.survival import survival
+from reflexion_lab.analysis.frames import load
+from reflexion_lab.analysis.learning.calibration import Forecast, calibration
+from reflexion_lab.analysis.learning.effect import effect
+from reflexion_lab.analysis.learning.transfer import transfer
+from reflexion_lab.analysis.learning.transitions import transitions
+from reflexion_lab.analysis.report.comparison import sheets
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.bootstrap import bands, difference, interval, rate
+from reflexion_lab.analysis.stats.clusters import ALONE, are_shared, by_cluster, merged, places
+from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.analysis.stats.permutation import mean_pass_at_k, sign_flip
+from reflexion_lab.analysis.summary import summary
+from reflexion_lab.cli.main import main
+from reflexion_lab.studies.replay.verify_records import metrics as verified
+from reflexion_lab.tasks.benchmarks.basics import basics
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+
+RIGHT, WRONG = (1.0, True), (0.0, False)
+BASE = {f"t{i:02}": [RIGHT] if i < 12 else [WRONG, RIGHT] if i < 18 else [WRONG, WRONG] for i in range(40)}
+WORDS = {f"t{i:02}": [RIGHT] if i < 12 else [WRONG, RIGHT] if i < 30 else [WRONG, WRONG] for i in range(40)}
+
+
+def twice(verdicts):
+    """Every task a second time, with the same outcome."""
+    return {f"{task}{copy}": history for task, history in verdicts.items() for copy in ("", "-again")}
+
+
+TWINS = {task: task.removesuffix("-again") for task in twice(BASE)}
+
+
+def compared(run, verdicts_of, clusters, seeds=(1, 2)):
+    """Two arms over these seeds."""
+    every = (("feedback_only", BASE), ("words", WORDS))
+    return arms([run(arm, verdicts_of(table), seed, clusters=clusters) for arm, table in every for seed in seeds])
+
+
+@pytest.mark.parametrize("seeds", [(1,), (1, 2)])
+def test_a_task_and_its_copy_count_as_one(run, seeds):
+    single = compare(compared(run, dict, None, seeds), one_seed=True).rows[1]
+    double = compare(compared(run, twice, TWINS, seeds), one_seed=True).rows[1]
+    assert (single.tasks, single.clusters, double.tasks, double.clusters) == (40, 40, 80, 40)
+    for before, after in ((single.as_run, double.as_run), (single.matched, double.matched)):
+        assert (after.n, after.tasks, after.clusters) == (2 * before.n, 80, 40)
+        assert (after.estimate, after.p_tasks, after.minimum) == (before.estimate, before.p_tasks, before.minimum)
+        assert "clusters" in after.method and "tasks" not in after.method
+    if len(seeds) > 1:
+        assert (double.first, double.final) == (single.first, single.final)
+        assert (double.moves.repair, double.moves.gain) == (single.moves.repair, single.moves.gain)
+
+
+def test_tasks_taken_alone_have_a_narrower_interval(run):
+    alone, clustered = (compare(compared(run, twice, clusters)).rows[1] for clusters in (None, TWINS))
+    assert alone.clusters == 80
+    width, wider = (row.as_run.estimate.high - row.as_run.estimate.low for row in (alone, clustered))
+    assert wider > 1.3 * width
+    assert clustered.as_run.p_tasks > alone.as_run.p_tasks
+
+
+def test_figures_of_an_arm_are_over_clusters(run):
+    single, double = (compared(run, *how)[1] for how in ((dict, None), (twice, TWINS)))
+    assert double.share_method == BOOTSTRAP.replace("tasks", "clusters")
+    assert per_solved(double, "tokens") == per_solved(single, "tokens")
+    curves = [[(point.low, point.high) for point in Curve.over(arm).points] for arm in (single, double)]
+    assert curves[0] == curves[1]
+    steps = [[step.unsolved for step in survival(arm).steps] for arm in (single, double)]
+    assert np.allclose(*[[(step.low, step.high) for step in of_arm] for of_arm in steps])
+    assert transitions(double).programs_pooled.repair == transitions(single).programs_pooled.repair
+
+
+def test_one_run_is_over_clusters_in_its_summary_and_page(run, capsys):
+    single, double = (run("words", verdicts, clusters=of) for verdicts, of in ((WORDS, None), (twice(WORDS), TWINS)))
+    logs = [Log.read(folder) for folder in (single, double)]
+    alone, shared = (metrics.pass_at_1(log) for log in logs)
+    assert (alone.method, shared.method, shared.n) == ("Wilson", "over 40 clusters", 80)
+    outcomes = [[verdicts[-1][1]] * 2 for _, verdicts in sorted(WORDS.items())]
+    assert (shared.low, shared.high) == (interval(outcomes).low, interval(outcomes).high)
+    before, after = (metrics.against_attempt_1(log) for log in logs)
+    assert (after.low, after.high, after.p) == pytest.approx((before.low, before.high, before.p))
+    assert logs[1].points[-1].low == shared.low
+    assert main(["show", str(double.path)]) == 0
+    assert "over 40 clusters 95 %" in " ".join(capsys.readouterr().out.split())
+
+
+def test_tables_say_how_many_clusters_where_tasks_share_one(run):
+    comparisons = [compare(compared(run, *how)) for how in ((dict, None), (twice, TWINS))]
+    alone, shared = (" ".join(map(repr, sheets(comparison))) for comparison in comparisons)
+    assert "clusters" not in alone
+    assert "80 tasks in 40 clusters" in " ".join(shared.split())
+    assert "160 (80 tasks in 40 clusters) pairs" in " ".join(shared.split())
+
+
+def test_frames_name_the_cluster_of_every_task(run):
+    frames = load(run("words", {"a": [WRONG, RIGHT], "b": [RIGHT]}, clusters={"a": "family"}))
+    assert frames.tasks.cluster.tolist() == ["family", "b"]
+    assert frames.attempts.cluster.tolist() == ["family", "family", "b"]
+
+
+def test_ids_of_basics_name_the_template_in_runs_that_recorded_no_cluster(run):
+    verdicts = {"basics/add/0": [RIGHT], "basics/add/1": [WRONG], "basics/sum/0": [RIGHT], "odd": [RIGHT]}
+    log = Log.read(run("words", verdicts, benchmark="basics"))
+    assert log.clusters == {task: task.rpartition("/")[0] for task in verdicts if task != "odd"}
+    assert Log.read(run("words", verdicts)).clusters == {}
+
+
+def test_figures_of_a_run_that_recorded_no_cluster_verify_by_task(run):
+    verdicts = {f"basics/{name}/{draw}": history for name, history in WORDS.items() for draw in (0, 1)}
+    folder = run("words", verdicts, benchmark="basics")
+    log = Log.read(folder)
+    by_task, by_template = (msgspec.to_builtins(summary(each)) for each in (replace(log, clusters={}), log))
+    assert by_task["pass_at_1"]["low"] != by_template["pass_at_1"]["low"]
+    for figures in (by_task, by_template):
+        folder.write_json("summary.json", figures)
+        finding, _ = verified(folder.path, log)
+        assert not finding.disagreements
+    folder.write_json("summary.json", by_task | {"attempts_mean": 9.0})
+    finding, _ = verified(folder.path, log)
+    assert [each.where for each in finding.disagreements] == ["summary.json, attempts_mean"]
+
+
+def test_an_arm_of_an_earlier_run_takes_the_clusters_of_the_other(run):
+    named, unnamed = (
+        Arm(name, [Log.read(run(name, twice(verdicts), clusters=clusters))])
+        for name, verdicts, clusters in (("words", WORDS, TWINS), ("feedback_only", BASE, None))
+    )
+    assert {row.as_run.clusters for row in compare([unnamed, named], one_seed=True).rows if row.as_run} == {40}
+
+
+def test_rows_of_tasks_that_stand_alone_are_sorted_by_id():
+    cases = [("b", 1.0), ("a", 0.0), ("b", 0.0), ("c", 1.0)]
+    for clusters in (ALONE, {"a": "z", "b": "y", "c": "x"}):
+        assert np.array_equal(by_cluster(cases, clusters), [[0, np.nan], [1, 0], [1, np.nan]], equal_nan=True)
+    assert places("cab", {"c": "a"}) == {"a": 0, "b": 1, "c": 0}
+    assert are_shared("abc", {"c": "a"}) and not are_shared("abc", {"c": "d"})
+    assert merged({"a": "a", "b": "f"}, {"b": "b", "c": "f"}) == {"b": "f", "c": "f"}
+
+
+def test_a_rate_of_tasks_that_stand_alone_is_wilsons():
+    outcomes = {"a": True, "b": False, "c": None, "d": True}
+    assert rate(outcomes) == rate(outcomes, {"a": "x", "b": "y"}) == Rate.of(2, 3)
+    assert rate(outcomes, {"c": "a"}) == Rate.of(2, 3)  # an unknown outcome is no case
+
+
+def test_pairs_of_one_cluster_flip_together():
+    rng = np.random.default_rng(3)
+    first, second = (dict(zip("abcdefgh", rng.random(8) < share, strict=True)) for share in (0.2, 0.9))
+    clusters = {"b": "a", "d": "c", "f": "e"}
+    sides = [np.array([[s["a"], s["b"]], [s["c"], s["d"]], [s["e"], s["f"]]], float) for s in (first, second)]
+    rows = [
+        np.vstack([side, [[s["g"], np.nan], [s["h"], np.nan]]]) for side, s in zip(sides, (first, second), strict=True)
+    ]
+    pairs = paired(first, second, clusters)
+    assert (pairs.low, pairs.high) == (difference(*rows).low, difference(*rows).high)
+    assert pairs.p == sign_flip(*rows)
+
+
+def test_bands_and_pass_at_k_resample_clusters():
+    rng = np.random.default_rng(5)
+    curves = (rng.random((2, 30, 3)) < 0.5).astype(float)
+    copies = np.repeat(curves, 2, axis=1)
+    assert bands(curves) == bands(copies, clusters=[task // 2 for task in range(60)])
+    samples = [(4, int(c)) for c in rng.integers(0, 5, 30)]
+    repeated = [sample for sample in samples for _ in range(2)]
+    assert mean_pass_at_k(samples, 2) == mean_pass_at_k(repeated, 2, clusters=[n // 2 for n in range(60)])
+
+
+def test_effects_and_calibration_resample_clusters():
+    rng = np.random.default_rng(6)
+    after, base = ({(f"t{i:02}", n): bool(rng.random() < 0.5) for i in range(30)} for n in (1, 2))
+    copies = [{**v, **{(f"{t}-again", n): passed for (t, n), passed in v.items()}} for v in (after, base)]
+    twins = {f"t{i:02}-again": f"t{i:02}" for i in range(30)}
+    assert effect(*copies, clusters=twins) == effect(after, base)
+    few = {case: passed for case, passed in after.items() if case[0] < "t06"}
+    copied = {case: passed for case, passed in copies[0].items() if case[0] < "t06"}
+    assert effect(copied, copies[1], clusters=twins) == effect(few, base)
+    forecasts = [Forecast(f"t{i}", float(rng.random()), bool(rng.random() < 0.5)) for i in range(20)]
+    repeated = [f._replace(task_id=f"{f.task_id}{c}", cluster=f.task_id) for f in forecasts for c in "ab"]
+    assert calibration(repeated).brier == pytest.approx(calibration(forecasts).brier)
+
+
+def test_transfer_pairs_of_a_task_and_of_a_cluster_are_one_unit(run):
+    folders = {
+        name: [run(name, twice(verdicts), seed, clusters=TWINS) for seed in (1, 2)]
+        for name, verdicts in (("words", WORDS), ("base", BASE))
+    }
+    against = transfer([r.path for r in folders["words"]], [r.path for r in folders["base"]]).against
+    sides = [[[float(v[-1][1])] * 4 for _, v in sorted(table.items())] for table in (BASE, WORDS)]
+    assert (against.solved.low, against.solved.high) == (difference(*sides).low, difference(*sides).high)
+    assert against.solved.p == sign_flip(*sides)
+    singles = {name: [run(name, table)] for name, table in (("words", WORDS), ("base", BASE))}
+    single = transfer([r.path for r in singles["words"]], [r.path for r in singles["base"]]).against
+    assert (against.attempts.n, single.attempts.n) == (80, 40)
+    assert against.attempts.low == pytest.approx(single.attempts.low, abs=0.02)
+
+
+def test_basics_names_templates_and_a_cluster_changes_no_digest():
+    tasks = basics(seed=0, n=140)
+    assert len({task.cluster_id for task in tasks}) == 138
+    assert (tasks[0].cluster, tasks[138].cluster) == (tasks[138].cluster, tasks[0].cluster)
+    alone = [replace(task, cluster="") for task in tasks]
+    assert alone[0].cluster_id == alone[0].task_id
+    assert Benchmark("basics", tuple(tasks)).digest == Benchmark("basics", tuple(alone)).digest
+
+
+def test_a_row_of_ones_own_benchmark_names_its_cluster(tmp_path):
+    def row(number, **fields):
+        name = f"up_{number}"
+        prompt, tests = f'def {name}(n):\n    """Return n + 1."""\n', [f"assert {name}(1) == 2"]
+        own = {"task_id": f"own/{number}", "prompt": prompt, "entry_point": name}
+        return (
+            own | {"visible_tests": tests, "hidden_tests": tests, "canonical_solution": "    return n + 1\n"} | fields
+        )
+
+    rows = [row(1, cluster="up"), row(2, cluster="up"), row(3)]
+    (tmp_path / "own.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
+    options = ("model=simulated", "actor=single_shot", "benchmark=jsonl", "tracker=none", "quiet=true")
+    paths = (f"benchmark.load.path={tmp_path / 'own.jsonl'}", f"run_root={tmp_path / 'runs'}")
+    assert main(["run", *options, *paths]) == 0
+    (folder,) = (tmp_path / "runs").glob("2*")
+    recorded = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    assert {result["task_id"]: result["cluster"] for result in recorded} == {
+        "own/1": "up", "own/2": "up", "own/3": "own/3",
+    }  # fmt: skip
+    assert json.loads((folder / "summary.json").read_text())["pass_at_1"]["clusters"] == 2
+    assert main(["verify", str(folder)]) == 0
