@@ -104,7 +104,7 @@ def test_tables_say_how_many_clusters_where_tasks_share_one(run):
     alone, shared = (" ".join(map(repr, sheets(comparison))) for comparison in comparisons)
     assert "clusters" not in alone
     assert "80 tasks in 40 clusters" in " ".join(shared.split())
-    assert "160 (80 tasks in 40 clusters) pairs" in " ".join(shared.split())
+    assert "160 pairs (80 tasks in 40 clusters)" in " ".join(shared.split())
 
 
 def test_frames_name_the_cluster_of_every_task(run):

@@ -266,17 +266,18 @@ def difference_sheet(comparison: Comparison) -> Sheet:
         for line in _difference_lines(row, comparison.unit)
     )
     differences = [difference for row in comparison.rows for difference in (row.as_run, row.matched) if difference]
-    pairs = cells.listed(dict.fromkeys(map(_pairs, differences))) or "0"
-    are_clustered = any(difference.clusters < difference.tasks for difference in differences)
-    unit = "clusters of tasks" if are_clustered else "tasks"
+    pairs = cells.listed(dict.fromkeys(str(difference.n) for difference in differences)) or "0"
+    clustered = [each for each in differences if each.clusters < each.tasks]
+    sizes = cells.listed(dict.fromkeys(f"{each.tasks} tasks in {each.clusters} clusters" for each in clustered))
+    units, unit = (f" ({sizes})", "clusters of tasks") if clustered else ("", "tasks")
     methods = " and ".join(dict.fromkeys(difference.method for difference in differences)) or NONE
     caption = (
-        f"Percentage points of pass@1, arm minus baseline, paired by task and seed, n = {pairs} pairs; 95 % intervals "
-        f"of each difference by itself: {methods}. p: McNemar's exact test over pairs, as if those of one task were "
-        f"independent. p, Holm: exact test over whole {unit}, corrected for all arms at this budget. Critical split: "
-        "the split of the discordant pairs that is just significant, and its difference. MDE: minimum detectable "
-        f"effect at 80 % power ({NONE}: none). Detected: the interval excludes 0 "
-        f"and p, Holm is below 0.05. Equal {comparison.unit}: the more expensive arm cut to the spending of the "
+        f"Percentage points of pass@1, arm minus baseline, paired by task and seed, n = {pairs} pairs{units}; 95 % "
+        f"intervals of each difference by itself: {methods}. p: McNemar's exact test over pairs, as if those of one "
+        f"task were independent. p, Holm: exact test over whole {unit}, corrected for all arms at this budget. "
+        "Critical split: the split of the discordant pairs that is just significant, and its difference. MDE: minimum "
+        f"detectable effect at 80 % power ({NONE}: none). Detected: the interval excludes 0 and p, Holm is below 0.05. "
+        f"Equal {comparison.unit}: the more expensive arm cut to the spending of the "
         "cheaper one; wins, losses and p are of one random choice of the cut cases, the difference is the mean over "
         "all choices, and p, Holm is the larger of that test and one that matches again in each permutation. "
         f"{_registered(differences)}"
@@ -287,11 +288,6 @@ def difference_sheet(comparison: Comparison) -> Sheet:
         else "No difference: all arms are upper bounds"
     )
     return Sheet(title=title, columns=columns, rows=rows, caption=caption, names=2)
-
-
-def _pairs(difference: Difference) -> str:
-    units = f" ({difference.tasks} tasks in {difference.clusters} clusters)"
-    return f"{difference.n}{units if difference.clusters < difference.tasks else ''}"
 
 
 def _difference_lines(row: Row, unit: str) -> Iterator[tuple[str, ...]]:
