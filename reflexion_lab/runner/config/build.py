@@ -343,7 +343,7 @@ def _fields(kind: Any, path: Sequence[str]) -> list[str]:
 def _parameters(target: Any) -> Mapping[str, inspect.Parameter] | None:
     """The parameters of a callable; None if it has no signature, as some built-in classes."""
     signature = _signature(target)
-    return signature and signature.parameters
+    return None if signature is None else signature.parameters
 
 
 @functools.cache  # inspection takes longer than the call, and every loop builds its parts anew
