@@ -340,12 +340,13 @@ def loop_factory(
     solutions = {"tasks": load_benchmark(cfg).tasks} if shows_solutions(cfg) else {}
     converted("loop", cfg.loop, LoopValues)  # report values of the wrong type by their key
     has_critic = any(takes(name, nodes[name], "critic") for name in ("actor", "reflector", "reviser"))
+    user_defined = {name for name in nodes if own_targets(plain(cfg[name]))}
     quality, stuck = plain(cfg.quality), Stuck(cfg.loop.stuck_after)
     stop = stop_rules(cfg, stuck)
 
     def bounded(part: Any, method: str, *groups: str) -> Any:
         """Bound user-defined parts; those of the lab are bounded by model and sandbox."""
-        return Deadline(part, method, cfg.loop.timeout) if own_targets([plain(cfg[name]) for name in groups]) else part
+        return part if user_defined.isdisjoint(groups) else Deadline(part, method, cfg.loop.timeout)
 
     def loop() -> Reflexion:
         draws = draws_by_role(models)
