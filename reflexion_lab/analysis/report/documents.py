@@ -154,12 +154,15 @@ def _columns_of(row: Row, comparison: Comparison) -> Iterator[tuple[str, object]
     yield "models", inert("; ".join(" ".join((role, *names)) for role, names in row.models.items()))
 
 
+TOKENS = ("tokens", "prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
+
+
 def _spent(row: Row) -> Iterator[tuple[str, object]]:
     """Spending; empty where it is not recorded."""
     usage = row.spent.usage
     units = {
         "calls": "calls",
-        **dict.fromkeys(("tokens", "prompt_tokens", "completion_tokens"), "tokens"),
+        **dict.fromkeys(TOKENS, "tokens"),
         "cost": "cost",
     }
     yield from ((name, _round(getattr(usage, name)) if unit not in row.unknown else "") for name, unit in units.items())
