@@ -34,9 +34,7 @@ def test_without_a_solution_there_is_no_program():
 
 
 def test_usage_without_cached_tokens_is_written_as_before():
-    line = (
-        b'{"calls":1,"prompt_tokens":0,"completion_tokens":0,"seconds":0.0,"cost":0.0,"retries":0,"refused":0}'
-    )
+    line = b'{"calls":1,"prompt_tokens":0,"completion_tokens":0,"seconds":0.0,"cost":0.0,"retries":0,"refused":0}'
     assert msgspec.json.encode(Usage(calls=1)) == line
     assert msgspec.json.decode(line, type=Usage) == Usage(calls=1, cached_tokens=0, reasoning_tokens=0)
     both = Usage(cached_tokens=2, reasoning_tokens=3) + Usage(cached_tokens=1)

@@ -8,7 +8,8 @@ from functools import partial
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.comparison import Comparison
-from reflexion_lab.analysis.comparison.row import Difference, Row
+from reflexion_lab.analysis.comparison.budgets import ATTEMPTS
+from reflexion_lab.analysis.comparison.row import Difference, RetryPrice, Row
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.cells import NONE
@@ -23,7 +24,7 @@ Cell = Callable[[Row], str]
 def sheets(comparison: Comparison) -> list[Sheet]:
     """All tables of a comparison; that of differences only where there are arms to compare."""
     differences = [difference_sheet(comparison)] if len(comparison.rows) > 1 else []
-    loops = [_loops(comparison), _costs(comparison), *_further(comparison)]
+    loops = [_loops(comparison), _costs(comparison), *_prices(comparison), *_further(comparison)]
     return [_results(comparison), *differences, *loops, _left_out(comparison), _runs(comparison)]
 
 
@@ -41,15 +42,15 @@ def warnings(comparison: Comparison) -> Iterator[str]:
         yield f"DIFFERENT MODELS: {plain(comparison.rows[0].arm)} on one side, {', '.join(odd)} on the other"
     if len(paid := sorted({name for row in comparison.rows for name in row.currencies})) > 1:
         yield f"DIFFERENT CURRENCIES: costs are in {plain(', '.join(paid))}, and do not compare"
-    if any(
-        difference and len(difference.seeds) == 1 for row in comparison.rows for difference in (row.as_run, row.matched)
-    ):
+    if any(len(difference.seeds) == 1 for row in comparison.rows for difference in row.differences.values()):
         yield "ONE SEED: a difference that rests on a single seed says nothing about another"
     for row in comparison.rows:
         if row.unmatched:
-            yield f"NOT MATCHED: {plain(row.arm)} is compared as run alone ({plain(row.unmatched)})"
-    if any(row.matched and row.matched.cut and not row.matched.cut.is_matched for row in comparison.rows):
-        yield f"NOT MATCHED: the first attempts alone of an arm cost more {comparison.unit} than all of the other"
+            reasons = ", ".join(dict.fromkeys(row.unmatched.values()))
+            yield f"NOT MATCHED: {plain(row.arm)} is compared as run and at equal attempts alone ({plain(reasons)})"
+    unmatched = [unit for row in comparison.rows for unit, at in row.equal.items() if at.cut and not at.cut.is_matched]
+    for unit in dict.fromkeys(unmatched):
+        yield f"NOT MATCHED: the first attempts alone of an arm cost more {_words(unit)} than all of the other"
 
 
 def _warnings_of(row: Row) -> Iterator[str]:
@@ -148,11 +149,10 @@ def _costs(comparison: Comparison) -> Sheet:
         "tokens per\nsolved case": lambda row: _per_solved(row.tokens_per_solved),
         "cost\nper case": lambda row: _spent(row, "cost", row.n_logged),
         "cost per\nsolved case": lambda row: _per_solved(row.cost_per_solved),
-        f"{comparison.unit} per case\n(matched)": _cut,
     }
     caption = (
-        "Prompts and replies of all roles; a cached reply counts as when first drawn. Last column: mean spending per "
-        f"case at its submission after the cut, arm : baseline. {NONE}: not recorded, or no known price."
+        f"Prompts and replies of all roles; a cached reply counts as when first drawn. {NONE}: not recorded, or no "
+        "known price."
     )
     return Sheet.of("Cost", comparison.rows, columns, caption)
 
@@ -165,9 +165,54 @@ def _spent(row: Row, unit: str, cases: int = 1) -> str:
     return NONE if unit in row.unknown else cells.amount(getattr(row.spent.usage, unit) / cases)
 
 
-def _cut(row: Row) -> str:
-    cut = row.matched.cut if row.matched else None
-    return f"{cells.amount(cut.spend)} : {cells.amount(cut.baseline_spend)}" if cut else NONE
+def _prices(comparison: Comparison) -> Iterator[Sheet]:
+    """What a further attempt costs and solves; nothing without a difference at equal spending."""
+    lines = tuple(
+        _price_line(row, unit, difference, difference.price)
+        for row in comparison.rows
+        for unit, difference in row.equal.items()
+        if difference.price and f"equal_{unit}" in comparison.shown(row)
+    )
+    columns = ("arm", "unit", "price,\narm :\nbaseline", "price\nratio", "solved,\narm", "solved,\nbaseline",
+               "needed", "break-\neven", "per case\nat equal\nbudget")  # fmt: skip
+    caption = (
+        "Price: mean spending on a further attempt, after the first, with the reflection before it (of an arm without "
+        "any: on a first attempt). Solved: of the further attempts on cases not yet solved, those that solve, in %. "
+        "Needed: the share with which a further attempt makes up its price, 1 - (1 - p)^ratio for p solved by the "
+        "baseline. Break-even: how many times p that is. Last column: mean spending per case after the cut, arm : "
+        "baseline."
+    )
+    if lines:
+        yield Sheet(title="Price of a further attempt", columns=columns, rows=lines, caption=caption, names=2)
+
+
+def _price_line(row: Row, unit: str, difference: Difference, price: RetryPrice) -> tuple[str, ...]:
+    needed = price.break_even and price.break_even * price.baseline_solved.share
+    cut = difference.cut
+    return (
+        plain(row.arm),
+        _words(unit),
+        f"{cells.amount(price.spend)} :\n{cells.amount(price.baseline_spend)}",
+        _times(price.ratio),
+        _solved(price.solved),
+        _solved(price.baseline_solved),
+        NONE if needed is None else cells.number(needed),
+        _times(price.break_even),
+        f"{cells.amount(cut.spend)} :\n{cells.amount(cut.baseline_spend)}" if cut else NONE,
+    )
+
+
+def _solved(rate: Rate) -> str:
+    return f"{cells.number(rate.share)} ({rate.k}/{rate.n})\n{cells.interval(rate.low, rate.high)}" if rate.n else NONE
+
+
+def _times(value: float | None) -> str:
+    """As in `6.6x`."""
+    return NONE if value is None else f"{value:.{1 if value >= 1 else 2}f}x"
+
+
+def _words(unit: str) -> str:
+    return unit.replace("_", " ")
 
 
 def _further(comparison: Comparison) -> Iterator[Sheet]:
@@ -226,7 +271,7 @@ def _runs(comparison: Comparison) -> Sheet:
 
 def mark(row: Row) -> str:
     """`registered: NAME`, or `exploratory`."""
-    differences = [difference for difference in (row.as_run, row.matched) if difference]
+    differences = row.differences.values()
     is_registered = row.study and (not differences or any(not difference.exploratory for difference in differences))
     return f"registered: {plain(row.study)}" if is_registered else "exploratory"
 
@@ -251,17 +296,15 @@ def _seeds(rows: Sequence[Row]) -> str:
 
 
 def difference_sheet(comparison: Comparison) -> Sheet:
-    """Two lines per arm: as run, and at an equal budget."""
+    """By arm, a line for each of `Comparison.shown`."""
     columns = (
-        "arm", "budget", "difference\n[95 %]", "wins:\nlosses", "p", "p,\nHolm", "critical\nsplit", "MDE", "verdict",
+        "arm", "budget", "difference\n[95 %]", "wins:\nlosses", "p", "p,\nHolm", "critical\nsplit", "MDE",
+        "price,\neven", "verdict",
     )  # fmt: skip
     rows = tuple(
-        line
-        for row in comparison.rows
-        if row.arm != comparison.baseline
-        for line in _difference_lines(row, comparison.unit)
+        line for row in comparison.rows if row.arm != comparison.baseline for line in _difference_lines(row, comparison)
     )
-    differences = [difference for row in comparison.rows for difference in (row.as_run, row.matched) if difference]
+    differences = [difference for row in comparison.rows for difference in comparison.shown(row).values()]
     pairs = cells.listed(dict.fromkeys(str(difference.n) for difference in differences)) or "0"
     methods = " and ".join(dict.fromkeys(difference.method for difference in differences)) or NONE
     caption = (
@@ -270,10 +313,7 @@ def difference_sheet(comparison: Comparison) -> Sheet:
         "independent. p, Holm: exact test over whole tasks, corrected for all arms at this budget. Critical split: the "
         "split of the discordant pairs that is just significant, and its difference. MDE: minimum detectable effect "
         f"at 80 % power ({NONE}: none). Detected: the interval excludes 0 "
-        f"and p, Holm is below 0.05. Equal {comparison.unit}: the more expensive arm cut to the spending of the "
-        "cheaper one; wins, losses and p are of one random choice of the cut cases, the difference is the mean over "
-        "all choices, and p, Holm is the larger of that test and one that matches again in each permutation. "
-        f"{_registered(differences)}"
+        f"and p, Holm is below 0.05. {_budgets(comparison)}{_registered(differences)}"
     )
     title = (
         f"Difference to {plain(comparison.baseline)}"
@@ -283,24 +323,50 @@ def difference_sheet(comparison: Comparison) -> Sheet:
     return Sheet(title=title, columns=columns, rows=rows, caption=caption, names=2)
 
 
-def _difference_lines(row: Row, unit: str) -> Iterator[tuple[str, ...]]:
+def _budgets(comparison: Comparison) -> str:
+    """Sentences on the equal budgets."""
+    spending = [_words(unit) for unit in comparison.units if unit != ATTEMPTS]
+    attempts = "Equal attempts: both arms cut at the attempt that is named, whatever it costs. "
+    no_price = f"No line at equal cost ({plain(comparison.unpriced)}): total tokens instead. "
+    if not spending:
+        return attempts
+    return (
+        f"{attempts}Equal {', '.join(spending)}: the more expensive arm cut to the spending of the cheaper one; wins, "
+        "losses and p are of one random choice of the cut cases, the difference is the mean over all choices, and p, "
+        "Holm is the larger of that test and one that matches again in each permutation. Price: of a further attempt, "
+        "arm : baseline; even: how many times as likely it must solve as one of the baseline to make up for that. A "
+        f"price: a loss at this spending, and none detected at equal attempts. {no_price * bool(comparison.unpriced)}"
+    )
+
+
+def _difference_lines(row: Row, comparison: Comparison) -> Iterator[tuple[str, ...]]:
     if row.refused:
-        yield (plain(row.arm), "", row.refused.replace(": ", ":\n"), *[""] * 6)
-    for difference in (row.as_run, row.matched):
-        if difference:
-            yield (
-                plain(row.arm),
-                difference.budget.replace("equal ", "equal\n"),
-                cells.estimate(difference.estimate, signed=True),
-                f"{difference.won}:{difference.lost}",
-                cells.p_value(difference.p),
-                NONE if row.is_upper_bound else cells.p_value(difference.p_holm),
-                least(difference),
-                cells.number(difference.minimum) if difference.minimum else NONE,
-                verdict(row, difference),
-            )
-    if row.unmatched:
-        yield (plain(row.arm), f"equal\n{unit}", f"{unit} unknown", *[""] * 6)
+        yield (plain(row.arm), "", row.refused.replace(": ", ":\n"), *[""] * 7)
+    for difference in comparison.shown(row).values():
+        yield (
+            plain(row.arm),
+            budget(difference),
+            cells.estimate(difference.estimate, signed=True),
+            f"{difference.won}:{difference.lost}",
+            cells.p_value(difference.p),
+            NONE if row.is_upper_bound else cells.p_value(difference.p_holm),
+            least(difference),
+            cells.number(difference.minimum) if difference.minimum else NONE,
+            _price(difference.price),
+            verdict(row, difference),
+        )
+    for unit in row.unmatched:
+        yield (plain(row.arm), f"equal {_words(unit)}".replace(" ", "\n"), "tokens unknown", *[""] * 7)
+
+
+def budget(difference: Difference) -> str:
+    """Name of the budget, a word a line: `equal attempts: 3`."""
+    at = f": {difference.cut.attempts}" if difference.cut and difference.cut.attempts else ""
+    return difference.budget.replace(" ", "\n") + at if difference.cut else difference.budget
+
+
+def _price(price: RetryPrice | None) -> str:
+    return f"{_times(price.ratio)},\n{_times(price.break_even)}" if price else NONE
 
 
 def least(difference: Difference) -> str:
@@ -313,6 +379,8 @@ def least(difference: Difference) -> str:
 def verdict(row: Row, difference: Difference) -> str:
     """`detected`, `not detected` or `UPPER BOUND`, with the reservations below it."""
     text = UPPER_BOUND if row.is_upper_bound else "detected" if difference.is_detected else "not detected"
+    if row.is_price(difference):
+        text += ":\na price"
     if difference.cut and not difference.cut.is_matched:
         text += "\nnot matched"
     return f"{text}\none seed" if len(difference.seeds) == 1 else text

@@ -240,7 +240,7 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
 
 
 def _with_last_reflection(cfg: Config) -> Config:
-    """The config with `loop.reflect_on_last` as a manifest records it: that of the resumed run, or `reflects_on_last`."""
+    """The config with the `loop.reflect_on_last` of the resumed run, else of `reflects_on_last`, for the manifest."""
     if cfg.loop.reflect_on_last is not None:
         return cfg
     cfg = copy.deepcopy(cfg)
