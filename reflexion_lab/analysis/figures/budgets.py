@@ -97,7 +97,9 @@ def _overlaps(last: Spot, other: Sequence[Spot]) -> bool:
 
 def _missing(spots: Mapping[str, Mapping[Arm, Sequence[Spot]]]) -> str:
     without = {unit: [arm.label for arm, own in by_arm.items() if not own] for unit, by_arm in spots.items()}
-    return "".join(f" Unknown {unit}, not drawn: {', '.join(names)}." for unit, names in without.items() if names)
+    return "".join(
+        f" Unknown {unit.replace('_', ' ')}, not drawn: {', '.join(names)}." for unit, names in without.items() if names
+    )
 
 
 def _ends(spot: Spot) -> tuple[float, float, float]:

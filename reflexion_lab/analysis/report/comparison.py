@@ -173,14 +173,13 @@ def _prices(comparison: Comparison) -> Iterator[Sheet]:
         for unit, difference in row.equal.items()
         if difference.price and f"equal_{unit}" in comparison.shown(row)
     )
-    columns = ("arm", "unit", "price,\narm :\nbaseline", "price\nratio", "solved,\narm", "solved,\nbaseline",
-               "needed", "break-\neven", "per case\nat equal\nbudget")  # fmt: skip
+    columns = ("arm", "unit", "price,\narm :\nbaseline", "solved,\narm", "solved,\nbaseline", "needed",
+               "per case,\narm :\nbaseline")  # fmt: skip
     caption = (
         "Price: mean spending on a further attempt, after the first, with the reflection before it (of an arm without "
-        "any: on a first attempt). Solved: of the further attempts on cases not yet solved, those that solve, in %. "
-        "Needed: the share with which a further attempt makes up its price, 1 - (1 - p)^ratio for p solved by the "
-        "baseline. Break-even: how many times p that is. Last column: mean spending per case after the cut, arm : "
-        "baseline."
+        "any: on a first attempt). Solved: of the further attempts on cases not yet solved, those that solve, in %, "
+        "with Wilson's interval for independent attempts. Needed: the share with which one makes up its price, "
+        "1 - (1 - p)^ratio for p solved by the baseline. Per case: mean spending after the cut."
     )
     if lines:
         yield Sheet(title="Price of a further attempt", columns=columns, rows=lines, caption=caption, names=2)
@@ -191,19 +190,19 @@ def _price_line(row: Row, unit: str, difference: Difference, price: RetryPrice) 
     cut = difference.cut
     return (
         plain(row.arm),
-        _words(unit),
+        _words(unit).replace(" ", "\n"),
         f"{cells.amount(price.spend)} :\n{cells.amount(price.baseline_spend)}",
-        _times(price.ratio),
         _solved(price.solved),
         _solved(price.baseline_solved),
         NONE if needed is None else cells.number(needed),
-        _times(price.break_even),
         f"{cells.amount(cut.spend)} :\n{cells.amount(cut.baseline_spend)}" if cut else NONE,
     )
 
 
 def _solved(rate: Rate) -> str:
-    return f"{cells.number(rate.share)} ({rate.k}/{rate.n})\n{cells.interval(rate.low, rate.high)}" if rate.n else NONE
+    if not rate.n:
+        return NONE
+    return f"{cells.number(rate.share)}\n{cells.interval(rate.low, rate.high)}\n({rate.k}/{rate.n})"
 
 
 def _times(value: float | None) -> str:

@@ -244,8 +244,8 @@ def _with_last_reflection(cfg: Config) -> Config:
     if cfg.loop.reflect_on_last is not None:
         return cfg
     cfg = copy.deepcopy(cfg)
-    earlier = RunFolder.existing(cfg.resume).manifest.config["loop"] if cfg.resume is not None else {}
-    cfg.loop.reflect_on_last = earlier.get("reflect_on_last", reflects_on_last(cfg))
+    earlier = RunFolder.existing(cfg.resume).manifest.config if cfg.resume is not None else {}
+    cfg.loop.reflect_on_last = plain(earlier.get("loop", {})).get("reflect_on_last", reflects_on_last(cfg))
     return cfg
 
 

@@ -200,19 +200,24 @@ def test_an_oracle_is_no_pass_at_1_in_words_nor_on_the_hull(saved, made):
 
 
 def test_spending_is_drawn_on_a_logarithmic_scale_and_only_where_there_is_any(saved, made):
-    assert {row["unit"] for row in rows(saved("retry", "reflexion")["budget"])} == {"tokens", "calls"}  # nothing costs
+    assert {row["unit"] for row in rows(saved("retry", "reflexion")["budget"])} == {
+        "completion_tokens",
+        "tokens",
+        "calls",
+    }
     (arm,) = made("other")
     assert budget({arm: accuracy_by_spending(arm, "calls")}, "calls", axes()).get_xscale() == "log"
 
 
 def test_differences_are_those_of_the_comparison(made):
     comparison = compare(made("retry", "reflexion"))
-    (row,) = rows_of = [row for row in comparison.rows if row.as_run]
-    ax = differences(rows_of, "retry", axes())
-    (dot,) = by_gid(ax.lines, "as run")
-    assert dot.get_xdata()[0] == row.as_run.estimate.value
+    (row,) = [row for row in comparison.rows if row.differences]
+    ax, shown = differences(comparison, axes()), comparison.shown(row).values()
+    for difference in shown:
+        (dot,) = by_gid(ax.lines, difference.budget)
+        assert dot.get_xdata()[0] == difference.estimate.value
     bars = by_gid(ax.patches, "minimum")
-    known = [one.minimum for one in (row.as_run, row.matched) if one.minimum is not None]
+    known = [one.minimum for one in shown if one.minimum is not None]
     assert [bar.get_width() for bar in bars] == [2 * minimum for minimum in known]
 
 
@@ -332,7 +337,9 @@ def test_an_arm_of_unknown_spending_is_named_and_not_drawn(made):
             replace(one, trajectory=replace(one.trajectory, usage=Usage(calls=1)), reflection=None) for one in history
         ]
     found = budget_plots.drawing([known, silent])
-    assert {(row[0], row[1]) for row in found.rows} == {("tokens", "retry"), ("calls", "retry"), ("calls", "silent")}
+    assert {(row[0], row[1]) for row in found.rows} == {
+        ("completion_tokens", "retry"), ("tokens", "retry"), ("calls", "retry"), ("calls", "silent"),
+    }  # fmt: skip
     assert "Unknown tokens, not drawn: silent." in found.caption
 
 
