@@ -297,8 +297,7 @@ def _seeds(rows: Sequence[Row]) -> str:
 def difference_sheet(comparison: Comparison) -> Sheet:
     """By arm, a line for each of `Comparison.shown`."""
     columns = (
-        "arm", "budget", "difference\n[95 %]", "wins:\nlosses", "p", "p,\nHolm", "critical\nsplit", "MDE",
-        "price,\neven", "verdict",
+        "arm", "budget", "difference\n[95 %]", "wins:\nlosses", "p", "p,\nHolm", "critical\nsplit", "MDE", "verdict",
     )  # fmt: skip
     rows = tuple(
         line for row in comparison.rows if row.arm != comparison.baseline for line in _difference_lines(row, comparison)
@@ -340,7 +339,7 @@ def _budgets(comparison: Comparison) -> str:
 
 def _difference_lines(row: Row, comparison: Comparison) -> Iterator[tuple[str, ...]]:
     if row.refused:
-        yield (plain(row.arm), "", row.refused.replace(": ", ":\n"), *[""] * 7)
+        yield (plain(row.arm), "", row.refused.replace(": ", ":\n"), *[""] * 6)
     for difference in comparison.shown(row).values():
         yield (
             plain(row.arm),
@@ -351,11 +350,10 @@ def _difference_lines(row: Row, comparison: Comparison) -> Iterator[tuple[str, .
             NONE if row.is_upper_bound else cells.p_value(difference.p_holm),
             least(difference),
             cells.number(difference.minimum) if difference.minimum else NONE,
-            _price(difference.price),
-            verdict(row, difference),
+            verdict(row, difference) + _price(difference.price),
         )
     for unit in row.unmatched:
-        yield (plain(row.arm), f"equal {_words(unit)}".replace(" ", "\n"), "tokens unknown", *[""] * 7)
+        yield (plain(row.arm), f"equal {_words(unit)}".replace(" ", "\n"), "tokens unknown", *[""] * 6)
 
 
 def budget(difference: Difference) -> str:
@@ -365,7 +363,11 @@ def budget(difference: Difference) -> str:
 
 
 def _price(price: RetryPrice | None) -> str:
-    return f"{_times(price.ratio)},\n{_times(price.break_even)}" if price else NONE
+    """Two lines of a cell: price ratio and break-even."""
+    if price is None or price.ratio is None:
+        return ""
+    even = "" if price.break_even is None else f"\neven {_times(price.break_even)}"
+    return f"\nprice {_times(price.ratio)}{even}"
 
 
 def least(difference: Difference) -> str:
