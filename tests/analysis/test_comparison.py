@@ -389,6 +389,18 @@ def test_only_the_registered_comparison_is_not_exploratory(run, study):
     assert named(compare(both), "words").as_run.exploratory
 
 
+def test_equal_attempts_have_a_registered_metric_of_their_own(run, study):
+    study = replace(study, primary_metric="pass_at_1_equal_attempts")
+    known = {"study": study.name, "study_digest": study.digest}
+    histories = {"feedback_only": [WRONG, WRONG, WRONG], "words": [WRONG, RIGHT]}
+    made = {arm: {f"t{i:02}": history for i in range(40)} for arm, history in histories.items()}
+    runs = [run(arm, tasks, s, **known) for arm, tasks in made.items() for s in (1, 2)]
+    row = named(compare(arms(runs), study=study), "words")
+    assert row.equal["attempts"].exploratory == ()
+    assert row.as_run.exploratory
+    assert row.equal["tokens"].exploratory
+
+
 def test_the_registered_effect_is_a_size_to_plan_for_and_no_bar(run, study):
     study = replace(study, minimum_detectable_effect=0.5)
     known = {"study": study.name, "study_digest": study.digest}

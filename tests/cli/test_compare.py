@@ -60,7 +60,23 @@ def test_compare_takes_baseline_and_unit(four, run_command):
     code, text, _ = run_command("compare", *four, "--baseline", "words", "--unit", "calls")
     assert code == 0
     assert "Difference to words" in text
-    assert "Equal calls:" in text and "calls per case" in text
+    assert "Equal calls:" in text and "equal calls" in text and "equal attempts: 2" in text
+    assert "equal tokens" not in text
+    assert "tokens" not in text.partition("Price of a further attempt")[2].partition("Errors")[0]
+
+
+def test_by_default_the_lines_are_at_equal_attempts_completion_tokens_and_tokens(four, run_command, tmp_path):
+    _, text, out = run_command("compare", *four, "--csv", tmp_path / "t.csv")
+    _, differences = out.split("Difference to feedback_only")
+    table = " ".join(differences.partition("Percentage points")[0].split())
+    assert [name in table for name in ("as run", "attempts: 2", "completion", "price 1.0x", "even 1.0x")] == [
+        False, True, True, True, True,
+    ]  # fmt: skip
+    assert "No line at equal cost (feedback_only has no prices): total tokens instead." in text
+    _, row = _rows(tmp_path / "t.csv")
+    for budget in ("as_run", "equal_attempts", "equal_completion_tokens", "equal_tokens"):
+        assert float(row[f"{budget}_difference"]) == 0.25
+    assert (row["equal_tokens_price_ratio"], row["equal_tokens_is_price"]) == ("1.0", "False")
 
 
 def test_arms_are_named_by_the_keys_that_are_asked_for(run, run_command):
