@@ -94,7 +94,7 @@ def test_compare_writes_csv_and_json(four, run_command, tmp_path):
 
 def test_one_seed_has_to_be_asked_for(four, run_command):
     assert "one seed: ask with --one-seed" in run_command("compare", four[0], four[2])[1]
-    assert "not detected one seed" in run_command("compare", four[0], four[2], "--one-seed")[1]
+    assert "not detected attempts: 2 one seed" in run_command("compare", four[0], four[2], "--one-seed")[1]
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_cost_is_a_budget_where_there_are_prices(priced, run_command):
     runs = [priced("feedback_only", BASE, paid), priced("words", WORDS, paid)]
     code, text, _ = run_command("compare", *runs, "--unit", "cost", "--one-seed")
     assert code == 0
-    assert "Equal cost:" in text and "cost per case" in text
+    assert "Equal cost:" in text and "Price of a further attempt" in text
     assert "0.875" in text  # 7 attempts at 0.50 over 4 cases
 
 

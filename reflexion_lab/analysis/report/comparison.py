@@ -207,7 +207,7 @@ def _solved(rate: Rate) -> str:
 
 def _times(value: float | None) -> str:
     """As in `6.6x`."""
-    return NONE if value is None else f"{value:.{1 if value >= 1 else 2}f}x"
+    return NONE if value is None else f"{value:.{1 if round(value, 2) >= 1 else 2}f}x"
 
 
 def _words(unit: str) -> str:
