@@ -60,8 +60,7 @@ def test_compare_takes_baseline_and_unit(four, run_command):
     code, text, _ = run_command("compare", *four, "--baseline", "words", "--unit", "calls")
     assert code == 0
     assert "Difference to words" in text
-    assert "Equal calls:" in text and "equal calls" in text and "equal attempts: 2" in text
-    assert "equal tokens" not in text
+    assert "Equal calls:" in text and "attempts: 2" in text
     assert "tokens" not in text.partition("Price of a further attempt")[2].partition("Errors")[0]
 
 
