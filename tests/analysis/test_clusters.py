@@ -57,7 +57,7 @@ def test_a_task_and_its_copy_count_as_one(run, seeds):
     single = compare(compared(run, dict, None, seeds), one_seed=True).rows[1]
     double = compare(compared(run, twice, TWINS, seeds), one_seed=True).rows[1]
     assert (single.tasks, single.clusters, double.tasks, double.clusters) == (40, 40, 80, 40)
-    for before, after in ((single.as_run, double.as_run), (single.matched, double.matched)):
+    for before, after in zip(single.differences.values(), double.differences.values(), strict=True):
         assert (after.n, after.tasks, after.clusters) == (2 * before.n, 80, 40)
         assert (after.estimate, after.p_tasks, after.minimum) == (before.estimate, before.p_tasks, before.minimum)
         assert "clusters" in after.method and "tasks" not in after.method

@@ -94,7 +94,7 @@ class Price(Record, frozen=True, kw_only=True):
         usage = completion.usage
         if usage.cost or not any(self.per_million or ()):
             return completion
-        cost = self.cost(usage.prompt_tokens, usage.completion_tokens)
+        cost = self.cost(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
         return replace(completion, usage=replace(usage, cost=cost))
 
     def __str__(self) -> str:

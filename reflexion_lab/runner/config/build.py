@@ -48,7 +48,7 @@ class LoopValues(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     confidence_threshold: PositiveShare
     timeout: Above0
     stuck_after: Annotated[int, msgspec.Meta(ge=2)] | None
-    reflect_on_last: bool
+    reflect_on_last: bool | None
     reflect_on_success: bool
     reflect_below: PositiveShare
 
