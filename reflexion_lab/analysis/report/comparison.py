@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -14,6 +15,7 @@ from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.run_tables import text
 from reflexion_lab.analysis.report.sheets import Sheet
+from reflexion_lab.analysis.stats.bayes import PRIOR, Posterior
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.io.terminal_text import plain
 
@@ -22,7 +24,7 @@ Cell = Callable[[Row], str]
 
 def sheets(comparison: Comparison) -> list[Sheet]:
     """All tables of a comparison; that of differences only where there are arms to compare."""
-    differences = [difference_sheet(comparison)] if len(comparison.rows) > 1 else []
+    differences = [difference_sheet(comparison), *_bayesian(comparison)] if len(comparison.rows) > 1 else []
     loops = [_loops(comparison), _costs(comparison), *_further(comparison)]
     return [_results(comparison), *differences, *loops, _left_out(comparison), _runs(comparison)]
 
@@ -264,15 +266,16 @@ def difference_sheet(comparison: Comparison) -> Sheet:
     differences = [difference for row in comparison.rows for difference in (row.as_run, row.matched) if difference]
     pairs = cells.listed(dict.fromkeys(str(difference.n) for difference in differences)) or "0"
     methods = " and ".join(dict.fromkeys(difference.method for difference in differences)) or NONE
+    scope = "other tasks at these seeds" if comparison.over == "tasks" else "other tasks and other seeds"
     caption = (
         f"Percentage points of pass@1, arm minus baseline, paired by task and seed, n = {pairs} pairs; 95 % intervals "
-        f"of each difference by itself: {methods}. p: McNemar's exact test over pairs, as if those of one task were "
-        "independent. p, Holm: exact test over whole tasks, corrected for all arms at this budget. Critical split: the "
-        "split of the discordant pairs that is just significant, and its difference. MDE: minimum detectable effect "
-        f"at 80 % power ({NONE}: none). Detected: the interval excludes 0 "
-        f"and p, Holm is below 0.05. Equal {comparison.unit}: the more expensive arm cut to the spending of the "
-        "cheaper one; wins, losses and p are of one random choice of the cut cases, the difference is the mean over "
-        "all choices, and p, Holm is the larger of that test and one that matches again in each permutation. "
+        f"of each difference by itself, for {scope}: {methods}. p: McNemar's exact test over pairs, as if those "
+        "of one task were independent. p, Holm: exact test over whole tasks, corrected for all arms at this budget. "
+        "Critical split: the split of the discordant pairs that is just significant, and its difference. MDE: minimum detectable effect "
+        f"of this design at 80 % power ({NONE}: none). Detected: the interval excludes 0 "
+        f"and p, Holm is below 0.05. {_claims(comparison)} "
+        f"Equal {comparison.unit}: the more expensive arm cut to the spending of the cheaper one; "
+        "wins, losses and p are of one random choice of the cut cases, the difference is the mean over all choices, and p, Holm is the larger of that test and one that matches again in each permutation. "
         f"{_registered(differences)}"
     )
     title = (
@@ -310,9 +313,50 @@ def least(difference: Difference) -> str:
     return f"{difference.needed[0]}:{difference.needed[1]}, {cells.number(difference.least)}"
 
 
+def _claims(comparison: Comparison) -> str:
+    """Sentence on the other verdicts."""
+    if comparison.margin is None:
+        return "No larger than ±X: upper 95 % limit of the difference's size; no margin is set, so none is claimed."
+    return (
+        f"Equivalent: the 90 % interval by the same method lies within ±{100 * comparison.margin:g} points (two "
+        "one-sided tests at 5 %). Undecided: neither."
+    )
+
+
+def _bayesian(comparison: Comparison) -> Iterator[Sheet]:
+    """Posteriors of the differences as run."""
+    rows = [row for row in comparison.rows if row.as_run]
+    if not rows:
+        return
+
+    def of(cell: Callable[[Posterior], str]) -> Cell:
+        return lambda row: cell(row.as_run.posterior) if row.as_run and row.as_run.posterior else NONE
+
+    columns: dict[str, Cell] = {
+        "arm": _arm,
+        "difference\n[95 % credible]": lambda row: (
+            f"{UPPER_BOUND} " * row.is_upper_bound + of(lambda it: cells.estimate(it.estimate, signed=True))(row)
+        ),
+        "P(above\nbaseline)": of(lambda it: cells.number(it.greater)),
+    }
+    if comparison.margin is not None:
+        columns[f"P(within\n±{100 * comparison.margin:g})"] = of(lambda it: cells.number(it.within or 0.0))
+    caption = (
+        "As run, percentage points and %. Posterior of the mean difference over tasks: Bayesian bootstrap of whole "
+        f"tasks (all seeds of a task together) with a prior of {PRIOR:g} discordant tasks, one for each side. For "
+        "other tasks at these seeds; no correction for several arms."
+    )
+    yield Sheet.of("Bayesian comparison", rows, columns, caption)
+
+
+def claim(row: Row, difference: Difference) -> str:
+    """`UPPER BOUND`, or the verdict on the difference."""
+    return UPPER_BOUND if row.is_upper_bound else difference.verdict
+
+
 def verdict(row: Row, difference: Difference) -> str:
-    """`detected`, `not detected` or `UPPER BOUND`, with the reservations below it."""
-    text = UPPER_BOUND if row.is_upper_bound else "detected" if difference.is_detected else "not detected"
+    """`claim`, with the reservations below it."""
+    text = re.sub(r" (?=within|than|points)", "\n", claim(row, difference))
     if difference.cut and not difference.cut.is_matched:
         text += "\nnot matched"
     return f"{text}\none seed" if len(difference.seeds) == 1 else text

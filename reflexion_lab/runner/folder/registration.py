@@ -19,7 +19,7 @@ from reflexion_lab.errors import DataError, LabError
 from reflexion_lab.io.files import UNREADABLE, content
 from reflexion_lab.records import Manifest, Record
 
-LATER = {"discordance": 0.0, "agreement": 0.5}
+LATER = {"discordance": 0.0, "agreement": 0.5, "equivalence_margin": 0.0}
 """Fields added later, with their defaults."""
 FILE = "study.yaml"
 """File name of the copy in a run folder."""
@@ -62,6 +62,8 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Share of cases that only one arm solves, from a pilot, by which `study check` computes power; 0: unknown."""
     agreement: float = 0.5
     """Intraclass correlation of a task's seeds; 1 at temperature 0."""
+    equivalence_margin: float = 0.0
+    """Difference of the primary metric below which the arms count as equivalent, in (0, 1]; 0: no such claim."""
     exclusions: tuple[str, ...]
     """Rules by which tasks or runs are excluded; [] for none."""
     stopping: str
@@ -81,6 +83,8 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
         _check("minimum_detectable_effect", effect, 0 < effect <= 1, "a difference in (0, 1]")
         known = self.discordance
         _check("discordance", known, known == 0 or effect <= known <= 1, f"0 for unknown, or one in [{effect}, 1]")
+        margin = self.equivalence_margin
+        _check("equivalence_margin", margin, 0 <= margin <= 1, "0 for none, or a difference in (0, 1]")
         _check("agreement", self.agreement, 0 <= self.agreement <= 1, "a share of tasks")
 
     @property

@@ -186,6 +186,7 @@ def tags(arm: Arm, row: Row, comparison: Comparison, sweep_id: str) -> dict[str,
         "interval": interval(row.final),
         "difference": "baseline" if row.arm == comparison.baseline else row.refused or _estimate_text(row.as_run, row),
         "p_holm": f"{row.as_run.p_holm:.2g}" if row.as_run and not row.is_upper_bound else "",
+        "verdict": row.as_run.verdict if row.as_run and not row.is_upper_bound else "",
         f"at_equal_{comparison.unit}": _estimate_text(_matched(row), row),
     }
     return {key: value for key, value in values.items() if value}
@@ -244,11 +245,13 @@ def _estimate_text(difference: Difference | None, row: Row) -> str:
 
 
 def _sentence(difference: Difference, comparison: Comparison) -> str:
-    estimate, detected = difference.estimate, "detected" if difference.is_detected else "**not detected**"
+    estimate, minimum = difference.estimate, difference.minimum
+    verdict = difference.verdict if difference.is_detected else f"**{difference.verdict}**"
+    effect = "none" if minimum is None else f"{100 * minimum:.1f} points"
     interval = f"95 % interval {estimate.low:+.3f} to {estimate.high:+.3f}"
     p = f"p = {difference.p_tasks:.3g}, after Holm {difference.p_holm:.3g}"
     against = f"Against {escaped(str(comparison.baseline))}, {difference.budget}"
-    return f"{against}: {estimate.value:+.3f} ({interval}), {p}: {detected}"
+    return f"{against}: {estimate.value:+.3f} ({interval}), {p}: {verdict} (minimum detectable effect: {effect})"
 
 
 def _matched(row: Row) -> Difference | None:
