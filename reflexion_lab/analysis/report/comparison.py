@@ -269,13 +269,13 @@ def difference_sheet(comparison: Comparison) -> Sheet:
     scope = "other tasks at these seeds" if comparison.over == "tasks" else "other tasks and other seeds"
     caption = (
         f"Percentage points of pass@1, arm minus baseline, paired by task and seed, n = {pairs} pairs; 95 % intervals "
-        f"of each difference by itself, for {scope}: {methods}. p: McNemar's exact test over pairs, as if those "
-        "of one task were independent. p, Holm: exact test over whole tasks, corrected for all arms at this budget. "
-        "Critical split: the split of the discordant pairs that is just significant, and its difference. MDE: minimum detectable effect "
-        f"of this design at 80 % power ({NONE}: none). Detected: the interval excludes 0 "
-        f"and p, Holm is below 0.05. {_claims(comparison)} "
-        f"Equal {comparison.unit}: the more expensive arm cut to the spending of the cheaper one; "
-        "wins, losses and p are of one random choice of the cut cases, the difference is the mean over all choices, and p, Holm is the larger of that test and one that matches again in each permutation. "
+        f"of each difference by itself, for {scope}: {methods}. p: McNemar's exact test over pairs, as if those of "
+        "one task were independent. p, Holm: exact test over whole tasks, corrected for all arms at this budget. "
+        "Critical split: the split of the discordant pairs that is just significant, and its difference. MDE: minimum "
+        f"detectable effect of this design at 80 % power ({NONE}: none). Detected: the interval excludes 0 and p, Holm "
+        f"is below 0.05. {_claims(comparison)} Equal {comparison.unit}: the more expensive arm cut to the spending of "
+        "the cheaper one; wins, losses and p are of one random choice of the cut cases, the difference is the mean "
+        "over all choices, and p, Holm is the larger of that test and one that matches again in each permutation. "
         f"{_registered(differences)}"
     )
     title = (

@@ -22,12 +22,13 @@ def pooled_sheets(comparison: PooledComparison) -> list[Sheet]:
 def _sheet(arm: PooledArm, comparison: PooledComparison) -> Sheet:
     shared = " Studies share a benchmark: the model ignores that their errors are correlated." * comparison.shares_tasks
     left_out = f" Left out: {plain('; '.join(comparison.left_out))}." * bool(comparison.left_out)
+    model = arm.pooled
     caption = (
         f"Percentage points of pass@1, {plain(arm.arm)} minus {plain(comparison.baseline)}, {arm.budget}. "
         f"Random-effects model over {len(arm.effects)} studies: standard deviation of true effects between studies "
-        f"(Paule and Mandel) {cells.number(arm.pooled.between)} points, I² {cells.number(arm.pooled.heterogeneity)} %. Pooled: "
-        "Hartung, Knapp, Sidik and Jonkman's interval of the mean effect. Prediction: where the true effect of another such "
-        f"study lies (three studies or more).{shared}{left_out}"
+        f"(Paule and Mandel) {cells.number(model.between)} points, I² {cells.number(model.heterogeneity)} %. Pooled: "
+        "interval of the mean effect by Hartung, Knapp, Sidik and Jonkman. Prediction: where the true effect of "
+        f"another such study lies (three studies or more).{shared}{left_out}"
     )
     title = f"{plain(arm.arm)} over studies, {arm.budget}"
     return Sheet(title=title, columns=COLUMNS, rows=tuple(_rows(arm)), caption=caption)

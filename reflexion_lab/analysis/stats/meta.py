@@ -39,9 +39,9 @@ def pooled(effects: Sequence[float], errors: Sequence[float]) -> Pooled:
     The variance between studies is that of Paule and Mandel (1982, Journal of Research of the National Bureau of
     Standards 87:377-385). The interval of the mean is that of Hartung and Knapp (2001, Statistics in Medicine
     20:3875-3889) and Sidik and Jonkman (2002, Statistics in Medicine 21:3153-3159), Student's t with studies - 1
-    degrees of freedom, never narrower than with the standard error without their factor (Röver, Knapp and Friede 2015,
-    BMC Medical Research Methodology 15:99). The prediction interval is that of Higgins, Thompson and Spiegelhalter (2009,
-    JRSS A 172:137-159), studies - 2 degrees of freedom.
+    degrees of freedom, with their factor not below 1 (Röver, Knapp and Friede 2015, BMC Medical Research Methodology
+    15:99). The prediction interval is that of Higgins, Thompson and Spiegelhalter (2009, JRSS A 172:137-159) with
+    studies - 2 degrees of freedom.
 
     Parameters
     ----------
