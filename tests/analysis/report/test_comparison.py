@@ -67,7 +67,7 @@ def cells(sheet, arm):
 
 
 def test_the_table_says_all_that_an_honest_one_has_to(made):
-    results, differences, loops, costs, left_out, runs = sheets(compare(made))
+    results, differences, bayesian, loops, costs, left_out, runs = sheets(compare(made))
     arm = plain(HOSTILE)
     assert cells(results, arm)["feedback source"] == "visible"
     assert cells(results, arm)["tasks x seeds"] == "4 x 2"
@@ -77,7 +77,9 @@ def test_the_table_says_all_that_an_honest_one_has_to(made):
     result = cells(differences, arm)
     assert result["difference [95 %]"].startswith("+25.0 [")
     assert (result["wins: losses"], result["p"], result["p, Holm"]) == ("2:0", "0.50", "1")
-    assert (result["critical split"], result["verdict"]) == ("none", "not detected")
+    assert (result["critical split"], result["verdict"]) == ("none", "undecided")
+    assert cells(bayesian, arm)["difference [95 % credible]"].startswith("+16.")
+    assert 50 < float(cells(bayesian, arm)["P(above baseline)"]) < 90
     result = cells(loops, arm)
     assert [result[name] for name in ("repaired", "damaged", "FP", "FN")] == [
         "100.0 (4/4)",
@@ -133,7 +135,7 @@ def test_spending_that_nobody_recorded_is_left_empty_and_said(run, respent, tmp_
     runs = [run("feedback_only", BASE, s) for s in (7, 8)]
     runs += [run("silent", made=respent(first, Usage(calls=1)), seed=s) for s in (7, 8)]
     comparison = compare(arms(runs))
-    _, differences, _, costs, *_ = sheets(comparison)
+    _, differences, _, _, costs, *_ = sheets(comparison)
     assert [cells(costs, "silent")[name] for name in ("calls", "tokens", "tokens per case")] == ["8", "-", "-"]
     assert [row[2] for row in differences.rows][1:] == ["tokens unknown"]
     assert any(line.startswith("NOT MATCHED: silent") for line in warnings(comparison))
@@ -147,7 +149,7 @@ def test_one_seed_is_refused_in_the_table_and_marked_where_asked_for(run):
     assert [" ".join(row[2].split()) for row in refused.rows] == ["one seed: ask with --one-seed"]
     assert refused.rows[0][3:] == ("",) * 6
     comparison = compare(both, one_seed=True)
-    assert [row[-1] for row in sheets(comparison)[1].rows] == ["not detected\none seed"] * 2
+    assert [row[-1] for row in sheets(comparison)[1].rows] == ["undecided\none seed"] * 2
     assert any(line.startswith("ONE SEED") for line in warnings(comparison))
 
 
@@ -237,7 +239,7 @@ def test_the_page_needs_no_other_file_and_runs_nothing(report):
 def test_markdown_rows_have_as_many_cells_as_columns_whatever_their_names(report):
     text = (report / "report.md").read_text()
     tables = [part.splitlines() for part in text.split("\n\n") if part.startswith("|")]
-    assert len(tables) == 7
+    assert len(tables) == 8
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
     assert "<script" not in text
@@ -264,7 +266,7 @@ def test_latex_sets_what_it_would_obey():
 def test_latex_tables_have_as_many_cells_as_columns(report):
     text = (report / "report.tex").read_text()
     tables = re.findall(r"\\begin\{tabular\}\{([lr]+)\}\n(.*?)\\end\{tabular\}", text, re.DOTALL)
-    assert len(tables) == 7
+    assert len(tables) == 8
     for sides, body in tables:
         lines = [line for line in body.splitlines() if line.endswith(r"\\")]
         assert lines
