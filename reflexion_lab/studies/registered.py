@@ -109,6 +109,8 @@ def show(belongings: Belongings, console: Console) -> None:
     for hypothesis in study.hypotheses:
         console.print(cells.line(f"hypothesis: {hypothesis}"))
     effect = f"minimum detectable effect {100 * study.minimum_detectable_effect:.1f} points"
+    if study.equivalence_margin:
+        effect += f"; equivalence margin {100 * study.equivalence_margin:.1f} points"
     size = f"{study.n_tasks} tasks of {study.benchmark} x seeds {', '.join(map(str, study.seeds))}"
     console.print(cells.line(f"primary metric {study.primary_metric} against {study.baseline}; {size}; {effect}"))
     if belongings.power:
