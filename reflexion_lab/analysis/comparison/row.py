@@ -134,7 +134,7 @@ class Difference(Record, frozen=True, kw_only=True):
             return f"detected, {margin}" if self.is_equivalent else "detected"
         if self.is_equivalent:
             return f"equivalent {margin}"
-        is_open = self.margin is not None or self.largest >= 1
+        is_open = self.margin is not None or self.minimum is None
         return "undecided" if is_open else f"no larger than ±{100 * self.largest:.1f} points"
 
 
