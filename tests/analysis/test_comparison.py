@@ -330,9 +330,13 @@ def test_equivalence_is_two_one_sided_t_tests(run):
     runs = [run(arm, many(won), 1) for arm, won in (("feedback_only", 20), ("words", 21))]
     result = named(compare(arms(runs), one_seed=True), "words").as_run
     centre, error = adjusted([1.0] + [0.0] * 39)
-    for margin in (0.05, 0.06, 0.08, 0.1):
-        p = max(t.sf((margin - centre) / error, 39), t.sf((centre + margin) / error, 39))
+    verdicts = []
+    for margin in (0.05, 0.07, 0.09, 0.12, 0.15):
+        restricted = max(error, (margin * (1 - margin) / 40) ** 0.5)  # so many pairs differ at least, if it is true
+        p = max(t.sf((margin - centre) / restricted, 39), t.sf((centre + margin) / restricted, 39))
         assert replace(result, margin=margin).is_equivalent == (p < 0.05)
+        verdicts.append(p < 0.05)
+    assert verdicts[0] is not verdicts[-1]
 
 
 def test_the_margin_is_that_of_the_study_and_another_is_exploratory(run, study):

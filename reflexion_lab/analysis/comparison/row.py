@@ -15,7 +15,16 @@ from reflexion_lab.analysis.estimators import Confusion, feedback_confusion, pai
 from reflexion_lab.analysis.learning.transitions import Moves, ends
 from reflexion_lab.analysis.stats.bayes import Posterior, posterior
 from reflexion_lab.analysis.stats.bootstrap import FEWEST, difference, paired_differences
-from reflexion_lab.analysis.stats.intervals import CLOSE, EQUIVALENCE, LEVEL, PAIRED, Estimate, Rate, t_quantile
+from reflexion_lab.analysis.stats.intervals import (
+    CLOSE,
+    EQUIVALENCE,
+    LEVEL,
+    PAIRED,
+    Estimate,
+    Rate,
+    score_limit,
+    t_quantile,
+)
 from reflexion_lab.analysis.stats.matching import Equal, area
 from reflexion_lab.analysis.stats.permutation import holm, sign_flip
 from reflexion_lab.analysis.stats.power import ALPHA, effective_pairs, minimum_detectable, needed
@@ -76,7 +85,7 @@ class Difference(Record, frozen=True, kw_only=True):
     estimate: Estimate
     """In [-1, 1]."""
     interval_90: tuple[float, float]
-    """The 90 % interval by the same method; within the margin, two one-sided tests at 5 % show equivalence."""
+    """The 90 % interval by the same method: the two one-sided tests of equivalence."""
     error: float
     """Standard error: half of the 95 % interval over the quantile of Student's t with tasks - 1 degrees of freedom."""
     margin: float | None
@@ -115,7 +124,8 @@ class Difference(Record, frozen=True, kw_only=True):
     @property
     def largest(self) -> float:
         """Upper 95 % limit of the size of the difference, in [0, 1]: the least margin that would show equivalence."""
-        return max(map(abs, self.interval_90))
+        low, high = self.interval_90
+        return max(abs(low), abs(high), score_limit(abs(low + high) / 2, self.effective))
 
     @property
     def is_equivalent(self) -> bool:

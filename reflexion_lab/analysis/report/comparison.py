@@ -318,8 +318,8 @@ def _claims(comparison: Comparison) -> str:
     if comparison.margin is None:
         return "No larger than ±X: upper 95 % limit of the difference's size; no margin is set, so none is claimed."
     return (
-        f"Equivalent: the 90 % interval by the same method lies within ±{100 * comparison.margin:g} points (two "
-        "one-sided tests at 5 %). Undecided: neither."
+        f"Equivalent: two one-sided tests at 5 % place the difference within ±{100 * comparison.margin:g} points (the "
+        "90 % interval by the same method, and a score test). Undecided: neither."
     )
 
 
