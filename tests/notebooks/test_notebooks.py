@@ -85,7 +85,7 @@ SAID = {
         "720 first attempts of 6 arms; distinct programs a task and seed: {1}",
         "UPPER BOUND, not pass@1: the hidden tests drove the loops of oracle",
         "n = 120 pairs",
-        "reflexion | as run | -1.7 [-13.6, +10.4] | 20:22 | 0.88 | 1 | 28:14, 11.7 | 19.5 | no larger than ±11.6 points",
+        "reflexion | as run | -1.7 [-13.6, +10.4] | 20:22 | 0.88 | 1 | 28:14, 11.7 | 19.5 | no larger than ±11.6",
         "reflexion | equal tokens | -23.6 [-34.8, -14.6] | 8:36 | <.0001 | 0.0045 | 29:15, 11.7 | 20.0 | detected",
         "reflexion | | one seed: ask with --one-seed",
         "1 0.775 0.125 -0.087",
