@@ -221,7 +221,7 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
     if cfg.feedback_source not in FEEDBACK_SOURCES:
         raise ConfigError("feedback_source", repr(cfg.feedback_source), f"one of {', '.join(FEEDBACK_SOURCES)}")
     if has_durable_store(cfg) and (cfg.feedback_source == "oracle" or shows_solutions(cfg)):
-        leak = "feedback_source=oracle" if cfg.feedback_source == "oracle" else "reflector=quoted"
+        leak = "feedback_source=oracle" if cfg.feedback_source == "oracle" else "a reflector that reads canonical solutions"
         raise ConfigError(
             "store",
             f"a store with {leak}",
@@ -412,7 +412,7 @@ def draws_from_runs(cfg: Config) -> bool:
 
 
 def shows_solutions(cfg: Config) -> bool:
-    """Whether the reflector, or a reflector within it, quotes canonical solutions."""
+    """Whether the reflector, or a reflector within it, reads canonical solutions."""
     return within(plain(cfg.reflector), lambda node: bool(capability(node, "reads_solutions", False)))
 
 
