@@ -54,7 +54,7 @@ def warnings(comparison: Comparison) -> Iterator[str]:
 
 def _warnings_of(row: Row) -> Iterator[str]:
     if row.is_upper_bound:
-        cause = "the hidden tests drove" if row.feedback_source == "oracle" else "words were derived from canonical solutions in"
+        cause = "the hidden tests drove" if row.feedback_source == "oracle" else "canonical solutions informed words in"
         yield f"{UPPER_BOUND}, not pass@1: {cause} the loops of {plain(row.arm)}"
     if row.no_verdict:
         cases = f"{len(row.no_verdict)} of {row.n_logged} cases of {plain(row.arm)}"

@@ -221,7 +221,8 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
     if cfg.feedback_source not in FEEDBACK_SOURCES:
         raise ConfigError("feedback_source", repr(cfg.feedback_source), f"one of {', '.join(FEEDBACK_SOURCES)}")
     if has_durable_store(cfg) and (cfg.feedback_source == "oracle" or shows_solutions(cfg)):
-        leak = "feedback_source=oracle" if cfg.feedback_source == "oracle" else "a reflector that reads canonical solutions"
+        is_oracle = cfg.feedback_source == "oracle"
+        leak = "feedback_source=oracle" if is_oracle else "a reflector that reads canonical solutions"
         raise ConfigError(
             "store",
             f"a store with {leak}",
