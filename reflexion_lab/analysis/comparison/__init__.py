@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm, arms, flat
+from reflexion_lab.analysis.ceiling import Ceiling, ceilings
 from reflexion_lab.analysis.comparison.budgets import check_unit
 from reflexion_lab.analysis.comparison.row import Row, corrected, row
 from reflexion_lab.errors import ConfigError
@@ -29,6 +30,8 @@ class Comparison(Record, frozen=True, kw_only=True):
     unit: str
     """Unit of the equal budget: `tokens`, `calls` or `cost`."""
     rows: tuple[Row, ...]
+    ceilings: tuple[Ceiling, ...] = ()
+    """Effects of words beside those of true words; () without an arm of true words."""
 
 
 def compare(
@@ -69,6 +72,7 @@ def compare(
         baseline=base.label if base else None,
         unit=unit,
         rows=tuple(_as_family(_as_family(rows, "as_run"), "matched")),
+        ceilings=ceilings(arms, base),
     )
 
 

@@ -11,6 +11,7 @@ from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.report import cells
+from reflexion_lab.analysis.report.ceiling import ceiling_sheet
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.run_tables import text
 from reflexion_lab.analysis.report.sheets import Sheet
@@ -23,6 +24,8 @@ Cell = Callable[[Row], str]
 def sheets(comparison: Comparison) -> list[Sheet]:
     """All tables of a comparison; that of differences only where there are arms to compare."""
     differences = [difference_sheet(comparison)] if len(comparison.rows) > 1 else []
+    if comparison.ceilings:
+        differences.append(ceiling_sheet(comparison.ceilings, comparison.baseline or ""))
     loops = [_loops(comparison), _costs(comparison), *_further(comparison)]
     return [_results(comparison), *differences, *loops, _left_out(comparison), _runs(comparison)]
 
