@@ -19,15 +19,17 @@ def ceiling_sheet(rows: Sequence[Ceiling], baseline: str) -> Sheet:
         "n": lambda row: str(row.n),
         "effect\n[95 %]": lambda row: cells.estimate(row.effect, signed=True),
         "ceiling's effect\n[95 %]": lambda row: cells.estimate(row.limit, signed=True),
-        "share of the\nceiling, % [95 %]": lambda row: (
-            cells.estimate(row.share, digits=0) if row.share else "undefined"
-        ),
+        "share of the\nceiling, % [95 %]": _share,
     }
     caption = (
         f"Percentage points of hidden verdicts, arm minus {plain(baseline)}, each loop cut at the same attempt, over "
-        "the n cases that the three arms share; intervals: adjusted t over tasks. Ceiling: an arm whose retries read the "
-        "canonical solution (quoted) or what differs from it (oracle), hence the most that words can do with this "
-        "model and prompt. Share: ratio of the two differences by Fieller's method over tasks; undefined if the interval of "
-        "the ceiling's effect does not lie above 0."
+        "the n cases that the three arms share; intervals: adjusted t over tasks. Ceiling: an arm whose retries read "
+        "the canonical solution (quoted) or what differs from it (oracle), hence the most that words can do with this "
+        "model and prompt. Share: ratio of the two differences by Fieller's method over tasks; undefined if the "
+        "interval of the ceiling's effect does not lie above 0."
     )
     return Sheet.of("Ceiling of words", rows, columns, caption, names=2)
+
+
+def _share(row: Ceiling) -> str:
+    return cells.estimate(row.share, digits=0) if row.share else "undefined"
