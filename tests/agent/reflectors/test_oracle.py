@@ -20,6 +20,7 @@ from reflexion_lab.tasks.benchmarks.basics import basics
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
 from reflexion_lab.tasks.benchmarks.mutants import mutants
 from tests import builders as make
+from tests.contract.test_reflectors import ODD
 
 ALLOWED = 3
 """Consecutive tokens of a solution that words may share with it by chance: `(`, `1`, `,`."""
@@ -184,6 +185,15 @@ def test_the_share_of_wrong_words_is_as_said_and_nested():
     assert wrong[1] < wrong[2]
     assert 5 <= len(wrong[1]) <= 25
     assert 35 <= len(wrong[2]) <= 55
+
+
+@pytest.mark.parametrize("attempt", ODD)
+def test_odd_evidence_gives_words(attempt):
+    for reflector in (Oracle([TASK]), Corrupted(Oracle([TASK]), [TASK], share=1.0)):
+        first, again = (reflector.reflect(TASK.public, attempt, []) for _ in range(2))
+        assert first == again
+        assert first.root_cause
+        assert (first.about_attempt, first.reflection_id) == (attempt.number, "t/1#1")
 
 
 def test_any_reflector_can_be_corrupted():
