@@ -165,7 +165,7 @@ def draw(rows: Sequence[dict[str, Any]], drawing: Figure) -> None:
     """Share repaired by dose, with the arms of other words as horizontal lines."""
     from reflexion_lab.analysis.figures.style import COLOURS, INK
 
-    drawing.set_size_inches(6.4, 4.2)
+    drawing.set_size_inches(7.2, 4.2)
     ax = drawing.subplots()
     doses = sorted((row for row in rows if row["dose"] != ""), key=lambda row: row["dose"])
     for row in doses:
@@ -179,11 +179,10 @@ def draw(rows: Sequence[dict[str, Any]], drawing: Figure) -> None:
         colour = COLOURS[number % len(COLOURS)]
         ax.axhspan(100 * row["low"], 100 * row["high"], color=colour, alpha=0.15, linewidth=0)
         ax.axhline(100 * row["share"], color=colour, linewidth=1.2, label=row["name"])
-    n = sorted({row["n"] for row in doses})
+    counts = sorted({row["n"] for row in doses})
+    n = " to ".join(map(str, dict.fromkeys([*counts[:1], *counts[-1:]])))
     ax.set(ylim=(0, None), xticks=x, ylabel="retries that repair the program, %")
-    ax.set_xlabel(
-        f"share of reflections with wrong words\n95 % intervals over tasks; n = {n[0]} to {n[-1]} retries a dose"
-    )
+    ax.set_xlabel(f"share of reflections with wrong words\n95 % intervals over tasks; n = {n} retries per dose")
     output.plain_axes(ax, grid="y")
     output.legend_above(ax)
 

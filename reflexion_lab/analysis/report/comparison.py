@@ -57,7 +57,9 @@ def warnings(comparison: Comparison) -> Iterator[str]:
 
 def _warnings_of(row: Row) -> Iterator[str]:
     if row.is_upper_bound:
-        cause = "the hidden tests drove" if row.feedback_source == "oracle" else "canonical solutions informed words in"
+        cause = (
+            "the hidden tests drove" if row.feedback_source == "oracle" else "the reflector read canonical solutions in"
+        )
         yield f"{UPPER_BOUND}, not pass@1: {cause} the loops of {plain(row.arm)}"
     if row.no_verdict:
         cases = f"{len(row.no_verdict)} of {row.n_logged} cases of {plain(row.arm)}"
