@@ -7,17 +7,23 @@ import json
 import random
 import re
 from collections.abc import Sequence
+from textwrap import dedent
 
 import msgspec
 
 from reflexion_lab.agent.models.prices import Price
+from reflexion_lab.agent.reflectors.oracle import true_differences
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.limits import Count, Positive, Share, validated
 from reflexion_lab.records import Completion, Message, Sampling, Task, Usage
 from reflexion_lab.text.prompts.render import without_docstrings
 
 BLOCK = re.compile(r"^(`{3,})python\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
-WRONG = re.compile(r"^# wrong draft [0-9a-f]{4}$", re.MULTILINE)
+WRONG = re.compile(r"^# wrong draft ([0-9a-f]{4})$", re.MULTILINE)
+WORDS = re.compile(r"^(?:Root cause|What to change|Action): |^\[self-reflection on it\]$", re.MULTILINE)
+"""Beginning of the words of a reflection in prompts of chats."""
+SHOWN = 100
+"""Characters by which a change is recognized: prompts cut long ones."""
 KNOWN_BY = 200
 """Characters by which a task's program is recognized: prompts cut long ones."""
 CAUSE = "my function ends in an error"
@@ -68,6 +74,10 @@ class SimulatedModel:
     repair, damage : float
         Probabilities, in [0, 1], that an actor whose prompt shows an earlier attempt fixes a wrong program or breaks a
         right one. Without an earlier attempt in the prompt, programs are drawn independently.
+    repair_true, repair_wrong : float or None
+        `repair` after true words and after any other words on the last wrong program, in [0, 1]; None: `repair`.
+        Words are true if the prompt holds the first change that `reflector=oracle` names for that program, or the
+        canonical solution itself.
     seed : int
         Seed of the tasks' probabilities.
     slots : int
@@ -94,6 +104,8 @@ class SimulatedModel:
         spread: Share = 0.5,
         repair: Share = 0.366,
         damage: Share = 0.475,
+        repair_true: Share | None = None,
+        repair_wrong: Share | None = None,
         seed: int = 0,
         slots: Positive = 64,
         context: Count = 0,
@@ -102,13 +114,15 @@ class SimulatedModel:
         if unsolved := [task.task_id for task in tasks if not task.canonical_solution.strip()]:
             raise ConfigError(f"model: {unsolved[0]} has no canonical solution; simulated needs one of every task")
         self.repair, self.damage = repair, damage
+        self.repair_true, self.repair_wrong = repair_true, repair_wrong
         self.slots = slots
         self.context = context
         self._tasks = {task.prompt.strip(): task for task in tasks}
         self._first = {task.task_id: _chance(f"{seed}:{task.task_id}", first, spread) for task in tasks}
         self._price = Price(per_million=tuple(price_per_million), words="as the config says")
         known = sorted([task.task_id, task.canonical_program] for task in tasks)
-        data = msgspec.json.encode([[first, spread, repair, damage], seed, known])
+        curve = [[repair_true, repair_wrong]] if (repair_true, repair_wrong) != (None, None) else []
+        data = msgspec.json.encode([[first, spread, repair, damage], seed, known, *curve])
         self.fingerprint = f"simulated:{hashlib.sha256(data).hexdigest()[:16]}"
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
@@ -149,7 +163,20 @@ class SimulatedModel:
         drafts = [text for text in blocks if any(beginning in text for beginning in beginnings)]
         if not drafts:
             return self._first[task.task_id]
-        return self.repair if WRONG.search(drafts[-1]) else 1 - self.damage
+        name = WRONG.search(drafts[-1])
+        return self._repair(task, name[1], prompt.rpartition(drafts[-1])[2]) if name else 1 - self.damage
+
+    def _repair(self, task: Task, name: str, after: str) -> float:
+        """Probability of a repair by the text `after` the wrong program of this `name`."""
+        if (self.repair_true, self.repair_wrong) == (None, None):
+            return self.repair
+        body = dedent(task.canonical_solution.strip("\n")).rstrip()
+        change = true_differences(wrong(task, name), task)[0].change
+        if " ".join(change.split())[:SHOWN] in " ".join(after.split()) or body in after:
+            likely = self.repair_true
+        else:
+            likely = self.repair_wrong if WORDS.search(after) else None
+        return self.repair if likely is None else likely
 
 
 def wrong(task: Task, name: str) -> str:

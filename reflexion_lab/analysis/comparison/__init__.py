@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm, arms
+from reflexion_lab.analysis.ceiling import Ceiling, ceilings
 from reflexion_lab.analysis.comparison.budgets import ATTEMPTS, check_unit, currencies, is_known
 from reflexion_lab.analysis.comparison.row import Claim, Difference, Row, corrected, row
 from reflexion_lab.errors import ConfigError
@@ -38,6 +39,8 @@ class Comparison(Record, frozen=True, kw_only=True):
     over: str
     """What their intervals generalise to: `tasks` (at these seeds) or `seeds` (other tasks and other seeds)."""
     rows: tuple[Row, ...]
+    ceilings: tuple[Ceiling, ...] = ()
+    """Effects of words beside those of true words; () without an arm of true words."""
 
     def shown(self, row: Row) -> dict[str, Difference]:
         """The differences of `row` to print, by name: no tokens beside cost, and as run only where it is not at equal
@@ -105,6 +108,7 @@ def compare(
         margin=margin,
         over=over,
         rows=tuple(_corrected(rows, units)),
+        ceilings=ceilings(arms, base),
     )
 
 

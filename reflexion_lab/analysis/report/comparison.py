@@ -13,6 +13,7 @@ from reflexion_lab.analysis.comparison.budgets import ATTEMPTS
 from reflexion_lab.analysis.comparison.row import Difference, RetryPrice, Row
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.report import cells
+from reflexion_lab.analysis.report.ceiling import ceiling_sheet
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.run_tables import text
 from reflexion_lab.analysis.report.sheets import Sheet
@@ -26,6 +27,8 @@ Cell = Callable[[Row], str]
 def sheets(comparison: Comparison) -> list[Sheet]:
     """All tables of a comparison; that of differences only where there are arms to compare."""
     differences = [difference_sheet(comparison), *_bayesian(comparison)] if len(comparison.rows) > 1 else []
+    if comparison.ceilings:
+        differences.append(ceiling_sheet(comparison.ceilings, comparison.baseline or ""))
     loops = [_loops(comparison), _costs(comparison), *_prices(comparison), *_further(comparison)]
     return [_results(comparison), *differences, *loops, _left_out(comparison), _runs(comparison)]
 
@@ -57,7 +60,9 @@ def warnings(comparison: Comparison) -> Iterator[str]:
 
 def _warnings_of(row: Row) -> Iterator[str]:
     if row.is_upper_bound:
-        cause = "the hidden tests drove" if row.feedback_source == "oracle" else "canonical solutions were quoted in"
+        cause = (
+            "the hidden tests drove" if row.feedback_source == "oracle" else "the reflector read canonical solutions in"
+        )
         yield f"{UPPER_BOUND}, not pass@1: {cause} the loops of {plain(row.arm)}"
     if row.no_verdict:
         cases = f"{len(row.no_verdict)} of {row.n_logged} cases of {plain(row.arm)}"

@@ -12,6 +12,9 @@ from reflexion_lab.agent.actors.single_shot import SingleShot
 from reflexion_lab.agent.critique.llm_critic import LLMCritic
 from reflexion_lab.agent.models.simulated import SimulatedModel, wrong
 from reflexion_lab.agent.reflectors.llm import LLMReflector
+from reflexion_lab.agent.reflectors.oracle import Corrupted, Oracle
+from reflexion_lab.agent.reflectors.placebo import Generic
+from reflexion_lab.agent.reflectors.quoted import Quoted
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.episodic import episode_of
@@ -75,6 +78,42 @@ def test_a_wrong_program_is_fixed_with_its_probability(after):
 def test_a_right_program_is_broken_with_its_probability(after):
     model = SimulatedModel(TASKS, first=0, damage=0.3)
     assert share_right(model, lambda task: after(task, task.canonical_program)) == pytest.approx(0.7, abs=0.082)
+
+
+STUDENT = {"first": 0.0, "repair": 0.0, "repair_true": 1.0, "repair_wrong": 0.0}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("skill", [STUDENT, STUDENT | {"repair_true": 0.0, "repair_wrong": 1.0}])
+@pytest.mark.parametrize(
+    ("reflector", "is_true"),
+    [
+        (Oracle(TASKS[:9]), True),
+        (Quoted(TASKS[:9]), True),
+        (Corrupted(Oracle(TASKS[:9]), TASKS[:9], share=0.0), True),
+        (Corrupted(Oracle(TASKS[:9]), TASKS[:9], share=1.0), False),
+        (Generic(), False),
+    ],
+)
+def test_a_student_heeds_true_words_in_every_prompt(attempt, variant, skill, reflector, is_true):
+    actor = SingleShot(SimulatedModel(TASKS[:9], **skill), SAMPLING, Prompts(variant))
+    for task in TASKS[:9]:
+        failed = attempt(task.task_id, 1, 0.0, wrong(task, "0f0f"))
+        words = reflector.reflect(task.public, failed, [])
+        episode = episode_of(task, replace(failed, reflection=words), "session", "actor")
+        program = actor.act(task.public, Recollection(episodes=(episode,), attempt=2)).solution
+        assert ("wrong draft" not in program) == (is_true == (skill == STUDENT))
+
+
+def test_without_words_a_student_repairs_as_any_other(after):
+    model = SimulatedModel(TASKS, **STUDENT | {"repair": 0.4})
+    assert share_right(model, lambda task: after(task, wrong(task, "0f0f"))) == pytest.approx(0.4, abs=0.082)
+
+
+def test_only_a_set_curve_changes_the_fingerprint():
+    prints = [SimulatedModel(TASKS[:2], **curve).fingerprint for curve in ({}, {"repair_true": 0.5}, STUDENT)]
+    assert len(set(prints)) == 3
+    assert prints[0] == "simulated:0a8d7424ec3e5eed"
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
