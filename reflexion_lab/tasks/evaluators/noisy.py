@@ -27,8 +27,8 @@ class Noisy:
     Each test is drawn once and independently, and all programs of a task and run meet the same tests. A *wrong* test
     demands another value (`assert f(2) == 5` for `assert f(2) == 4`) or, if it compares with no literal value, the
     opposite: correct programs fail it, and an incorrect one may pass. A *weak* test passes every program that defines
-    the function. The programs really run on these tests, so verdict, reward and feedback agree, and none of them reveals
-    the truth. A test without `assert` stays as it is. A higher probability replaces a superset of the tests.
+    the function. The programs really run on these tests, so verdict, reward and feedback agree, and none of them
+    reveals the truth. A test without `assert` stays as it is. A higher probability replaces a superset of the tests.
 
     Parameters
     ----------
