@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from reflexion_lab.errors import ConfigError
 if TYPE_CHECKING:
     from reflexion_lab.analysis.arms import Arm
     from reflexion_lab.analysis.comparison import Comparison
+    from reflexion_lab.analysis.report.sheets import Sheet
 
 WIDTH = 100
 """Minimum width of the tables, in characters."""
@@ -56,14 +58,14 @@ def compare(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.io.files import writable
 
-    _, comparison = read(options)
+    arms, comparison = read(options)
     if options.csv:
         with writable("--csv", options.csv, "a file (.csv) in a folder that exists"):
             write_table(Path(options.csv), comparison)
     if options.json:
         say_json(comparison)
         return
-    tables = [as_table(sheet) for sheet in sheets(comparison)]
+    tables = [as_table(sheet) for sheet in (*sheets(comparison), *_quality(options, arms))]
     widest = max(Console().measure(table).minimum for table in tables)
     console = Console(width=max(WIDTH, widest, Console().width))  # a narrower one would cut figures
     loud = [line(text, "bold white on red") for text in warnings(comparison)]
@@ -78,6 +80,14 @@ def read(options: argparse.Namespace) -> tuple[list[Arm], Comparison]:
 
     by = tuple(key.strip() for key in options.by.split(",") if key.strip())
     return side_by_side(folders(*options.runs), options.baseline, by, options.unit, options.one_seed)
+
+
+def _quality(options: argparse.Namespace, arms: Sequence[Arm]) -> Iterator[Sheet]:
+    from reflexion_lab.analysis.report.words import quality_sheet
+    from reflexion_lab.analysis.solutions import solutions
+    from reflexion_lab.runner.folder.folder import folders
+
+    return quality_sheet({arm.label: arm.logs for arm in arms}, lambda: solutions(folders(*options.runs)))
 
 
 def report(options: argparse.Namespace) -> None:
@@ -112,4 +122,4 @@ def _comparison(options: argparse.Namespace) -> list[Path]:
     folder = out_folder(options.out)
     options.unit = options.unit or "tokens"
     arms, comparison = read(options)
-    return save_report(folder, comparison, arms, options.figures or "png")
+    return save_report(folder, comparison, arms, options.figures or "png", tuple(_quality(options, arms)))

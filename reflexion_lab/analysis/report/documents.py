@@ -24,7 +24,9 @@ from reflexion_lab.io.terminal_text import plain
 MEDIA = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
-def save_report(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Kind = "png") -> list[Path]:
+def save_report(
+    folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Kind = "png", further: Sequence[Sheet] = ()
+) -> list[Path]:
     """Write `report.md`, `report.html`, `report.tex`, `table.csv` and the figures into `folder`; returns their paths.
 
     Parameters
@@ -33,6 +35,8 @@ def save_report(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind:
         The comparison of `arms`.
     kind : {'png', 'svg', 'pdf'}, default "png"
         Format of the figures; PDF comes beside PNG. LaTeX includes both; SVG has to be converted first.
+    further : Sequence[Sheet], default ()
+        Tables after those of the comparison.
 
     Raises
     ------
@@ -43,7 +47,7 @@ def save_report(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind:
     document = Document(
         title=f"{plain(comparison.benchmark)}: {cells.listed((plain(row.arm) for row in comparison.rows), 6)}",
         warnings=tuple(warnings(comparison)),
-        sheets=(*sheets(comparison), _folders(comparison)),
+        sheets=(*sheets(comparison), *further, _folders(comparison)),
         figures=tuple(figures),
     )
     written = []
