@@ -215,5 +215,5 @@ def cohen(pairs: Sequence[tuple[bool, bool]], sizes: Sequence[int]) -> tuple[Est
     agreed = Estimate.of(share, *clustered(share, sizes))
     if chance == 1:
         return agreed, None
-    kappa = ((value - chance) / (1 - chance) for value in (agreed.value, agreed.low, agreed.high))
+    kappa = (max(-1.0, (value - chance) / (1 - chance)) for value in (agreed.value, agreed.low, agreed.high))
     return agreed, Estimate.of(*kappa)
