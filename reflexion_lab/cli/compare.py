@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,9 +62,10 @@ def compare(options: argparse.Namespace) -> None:
     if options.pooled:
         _pooled(options)
         return
-    _, comparison = read(options)
+    arms, comparison = read(options)
     rows, values = documents.rows(comparison), documents.builtins(comparison)
-    _print(options, rows, values, sheets(comparison), list(warnings(comparison)))
+    tables = itertools.chain(sheets(comparison), _quality(options, arms))
+    _print(options, rows, values, tables, list(warnings(comparison)))
 
 
 def _pooled(options: argparse.Namespace) -> None:
@@ -124,6 +126,14 @@ def _keys(options: argparse.Namespace) -> tuple[str, ...]:
     return tuple(key.strip() for key in options.by.split(",") if key.strip())
 
 
+def _quality(options: argparse.Namespace, arms: Sequence[Arm]) -> Iterator[Sheet]:
+    from reflexion_lab.analysis.report.words import quality_sheet
+    from reflexion_lab.analysis.solutions import solutions
+    from reflexion_lab.runner.folder.folder import folders
+
+    return quality_sheet({arm.label: arm.logs for arm in arms}, lambda: solutions(folders(*options.runs)))
+
+
 def report(options: argparse.Namespace) -> None:
     """Raises ConfigError: an option is missing, or has no effect with --html."""
     from reflexion_lab.cli.sheets import say
@@ -155,4 +165,4 @@ def _comparison(options: argparse.Namespace) -> list[Path]:
         raise ConfigError("--out", "none", "the folder for the comparison, or --html for a page of each run")
     folder = out_folder(options.out)
     arms, comparison = read(options)
-    return save_report(folder, comparison, arms, options.figures or "png")
+    return save_report(folder, comparison, arms, options.figures or "png", tuple(_quality(options, arms)))

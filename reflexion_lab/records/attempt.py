@@ -221,7 +221,8 @@ class Evaluation(Record, frozen=True, kw_only=True):
     confidence: float = 1.0
     """Confidence in the verdict, in [0, 1]: 1 for tests that were run, less for heuristics and missing parts."""
     injected: str = ""
-    """`false_negative` or `false_positive` where `evaluators.noisy` turned the verdict; no prompt shows it."""
+    """`false_negative` or `false_positive` where the wrong or weak tests of `evaluators.noisy` reached another verdict
+    than the true ones; no prompt shows it."""
 
     @property
     def rank(self) -> tuple[bool, float, float]:

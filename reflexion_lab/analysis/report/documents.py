@@ -13,6 +13,7 @@ import msgspec
 
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.cases import FILE, save_cases
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.budgets import ATTEMPTS
 from reflexion_lab.analysis.comparison.row import Difference, Row
@@ -28,8 +29,11 @@ from reflexion_lab.io.terminal_text import plain
 MEDIA = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
-def save_report(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Kind = "png") -> list[Path]:
-    """Write `report.md`, `report.html`, `report.tex`, `table.csv` and the figures into `folder`; returns their paths.
+def save_report(
+    folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Kind = "png", further: Sequence[Sheet] = ()
+) -> list[Path]:
+    """Write `report.md`, `report.html`, `report.tex`, `table.csv`, `cases.csv` and the figures into `folder`; returns
+    their paths.
 
     Parameters
     ----------
@@ -37,6 +41,8 @@ def save_report(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind:
         The comparison of `arms`.
     kind : {'png', 'svg', 'pdf'}, default "png"
         Format of the figures; PDF comes beside PNG. LaTeX includes both; SVG has to be converted first.
+    further : Sequence[Sheet], default ()
+        Tables after those of the comparison.
 
     Raises
     ------
@@ -47,14 +53,15 @@ def save_report(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind:
     document = Document(
         title=f"{plain(comparison.benchmark)}: {cells.listed((plain(row.arm) for row in comparison.rows), 6)}",
         warnings=tuple(warnings(comparison)),
-        sheets=(*sheets(comparison), _folders(comparison)),
+        sheets=(*sheets(comparison), *further, _folders(comparison)),
         figures=tuple(figures),
     )
     written = []
     for name, write in (("report.md", markdown), ("report.html", page), ("report.tex", latex)):
         written.append(folder / name)
         written[-1].write_text(write(document), encoding="utf-8", errors="backslashreplace")
-    return [*written, write_table(folder / "table.csv", comparison), *(figure.path for figure in figures)]
+    written += [write_table(folder / "table.csv", comparison), save_cases(folder / FILE, arms)]
+    return [*written, *(figure.path for figure in figures)]
 
 
 def _folders(comparison: Comparison) -> Sheet:

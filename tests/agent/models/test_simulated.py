@@ -234,8 +234,8 @@ def test_with_certain_repair_every_task_is_solved(tmp_path):
     assert folder.manifest.model_fingerprint.startswith("simulated:")
 
 
-def test_false_negatives_and_sure_damage_spoil_what_was_right(tmp_path):
-    noise = ("evaluator.false_negative=1", "model.first=1", "model.damage=1", "model.repair=0", "loop.max_attempts=2")
+def test_wrong_tests_and_sure_damage_spoil_what_was_right(tmp_path):
+    noise = ("evaluator.wrong_tests=1", "model.first=1", "model.damage=1", "model.repair=0", "loop.max_attempts=2")
     folder = run(tmp_path, *noise)
     assert {len(attempts) for attempts in folder.attempts.values()} == {2}
     assert all(attempts[0].evaluation.injected == "false_negative" for attempts in folder.attempts.values())
@@ -243,7 +243,7 @@ def test_false_negatives_and_sure_damage_spoil_what_was_right(tmp_path):
 
 
 def test_an_injected_verdict_leaves_omega_as_a_true_one_does(tmp_path):
-    noise = ("evaluator.false_negative=0.5", "model.first=0.6", "model.repair=0.3", "loop.max_attempts=3")
+    noise = ("evaluator.wrong_tests=0.3", "model.first=0.6", "model.repair=0.3", "loop.max_attempts=3")
     folder = run(tmp_path, *noise, "recall.omega=by_verification_type")
     windows = {
         injected: {
@@ -258,14 +258,50 @@ def test_an_injected_verdict_leaves_omega_as_a_true_one_does(tmp_path):
     assert summary(Log.read(folder)).verification_types["injected_false_negative"] > 0
 
 
-def test_false_positives_end_the_loop_on_a_wrong_program(tmp_path):
-    folder = run(tmp_path, "evaluator.false_positive=1", "model.first=0")
+def test_weak_tests_end_the_loop_on_a_wrong_program(tmp_path):
+    folder = run(tmp_path, "evaluator.weak_tests=1", "model.first=0")
     assert not any(hidden(folder))
     assert {result.stop_reason for result in folder.results.values()} == {"passed"}
 
 
+@pytest.mark.parametrize("partial", [0, 0.5])
+def test_tests_that_are_all_wrong_do_not_tell_right_from_wrong(tmp_path, partial):
+    """Nothing right passes one of them, so no more right programs are submitted than by the first attempts."""
+    settings = ("benchmark.limit=40", "model.first=0.5", "model.damage=0.2", f"model.partial={partial}")
+    folder = run(tmp_path, "evaluator.wrong_tests=1", *settings)
+    grades = folder.grades
+    firsts = [grades[task_id, 1].passed for task_id in folder.results]
+    rights = [a for every in folder.attempts.values() for a in every if grades[a.task_id, a.number].passed]
+    assert {attempt.evaluation.reward for attempt in rights} == {0.0}
+    assert 0 < sum(hidden(folder)) <= sum(firsts) < 40
+
+
+def test_a_partly_wrong_program_passes_its_share_of_tests_and_never_all(sandbox):
+    task = replace(
+        TASKS[3],
+        visible_tests=tuple(f"assert add_3({x}) == {x + 3}" for x in range(400)),
+        hidden_tests=("assert candidate(5) == 8", "assert candidate(6) == 9"),
+    )
+    model = SimulatedModel([task], first=0, partial=0.4)
+    for sample in range(5):
+        program = model.complete(FOURTH, sampling=SAMPLING, sample=sample).text.strip("`").removeprefix("python\n")
+        visible, hidden_tests = (
+            [check.outcome for check in sandbox.run(program, task.entry_point, tests).checks]
+            for tests in (task.visible_tests, task.hidden_tests)
+        )
+        assert visible.count("pass") / 400 == pytest.approx(0.4, abs=0.1)  # four standard errors
+        assert {*visible} == {"pass", "fail"} and "fail" in hidden_tests
+    assert model.fingerprint != SimulatedModel([task], first=0).fingerprint
+
+
+def test_without_literal_arguments_a_wrong_program_raises():
+    task = replace(TASKS[3], hidden_tests=("for x in range(9):\n    assert candidate(x) == x + 3",))
+    reply = SimulatedModel([task], first=0, partial=0.9).complete(FOURTH, sampling=SAMPLING).text
+    assert "raise ValueError('wrong draft" in reply
+
+
 def test_equal_runs_are_equal(tmp_path):
-    noise = ("evaluator.false_negative=0.3", "evaluator.false_positive=0.3")
+    noise = ("evaluator.wrong_tests=0.3", "evaluator.weak_tests=0.3", "model.partial=0.5")
     folder, twin = (run(tmp_path / name, *noise) for name in ("one", "two"))
     assert json.dumps({k: [a.trajectory.solution for a in v] for k, v in folder.attempts.items()}, sort_keys=True) == (
         json.dumps({k: [a.trajectory.solution for a in v] for k, v in twin.attempts.items()}, sort_keys=True)
