@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
 def trials(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from experiments._tools.trial_logs import read_trials
+    from reflexion_lab.audit.trials import read_trials
     from experiments._tools.trials_report import save, show
 
     read = read_trials(options.folders)

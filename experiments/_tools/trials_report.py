@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments._tools import output
-from experiments._tools.trial_logs import Pairing, Trials, pairings
+from reflexion_lab.audit.trials import Pairing, Trials, pairings
 from reflexion_lab.analysis.figures.style import COLOURS, INK, MARKERS, caption, watermark
 from reflexion_lab.analysis.report.cells import interval, line, table
 from reflexion_lab.analysis.stats.power import minimum_detectable

