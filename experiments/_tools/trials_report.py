@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments._tools import output
-from reflexion_lab.audit.trials import Pairing, Trials, pairings
 from reflexion_lab.analysis.figures.style import COLOURS, INK, MARKERS, caption, watermark
 from reflexion_lab.analysis.report.cells import interval, line, table
 from reflexion_lab.analysis.stats.power import minimum_detectable
+from reflexion_lab.audit.trials import Pairing, Trials, pairings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,12 +17,18 @@ from reflexion_lab.audit.causes import Causes, Explained, self_grading
 from reflexion_lab.audit.leaks import Leaks, leaks
 from reflexion_lab.audit.samples import Sample, read_samples
 from reflexion_lab.audit.self_graded import SelfGraded
-from reflexion_lab.audit.stored_programs import StoredPrograms, counter
+from reflexion_lab.audit.stored_programs import StoredPrograms, counter, never
 from reflexion_lab.audit.verdicts import Verdict, execute
 from reflexion_lab.errors import ConfigError, DataError, LabError
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Record
+from reflexion_lab.tasks.sandbox.sandbox import Limits
 from reflexion_lab.text.replies.syntax import Parser
+
+LONG = Limits(wall_seconds=300.0, cpu_seconds=120)
+"""Limits of the third execution of a time-out that its log counts as a pass."""
+LONG_RUNS = 5
+"""Maximum number of such executions per log."""
 
 
 class Audit(Record, frozen=True, kw_only=True):
@@ -211,6 +217,7 @@ def _audit(
         by_id = {e.verdict.sample.id: e.verdict for e in programs.map(explained, differing)}
         verdicts = [by_id.get(verdict.sample.id, verdict) for verdict in verdicts]
     verdicts, rules = self_grading(verdicts)
+    verdicts = _with_more_time(verdicts)
     return Audit(
         name=name,
         verdicts=tuple(verdicts),
@@ -218,6 +225,20 @@ def _audit(
         seconds=time.monotonic() - start,
         self_graded=tuple(rules),
     )
+
+
+def _with_more_time(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """The verdicts; the first `LONG_RUNS` time-outs that are logged as passed and have no cause run with `LONG`."""
+    late = [verdict for verdict in verdicts if verdict.differs and verdict.outcome == "timeout" and not verdict.cause]
+    if not late:
+        return list(verdicts)
+    with StoredPrograms(workers=1, limits=LONG) as programs:
+        runs = programs.map(lambda sandbox, verdict: execute(sandbox, verdict.sample), late[:LONG_RUNS], again=never)
+    evidence = {run.sample.id: f"passes after {run.seconds:.0f} s" for run in runs if run.passed}
+    return [
+        replace(verdict, cause="slow", evidence=text) if (text := evidence.get(verdict.sample.id)) else verdict
+        for verdict in verdicts
+    ]
 
 
 class _Suite(NamedTuple):

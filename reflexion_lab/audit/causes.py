@@ -28,7 +28,7 @@ CAUSES = {
     "own_imports": "passes only with what this audit puts before it",
     "other_attempt": "the logged verdict is that of another attempt",
     "self_graded": "the log grades itself, without hidden tests",
-    "slow": "passes, but takes longer than logs usually allow",
+    "slow": "passes, but only in more time than usual limits",
     "sandbox_limit": "needs more memory or access than the sandbox grants",
     "unstable": "the verdict changes from execution to execution",
 }

@@ -9,7 +9,7 @@ from reflexion_lab.audit.samples import Sample
 from reflexion_lab.records import Record
 
 if TYPE_CHECKING:
-    from reflexion_lab.audit.audit import Verdict
+    from reflexion_lab.audit.verdicts import Verdict
 
 FEWEST = 10
 """Minimum number of samples with one value."""
