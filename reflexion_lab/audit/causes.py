@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from reflexion_lab.audit.samples import IMPORTS, Sample, completed, without_stray_quote
+from reflexion_lab.audit.samples import IMPORTS, Sample, completed
 from reflexion_lab.audit.self_graded import SelfGraded, self_graded
 from reflexion_lab.audit.verdicts import Verdict
+from reflexion_lab.text.replies.extract import without_stray_quote
 
 CAUSES = {
     "no_program": "the log holds no program",

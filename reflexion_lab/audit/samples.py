@@ -137,12 +137,6 @@ def _is_whole(solution: str, entry_point: str) -> bool:
     return bool(defines) or not next(lines, "").startswith((" ", "\t"))
 
 
-def without_stray_quote(code: str) -> str:
-    """`code` without one quote mark that precedes its first statement, or follows its last, on an own line or not."""
-    first = re.sub(r"""\A(\s*)(["'`])(?!\2)""", r"\1", code, count=1)
-    return re.sub(r"""(?<!["'`])(["'`])\s*\Z""", "\n", first, count=1) if first != code else code
-
-
 def _transcript(row: Transcript, every: bool) -> Iterator[Sample]:
     task, steps = row.task, row.steps
     has_test = isinstance(row.fields.get("test"), str)
