@@ -15,6 +15,7 @@ from reflexion_lab.analysis.estimators import Confusion, confusion
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.audit.causes import Causes, Explained, self_grading
 from reflexion_lab.audit.leaks import Leaks, leaks
+from reflexion_lab.audit.outcomes import Outcomes, read_outcomes
 from reflexion_lab.audit.samples import Sample, read_samples
 from reflexion_lab.audit.self_graded import SelfGraded
 from reflexion_lab.audit.stored_programs import StoredPrograms, counter, never
@@ -131,10 +132,19 @@ def agreement(audits: Sequence[Audit]) -> Estimate:
     return interval([agreed + [float("nan")] * (longest - len(agreed)) for agreed in tasks.values()] or [[]])
 
 
+class Audited(NamedTuple):
+    """Logs by what could be read of them."""
+
+    audits: list[Audit]
+    outcomes: list[Outcomes]
+    """Logs without programs."""
+    unread: list[Unread]
+
+
 def audit_files(
     paths: Sequence[str], *, attempts: bool = False, limit: int | None = None, workers: int | None = None
-) -> tuple[list[Audit], list[Unread]]:
-    """Audits of files or run folders, named by file name, or by path if two names are equal, and unreadable files.
+) -> Audited:
+    """Audits of files or run folders, named by file name, or by path if two names are equal.
 
     All files are read before any program is executed, so that a bad one costs no time and no other file.
 
@@ -149,19 +159,24 @@ def audit_files(
             raise DataError(f"{path}: no such file; expected a .jsonl file, gzipped or not, or a run folder")
     names = Counter(Path(path).name for path in paths)
     readable: list[tuple[str, list[Sample]]] = []
+    outcomes: list[Outcomes] = []
     unread: list[Unread] = []
     for path in paths:
         name = path if names[Path(path).name] > 1 else Path(path).name
         try:
             readable.append((name, read_samples(path, attempts)))
         except LabError as problem:
-            if len(paths) == 1:
-                raise
-            unread.append(Unread(name, str(problem)))
-    if not readable:
+            try:
+                outcomes.append(read_outcomes(path))
+            except LabError as other:
+                first = other if isinstance(other, ConfigError) else problem
+                if len(paths) == 1:
+                    raise first from None
+                unread.append(Unread(name, str(first)))
+    if not readable and not outcomes:
         raise DataError(unread[0].problem, hint=f"none of the {len(paths)} files could be read")
     audits = [_audit(name, samples, attempts, limit, workers, quiet=False) for name, samples in readable]
-    return audits, unread
+    return Audited(audits, outcomes, unread)
 
 
 def audit(

@@ -11,6 +11,8 @@ from reflexion_lab.analysis.report.sheets import Sheet, as_table
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.audit.audit import Audit, Unread, agreement
 from reflexion_lab.audit.causes import CAUSES
+from reflexion_lab.audit.outcomes import Outcomes
+from reflexion_lab.audit.outcomes_report import outcome_json, outcome_lines
 from reflexion_lab.audit.verdicts import Verdict
 from reflexion_lab.io.terminal_text import plain, visible
 from reflexion_lab.records import Record
@@ -35,12 +37,18 @@ class Printed(Record, frozen=True):
     """Percentage in the paper; None if there is none."""
 
 
-def show(audits: Sequence[Audit], console: Console, unread: Sequence[Unread] = (), details: bool = False) -> None:
+def show(
+    audits: Sequence[Audit],
+    console: Console,
+    unread: Sequence[Unread] = (),
+    outcomes: Sequence[Outcomes] = (),
+    details: bool = False,
+) -> None:
     """Print the answer on one screen; with `details` also a row per file, every disagreement, and other findings.
 
     Harness errors are printed in red.
     """
-    for text in summary(audits, unread):
+    for text in summary(audits, unread, outcomes):
         console.print(text, markup=False, highlight=False, soft_wrap=True)
     if details:
         console.print(as_table(overview(audits)))
@@ -55,8 +63,20 @@ def show(audits: Sequence[Audit], console: Console, unread: Sequence[Unread] = (
         console.print(line, style="bold white on red", markup=False, highlight=False, soft_wrap=True)
 
 
-def summary(audits: Sequence[Audit], unread: Sequence[Unread] = ()) -> list[str]:
+def summary(audits: Sequence[Audit], unread: Sequence[Unread] = (), outcomes: Sequence[Outcomes] = ()) -> list[str]:
     """The answer in at most `LINES` lines of `COLUMNS` columns: agreement, pass rates, causes, unreadable files."""
+    lines = _answer(audits) if audits else []
+    lines += [line for log in outcomes for line in outcome_lines(log)]
+    lines += [f"Not read: {file.name}: {plain(file.problem)}" for file in unread]
+    others = sum(1 for audit in audits for _ in findings(audit))
+    last = [f"{len(audits)} log{'s' * (len(audits) != 1)}, {others} other findings: --details"] if audits else []
+    if len(lines) + len(last) > LINES:
+        left = len(lines) - (LINES - len(last) - 1)
+        lines = [*lines[:-left], f"and {left} more lines"]
+    return [shorten.cut(visible(line, kept=""), COLUMNS) for line in (*lines, *last)]
+
+
+def _answer(audits: Sequence[Audit]) -> list[str]:
     compared, agree = sum(audit.compared for audit in audits), sum(audit.agree for audit in audits)
     lines = ["No logged verdict to compare"]
     if compared:
@@ -66,14 +86,7 @@ def summary(audits: Sequence[Audit], unread: Sequence[Unread] = ()) -> list[str]
     logged, here = _total([audit.logged_rate for audit in audits]), _total([audit.rate for audit in audits])
     lines.append(f"Passes: {logged.k} of {logged.n} logged, {_rate(here)} executed here")
     lines += _causes(audits)
-    lines += [f"Grades itself: {rule}" for rule in _rules(audits)]
-    lines += [f"Not read: {file.name}: {plain(file.problem)}" for file in unread]
-    others = sum(1 for audit in audits for _ in findings(audit))
-    last = [f"{len(audits)} log{'s' * (len(audits) != 1)}, {others} other findings: --details"] if audits else []
-    if len(lines) + len(last) > LINES:
-        left = len(lines) - (LINES - len(last) - 1)
-        lines = [*lines[:-left], f"and {left} more lines"]
-    return [shorten.cut(visible(line, kept=""), COLUMNS) for line in (*lines, *last)]
+    return lines + [f"Grades itself: {rule}" for rule in _rules(audits)]
 
 
 def _total(rates: Sequence[Rate]) -> Rate:
@@ -200,7 +213,9 @@ def findings(audit: Audit) -> Iterator[str]:
         yield f"hidden tests as feedback: {share} are also hidden asserts; {beyond}"
 
 
-def as_json(audits: Sequence[Audit], seconds: float, unread: Sequence[Unread] = ()) -> dict[str, Any]:
+def as_json(
+    audits: Sequence[Audit], seconds: float, unread: Sequence[Unread] = (), outcomes: Sequence[Outcomes] = ()
+) -> dict[str, Any]:
     """The object of `--json`, over all files; ids include the file name if there are several.
 
     `cause` is one of `causes.CAUSES`, null if none could be shown.
@@ -226,6 +241,7 @@ def as_json(audits: Sequence[Audit], seconds: float, unread: Sequence[Unread] = 
         "agreement": _agreement(audits),
         "causes": {cause or UNKNOWN_CAUSE: count for cause, count in _counts(audits).items()},
         "self_graded": {audit.name: [str(rule) for rule in audit.self_graded] for audit in audits if audit.self_graded},
+        "outcomes": [outcome_json(log) for log in outcomes],
         "unread": {file.name: file.problem for file in unread},
         "disagree": rows,
         "harness_errors": sum(audit.harness_errors for audit in audits),
