@@ -22,7 +22,7 @@ from reflexion_lab.io.files import GZIP, UNREADABLE, content, gunzipped
 from reflexion_lab.records import Record
 
 TRIAL = re.compile(r"env_results_trial_(\d+)\.json")
-TEXT_TRIAL = re.compile(r"^BEGIN TRIAL (\d{1,4})[ \t]*$", re.MULTILINE)
+TEXT_TRIAL = re.compile(r"^(?:#+\n)?BEGIN TRIAL (\d{1,4})[ \t]*$", re.MULTILINE)
 SECTION = re.compile(r"^-+ BEGIN (CORRECT|INCORRECT|HALTED) AGENTS -+[ \t]*$", re.MULTILINE)
 AGENT = re.compile(r"\n\n(?=(?:Question|Context): )")
 QUESTION = re.compile(r"^Question: (.*?)[ \t]*(?:You have attempted to answer .*|\(END OF .*)?$", re.MULTILINE)
