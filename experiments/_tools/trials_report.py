@@ -43,7 +43,8 @@ def show(trials: Sequence[Trials], console: Console) -> None:
             sheet.add_row(str(trial), str(pair.repaired), str(pair.damaged), size, f"{pair.p:.2g}")
         console.print(sheet)
         start = f"{'equal' if pairing.same_start else 'different'} outcomes in trial 1"
-        console.print(line(f"{_power(pairing)}; {start}; points, 95 %: t over tasks with added pairs; exact McNemar, one run each"))
+        tests = "points, 95 %: t over tasks with added pairs; exact McNemar, one run each"
+        console.print(line(f"{_power(pairing)}; {start}; {tests}"))
 
 
 def as_rows(trials: Sequence[Trials]) -> Iterator[dict[str, object]]:

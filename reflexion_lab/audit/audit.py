@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.estimators import Confusion, confusion
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
-from reflexion_lab.audit.causes import Causes, Explained, self_grading
+from reflexion_lab.audit.causes import Causes, Explained, from_other_logs, self_grading
 from reflexion_lab.audit.leaks import Leaks, leaks
 from reflexion_lab.audit.outcomes import Outcomes, read_outcomes
 from reflexion_lab.audit.samples import Sample, read_samples
@@ -176,7 +176,9 @@ def audit_files(
     if not readable and not outcomes:
         raise DataError(unread[0].problem, hint=f"none of the {len(paths)} files could be read")
     audits = [_audit(name, samples, attempts, limit, workers, quiet=False) for name, samples in readable]
-    return Audited(audits, outcomes, unread)
+    explained = from_other_logs([audit.verdicts for audit in audits])
+    pairs = zip(audits, explained, strict=True)
+    return Audited([replace(audit, verdicts=tuple(verdicts)) for audit, verdicts in pairs], outcomes, unread)
 
 
 def audit(

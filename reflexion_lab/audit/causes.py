@@ -22,9 +22,9 @@ CAUSES = {
     "no_program": "the log holds no program",
     "no_test": "the log holds no test",
     "missing_module": "imports a module that the sandbox lacks",
-    "usual_imports": "passes only with the usual imports before it",
-    "prompt": "passes only behind its prompt",
-    "stray_quote": "passes only without a stray quote mark",
+    "missing_import": "lacks an import that the log's harness had",
+    "missing_prompt": "lacks its prompt, which the log's harness had",
+    "stray_quote": "passes without a stray quote mark",
     "shared_namespace": "logged so only after an earlier program of the log",
     "own_imports": "passes only with what this audit puts before it",
     "other_attempt": "the logged verdict is that of another attempt",
@@ -34,6 +34,13 @@ CAUSES = {
     "unstable": "the verdict changes from execution to execution",
 }
 """Every cause by name, in the order in which they are looked for."""
+
+VARIANTS = {
+    "missing_import": "passes with the usual imports before it",
+    "missing_prompt": "passes behind its prompt",
+    "stray_quote": CAUSES["stray_quote"],
+}
+"""What the execution of a variant shows, by cause. The log may have had the import from an earlier program."""
 
 SLOW = 3.0
 """Seconds from which a pass counts as slow; 3 s is the limit of the HumanEval harness (Chen et al. 2021)."""
@@ -137,8 +144,8 @@ class Causes:
         sample = verdict.sample
         unquoted = without_stray_quote(sample.program)
         programs = {
-            "usual_imports": IMPORTS + sample.program,
-            "prompt": completed(sample.prompt, sample.program) if sample.prompt not in sample.program else "",
+            "missing_import": IMPORTS + sample.program,
+            "missing_prompt": completed(sample.prompt, sample.program) if sample.prompt not in sample.program else "",
             "stray_quote": unquoted if unquoted != sample.program else "",
         }
         passing = [cause for cause, text in programs.items() if text and run(replace(sample, program=text)).passed]
@@ -152,7 +159,7 @@ class Causes:
         texts = [
             f"passes once {_names({missing[1]: source})} shares the namespace"
             if cause == "shared_namespace" and missing and source
-            else CAUSES[cause].replace("passes only", "passes")
+            else VARIANTS.get(cause, "")
             for cause in passing
         ]
         if passing:
@@ -179,6 +186,27 @@ def self_grading(verdicts: Sequence[Verdict]) -> tuple[list[Verdict], list[SelfG
         for verdict in verdicts
     ]
     return explained, rules
+
+
+def from_other_logs(logs: Sequence[Sequence[Verdict]]) -> list[list[Verdict]]:
+    """The verdicts of several logs; one without a cause has that of the same program, tests and verdicts elsewhere.
+
+    The same run may be logged twice, once without its attempts.
+    """
+    known = {_case(verdict): verdict for log in logs for verdict in log if verdict.differs and verdict.cause}
+    return [[_with_cause_of(verdict, known.get(_case(verdict))) for verdict in log] for log in logs]
+
+
+def _case(verdict: Verdict) -> tuple[object, ...]:
+    sample = verdict.sample
+    return sample.task_id, sample.program.strip(), sample.tests, sample.logged, verdict.outcome
+
+
+def _with_cause_of(verdict: Verdict, other: Verdict | None) -> Verdict:
+    if not other or not verdict.differs or verdict.cause:
+        return verdict
+    evidence = f"as {other.sample.id} in another log: {other.evidence or CAUSES[other.cause]}"
+    return replace(verdict, cause=other.cause, evidence=evidence)
 
 
 def _unstable(run: Run, verdict: Verdict) -> Iterator[tuple[str, str, str]]:

@@ -243,8 +243,7 @@ def _evalplus(path: Path, tasks: dict[str, Any], metric: str) -> Outcomes:
     statuses = [(task, *pair) for task, entry in tasks.items() for pair in _statuses(path, task, entry)]
     has_plus = any(plus is not None for _, _, plus in statuses)
     chosen = _chosen(path, metric, ("base", "plus") if has_plus else ("base",), "plus")
-    passed = {"base": lambda base, plus: base == "pass", "plus": lambda base, plus: base == plus == "pass"}[chosen]
-    outcomes = ((task, passed(base, plus)) for task, base, plus in statuses)
+    outcomes = ((task, base == "pass" and (chosen == "base" or plus == "pass")) for task, base, plus in statuses)
     return Outcomes(name=path.name, format="evalplus", metric=chosen, by_task=_collected(path, outcomes))
 
 

@@ -85,14 +85,14 @@ def test_a_pass_by_shared_namespace_names_its_source(write_rows):
     result = audited(
         write_rows(row("a", lacks, True), row("b", imports, True), row("d", forgot, True), row("c", lacks, True))
     )
-    assert causes(result) == {"a": "usual_imports", "c": "usual_imports", "d": "shared_namespace"}
+    assert causes(result) == {"a": "missing_import", "c": "missing_import", "d": "shared_namespace"}
     assert evidence(result)["c"].endswith("; passes once `math` of b shares the namespace")
 
 
 def test_a_pass_that_needs_its_prompt_is_explained(write_rows):
     prompt = "def one():\n    return 1\n\ndef f(x):\n    pass\n"
     result = audited(write_rows(row("a", "def f(x):\n    return x + one()\n", True, prompt=prompt)))
-    assert causes(result) == {"a": "prompt"}
+    assert causes(result) == {"a": "missing_prompt"}
 
 
 def test_only_programs_of_the_same_run_share_a_namespace(write_rows):
@@ -135,6 +135,16 @@ def test_a_verdict_of_another_attempt_is_named(write_rows):
     first = loop(WRONG, RIGHT, problem="a", logged_is_solved=True, solution_is_attempt=0, **fields)
     best = loop(RIGHT, WRONG, problem="b", logged_is_solved=False, solution_is_attempt=0, **fields)
     assert causes(audited(write_rows(first, best))) == {"a": "other_attempt", "b": "other_attempt"}
+
+
+def test_a_cause_is_shared_by_two_logs_of_one_run(write_rows):
+    attempts = loop(WRONG, RIGHT, logged_is_solved=True, solution_is_attempt=0, problem="a")
+    final = row("a", WRONG, True)
+    attempts |= {name: final[name] for name in ("prompt", "test", "entry_point")}
+    paths = [str(write_rows(final, row("b", WRONG, True))), str(write_rows(attempts))]
+    first, second = audit_files(paths, workers=1).audits
+    assert (causes(first), causes(second)) == ({"a": "other_attempt", "b": ""}, {"a": "other_attempt"})
+    assert evidence(first)["a"].startswith("as a in another log: another attempt")
 
 
 @pytest.mark.parametrize(
