@@ -33,7 +33,7 @@ CAUSES = {
     "sandbox_limit": "needs more memory or access than the sandbox grants",
     "unstable": "the verdict changes from execution to execution",
 }
-"""Every cause by name, in the order in which they are looked for."""
+"""Every cause by name, with its meaning. The guide on audits lists what shows each."""
 
 VARIANTS = {
     "missing_import": "passes with the usual imports before it",
