@@ -113,10 +113,10 @@ def _causes(audits: Sequence[Audit]) -> Iterator[str]:
 def _rules(audits: Sequence[Audit]) -> Iterator[str]:
     """What logged verdicts follow from; of rules on the same verdicts the first."""
     for audit in audits:
-        seen: set[tuple[str, ...]] = set()
+        explained: set[tuple[str, ...]] = set()
         for rule in audit.self_graded:
-            if rule.wrong not in seen:
-                seen.add(rule.wrong)
+            if rule.wrong not in explained:
+                explained.add(rule.wrong)
                 where = f" ({_stem(audit)} {rule.run})" if len(audits) > 1 else ""
                 yield f"{rule}; {len(rule.wrong)} differ{where}"
 
@@ -192,10 +192,10 @@ def findings(audit: Audit) -> Iterator[str]:
         yield f"grades itself: {front}{rule}; {len(rule.wrong)} differ here: {_named(rule.wrong)}"
     if imports := sum("usual imports" in verdict.evidence for verdict in audit.verdicts):
         yield f"imports: logged passes that only hold with the usual imports: {imports}"
-    seen = audit.visible
-    if known := audit.n - seen.unknown:
-        table = f"both pass {seen.true_positives}, only feedback {seen.false_positives}, only hidden "
-        yield f"feedback tests and hidden tests, n = {known}: {table}{seen.false_negatives}, none {seen.true_negatives}"
+    visible_tests = audit.visible
+    if known := audit.n - visible_tests.unknown:
+        table = f"both pass {visible_tests.true_positives}, only feedback {visible_tests.false_positives}, only hidden "
+        yield f"feedback tests and hidden tests, n = {known}: {table}{visible_tests.false_negatives}, none {visible_tests.true_negatives}"
     for run, retries in leaks.fixed:
         front = f"{run}: " if run else ""
         yield f"control that cannot change: {front}{retries} retries repeat the program before word for word"

@@ -148,13 +148,13 @@ def _transcript(row: Transcript, every: bool) -> Iterator[Sample]:
             name, logged = f"{sample.id}/{step.number - 1}", step.verdict("own_pass")
             yield replace(sample, id=name, program=program, logged=logged, feedback=feedback)
         return
-    seen = (assertion for step in steps for assertion in _asserts(step.fields.get("feedback")))
+    read = (assertion for step in steps for assertion in _asserts(step.fields.get("feedback")))
     number = _final(row)
     program = programs[number] if number is not None else row.text("solution", "")
     yield replace(
         sample,
         program=program,
-        feedback=tuple(dict.fromkeys((*sample.feedback, *seen))),
+        feedback=tuple(dict.fromkeys((*sample.feedback, *read))),
         visible_passed=steps[number].passed_feedback if number is not None else None,
         attempts=tuple(programs),
         bare=program.removeprefix(IMPORTS) if program.startswith(IMPORTS) else "",
@@ -229,9 +229,9 @@ def _asserts(feedback: Any) -> Iterator[str]:
 
 def _unique(samples: Iterable[Sample]) -> Iterator[Sample]:
     """The samples with `#2`, `#3`, … added to repeated ids."""
-    taken: set[str] = set()
+    used: set[str] = set()
     for sample in samples:
         names = (sample.id if count == 1 else f"{sample.id}#{count}" for count in itertools.count(1))
-        name = next(name for name in names if name not in taken)
-        taken.add(name)
+        name = next(name for name in names if name not in used)
+        used.add(name)
         yield replace(sample, id=name)

@@ -172,9 +172,9 @@ def test_self_written_suites_are_executed(write_rows):
         for n, (program, suite) in enumerate(itertools.product((RIGHT, WRONG), (right, wrong, ["assert f(1) =="])))
     ]
     result = audited(write_rows(*rows))
-    seen = result.visible
-    assert (seen.true_positives, seen.false_negatives, seen.false_positives, seen.true_negatives) == (1, 1, 1, 1)
-    assert seen.unknown == 2
+    table = result.visible
+    assert (table.true_positives, table.false_negatives, table.false_positives, table.true_negatives) == (1, 1, 1, 1)
+    assert table.unknown == 2
     assert "feedback tests and hidden tests, n = 4: both pass 1, only feedback 1, only hidden 1, none 1" in findings(
         result
     )
