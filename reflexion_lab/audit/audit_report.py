@@ -192,10 +192,10 @@ def findings(audit: Audit) -> Iterator[str]:
         yield f"grades itself: {front}{rule}; {len(rule.wrong)} differ here: {_named(rule.wrong)}"
     if imports := sum("usual imports" in verdict.evidence for verdict in audit.verdicts):
         yield f"imports: logged passes that only hold with the usual imports: {imports}"
-    visible_tests = audit.visible
-    if known := audit.n - visible_tests.unknown:
-        table = f"both pass {visible_tests.true_positives}, only feedback {visible_tests.false_positives}, only hidden "
-        yield f"feedback tests and hidden tests, n = {known}: {table}{visible_tests.false_negatives}, none {visible_tests.true_negatives}"
+    counts = audit.visible
+    if known := audit.n - counts.unknown:
+        table = f"both pass {counts.true_positives}, only feedback {counts.false_positives}, only hidden "
+        yield f"feedback tests and hidden tests, n = {known}: {table}{counts.false_negatives}, none {counts.true_negatives}"
     for run, retries in leaks.fixed:
         front = f"{run}: " if run else ""
         yield f"control that cannot change: {front}{retries} retries repeat the program before word for word"
