@@ -194,8 +194,9 @@ def findings(audit: Audit) -> Iterator[str]:
         yield f"imports: logged passes that only hold with the usual imports: {imports}"
     counts = audit.visible
     if known := audit.n - counts.unknown:
-        table = f"both pass {counts.true_positives}, only feedback {counts.false_positives}, only hidden "
-        yield f"feedback tests and hidden tests, n = {known}: {table}{counts.false_negatives}, none {counts.true_negatives}"
+        table = f"both pass {counts.true_positives}, only feedback {counts.false_positives}, "
+        table += f"only hidden {counts.false_negatives}, none {counts.true_negatives}"
+        yield f"feedback tests and hidden tests, n = {known}: {table}"
     for run, retries in leaks.fixed:
         front = f"{run}: " if run else ""
         yield f"control that cannot change: {front}{retries} retries repeat the program before word for word"
