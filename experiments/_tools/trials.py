@@ -25,8 +25,8 @@ def parser() -> argparse.ArgumentParser:
 def trials(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from experiments._tools.trial_logs import read_trials
     from experiments._tools.trials_report import save, show
+    from reflexion_lab.audit.trials import read_trials
 
     read = read_trials(options.folders)
     show(read, Console())

@@ -36,4 +36,6 @@ compare gpt-4 gpt-4-0613 {reflexion,simple}-gpt-4-0613 retry-gpt-4-0613-5repeats
 compare gpt-3.5 gpt-3.5-turbo-0613 {reflexion,simple}-gpt-3.5-turbo-0613 \
     retry-gpt-3.5-turbo-0613-5repeats-no-temp-incr warming-gpt-3.5-turbo-0613-5step
 python "$here/tabulate.py" "$here" "$out"/tables/*.csv
-python -m experiments._tools.trials "$data/trials" --out "$here"
+hotpotqa="$data/trials/hotpotqa"
+python -m experiments._tools.trials "$data/trials" "$hotpotqa"/ReAct__base__100_questions_5_trials.txt.gz \
+    "$hotpotqa"/ReAct__reflexion__100_questions_7_trials.txt.gz --out "$here"

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from experiments._tools.trial_logs import pairings, read_trials
 from experiments._tools.trials import main
+from reflexion_lab.audit.trials import pairings, read_trials
 
 PUBLISHED = {
     "alfworld/reflexion_run_logs": [84, 103, 111, 113, 117, 118, 123, 126, 128, 129, 130, 130, 131, 133, 134],

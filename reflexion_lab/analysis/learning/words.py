@@ -18,12 +18,12 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from reflexion_lab.agent.reflectors.reviewed import ACT, COMMONPLACE, INTENDED_ACT, flags
-from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.estimators import verdict
 from reflexion_lab.analysis.learning.effect import effect, readings
-from reflexion_lab.analysis.learning.transitions import RepairShare, by_task
+from reflexion_lab.analysis.learning.transitions import RepairShare
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.bootstrap import interval
+from reflexion_lab.analysis.stats.clusters import ALONE, by_cluster
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.records import Attempt, Record, Reflection
 from reflexion_lab.text.replies.syntax import UNPARSABLE
@@ -257,7 +257,7 @@ class QualityFigures(Record, frozen=True, kw_only=True):
 
 
 class _Row(NamedTuple):
-    case: Case
+    cluster: str
     quality: Quality
     by_chance: bool | None
     repaired: bool | None
@@ -279,7 +279,7 @@ def word_quality(logs: Sequence[Log], solutions: Mapping[str, str], seed: int = 
 
 
 def _rows(log: Log, solutions: Mapping[str, str]) -> Iterator[_Row]:
-    grades, seed = log.sealed_grades, log.manifest.seed
+    grades = log.sealed_grades
     repaired = {
         _key(reading.before): verdict(grades.get(_key(reading.attempt)))
         for reading in readings(log)
@@ -294,7 +294,7 @@ def _rows(log: Log, solutions: Mapping[str, str]) -> Iterator[_Row]:
         was_wrong = verdict(grades.get(_key(attempt))) is False
         others = [other for other, _ in rated[place + 1 :] + rated[:place] if other.task_id != attempt.task_id]
         yield _Row(
-            Case(seed, attempt.task_id),
+            log.clusters.get(attempt.task_id, attempt.task_id),
             rated_words,
             _by_chance(attempt, others, solutions) if rated_words.names_cause is not None else None,
             repaired.get(_key(attempt)) if was_wrong else None,
@@ -316,16 +316,18 @@ def _by_chance(attempt: Attempt, others: Sequence[Attempt], solutions: Mapping[s
 
 def _figures(name: str, rows: Sequence[_Row], seed: int) -> QualityFigures:
     rated = [(row, bool(value)) for row in rows if (value := getattr(row.quality, name)) is not None]
-    outcomes: dict[bool, list[tuple[Case, bool]]] = {True: [], False: []}
+    outcomes: dict[bool, list[tuple[str, bool]]] = {True: [], False: []}
     verdicts: dict[bool, dict[tuple[str, int], bool]] = {True: {}, False: {}}
     for place, (row, value) in enumerate(rated):
         if row.repaired is not None:
-            outcomes[value].append((row.case, row.repaired))
-            verdicts[value][row.case.task_id, place] = row.repaired
-    chance = [(row.case, row.by_chance) for row in rows if row.by_chance is not None] if name == "names_cause" else []
+            outcomes[value].append((row.cluster, row.repaired))
+            verdicts[value][row.cluster, place] = row.repaired
+    chance = (
+        [(row.cluster, row.by_chance) for row in rows if row.by_chance is not None] if name == "names_cause" else []
+    )
     return QualityFigures(
         name=name,
-        rate=_share([(row.case, value) for row, value in rated], seed),
+        rate=_share([(row.cluster, value) for row, value in rated], seed),
         by_chance=_share(chance, seed),
         repaired_with=_share(outcomes[True], seed),
         repaired_without=_share(outcomes[False], seed),
@@ -333,8 +335,8 @@ def _figures(name: str, rows: Sequence[_Row], seed: int) -> QualityFigures:
     )
 
 
-def _share(outcomes: Sequence[tuple[Case, bool]], seed: int) -> RepairShare | None:
+def _share(outcomes: Sequence[tuple[str, bool]], seed: int) -> RepairShare | None:
     if not outcomes:
         return None
     k = sum(passed for _, passed in outcomes)
-    return RepairShare(k=k, n=len(outcomes), share=interval(by_task(outcomes), seed))
+    return RepairShare(k=k, n=len(outcomes), share=interval(by_cluster(outcomes, ALONE), seed))
