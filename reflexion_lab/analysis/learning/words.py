@@ -328,7 +328,7 @@ def _figures(name: str, rows: Sequence[_Row], seed: int) -> QualityFigures:
     return QualityFigures(
         name=name,
         rate=_share([(row.cluster, value) for row, value in rated], seed),
-        by_chance=_share(chance, seed),
+        by_chance=_share(by_chance if name == "names_cause" else [], seed),
         repaired_with=_share(outcomes[True], seed),
         repaired_without=_share(outcomes[False], seed),
         effect=effect(verdicts[True], verdicts[False], seed),
