@@ -322,9 +322,7 @@ def _figures(name: str, rows: Sequence[_Row], seed: int) -> QualityFigures:
         if row.repaired is not None:
             outcomes[value].append((row.cluster, row.repaired))
             verdicts[value][row.cluster, place] = row.repaired
-    chance = (
-        [(row.cluster, row.by_chance) for row in rows if row.by_chance is not None] if name == "names_cause" else []
-    )
+    by_chance = [(row.cluster, row.by_chance) for row in rows if row.by_chance is not None]
     return QualityFigures(
         name=name,
         rate=_share([(row.cluster, value) for row, value in rated], seed),
