@@ -1,15 +1,18 @@
 """Attempts of a comparison as one CSV file, `cases.csv`, from which its tables can be computed again without the runs.
 
-One row per attempt. It holds verdicts, tests and spending by role, and no text of prompts, replies or programs.
+One row per attempt. It holds verdicts, tests and spending by role, but no time, and no text of prompts, replies or
+programs.
 """
 
 from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.run_log import Log
@@ -55,7 +58,8 @@ COLUMNS = {
     "feedback_source": "visible, self_tests, oracle or none",
     "upper_bound": "1: hidden tests or solutions reached the loop",
     "study": "registered study of the run; empty if it is exploratory",
-    "models": "fingerprints by role",
+    "models": "fingerprints by role, as JSON",
+    "prices": "prices by role, as JSON",
 }
 """Columns and their meaning; those of spending follow, `ROLE_KIND`, such as `actor_prompt_tokens`."""
 KINDS = ("calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cost")
@@ -119,7 +123,8 @@ def _lines(label: str, log: Log) -> Iterator[dict[str, object]]:
         "feedback_source": manifest.feedback_source,
         "upper_bound": int(log.is_upper_bound),
         "study": visible(log.study),
-        "models": visible("; ".join(f"{role} {fingerprint}" for role, fingerprint in models.items())),
+        "models": _encoded(models),
+        "prices": _encoded(manifest.prices),
     }
     for task_id, attempts in log.attempts.items():
         for attempt in attempts:
@@ -132,6 +137,10 @@ def _lines(label: str, log: Log) -> Iterator[dict[str, object]]:
                 **_of(attempt, grade),
                 **_spending(attempt, written),
             }
+
+
+def _encoded(texts: Mapping[str, str]) -> str:
+    return visible(msgspec.json.encode(texts).decode())
 
 
 def _of(attempt: Attempt, grade: Grade) -> dict[str, object]:
@@ -269,7 +278,7 @@ def _result(attempts: Sequence[Attempt], source: str) -> TaskResult:
 
 
 def _manifest(key: _Key, line: Mapping[str, str], n_tasks: int) -> Manifest:
-    models = dict(_pairs(line["models"].split("; ")))
+    models, prices = (msgspec.json.decode(line[name], type=dict[str, str]) for name in ("models", "prices"))
     return Manifest(
         run_id=f"{key.arm}-s{key.seed}",
         created_at="",
@@ -290,10 +299,5 @@ def _manifest(key: _Key, line: Mapping[str, str], n_tasks: int) -> Manifest:
         shows_solutions=line["upper_bound"] == "1" and line["feedback_source"] != "oracle",
         isolation=(),
         study=line["study"],
+        prices=prices,
     )
-
-
-def _pairs(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for text in texts:
-        role, _, fingerprint = text.partition(" ")
-        yield role, fingerprint

@@ -42,7 +42,8 @@ def add(commands: Commands) -> None:
 
 def _add_runs(sub: argparse.ArgumentParser) -> None:
     """Add the arguments that `compare` and `report` share."""
-    sub.add_argument("runs", metavar="RUN", nargs="+", help="run folders; those of one arm are pooled over seeds")
+    runs = "run folders; those of one arm are pooled over seeds; or the cases.csv of a report"
+    sub.add_argument("runs", metavar="RUN", nargs="+", help=runs)
     baseline = "the arm to compare others with (default: feedback_only, or the first)"
     sub.add_argument("--baseline", metavar="ARM", help=baseline)
     sub.add_argument("--by", metavar="KEY,...", default="", help="config keys to name arms by, such as recall.omega")
@@ -112,14 +113,30 @@ def _print(
 
 def read(options: argparse.Namespace) -> tuple[list[Arm], Comparison]:
     """Raises ValueError: the runs cannot be compared; it names the run and the reason."""
+    from reflexion_lab.analysis.cases import load_cases
+    from reflexion_lab.analysis.comparison import compare as compare_arms
     from reflexion_lab.analysis.comparison import side_by_side
     from reflexion_lab.runner.folder.folder import folders
 
     margin = None if options.margin is None else options.margin / 100
     if margin is not None and not 0 < margin <= 1:
         raise ConfigError("--margin", f"{options.margin:g}", "percentage points in (0, 100]")
-    runs, over = folders(*options.runs), options.over or "tasks"
+    over = options.over or "tasks"
+    if cases := _cases(options):
+        if options.by:
+            raise ConfigError("--by", "--by, and a file of cases", "run folders, whose configs name the keys")
+        arms = load_cases(cases)
+        return arms, compare_arms(arms, options.baseline, options.unit, options.one_seed, margin=margin, over=over)
+    runs = folders(*options.runs)
     return side_by_side(runs, options.baseline, _keys(options), options.unit, options.one_seed, margin, over)
+
+
+def _cases(options: argparse.Namespace) -> str:
+    """The file of cases, if it is what to compare; "" for run folders."""
+    files = [run for run in options.runs if run.endswith(".csv")]
+    if files and len(options.runs) > 1:
+        raise ConfigError("RUN", f"{files[0]} beside others", "run folders, or one file of cases")
+    return files[0] if files else ""
 
 
 def _keys(options: argparse.Namespace) -> tuple[str, ...]:
@@ -131,6 +148,8 @@ def _quality(options: argparse.Namespace, arms: Sequence[Arm]) -> Iterator[Sheet
     from reflexion_lab.analysis.solutions import solutions
     from reflexion_lab.runner.folder.folder import folders
 
+    if _cases(options):
+        return iter(())
     return quality_sheet({arm.label: arm.logs for arm in arms}, lambda: solutions(folders(*options.runs)))
 
 

@@ -204,6 +204,21 @@ def test_report_writes_documents_and_figures_to_a_new_folder(four, run_command, 
     assert "data:image/svg+xml" in (out / "report.html").read_text()
 
 
+def test_the_cases_of_a_report_give_the_same_table(four, run_command, tmp_path):
+    assert run_command("report", *four, "--out", tmp_path / "report")[0] == 0
+    cases = tmp_path / "report" / "cases.csv"
+    (of_runs, of_cases) = (
+        json.loads(run_command("compare", *sources, "--json")[2])["rows"] for sources in (four, [cases])
+    )
+    for before, after in zip(of_runs, of_cases, strict=True):
+        assert {name: value for name, value in after.items() if name not in ("run_ids", "calls", "spent")} == (
+            {name: value for name, value in before.items() if name not in ("run_ids", "calls", "spent")}
+        )
+    code, text, _ = run_command("compare", cases, four[0])
+    assert code == 2
+    assert "expected run folders, or one file of cases" in text
+
+
 def test_a_file_is_no_folder_to_report_into(four, run_command, tmp_path):
     (tmp_path / "taken").write_text("mine")
     code, text, _ = run_command("report", *four, "--out", tmp_path / "taken")
