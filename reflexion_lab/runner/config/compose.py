@@ -442,6 +442,7 @@ def manifest_of(cfg: Config) -> Manifest:
 
     settings.check(cfg)
     settings.check_keys(cfg)
+    cfg = _with_last_reflection(cfg)
     benchmark, models = load_benchmark(cfg), load_models(cfg)
     try:
         origin = _provenance(cfg, load_archive(cfg, InMemory()) if has_shared_memory(cfg) else None)
