@@ -29,6 +29,7 @@ from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.stats.permutation import mean_pass_at_k, sign_flip
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.cli.main import main
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.studies.replay.verify_records import metrics as verified
 from reflexion_lab.tasks.benchmarks.basics import basics
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
@@ -64,6 +65,14 @@ def test_a_task_and_its_copy_count_as_one(run, seeds):
     if len(seeds) > 1:
         assert (double.first, double.final) == (single.first, single.final)
         assert (double.moves.repair, double.moves.gain) == (single.moves.repair, single.moves.gain)
+
+
+def test_other_seeds_are_seeds_and_not_the_tasks_of_a_cluster(run):
+    single = compare(compared(run, dict, None, (1, 2, 3)), over="seeds").rows[1].as_run
+    double = compare(compared(run, twice, TWINS, (1, 2, 3)), over="seeds").rows[1].as_run
+    assert (double.estimate, double.interval_90) == (single.estimate, single.interval_90)
+    with pytest.raises(ConfigError, match="seeds, with 2"):
+        compare(compared(run, twice, TWINS, (1, 2)), over="seeds")
 
 
 def test_tasks_taken_alone_have_a_narrower_interval(run):

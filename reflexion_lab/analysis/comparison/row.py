@@ -37,7 +37,7 @@ from reflexion_lab.analysis.stats.intervals import (
 from reflexion_lab.analysis.stats.matching import Equal, area, break_even
 from reflexion_lab.analysis.stats.permutation import holm, sign_flip
 from reflexion_lab.analysis.stats.power import ALPHA, effective_pairs, minimum_detectable, needed
-from reflexion_lab.analysis.stats.seeds import widened
+from reflexion_lab.analysis.stats.seeds import by_seed, widened
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.records import Record, Usage
 from reflexion_lab.runner.folder.registration import Registration, exploratory
@@ -237,8 +237,9 @@ def compared(
     narrower = difference(first, second, EQUIVALENCE)
     interval_90 = equal.interval_90 if equal else (narrower.low, narrower.high)
     if claim.over == "seeds":
-        estimate = Estimate.of(estimate.value, *widened((estimate.low, estimate.high), cases))
-        interval_90 = widened(interval_90, cases, EQUIVALENCE)
+        seeds = by_seed(((c.task_id, c.seed, second_verdicts[c] - first_verdicts[c]) for c in both), clusters)
+        estimate = Estimate.of(estimate.value, *widened((estimate.low, estimate.high), cases, seeds_of=seeds))
+        interval_90 = widened(interval_90, cases, EQUIVALENCE, seeds)
     effective = effective_pairs(cases)
     method = REMATCHED if equal else PAIRED
     method = method.replace("tasks", "clusters") if are_shared(tasks, clusters) else method

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from reflexion_lab.analysis.stats.bootstrap import (
     are_varied,
     batches,
-    difference,
     ends,
     generator,
     resampled_sums,
     weighted_sums,
 )
-from reflexion_lab.analysis.stats.intervals import CLOSE, EQUIVALENCE, LEVEL, RESAMPLES, Estimate
+from reflexion_lab.analysis.stats.intervals import CLOSE, EQUIVALENCE, LEVEL, RESAMPLES, Estimate, over_tasks
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -193,7 +192,7 @@ def equal(first: Sequence[Path], second: Sequence[Path], seed: int = 0, draws: i
 
 
 def _ends(rows: NDArray[float64], seed: int, draws: int) -> list[tuple[float, float]]:
-    """Ends of the bootstrap interval at 95 % and at 90 %, or those of `bootstrap.difference` if too few tasks differ
+    """Ends of the bootstrap interval at 95 % and at 90 %, or those of `intervals.over_tasks` if too few tasks differ
     (`bootstrap.are_varied`).
 
     A jackknife would have a coverage of 88 % where the arms spend alike, since the cheaper arm then changes.
@@ -208,8 +207,10 @@ def _ends(rows: NDArray[float64], seed: int, draws: int) -> list[tuple[float, fl
     if are_varied(second_shares - first_shares):
         drawn = _differences(resampled_sums(rows, generator(seed, "tasks"), draws))
         return [ends(drawn, level) for level in (LEVEL, EQUIVALENCE)]
-    estimates = [difference(first_shares, second_shares, level) for level in (LEVEL, EQUIVALENCE)]
-    return [(estimate.low, estimate.high) for estimate in estimates]
+    gaps, sizes = (second_shares - first_shares)[:, 0], rows[:, -1] / rows[:, -1].mean()
+    value = float((gaps * sizes).mean())
+    linear = value + (gaps - value) * sizes  # a case has the same weight in a large cluster, as in the estimate
+    return [over_tasks(linear, level=level) for level in (LEVEL, EQUIVALENCE)]
 
 
 def _table(paths: Sequence[Path], caps: NDArray[float64], clusters: int) -> NDArray[float64]:

@@ -7,20 +7,48 @@ its own, which more tasks do not reduce.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.analysis.stats.bootstrap import linearised
+from reflexion_lab.analysis.stats.clusters import Clusters, places
 from reflexion_lab.analysis.stats.intervals import LEVEL, adjusted, agreement, t_quantile
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy import float64
+    from numpy.typing import ArrayLike, NDArray
 
 SEEDS = 3
 """Fewest seeds. With two that shift an arm by 6 points, simulated coverage falls to 88 %, at a width of 60 points."""
 
 
-def widened(interval: tuple[float, float], differences: ArrayLike, level: float = LEVEL) -> tuple[float, float]:
+def by_seed(differences: Iterable[tuple[Any, int, float]], clusters: Clusters) -> NDArray[float64]:
+    """Contribution of each cluster at each seed to the mean over cases, shape (clusters, seeds); NaN without a case.
+
+    Without clusters it is the difference of each task at each seed.
+
+    Parameters
+    ----------
+    differences : Iterable[tuple[Any, int, float]]
+        Task, seed and difference of each case.
+    """
+    import numpy as np
+
+    cases = list(differences)
+    rows, columns = places((task for task, _, _ in cases), clusters), sorted({seed for _, seed, _ in cases})
+    sums, counts = np.zeros((2, max(rows.values(), default=-1) + 1, len(columns)))
+    for task, seed, difference in cases:
+        place = rows[task], columns.index(seed)
+        sums[place] += difference
+        counts[place] += 1
+    value, present = sums.sum() / counts.sum(), counts > 0
+    return np.where(present, value + (sums - value * counts) / counts[present].mean(), np.nan)
+
+
+def widened(
+    interval: tuple[float, float], differences: ArrayLike, level: float = LEVEL, seeds_of: ArrayLike | None = None
+) -> tuple[float, float]:
     """The interval of a mean difference over tasks, widened so that it holds for other seeds, too.
 
     Its variance is that of `intervals.over_tasks` plus that of seeds, max(0, MS(seeds) - MS(residual)) / (tasks *
@@ -36,6 +64,8 @@ def widened(interval: tuple[float, float], differences: ArrayLike, level: float 
     differences : ArrayLike
         Shape (tasks, seeds), values in [-1, 1]. Tasks that lack a seed do not count.
     level : float, default 0.95
+    seeds_of : ArrayLike | None, optional
+        `by_seed`, where a row of `differences` holds all cases of a cluster and its columns are no seeds.
 
     Returns
     -------
@@ -50,7 +80,8 @@ def widened(interval: tuple[float, float], differences: ArrayLike, level: float 
     import numpy as np
 
     every = np.asarray(differences, float)
-    cases = every[np.isfinite(every).all(axis=1)]
+    cases = every if seeds_of is None else np.asarray(seeds_of, float)
+    cases = cases[np.isfinite(cases).all(axis=1)]
     tasks, seeds = cases.shape
     if seeds < SEEDS:
         raise ConfigError("over", f"seeds, with {seeds}", f"runs of {SEEDS} seeds or more", "take over=tasks")

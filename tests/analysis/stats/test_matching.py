@@ -35,6 +35,17 @@ def test_equal_arms_do_not_differ():
     assert finding.estimate.low < 0 < finding.estimate.high
 
 
+def test_the_interval_weights_cases_as_the_estimate_does_where_clusters_differ_in_size():
+    """One cluster of 30 cases, 6 of them gained, and 30 of one case without a difference; nothing to cut."""
+    sizes = [30, *[1] * 30]
+    first = [Path(cluster, [1.0], [False]) for cluster, size in enumerate(sizes) for _ in range(size)]
+    second = [path._replace(passed=[place < 6]) for place, path in enumerate(first)]
+    finding = equal(first, second, draws=50)
+    assert finding.estimate.value == pytest.approx(0.1)
+    for low, high in (finding.interval_90, (finding.estimate.low, finding.estimate.high)):
+        assert low < 0.09 < 0.11 < high
+
+
 def test_the_dearer_arm_is_cut_between_two_caps_in_proportion():
     """First: one attempt of 1, half of the tasks solved. Second: 1 and then 3, the rest solved by attempt 2."""
     first = [Path(task, [1.0], [task < 10]) for task in range(20)]
