@@ -9,7 +9,7 @@ import csv
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -35,6 +35,7 @@ from reflexion_lab.records import (
 from reflexion_lab.runner.folder.folder import RunFolder
 
 RUNS, CASES = "runs.csv", "cases.csv"
+Line = TypeVar("Line", bound=Record)
 PROGRAM = "-"
 """Stands for a program."""
 
@@ -138,10 +139,10 @@ def read_cases(folder: Path) -> list[Evidence]:
     return [Evidence(run=run, cases=tuple(by_run[run.run])) for run in runs]
 
 
-def _lines(path: Path, kind: type[Any]) -> list[Any]:
+def _lines(path: Path, kind: type[Line]) -> list[Line]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            return msgspec.convert(list(csv.DictReader(file)), list[kind], strict=False)
+            return [msgspec.convert(row, kind, strict=False) for row in csv.DictReader(file)]
     except (OSError, ValueError) as problem:
         raise ConfigError(path, problem, "the file that `experiments._tools.recorded_cases` writes") from None
 
@@ -200,14 +201,28 @@ def _reflection(attempt: int) -> Reflection:
 
 
 def _grade(case: Case) -> Grade:
-    counts = {"checks_passed": 0, "checks_total": 0, "sealed": True}
-    return Grade(task_id=case.task, number=case.attempt, passed=case.hidden == "pass", outcome=case.hidden, **counts)
+    return Grade(
+        task_id=case.task,
+        number=case.attempt,
+        passed=case.hidden == "pass",
+        outcome=case.hidden,
+        checks_passed=0,
+        checks_total=0,
+        sealed=True,
+    )
 
 
 def _result(task: str, attempts: int, run: Run) -> TaskResult:
-    ends = dict.fromkeys(("submitted", "best", "last"), attempts)
-    source = run.feedback_source
-    return TaskResult(task_id=task, attempts=attempts, **ends, stop_reason="", feedback_source=source, duration=0.0)
+    return TaskResult(
+        task_id=task,
+        attempts=attempts,
+        submitted=attempts,
+        best=attempts,
+        last=attempts,
+        stop_reason="",
+        feedback_source=run.feedback_source,
+        duration=0.0,
+    )
 
 
 def write_cases(folders: Sequence[Path], transcripts: Path, out: Path) -> list[Path]:

@@ -54,7 +54,7 @@ def _counts(parsing: Parsing) -> dict[str, Any]:
         "words": words,
         "replies": replies,
         "amount": amount,
-        "crashes": sum(bool(case.crash) for case in (*words, *replies)),
+        "crashes": sum(bool(crash) for crash in [case.crash for case in words] + [case.crash for case in replies]),
         "differ": len(differ),
         "unexplained": sum(reply.cause in ("unexplained", "harness") for reply in differ),
         "alone": Counter("extracted" if reply.passed else "logged" for reply in differ),
