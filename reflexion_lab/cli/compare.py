@@ -32,7 +32,6 @@ def add(commands: Commands) -> None:
     add_flag(sub, "--html", "no comparison: FOLDER/<run>.html per run, or run.html in the run folder without --out")
     sub.add_argument("--out", metavar="FOLDER", help="folder to write to, created if missing; a comparison needs it")
     sub.add_argument("--figures", choices=("png", "svg", "pdf"), help="format of a comparison's figures (default: png)")
-    sub.set_defaults(unit=None)  # None: not on the command line
 
 
 def _add_runs(sub: argparse.ArgumentParser) -> None:
@@ -41,8 +40,8 @@ def _add_runs(sub: argparse.ArgumentParser) -> None:
     baseline = "the arm to compare others with (default: feedback_only, or the first)"
     sub.add_argument("--baseline", metavar="ARM", help=baseline)
     sub.add_argument("--by", metavar="KEY,...", default="", help="config keys to name arms by, such as recall.omega")
-    unit = "budget to match by (default: tokens)"
-    sub.add_argument("--unit", choices=("tokens", "calls", "cost"), default="tokens", help=unit)
+    unit = "compare at equal attempts and this budget (default: attempts, completion tokens, and cost or tokens)"
+    sub.add_argument("--unit", choices=("attempts", "completion_tokens", "tokens", "calls", "cost"), help=unit)
     add_flag(sub, "--one-seed", "also print differences that rest on a single seed")
 
 
@@ -110,6 +109,5 @@ def _comparison(options: argparse.Namespace) -> list[Path]:
     if not options.out:
         raise ConfigError("--out", "none", "the folder for the comparison, or --html for a page of each run")
     folder = out_folder(options.out)
-    options.unit = options.unit or "tokens"
     arms, comparison = read(options)
     return save_report(folder, comparison, arms, options.figures or "png")

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from reflexion_lab.analysis.comparison import Comparison
     from reflexion_lab.analysis.report.sheets import Sheet
 
+Unit = Literal["attempts", "completion_tokens", "tokens", "calls", "cost"]
+"""Unit of an equal budget."""
+
 
 class Compared(NamedTuple):
     """Arms side by side, displayed as warnings and tables."""
@@ -87,10 +90,10 @@ def compare(
     *runs: object,
     baseline: str | None = None,
     by: str | Sequence[str] = (),
-    unit: Literal["tokens", "calls", "cost"] = "tokens",
+    unit: Unit | None = None,
     one_seed: bool = False,
 ) -> Compared:
-    """pass@1 of each arm with its interval, and each paired with the baseline: as run, and at an equal budget.
+    """pass@1 of each arm with its interval, and each paired with the baseline at equal budgets.
 
     Parameters
     ----------
@@ -101,8 +104,9 @@ def compare(
         Arm to compare the others with; by default `feedback_only`, or the first one.
     by : str | Sequence[str], default ()
         Config keys to name arms by, such as `recall.omega`; by default those in which runs of one arm differ.
-    unit : {'tokens', 'calls', 'cost'}, default "tokens"
-        Unit of an equal budget.
+    unit : {'attempts', 'completion_tokens', 'tokens', 'calls', 'cost'} | None, optional
+        Budget to compare at beside equal attempts; by default completion tokens, and cost where all arms have a price,
+        else tokens.
     one_seed : bool, default False
         Include differences that rest on a single seed, which are refused otherwise.
 
@@ -124,7 +128,7 @@ def report(
     out: Path | str,
     baseline: str | None = None,
     by: str | Sequence[str] = (),
-    unit: Literal["tokens", "calls", "cost"] = "tokens",
+    unit: Unit | None = None,
     one_seed: bool = False,
     figures: Literal["png", "svg", "pdf"] = "png",
 ) -> list[Path]:

@@ -40,7 +40,7 @@ from reflexion_lab.runner.folder.folder import some_folders
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Unit = Literal["tokens", "calls", "cost"]
+Unit = Literal["completion_tokens", "tokens", "calls", "cost"]
 TOO_SHORT = "no loop with a second attempt", "runs with loop.max_attempts=2 or more"
 
 
@@ -64,17 +64,19 @@ def budgets(*runs: object, unit: Unit = "tokens", ax: Axes | None = None, captio
 def differences(
     *runs: object,
     baseline: str | None = None,
-    unit: Unit = "tokens",
+    unit: Unit | Literal["attempts"] | None = None,
     one_seed: bool = False,
     ax: Axes | None = None,
     caption: bool = True,
 ) -> Axes:
-    """Each arm's paired difference to the baseline, as run and at equal spending; grey: not detectable at 80 % power.
+    """Each arm's paired difference to the baseline at equal budgets; grey: not detectable at 80 % power.
 
     Parameters
     ----------
     baseline : str | None, optional
         Arm name; by default `feedback_only`, or the first arm that is no upper bound.
+    unit : {'attempts', 'completion_tokens', 'tokens', 'calls', 'cost'} | None, optional
+        See `notebook.compare.compare`.
     one_seed : bool, default False
         Include differences that rest on one seed, which are refused otherwise.
     """

@@ -51,19 +51,27 @@ class Sampling(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return msgspec.convert(fields, cls)
 
 
-class Usage(Record, frozen=True, kw_only=True):
-    """Costs of calls: tokens, seconds of the model's own time, without queues, and money."""
+class Usage(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """Costs of calls: tokens, seconds of the model's own time, without queues, and money.
 
-    calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    seconds: float = 0.0
-    cost: float = 0.0
+    The fields without a factory were added later; they are written only where they are not 0, so that other lines
+    stay as they were.
+    """
+
+    calls: int = msgspec.field(default_factory=int)
+    prompt_tokens: int = msgspec.field(default_factory=int)
+    completion_tokens: int = msgspec.field(default_factory=int)
+    seconds: float = msgspec.field(default_factory=float)
+    cost: float = msgspec.field(default_factory=float)
     """In the currency of the model's price list; 0 where it has none."""
-    retries: int = 0
+    retries: int = msgspec.field(default_factory=int)
     """Repeated requests: after overload, a lost connection, a torn or unreadable reply."""
-    refused: int = 0
+    refused: int = msgspec.field(default_factory=int)
     """Calls whose prompt was rejected, without tokens and cost."""
+    cached_tokens: int = 0
+    """Of the prompt tokens, those from the server's cache; 0 also where the server does not count them."""
+    reasoning_tokens: int = 0
+    """Of the completion tokens, those of reasoning that is not in the reply; 0 also where they are not counted."""
 
     @property
     def tokens(self) -> int:

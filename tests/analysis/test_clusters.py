@@ -57,7 +57,7 @@ def test_a_task_and_its_copy_count_as_one(run, seeds):
     single = compare(compared(run, dict, None, seeds), one_seed=True).rows[1]
     double = compare(compared(run, twice, TWINS, seeds), one_seed=True).rows[1]
     assert (single.tasks, single.clusters, double.tasks, double.clusters) == (40, 40, 80, 40)
-    for before, after in ((single.as_run, double.as_run), (single.matched, double.matched)):
+    for before, after in zip(single.differences.values(), double.differences.values(), strict=True):
         assert (after.n, after.tasks, after.clusters) == (2 * before.n, 80, 40)
         assert (after.estimate, after.p_tasks, after.minimum) == (before.estimate, before.p_tasks, before.minimum)
         assert "clusters" in after.method and "tasks" not in after.method
@@ -104,7 +104,7 @@ def test_tables_say_how_many_clusters_where_tasks_share_one(run):
     alone, shared = (" ".join(map(repr, sheets(comparison))) for comparison in comparisons)
     assert "clusters" not in alone
     assert "80 tasks in 40 clusters" in " ".join(shared.split())
-    assert "160 (80 tasks in 40 clusters) pairs" in " ".join(shared.split())
+    assert "160 pairs (80 tasks in 40 clusters)" in " ".join(shared.split())
 
 
 def test_frames_name_the_cluster_of_every_task(run):

@@ -10,6 +10,7 @@ from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.budgets import matched
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import mcnemar, paired_difference, wilson
+from reflexion_lab.analysis.stats.matching import break_even
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.folder.registration import Budget, Registration, section
 
@@ -67,7 +68,7 @@ def test_two_seeds_that_agree_in_all_are_worth_no_more_than_one(run):
 def test_a_gain_from_one_seed_is_refused_unless_asked_for(run):
     both = arms([run("feedback_only", BASE), run("words", WORDS)])
     refused = named(compare(both), "words")
-    assert refused.as_run is refused.matched is None
+    assert (refused.as_run, refused.equal) == (None, {})
     assert "--one-seed" in refused.refused
     names = named(compare(both, one_seed=True), "words")
     assert names.refused == ""
@@ -85,10 +86,12 @@ def test_at_equal_tokens_the_dearer_arm_is_cut(run):
     runs = [run(arm, verdicts, s) for arm, verdicts in (("feedback_only", BASE), ("simple", SIMPLE)) for s in (7, 8)]
     row = named(compare(arms(runs)), "simple")
     assert row.as_run.estimate.value == -0.25
-    assert row.matched.estimate.value == 0.0
-    assert row.matched.budget == "equal tokens"
-    assert (row.matched.cut.shorter, row.matched.cut.spend, row.matched.cut.baseline_spend) == ("feedback_only", 20, 20)
-    assert named(compare(arms(runs), unit="calls"), "simple").matched.budget == "equal calls"
+    at_tokens = row.equal["tokens"]
+    assert at_tokens.estimate.value == 0.0
+    assert at_tokens.budget == "equal tokens"
+    assert (at_tokens.cut.shorter, at_tokens.cut.spend, at_tokens.cut.baseline_spend) == ("feedback_only", 20, 20)
+    by_calls = named(compare(arms(runs), unit="calls"), "simple").equal
+    assert [difference.budget for difference in by_calls.values()] == ["equal attempts", "equal calls"]
 
 
 def test_matched_p_is_at_least_the_verdicts_mcnemar_p(run):
@@ -96,9 +99,97 @@ def test_matched_p_is_at_least_the_verdicts_mcnemar_p(run):
     base = {f"t{i:02}": [WRONG] if i < 20 else [WRONG, RIGHT] if i < 26 else [RIGHT] for i in range(40)}
     dear = {f"t{i:02}": [WRONG] * 5 if i < 26 else [RIGHT] for i in range(40)}
     runs = [run(arm, verdicts, s) for arm, verdicts in (("feedback_only", base), ("dear", dear)) for s in (1, 2)]
-    names = named(compare(arms(runs)), "dear").matched
+    names = named(compare(arms(runs)), "dear").equal["tokens"]
     assert (names.won, names.lost) == (0, 12)
     assert names.p_tasks >= mcnemar(6, 0)  # six tasks, each the same at both seeds
+
+
+def test_at_equal_attempts_both_arms_are_cut_at_the_last_of_the_shorter(run):
+    long = {"a": [WRONG] * 3 + [RIGHT], "b": [WRONG, RIGHT]}
+    short = {"a": [WRONG] * 2, "b": [WRONG] * 2}
+    comparison = compare(arms([run(arm, made, s) for arm, made in (("long", long), ("short", short)) for s in (1, 2)]))
+    row = named(comparison, "short")
+    difference = row.equal["attempts"]
+    assert (row.as_run.estimate.value, difference.estimate.value) == (-1.0, -0.5)
+    assert (difference.cut.attempts, difference.cut.shorter) == (2, "long")
+    assert (difference.cut.spend, difference.cut.baseline_spend) == (2.0, 2.0)
+    assert list(comparison.shown(row)) == ["as_run", "equal_attempts", "equal_completion_tokens", "equal_tokens"]
+    same = compare(arms([run(arm, short, s) for arm in ("one", "other") for s in (1, 2)]))
+    assert "as_run" not in same.shown(same.rows[1])
+
+
+DRAW = Usage(calls=1, prompt_tokens=100, completion_tokens=19)
+RETRY = Usage(calls=1, prompt_tokens=250, completion_tokens=27)
+REFLECTION = Usage(calls=1, prompt_tokens=450, completion_tokens=63)
+
+
+@pytest.fixture
+def dear_words(run, records):
+    """Words that change nothing per attempt, at the prices of experiments/reflexion_against_retry: 513 tokens for a
+    reflection and 277 for the retry, against 119 for a draw. Each attempt solves 1 in 16 of what is left.
+    """
+
+    def priced(verdicts, retry, reflection):
+        histories, _ = records(verdicts)
+        return {
+            task_id: [
+                replace(
+                    attempt,
+                    trajectory=replace(attempt.trajectory, usage=retry if attempt.number > 1 else DRAW),
+                    reflection=attempt.reflection and replace(attempt.reflection, usage=reflection),
+                )
+                for attempt in history
+            ]
+            for task_id, history in histories.items()
+        }
+
+    tries = {f"t{i:02}": [WRONG, RIGHT] if i < 1 else [WRONG, WRONG] for i in range(16)}
+    runs = [run("retry", attempts=priced(tries, DRAW, Usage()), seed=s) for s in (1, 2)]
+    return [*runs, *(run("words", attempts=priced(tries, RETRY, REFLECTION), seed=s) for s in (1, 2))]
+
+
+def test_a_price_ratio_and_break_even_are_those_by_hand(dear_words):
+    price = named(compare(arms(dear_words), "retry"), "words").equal["tokens"].price
+    assert (price.spend, price.baseline_spend) == (790, 119)
+    assert price.ratio == pytest.approx(6.64, abs=0.005)
+    assert (price.solved.k, price.solved.n, price.baseline_solved.k, price.baseline_solved.n) == (2, 32, 2, 32)
+    assert price.break_even == pytest.approx((1 - (15 / 16) ** (790 / 119)) * 16)  # by 1 in 16, 6.6 draws solve 35 %
+    assert price.break_even / 16 == pytest.approx(0.348, abs=0.0005)
+    by_words = named(compare(arms(dear_words), "retry"), "words").equal["completion_tokens"].price
+    assert (by_words.spend, by_words.baseline_spend) == (90, 19)
+
+
+def test_break_even_lies_between_one_and_the_price_ratio():
+    assert break_even(790 / 119, 0.123) * 0.123 == pytest.approx(0.58, abs=0.005)
+    assert break_even(4, 0) == 4
+    assert (break_even(1, 0.3), break_even(3, 1)) == (pytest.approx(1), 1)
+    with pytest.raises(ValueError, match=r"ratio and share: got 2 and 1\.5"):
+        break_even(2, 1.5)
+
+
+def test_words_that_only_cost_more_lose_by_their_price_and_do_no_harm(run, respent):
+    """At each attempt both arms solve the same tasks; a draw of the words takes four times the tokens."""
+    tries = {f"t{i:02}": [WRONG] * (i % 4) + [RIGHT] for i in range(40)}
+    cheap, dear = (Usage(calls=1, prompt_tokens=10, completion_tokens=tokens) for tokens in (10, 70))
+    runs = [run(arm, attempts=respent(tries, usage), seed=s)
+            for arm, usage in (("retry", cheap), ("words", dear)) for s in (1, 2)]  # fmt: skip
+    row = named(compare(arms(runs), "retry"), "words")
+    assert row.equal["attempts"].estimate.value == 0
+    assert row.equal["tokens"].is_loss
+    assert row.is_price(row.equal["tokens"])
+    assert not row.is_price(row.equal["attempts"])
+
+
+def test_with_prices_the_line_at_equal_cost_replaces_that_at_equal_tokens(run, respent):
+    prices = {"actor": "1/2 USD per million, as of today"}
+    both = [run(arm, attempts=respent(BASE, PAID), seed=s, prices=prices) for arm in ("retry", "words") for s in (7, 8)]
+    comparison = compare(arms(both))
+    names = ["equal_attempts", "equal_completion_tokens", "equal_cost"]
+    assert (list(comparison.shown(comparison.rows[1])), comparison.unpriced) == (names, "")
+    assert "tokens" in comparison.rows[1].equal  # for tables and MLflow, under its old name
+    free = compare(arms([run(arm, BASE, s) for arm in ("retry", "words") for s in (7, 8)]))
+    assert list(free.shown(free.rows[1])) == [*names[:2], "equal_tokens"]
+    assert free.unpriced == "retry has no prices"
 
 
 @pytest.fixture
@@ -109,19 +200,20 @@ def unrecorded(run, respent):
 
 def test_tokens_that_nobody_recorded_are_not_taken_for_free(two_seeds, unrecorded):
     row = named(compare(arms([*two_seeds, *unrecorded])), "silent")
-    assert row.unknown == ("tokens", "cost")
-    assert row.matched is row.tokens_per_solved is None
-    assert row.unmatched == "tokens of silent unknown"
+    assert row.unknown == ("completion_tokens", "tokens", "cost")
+    assert row.tokens_per_solved is None
+    assert list(row.equal) == ["attempts"]
+    assert row.unmatched["tokens"] == "tokens of silent unknown"
     assert row.as_run is not None
     by_calls = named(compare(arms([*two_seeds, *unrecorded]), unit="calls"), "silent")
-    assert by_calls.unmatched == ""
-    assert by_calls.matched.cut.spend > 0
+    assert by_calls.unmatched == {}
+    assert by_calls.equal["calls"].cut.spend > 0
 
 
 def test_unknown_baseline_tokens_leave_the_as_run_comparison(two_seeds, unrecorded):
     row = named(compare(arms([*two_seeds, *unrecorded]), "silent"), "words")
     assert row.unknown == ("cost",)
-    assert row.unmatched == "tokens of silent unknown"
+    assert row.unmatched["tokens"] == "tokens of silent unknown"
     with pytest.raises(ValueError, match="arm silent: got runs of unknown tokens, expected runs that say"):
         matched(*arms([*unrecorded, *two_seeds])[:2], "tokens")
 
@@ -135,7 +227,7 @@ def test_one_role_without_tokens_makes_them_unknown(run, records):
         ]
         for task_id, history in attempts.items()
     }
-    assert compare(arms([run("partly", attempts=partly)])).rows[0].unknown == ("tokens", "cost")
+    assert compare(arms([run("partly", attempts=partly)])).rows[0].unknown == ("completion_tokens", "tokens", "cost")
 
 
 PAID = Usage(calls=1, prompt_tokens=9, cost=0.5)
@@ -150,7 +242,7 @@ def test_with_prices_the_cost_of_a_solved_case_is_all_that_was_paid(run, respent
 @pytest.mark.parametrize("prices", [{}, {"actor": "1/2 USD per million", "reflector": "unknown"}])
 def test_cost_is_no_budget_without_a_price_for_every_role(run, respent, prices):
     folder = run("feedback_only", attempts=respent(SIMPLE, PAID if prices else Usage(calls=1)), prices=prices)
-    with pytest.raises(ValueError, match="unit: got cost, but feedback_only has no prices, expected runs with them"):
+    with pytest.raises(ValueError, match="unit: got cost, but feedback_only has no prices, expected prices in one"):
         compare(arms([folder]), unit="cost")
 
 
@@ -162,7 +254,7 @@ def test_money_of_two_currencies_is_not_compared(run, respent):
         for arm, currency in (("feedback_only", "USD"), ("words", "EUR"))
         for seed in (7, 8)
     ]
-    with pytest.raises(ValueError, match="got cost, in EUR, USD, expected one currency"):
+    with pytest.raises(ValueError, match="got cost, but prices are in EUR, USD, expected prices in one currency"):
         compare(arms(both), unit="cost")
     assert [row.currencies for row in compare(arms(both)).rows] == [("USD",), ("EUR",)]
 
@@ -300,10 +392,25 @@ def test_only_the_registered_comparison_is_not_exploratory(run, study):
     both = arms([run(arm, many(won), s, **known) for arm, won in sizes.items() for s in (1, 2)])
     comparison = compare(both, study=study)
     assert named(comparison, "words").as_run.exploratory == ()
-    assert named(comparison, "words").matched.exploratory
+    assert named(comparison, "words").equal["tokens"].exploratory
+    assert named(comparison, "words").equal["attempts"].exploratory == ()  # both loops have one attempt
     assert named(comparison, "other").as_run.exploratory
     assert named(compare(both, "other", study=study), "words").as_run.exploratory
     assert named(compare(both), "words").as_run.exploratory
+
+
+def test_equal_attempts_have_a_registered_metric_of_their_own(run, study):
+    study = replace(study, primary_metric="pass_at_1_equal_attempts")
+    histories = {"feedback_only": [WRONG, WRONG, WRONG], "words": [WRONG, RIGHT]}
+    by_arm = {arm: {f"t{i:02}": history for i in range(40)} for arm, history in histories.items()}
+    manifests = {arm: [run(arm, tasks, s).manifest for s in (1, 2)] for arm, tasks in by_arm.items()}
+    study = replace(study, registered=section(manifests, at="2026-01-01T00:00:00Z", power=0.8))
+    known = {"study": study.name, "study_digest": study.digest}
+    runs = [run(arm, tasks, s, **known) for arm, tasks in by_arm.items() for s in (1, 2)]
+    row = named(compare(arms(runs), study=study), "words")
+    assert row.equal["attempts"].exploratory == ()
+    assert row.as_run.exploratory
+    assert row.equal["tokens"].exploratory
 
 
 def test_the_registered_effect_is_a_size_to_plan_for_and_no_bar(run, study):
@@ -322,6 +429,6 @@ def test_no_arm_is_no_comparison():
 
 def test_one_run_alone_has_figures_and_no_difference(run):
     (row,) = compare(arms([run("simple", BASE)])).rows
-    assert row.as_run is row.matched is None
+    assert (row.as_run, row.equal) == (None, {})
     assert row.refused == ""
     assert row.final.value == 0.5

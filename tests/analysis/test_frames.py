@@ -176,6 +176,9 @@ def test_tokens_are_told_by_role_and_add_up(named):
     assert attempts.tokens_reflector.tolist() == [0, 7, 0, 7, 7, 7]
     assert (attempts.tokens_actor + attempts.tokens_reflector).tolist() == attempts.tokens.tolist()
     assert attempts[attempts.task_id == "c"].tokens_so_far.tolist() == [27, 54, 81]
+    assert (attempts.prompt_tokens + attempts.completion_tokens).tolist() == attempts.tokens.tolist()
+    assert (attempts.cached_tokens == 0).all()
+    assert (attempts.reasoning_tokens == 0).all()
 
 
 def test_tests_that_the_model_wrote_are_paid_before_the_first_attempt(named):

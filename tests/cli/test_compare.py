@@ -62,7 +62,22 @@ def test_compare_takes_baseline_and_unit(four, run_command):
     code, text, _ = run_command("compare", *four, "--baseline", "words", "--unit", "calls")
     assert code == 0
     assert "Difference to words" in text
-    assert "Equal calls:" in text and "calls per case" in text
+    assert "Equal calls:" in text and "attempts: 2" in text
+    assert "tokens" not in text.partition("Price of a further attempt")[2].partition("Errors")[0]
+
+
+def test_by_default_the_lines_are_at_equal_attempts_completion_tokens_and_tokens(four, run_command, tmp_path):
+    _, text, out = run_command("compare", *four, "--csv", tmp_path / "t.csv")
+    _, differences = out.split("Difference to feedback_only")
+    table = " ".join(differences.partition("Percentage points")[0].split())
+    assert [name in table for name in ("as run", "attempts: 2", "completion", "price 1.0x", "even 1.0x")] == [
+        False, True, True, True, True,
+    ]  # fmt: skip
+    assert "No line at equal cost (feedback_only has no prices): total tokens instead." in text
+    _, row = _rows(tmp_path / "t.csv")
+    for budget in ("as_run", "equal_attempts", "equal_completion_tokens", "equal_tokens"):
+        assert float(row[f"{budget}_difference"]) == 0.25
+    assert (row["equal_tokens_price_ratio"], row["equal_tokens_is_price"]) == ("1.0", "False")
 
 
 def test_arms_are_named_by_the_keys_that_are_asked_for(run, run_command):
@@ -80,7 +95,7 @@ def test_compare_writes_csv_and_json(four, run_command, tmp_path):
 
 def test_one_seed_has_to_be_asked_for(four, run_command):
     assert "one seed: ask with --one-seed" in run_command("compare", four[0], four[2])[1]
-    assert "not detected one seed" in run_command("compare", four[0], four[2], "--one-seed")[1]
+    assert "not detected attempts: 2 one seed" in run_command("compare", four[0], four[2], "--one-seed")[1]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +196,7 @@ def test_cost_is_a_budget_where_there_are_prices(priced, run_command):
     runs = [priced("feedback_only", BASE, paid), priced("words", WORDS, paid)]
     code, text, _ = run_command("compare", *runs, "--unit", "cost", "--one-seed")
     assert code == 0
-    assert "Equal cost:" in text and "cost per case" in text
+    assert "Equal cost:" in text and "Price of a further attempt" in text
     assert "0.875" in text  # 7 attempts at 0.50 over 4 cases
 
 

@@ -3,9 +3,10 @@
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
-from reflexion_lab.records import Task
+from reflexion_lab.records import Task, Usage
 
 
 def canonical(solution, prompt="import math\n\ndef f(x):\n"):
@@ -30,6 +31,14 @@ def test_a_longer_name_is_another_function():
 
 def test_without_a_solution_there_is_no_program():
     assert canonical("") == ""
+
+
+def test_usage_without_cached_tokens_is_written_as_before():
+    line = b'{"calls":1,"prompt_tokens":0,"completion_tokens":0,"seconds":0.0,"cost":0.0,"retries":0,"refused":0}'
+    assert msgspec.json.encode(Usage(calls=1)) == line
+    assert msgspec.json.decode(line, type=Usage) == Usage(calls=1, cached_tokens=0, reasoning_tokens=0)
+    both = Usage(cached_tokens=2, reasoning_tokens=3) + Usage(cached_tokens=1)
+    assert msgspec.json.decode(msgspec.json.encode(both), type=Usage) == Usage(cached_tokens=3, reasoning_tokens=3)
 
 
 def test_types_that_threads_decode_are_prepared_on_import():

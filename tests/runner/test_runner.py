@@ -17,8 +17,11 @@ from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Sampling
+from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.grid import digest_of
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.manifest import config_digest
 from reflexion_lab.runner.runner import teach
 from reflexion_lab.studies.run import carry_out
 from reflexion_lab.tasks.evaluators.self_tests import SelfTests
@@ -295,6 +298,30 @@ def test_resuming_under_another_config_is_refused(base, tmp_path):
     carry_out(compose(*base))
     with pytest.raises(ValueError, match="began with another recall"):
         assemble(compose(*base, "recall.omega=2", f"resume={run_folder(tmp_path)}"))
+
+
+def reflects_on_last(*overrides):
+    lab = assemble(compose(*overrides))
+    lab.close()
+    return lab.folder.manifest.config["loop"]["reflect_on_last"]
+
+
+def test_a_last_reflection_is_made_only_where_memory_is_shared(base):
+    assert reflects_on_last(*base) is False
+    assert reflects_on_last(*base, "loop.reflect_on_last=true") is True
+    assert reflects_on_last(*base, "memory.shared.shown={wisdom:2}") is True
+
+
+def test_a_resumed_run_keeps_what_it_recorded_of_last_reflections(base, tmp_path):
+    assert reflects_on_last(*base, "loop.reflect_on_last=true") is True  # as every run of an earlier version
+    assert reflects_on_last(*base, f"resume={run_folder(tmp_path)}") is True
+
+
+def test_a_cell_has_the_digest_of_the_value_that_is_resolved(base):
+    shared = "memory.shared.shown={wisdom:2}"
+    for overrides, value in (((), "false"), ((shared,), "true")):
+        resolved = compose(*base, *overrides, f"loop.reflect_on_last={value}")
+        assert digest_of(compose(*base, *overrides)) == digest_of(resolved) == config_digest(plain(resolved))
 
 
 def test_a_second_run_of_the_same_config_makes_no_call(base, tmp_path, capsys):

@@ -173,6 +173,8 @@ class OpenAIModel:
                 calls=1,
                 prompt_tokens=reply.prompt_tokens,
                 completion_tokens=reply.completion_tokens,
+                cached_tokens=reply.cached_tokens,
+                reasoning_tokens=reply.reasoning_tokens,
                 seconds=response.elapsed.total_seconds(),
                 cost=self._price.cost(reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens),
                 retries=retries,

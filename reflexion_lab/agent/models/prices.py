@@ -94,7 +94,7 @@ class Price(Record, frozen=True, kw_only=True):
         usage = completion.usage
         if usage.cost or not any(self.per_million or ()):
             return completion
-        cost = self.cost(usage.prompt_tokens, usage.completion_tokens)
+        cost = self.cost(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
         return replace(completion, usage=replace(usage, cost=cost))
 
     def __str__(self) -> str:
@@ -197,6 +197,7 @@ UNDER_WAY = "under way: "
 """Prefix of the ledger row with a scope's open reservations, which the row of the scope itself includes."""
 PAUSE = 0.05
 """Polling interval for the reservations of other processes, in seconds."""
+UNLIMITED = Caps()
 TEMPLATE = 64, 16
 """Tokens that a server's chat template may add to a prompt, and to each of its messages."""
 
@@ -223,7 +224,7 @@ class Meter:
         clock: Callable[[], float] = time.monotonic,
         patience: float = 300.0,
     ) -> None:
-        self.caps = caps or Caps()
+        self.caps = caps or UNLIMITED
         self.scope = scope
         self._ledger = Ledger(place)
         self._clock = clock
@@ -284,9 +285,10 @@ class Meter:
 
     def _reserve(self, most: Spending, sign: int = 1) -> Spending:
         """Add `most` to, or subtract it from, the open reservations; return their sum. Does nothing without caps."""
-        if self.caps == Caps():
+        if self.caps == UNLIMITED:
             return Spending()
-        return self._ledger.add(UNDER_WAY + self.scope, Spending().plus(most._replace(seconds=0.0), sign), Caps())[1]
+        amount = Spending().plus(most._replace(seconds=0.0), sign)
+        return self._ledger.add(UNDER_WAY + self.scope, amount, UNLIMITED)[1]
 
     def settle(self, most: Spending, spent: Spending) -> None:
         """Record the spending of a call that had reserved `most`. If the ledger fails, only warn, because the reply has
@@ -294,7 +296,7 @@ class Meter:
         """
         with self._settled:
             try:
-                self._ledger.add(self.scope, self._timed(spent.plus(most, -1)), Caps())
+                self._ledger.add(self.scope, self._timed(spent.plus(most, -1)), UNLIMITED)
                 self._reserve(most, -1)
                 self._seen = self._clock()
             except HarnessError as problem:

@@ -7,7 +7,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -134,7 +134,9 @@ class Reply(NamedTuple):
     """0 if the server counts no tokens; likewise below."""
     completion_tokens: int
     cached_tokens: int
-    """Prompt tokens from the server's cache."""
+    """Of the prompt tokens, those from the server's cache."""
+    reasoning_tokens: int = 0
+    """Of the completion tokens, those of hidden reasoning."""
     system_fingerprint: str = ""
     """Identifier of the server's configuration, or ""."""
 
@@ -175,6 +177,16 @@ class _Completion(msgspec.Struct):
     system_fingerprint: Any = None
 
 
+CACHED = (
+    ("prompt_tokens_details", "cached_tokens"),
+    ("prompt_cache_hit_tokens",),
+    ("cached_tokens",),
+    ("cache_read_input_tokens",),
+)
+"""Where servers count cached prompt tokens: OpenAI, vLLM and xAI; DeepSeek; Moonshot; proxies of Anthropic."""
+REASONING = (("completion_tokens_details", "reasoning_tokens"), ("reasoning_tokens",))
+"""Likewise reasoning tokens: OpenAI, DeepSeek, vLLM and xAI; older gateways."""
+
 _DECODER = msgspec.json.Decoder(_Completion)
 
 OVERFLOW_CODES = {"context_length_exceeded", "exceed_context_size_error", "context_window_exceeded"}
@@ -206,8 +218,8 @@ def read(content: bytes) -> Reply:
     completion = _decoded(content)
     choice, message = completion.choices[0], completion.choices[0].message
     usage = completion.usage if isinstance(completion.usage, dict) else {}
-    details = usage.get("prompt_tokens_details")
-    prompt = _count(usage.get("prompt_tokens"))
+    prompt, written = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+    hidden = max(_count(usage.get("total_tokens")) - prompt - written, 0)  # reasoning of Gemini and xAI
     answer = _text(message.content)
     is_refused = bool(message.refusal and not answer)
     return Reply(
@@ -216,10 +228,22 @@ def read(content: bytes) -> Reply:
         finish_reason="refusal" if is_refused else (choice.finish_reason or "").encode(errors="replace").decode(),
         model=_name(completion.model),
         prompt_tokens=prompt,
-        completion_tokens=_count(usage.get("completion_tokens")),
-        cached_tokens=min(_count(details.get("cached_tokens")), prompt) if isinstance(details, dict) else 0,
+        completion_tokens=written + hidden,
+        cached_tokens=min(_largest(usage, CACHED), prompt),
+        reasoning_tokens=min(max(_largest(usage, REASONING), hidden), written + hidden),
         system_fingerprint=_name(completion.system_fingerprint),
     )
+
+
+def _largest(usage: dict[str, Any], places: Sequence[Sequence[str]]) -> int:
+    """The largest count at `places` of a reply's usage; servers may repeat one count under several names."""
+    return max(_count(_at(usage, place)) for place in places)
+
+
+def _at(node: Any, place: Sequence[str]) -> Any:
+    for key in place:
+        node = node.get(key) if isinstance(node, dict) else None
+    return node
 
 
 def _decoded(content: bytes) -> _Completion:

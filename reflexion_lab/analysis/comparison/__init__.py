@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm, arms
-from reflexion_lab.analysis.comparison.budgets import check_unit
-from reflexion_lab.analysis.comparison.row import Row, corrected, row
+from reflexion_lab.analysis.comparison.budgets import ATTEMPTS, check_unit, currencies, is_known
+from reflexion_lab.analysis.comparison.row import Difference, Row, corrected, row
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Manifest, Record
 from reflexion_lab.runner.folder import registration
@@ -19,6 +19,8 @@ from reflexion_lab.runner.folder.registration import Registration
 
 PREFERRED = "feedback_only"
 """The default baseline: the same loop without reflections."""
+BUDGETS = (ATTEMPTS, "completion_tokens", "tokens")
+"""Units of the equal budgets by default; and cost."""
 
 
 class Comparison(Record, frozen=True, kw_only=True):
@@ -27,15 +29,26 @@ class Comparison(Record, frozen=True, kw_only=True):
     benchmark: str
     baseline: str | None
     """None if every arm is an upper bound."""
-    unit: str
-    """Unit of the equal budget: `tokens`, `calls` or `cost`."""
+    units: tuple[str, ...]
+    """Units of the equal budgets."""
+    unpriced: str
+    """Why there is none at equal cost by default; "" if there is, or if another unit was asked for."""
     rows: tuple[Row, ...]
+
+    def shown(self, row: Row) -> dict[str, Difference]:
+        """The differences of `row` to print, by name: no tokens beside cost, and as run only where it is not at equal
+        attempts.
+        """
+        longer = row.equal[ATTEMPTS].cut if ATTEMPTS in row.equal else None
+        left_out = {"equal_tokens"} if self.units == (*BUDGETS, "cost") else set()
+        left_out |= {"as_run"} if longer and not longer.shorter else set()
+        return {name: difference for name, difference in row.differences.items() if name not in left_out}
 
 
 def compare(
     arms: Sequence[Arm],
     baseline: str | None = None,
-    unit: str = "tokens",
+    unit: str | None = None,
     one_seed: bool = False,
     study: Registration | None = None,
 ) -> Comparison:
@@ -45,8 +58,9 @@ def compare(
     ----------
     baseline : str | None, optional
         Label of an arm; by default `feedback_only` if present, else the first arm that is not an upper bound.
-    unit : str, default "tokens"
-        Unit of the equal budget: `tokens`, `calls` or `cost`.
+    unit : str | None, optional
+        Unit of a budget beside equal attempts: `completion_tokens`, `tokens`, `calls` or `cost`; `attempts` for none.
+        By default completion tokens, tokens, and cost where all arms have a price in one currency.
     one_seed : bool, default False
         Include differences based on one seed.
     study : Registration | None, optional
@@ -58,18 +72,23 @@ def compare(
         No arm; two arms of one name; an unknown unit or baseline; different benchmarks; no case in common with the
         baseline; `cost` without prices.
     """
-    check_unit(unit)
+    if unit not in (None, ATTEMPTS):
+        check_unit(str(unit))
     _check_names(arms)
     _check_benchmarks(arms)
     base = _baseline(arms, baseline)
     longest = max(arm.longest for arm in arms)
-    rows = [row(arm, base, longest, unit, one_seed, study) for arm in arms]
-    _check_prices(rows, unit)
+    unpriced = _unpriced(arms)
+    if unit == "cost" and unpriced:
+        raise ConfigError("unit", f"cost, but {unpriced}", "prices in one currency", "take tokens or calls")
+    units = BUDGETS + (() if unpriced else ("cost",)) if unit is None else tuple(dict.fromkeys((ATTEMPTS, unit)))
+    rows = [row(arm, base, longest, units, one_seed, study) for arm in arms]
     return Comparison(
         benchmark=arms[0].logs[0].manifest.benchmark,
         baseline=base.label if base else None,
-        unit=unit,
-        rows=tuple(_as_family(_as_family(rows, "as_run"), "matched")),
+        units=units,
+        unpriced="" if unit else unpriced,
+        rows=tuple(_corrected(rows, units)),
     )
 
 
@@ -96,11 +115,12 @@ def _check_benchmarks(arms: Sequence[Arm]) -> None:
                 raise ConfigError("benchmark", benchmarks, "one benchmark, and the same tasks at a seed")
 
 
-def _check_prices(rows: Sequence[Row], unit: str) -> None:
-    if unit == "cost" and (free := [row.arm for row in rows if unit in row.unknown]):
-        raise ConfigError("unit", f"cost, but {free[0]} has no prices", "runs with them", "take tokens or calls")
-    if unit == "cost" and len(paid := sorted({name for row in rows for name in row.currencies})) > 1:
-        raise ConfigError("unit", f"cost, in {', '.join(paid)}", "one currency", "take tokens or calls")
+def _unpriced(arms: Sequence[Arm]) -> str:
+    """Why the arms cannot be compared by cost; "" if they can."""
+    if free := [arm.label for arm in arms if not is_known(arm, "cost")]:
+        return f"{free[0]} has no prices"
+    paid = sorted({name for arm in arms for name in currencies(arm)})
+    return f"prices are in {', '.join(paid)}" if len(paid) > 1 else ""
 
 
 def _baseline(arms: Sequence[Arm], label: str | None) -> Arm | None:
@@ -115,18 +135,32 @@ def _baseline(arms: Sequence[Arm], label: str | None) -> Arm | None:
     raise ConfigError("baseline", repr(label), f"one of the arms: {', '.join(eligible) or 'all are upper bounds'}")
 
 
-def _as_family(rows: Sequence[Row], name: str) -> list[Row]:
-    """Rows with Holm-adjusted p-values of the differences `name`; upper bounds are not in the family."""
-    family = {row.arm: getattr(row, name) for row in rows if getattr(row, name) and not row.is_upper_bound}
-    adjusted = dict(zip(family, corrected(list(family.values())), strict=True))
-    return [replace(row, **{name: adjusted[row.arm]}) if row.arm in adjusted else row for row in rows]
+def _corrected(rows: Sequence[Row], units: Sequence[str]) -> list[Row]:
+    """Rows with Holm-adjusted p-values: the arms at one budget are a family, without upper bounds."""
+    as_run = _as_family({row.arm: row.as_run for row in rows if row.as_run and not row.is_upper_bound})
+    equal = {
+        unit: _as_family({row.arm: row.equal[unit] for row in rows if unit in row.equal and not row.is_upper_bound})
+        for unit in units
+    }
+    return [
+        replace(
+            row,
+            as_run=as_run.get(row.arm, row.as_run),
+            equal={unit: equal[unit].get(row.arm, difference) for unit, difference in row.equal.items()},
+        )
+        for row in rows
+    ]
+
+
+def _as_family(family: Mapping[str, Difference]) -> dict[str, Difference]:
+    return dict(zip(family, corrected(list(family.values())), strict=True))
 
 
 def side_by_side(
     runs: Sequence[RunFolder],
     baseline: str | None = None,
     by: Sequence[str] = (),
-    unit: str = "tokens",
+    unit: str | None = None,
     one_seed: bool = False,
 ) -> tuple[list[Arm], Comparison]:
     """Group `runs` into arms and compare them, by the registration of their study if they have one.

@@ -10,7 +10,7 @@ import math
 import random
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 from statistics import fmean
 from typing import NamedTuple
@@ -18,14 +18,16 @@ from typing import NamedTuple
 from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.stats.bootstrap import ratio
 from reflexion_lab.analysis.stats.clusters import Clusters, merged, places
-from reflexion_lab.analysis.stats.intervals import CLOSE, Estimate
+from reflexion_lab.analysis.stats.intervals import CLOSE, Estimate, Rate
 from reflexion_lab.analysis.stats.matching import Equal, Path, equal
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Attempt, Usage
 
-UNITS = ("calls", "tokens", "cost")
-"""`cost` is money, in the currency of the price list."""
+UNITS = ("completion_tokens", "tokens", "calls", "cost")
+"""Units of spending: `tokens` of prompt and completion, `cost` in the currency of the price list."""
+ATTEMPTS = "attempts"
+"""The budget of loops that are cut at the same attempt; it is counted, not spent."""
 _CURRENCY = re.compile(r"[^\s/]+/\S+ (\S+) per million")
 UNPRICED = "unknown"
 """Entry of the manifest for a model without a known price."""
@@ -61,8 +63,8 @@ def is_known(arm: Arm, unit: str) -> bool:
     """Whether the runs recorded their spending; unrecorded usage is zero, which does not mean free.
 
     Calls and tokens are known if every first attempt has some, and tokens only if every call with a reply has some;
-    refused prompts take none. Money is known if any was paid and every role has a price. Local models are free and
-    cannot be compared by cost.
+    refused prompts take none. Completion tokens are known with tokens. Money is known if any was paid and every role
+    has a price. Local models are free and cannot be compared by cost.
 
     Raises
     ------
@@ -73,6 +75,8 @@ def is_known(arm: Arm, unit: str) -> bool:
     if unit == "cost":
         prices = {price for log in arm.logs for price in log.manifest.prices.values()}
         return any(case_amounts[-1] for case_amounts in by_case.values()) and UNPRICED not in prices
+    unit = "tokens" if unit == "completion_tokens" else unit  # a reply may be empty
+    by_case = spent(arm, unit)
     usages = [usage for attempts in arm.attempts.values() for attempt in attempts for usage in attempt.usage.values()]
     answered = (usage for usage in usages if usage.calls > usage.refused)
     first = all(
@@ -102,6 +106,32 @@ def _running_total(attempts: Sequence[Attempt], unit: str, before: float) -> lis
     acting = [sum(_amount(usage, unit) for usage in own) for own in usages]
     earlier = [before, *(reflecting(attempt, unit) for attempt in attempts[:-1])]
     return list(accumulate(a + b for a, b in zip(acting, earlier, strict=True)))
+
+
+class Further(NamedTuple):
+    """Further attempts of an arm: those after the first."""
+
+    spend: float
+    """Mean spending on one, with the reflection before it; of an arm without any, that on a first attempt."""
+    solved: Rate
+    """Of those on cases not yet solved, the ones that solve, by hidden tests."""
+
+
+def further(arm: Arm, unit: str, cases: Collection[Case]) -> Further:
+    """Price and success of a further attempt of `arm`, over `cases`.
+
+    Raises
+    ------
+    ConfigError
+        An unknown unit.
+    """
+    by_case = {case: amounts for case, amounts in spent(arm, unit).items() if case in cases}
+    n = sum(len(amounts) - 1 for amounts in by_case.values())
+    paid = sum(amounts[-1] - amounts[0] for amounts in by_case.values())
+    first = fmean(amounts[0] for amounts in by_case.values())
+    verdicts = ([arm.grades[case][attempt.number].passed for attempt in arm.attempts[case]] for case in sorted(by_case))
+    solved = [passed[t] for passed in verdicts for t in range(1, len(passed)) if not any(passed[:t])]
+    return Further(paid / n if n else first, Rate.over(solved))
 
 
 class Spot(NamedTuple):

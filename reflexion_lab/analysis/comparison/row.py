@@ -10,13 +10,21 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Arm, Case
-from reflexion_lab.analysis.comparison.budgets import UNITS, currencies, is_known, matched, per_solved
+from reflexion_lab.analysis.comparison.budgets import (
+    ATTEMPTS,
+    UNITS,
+    currencies,
+    further,
+    is_known,
+    matched,
+    per_solved,
+)
 from reflexion_lab.analysis.estimators import Confusion, feedback_confusion, paired
 from reflexion_lab.analysis.learning.transitions import Moves, ends
 from reflexion_lab.analysis.stats.bootstrap import FEWEST, difference
 from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, are_shared, by_cluster, merged
 from reflexion_lab.analysis.stats.intervals import CLOSE, LEVEL, PAIRED, Estimate, Rate
-from reflexion_lab.analysis.stats.matching import Equal, area
+from reflexion_lab.analysis.stats.matching import Equal, area, break_even
 from reflexion_lab.analysis.stats.permutation import holm, sign_flip
 from reflexion_lab.analysis.stats.power import minimum_detectable, needed
 from reflexion_lab.errors import ConfigError, DataError
@@ -30,22 +38,46 @@ Verdicts = Mapping[Case, bool]
 
 
 class Cut(Record, frozen=True, kw_only=True):
-    """Two arms at equal mean spending; see `analysis.comparison.budgets`."""
+    """Two arms at equal attempts, or at equal mean spending; see `analysis.comparison.budgets`."""
 
     shorter: str
     """The arm whose loops were cut; "" if both spend the same."""
     spend: float
-    """Mean spending of a case of the arm, after the cut."""
+    """Mean spending of a case of the arm, after the cut; attempts, if these are equal."""
     baseline_spend: float
     is_matched: bool
     """False if the first attempts alone of the more expensive arm cost more than all of the cheaper."""
+    attempts: int | None = None
+    """The attempt at which the loops of both arms are cut; None at equal spending."""
+
+
+class RetryPrice(Record, frozen=True, kw_only=True):
+    """Price of a further attempt, in one unit of spending, and its success; over the cases of both arms, as run."""
+
+    spend: float
+    """Mean spending on a further attempt of the arm (`budgets.further`)."""
+    baseline_spend: float
+    solved: Rate
+    """Of the arm's further attempts on cases not yet solved, those that solve. Its interval assumes independence."""
+    baseline_solved: Rate
+
+    @property
+    def ratio(self) -> float | None:
+        """Further attempts of the baseline for the price of one of the arm; None if those of the baseline are free."""
+        return self.spend / self.baseline_spend if self.baseline_spend else None
+
+    @property
+    def break_even(self) -> float | None:
+        """`matching.break_even`; None without a ratio, or without a further attempt of the baseline."""
+        is_known = self.ratio is not None and self.baseline_solved.n
+        return break_even(self.ratio or 0.0, self.baseline_solved.share) if is_known else None
 
 
 class Difference(Record, frozen=True, kw_only=True):
     """Share of cases solved, arm minus baseline, over the cases of both."""
 
     budget: str
-    """`as run`, `equal tokens`, `equal calls`, or `equal cost`."""
+    """`as run`, `equal attempts`, `equal completion tokens`, `equal tokens`, `equal calls`, or `equal cost`."""
     cut: Cut | None
     """The cut to an equal budget; None as run."""
     exploratory: tuple[str, ...]
@@ -81,11 +113,18 @@ class Difference(Record, frozen=True, kw_only=True):
     minimum: float | None
     """The true difference that a study of so many clusters and such discordance finds four times in five; None where it
     finds none so often, or no pair is discordant."""
+    price: RetryPrice | None = None
+    """At equal spending, the price of a further attempt."""
 
     @property
     def is_detected(self) -> bool:
         """Whether the interval leaves 0 out and p after Holm is below 0.05."""
         return not self.estimate.low <= 0 <= self.estimate.high and self.p_holm < 1 - LEVEL + CLOSE
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether a difference below 0 is detected."""
+        return self.is_detected and self.estimate.value < 0
 
 
 def compared(
@@ -210,16 +249,17 @@ class Row(Record, frozen=True, kw_only=True):
     """Mean height of `curve`, in [0, 1]."""
     as_run: Difference | None
     """Difference to the baseline; None for the baseline itself, and if `refused`."""
-    matched: Difference | None
-    """Difference with the more expensive of the two cut to the spending of the cheaper."""
+    equal: dict[str, Difference]
+    """By unit, the difference at an equal budget: both arms cut at the same attempt, or the more expensive of the two
+    cut to the spending of the cheaper."""
     refused: str
     """Why there is no difference; "" if there is one, and for the baseline."""
     unknown: tuple[str, ...]
     """Units of `UNITS` that were not recorded or priced; their zeros in `spent` have no meaning."""
     currencies: tuple[str, ...]
     """Currencies of its price lists; () without prices."""
-    unmatched: str
-    """Why there is a difference as run but none at an equal budget; "" if there are both or neither."""
+    unmatched: dict[str, str]
+    """By unit, why there is a difference as run but none at that budget."""
     moves: Moves
     """Repair and damage from attempt 1 to the submission."""
     feedback: Confusion
@@ -234,9 +274,28 @@ class Row(Record, frozen=True, kw_only=True):
     metrics: dict[str, metrics.Value]
     """Values of registered metrics by `Metric.key`."""
 
+    @property
+    def differences(self) -> dict[str, Difference]:
+        """By name, `as_run` and `equal_UNIT`, the differences to the baseline."""
+        as_run = {"as_run": self.as_run} if self.as_run else {}
+        return as_run | {f"equal_{unit}": difference for unit, difference in self.equal.items()}
+
+    def is_price(self, difference: Difference) -> bool:
+        """Whether this is a loss at equal spending of an arm whose further attempts cost more, and at equal attempts no
+        loss is detected: a price, not harm by its attempts.
+        """
+        by_attempts, price = self.equal.get(ATTEMPTS), difference.price
+        is_dearer = price is not None and (price.ratio or 0) > 1
+        return is_dearer and difference.is_loss and by_attempts is not None and not by_attempts.is_loss
+
 
 def row(
-    arm: Arm, base: Arm | None, longest: int, unit: str, one_seed: bool = False, study: Registration | None = None
+    arm: Arm,
+    base: Arm | None,
+    longest: int,
+    units: Sequence[str],
+    one_seed: bool = False,
+    study: Registration | None = None,
 ) -> Row:
     """`longest` is the longest loop of all arms. Raises DataError if the arm and `base` have no common case."""
     manifests = [log.manifest for log in arm.logs]
@@ -244,8 +303,8 @@ def row(
     shares = tuple(fmean(verdicts.values()) for verdicts in curve)
     others = base.attempts.keys() if base else arm.attempts.keys()
     refused = _refused(arm, base, one_seed)
-    has_partner = base is not None and base is not arm and not refused
-    unmatched = _unmatched(arm, base, unit) if base and has_partner else ""
+    partner = None if refused or base is arm else base
+    unmatched = _unmatched(arm, partner, units) if partner else {}
     unknown = tuple(name for name in UNITS if not is_known(arm, name))
     return Row(
         arm=arm.label,
@@ -269,8 +328,8 @@ def row(
         final=arm.share(curve[-1]),
         method=arm.share_method,
         area=float(area(shares)),
-        as_run=_as_run(arm, base, study) if base and has_partner else None,
-        matched=_matched(arm, base, unit, study) if base and has_partner and not unmatched else None,
+        as_run=_as_run(arm, partner, study) if partner else None,
+        equal={unit: _equal(arm, partner, unit, study) for unit in units if unit not in unmatched} if partner else {},
         refused=refused,
         unknown=unknown,
         currencies=currencies(arm),
@@ -315,14 +374,37 @@ def _refused(arm: Arm, base: Arm | None, one_seed: bool) -> str:
     return ONE_SEED if len(shared) == 1 and not one_seed else ""
 
 
-def _unmatched(arm: Arm, base: Arm, unit: str) -> str:
-    missing = " or ".join(side.label for side in (arm, base) if not is_known(side, unit))
-    return f"{unit} of {missing} unknown" if missing else ""
+def _unmatched(arm: Arm, base: Arm, units: Sequence[str]) -> dict[str, str]:
+    missing = {
+        unit: " or ".join(side.label for side in (arm, base) if not is_known(side, unit))
+        for unit in units
+        if unit != ATTEMPTS
+    }
+    return {unit: f"{unit.replace('_', ' ')} of {names} unknown" for unit, names in missing.items() if names}
 
 
 def _as_run(arm: Arm, base: Arm, study: Registration | None) -> Difference:
     reasons, clusters = _exploratory(arm, base, METRIC, study), merged(base.clusters, arm.clusters)
     return compared(arm.verdicts(), base.verdicts(), AS_RUN, None, reasons, clusters=clusters)
+
+
+def _equal(arm: Arm, base: Arm, unit: str, study: Registration | None) -> Difference:
+    return _at_equal_attempts(arm, base, study) if unit == ATTEMPTS else _matched(arm, base, unit, study)
+
+
+def _at_equal_attempts(arm: Arm, base: Arm, study: Registration | None) -> Difference:
+    """Both arms cut at the last attempt of the shorter; where that cuts nothing, registered as run is registered."""
+    t = min(arm.longest, base.longest)
+    reasons = _exploratory(arm, base, f"{METRIC}_equal_{ATTEMPTS}", study)
+    if arm.longest == base.longest:
+        reasons = reasons and _exploratory(arm, base, METRIC, study)
+    arm_verdicts, base_verdicts = arm.verdicts(t), base.verdicts(t)
+    shared = arm_verdicts.keys() & base_verdicts.keys()
+    spends = [fmean(min(len(side.attempts[case]), t) for case in shared) for side in (arm, base)]
+    shorter = "" if arm.longest == base.longest else max(arm, base, key=lambda side: side.longest).label
+    cut = Cut(shorter=shorter, spend=spends[0], baseline_spend=spends[1], is_matched=True, attempts=t)
+    clusters = merged(base.clusters, arm.clusters)
+    return compared(arm_verdicts, base_verdicts, f"equal {ATTEMPTS}", cut, reasons, clusters=clusters)
 
 
 def _matched(arm: Arm, base: Arm, unit: str, study: Registration | None) -> Difference:
@@ -334,8 +416,11 @@ def _matched(arm: Arm, base: Arm, unit: str, study: Registration | None) -> Diff
         baseline_spend=pair.first_spend,
         is_matched=pair.is_matched,
     )
-    clusters = merged(base.clusters, arm.clusters)
-    return compared(pair.second, pair.first, f"equal {unit}", cut, reasons, pair.equal, clusters)
+    clusters, budget = merged(base.clusters, arm.clusters), f"equal {unit.replace('_', ' ')}"
+    difference = compared(pair.second, pair.first, budget, cut, reasons, pair.equal, clusters)
+    own, other = (further(side, unit, pair.first.keys()) for side in (arm, base))
+    price = RetryPrice(spend=own.spend, baseline_spend=other.spend, solved=own.solved, baseline_solved=other.solved)
+    return replace(difference, price=price)
 
 
 def _exploratory(arm: Arm, base: Arm, metric: str, study: Registration | None) -> list[str]:

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLUMNS = ("unit", "arm", "feedback_source", "attempt", "mean_a_case", "share", "low", "high", "on_hull")
-LABELS = {"tokens": "mean tokens per case", "calls": "mean model calls per case", "cost": "mean cost per case"}
+LABELS = {
+    "completion_tokens": "mean completion tokens per case",
+    "tokens": "mean tokens per case",
+    "calls": "mean model calls per case",
+    "cost": "mean cost per case",
+}
 
 
 def budget(by_arm: Mapping[Arm, Sequence[Spot]], unit: str, ax: Axes) -> Axes:
@@ -29,7 +34,7 @@ def budget(by_arm: Mapping[Arm, Sequence[Spot]], unit: str, ax: Axes) -> Axes:
     by_arm : Mapping[Arm, Sequence[Spot]]
         By arm, its spots in the order of attempts; none where its spending is unknown.
     unit : str
-        `tokens`, `calls` or `cost`.
+        `completion_tokens`, `tokens`, `calls` or `cost`.
     """
     for place, (arm, spots) in enumerate(by_arm.items()):
         if not spots:
@@ -92,7 +97,9 @@ def _overlaps(last: Spot, other: Sequence[Spot]) -> bool:
 
 def _missing(spots: Mapping[str, Mapping[Arm, Sequence[Spot]]]) -> str:
     without = {unit: [arm.label for arm, own in by_arm.items() if not own] for unit, by_arm in spots.items()}
-    return "".join(f" Unknown {unit}, not drawn: {', '.join(names)}." for unit, names in without.items() if names)
+    return "".join(
+        f" Unknown {unit.replace('_', ' ')}, not drawn: {', '.join(names)}." for unit, names in without.items() if names
+    )
 
 
 def _ends(spot: Spot) -> tuple[float, float, float]:

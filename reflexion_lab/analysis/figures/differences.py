@@ -29,36 +29,42 @@ if TYPE_CHECKING:
 
 COLUMNS = ("arm", "budget", "n", "tasks", "clusters", "seeds", "difference", "low", "high", "won", "lost", "p",
            "p_tasks", "p_holm", "least", "minimum", "detected")  # fmt: skip
-BUDGETS: tuple[Style, Style] = (
-    {"color": COLOURS[0], "marker": "o", "markersize": 7, "markeredgecolor": "white"},
-    {"color": COLOURS[1], "marker": "s", "markersize": 6, "markerfacecolor": "white", "markeredgecolor": COLOURS[1]},
-)
-"""As run, and at an equal budget."""
+MARKS = {"as run": "o", "equal attempts": "D", "equal completion tokens": "^", "equal tokens": "s", "equal calls": "v",
+         "equal cost": "P"}  # fmt: skip
+"""Marker by budget."""
 
 
-def differences(arm_rows: Sequence[Row], baseline: str, ax: Axes) -> Axes:
-    """Draw two lines per arm, the first arm on top: as run, and at an equal budget.
+def differences(comparison: Comparison, ax: Axes) -> Axes:
+    """Draw a line for each budget of every arm with a difference, the first arm on top (`Comparison.shown`).
 
-    Grey bars reach to the minimum detectable effect at 80 % power. Each of `rows` has a difference.
+    Grey bars reach to the minimum detectable effect at 80 % power.
     """
     from matplotlib.ticker import FuncFormatter
 
+    arm_rows = _with_difference(comparison)
     for place, row in enumerate(arm_rows):
-        both = _both(row)
-        for number, difference in enumerate(both):
-            y = place + (number - (len(both) - 1) / 2) * 0.36
+        shown = list(comparison.shown(row).values())
+        for number, difference in enumerate(shown):
+            y = place + (number - (len(shown) - 1) / 2) * 0.8 / max(len(shown), 2)
             if (minimum := difference.minimum) is not None:
                 grey: Style = {"color": FAINT, "alpha": 0.75, "zorder": 1, "gid": "minimum"}
-                ax.barh(y, 2 * minimum, left=-minimum, height=0.3, **grey)
-            dot(difference.estimate.value, difference.estimate, y, ax, **BUDGETS[number], gid=difference.budget)
+                ax.barh(y, 2 * minimum, left=-minimum, height=0.6 / max(len(shown), 2), **grey)
+            dot(
+                difference.estimate.value,
+                difference.estimate,
+                y,
+                ax,
+                **_style(difference.budget),
+                gid=difference.budget,
+            )
             estimate = cells.estimate(difference.estimate, signed=True).replace("-", "−")
             note(ax, y, f"{estimate}  {_p_value(row, difference)}")
     ax.axvline(0, color=INK, linewidth=0.9, zorder=2)
-    every = [difference for row in arm_rows for difference in _both(row)]
+    every = [difference for row in arm_rows for difference in comparison.shown(row).values()]
     ends = [(abs(each.estimate.low), abs(each.estimate.high), each.minimum or 0) for each in every]
     widest = max(map(max, ends))
     ax.set_xlim(-1.08 * widest, 1.08 * widest)
-    ax.set_xlabel(f"solved, percentage points above {baseline}")
+    ax.set_xlabel(f"solved, percentage points above {comparison.baseline}")
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: cells.number(x, 0, signed=True).replace("-", "−")))
     for place, row in enumerate(arm_rows):
         if row.is_upper_bound:
@@ -70,7 +76,7 @@ def differences(arm_rows: Sequence[Row], baseline: str, ax: Axes) -> Axes:
 @figure(30, is_compared=True)
 def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
     """None without any difference: one arm, no baseline, or all refused."""
-    arm_rows = [row for row in comparison.rows if _both(row)]
+    arm_rows = _with_difference(comparison)
     if not arm_rows or comparison.baseline is None:
         return None
     known = {comparison.baseline, *(row.arm for row in arm_rows)}
@@ -81,26 +87,38 @@ def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
          difference.p_tasks, difference.p_holm, difference.least, difference.minimum,
          "" if row.is_upper_bound else difference.is_detected)
         for row in arm_rows
-        for difference in _both(row)
+        for difference in comparison.shown(row).values()
     ]  # fmt: skip
-    methods = " and ".join(dict.fromkeys(difference.method for row in arm_rows for difference in _both(row)))
-    unmatched = [f"{row.arm} ({row.unmatched})" for row in arm_rows if row.unmatched]
+    methods = " and ".join(
+        dict.fromkeys(difference.method for row in arm_rows for difference in row.differences.values())
+    )
+    unmatched = [f"{row.arm} ({', '.join(dict.fromkeys(row.unmatched.values()))})" for row in arm_rows if row.unmatched]
     refused = [f"{row.arm} ({row.refused})" for row in comparison.rows if row.refused]
     text = (
         f"{facts([arm for arm in arms if arm.label in known])} Paired by task and seed; 95 % intervals, each by "
         f"itself: {methods}. p: tasks or clusters as units, Holm over the arms at a budget. Grey: below the minimum "
         "detectable effect at 80 % power; where there is none, no difference is detectable."
         + f" Without a difference: {', '.join(refused)}." * bool(refused)
-        + f" Only as run: {', '.join(unmatched)}." * bool(unmatched)
+        + f" Not at equal spending: {', '.join(unmatched)}." * bool(unmatched)
     )
     baseline = comparison.baseline
-    size = 6.4 + beside([row.arm for row in arm_rows]), 1.3 + 0.62 * len(arm_rows)
+    size = (
+        6.4 + beside([row.arm for row in arm_rows]),
+        1.3 + 0.31 * max(2, *(len(comparison.shown(row)) for row in arm_rows)) * len(arm_rows),
+    )
     title = f"Difference to {baseline}"
-    return Drawing("differences", title, [lambda ax: differences(arm_rows, baseline, ax)], COLUMNS, lines, text, size)
+    return Drawing("differences", title, [lambda ax: differences(comparison, ax)], COLUMNS, lines, text, size)
 
 
-def _both(row: Row) -> list[Difference]:
-    return [difference for difference in (row.as_run, row.matched) if difference]
+def _with_difference(comparison: Comparison) -> list[Row]:
+    return [row for row in comparison.rows if row.differences]
+
+
+def _style(budget: str) -> Style:
+    """A colour and a marker of its own; hollow where all tokens or money are equal."""
+    colour = COLOURS[list(MARKS).index(budget) % len(COLOURS)]
+    inside = {"markerfacecolor": "white", "markeredgecolor": colour} if budget in ("equal tokens", "equal cost") else {}
+    return {"color": colour, "marker": MARKS[budget], "markersize": 6, "markeredgecolor": "white", **inside}
 
 
 def _legend(every: Sequence[Difference], ax: Axes) -> None:
@@ -108,7 +126,7 @@ def _legend(every: Sequence[Difference], ax: Axes) -> None:
     from matplotlib.patches import Patch
 
     names = dict.fromkeys(difference.budget for difference in every)
-    marks = [Line2D([], [], linestyle="", **style, label=name) for style, name in zip(BUDGETS, names, strict=False)]
+    marks = [Line2D([], [], linestyle="", **_style(name), label=name) for name in names]
     place: Style = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "ncols": 3, "borderaxespad": 0.2}
     has_minimum = any(difference.minimum is not None for difference in every)
     handles = [*marks, *[Patch(color=FAINT, label="below the minimum detectable effect")] * has_minimum]

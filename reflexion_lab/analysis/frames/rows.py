@@ -172,6 +172,17 @@ def _source(name: str, own: str) -> tuple[str | None, str | None, int | None]:
 
 Columns = dict[str, tuple[str, Callable[[Any], object]]]
 
+
+def kinds_of_tokens(usage: Callable[[Any], Usage]) -> Columns:
+    """Columns of prompt and completion tokens, and of the cached and the reasoning tokens among them."""
+
+    def of(name: str, row: Any) -> int:
+        return int(getattr(usage(row), name))
+
+    names = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
+    return {name: ("int64", partial(of, name)) for name in names}
+
+
 RUNS: Columns = {
     "run_id": ("category", lambda run: run.log.manifest.run_id),
     "arm": ("category", lambda run: run.arm),
@@ -190,6 +201,7 @@ RUNS: Columns = {
     "high": ("Float64", lambda run: run.solved.high if run.solved else None),
     "attempts": ("int64", lambda run: sum(len(loop.attempts) for loop in run.loops)),
     "tokens": ("int64", lambda run: run.usage.tokens),
+    **kinds_of_tokens(lambda run: run.usage),
     "calls": ("int64", lambda run: run.usage.calls),
     "cost": ("float64", lambda run: run.usage.cost),
     "torn": ("int64", lambda run: run.log.torn),
@@ -219,6 +231,7 @@ TASKS: Columns = {
     "hidden_passed_first": ("boolean", lambda loop: verdict(loop.grades[0])),
     "hidden_any_solved": ("boolean", lambda loop: loop.any_solved),
     "tokens": ("int64", lambda loop: loop.so_far[-1].tokens),
+    **kinds_of_tokens(lambda loop: loop.so_far[-1]),
     "calls": ("int64", lambda loop: loop.so_far[-1].calls),
     "cost": ("float64", lambda loop: loop.so_far[-1].cost),
     "duration": ("float64", lambda loop: loop.result.duration),
@@ -252,6 +265,7 @@ ATTEMPTS: Columns = {
     "cost": ("float64", lambda row: row.spent.cost),
     "cost_so_far": ("float64", lambda row: row.so_far.cost),
     "tokens": ("int64", lambda row: row.spent.tokens),
+    **kinds_of_tokens(lambda row: row.spent),
     "tokens_so_far": ("int64", lambda row: row.so_far.tokens),
 }
 ATTEMPT_TEXTS: Columns = {

@@ -8,7 +8,8 @@ from functools import partial
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.comparison import Comparison
-from reflexion_lab.analysis.comparison.row import Difference, Row
+from reflexion_lab.analysis.comparison.budgets import ATTEMPTS
+from reflexion_lab.analysis.comparison.row import Difference, RetryPrice, Row
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.cells import NONE
@@ -23,7 +24,7 @@ Cell = Callable[[Row], str]
 def sheets(comparison: Comparison) -> list[Sheet]:
     """All tables of a comparison; that of differences only where there are arms to compare."""
     differences = [difference_sheet(comparison)] if len(comparison.rows) > 1 else []
-    loops = [_loops(comparison), _costs(comparison), *_further(comparison)]
+    loops = [_loops(comparison), _costs(comparison), *_prices(comparison), *_further(comparison)]
     return [_results(comparison), *differences, *loops, _left_out(comparison), _runs(comparison)]
 
 
@@ -41,15 +42,15 @@ def warnings(comparison: Comparison) -> Iterator[str]:
         yield f"DIFFERENT MODELS: {plain(comparison.rows[0].arm)} on one side, {', '.join(odd)} on the other"
     if len(paid := sorted({name for row in comparison.rows for name in row.currencies})) > 1:
         yield f"DIFFERENT CURRENCIES: costs are in {plain(', '.join(paid))}, and do not compare"
-    if any(
-        difference and len(difference.seeds) == 1 for row in comparison.rows for difference in (row.as_run, row.matched)
-    ):
+    if any(len(difference.seeds) == 1 for row in comparison.rows for difference in row.differences.values()):
         yield "ONE SEED: a difference that rests on a single seed says nothing about another"
     for row in comparison.rows:
         if row.unmatched:
-            yield f"NOT MATCHED: {plain(row.arm)} is compared as run alone ({plain(row.unmatched)})"
-    if any(row.matched and row.matched.cut and not row.matched.cut.is_matched for row in comparison.rows):
-        yield f"NOT MATCHED: the first attempts alone of an arm cost more {comparison.unit} than all of the other"
+            reasons = ", ".join(dict.fromkeys(row.unmatched.values()))
+            yield f"NOT MATCHED: {plain(row.arm)} is compared as run and at equal attempts alone ({plain(reasons)})"
+    unmatched = [unit for row in comparison.rows for unit, at in row.equal.items() if at.cut and not at.cut.is_matched]
+    for unit in dict.fromkeys(unmatched):
+        yield f"NOT MATCHED: the first attempts alone of an arm cost more {_words(unit)} than all of the other"
 
 
 def _warnings_of(row: Row) -> Iterator[str]:
@@ -152,11 +153,10 @@ def _costs(comparison: Comparison) -> Sheet:
         "tokens per\nsolved case": lambda row: _per_solved(row.tokens_per_solved),
         "cost\nper case": lambda row: _spent(row, "cost", row.n_logged),
         "cost per\nsolved case": lambda row: _per_solved(row.cost_per_solved),
-        f"{comparison.unit} per case\n(matched)": _cut,
     }
     caption = (
-        "Prompts and replies of all roles; a cached reply counts as when first drawn. Last column: mean spending per "
-        f"case at its submission after the cut, arm : baseline. {NONE}: not recorded, or no known price."
+        f"Prompts and replies of all roles; a cached reply counts as when first drawn. {NONE}: not recorded, or no "
+        "known price."
     )
     return Sheet.of("Cost", comparison.rows, columns, caption)
 
@@ -169,9 +169,53 @@ def _spent(row: Row, unit: str, cases: int = 1) -> str:
     return NONE if unit in row.unknown else cells.amount(getattr(row.spent.usage, unit) / cases)
 
 
-def _cut(row: Row) -> str:
-    cut = row.matched.cut if row.matched else None
-    return f"{cells.amount(cut.spend)} : {cells.amount(cut.baseline_spend)}" if cut else NONE
+def _prices(comparison: Comparison) -> Iterator[Sheet]:
+    """What a further attempt costs and solves; nothing without a difference at equal spending."""
+    lines = tuple(
+        _price_line(row, unit, difference, difference.price)
+        for row in comparison.rows
+        for unit, difference in row.equal.items()
+        if difference.price and f"equal_{unit}" in comparison.shown(row)
+    )
+    columns = ("arm", "unit", "price,\narm :\nbaseline", "solved,\narm", "solved,\nbaseline", "needed",
+               "per case,\narm :\nbaseline")  # fmt: skip
+    caption = (
+        "Price: mean spending on a further attempt, after the first, with the reflection before it (of an arm without "
+        "any: on a first attempt). Solved: of the further attempts on cases not yet solved, those that solve, in %, "
+        "with Wilson's interval for independent attempts. Needed: the share with which one makes up its price, "
+        "1 - (1 - p)^ratio for p solved by the baseline. Per case: mean spending after the cut."
+    )
+    if lines:
+        yield Sheet(title="Price of a further attempt", columns=columns, rows=lines, caption=caption, names=2)
+
+
+def _price_line(row: Row, unit: str, difference: Difference, price: RetryPrice) -> tuple[str, ...]:
+    needed = price.break_even and price.break_even * price.baseline_solved.share
+    cut = difference.cut
+    return (
+        plain(row.arm),
+        _words(unit).replace(" ", "\n"),
+        f"{cells.amount(price.spend)} :\n{cells.amount(price.baseline_spend)}",
+        _solved(price.solved),
+        _solved(price.baseline_solved),
+        NONE if needed is None else cells.number(needed),
+        f"{cells.amount(cut.spend)} :\n{cells.amount(cut.baseline_spend)}" if cut else NONE,
+    )
+
+
+def _solved(rate: Rate) -> str:
+    if not rate.n:
+        return NONE
+    return f"{cells.number(rate.share)}\n{cells.interval(rate.low, rate.high)}\n({rate.k}/{rate.n})"
+
+
+def _times(value: float | None) -> str:
+    """As in `6.6x`."""
+    return NONE if value is None else f"{value:.{1 if round(value, 2) >= 1 else 2}f}x"
+
+
+def _words(unit: str) -> str:
+    return unit.replace("_", " ")
 
 
 def _further(comparison: Comparison) -> Iterator[Sheet]:
@@ -230,7 +274,7 @@ def _runs(comparison: Comparison) -> Sheet:
 
 def mark(row: Row) -> str:
     """`registered: NAME`, or `exploratory`."""
-    differences = [difference for difference in (row.as_run, row.matched) if difference]
+    differences = row.differences.values()
     is_registered = row.study and (not differences or any(not difference.exploratory for difference in differences))
     return f"registered: {plain(row.study)}" if is_registered else "exploratory"
 
@@ -255,31 +299,26 @@ def _seeds(rows: Sequence[Row]) -> str:
 
 
 def difference_sheet(comparison: Comparison) -> Sheet:
-    """Two lines per arm: as run, and at an equal budget."""
+    """By arm, a line for each of `Comparison.shown`."""
     columns = (
         "arm", "budget", "difference\n[95 %]", "wins:\nlosses", "p", "p,\nHolm", "critical\nsplit", "MDE", "verdict",
     )  # fmt: skip
     rows = tuple(
-        line
-        for row in comparison.rows
-        if row.arm != comparison.baseline
-        for line in _difference_lines(row, comparison.unit)
+        line for row in comparison.rows if row.arm != comparison.baseline for line in _difference_lines(row, comparison)
     )
-    differences = [difference for row in comparison.rows for difference in (row.as_run, row.matched) if difference]
-    pairs = cells.listed(dict.fromkeys(map(_pairs, differences))) or "0"
-    are_clustered = any(difference.clusters < difference.tasks for difference in differences)
-    unit = "clusters of tasks" if are_clustered else "tasks"
+    differences = [difference for row in comparison.rows for difference in comparison.shown(row).values()]
+    pairs = cells.listed(dict.fromkeys(str(difference.n) for difference in differences)) or "0"
+    clustered = [each for each in differences if each.clusters < each.tasks]
+    sizes = cells.listed(dict.fromkeys(f"{each.tasks} tasks in {each.clusters} clusters" for each in clustered))
+    units, unit = (f" ({sizes})", "clusters of tasks") if clustered else ("", "tasks")
     methods = " and ".join(dict.fromkeys(difference.method for difference in differences)) or NONE
     caption = (
-        f"Percentage points of pass@1, arm minus baseline, paired by task and seed, n = {pairs} pairs; 95 % intervals "
-        f"of each difference by itself: {methods}. p: McNemar's exact test over pairs, as if those of one task were "
-        f"independent. p, Holm: exact test over whole {unit}, corrected for all arms at this budget. Critical split: "
-        "the split of the discordant pairs that is just significant, and its difference. MDE: minimum detectable "
-        f"effect at 80 % power ({NONE}: none). Detected: the interval excludes 0 "
-        f"and p, Holm is below 0.05. Equal {comparison.unit}: the more expensive arm cut to the spending of the "
-        "cheaper one; wins, losses and p are of one random choice of the cut cases, the difference is the mean over "
-        "all choices, and p, Holm is the larger of that test and one that matches again in each permutation. "
-        f"{_registered(differences)}"
+        f"Percentage points of pass@1, arm minus baseline, paired by task and seed, n = {pairs} pairs{units}; 95 % "
+        f"intervals of each difference by itself: {methods}. p: McNemar's exact test over pairs, as if those of one "
+        f"task were independent. p, Holm: exact test over whole {unit}, corrected for all arms at this budget. "
+        "Critical split: the split of the discordant pairs that is just significant, and its difference. MDE: minimum "
+        f"detectable effect at 80 % power ({NONE}: none). Detected: the interval excludes 0 and p, Holm is below 0.05. "
+        f"{_budgets(comparison)}{_registered(differences)}"
     )
     title = (
         f"Difference to {plain(comparison.baseline)}"
@@ -289,29 +328,53 @@ def difference_sheet(comparison: Comparison) -> Sheet:
     return Sheet(title=title, columns=columns, rows=rows, caption=caption, names=2)
 
 
-def _pairs(difference: Difference) -> str:
-    units = f" ({difference.tasks} tasks in {difference.clusters} clusters)"
-    return f"{difference.n}{units if difference.clusters < difference.tasks else ''}"
+def _budgets(comparison: Comparison) -> str:
+    """Sentences on the equal budgets."""
+    spending = [_words(unit) for unit in comparison.units if unit != ATTEMPTS]
+    attempts = "Equal attempts: both arms cut at the attempt that is named, whatever it costs. "
+    no_price = f"No line at equal cost ({plain(comparison.unpriced)}): total tokens instead. "
+    if not spending:
+        return attempts
+    return (
+        f"{attempts}Equal {', '.join(spending)}: the more expensive arm cut to the spending of the cheaper one; wins, "
+        "losses and p are of one random choice of the cut cases, the difference is the mean over all choices, and p, "
+        "Holm is the larger of that test and one that matches again in each permutation. Price: of a further attempt, "
+        "arm : baseline; even: how many times as likely it must solve as one of the baseline to make up for that. A "
+        f"price: a loss at this spending, and none detected at equal attempts. {no_price * bool(comparison.unpriced)}"
+    )
 
 
-def _difference_lines(row: Row, unit: str) -> Iterator[tuple[str, ...]]:
+def _difference_lines(row: Row, comparison: Comparison) -> Iterator[tuple[str, ...]]:
     if row.refused:
         yield (plain(row.arm), "", row.refused.replace(": ", ":\n"), *[""] * 6)
-    for difference in (row.as_run, row.matched):
-        if difference:
-            yield (
-                plain(row.arm),
-                difference.budget.replace("equal ", "equal\n"),
-                cells.estimate(difference.estimate, signed=True),
-                f"{difference.won}:{difference.lost}",
-                cells.p_value(difference.p),
-                NONE if row.is_upper_bound else cells.p_value(difference.p_holm),
-                least(difference),
-                cells.number(difference.minimum) if difference.minimum else NONE,
-                verdict(row, difference),
-            )
-    if row.unmatched:
-        yield (plain(row.arm), f"equal\n{unit}", f"{unit} unknown", *[""] * 6)
+    for difference in comparison.shown(row).values():
+        yield (
+            plain(row.arm),
+            budget(difference),
+            cells.estimate(difference.estimate, signed=True),
+            f"{difference.won}:{difference.lost}",
+            cells.p_value(difference.p),
+            NONE if row.is_upper_bound else cells.p_value(difference.p_holm),
+            least(difference),
+            cells.number(difference.minimum) if difference.minimum else NONE,
+            verdict(row, difference) + _price(difference.price),
+        )
+    for unit in row.unmatched:
+        yield (plain(row.arm), f"equal {_words(unit)}".replace(" ", "\n"), "tokens unknown", *[""] * 6)
+
+
+def budget(difference: Difference) -> str:
+    """Name of the budget, a word a line: `equal attempts: 3`."""
+    at = f": {difference.cut.attempts}" if difference.cut and difference.cut.attempts else ""
+    return difference.budget.replace(" ", "\n") + at if difference.cut else difference.budget
+
+
+def _price(price: RetryPrice | None) -> str:
+    """Two lines of a cell: price ratio and break-even."""
+    if price is None or price.ratio is None:
+        return ""
+    even = "" if price.break_even is None else f"\neven {_times(price.break_even)}"
+    return f"\nprice {_times(price.ratio)}{even}"
 
 
 def least(difference: Difference) -> str:
@@ -324,6 +387,8 @@ def least(difference: Difference) -> str:
 def verdict(row: Row, difference: Difference) -> str:
     """`detected`, `not detected` or `UPPER BOUND`, with the reservations below it."""
     text = UPPER_BOUND if row.is_upper_bound else "detected" if difference.is_detected else "not detected"
+    if row.is_price(difference):
+        text += ":\na price"
     if difference.cut and not difference.cut.is_matched:
         text += "\nnot matched"
     return f"{text}\none seed" if len(difference.seeds) == 1 else text

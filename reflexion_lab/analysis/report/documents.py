@@ -11,6 +11,7 @@ from pathlib import Path
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
+from reflexion_lab.analysis.comparison.budgets import ATTEMPTS
 from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.figures.drawing import Figure, Kind, inert, save_figures
 from reflexion_lab.analysis.report import cells
@@ -138,9 +139,12 @@ def _columns_of(row: Row, comparison: Comparison) -> Iterator[tuple[str, object]
     for name in ("pass_at_1", "upper_bound"):
         yield from _estimate(name, row.final if name == final else None)
     yield from (("interval", row.method), ("area", _round(row.area)), ("baseline", inert(comparison.baseline or "")))
-    for name, difference in (("as_run", row.as_run), (f"equal_{comparison.unit}", row.matched)):
-        yield from _difference(name, difference, row.is_upper_bound)
-    yield from (("refused", row.refused), ("unmatched", inert(row.unmatched)))
+    for name in ("as_run", *(f"equal_{unit}" for unit in comparison.units)):
+        yield from _difference(name, row.differences.get(name), row.is_upper_bound)
+    for unit in comparison.units:
+        if unit != ATTEMPTS:
+            yield from _price(f"equal_{unit}", row, row.equal.get(unit))
+    yield from (("refused", row.refused), ("unmatched", inert("; ".join(dict.fromkeys(row.unmatched.values())))))
     yield from (("repaired", row.moves.wc), ("damaged", row.moves.cw))
     yield from (*_estimate("repair", row.moves.repair), *_estimate("damage", row.moves.damage))
     yield from _rate("false_positives", row.feedback.false_positive_rate)
@@ -154,12 +158,15 @@ def _columns_of(row: Row, comparison: Comparison) -> Iterator[tuple[str, object]
     yield "models", inert("; ".join(" ".join((role, *names)) for role, names in row.models.items()))
 
 
+TOKENS = ("tokens", "prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
+
+
 def _spent(row: Row) -> Iterator[tuple[str, object]]:
     """Spending; empty where it is not recorded."""
     usage = row.spent.usage
     units = {
         "calls": "calls",
-        **dict.fromkeys(("tokens", "prompt_tokens", "completion_tokens"), "tokens"),
+        **dict.fromkeys(TOKENS, "tokens"),
         "cost": "cost",
     }
     yield from ((name, _round(getattr(usage, name)) if unit not in row.unknown else "") for name, unit in units.items())
@@ -181,6 +188,19 @@ def _difference(name: str, difference: Difference | None, is_upper_bound: bool) 
     yield f"{name}_interval", difference.method if difference else ""
     yield f"{name}_spend", _round(difference.cut.spend) if difference and difference.cut else ""
     yield f"{name}_baseline_spend", _round(difference.cut.baseline_spend) if difference and difference.cut else ""
+
+
+def _price(name: str, row: Row, difference: Difference | None) -> Iterator[tuple[str, object]]:
+    price = difference.price if difference else None
+    for field in ("spend", "baseline_spend", "ratio", "break_even"):
+        yield f"{name}_price_{field}", _round(getattr(price, field)) if price else ""
+    for field in ("solved", "baseline_solved"):
+        rate: Rate | None = getattr(price, field) if price else None
+        yield from (
+            (f"{name}_price_{field}", rate.k if rate else ""),
+            (f"{name}_price_{field}_n", rate.n if rate else ""),
+        )
+    yield f"{name}_is_price", row.is_price(difference) if difference else ""
 
 
 def _estimate(name: str, estimate: Estimate | None) -> Iterator[tuple[str, object]]:

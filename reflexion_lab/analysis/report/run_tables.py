@@ -253,7 +253,9 @@ def _usage(used: Usage, solved: int, is_unpriced: bool) -> tuple[str, ...]:
         return calls, *["unknown"] * 5
     each = f"{used.tokens / solved:,.0f}" if solved else NONE
     cost = "unknown" if is_unpriced else f"{used.cost:,.4f}"
-    return calls, f"{used.prompt_tokens:,}", f"{used.completion_tokens:,}", each, f"{used.seconds:,.1f}", cost
+    prompt = f"{used.prompt_tokens:,}" + f"\n{used.cached_tokens:,} cached" * bool(used.cached_tokens)
+    written = f"{used.completion_tokens:,}" + f"\n{used.reasoning_tokens:,} reasoning" * bool(used.reasoning_tokens)
+    return calls, prompt, written, each, f"{used.seconds:,.1f}", cost
 
 
 OVER_ATTEMPT_1 = ("attempt_1_pass_at_1", "gain_over_attempt_1", "gain_over_attempt_1_p")

@@ -92,6 +92,40 @@ def area(curves: ArrayLike) -> NDArray[float64]:
     return np.asarray(np.trapezoid(heights, axis=0) / (len(heights) - 1))
 
 
+def break_even(ratio: float, share: float) -> float:
+    """How many times as likely as a draw of the baseline a further attempt must solve to make up its price.
+
+    For the price of a further attempt, the baseline has `ratio` draws. If each solves with probability `share`, one of
+    them does with 1 - (1 - share) ** ratio, which the further attempt has to reach (Olausson et al. 2024, arXiv
+    2306.09896, compare repair with independent draws at one budget).
+
+    Parameters
+    ----------
+    ratio : float
+        Price of a further attempt of the arm over that of the baseline, 0 or more.
+    share : float
+        Share of the baseline's further attempts that solve, in [0, 1].
+
+    Returns
+    -------
+    float
+        Between 1 and `ratio`, its limit for small shares.
+
+    Raises
+    ------
+    ConfigError
+        A value out of range.
+
+    Examples
+    --------
+    >>> round(break_even(790 / 119, 0.063), 2)
+    5.56
+    """
+    if ratio < 0 or not 0 <= share <= 1:
+        raise ConfigError("ratio and share", f"{ratio} and {share}", "a ratio of 0 or more, and a share in [0, 1]")
+    return (1 - (1 - share) ** ratio) / share if share else ratio
+
+
 CAPS = 64
 """Number of candidate caps, quantiles of all spendings. Between two neighbours, verdicts are interpolated."""
 

@@ -48,7 +48,7 @@ class LoopValues(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     confidence_threshold: PositiveShare
     timeout: Above0
     stuck_after: Annotated[int, msgspec.Meta(ge=2)] | None
-    reflect_on_last: bool
+    reflect_on_last: bool | None
     reflect_on_success: bool
     reflect_below: PositiveShare
 
@@ -169,12 +169,11 @@ def _record(target: Any) -> type[Record] | None:
 
 
 def _call(target: Any, arguments: Sequence[Any], values: Mapping[str, Any], key: str) -> Any:
-    is_known = _parameters(target) is not None
+    signature = _signature(target)
     try:
-        if is_known:
-            inspect.signature(target).bind(*arguments, **values)
-        else:
+        if signature is None:
             return target(*arguments, **values)
+        signature.bind(*arguments, **values)
     except TypeError as problem:
         name = getattr(target, "__qualname__", target)
         raise ConfigError(f"{key}: {name} cannot be made of these values ({problem})") from None
@@ -343,8 +342,14 @@ def _fields(kind: Any, path: Sequence[str]) -> list[str]:
 
 def _parameters(target: Any) -> Mapping[str, inspect.Parameter] | None:
     """The parameters of a callable; None if it has no signature, as some built-in classes."""
+    signature = _signature(target)
+    return None if signature is None else signature.parameters
+
+
+@functools.cache  # inspection takes longer than the call, and every loop builds its parts anew
+def _signature(target: Any) -> inspect.Signature | None:
     try:
-        return inspect.signature(target).parameters
+        return inspect.signature(target)
     except (TypeError, ValueError):
         return None
 

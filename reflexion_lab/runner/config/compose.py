@@ -54,6 +54,7 @@ from reflexion_lab.runner.config.parts import (
     load_benchmark,
     load_limits,
     load_models,
+    reflects_on_last,
     snapshot_path,
     stop_rules,
     suite_writer_factory,
@@ -227,6 +228,7 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
             f"a store with {leak}",
             "store=none, since words about hidden tests and solutions would reach other runs",
         )
+    cfg = _with_last_reflection(cfg)
     for message in settings.arm_warnings(plain(cfg)):
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     with contextlib.ExitStack() as held:
@@ -235,6 +237,16 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
         lab = _assembled(cfg, executor, held)
         held.pop_all()  # the lab closes them
     return lab
+
+
+def _with_last_reflection(cfg: Config) -> Config:
+    """The config with the `loop.reflect_on_last` of the resumed run, else of `reflects_on_last`, for the manifest."""
+    if cfg.loop.reflect_on_last is not None:
+        return cfg
+    cfg = copy.deepcopy(cfg)
+    earlier = RunFolder.existing(cfg.resume).manifest.config if cfg.resume is not None else {}
+    cfg.loop.reflect_on_last = plain(earlier.get("loop", {})).get("reflect_on_last", reflects_on_last(cfg))
+    return cfg
 
 
 def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> Lab:
@@ -340,12 +352,13 @@ def loop_factory(
     solutions = {"tasks": load_benchmark(cfg).tasks} if shows_solutions(cfg) else {}
     converted("loop", cfg.loop, LoopValues)  # report values of the wrong type by their key
     has_critic = any(takes(name, nodes[name], "critic") for name in ("actor", "reflector", "reviser"))
+    user_defined = {name for name in nodes if own_targets(plain(cfg[name]))}
     quality, stuck = plain(cfg.quality), Stuck(cfg.loop.stuck_after)
     stop = stop_rules(cfg, stuck)
 
     def bounded(part: Any, method: str, *groups: str) -> Any:
         """Bound user-defined parts; those of the lab are bounded by model and sandbox."""
-        return Deadline(part, method, cfg.loop.timeout) if own_targets([plain(cfg[name]) for name in groups]) else part
+        return part if user_defined.isdisjoint(groups) else Deadline(part, method, cfg.loop.timeout)
 
     def loop() -> Reflexion:
         draws = draws_by_role(models)
@@ -371,7 +384,7 @@ def loop_factory(
             ),
             stop=stop,
             stuck=stuck,
-            reflect_on_last=cfg.loop.reflect_on_last,
+            reflect_on_last=reflects_on_last(cfg),
             reflect_on_success=cfg.loop.reflect_on_success,
             reflect_below=cfg.loop.reflect_below,
         )

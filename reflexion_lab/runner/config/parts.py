@@ -154,6 +154,12 @@ def has_shared_memory(cfg: Config) -> bool:
     )
 
 
+def reflects_on_last(cfg: Config) -> bool:
+    """`loop.reflect_on_last`; by default whether memory is shared, since nobody else reads a last reflection."""
+    value: bool | None = cfg.loop.reflect_on_last
+    return has_shared_memory(cfg) if value is None else value
+
+
 def snapshot_path(cfg: Config) -> Path | None:
     """The file with the state of the store at which every cell of a sweep starts; None without such a snapshot."""
     if not cfg.sweep_id or not has_durable_store(cfg) or cfg.memory.shared.get("across_cells"):

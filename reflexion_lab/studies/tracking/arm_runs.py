@@ -186,7 +186,7 @@ def tags(arm: Arm, row: Row, comparison: Comparison, sweep_id: str) -> dict[str,
         "interval": interval(row.final),
         "difference": "baseline" if row.arm == comparison.baseline else row.refused or _estimate_text(row.as_run, row),
         "p_holm": f"{row.as_run.p_holm:.2g}" if row.as_run and not row.is_upper_bound else "",
-        f"at_equal_{comparison.unit}": _estimate_text(_matched(row), row),
+        **{f"at_equal_{unit}": _estimate_text(difference, row) for unit, difference in _matched(row).items()},
     }
     return {key: value for key, value in values.items() if value}
 
@@ -201,7 +201,7 @@ def metrics(row: Row, comparison: Comparison, curve: Curve) -> list[Metric]:
         "final/seeds": float(len(row.seeds)),
         "final/tasks": float(row.tasks),
         **_difference(f"final/{prefix}difference", row.as_run, not row.is_upper_bound),
-        **_difference(f"final/{prefix}difference_at_equal_{comparison.unit}", _matched(row), not row.is_upper_bound),
+        **_at_equal(row, f"final/{prefix}difference_at_equal_"),
         **registry.numbers(f"final/attempt_1_{headline}", row.first),
         f"final/{prefix}auc": row.area,
         **registry.numbers("final/repair", row.moves.repair),
@@ -229,7 +229,7 @@ def note(row: Row, comparison: Comparison) -> str:
         f"{row.method}); {row.first.value:.3f} at attempt 1",
         f"n = {row.n} cases of {row.tasks} tasks",
         f"**NO VERDICT: {len(row.no_verdict)} cases**, left out of n" if row.no_verdict else "",
-        *(_sentence(difference, comparison) for difference in (row.as_run, _matched(row)) if difference),
+        *(_sentence(difference, row, comparison) for difference in comparison.shown(row).values()),
         f"No difference: {escaped(row.refused)}" if row.refused else "",
         f"Registered study: {escaped(row.study)}" if row.study else "Exploratory: no registered study",
     ]
@@ -243,18 +243,32 @@ def _estimate_text(difference: Difference | None, row: Row) -> str:
     return "bound " * row.is_upper_bound + cells.estimate(difference.estimate, digits=3, scale=1, signed=True)
 
 
-def _sentence(difference: Difference, comparison: Comparison) -> str:
+def _sentence(difference: Difference, row: Row, comparison: Comparison) -> str:
     estimate, detected = difference.estimate, "detected" if difference.is_detected else "**not detected**"
+    detected += ", a price: not at equal attempts" * row.is_price(difference)
     interval = f"95 % interval {estimate.low:+.3f} to {estimate.high:+.3f}"
     p = f"p = {difference.p_tasks:.3g}, after Holm {difference.p_holm:.3g}"
     against = f"Against {escaped(str(comparison.baseline))}, {difference.budget}"
     return f"{against}: {estimate.value:+.3f} ({interval}), {p}: {detected}"
 
 
-def _matched(row: Row) -> Difference | None:
-    """The comparison at equal budget; None also where the budgets could not be matched."""
-    matched = row.matched
-    return None if matched is None or (matched.cut and not matched.cut.is_matched) else matched
+def _matched(row: Row) -> dict[str, Difference]:
+    """By unit, the differences at equal budgets, without those whose budgets could not be matched."""
+    return {unit: difference for unit, difference in row.equal.items() if difference.cut and difference.cut.is_matched}
+
+
+def _at_equal(row: Row, prefix: str) -> dict[str, float]:
+    """Differences at equal budgets, with price ratio and break-even."""
+    values: dict[str, float] = {}
+    for unit, difference in _matched(row).items():
+        values |= _difference(f"{prefix}{unit}", difference, not row.is_upper_bound)
+        ratios = (
+            {"price_ratio": difference.price.ratio, "break_even": difference.price.break_even}
+            if difference.price
+            else {}
+        )
+        values |= {f"{prefix}{unit}_{name}": value for name, value in ratios.items() if value is not None}
+    return values
 
 
 def _difference(key: str, difference: Difference | None, is_claim: bool) -> dict[str, float]:

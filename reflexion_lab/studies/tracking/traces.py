@@ -176,6 +176,7 @@ def _tokens(usage: Usage) -> str:
         "input_tokens": usage.prompt_tokens,
         "output_tokens": usage.completion_tokens,
         "total_tokens": usage.tokens,
+        **({"cache_read_input_tokens": usage.cached_tokens} if usage.cached_tokens else {}),
     }
     return json.dumps(counts)
 

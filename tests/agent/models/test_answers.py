@@ -53,6 +53,31 @@ def test_strange_counts_and_names_spoil_no_reply():
     assert read(completion({"content": "x"}, usage=usage, model=["a"]))[2:6] == ("", 5, 0, 5)
 
 
+OPENAI = {"prompt_tokens": 1486, "completion_tokens": 651, "total_tokens": 2137,
+          "prompt_tokens_details": {"cached_tokens": 1408, "audio_tokens": 0},
+          "completion_tokens_details": {"reasoning_tokens": 512}}  # fmt: skip
+DEEPSEEK = {"prompt_tokens": 30, "completion_tokens": 9, "prompt_cache_hit_tokens": 20, "prompt_cache_miss_tokens": 10}
+PROXY = {"prompt_tokens": 30, "completion_tokens": 9, "cache_read_input_tokens": 12, "prompt_tokens_details": None}
+GEMINI = {"prompt_tokens": 758, "completion_tokens": 102, "total_tokens": 1725}
+XAI = GEMINI | {"completion_tokens_details": {"reasoning_tokens": 865}}
+
+
+@pytest.mark.parametrize(
+    ("usage", "counts"),
+    [
+        (OPENAI, (1486, 651, 1408, 512)),
+        (DEEPSEEK, (30, 9, 20, 0)),
+        (PROXY, (30, 9, 12, 0)),
+        (GEMINI, (758, 967, 0, 865)),
+        (XAI, (758, 967, 0, 865)),
+        ({"prompt_tokens": 2, "completion_tokens": 3, "cached_tokens": 9, "reasoning_tokens": 9}, (2, 3, 2, 3)),
+    ],
+    ids=["openai", "deepseek", "proxy", "gemini", "xai", "more than there are"],
+)
+def test_cached_and_reasoning_tokens_of_every_server(usage, counts):
+    assert read(completion({"content": "x"}, usage=usage))[3:7] == counts
+
+
 def test_an_answer_of_any_depth_breaks_nothing():
     deep = b"[" * 99_999 + b"]" * 99_999
     for content in (deep, completion({"content": "x"}).replace(b'"x"', deep), b'{"error": %s}' % deep):

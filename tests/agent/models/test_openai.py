@@ -153,6 +153,14 @@ def test_a_reply_comes_back_with_what_it_cost(model):
     assert reply.usage.seconds > 0
 
 
+def test_cached_and_reasoning_tokens_reach_usage_and_cost(model):
+    details = {"prompt_tokens_details": {"cached_tokens": 8}, "completion_tokens_details": {"reasoning_tokens": 5}}
+    served = completion(usage={"prompt_tokens": 11, "completion_tokens": 7, **details})
+    usage = ask(model(answers(served), price_per_million=[2.0, 10.0, 0.5])).usage
+    assert (usage.cached_tokens, usage.reasoning_tokens, usage.tokens) == (8, 5, 18)
+    assert usage.cost == pytest.approx((3 * 2 + 8 * 0.5 + 7 * 10) / 1e6)
+
+
 def test_messages_and_sampling_are_sent_as_they_are(model, server):
     talk = [*HELLO, Message(role="assistant", content="def add(")]
     sampling = Sampling(temperature=0.7, top_p=0.9, max_tokens=33, stop=("\n\n",), seed=5, grammar="root ::= x")

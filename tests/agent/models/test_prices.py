@@ -183,3 +183,9 @@ def test_a_cost_that_was_paid_stays_as_it_was():
     paid = Completion(text="", model="", usage=Usage(calls=1, prompt_tokens=5, cost=0.25))
     assert Price(per_million=(1e6, 1e6), words="").put_on(paid) == paid
     assert UNKNOWN.put_on(paid) == paid
+
+
+def test_a_stored_reply_is_priced_with_its_cached_tokens():
+    usage = Usage(calls=1, prompt_tokens=100, completion_tokens=10, cached_tokens=60)
+    stored = Completion(text="", model="", usage=usage)
+    assert Price(per_million=(4.0, 8.0, 1.0), words="").put_on(stored).usage.cost == pytest.approx(300e-6)

@@ -202,19 +202,21 @@ def test_an_oracle_is_no_pass_at_1_in_words_nor_on_the_hull(saved, make_arms):
 
 
 def test_spending_has_a_log_axis_and_is_drawn_only_where_known(saved, make_arms):
-    assert {row["unit"] for row in rows(saved("retry", "reflexion")["budget"])} == {"tokens", "calls"}  # nothing costs
+    units = {row["unit"] for row in rows(saved("retry", "reflexion")["budget"])}
+    assert units == {"completion_tokens", "tokens", "calls"}  # nothing costs
     (arm,) = make_arms("other")
     assert budget({arm: accuracy_by_spending(arm, "calls")}, "calls", axes()).get_xscale() == "log"
 
 
 def test_differences_are_those_of_the_comparison(make_arms):
     comparison = compare(make_arms("retry", "reflexion"))
-    (row,) = rows_of = [row for row in comparison.rows if row.as_run]
-    ax = differences(rows_of, "retry", axes())
-    (dot,) = by_gid(ax.lines, "as run")
-    assert dot.get_xdata()[0] == row.as_run.estimate.value
+    (row,) = [row for row in comparison.rows if row.differences]
+    ax, printed = differences(comparison, axes()), comparison.shown(row).values()
+    for difference in printed:
+        (dot,) = by_gid(ax.lines, difference.budget)
+        assert dot.get_xdata()[0] == difference.estimate.value
     bars = by_gid(ax.patches, "minimum")
-    known = [difference.minimum for difference in (row.as_run, row.matched) if difference.minimum is not None]
+    known = [difference.minimum for difference in printed if difference.minimum is not None]
     assert [bar.get_width() for bar in bars] == [2 * minimum for minimum in known]
 
 
@@ -335,7 +337,9 @@ def test_an_arm_of_unknown_spending_is_named_and_not_drawn(make_arms):
             for attempt in history
         ]
     plot = budget_plots.drawing([known, silent])
-    assert {(row[0], row[1]) for row in plot.rows} == {("tokens", "retry"), ("calls", "retry"), ("calls", "silent")}
+    assert {(row[0], row[1]) for row in plot.rows} == {
+        ("completion_tokens", "retry"), ("tokens", "retry"), ("calls", "retry"), ("calls", "silent"),
+    }  # fmt: skip
     assert "Unknown tokens, not drawn: silent." in plot.caption
 
 

@@ -67,7 +67,7 @@ def cells(sheet, arm):
 
 
 def test_the_table_says_all_that_an_honest_one_has_to(three_arms):
-    results, differences, loops, costs, left_out, runs = sheets(compare(three_arms))
+    results, differences, loops, costs, prices, left_out, runs = sheets(compare(three_arms))
     arm = plain(HOSTILE)
     assert cells(results, arm)["feedback source"] == "visible"
     assert cells(results, arm)["tasks x seeds"] == "4 x 2"
@@ -88,6 +88,9 @@ def test_the_table_says_all_that_an_honest_one_has_to(three_arms):
     result = cells(left_out, arm)
     assert (result["logged of expected"], result["attempts"]) == ("8 of 8", "14")
     assert [result[name] for name in ("no program", "timed out", "harness errors")] == ["0.0 (0)"] * 3
+    result = cells(prices, arm)
+    assert (result["unit"], result["price, arm : baseline"]) == ("completion\ntokens", "12 :\n12")
+    assert result["solved, arm"].endswith("(4/4)")
     result = cells(costs, arm)
     assert (result["calls"], result["tokens"], result["tokens per case"]) == ("20", "322", "40.2")
     assert result["tokens per solved case"] == "53.7"
@@ -104,7 +107,7 @@ def test_methods_and_upper_bounds_are_named_wherever_they_stand(three_arms):
     assert "exploratory: none of these comparisons was registered" in differences.caption
     assert cells(results, "oracle")["final [95 %]"].startswith("UPPER BOUND 50.0")
     assert "UPPER BOUND" in results.title
-    assert [row[-1] for row in differences.rows if row[0] == "oracle"] == ["UPPER BOUND", "UPPER BOUND"]
+    assert [row[-1].split("\n")[0] for row in differences.rows if row[0] == "oracle"] == ["UPPER BOUND"] * 3
     assert any("UPPER BOUND, not pass@1" in line for line in warnings(comparison))
     text = printed(comparison)
     assert "\x1b[31m" not in text
@@ -135,7 +138,7 @@ def test_spending_that_nobody_recorded_is_left_empty_and_said(run, respent, tmp_
     comparison = compare(arms(runs))
     _, differences, _, costs, *_ = sheets(comparison)
     assert [cells(costs, "silent")[name] for name in ("calls", "tokens", "tokens per case")] == ["8", "-", "-"]
-    assert [row[2] for row in differences.rows][1:] == ["tokens unknown"]
+    assert [row[2] for row in differences.rows][2:] == ["tokens unknown"] * 2
     assert any(line.startswith("NOT MATCHED: silent") for line in warnings(comparison))
     _, row = csv.DictReader(write_table(tmp_path / "t.csv", comparison).open())
     assert (row["tokens"], row["tokens_per_case"], row["calls"]) == ("", "", "8")
@@ -147,7 +150,9 @@ def test_one_seed_is_refused_in_the_table_and_marked_where_asked_for(run):
     assert [" ".join(row[2].split()) for row in refused.rows] == ["one seed: ask with --one-seed"]
     assert refused.rows[0][3:] == ("",) * 6
     comparison = compare(both, one_seed=True)
-    assert [row[-1] for row in sheets(comparison)[1].rows] == ["not detected\none seed"] * 2
+    verdicts = [row[-1] for row in sheets(comparison)[1].rows]
+    assert [text.split("\n")[:2] for text in verdicts] == [["not detected", "one seed"]] * 3
+    assert verdicts[1].split("\n")[2:] == ["price 1.0x", "even 1.0x"]
     assert any(line.startswith("ONE SEED") for line in warnings(comparison))
 
 
@@ -179,13 +184,15 @@ def grown(row):
     less = dict.fromkeys(("extraction_failures", "timeouts", "harness_errors"), many)
     fields = {"estimate": sure, "won": 500, "lost": 500, "p": 0.0012, "p_holm": 0.0012, "least": 0.5, "minimum": 0.5}
     whole = Estimate(value=1.0, low=1.0, high=1.0)
+    price = {"spend": 99_999.0, "baseline_spend": 9_999.0, "solved": many, "baseline_solved": many}
+    equal = {
+        unit: replace(each, needed=(500, 500), price=each.price and replace(each.price, **price), **fields)
+        for unit, each in row.equal.items()
+    }
     return replace(
         row,
-        **{
-            name: replace(difference, needed=(500, 500), **fields)
-            for name in ("as_run", "matched")
-            if (difference := getattr(row, name))
-        },
+        as_run=row.as_run and replace(row.as_run, needed=(500, 500), **fields),
+        equal=equal,
         **dict.fromkeys(("first", "final"), whole),
         moves=replace(row.moves, cc=5000, cw=5000, wc=5000, ww=5000),
         feedback=replace(row.feedback, false_positive_rate=many, false_negative_rate=many),
@@ -237,7 +244,7 @@ def test_the_page_needs_no_other_file_and_runs_nothing(report):
 def test_markdown_rows_have_one_cell_per_column_for_any_name(report):
     text = (report / "report.md").read_text()
     tables = [part.splitlines() for part in text.split("\n\n") if part.startswith("|")]
-    assert len(tables) == 7
+    assert len(tables) == 8
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
     assert "<script" not in text
@@ -264,7 +271,7 @@ def test_latex_sets_what_it_would_obey():
 def test_latex_tables_have_as_many_cells_as_columns(report):
     text = (report / "report.tex").read_text()
     tables = re.findall(r"\\begin\{tabular\}\{([lr]+)\}\n(.*?)\\end\{tabular\}", text, re.DOTALL)
-    assert len(tables) == 7
+    assert len(tables) == 8
     for sides, body in tables:
         lines = [line for line in body.splitlines() if line.endswith(r"\\")]
         assert lines

@@ -103,7 +103,8 @@ def test_differences_are_those_of_the_comparison(tracked: Tracked) -> None:
     row = next(row for row in compare(arms(tracked.folders)).rows if row.arm == "reflexion")
     metrics = tracked.arm("reflexion").data.metrics
     assert row.as_run
-    assert row.matched
+    price = row.equal["tokens"].price
+    assert price
     assert metrics["final/difference"] == 0.375
     pairs = {
         "final/difference": row.as_run.estimate.value,
@@ -111,7 +112,11 @@ def test_differences_are_those_of_the_comparison(tracked: Tracked) -> None:
         "final/difference_high": row.as_run.estimate.high,
         "final/difference_p": row.as_run.p_tasks,
         "final/difference_p_holm": row.as_run.p_holm,
-        "final/difference_at_equal_tokens": row.matched.estimate.value,
+        "final/difference_at_equal_tokens": row.equal["tokens"].estimate.value,
+        "final/difference_at_equal_tokens_price_ratio": price.ratio,
+        "final/difference_at_equal_tokens_break_even": price.break_even,
+        "final/difference_at_equal_attempts": row.equal["attempts"].estimate.value,
+        "final/difference_at_equal_completion_tokens": row.equal["completion_tokens"].estimate.value,
         "final/pass_at_1": row.final.value,
         "final/auc": row.area,
         "final/repair": 4 / 6,

@@ -1,0 +1,299 @@
+"""Attempts of a comparison as one CSV file, `cases.csv`, from which its tables can be computed again without the runs.
+
+One row per attempt. It holds verdicts, tests and spending by role, and no text of prompts, replies or programs.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.errors import DataError
+from reflexion_lab.io.terminal_text import visible
+from reflexion_lab.loop.selection import submitted_at
+from reflexion_lab.records import (
+    Attempt,
+    Check,
+    Evaluation,
+    Grade,
+    Manifest,
+    MemoryState,
+    Reflection,
+    TaskResult,
+    Trajectory,
+    Usage,
+    WrittenTests,
+)
+
+FILE = "cases.csv"
+COLUMNS = {
+    "arm": "name of the arm",
+    "seed": "seed of its run",
+    "task": "task id",
+    "cluster": "cluster of the task; its id if it stands alone",
+    "attempt": "number from 1",
+    "parent": "attempt that it follows; empty for the first",
+    "feedback": "verdict of the feedback tests: 1 passed, 0 not",
+    "feedback_outcome": "pass, fail, error, timeout, ...",
+    "tests": "feedback tests",
+    "tests_passed": "of these",
+    "reward": "in [0, 1]",
+    "hidden": "verdict of the hidden tests: 1 passed, 0 not",
+    "hidden_outcome": "pass, fail, error, timeout, ...",
+    "omega": "Ω at this attempt; empty if the policy has none",
+    "episodes": "the task's own episodes before this attempt",
+    "shown": "of these, the ones in the prompt",
+    "blind": "1: a retry whose prompt shows nothing of the task's own past although Ω is 1 or more",
+    "program": "1: the reply holds a program",
+    "benchmark": "its name",
+    "digest": "digest of the tasks",
+    "feedback_source": "visible, self_tests, oracle or none",
+    "upper_bound": "1: hidden tests or solutions reached the loop",
+    "study": "registered study of the run; empty if it is exploratory",
+    "models": "fingerprints by role",
+}
+"""Columns and their meaning; those of spending follow, `ROLE_KIND`, such as `actor_prompt_tokens`."""
+KINDS = ("calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cost")
+"""Kinds of spending of a role. The tests that a model wrote count at the first attempt, a reflection at its own."""
+WRITER = "suite_writer"
+
+
+class _Key(NamedTuple):
+    arm: str
+    seed: int
+
+
+def save_cases(path: Path, arms: Sequence[Arm]) -> Path:
+    """Write the attempts of `arms` to `path`; returns it. Raises OSError."""
+    lines = [line for arm in arms for log in arm.logs for line in _lines(arm.label, log)]
+    spent = list(dict.fromkeys(key for line in lines for key in line if key not in COLUMNS))
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [*COLUMNS, *sorted(spent)], restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+    return path
+
+
+def load_cases(path: Path | str) -> list[Arm]:
+    """The arms of a `cases.csv`, in order of appearance, as `compare` takes them.
+
+    Their records hold what the columns hold, and are empty otherwise.
+
+    Raises
+    ------
+    DataError
+        A column is missing, or a value is not of its kind.
+    """
+    with Path(path).open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    if missing := [name for name in COLUMNS if not lines or name not in lines[0]]:
+        raise DataError(path, f"no column {missing[0]}", f"a {FILE} as `reflexion-lab report` writes it")
+    runs: dict[_Key, list[dict[str, str]]] = defaultdict(list)
+    for number, line in enumerate(lines, start=2):
+        try:
+            runs[_Key(line["arm"], int(line["seed"]))].append(line)
+        except ValueError:
+            raise DataError(f"{path}, line {number}", line["seed"], "a seed") from None
+    logs: dict[str, list[Log]] = defaultdict(list)
+    for key, own in runs.items():
+        try:
+            logs[key.arm].append(_log(key, own))
+        except (ValueError, TypeError) as problem:
+            raise DataError(f"{path}, arm {key.arm}, seed {key.seed}", str(problem), "numbers in its columns") from None
+    return [Arm(name, own) for name, own in logs.items()]
+
+
+def _lines(label: str, log: Log) -> Iterator[dict[str, object]]:
+    manifest = log.manifest
+    models = {"actor": manifest.model_fingerprint, **manifest.role_fingerprints}
+    run = {
+        "arm": visible(label),
+        "seed": manifest.seed,
+        "benchmark": visible(manifest.benchmark),
+        "digest": manifest.benchmark_digest,
+        "feedback_source": manifest.feedback_source,
+        "upper_bound": int(log.is_upper_bound),
+        "study": visible(log.study),
+        "models": visible("; ".join(f"{role} {fingerprint}" for role, fingerprint in models.items())),
+    }
+    for task_id, attempts in log.attempts.items():
+        for attempt in attempts:
+            grade = log.grades[task_id, attempt.number]
+            written = log.written.get(task_id) if attempt.number == 1 else None
+            yield {
+                **run,
+                "task": visible(task_id),
+                "cluster": visible(log.clusters.get(task_id, task_id)),
+                **_of(attempt, grade),
+                **_spending(attempt, written),
+            }
+
+
+def _of(attempt: Attempt, grade: Grade) -> dict[str, object]:
+    tests = [check.outcome == "pass" for check in attempt.evaluation.checks if check.kind == "test"]
+    memory = attempt.memory
+    return {
+        "attempt": attempt.number,
+        "parent": attempt.number - 1 or "",
+        "feedback": int(attempt.evaluation.passed),
+        "feedback_outcome": attempt.evaluation.outcome,
+        "tests": len(tests),
+        "tests_passed": sum(tests),
+        "reward": attempt.evaluation.reward,
+        "hidden": int(grade.passed),
+        "hidden_outcome": grade.outcome,
+        "omega": "" if memory.omega is None else memory.omega,
+        "episodes": memory.total,
+        "shown": memory.in_context if memory.own is None else memory.own,
+        "blind": int(memory.is_blind),
+        "program": int(bool(attempt.trajectory.solution.strip())),
+    }
+
+
+def _spending(attempt: Attempt, written: WrittenTests | None) -> dict[str, object]:
+    usages = attempt.usage | ({WRITER: written.usage} if written else {})
+    return {
+        f"{role}_{kind}": value for role, usage in usages.items() for kind in KINDS if (value := getattr(usage, kind))
+    }
+
+
+def _log(key: _Key, lines: Sequence[Mapping[str, str]]) -> Log:
+    attempts: dict[str, list[Attempt]] = defaultdict(list)
+    grades: dict[tuple[str, int], Grade] = {}
+    written: dict[str, WrittenTests] = {}
+    for line in lines:
+        usages = dict(_usages(line))
+        attempt = _attempt(line, usages)
+        attempts[attempt.task_id].append(attempt)
+        grades[attempt.task_id, attempt.number] = _grade(attempt, line)
+        if WRITER in usages:
+            written[attempt.task_id] = WrittenTests(task_id=attempt.task_id, tests=(), usage=usages[WRITER])
+    source = lines[0]["feedback_source"]
+    return Log(
+        manifest=_manifest(key, lines[0], len(attempts)),
+        results={task_id: _result(own, source) for task_id, own in attempts.items()},
+        attempts=dict(attempts),
+        grades=grades,
+        written=written,
+        suite_verdicts={},
+        clusters={line["task"]: line["cluster"] for line in lines if line["cluster"] != line["task"]},
+        torn=0,
+    )
+
+
+def _usages(line: Mapping[str, str]) -> Iterator[tuple[str, Usage]]:
+    roles = {column.removesuffix("_calls") for column in line if column.endswith("_calls")}
+    for role in sorted(roles):
+        spent = {kind: line.get(f"{role}_{kind}") or "0" for kind in KINDS}
+        if any(value != "0" for value in spent.values()):
+            counts = {kind: int(value) for kind, value in spent.items() if kind != "cost"}
+            yield role, Usage(**counts, cost=float(spent["cost"]))
+
+
+def _attempt(line: Mapping[str, str], usages: Mapping[str, Usage]) -> Attempt:
+    number, total, passed = int(line["attempt"]), int(line["tests"]), int(line["tests_passed"])
+    outcomes = ["pass"] * passed + ["fail"] * (total - passed)
+    episodes, shown = int(line["episodes"]), int(line["shown"])
+    others = {role: usage for role, usage in usages.items() if role not in ("actor", "reflector", WRITER)}
+    reflection = usages.get("reflector")
+    return Attempt(
+        task_id=line["task"],
+        number=number,
+        recalled=(),
+        trajectory=Trajectory(
+            solution="pass" if int(line["program"]) else "",
+            strategy="",
+            usage=usages.get("actor", Usage()),
+            others=others,
+        ),
+        evaluation=Evaluation(
+            passed=bool(int(line["feedback"])),
+            outcome=line["feedback_outcome"],
+            reward=float(line["reward"]),
+            checks=tuple(Check(name="", outcome=outcome) for outcome in outcomes),
+        ),
+        reflection=_reflection(number, reflection) if reflection else None,
+        memory=MemoryState(
+            capacity=0,
+            size=episodes,
+            in_context=shown,
+            total=episodes,
+            omega=int(line["omega"]) if line["omega"] else None,
+            own=shown,
+        ),
+    )
+
+
+def _reflection(number: int, usage: Usage) -> Reflection:
+    return Reflection(
+        reflection_id="",
+        about_attempt=number,
+        root_cause="",
+        what_went_wrong="",
+        what_to_change="",
+        confidence=0.0,
+        source="",
+        usage=usage,
+    )
+
+
+def _grade(attempt: Attempt, line: Mapping[str, str]) -> Grade:
+    return Grade(
+        task_id=attempt.task_id,
+        number=attempt.number,
+        passed=bool(int(line["hidden"])),
+        outcome=line["hidden_outcome"],
+        checks_passed=0,
+        checks_total=0,
+        sealed=True,
+    )
+
+
+def _result(attempts: Sequence[Attempt], source: str) -> TaskResult:
+    submitted = submitted_at(attempts).number
+    return TaskResult(
+        task_id=attempts[0].task_id,
+        attempts=len(attempts),
+        submitted=submitted,
+        best=submitted,
+        last=attempts[-1].number,
+        stop_reason="",
+        feedback_source=source,
+        duration=0.0,
+    )
+
+
+def _manifest(key: _Key, line: Mapping[str, str], n_tasks: int) -> Manifest:
+    models = dict(_pairs(line["models"].split("; ")))
+    return Manifest(
+        run_id=f"{key.arm}-s{key.seed}",
+        created_at="",
+        seed=key.seed,
+        config={"arm": key.arm, "seed": key.seed},
+        config_digest="",
+        git_commit="",
+        dirty=False,
+        package_versions={},
+        benchmark=line["benchmark"],
+        benchmark_digest=line["digest"],
+        n_expected=n_tasks,
+        prompt_digests={},
+        model_fingerprint=models.pop("actor", ""),
+        role_fingerprints=models,
+        slots=1,
+        feedback_source=line["feedback_source"],
+        shows_solutions=line["upper_bound"] == "1" and line["feedback_source"] != "oracle",
+        isolation=(),
+        study=line["study"],
+    )
+
+
+def _pairs(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for text in texts:
+        role, _, fingerprint = text.partition(" ")
+        yield role, fingerprint

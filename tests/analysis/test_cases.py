@@ -1,0 +1,78 @@
+"""`cases.csv`: every figure of a comparison can be computed from it without the runs."""
+
+import csv
+
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.analysis.cases import COLUMNS, load_cases, save_cases
+from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.records import MemoryState, Usage
+
+RIGHT, WRONG = (1.0, True), (0.0, False)
+BASE = {"a/1": [RIGHT], "a/2": [WRONG, RIGHT], "b": [WRONG, WRONG], "c": [(0.5, True), WRONG], "d": [WRONG, WRONG]}
+WORDS = {"a/1": [RIGHT], "a/2": [WRONG, RIGHT], "b": [WRONG, RIGHT], "c": [(0.5, False), RIGHT], "d": [RIGHT]}
+
+
+@pytest.fixture
+def arms(make_arm):
+    def change(attempt):
+        use = Usage(calls=1, prompt_tokens=30, cached_tokens=10, completion_tokens=7, reasoning_tokens=3, cost=0.25)
+        memory = MemoryState(capacity=10, size=1, in_context=0, total=attempt.number - 1, omega=1, own=0)
+        trajectory = replace(attempt.trajectory, usage=use, others={"critic": Usage(calls=2, prompt_tokens=5)})
+        return replace(attempt, trajectory=trajectory, memory=memory)
+
+    clusters = {"a/1": "a", "a/2": "a"}
+    return [
+        make_arm(BASE, WORDS, label="feedback_only", clusters=clusters, change=change),
+        make_arm(WORDS, WORDS, label="words", clusters=clusters, written=Usage(calls=1, completion_tokens=9)),
+    ]
+
+
+def test_a_comparison_of_the_cases_is_that_of_the_runs(arms, tmp_path):
+    loaded = load_cases(save_cases(tmp_path / "cases.csv", arms))
+    runs, cases = (compare(each, "feedback_only").rows for each in (arms, loaded))
+    for run, case in zip(runs, cases, strict=True):
+        same = {"run_ids": case.run_ids, "calls": case.calls, "currencies": case.currencies}
+        assert replace(run, **same) == case
+
+
+def test_cases_hold_verdicts_clusters_and_spending_by_role(arms, tmp_path):
+    with save_cases(tmp_path / "cases.csv", arms).open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert set(COLUMNS) <= lines[0].keys()
+    line = next(
+        it for it in lines if (it["arm"], it["seed"], it["task"], it["attempt"]) == ("feedback_only", "0", "a/2", "2")
+    )
+    assert {name: line[name] for name in ("cluster", "parent", "feedback", "hidden", "blind")} == {
+        "cluster": "a", "parent": "1", "feedback": "1", "hidden": "1", "blind": "1",
+    }  # fmt: skip
+    spent = {name: value for name, value in line.items() if name.startswith(("actor", "critic")) and value}
+    assert spent == {
+        "actor_calls": "1", "actor_prompt_tokens": "30", "actor_cached_tokens": "10", "actor_completion_tokens": "7",
+        "actor_reasoning_tokens": "3", "actor_cost": "0.25", "critic_calls": "2", "critic_prompt_tokens": "5",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "expected"),
+    [("attempt", "two", "seed 0"), ("seed", "x", "line 2: got x, expected a seed"), ("hidden", "", "seed 0")],
+)
+def test_a_damaged_value_is_named_with_its_run(arms, tmp_path, column, value, expected):
+    path = save_cases(tmp_path / "cases.csv", arms)
+    with path.open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    lines[0][column] = value
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, lines[0])
+        writer.writeheader()
+        writer.writerows(lines)
+    with pytest.raises(ValueError, match=expected):
+        load_cases(path)
+
+
+def test_a_file_of_other_columns_is_refused(tmp_path):
+    path = tmp_path / "cases.csv"
+    path.write_text("arm,seed\nretry,0\n")
+    with pytest.raises(ValueError, match="got no column task"):
+        load_cases(path)
