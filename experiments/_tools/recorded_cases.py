@@ -1,62 +1,54 @@
-"""`python -m experiments._tools.recorded_cases RUN...`: facts of imported runs, without their texts, as `runs.csv` and
-`cases.csv`.
+"""`python -m experiments._tools.recorded_cases RUN...`: the evidence of imported runs, without their texts.
+
+`cases.csv.gz` holds the columns of `reflexion_lab.analysis.cases` and the verdicts of the record, `runs.csv` a line per run.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import gzip
+import io
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from experiments._tools import output
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.cases import load_cases, save_cases
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.audit.import_account import Account
-from reflexion_lab.audit.import_records import NO_MEMORY
 from reflexion_lab.audit.importing import Recording, read_recordings
 from reflexion_lab.cli.place import out_folder
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.records import (
-    Attempt,
-    Check,
-    Evaluation,
-    Grade,
-    Manifest,
-    Record,
-    Reflection,
-    TaskResult,
-    Trajectory,
-    Usage,
-)
+from reflexion_lab.records import Record
 from reflexion_lab.runner.folder.folder import RunFolder
 
-RUNS, CASES = "runs.csv", "cases.csv"
-Line = TypeVar("Line", bound=Record)
-PROGRAM = "-"
-"""Stands for a program."""
+RUNS, CASES = "runs.csv", "cases.csv.gz"
+RECORDED = ("feedback_recorded", "hidden_recorded", "by_source")
+"""Columns beside those of `analysis.cases`: verdicts of the record, 1, 0 or "" for none; 1 for the attempt that the
+source submitted.
+"""
 
 
 class Run(Record, frozen=True, kw_only=True):
     """One imported run, a line of `runs.csv`."""
 
-    run: int
-    """Number of the run in `cases.csv`."""
-    name: str
     arm: str
-    variant: str
+    """Name of its arm in `cases.csv.gz`."""
     seed: int
     """Number of the run in its source."""
+    method: str
+    variant: str
     strategy: str
     source: str
     file: str
-    benchmark: str
-    benchmark_digest: str
-    feedback_source: str
-    tasks: int
     excluded: int
     """Rows of the file that were left out."""
     absent: int
@@ -64,65 +56,59 @@ class Run(Record, frozen=True, kw_only=True):
     overlapping: int
     """Tasks with a feedback test that is also a hidden test."""
     max_attempts: int
-    """Attempts of the longest loop."""
-    calls_known: int
-    """1 if the calls of an attempt are known."""
+    """Attempts of the longest loop of the arm."""
     same_as: str
     """An earlier run with identical attempts; "" if there is none."""
 
 
-class Case(Record, frozen=True, kw_only=True):
-    """One attempt, a line of `cases.csv`. Recorded verdicts are 1, 0 or "" for none."""
+class Case(NamedTuple):
+    """One attempt: its outcomes here, and in the record."""
 
-    run: int
     task: str
     attempt: int
-    program: int
-    """0 if the record has no program."""
+    program: bool
     feedback: str
-    """Outcome of the feedback tests here."""
-    tests: int
-    passed: int
-    """Feedback tests that passed."""
-    feedback_recorded: str
     hidden: str
-    """Outcome of the hidden tests here."""
+    feedback_recorded: str
     hidden_recorded: str
-    reflected: int
-    prompt_tokens: int
-    completion_tokens: int
     by_source: str
-    """1 for the attempt that the source submitted."""
 
 
-class Evidence(Record, frozen=True, kw_only=True):
-    """A run with its lines."""
+class Evidence(Record, frozen=True, kw_only=True, dict=True):
+    """A run with its attempts."""
 
     run: Run
-    cases: tuple[Case, ...]
+    log: Log
+    recorded: dict[tuple[str, int], tuple[str, ...]]
+    """Values of `RECORDED` by task and attempt."""
 
-    @property
+    @cached_property
     def by_task(self) -> dict[str, list[Case]]:
         """Attempts by task, in order."""
-        tasks: dict[str, list[Case]] = {}
-        for case in self.cases:
-            tasks.setdefault(case.task, []).append(case)
-        return tasks
+        return {
+            task: [
+                Case(
+                    task,
+                    attempt.number,
+                    bool(attempt.trajectory.solution),
+                    attempt.evaluation.outcome,
+                    self.log.grades[task, attempt.number].outcome,
+                    *self.recorded[task, attempt.number],
+                )
+                for attempt in attempts
+            ]
+            for task, attempts in self.log.attempts.items()
+        }
 
-    def log(self, cut: int | None = None) -> Log:
-        """Its records without texts, with loops of at most `cut` attempts."""
-        attempts = {task: [_attempt(case, self.run) for case in own[:cut]] for task, own in self.by_task.items()}
-        grades = (_grade(case) for case in self.cases if cut is None or case.attempt <= cut)
-        return Log(
-            manifest=_manifest(self.run),
-            results={task: _result(task, len(own), self.run) for task, own in attempts.items()},
-            attempts=attempts,
-            grades={(grade.task_id, grade.number): grade for grade in grades},
-            written={},
-            suite_verdicts={},
-            clusters={},
-            torn=0,
-        )
+    @property
+    def cases(self) -> list[Case]:
+        return [case for own in self.by_task.values() for case in own]
+
+    def cut(self, attempts: int | None) -> Log:
+        """Its records with loops of at most `attempts` attempts."""
+        kept = {task: own[:attempts] for task, own in self.log.attempts.items()}
+        grades = {(task, a.number): self.log.grades[task, a.number] for task, own in kept.items() for a in own}
+        return replace(self.log, attempts=kept, grades=grades)
 
 
 def read_cases(folder: Path) -> list[Evidence]:
@@ -130,99 +116,20 @@ def read_cases(folder: Path) -> list[Evidence]:
 
     Raises
     ------
-    ConfigError
-        A file is missing or has other columns.
+    ConfigError, DataError
+        A file is missing, has other columns, or a value is not of its kind.
     """
-    runs, by_run = _lines(folder / RUNS, Run), dict[int, list[Case]]()
-    for case in _lines(folder / CASES, Case):
-        by_run.setdefault(case.run, []).append(case)
-    return [Evidence(run=run, cases=tuple(by_run[run.run])) for run in runs]
-
-
-def _lines(path: Path, kind: type[Line]) -> list[Line]:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return [msgspec.convert(row, kind, strict=False) for row in csv.DictReader(file)]
-    except (OSError, ValueError) as problem:
-        raise ConfigError(path, problem, "the file that `experiments._tools.recorded_cases` writes") from None
-
-
-def _manifest(run: Run) -> Manifest:
-    return Manifest(
-        run_id=run.name,
-        created_at="",
-        seed=run.seed,
-        config={"arm": run.arm},
-        config_digest="",
-        git_commit="",
-        dirty=False,
-        package_versions={},
-        benchmark=run.benchmark,
-        benchmark_digest=run.benchmark_digest,
-        n_expected=run.tasks,
-        prompt_digests={},
-        model_fingerprint=run.variant,
-        slots=0,
-        feedback_source=run.feedback_source,
-        isolation=(),
-    )
-
-
-def _attempt(case: Case, run: Run) -> Attempt:
-    outcomes = ["pass"] * case.passed + ["fail"] * (case.tests - case.passed)
-    usage = Usage(calls=run.calls_known, prompt_tokens=case.prompt_tokens, completion_tokens=case.completion_tokens)
-    return Attempt(
-        task_id=case.task,
-        number=case.attempt,
-        recalled=(),
-        trajectory=Trajectory(solution=PROGRAM * case.program, strategy=run.strategy, usage=usage),
-        evaluation=Evaluation(
-            passed=case.feedback == "pass",
-            outcome=case.feedback,
-            reward=case.passed / case.tests if case.tests else 0.0,
-            checks=tuple(Check(name="", outcome=outcome) for outcome in outcomes),
-        ),
-        reflection=_reflection(case.attempt) if case.reflected else None,
-        memory=NO_MEMORY,
-    )
-
-
-def _reflection(attempt: int) -> Reflection:
-    return Reflection(
-        reflection_id="",
-        about_attempt=attempt,
-        root_cause="",
-        what_went_wrong="",
-        what_to_change="",
-        confidence=0.0,
-        source="recorded",
-        usage=Usage(calls=1),
-    )
-
-
-def _grade(case: Case) -> Grade:
-    return Grade(
-        task_id=case.task,
-        number=case.attempt,
-        passed=case.hidden == "pass",
-        outcome=case.hidden,
-        checks_passed=0,
-        checks_total=0,
-        sealed=True,
-    )
-
-
-def _result(task: str, attempts: int, run: Run) -> TaskResult:
-    return TaskResult(
-        task_id=task,
-        attempts=attempts,
-        submitted=attempts,
-        best=attempts,
-        last=attempts,
-        stop_reason="",
-        feedback_source=run.feedback_source,
-        duration=0.0,
-    )
+        with (folder / RUNS).open(encoding="utf-8", newline="") as file:
+            runs = [msgspec.convert(row, Run, strict=False) for row in csv.DictReader(file)]
+        recorded: dict[tuple[str, int], dict[tuple[str, int], tuple[str, ...]]] = {}
+        for row in csv.DictReader(io.StringIO(gzip.decompress((folder / CASES).read_bytes()).decode(), newline="")):
+            verdicts = recorded.setdefault((row["arm"], int(row["seed"])), {})
+            verdicts[row["task"], int(row["attempt"])] = tuple(row[name] for name in RECORDED)
+    except (OSError, KeyError, ValueError) as problem:
+        raise ConfigError(folder, repr(problem), f"{RUNS} and {CASES} of `experiments._tools.recorded_cases`") from None
+    logs = {(arm.label, log.manifest.seed): log for arm in load_cases(folder / CASES) for log in arm.logs}
+    return [Evidence(run=run, log=logs[run.arm, run.seed], recorded=recorded[run.arm, run.seed]) for run in runs]
 
 
 def write_cases(folders: Sequence[Path], transcripts: Path, out: Path) -> list[Path]:
@@ -234,81 +141,74 @@ def write_cases(folders: Sequence[Path], transcripts: Path, out: Path) -> list[P
         Folder of the imported files, whose recorded verdicts are read.
     """
     evidence = list(_evidence(folders, transcripts))
-    tables: dict[str, Iterable[Record]] = {
-        RUNS: (each.run for each in evidence),
-        CASES: (case for each in evidence for case in each.cases),
-    }
-    return [
-        output.write_csv(out / name, [msgspec.structs.asdict(row) for row in rows]) for name, rows in tables.items()
-    ]
+    arms: dict[str, list[Log]] = {}
+    for each in evidence:
+        arms.setdefault(each.run.arm, []).append(each.log)
+    recorded = {(each.run.arm, each.run.seed): each.recorded for each in evidence}
+    text = io.StringIO(newline="")
+    with tempfile.TemporaryDirectory() as folder:
+        path = save_cases(Path(folder) / "cases.csv", [Arm(name, logs) for name, logs in arms.items()])
+        with path.open(newline="") as file:
+            reader = csv.DictReader(file)
+            writer = csv.DictWriter(text, [*(reader.fieldnames or ()), *RECORDED], lineterminator="\n")
+            writer.writeheader()
+            for row in reader:
+                verdicts = recorded[row["arm"], int(row["seed"])][row["task"], int(row["attempt"])]
+                writer.writerow(row | dict(zip(RECORDED, verdicts, strict=True)))
+    (out / CASES).write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
+    runs = output.write_csv(out / RUNS, [msgspec.structs.asdict(each.run) for each in evidence])
+    return [runs, out / CASES]
 
 
 def _evidence(folders: Sequence[Path], transcripts: Path) -> Iterator[Evidence]:
     recordings: dict[str, dict[tuple[str, str], Recording]] = {}
-    for number, folder in enumerate(folders, 1):
+    for folder in folders:
         account = msgspec.json.decode((folder / "recorded.json").read_bytes(), type=Account)
         log = Log.read(RunFolder.existing(folder), texts=False)
         if account.file not in recordings:
             read = read_recordings([transcripts / account.file])
             recordings[account.file] = {(each.strategy, each.run): each for each in read}
-        yield _run(number, log, account, recordings[account.file][account.strategy, account.run])
+        recording = recordings[account.file][account.strategy, account.run]
+        yield Evidence(run=_run(log, account), log=log, recorded=_recorded(log, account, recording))
 
 
-def _run(number: int, log: Log, account: Account, recording: Recording) -> Evidence:
+def _run(log: Log, account: Account) -> Run:
     config: Mapping[str, Any] = log.manifest.config
-    recorded = config["recorded"]
-    is_own = recorded["hidden_tests"] == "own" or not recording.has_tests
-    verdict = f"{'own' if is_own else 'he'}_{'lenient' if recorded['lenient'] else 'pass'}"
-    run = Run(
-        run=number,
-        name=log.manifest.run_id,
-        arm=log.arm,
-        variant=recorded["variant"],
+    return Run(
+        arm=log.manifest.run_id.removeprefix("recorded-").removesuffix(f"-s{log.manifest.seed}"),
         seed=log.manifest.seed,
+        method=log.arm,
+        variant=config["recorded"]["variant"],
         strategy=account.strategy,
         source=account.source,
         file=account.file,
-        benchmark=log.manifest.benchmark,
-        benchmark_digest=log.manifest.benchmark_digest,
-        feedback_source=log.manifest.feedback_source,
-        tasks=account.tasks,
         excluded=len(account.excluded),
         absent=len(account.absent),
         overlapping=account.overlapping,
         max_attempts=config["loop"]["max_attempts"],
-        calls_known=recording.known.calls,
         same_as=account.same_as,
     )
-    steps = {(loop.task_id, step.number): step for loop in recording.loops for step in loop.steps}
-    return Evidence(
-        run=run,
-        cases=tuple(
-            _case(attempt, run, log, steps[attempt.task_id, attempt.number], verdict, account)
-            for task in sorted(log.attempts)
-            for attempt in log.attempts[task]
-        ),
-    )
 
 
-def _case(attempt: Attempt, run: Run, log: Log, step: Any, verdict: str, account: Account) -> Case:
-    tests = [check.outcome for check in attempt.evaluation.checks]
-    recorded = {"feedback_recorded": step.passed_feedback, "hidden_recorded": step.verdict(verdict)}
-    by_source = account.submitted_by_source[attempt.task_id] == attempt.number
-    return Case(
-        run=run.run,
-        task=attempt.task_id,
-        attempt=attempt.number,
-        program=int(bool(attempt.trajectory.solution.strip())),
-        feedback=attempt.evaluation.outcome,
-        tests=len(tests),
-        passed=tests.count("pass"),
-        **{name: "" if value is None else str(int(value)) for name, value in recorded.items()},
-        hidden=log.grades[attempt.task_id, attempt.number].outcome,
-        reflected=int(attempt.reflection is not None),
-        prompt_tokens=attempt.trajectory.usage.prompt_tokens,
-        completion_tokens=attempt.trajectory.usage.completion_tokens,
-        by_source="1" if by_source else "",
-    )
+def _recorded(log: Log, account: Account, recording: Recording) -> dict[tuple[str, int], tuple[str, ...]]:
+    """Values of `RECORDED` by task and attempt."""
+    config: Mapping[str, Any] = log.manifest.config["recorded"]  # type: ignore[assignment]
+    is_own = config["hidden_tests"] == "own" or not recording.has_tests
+    field = f"{'own' if is_own else 'he'}_{'lenient' if config['lenient'] else 'pass'}"
+
+    def text(verdict: bool | None) -> str:
+        return "" if verdict is None else str(int(verdict))
+
+    return {
+        (loop.task_id, step.number): (
+            text(step.passed_feedback),
+            text(step.verdict(field)),
+            "1" if account.submitted_by_source[loop.task_id] == step.number else "",
+        )
+        for loop in recording.loops
+        if loop.task_id in log.attempts
+        for step in loop.steps
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -319,7 +219,7 @@ def parser() -> argparse.ArgumentParser:
     top = output.script_parser("recorded_cases", "facts of the runs that `reflexion-lab import` wrote, without texts")
     top.add_argument("runs", metavar="RUN", nargs="+", type=Path, help="run folders")
     top.add_argument("--transcripts", metavar="DIR", type=Path, required=True, help="folder of the imported files")
-    top.add_argument("--out", metavar="DIR", required=True, help="write runs.csv and cases.csv there")
+    top.add_argument("--out", metavar="DIR", required=True, help=f"write {RUNS} and {CASES} there")
     return top
 
 

@@ -1,6 +1,6 @@
 """Tables, README and figures of this experiment, from its evidence alone; `--check` names what differs.
 
-The evidence is `runs.csv` and `cases.csv` of the recorded runs, and `environments.csv` of the agents.
+The evidence is `runs.csv` and `cases.csv.gz` of the recorded runs, and `environments.csv` of the agents.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _rows(evidence: Sequence[Evidence]) -> Iterator[dict[str, Any]]:
     """One row per model, cut and arm: the first arm of a model is the baseline."""
     for model, controls in MODELS.items():
         for cut, (_, attempts) in CUTS.items():
-            arms = [Arm(control.label, [run.log(attempts) for run in _runs(evidence, control)]) for control in controls]
+            arms = [Arm(control.label, [run.cut(attempts) for run in _runs(evidence, control)]) for control in controls]
             lines = comparison_rows(compare(arms, BASELINE, "calls"))
             for control, line in zip(controls, lines, strict=True):
                 names = {"model": model, "cut": cut, "arm": control.label, "variant": control.variant}
@@ -138,7 +138,7 @@ def _runs(evidence: Sequence[Evidence], control: Control) -> list[Evidence]:
         run
         for run in evidence
         if run.run.file.startswith(AGENTS)
-        and (run.run.arm, run.run.variant.rpartition("/")[2]) == (control.arm, control.variant)
+        and (run.run.method, run.run.variant.rpartition("/")[2]) == (control.arm, control.variant)
     ]
 
 
@@ -265,14 +265,14 @@ def _agreement(cases: Sequence[Case], name: str) -> dict[str, int]:
 
 def _other(run: Evidence) -> dict[str, Any]:
     """A run of the second table."""
-    log = run.log()
+    log = run.log
     verdicts = {(case.task, case.attempt): case.hidden == "pass" for case in run.cases}
     submitted = {task: verdicts[task, submitted_at(own).number] for task, own in log.attempts.items()}
     first = {task: verdicts[task, 1] for task in submitted}
     stem = run.run.file.partition(".")[0]
     return {
         "name": OTHERS[stem].format(model=run.run.variant.rpartition("/")[2]),
-        "feedback_source": run.run.feedback_source,
+        "feedback_source": log.manifest.feedback_source,
         "tasks": len(submitted),
         "first": sum(first.values()),
         "submitted": Rate.of(sum(submitted.values()), len(submitted)),
@@ -291,7 +291,7 @@ def _curves(run: Evidence) -> dict[str, Any]:
     return {
         "current": [sum(own[min(cut, len(own)) - 1] for own in tasks.values()) for cut in cuts],
         "any": [sum(any(own[:cut]) for own in tasks.values()) for cut in cuts],
-        "submitted": [point.solved for point in run.log().points],
+        "submitted": [point.solved for point in run.log.points],
         "first": first,
         "hidden": _agreement(run.cases, "hidden"),
         "feedback": _agreement(run.cases, "feedback"),
@@ -311,7 +311,7 @@ def _ended_early(run: Evidence) -> int:
 
 def _submissions(run: Evidence) -> dict[str, int]:
     """Tasks for which the source submitted another attempt, and hidden passes by its rule and ours."""
-    log = run.log()
+    log = run.log
     verdicts = {(case.task, case.attempt): case.hidden == "pass" for case in run.cases}
     ours = {task: submitted_at(own).number for task, own in log.attempts.items()}
     theirs = {case.task: case.attempt for case in run.cases if case.by_source}
