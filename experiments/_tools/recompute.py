@@ -18,7 +18,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from experiments._tools.output import print_written, run, value_of
+from experiments._tools.output import run, value_of
 from reflexion_lab.analysis.report.cells import interval
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.cli.main import Arguments
@@ -62,7 +62,8 @@ def main(
         if options.check:
             return _check(folder, compute)
         _write(folder, compute)
-        print_written(draw(folder) if draw else [])
+        for path in draw(folder) if draw else ():
+            print(f"written: {folder.name}/{path.name}")
         return 0
 
     return run(parser, study, argv)

@@ -1,6 +1,7 @@
 """`python -m experiments._tools.recorded_cases RUN...`: the evidence of imported runs, without their texts.
 
-`cases.csv.gz` holds the columns of `reflexion_lab.analysis.cases` and the verdicts of the record, `runs.csv` a line per run.
+`cases.csv.gz` holds the columns of `reflexion_lab.analysis.cases` and the verdicts of the record; `runs.csv` a line per
+run.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ The evidence is `runs.csv` and `cases.csv.gz` of the recorded runs, and `environ
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from experiments._tools import trials_report
 from experiments._tools.output import legend, plain_axes
 from experiments._tools.output import save as save_figure
 from experiments._tools.recompute import README, TABLE, amount, csv_text, main, readme
-from experiments._tools.recorded_cases import Case, Evidence, read_cases
+from experiments._tools.recorded_cases import Evidence, read_cases
 from experiments._tools.trial_logs import Trials, pairings
 from experiments._tools.trials_cases import read_cases as read_trials
 from reflexion_lab.analysis.arms import Arm
@@ -101,9 +102,14 @@ COLUMNS = (
 """Columns of `reflexion-lab compare --csv` that `table.csv` has."""
 
 
+@functools.cache
+def table(folder: Path) -> list[dict[str, Any]]:
+    """Rows of `table.csv`, read once: the page and the figure show them."""
+    return list(_rows(read_cases(folder)))
+
+
 def compute(folder: Path) -> Mapping[str, str]:
-    evidence, trials = read_cases(folder), read_trials(folder)
-    rows = list(_rows(evidence))
+    evidence, trials, rows = read_cases(folder), read_trials(folder), table(folder)
     values = _comparison(rows) | _recorded(evidence) | _agents(trials)
     shown = {"amount": amount, "p_value": p_value}
     return {
@@ -114,7 +120,7 @@ def compute(folder: Path) -> Mapping[str, str]:
 
 
 def draw(folder: Path) -> Sequence[Path]:
-    rows = list(_rows(read_cases(folder)))
+    rows = table(folder)
     figures = [
         *save_figure(rows, lambda figure: _draw(rows, figure), folder, salt="reflexion_lab", line_end="\n"),
         *trials_report.save(read_trials(folder), folder),
@@ -225,7 +231,6 @@ def _recorded(evidence: Sequence[Evidence]) -> dict[str, Any]:
     """Values of the README on all runs."""
     compared = [run for run in evidence if run.run.file.startswith(AGENTS)]
     others = [_other(run) for run in evidence if not run.run.file.startswith(AGENTS)]
-    cases = [case for run in evidence for case in run.cases]
     loops = [own for run in evidence for own in run.by_task.values()]
     turbo = _runs(evidence, MODELS["gpt-4-turbo"][0])
     by_file = {run.run.file.partition(".")[0]: run for run in evidence}
@@ -236,8 +241,8 @@ def _recorded(evidence: Sequence[Evidence]) -> dict[str, Any]:
         "excluded": sum(run.run.excluded for run in evidence),
         "absent": {name: by_file[name].run.absent for name in by_file},
         "loops": len(loops),
-        "hidden": _agreement(cases, "hidden"),
-        "feedback": _agreement(cases, "feedback"),
+        "hidden": _agreement(evidence, "hidden"),
+        "feedback": _agreement(evidence, "feedback"),
         "curves": _curves(by_file["noah_mbpp_gpt4"]),
         "went_on": {name: _went_on(run) for name, run in by_file.items()},
         "all_went_on": sum(map(_went_on, evidence)),
@@ -255,12 +260,21 @@ def _recorded(evidence: Sequence[Evidence]) -> dict[str, Any]:
     }
 
 
-def _agreement(cases: Sequence[Case], name: str) -> dict[str, int]:
+def _agreement(runs: Sequence[Evidence], name: str) -> dict[str, Any]:
     """Verdicts here and in the record, where both are known."""
-    pairs = [(getattr(case, name), getattr(case, f"{name}_recorded")) for case in cases]
-    both = [(outcome == "pass", recorded == "1") for outcome, recorded in pairs if outcome not in UNKNOWN and recorded]
-    agree = sum(ours == theirs for ours, theirs in both)
-    return {"n": len(both), "agree": agree, "ours": sum(ours > theirs for ours, theirs in both)}
+    pairs = [(run, case, getattr(case, name), getattr(case, f"{name}_recorded")) for run in runs for case in run.cases]
+    both = [
+        (
+            f"{case.task}, attempt {case.attempt} of {run.run.arm}, run {run.run.seed}",
+            outcome == "pass",
+            recorded == "1",
+        )
+        for run, case, outcome, recorded in pairs
+        if outcome not in UNKNOWN and recorded
+    ]
+    differing = [place for place, ours, theirs in both if ours != theirs]
+    passed_here = sum(ours > theirs for _, ours, theirs in both)
+    return {"n": len(both), "agree": len(both) - len(differing), "differing": differing, "ours": passed_here}
 
 
 def _other(run: Evidence) -> dict[str, Any]:
@@ -293,8 +307,8 @@ def _curves(run: Evidence) -> dict[str, Any]:
         "any": [sum(any(own[:cut]) for own in tasks.values()) for cut in cuts],
         "submitted": [point.solved for point in run.log.points],
         "first": first,
-        "hidden": _agreement(run.cases, "hidden"),
-        "feedback": _agreement(run.cases, "feedback"),
+        "hidden": _agreement([run], "hidden"),
+        "feedback": _agreement([run], "feedback"),
     }
 
 
@@ -336,7 +350,7 @@ def _agents(trials: Sequence[Trials]) -> dict[str, Any]:
     def against(run: str) -> str:
         pair = last[run]
         value, low, high = (f"{100 * number:+.1f}" for number in (pair.difference, pair.low, pair.high))
-        p = f"p = {pair.p:.1g}" if pair.p < 1e-4 else f"p = {p_value(pair.p)}"
+        p = f"p = {pair.p:.6f}" if pair.p < 1e-4 else f"p = {p_value(pair.p)}"
         return _minus(f"{value} [{low}, {high}], {pair.repaired} : {pair.damaged}, {p}")
 
     return {
