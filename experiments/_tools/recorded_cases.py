@@ -28,6 +28,7 @@ from reflexion_lab.audit.import_account import Account
 from reflexion_lab.audit.importing import Recording, read_recordings
 from reflexion_lab.cli.place import out_folder
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.io.files import content
 from reflexion_lab.records import Record
 from reflexion_lab.runner.folder.folder import RunFolder
 
@@ -164,8 +165,8 @@ def write_cases(folders: Sequence[Path], transcripts: Path, out: Path) -> list[P
 def _evidence(folders: Sequence[Path], transcripts: Path) -> Iterator[Evidence]:
     recordings: dict[str, dict[tuple[str, str], Recording]] = {}
     for folder in folders:
-        account = msgspec.json.decode((folder / "recorded.json").read_bytes(), type=Account)
         log = Log.read(RunFolder.existing(folder), texts=False)
+        account = msgspec.json.decode(content(folder / "recorded.json", "an imported run"), type=Account)
         if account.file not in recordings:
             read = read_recordings([transcripts / account.file])
             recordings[account.file] = {(each.strategy, each.run): each for each in read}
@@ -219,8 +220,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     top = output.script_parser("recorded_cases", "facts of the runs that `reflexion-lab import` wrote, without texts")
     top.add_argument("runs", metavar="RUN", nargs="+", type=Path, help="run folders")
-    top.add_argument("--transcripts", metavar="DIR", type=Path, required=True, help="folder of the imported files")
-    top.add_argument("--out", metavar="DIR", required=True, help=f"write {RUNS} and {CASES} there")
+    top.add_argument(
+        "--transcripts", metavar="DIR", type=Path, default=".", help="folder of the imported files; default: ."
+    )
+    top.add_argument("--out", metavar="DIR", default=".", help=f"write {RUNS} and {CASES} there; default: .")
     return top
 
 

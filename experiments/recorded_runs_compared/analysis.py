@@ -230,7 +230,7 @@ def _span(rows: Sequence[Mapping[str, Any]], column: str, scale: float = 100, fo
 def _recorded(evidence: Sequence[Evidence]) -> dict[str, Any]:
     """Values of the README on all runs."""
     compared = [run for run in evidence if run.run.file.startswith(AGENTS)]
-    others = [_other(run) for run in evidence if not run.run.file.startswith(AGENTS)]
+    others = [_other(run) for name in OTHERS for run in evidence if run.run.file.partition(".")[0] == name]
     loops = [own for run in evidence for own in run.by_task.values()]
     turbo = _runs(evidence, MODELS["gpt-4-turbo"][0])
     by_file = {run.run.file.partition(".")[0]: run for run in evidence}
