@@ -1,15 +1,18 @@
 """Coverage and mean width of the interval of a paired difference, simulated: every line a design.
 
-    python bench/coverage.py [--runs 2000] [--worst] [--agree]
-    python bench/coverage.py --per-cluster [--runs 1000]
+    python bench/coverage.py [--runs 2000] [--worst] [--agree] [--posterior]
+    python bench/coverage.py --shift 0.06 | --per-cluster [--runs 1000]
 
 Tasks are clusters: their rates are Beta, an effect is added on the logit, four fifths of the cases share their draw
 with the baseline. Beside ours (`stats.bootstrap.difference`): a plain t over tasks, and with one seed Newcombe's method
 10 (1998, Statistics in Medicine 17:2635-2650). `--worst` prints one line a number of tasks and seeds: the least
 coverage over all rates and effects, the mean width, and with one seed our greatest width beside Newcombe's. With
-`--agree` all seeds of a task draw alike, as at temperature 0. `--per-cluster` has 1 to 4 tasks a cluster, which share
-their rates and an effect of their own (standard deviation 1 on the logit), and compares ours by cluster with ours by
-task, one line a number of clusters, tasks a cluster and seeds.
+`--agree` all seeds of a task draw alike, as at temperature 0. With `--posterior` the credible interval of
+`stats.bayes.posterior` (1,000 draws) is printed, too. `--shift` is another simulation: each seed adds to an arm's rates
+on all tasks, normal with this standard deviation, and the truth is the mean over seeds; `stats.seeds.widened` stands
+beside the interval at the seeds of the runs. `--per-cluster` has 1 to 4 tasks a cluster, which share their rates and an
+effect of their own (standard deviation 1 on the logit), and compares ours by cluster with ours by task, one line a
+number of clusters, tasks a cluster and seeds.
 """
 
 from __future__ import annotations
@@ -23,8 +26,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, logit, stdtrit
 
+from reflexion_lab.analysis.stats.bayes import posterior
 from reflexion_lab.analysis.stats.bootstrap import difference
 from reflexion_lab.analysis.stats.intervals import wilson
+from reflexion_lab.analysis.stats.seeds import widened
 
 TASKS, SEEDS, RATES, EFFECTS = (20, 40, 60, 100, 164, 400), (1, 3, 5), (0.05, 0.15, 0.5, 0.9, 0.95), (0.0, 0.15, 0.8)
 CLUSTERS, PER_CLUSTER, SPREAD = (60, 138), (1, 2, 3, 4), 1.0
@@ -48,10 +53,15 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2000, help="simulated studies a design (2000)")
     parser.add_argument("--worst", action="store_true", help="one line a number of tasks and seeds")
     parser.add_argument("--agree", action="store_true", help="all seeds of a task draw alike")
+    parser.add_argument("--posterior", action="store_true", help="also the Bayesian comparison; ten times as long")
+    parser.add_argument("--shift", type=float, help="an arm's standard deviation between seeds, such as 0.06")
     parser.add_argument("--per-cluster", action="store_true", help="1 to 4 tasks a cluster, by cluster and by task")
     options = parser.parse_args()
-    if options.per_cluster:
-        for row in by_cluster_size(options.runs):
+    if options.posterior:
+        METHODS["posterior"] = credible
+    if options.per_cluster or options.shift is not None:
+        lines = by_cluster_size(options.runs) if options.per_cluster else over_seeds(options.runs, options.shift)
+        for row in lines:
             print(row, flush=True)
         return
     lines = designs(options.runs, options.agree)
@@ -130,6 +140,38 @@ def ours(first: np.ndarray, second: np.ndarray) -> Ends:
     return estimate.low, estimate.high
 
 
+def credible(first: np.ndarray, second: np.ndarray) -> Ends:
+    estimate = posterior(second - first, draws=1000).estimate
+    return estimate.low, estimate.high
+
+
+def over_seeds(runs: int, shift: float) -> Iterator[str]:
+    """A table in Markdown: coverage of the mean over tasks and seeds, and mean width."""
+    rng = np.random.default_rng(20261125)
+    yield "| tasks | rate | seeds | at these seeds, % | width | for other seeds, % | width |"
+    yield "|---|---|---|---|---|---|---|"
+    for tasks, rate in product((60, 164), (0.15, 0.5)):
+        truth = float(np.mean([shifted(rng, 500, 20, rate, shift).mean() for _ in range(500)]))
+        for seeds in (3, 5, 10):
+            here, beyond = [], []
+            for _ in range(runs):
+                cases = shifted(rng, tasks, seeds, rate, shift)
+                here.append(ours(np.maximum(-cases, 0), np.maximum(cases, 0)))
+                beyond.append(widened(here[-1], cases))
+            figures = (
+                f"{100 * share:.1f} | {width:.3f}" for share, width in (quality(here, truth), quality(beyond, truth))
+            )
+            yield f"| {tasks} | {rate} | {seeds} | {' | '.join(figures)} |"
+
+
+def shifted(rng: np.random.Generator, tasks: int, seeds: int, rate: float, shift: float) -> np.ndarray:
+    """Differences of shape (tasks, seeds) to a baseline, as `draw`, with an effect of 0.4 and a shift of each seed."""
+    before = rng.beta(2 * rate, 2 * (1 - rate), (tasks, 1)).clip(1e-9, 1 - 1e-9)
+    after = expit(logit(before) + 0.4) + rng.normal(0, shift, seeds)
+    luck, is_shared, fresh = (rng.random((tasks, seeds)) for _ in range(3))
+    return (np.where(is_shared < SHARED, luck, fresh) < after).astype(float) - (luck < before)
+
+
 def plain_t(first: np.ndarray, second: np.ndarray) -> Ends:
     means = (second - first).mean(axis=1)
     half = stdtrit(len(means) - 1, 0.975) * means.std(ddof=1) / math.sqrt(len(means))
@@ -159,8 +201,9 @@ def described(line: Line) -> str:
 
 def summaries(lines: Iterator[Line]) -> Iterator[str]:
     """A table in Markdown."""
-    yield "| tasks | seeds | least coverage, % | plain t | Newcombe | mean width | at most beside Newcombe |"
-    yield "|---|---|---|---|---|---|---|"
+    names = "".join(f" | {name}" for name in METHODS if name != "ours")
+    yield f"| tasks | seeds | least coverage, %{names} | mean width | at most beside Newcombe |"
+    yield "|---" * (len(METHODS) + 4) + "|"
     for (tasks, seeds), group in groupby(lines, key=lambda line: line[:2]):
         of_size = list(group)
         least = [

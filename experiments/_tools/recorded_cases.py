@@ -53,8 +53,6 @@ class Run(Record, frozen=True, kw_only=True):
     file: str
     excluded: int
     """Rows of the file that were left out."""
-    absent: int
-    """Tasks of the benchmark that are not in the run."""
     overlapping: int
     """Tasks with a feedback test that is also a hidden test."""
     max_attempts: int
@@ -185,7 +183,6 @@ def _run(log: Log, account: Account) -> Run:
         source=account.source,
         file=account.file,
         excluded=len(account.excluded),
-        absent=len(account.absent),
         overlapping=account.overlapping,
         max_attempts=config["loop"]["max_attempts"],
         same_as=account.same_as,

@@ -1,4 +1,4 @@
-"""Outcomes of agents' environments, without names and texts: the evidence of `trials`, as `environments.csv`."""
+"""The evidence of `trials`, without names and texts: outcomes of environments, and retries that repeat themselves."""
 
 from __future__ import annotations
 
@@ -7,20 +7,28 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from experiments._tools import output
-from experiments._tools.trial_logs import Trials
+from reflexion_lab.audit.trials import Retries, Trials
 from reflexion_lab.errors import ConfigError
 
-FILE = "environments.csv"
+ENVIRONMENTS, RETRIES = "environments.csv", "retries.csv"
 
 
-def write_cases(trials: Sequence[Trials], folder: Path) -> Path:
+def write_cases(trials: Sequence[Trials], folder: Path) -> list[Path]:
     """Write one line per run and environment: its number within the world, the run's trials, and the one that solved
-    it.
+    it; and one per trial with recorded transcripts. A file without lines is left out.
     """
-    return output.write_csv(folder / FILE, list(_rows(trials)))
+    files = {ENVIRONMENTS: list(_environments(trials)), RETRIES: list(_retries(trials))}
+    return [output.write_csv(folder / name, rows) for name, rows in files.items() if rows]
 
 
-def _rows(trials: Sequence[Trials]) -> Iterator[dict[str, object]]:
+def _retries(trials: Sequence[Trials]) -> Iterator[dict[str, object]]:
+    for run in trials:
+        for trial, retries in enumerate(run.retries, run.start + 1):
+            counts = {"retries": retries.n, "identical": retries.identical}
+            yield {"world": run.world, "run": run.name, "trial": trial} | counts
+
+
+def _environments(trials: Sequence[Trials]) -> Iterator[dict[str, object]]:
     names: dict[str, dict[str, int]] = {}
     for run in trials:
         numbers = names.setdefault(run.world, {})
@@ -36,16 +44,26 @@ def read_cases(folder: Path) -> list[Trials]:
     Raises
     ------
     ConfigError
-        The file is missing or has other columns.
+        A file has other columns, or that of the environments is missing.
     """
-    path = folder / FILE
     runs: dict[tuple[str, str], dict[str, tuple[bool, ...]]] = {}
+    retries: dict[tuple[str, str], list[Retries]] = {}
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                trials, solved_at = int(row["trials"]), int(row["solved_at"] or int(row["trials"]) + 1)
-                solved = tuple(trial >= solved_at for trial in range(1, trials + 1))
-                runs.setdefault((row["world"], row["run"]), {})[row["environment"]] = solved
+        for row in _lines(folder / ENVIRONMENTS):
+            trials, solved_at = int(row["trials"]), int(row["solved_at"] or int(row["trials"]) + 1)
+            solved = tuple(trial >= solved_at for trial in range(1, trials + 1))
+            runs.setdefault((row["world"], row["run"]), {})[row["environment"]] = solved
+        for row in _lines(folder / RETRIES) if (folder / RETRIES).exists() else ():
+            counts = Retries(n=int(row["retries"]), identical=int(row["identical"]))
+            retries.setdefault((row["world"], row["run"]), []).append(counts)
     except (OSError, KeyError, ValueError) as problem:
-        raise ConfigError(path, repr(problem), "the file that `trials --out` writes") from None
-    return [Trials(world=world, name=name, solved=solved) for (world, name), solved in runs.items()]
+        raise ConfigError(folder, repr(problem), "the files that `trials --out` writes") from None
+    return [
+        Trials(world=run[0], name=run[1], solved=solved, retries=tuple(retries.get(run, ())))
+        for run, solved in runs.items()
+    ]
+
+
+def _lines(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))

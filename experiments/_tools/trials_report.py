@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments._tools import output
-from experiments._tools.trial_logs import Pairing, Trials, pairings
 from reflexion_lab.analysis.figures.style import COLOURS, INK, MARKERS, caption, watermark
 from reflexion_lab.analysis.report.cells import interval, line, table
 from reflexion_lab.analysis.stats.power import minimum_detectable
+from reflexion_lab.audit.trials import Pairing, Trials, pairings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,6 +32,8 @@ def show(trials: Sequence[Trials], console: Console) -> None:
         share = f"{100 * last.share:.1f} % {interval(last.low, last.high)}"
         ends = f"{share} of {last.n} environments, Wilson 95 %"
         console.print(line(f"{run.label}: {' '.join(str(rate.k) for rate in run.curve)}; {ends}"))
+        if run.repeats.is_fixed:
+            console.print(line(f"  control that cannot change: {run.repeats} retries repeat the attempt before"))
     for pairing in pairings(trials):
         sheet = table(
             f"{pairing.second} against {pairing.first}", "trial", "gained", "lost", "difference", "p", names=0
@@ -41,7 +43,8 @@ def show(trials: Sequence[Trials], console: Console) -> None:
             sheet.add_row(str(trial), str(pair.repaired), str(pair.damaged), size, f"{pair.p:.2g}")
         console.print(sheet)
         start = f"{'equal' if pairing.same_start else 'different'} outcomes in trial 1"
-        console.print(line(f"{_power(pairing)}; {start}; points, Newcombe 95 %; exact McNemar, one run each"))
+        tests = "points, 95 %: t over tasks with added pairs; exact McNemar, one run each"
+        console.print(line(f"{_power(pairing)}; {start}; {tests}"))
 
 
 def as_rows(trials: Sequence[Trials]) -> Iterator[dict[str, object]]:

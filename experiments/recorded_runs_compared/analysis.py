@@ -1,6 +1,6 @@
 """Tables, README and figures of this experiment, from its evidence alone; `--check` names what differs.
 
-The evidence is `runs.csv` and `cases.csv.gz` of the recorded runs, and `environments.csv` of the agents.
+The evidence is `runs.csv` and `cases.csv.gz` of the recorded runs, `environments.csv` and `retries.csv` of the agents.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from experiments._tools.output import legend, plain_axes
 from experiments._tools.output import save as save_figure
 from experiments._tools.recompute import README, TABLE, amount, csv_text, main, readme
 from experiments._tools.recorded_cases import Evidence, read_cases
-from experiments._tools.trial_logs import Trials, pairings
 from experiments._tools.trials_cases import read_cases as read_trials
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import compare
@@ -24,6 +23,7 @@ from reflexion_lab.analysis.figures.style import COLOURS, INK, MARKERS
 from reflexion_lab.analysis.report.cells import p_value
 from reflexion_lab.analysis.report.documents import rows as comparison_rows
 from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.audit.trials import Trials, pairings
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import UNKNOWN
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TRIALS = "trials.csv"
+HOTPOTQA = ("hotpotqa/ReAct__reflexion__100_questions_7_trials", "hotpotqa/ReAct__base__100_questions_5_trials")
+"""Reflexion's run and its control."""
 CUTS = {"two_attempts": ("both cut at two attempts", 2), "as_run": ("as run", None)}
 BASELINE = "reflexion"
 
@@ -239,7 +241,7 @@ def _recorded(evidence: Sequence[Evidence]) -> dict[str, Any]:
         "compared_runs": len(compared),
         "identical": [run for run in compared if run.run.same_as],
         "excluded": sum(run.run.excluded for run in evidence),
-        "absent": {name: by_file[name].run.absent for name in by_file},
+        "absent": len(turbo[0].by_task) - len(by_file["cray_deepseek_humaneval"].by_task),
         "loops": len(loops),
         "hidden": _agreement(evidence, "hidden"),
         "feedback": _agreement(evidence, "feedback"),
@@ -349,16 +351,19 @@ def _agents(trials: Sequence[Trials]) -> dict[str, Any]:
 
     def against(run: str) -> str:
         pair = last[run]
-        value, low, high = (f"{100 * number:+.1f}" for number in (pair.difference, pair.low, pair.high))
+        value, low, high = (100 * number for number in (pair.difference, pair.low, pair.high))
         p = f"p = {pair.p:.6f}" if pair.p < 1e-4 else f"p = {p_value(pair.p)}"
-        return _minus(f"{value} [{low}, {high}], {pair.repaired} : {pair.damaged}, {p}")
+        return _minus(f"{value:+.1f} [{low:.1f}, {high:.1f}], {pair.repaired} : {pair.damaged}, {p}")
 
     return {
+        "hotpotqa": HOTPOTQA,
         "curve": lambda label: curves[label],
         "environments": {run.world: len(run.solved) for run in trials},
         "against": against,
         "trial": length,
         "ahead_from": min(ahead, default="none"),
+        "first": {pairing.second: pairing.by_trial[0] for pairing in pairings(trials)},
+        "retries": {run.label: run for run in trials},
         "discordant": last["webshop/reflexion_run_logs_1"].repaired + last["webshop/reflexion_run_logs_1"].damaged,
     }
 

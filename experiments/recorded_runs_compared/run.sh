@@ -14,5 +14,7 @@ reflexion-lab import "$t"/{noah_mbpp_gpt4,noah_ucs_humaneval_gpt4,cray_deepseek_
     --out "$out/others" "${cached[@]}"
 
 python -m experiments._tools.recorded_cases "$out"/others/*/ "$out"/as_run/*/ --transcripts "$t" --out "$here"
-python -m experiments._tools.trials "$data/trials" --out "$here"
+hotpotqa="$data/trials/hotpotqa"
+python -m experiments._tools.trials "$data/trials" "$hotpotqa"/ReAct__base__100_questions_5_trials.txt.gz \
+    "$hotpotqa"/ReAct__reflexion__100_questions_7_trials.txt.gz --out "$here"
 python -m experiments.recorded_runs_compared.analysis

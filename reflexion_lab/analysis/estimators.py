@@ -120,8 +120,8 @@ def paired(first: Mapping[Any, bool], second: Mapping[Any, bool], clusters: Clus
     low, high = paired_difference(n11, n10, n01, n00)
     p = mcnemar(n10, n01)
     if are_shared(first, clusters):
-        sides = [by_cluster(((key, side[key]) for key in first), clusters) for side in (first, second)]
-        estimate, p = bootstrap.difference(*sides), sign_flip(*sides)
+        before, after = (by_cluster(((key, side[key]) for key in first), clusters) for side in (first, second))
+        estimate, p = bootstrap.difference(before, after), sign_flip(before, after)
         low, high = estimate.low, estimate.high
     return Paired(
         n=len(pairs),

@@ -1,60 +1,35 @@
-"""Audit of logged verdicts: every sample is executed again in its own namespace.
-
-If the verdicts differ, variants of the program are executed to find the cause. Names are found by patterns, since a
-hostile program could crash the parser; a missed name only loses an explanation.
-"""
+"""Audit of logged verdicts: every sample is executed again in its own namespace, and differences are explained."""
 
 from __future__ import annotations
 
-import builtins
 import functools
-import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.analysis.estimators import Confusion, confusion
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate
+from reflexion_lab.audit.causes import Causes, Explained, from_other_logs, self_grading
 from reflexion_lab.audit.leaks import Leaks, leaks
-from reflexion_lab.audit.samples import IMPORTS, Sample, read_samples
+from reflexion_lab.audit.outcomes import Outcomes, read_outcomes
+from reflexion_lab.audit.samples import Sample, read_samples
+from reflexion_lab.audit.self_graded import SelfGraded
 from reflexion_lab.audit.stored_programs import StoredPrograms, counter, never
-from reflexion_lab.errors import ConfigError, DataError, HarnessError
+from reflexion_lab.audit.verdicts import Verdict, execute
+from reflexion_lab.errors import ConfigError, DataError, LabError
 from reflexion_lab.protocols import Sandbox
-from reflexion_lab.records import UNKNOWN, Check, Record, Task
-from reflexion_lab.tasks.evaluators.unit_tests import run_tests
+from reflexion_lab.records import Record
+from reflexion_lab.tasks.sandbox.sandbox import Limits
+from reflexion_lab.text.replies.syntax import Parser
 
-
-class Verdict(Record, frozen=True, kw_only=True):
-    """The result of one sample."""
-
-    sample: Sample
-    passed: bool
-    outcome: str
-    """One of `OUTCOMES`."""
-    detail: str = ""
-    """Message of the first failing check; "" for a pass."""
-    cause: str = ""
-    """Cause of a different verdict in the log, if a variant of the program shows it."""
-    in_place: bool = False
-    """Whether a check ran in the program's own process, where the program can forge a pass."""
-    leaked_from: str = ""
-    """Id of the earlier sample that the logged verdict depends on, if known."""
-
-    @property
-    def broken(self) -> bool:
-        """Whether the harness failed, so there is no verdict."""
-        return self.outcome == "harness_error"
-
-    @property
-    def is_judged(self) -> bool:
-        """False if the harness failed or the log has no test."""
-        return self.outcome not in UNKNOWN
-
-    @property
-    def differs(self) -> bool:
-        return not self.broken and self.sample.logged not in (None, self.passed)
+LONG = Limits(wall_seconds=300.0, cpu_seconds=120)
+"""Limits of the third execution of a time-out that its log counts as a pass."""
+LONG_RUNS = 5
+"""Maximum number of such executions per log."""
 
 
 class Audit(Record, frozen=True, kw_only=True):
@@ -65,6 +40,8 @@ class Audit(Record, frozen=True, kw_only=True):
     """In the order of the file."""
     leaks: Leaks
     seconds: float
+    self_graded: tuple[SelfGraded, ...] = ()
+    """What logged verdicts follow from, other than the hidden tests."""
 
     @property
     def n(self) -> int:
@@ -98,6 +75,16 @@ class Audit(Record, frozen=True, kw_only=True):
         return [verdict for verdict in self.verdicts if verdict.differs]
 
     @property
+    def causes(self) -> Counter[str]:
+        """Disagreements by cause; "" for those without one."""
+        return Counter(verdict.cause for verdict in self.disagreements)
+
+    @property
+    def visible(self) -> Confusion:
+        """Verdicts of feedback tests, such as self-written suites, beside those of the hidden tests."""
+        return confusion((v.sample.visible_passed, v.passed if v.is_judged else None) for v in self.verdicts)
+
+    @property
     def agree(self) -> int:
         return self.compared - len(self.disagreements)
 
@@ -119,22 +106,79 @@ class Audit(Record, frozen=True, kw_only=True):
         return sum(verdict.broken for verdict in self.verdicts)
 
 
-def audit_files(
-    paths: Sequence[str], *, attempts: bool = False, limit: int | None = None, workers: int | None = None
-) -> list[Audit]:
-    """Audits of files or run folders, named by file name, or by path if two names are equal.
+class Unread(NamedTuple):
+    """A file that could not be read as samples."""
+
+    name: str
+    problem: str
+
+
+def agreement(audits: Sequence[Audit]) -> Estimate:
+    """Share of logged verdicts that hold here, with an interval over tasks; the samples of a task are one cluster.
 
     Raises
     ------
-    OSError, ValueError
-        A file cannot be read as samples; a missing file is reported before any execution.
+    ConfigError
+        No logged verdict.
     """
+    from reflexion_lab.analysis.stats.bootstrap import interval
+
+    tasks: dict[str, list[float]] = {}
+    for audit in audits:
+        for verdict in audit.verdicts:
+            if verdict.sample.logged is not None and not verdict.broken:
+                tasks.setdefault(verdict.sample.task_id, []).append(float(not verdict.differs))
+    longest = max(map(len, tasks.values()), default=0)
+    return interval([agreed + [float("nan")] * (longest - len(agreed)) for agreed in tasks.values()] or [[]])
+
+
+class Audited(NamedTuple):
+    """Logs by what could be read of them."""
+
+    audits: list[Audit]
+    outcomes: list[Outcomes]
+    """Logs without programs."""
+    unread: list[Unread]
+
+
+def audit_files(
+    paths: Sequence[str], *, attempts: bool = False, limit: int | None = None, workers: int | None = None
+) -> Audited:
+    """Audits of files or run folders, named by file name, or by path if two names are equal.
+
+    All files are read before any program is executed, so that a bad one costs no time and no other file.
+
+    Raises
+    ------
+    DataError
+        A file is missing, or none can be read.
+    """
+    _check_limits(limit=limit, workers=workers)
     for path in paths:
         if not Path(path).exists():
             raise DataError(f"{path}: no such file; expected a .jsonl file, gzipped or not, or a run folder")
     names = Counter(Path(path).name for path in paths)
-    audits = (audit(path, attempts=attempts, limit=limit, workers=workers) for path in paths)
-    return [replace(a, name=path) if names[a.name] > 1 else a for path, a in zip(paths, audits, strict=True)]
+    readable: list[tuple[str, list[Sample]]] = []
+    outcomes: list[Outcomes] = []
+    unread: list[Unread] = []
+    for path in paths:
+        name = path if names[Path(path).name] > 1 else Path(path).name
+        try:
+            readable.append((name, read_samples(path, attempts)))
+        except LabError as problem:
+            try:
+                outcomes.append(read_outcomes(path))
+            except LabError as other:
+                first = other if isinstance(other, ConfigError) else problem
+                if len(paths) == 1:
+                    raise first from None
+                unread.append(Unread(name, str(first)))
+    if not readable and not outcomes:
+        raise DataError(unread[0].problem, hint=f"none of the {len(paths)} files could be read")
+    audits = [_audit(name, samples, attempts, limit, workers, quiet=False) for name, samples in readable]
+    explained = from_other_logs([audit.verdicts for audit in audits])
+    pairs = zip(audits, explained, strict=True)
+    return Audited([replace(audit, verdicts=tuple(verdicts)) for audit, verdicts in pairs], outcomes, unread)
 
 
 def audit(
@@ -159,142 +203,79 @@ def audit(
     OSError, ValueError
         The file cannot be read as samples.
     """
-    for name, value in (("limit", limit), ("workers", workers)):
+    _check_limits(limit=limit, workers=workers)
+    return _audit(Path(path).name, read_samples(path, attempts), attempts, limit, workers, quiet)
+
+
+def _check_limits(**limits: int | None) -> None:
+    for name, value in limits.items():
         if value is not None and value < 1:
             raise ConfigError(name, value, "at least 1")
+
+
+def _audit(
+    name: str, samples: list[Sample], attempts: bool, limit: int | None, workers: int | None, quiet: bool
+) -> Audit:
     start = time.monotonic()
-    samples = read_samples(path, attempts)
-    first, name = samples[:limit], Path(path).name
+    first = samples[:limit]
     with StoredPrograms(workers) as programs, counter(name, "sample", len(first), quiet) as bar:
         shared = programs.map(execute, first, key=_key, each=lambda _: bar.update())
-        verdicts = [replace(verdict, sample=sample) for sample, verdict in zip(first, shared, strict=True)]
-        causes = Causes(first, lambda sample: execute(programs.sandbox, sample))
+        suites = programs.map(_visible_passed, first, key=lambda sample: (_key(sample), sample.feedback))
+        verdicts = [
+            replace(verdict, sample=replace(sample, visible_passed=suite.passed))
+            for sample, verdict, suite in zip(first, shared, suites, strict=True)
+        ]
+        causes = Causes(first)
 
-        def explained(_: object, verdict: Verdict) -> Verdict:
-            return causes.explain(verdict) if verdict.differs else verdict
+        def explained(sandbox: Sandbox, verdict: Verdict) -> Explained:
+            return causes.explain(functools.partial(execute, sandbox), verdict)
 
-        verdicts = programs.map(explained, verdicts, again=never)
-    seconds = time.monotonic() - start
-    return Audit(name=name, verdicts=tuple(verdicts), leaks=leaks(samples, attempts), seconds=seconds)
-
-
-def execute(sandbox: Sandbox, sample: Sample) -> Verdict:
-    """The verdict of a sample's own tests on its program."""
-    task = Task(task_id=sample.task_id, prompt="", entry_point=sample.entry_point, setup=sample.setup)
-    try:
-        evaluation = run_tests(sandbox, task, sample.program, sample.tests)
-    except HarnessError as problem:
-        return Verdict(sample=sample, passed=False, outcome="harness_error", detail=str(problem))
-    failures = evaluation.failures
-    detail = describe(failures[0]) if failures else "" if evaluation.passed else "the log holds no test"
-    in_place = any(check.mode == "in_place" for check in evaluation.checks)
-    return Verdict(
-        sample=sample, passed=evaluation.passed, outcome=evaluation.outcome, detail=detail, in_place=in_place
+        differing = [verdict for verdict in verdicts if verdict.differs]
+        by_id = {e.verdict.sample.id: e.verdict for e in programs.map(explained, differing)}
+        verdicts = [by_id.get(verdict.sample.id, verdict) for verdict in verdicts]
+    verdicts, rules = self_grading(verdicts)
+    verdicts = _with_more_time(verdicts)
+    return Audit(
+        name=name,
+        verdicts=tuple(verdicts),
+        leaks=leaks(samples, attempts),
+        seconds=time.monotonic() - start,
+        self_graded=tuple(rules),
     )
 
 
-def describe(check: Check) -> str:
-    """One line on a failing check."""
-    if check.outcome == "extraction_failed":
-        return "the log holds no program"
-    if check.outcome == "fail":
-        sides = f"expected {check.expected}, got {check.actual}" if check.expected or check.actual else check.message
-        is_new = sides and sides not in check.name  # an assert contains its own message
-        return f"{check.name[:150]}: {sides if is_new else 'the assertion is false'}"
-    return f"{check.error_type or check.outcome}: {check.message}".removesuffix(": ")
+def _with_more_time(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """The verdicts; the first `LONG_RUNS` time-outs that are logged as passed and have no cause run with `LONG`."""
+    late = [verdict for verdict in verdicts if verdict.differs and verdict.outcome == "timeout" and not verdict.cause]
+    if not late:
+        return list(verdicts)
+    with StoredPrograms(workers=1, limits=LONG) as programs:
+        runs = programs.map(lambda sandbox, verdict: execute(sandbox, verdict.sample), late[:LONG_RUNS], again=never)
+    evidence = {run.sample.id: f"passes after {run.seconds:.0f} s" for run in runs if run.passed}
+    return [
+        replace(verdict, cause="slow", evidence=text) if (text := evidence.get(verdict.sample.id)) else verdict
+        for verdict in verdicts
+    ]
+
+
+class _Suite(NamedTuple):
+    """The verdict of feedback tests on a program."""
+
+    passed: bool | None
+    """None: there are none, or one is not Python, such as a test that the log cut off."""
+    outcome: str
+
+
+def _visible_passed(sandbox: Sandbox, sample: Sample) -> _Suite:
+    """The recorded verdict, else that of the feedback tests, executed."""
+    if sample.visible_passed is not None or not sample.feedback or not sample.program.strip():
+        return _Suite(sample.visible_passed, "")
+    parser = Parser()
+    if any(parser.parse(test) is None for test in sample.feedback):
+        return _Suite(None, "")
+    verdict = execute(sandbox, replace(sample, tests=sample.feedback, setup=""))
+    return _Suite(None if verdict.broken else verdict.passed, verdict.outcome)
 
 
 def _key(sample: Sample) -> tuple[object, ...]:
     return sample.program, sample.entry_point, sample.tests, sample.setup
-
-
-BINDING = re.compile(r"^(?:(?:async )?def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]*)?=(?!=)", re.MULTILINE)
-IMPORTING = re.compile(r"^(?:from[ \t]+[\w.]+[ \t]+)?import[ \t]+(.+)", re.MULTILINE)
-MISSING_NAME = re.compile(r"name '(\w+)' is not defined")
-
-REPLAY = """for _source in {sources!r}:
-    try:
-        exec(_source, globals())
-    except BaseException:
-        pass
-"""
-"""Executes earlier programs in the namespace of the next one, like a harness with a shared namespace."""
-
-
-class Causes:
-    """Causes of verdicts that differ from the log; `run` executes a sample."""
-
-    def __init__(self, samples: Sequence[Sample], run: Callable[[Sample], Verdict]) -> None:
-        self.samples = samples
-        self.run = run
-        self._place = {sample.id: place for place, sample in enumerate(samples)}
-
-    def explain(self, verdict: Verdict) -> Verdict:
-        """The same verdict with its cause."""
-        return self._passes_alone(verdict) if verdict.passed else self._fails_alone(verdict)
-
-    def _passes_alone(self, verdict: Verdict) -> Verdict:
-        """Logged as failed: execute it after earlier programs that replace builtins it uses."""
-        sample = verdict.sample
-        if not sample.program.strip():
-            return verdict
-        culprits = self._binders(sample, _words(sample.program) & set(dir(builtins)))
-        if culprits and not (shared := self.run(_after(culprits.values(), sample))).passed:
-            cause = f"passes alone; fails once {_names(culprits)} shares the namespace ({shared.detail})"
-            return replace(verdict, cause=cause, leaked_from=next(iter(culprits.values())).id)
-        return replace(verdict, cause="passes alone; nothing in this log explains the logged failure")
-
-    def _fails_alone(self, verdict: Verdict) -> Verdict:
-        """Logged as passed: execute it with the usual imports, behind its prompt, and after earlier programs."""
-        sample = verdict.sample
-        if not sample.program.strip():
-            return replace(verdict, cause="logged as solved without a stored program")
-        if verdict.outcome == "no_tests":
-            return replace(verdict, cause="the log holds no test for it")
-        if not (missing := MISSING_NAME.search(verdict.detail)):
-            return verdict
-        variants = []
-        if self.run(replace(sample, program=IMPORTS + sample.program)).passed:
-            variants.append("passes with the usual imports")
-        behind_prompt = replace(sample, program=f"{sample.prompt}\n{sample.program}")
-        if sample.prompt not in sample.program and self.run(behind_prompt).passed:
-            variants.append("passes behind its prompt")
-        culprits = self._binders(sample, _words(sample.program) | {sample.entry_point})
-        source = culprits.get(missing[1])
-        if source and self.run(_after(culprits.values(), sample)).passed:
-            variants.append(f"passes once {_names({missing[1]: source})} shares the namespace")
-            verdict = replace(verdict, leaked_from=source.id)
-        return replace(verdict, cause="; ".join(variants))
-
-    def _binders(self, sample: Sample, names: Iterable[str]) -> dict[str, Sample]:
-        """By name, the last earlier sample of the run that binds it, for names that the sample does not bind itself."""
-        free = set(names) - _bound(sample.program)
-        binders: dict[str, Sample] = {}
-        for other in self.samples[: self._place[sample.id]]:
-            if other.run == sample.run:
-                binders |= dict.fromkeys(_bound(other.program) & free, other)
-        return dict(sorted(binders.items(), key=lambda pair: self._place[pair[1].id]))
-
-
-def _after(earlier: Iterable[Sample], sample: Sample) -> Sample:
-    sources = list(dict.fromkeys(other.program for other in earlier))
-    return replace(sample, program=REPLAY.format(sources=[*sources, sample.program]))
-
-
-def _names(culprits: dict[str, Sample]) -> str:
-    return " and ".join(f"`{name}` of {sample.id}" for name, sample in sorted(culprits.items()))
-
-
-def _words(program: str) -> set[str]:
-    return set(re.findall(r"[A-Za-z_]\w*", program))
-
-
-@functools.lru_cache(maxsize=4096)
-def _bound(program: str) -> frozenset[str]:
-    """Names that a program binds at its top level."""
-    names = {name for pair in BINDING.findall(program) for name in pair if name}
-    for listed in IMPORTING.findall(program):
-        for part in re.sub(r"[()\\]|#.*", " ", listed).split(","):
-            if words := part.split():
-                names.add(words[-1].split(".")[0])
-    return frozenset(names)

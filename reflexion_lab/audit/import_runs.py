@@ -48,6 +48,9 @@ from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 
 HIDDEN = ("own", "humaneval")
 
+Load = Callable[..., tuple[Benchmark, dict[str, object]]]
+"""`_load_tasks`, with each result kept."""
+
 
 def import_files(
     paths: Sequence[Path | str],
@@ -97,7 +100,8 @@ def import_files(
     longest: Counter[tuple[str, ...]] = Counter()
     for path, recording in _selected(paths, feedback_source, only):
         tests = _hidden_tests(path, recording, hidden)
-        runs.append((recording.cut(cut), Terms(*load(path, tests), tests, lenient, messages, cut)))
+        benchmark, loading = _tasks(load, path, tests, recording)
+        runs.append((recording.cut(cut), Terms(benchmark, loading, tests, lenient, messages, cut)))
         longest[_variant(recording)] = max(longest[_variant(recording)], runs[-1][0].longest)
     out.mkdir(parents=True, exist_ok=True)
     progress = Progress(sum(len(recording.loops) for recording, _ in runs), quiet=quiet)
@@ -131,13 +135,24 @@ def _hidden_tests(path: Path, recording: Recording, hidden: str) -> str:
     return hidden or ("own" if recording.has_tests else "humaneval")
 
 
-def _load_tasks(path: Path, hidden: str) -> tuple[Benchmark, dict[str, object]]:
-    """The tasks, and the config that loads them. Raises ConfigError: the file is not a benchmark."""
+def _tasks(load: Load, path: Path, hidden: str, recording: Recording) -> tuple[Benchmark, dict[str, object]]:
+    """The tasks of the file; if its runs word a prompt differently, those of the run alone."""
+    try:
+        return load(path, hidden)
+    except DataError:
+        return load(path, hidden, recording.run, recording.model)
+
+
+def _load_tasks(
+    path: Path, hidden: str, run: str | None = None, model: str | None = None
+) -> tuple[Benchmark, dict[str, object]]:
+    """The tasks, and the config that loads them. Raises DataError: the file is not a benchmark."""
     if hidden == "humaneval":
         return humaneval(), {"_target_": "reflexion_lab.tasks.benchmarks.humaneval.humaneval"}
     # Not `disjoint`: the loops are over, and the account counts tasks with a hidden test as feedback.
     load = {"_target_": "reflexion_lab.tasks.benchmarks.recorded.recorded", "path": str(path), "disjoint": False}
-    return recorded(str(path), disjoint=False), load
+    of_run = {} if run is None else {"run": run, "model": model}
+    return recorded(str(path), disjoint=False, **of_run), {**load, **of_run}
 
 
 def _prompts(path: Path | None) -> Prompts:

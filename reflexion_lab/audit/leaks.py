@@ -1,4 +1,4 @@
-"""Findings in a log besides its verdicts: missing rows, hidden tests used as feedback, solutions not stored."""
+"""Findings in a log besides its verdicts: missing rows, hidden tests as feedback, missing programs, equal retries."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import functools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 
 from reflexion_lab.audit.samples import Sample
+from reflexion_lab.audit.trials import Retries
 from reflexion_lab.records import Record
 
 HUMAN_EVAL = frozenset(f"HumanEval/{number}" for number in range(164))
@@ -30,6 +32,8 @@ class Leaks(Record, frozen=True, kw_only=True):
     """Samples with at least one assert of `shown_beyond_prompt`."""
     unstored: tuple[str, ...] = ()
     """Samples logged as solved without a stored program."""
+    fixed: tuple[tuple[str, Retries], ...] = ()
+    """Runs whose retries mostly repeat the program before word for word: controls that cannot change."""
 
 
 def leaks(samples: Sequence[Sample], attempts: bool = False) -> Leaks:
@@ -44,7 +48,15 @@ def leaks(samples: Sequence[Sample], attempts: bool = False) -> Leaks:
         shown_beyond_prompt=sum(beyond for _, beyond in counts),
         samples_beyond_prompt=sum(beyond > 0 for _, beyond in counts),
         unstored=tuple(sample.id for sample in samples if sample.logged and not sample.program.strip()),
+        fixed=tuple(pair for pair in _retries(samples).items() if pair[1].is_fixed),
     )
+
+
+def _retries(samples: Sequence[Sample]) -> dict[str, Retries]:
+    pairs: dict[str, list[bool]] = defaultdict(list)
+    for sample in samples:
+        pairs[sample.run] += [before == after for before, after in pairwise(sample.attempts)]
+    return {run: Retries(n=len(equal), identical=sum(equal)) for run, equal in pairs.items()}
 
 
 def _rows(samples: Sequence[Sample]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -33,6 +33,10 @@ from heapq import *
 """Imports that harnesses usually add to a program."""
 
 
+SUITES = ("visible_tests", "generated_tests", "self_tests", "internal_tests", "test_feedback")
+"""Fields of a row with tests that its loop saw: examples, suites that the model wrote, or feedback that names them."""
+
+
 class Sample(Record, frozen=True, kw_only=True):
     """A program, its tests in the log, and the logged verdict."""
 
@@ -50,6 +54,14 @@ class Sample(Record, frozen=True, kw_only=True):
     """The verdict in the log, if any."""
     feedback: tuple[str, ...] = ()
     """Asserts that the loop saw."""
+    visible_passed: bool | None = None
+    """Verdict of the feedback tests on the program, as recorded; the audit executes them if it is not."""
+    reflections: int | None = None
+    """Number of reflections of the loop, if recorded."""
+    attempts: tuple[str, ...] = ()
+    """Programs of all attempts of the loop, oldest first, if recorded."""
+    bare: str = ""
+    """The program without what this reader put before it; "" if nothing."""
     run: str = ""
     """Name of the run. Its samples may have been judged in one process, in the order of the file."""
 
@@ -107,8 +119,15 @@ def _reflexion_log(row: Row) -> Sample:
     """The solution is a whole program, or a body that completes the prompt."""
     task = task_of(row, row.text("task_id", "") or row.text("name"))
     solution = row.text("solution", "")
-    program = solution if _is_whole(solution, task.entry_point) else completed(task.prompt, solution)
-    return _sample(row, task, program=program, logged=row.verdict("is_solved"))
+    sample = _sample(row, task, program=_logged(solution, task), logged=row.verdict("is_solved"))
+    implementations = row.fields.get("implementations")
+    drafts = implementations if isinstance(implementations, list) else []
+    attempts = tuple(_logged(draft, task) for draft in drafts if isinstance(draft, str))
+    return replace(sample, attempts=attempts)
+
+
+def _logged(solution: str, task: Task) -> str:
+    return solution if _is_whole(solution, task.entry_point) else completed(task.prompt, solution)
 
 
 def _is_whole(solution: str, entry_point: str) -> bool:
@@ -130,17 +149,26 @@ def _transcript(row: Transcript, every: bool) -> Iterator[Sample]:
             yield replace(sample, id=name, program=program, logged=logged, feedback=feedback)
         return
     read = (assertion for step in steps for assertion in _asserts(step.fields.get("feedback")))
-    yield replace(sample, program=_final(row, programs), feedback=tuple(dict.fromkeys((*sample.feedback, *read))))
+    number = _final(row)
+    program = programs[number] if number is not None else row.text("solution", "")
+    yield replace(
+        sample,
+        program=program,
+        feedback=tuple(dict.fromkeys((*sample.feedback, *read))),
+        visible_passed=steps[number].passed_feedback if number is not None else None,
+        attempts=tuple(programs),
+        bare=program.removeprefix(IMPORTS) if program.startswith(IMPORTS) else "",
+    )
 
 
-def _final(row: Transcript, programs: list[str]) -> str:
-    """The attempt that the row names as its solution; else its `solution`; else the last attempt."""
-    number = row.fields.get("solution_is_attempt")
+def _final(row: Transcript) -> int | None:
+    """Place of the attempt that the row names as its solution; None for its own `solution`; else the last attempt."""
+    number, last = row.fields.get("solution_is_attempt"), len(row.steps) - 1
     if number is None:
-        return row.text("solution", programs[-1] if programs else "")
-    if not isinstance(number, int) or not 0 <= number < len(programs):
-        raise row.wrong("solution_is_attempt", repr(number)[:60], f"a number below {len(programs)}, or null")
-    return programs[number]
+        return last if row.fields.get("solution") is None and row.steps else None
+    if not isinstance(number, int) or not 0 <= number <= last:
+        raise row.wrong("solution_is_attempt", repr(number)[:60], f"a number below {last + 1}, or null")
+    return number
 
 
 def _program(step: Step, prompt: str, has_test: bool) -> str:
@@ -175,9 +203,18 @@ def _sample(row: Row, task: Task, program: str, logged: bool | None) -> Sample:
         program=program,
         tests=task.hidden_tests,
         logged=logged,
-        feedback=tuple(_asserts(row.fields.get("visible_tests"))),
+        feedback=tuple(dict.fromkeys(test for name in SUITES for test in _asserts(row.fields.get(name)))),
+        reflections=_count(row),
         run=run,
     )
+
+
+def _count(row: Row) -> int | None:
+    """The number of reflections, as a number or as a list; None if it is neither."""
+    number, listed = row.fields.get("n_reflections"), row.fields.get("reflections")
+    if isinstance(number, int) and not isinstance(number, bool):
+        return number
+    return len(listed) if isinstance(listed, list) else None
 
 
 def _asserts(feedback: Any) -> Iterator[str]:

@@ -13,9 +13,15 @@ from reflexion_lab.records import FEEDBACK_SOURCES
 def add(commands: place.Commands) -> None:
     text = "execute other people's logged programs again, each in its own namespace, and compare verdicts"
     sub = place.add_command(commands, "audit", audit, text)
-    files = "human-eval samples, original Reflexion logs or transcripts (.jsonl, .jsonl.gz), or run folders"
+    files = "human-eval samples, original Reflexion logs or transcripts (.jsonl, .jsonl.gz), or run folders; without "
+    files += "programs: logs of lm-evaluation-harness, evalplus, inspect_ai, or trials of agents"
     sub.add_argument("files", metavar="FILE", nargs="+", help=files)
     place.add_flag(sub, "--attempts", "every attempt, if a file holds more than solutions")
+    place.add_flag(sub, "--details", "also a row per file, every difference with its cause, and other findings")
+    text = "execute nothing; compare the logged outcomes of each file with the first, task by task"
+    place.add_flag(sub, "--paired", text)
+    metric = "with --paired: metric, scorer or status (default: the only one, or plus)"
+    sub.add_argument("--metric", metavar="NAME", default="", help=metric)
     sub.add_argument("--limit", type=int, metavar="N", help="only the first N samples of each file")
     sub.add_argument("--workers", type=int, metavar="N", help="programs at once (default: one per core)")
     place.add_json(sub)
@@ -38,18 +44,46 @@ def add(commands: place.Commands) -> None:
 
 
 def audit(options: argparse.Namespace) -> int:
+    """Returns 1 if a file could not be read or the harness failed on a program, else 0."""
     from rich.console import Console
 
     from reflexion_lab.audit.audit import audit_files
     from reflexion_lab.audit.audit_report import as_json, show
     from reflexion_lab.cli.sheets import say_json
 
+    if options.paired:
+        return _pair(options)
     start = time.monotonic()
-    audits = audit_files(options.files, attempts=options.attempts, limit=options.limit, workers=options.workers)
-    show(audits, Console())
+    audits, outcomes, unread = audit_files(
+        options.files, attempts=options.attempts, limit=options.limit, workers=options.workers
+    )
+    show(audits, Console(), unread, outcomes, details=options.details)
     if options.json:
-        say_json(as_json(audits, time.monotonic() - start))
-    return int(any(report.harness_errors for report in audits))
+        say_json(as_json(audits, time.monotonic() - start, unread, outcomes))
+    return int(bool(unread) or any(report.harness_errors for report in audits))
+
+
+def _pair(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from reflexion_lab.analysis.report.cells import line
+    from reflexion_lab.analysis.report.sheets import as_table
+    from reflexion_lab.audit.outcomes import compare, read_outcomes
+    from reflexion_lab.audit.outcomes_report import outcome_json, paired_json, paired_lines, paired_sheet
+    from reflexion_lab.cli.sheets import say_json
+    from reflexion_lab.errors import ConfigError
+
+    if len(options.files) < 2:
+        raise ConfigError("--paired", "one file", "two or more; each is compared with the first")
+    console = Console()
+    logs = [read_outcomes(path, options.metric) for path in options.files]
+    pairs = [compare(logs[0], other) for other in logs[1:]]
+    console.print(as_table(paired_sheet(pairs)))
+    for text in paired_lines(logs, pairs):
+        console.print(line(text), soft_wrap=True)
+    if options.json:
+        say_json({"logs": [*map(outcome_json, logs)], "pairs": [*map(paired_json, pairs)]})
+    return 0
 
 
 def import_recordings(options: argparse.Namespace) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +14,11 @@ from reflexion_lab.errors import ConfigError
 if TYPE_CHECKING:
     from reflexion_lab.analysis.arms import Arm
     from reflexion_lab.analysis.comparison import Comparison
+    from reflexion_lab.analysis.report.sheets import Sheet
 
 WIDTH = 100
 """Minimum width of the tables, in characters."""
-COMPARED = ("baseline", "by", "unit", "one_seed", "figures")
+COMPARED = ("baseline", "by", "unit", "one_seed", "margin", "over", "figures")
 """Options of a comparison."""
 
 
@@ -25,6 +28,8 @@ def add(commands: Commands) -> None:
     _add_runs(sub)
     sub.add_argument("--csv", metavar="FILE", help="also write the table there, shares in [0, 1]")
     add_flag(sub, "--json", "print one JSON object instead")
+    pool = "pool the differences over studies: runs that differ in registered study, benchmark or model"
+    add_flag(sub, "--pooled", f"{pool} (random effects)")
     text = "write what `compare` prints as Markdown, HTML and LaTeX, with figures and the numbers behind them"
     more = "; or, with --html, a page per run with every task and attempt, for any browser"
     sub = add_command(commands, "report", report, text + more)
@@ -32,6 +37,7 @@ def add(commands: Commands) -> None:
     add_flag(sub, "--html", "no comparison: FOLDER/<run>.html per run, or run.html in the run folder without --out")
     sub.add_argument("--out", metavar="FOLDER", help="folder to write to, created if missing; a comparison needs it")
     sub.add_argument("--figures", choices=("png", "svg", "pdf"), help="format of a comparison's figures (default: png)")
+    sub.set_defaults(over=None)  # None: not on the command line
 
 
 def _add_runs(sub: argparse.ArgumentParser) -> None:
@@ -43,30 +49,64 @@ def _add_runs(sub: argparse.ArgumentParser) -> None:
     unit = "compare at equal attempts and this budget (default: attempts, completion tokens, and cost or tokens)"
     sub.add_argument("--unit", choices=("attempts", "completion_tokens", "tokens", "calls", "cost"), help=unit)
     add_flag(sub, "--one-seed", "also print differences that rest on a single seed")
+    margin = "equivalence margin in percentage points (default: that of the registered study, or none)"
+    sub.add_argument("--margin", metavar="POINTS", type=float, help=margin)
+    over = "intervals of differences for other tasks at these seeds, or for other seeds, too, with 3 or more (tasks)"
+    sub.add_argument("--over", choices=("tasks", "seeds"), default="tasks", help=over)
 
 
 def compare(options: argparse.Namespace) -> None:
+    from reflexion_lab.analysis.report import documents
+    from reflexion_lab.analysis.report.comparison import sheets, warnings
+
+    if options.pooled:
+        _pooled(options)
+        return
+    arms, comparison = read(options)
+    rows, values = documents.rows(comparison), documents.builtins(comparison)
+    tables = itertools.chain(sheets(comparison), _quality(options, arms))
+    _print(options, rows, values, tables, list(warnings(comparison)))
+
+
+def _pooled(options: argparse.Namespace) -> None:
+    from reflexion_lab.analysis.comparison.pooled import over_studies
+    from reflexion_lab.analysis.report.pooled import pooled_rows, pooled_sheets
+    from reflexion_lab.runner.folder.folder import folders
+
+    if options.margin is not None:
+        raise ConfigError("--margin", "--pooled, too", "one of them", "read the pooled interval against the margin")
+    runs = folders(*options.runs)
+    pooled = over_studies(runs, options.baseline, _keys(options), options.unit, options.one_seed, options.over)
+    _print(options, pooled_rows(pooled), pooled, pooled_sheets(pooled), [])
+
+
+def _print(
+    options: argparse.Namespace,
+    rows: Sequence[Mapping[str, object]],
+    values: object,
+    tables: Iterable[Sheet],
+    warnings: Sequence[str],
+) -> None:
+    """Write `rows` as CSV where asked for; print `values` as JSON, or the tables between their warnings."""
     from rich.console import Console
 
     from reflexion_lab.analysis.report.cells import line
-    from reflexion_lab.analysis.report.comparison import sheets, warnings
-    from reflexion_lab.analysis.report.documents import write_table
+    from reflexion_lab.analysis.report.documents import write_rows
     from reflexion_lab.analysis.report.sheets import as_table
     from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.io.files import writable
 
-    _, comparison = read(options)
     if options.csv:
         with writable("--csv", options.csv, "a file (.csv) in a folder that exists"):
-            write_table(Path(options.csv), comparison)
+            write_rows(Path(options.csv), rows)
     if options.json:
-        say_json(comparison)
+        say_json(values)
         return
-    tables = [as_table(sheet) for sheet in sheets(comparison)]
-    widest = max(Console().measure(table).minimum for table in tables)
+    grids = [as_table(sheet) for sheet in tables]
+    widest = max(Console().measure(grid).minimum for grid in grids)
     console = Console(width=max(WIDTH, widest, Console().width))  # a narrower one would cut figures
-    loud = [line(text, "bold white on red") for text in warnings(comparison)]
-    for part in (*loud, *tables, *loud):
+    loud = [line(text, "bold white on red") for text in warnings]
+    for part in (*loud, *grids, *loud):
         console.print(part)
 
 
@@ -75,8 +115,23 @@ def read(options: argparse.Namespace) -> tuple[list[Arm], Comparison]:
     from reflexion_lab.analysis.comparison import side_by_side
     from reflexion_lab.runner.folder.folder import folders
 
-    by = tuple(key.strip() for key in options.by.split(",") if key.strip())
-    return side_by_side(folders(*options.runs), options.baseline, by, options.unit, options.one_seed)
+    margin = None if options.margin is None else options.margin / 100
+    if margin is not None and not 0 < margin <= 1:
+        raise ConfigError("--margin", f"{options.margin:g}", "percentage points in (0, 100]")
+    runs, over = folders(*options.runs), options.over or "tasks"
+    return side_by_side(runs, options.baseline, _keys(options), options.unit, options.one_seed, margin, over)
+
+
+def _keys(options: argparse.Namespace) -> tuple[str, ...]:
+    return tuple(key.strip() for key in options.by.split(",") if key.strip())
+
+
+def _quality(options: argparse.Namespace, arms: Sequence[Arm]) -> Iterator[Sheet]:
+    from reflexion_lab.analysis.report.words import quality_sheet
+    from reflexion_lab.analysis.solutions import solutions
+    from reflexion_lab.runner.folder.folder import folders
+
+    return quality_sheet({arm.label: arm.logs for arm in arms}, lambda: solutions(folders(*options.runs)))
 
 
 def report(options: argparse.Namespace) -> None:
@@ -110,4 +165,4 @@ def _comparison(options: argparse.Namespace) -> list[Path]:
         raise ConfigError("--out", "none", "the folder for the comparison, or --html for a page of each run")
     folder = out_folder(options.out)
     arms, comparison = read(options)
-    return save_report(folder, comparison, arms, options.figures or "png")
+    return save_report(folder, comparison, arms, options.figures or "png", tuple(_quality(options, arms)))

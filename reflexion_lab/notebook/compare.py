@@ -92,6 +92,8 @@ def compare(
     by: str | Sequence[str] = (),
     unit: Unit | None = None,
     one_seed: bool = False,
+    margin: float | None = None,
+    over: Literal["tasks", "seeds"] = "tasks",
 ) -> Compared:
     """pass@1 of each arm with its interval, and each paired with the baseline at equal budgets.
 
@@ -109,6 +111,10 @@ def compare(
         else tokens.
     one_seed : bool, default False
         Include differences that rest on a single seed, which are refused otherwise.
+    margin : float | None, optional
+        Equivalence margin in (0, 1]; by default that of the registered study, or none.
+    over : {'tasks', 'seeds'}, default "tasks"
+        What intervals of differences generalise to: other tasks at these seeds, or other seeds, too (3 or more).
 
     Raises
     ------
@@ -120,7 +126,7 @@ def compare(
     from reflexion_lab.analysis.comparison import side_by_side
 
     keys = (by,) if isinstance(by, str) else tuple(by)
-    return Compared(*side_by_side(some_folders(*runs), baseline, keys, unit, one_seed))
+    return Compared(*side_by_side(some_folders(*runs), baseline, keys, unit, one_seed, margin, over))
 
 
 def report(
@@ -131,6 +137,8 @@ def report(
     unit: Unit | None = None,
     one_seed: bool = False,
     figures: Literal["png", "svg", "pdf"] = "png",
+    margin: float | None = None,
+    over: Literal["tasks", "seeds"] = "tasks",
 ) -> list[Path]:
     """Write the tables of `compare` as Markdown, HTML and LaTeX into the folder `out`, with figures and their numbers;
     returns the files.
@@ -141,6 +149,8 @@ def report(
         Output folder, created if missing.
     figures : {'png', 'svg', 'pdf'}, default "png"
         Format of the figures. LaTeX includes PNG and PDF; SVG has to be converted first.
+    baseline, by, unit, one_seed, margin, over
+        As for `compare`.
 
     Raises
     ------
@@ -154,7 +164,7 @@ def report(
 
     if figures not in get_args(Kind):
         raise ConfigError("figures", repr(figures), f"one of {', '.join(get_args(Kind))}")
-    comparison = compare(*runs, baseline=baseline, by=by, unit=unit, one_seed=one_seed)
+    comparison = compare(*runs, baseline=baseline, by=by, unit=unit, one_seed=one_seed, margin=margin, over=over)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     return save_report(folder, comparison.comparison, comparison.arms, figures)

@@ -221,7 +221,8 @@ class Evaluation(Record, frozen=True, kw_only=True):
     confidence: float = 1.0
     """Confidence in the verdict, in [0, 1]: 1 for tests that were run, less for heuristics and missing parts."""
     injected: str = ""
-    """`false_negative` or `false_positive` where `evaluators.noisy` turned the verdict; no prompt shows it."""
+    """`false_negative` or `false_positive` where the wrong or weak tests of `evaluators.noisy` reached another verdict
+    than the true ones; no prompt shows it."""
 
     @property
     def rank(self) -> tuple[bool, float, float]:
@@ -323,7 +324,7 @@ class Reflection(Record, frozen=True, kw_only=True):
     confidence_source: str = "stated"
     """Source of `confidence`: `stated` by the model, the `class` of failure, `measured` on earlier ones, or `none`."""
     flags: tuple[str, ...] = ()
-    """Quality flags; see `reflectors/quality.py`."""
+    """Quality flags (`reflectors/reviewed.py`); `corrupted`: the control of that name made the words wrong."""
     text: str = ""
     """The model's raw reply, "" for rules."""
     problem: str = ""

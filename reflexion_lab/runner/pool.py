@@ -1,4 +1,4 @@
-"""Reflections of earlier runs, for the control arm that shows another task's reflection."""
+"""Reflections of earlier runs, for controls: words on another task (shuffled), words of another model (transplant)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 
-from reflexion_lab.agent.reflectors.shuffled import EXPECTED, PriorReflection, ShuffledWords
+from reflexion_lab.agent.reflectors.shuffled import EXPECTED, PriorReflection, ShuffledWords, taken_over
 from reflexion_lab.errors import ConfigError, FolderError
-from reflexion_lab.records import Manifest
+from reflexion_lab.records import Attempt, Episode, Manifest, Reflection, Task
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import differences, file_digest
 
@@ -46,6 +46,48 @@ class Shuffled(ShuffledWords):
         if not folders:
             raise ConfigError("reflector.pool", "no folder", "a run folder", EXPECTED)
         super().__init__([reflection for folder in folders for reflection in _reflections_in(folder)], folders, seed)
+
+
+class Transplant:
+    """`reflector=transplant`: the words of another run on the same task, after the first failed attempt. No model call.
+
+    The retry reads only the texts of the donor's reflection on its own first failed attempt: cause, symptom, change,
+    actions, lessons and insight. It reads neither the donor's program nor its checks, verdicts or reply; program and
+    checks in the prompt are this run's. After later attempts, and where the donor did not fail, there are no words.
+
+    Parameters
+    ----------
+    pool
+        The donor's run folder, or one for each seed; see `pool_runs` for folders of runs.
+    seed
+        Seed of this run, which chooses among several donors.
+
+    Raises
+    ------
+    ConfigError
+        No donor, or several for this seed; a donor that may not be drawn from, as of `Shuffled`.
+    """
+
+    reads_runs = True
+
+    def __init__(self, pool: Sequence[str | Path] | str | Path = (), seed: int = 0) -> None:
+        runs = [run.resolve() for run in pool_runs(pool, seed)]
+        donors = runs if len(runs) == 1 else [run for run in runs if RunFolder.existing(run).manifest.seed == seed]
+        if len(donors) != 1:
+            raise ConfigError("reflector.pool", f"{len(donors)} runs of seed {seed}", "one donor", EXPECTED)
+        self.donor = donors[0]
+        self._tasks = set(RunFolder.existing(self.donor).attempts)
+        words: dict[str, PriorReflection] = {}
+        for prior in sorted(_reflections_in(str(self.donor)), key=lambda prior: prior.number):
+            words.setdefault(prior.task_id, prior)
+        self._words = {task_id: prior.reflection for task_id, prior in words.items() if prior.number == 1}
+
+    def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
+        """Raises ConfigError if the donor has no attempt at the task."""
+        if task.task_id not in self._tasks:
+            raise ConfigError("reflector.pool", f"no attempt at {task.task_id} in {self.donor}", "the same tasks")
+        words = self._words.get(task.task_id) if attempt.number == 1 else None
+        return words and taken_over(words, attempt, "control:transplant")
 
 
 def pool_runs(

@@ -227,6 +227,8 @@ def show(state: Status, console: Console) -> None:
     for hypothesis in study.hypotheses:
         console.print(cells.line(f"hypothesis: {hypothesis}"))
     effect = f"minimum detectable effect {100 * study.minimum_detectable_effect:.1f} points"
+    if study.equivalence_margin:
+        effect += f"; equivalence margin {100 * study.equivalence_margin:.1f} points"
     size = f"{study.n_tasks} tasks of {study.benchmark} x seeds {', '.join(map(str, study.seeds))}"
     console.print(cells.line(f"primary metric {study.primary_metric} against {study.baseline}; {size}; {effect}"))
     if study.registered:
@@ -244,16 +246,22 @@ def show(state: Status, console: Console) -> None:
         if bound:
             over = ": MORE THAN REGISTERED" if used > bound else ""
             console.print(cells.line(f"{unit}: {used:,} of {bound:,}{over}"))
-    for arm in dict.fromkeys(run.arm for run in state.runs if not run.deviations):
-        seeds = sorted(run.seed for run in state.runs if run.arm == arm and not run.deviations)
+    _show_runs(state.runs, console)
+    for text in state.missing:
+        console.print(cells.line(f"missing: {text}", "yellow"))
+
+
+def _show_runs(runs: Sequence[Membership], console: Console) -> None:
+    from reflexion_lab.analysis.report import cells
+
+    for arm in dict.fromkeys(run.arm for run in runs if not run.deviations):
+        seeds = sorted(run.seed for run in runs if run.arm == arm and not run.deviations)
         console.print(cells.line(f"registered: {arm}, seed {', '.join(map(str, seeds))}"))
-    for run in state.runs:
+    for run in runs:
         if run.deviations:
             console.print(cells.line(f"EXPLORATORY: {run.run_id}", "yellow"))
             for deviation in run.deviations:
                 console.print(cells.line(f"  {deviation}"))
-    for text in state.missing:
-        console.print(cells.line(f"missing: {text}", "yellow"))
 
 
 def _answer(state: Status) -> str:

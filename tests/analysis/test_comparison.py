@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
+from scipy.stats import t
 
 from reflexion_lab.analysis.arms import Case, arms
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.budgets import matched
+from reflexion_lab.analysis.comparison.pooled import over_studies
 from reflexion_lab.analysis.stats.bootstrap import interval
-from reflexion_lab.analysis.stats.intervals import mcnemar, paired_difference, wilson
+from reflexion_lab.analysis.stats.intervals import adjusted, mcnemar, paired_difference, wilson
 from reflexion_lab.analysis.stats.matching import break_even
+from reflexion_lab.analysis.stats.meta import pooled
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.folder.registration import Budget, Registration, section
 
@@ -420,6 +423,104 @@ def test_the_registered_effect_is_a_size_to_plan_for_and_no_bar(run, study):
     difference = named(compare(arms(runs), study=study), "words").as_run
     assert difference.estimate.value < 0.5
     assert difference.is_detected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "margin", "verdict"),
+    [
+        ((20, 20), 0.1, "equivalent within ±10 points"),
+        ((20, 20), 0.01, "undecided"),
+        ((20, 22), None, "no larger than ±"),
+        ((10, 24), 0.1, "detected"),
+        ((10, 24), 0.9, "detected, within ±90 points"),
+    ],
+)
+def test_the_verdict_is_a_claim_at_the_margin(run, sizes, margin, verdict):
+    runs = [run(arm, many(won), s) for arm, won in zip(("feedback_only", "words"), sizes, strict=True) for s in (1, 2)]
+    result = named(compare(arms(runs), margin=margin), "words").as_run
+    assert result.verdict.startswith(verdict)
+    assert result.minimum is not None
+    assert (result.margin, result.posterior.within is None) == (margin, margin is None)
+
+
+def test_equivalence_is_two_one_sided_t_tests(run):
+    runs = [run(arm, many(won), 1) for arm, won in (("feedback_only", 20), ("words", 21))]
+    result = named(compare(arms(runs), one_seed=True), "words").as_run
+    centre, error = adjusted([1.0] + [0.0] * 39)
+    verdicts = []
+    for margin in (0.05, 0.07, 0.09, 0.12, 0.15):
+        restricted = max(error, (margin * (1 - margin) / 40) ** 0.5)  # so many pairs differ at least, if it is true
+        p = max(t.sf((margin - centre) / restricted, 39), t.sf((centre + margin) / restricted, 39))
+        assert replace(result, margin=margin).is_equivalent == (p < 0.05)
+        verdicts.append(p < 0.05)
+    assert verdicts[0] is not verdicts[-1]
+
+
+def test_the_margin_is_that_of_the_study_and_another_is_exploratory(run, study):
+    study = replace(study, equivalence_margin=0.1)
+    known = {"study": study.name, "study_digest": study.digest}
+    runs = [run(arm, many(20), s, **known) for arm in ("feedback_only", "words") for s in (1, 2)]
+    registered, other = (named(compare(arms(runs), study=study, margin=m), "words").as_run for m in (None, 0.2))
+    assert (registered.margin, registered.exploratory) == (0.1, ())
+    assert other.exploratory == ("margin 0.2, registered was 0.1",)
+
+
+def test_intervals_over_seeds_are_wider_and_take_three(run):
+    sizes = {"feedback_only": (10, 12, 14), "words": (20, 22, 30)}
+    runs = [run(arm, many(won), s) for arm, solved in sizes.items() for s, won in enumerate(solved)]
+    here, beyond = (named(compare(arms(runs), over=over), "words") for over in ("tasks", "seeds"))
+    for name in ("as_run", "matched"):
+        narrow, wide = getattr(here, name), getattr(beyond, name)
+        assert wide.estimate.low < narrow.estimate.low < narrow.estimate.high < wide.estimate.high
+        assert wide.interval_90[0] > wide.estimate.low
+        assert "widened for other seeds" in wide.method
+    with pytest.raises(ValueError, match="over: got seeds, with 2, expected runs of 3 seeds or more"):
+        compare(arms([folder for folder in runs if folder.manifest.seed < 2]), over="seeds")
+
+
+def test_a_design_that_detected_has_a_minimum_detectable_effect(run):
+    """14 : 0 of 180 cases, three seeds: the exact test over 60 tasks knew none."""
+    base = [run("feedback_only", many(20, 60), s) for s in (1, 2, 3)]
+    words = [run("words", many(20 + gain, 60), s) for s, gain in ((1, 8), (2, 5), (3, 1))]
+    result = named(compare(arms([*base, *words])), "words").as_run
+    assert (result.won, result.lost, result.is_detected) == (14, 0, True)
+    assert 60 < result.effective <= 180
+    assert 0 < result.minimum < 0.15
+
+
+def studies(run, gains):
+    return [
+        run(
+            arm,
+            many(20 + gain * (arm == "words")),
+            s,
+            benchmark=name,
+            benchmark_digest=name,
+            run_id=f"{name}-{arm}-{s}",
+        )
+        for name, gain in gains.items()
+        for arm in ("feedback_only", "words")
+        for s in (1, 2)
+    ]
+
+
+def test_studies_of_the_same_arms_are_pooled(run):
+    result = over_studies(studies(run, {"first": 2, "second": 8, "third": 5}))
+    as_run, matched_arm = result.arms
+    assert (as_run.arm, as_run.budget, matched_arm.budget) == ("words", "as run", "equal tokens")
+    assert [effect.study for effect in as_run.effects] == ["first", "second", "third"]
+    values = [effect.difference.estimate.value for effect in as_run.effects]
+    assert values == [0.05, 0.2, 0.125]
+    assert as_run.pooled == pooled(values, [effect.difference.error for effect in as_run.effects])
+    assert (result.baseline, result.left_out, result.shares_tasks) == ("feedback_only", (), False)
+
+
+def test_one_study_is_not_pooled_and_an_arm_of_one_study_is_named(run):
+    runs = studies(run, {"first": 2, "second": 8})
+    with pytest.raises(ValueError, match="runs: got 1 study, expected runs that differ in study, benchmark or model"):
+        over_studies(runs[:4])
+    more = [run("more", many(30), s, benchmark="first", benchmark_digest="first") for s in (1, 2)]
+    assert "more, as run: in first alone" in over_studies([*runs, *more]).left_out
 
 
 def test_no_arm_is_no_comparison():

@@ -7,9 +7,11 @@ import json
 import pytest
 
 from reflexion_lab.audit import stored_programs
-from reflexion_lab.audit.audit import audit, audit_files, execute
+from reflexion_lab.audit.audit import audit, audit_files
 from reflexion_lab.audit.audit_report import as_json, findings, harness_line
+from reflexion_lab.audit.causes import CAUSES
 from reflexion_lab.audit.samples import Sample
+from reflexion_lab.audit.verdicts import execute
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
@@ -22,12 +24,20 @@ def row(task_id, solution, solved=None, test="assert candidate(1) == 2", **field
     return {"task_id": task_id, "solution": solution, "is_solved": solved, **own, **fields}
 
 
+def loop(*programs, **fields):
+    return {"attempts": [{"code": program} for program in programs], **fields}
+
+
 def audited(path, **options):
     return audit(path, workers=2, quiet=True, **options)
 
 
 def causes(result):
-    return {verdict.sample.id: (verdict.outcome, verdict.cause) for verdict in result.disagreements}
+    return {verdict.sample.id: verdict.cause for verdict in result.disagreements}
+
+
+def evidence(result):
+    return {verdict.sample.id: verdict.evidence for verdict in result.disagreements}
 
 
 def test_verdicts_are_counted_with_and_without_a_logged_one(write_rows):
@@ -52,9 +62,8 @@ def test_a_failure_by_shared_namespace_names_its_source(write_rows):
     result = audited(
         write_rows(row("before", uses_sum, True), row("thief", takes_sum, True), row("victim", uses_sum, False))
     )
-    ((outcome, cause),) = causes(result).values()
-    assert outcome == "pass"
-    assert cause.startswith("passes alone; fails once `sum` of thief shares the namespace (TypeError: ")
+    assert causes(result) == {"victim": "shared_namespace"}
+    assert evidence(result)["victim"].startswith("passes alone; fails once `sum` of thief shares the namespace (Type")
     assert list(findings(result)) == [
         "shared namespace: logged verdicts that only hold after an earlier program: 1, after thief (1)"
     ]
@@ -66,7 +75,7 @@ def test_earlier_programs_are_replayed_in_the_order_of_the_file(write_rows):
     uses = "def f(x):\n    return sorted([x + 1])[len('')]\n"
     earlier = [row("a", spoils, True), row("b", spoils_and_more, True), row("c", mends, True)]
     result = audited(write_rows(*earlier, row("d", uses, False)))
-    assert causes(result) == {"d": ("pass", "passes alone; nothing in this log explains the logged failure")}
+    assert causes(result) == {"d": ""}
 
 
 def test_a_pass_by_shared_namespace_names_its_source(write_rows):
@@ -76,31 +85,108 @@ def test_a_pass_by_shared_namespace_names_its_source(write_rows):
     result = audited(
         write_rows(row("a", lacks, True), row("b", imports, True), row("d", forgot, True), row("c", lacks, True))
     )
-    assert causes(result) == {
-        "a": ("error", "passes with the usual imports"),
-        "c": ("error", "passes with the usual imports; passes once `math` of b shares the namespace"),
-        "d": ("error", "passes once `f` of b shares the namespace"),
-    }
+    assert causes(result) == {"a": "missing_import", "c": "missing_import", "d": "shared_namespace"}
+    assert evidence(result)["c"].endswith("; passes once `math` of b shares the namespace")
 
 
 def test_a_pass_that_needs_its_prompt_is_explained(write_rows):
     prompt = "def one():\n    return 1\n\ndef f(x):\n    pass\n"
     result = audited(write_rows(row("a", "def f(x):\n    return x + one()\n", True, prompt=prompt)))
-    assert causes(result) == {"a": ("error", "passes behind its prompt")}
+    assert causes(result) == {"a": "missing_prompt"}
 
 
 def test_only_programs_of_the_same_run_share_a_namespace(write_rows):
     defines = row("a", "import os\nlate = 1\ndef f(x):\n    return x + 1\n", True, run="one")
     result = audited(write_rows(defines, row("b", "def f(x):\n    return x + late\n", True, run="two")))
-    assert causes(result) == {"two/b": ("error", "")}
+    assert causes(result) == {"two/b": ""}
 
 
 def test_no_program_or_no_test_is_never_a_pass(write_rows):
     result = audited(write_rows(row("a", "", True), row("b", RIGHT, True, test="pass")))
-    assert causes(result)["a"] == ("extraction_failed", "logged as solved without a stored program")
+    assert causes(result)["a"] == "no_program"
     assert result.leaks.unstored == ("a",)
     empty = {**row("c", RIGHT, True), "test": ""}
-    assert causes(audited(write_rows(empty))) == {"c": ("no_tests", "the log holds no test for it")}
+    assert causes(audited(write_rows(empty))) == {"c": "no_test"}
+
+
+def test_a_missing_module_is_named(write_rows):
+    result = audited(write_rows(row("a", f"import nowhere\n{RIGHT}", True), row("b", WRONG, True)))
+    assert causes(result) == {"a": "missing_module", "b": ""}
+    assert evidence(result)["a"] == "the sandbox has no `nowhere`"
+
+
+def test_a_pass_by_our_own_imports_is_ours(write_rows):
+    floors = "    return math.floor(x + y)\n"
+    result = audited(write_rows(loop(floors, problem="HumanEval/53", logged_is_solved=False)))
+    assert causes(result) == {"HumanEval/53": "own_imports"}
+
+
+def test_one_quote_mark_before_a_program_loses_nothing(write_rows):
+    result = audited(write_rows(row("a", f"'{RIGHT}", True), row("b", f"`{RIGHT.rstrip()}`", True)))
+    assert causes(result) == {"a": "stray_quote", "b": "stray_quote"}
+
+
+def test_a_verdict_of_another_attempt_is_named(write_rows):
+    fields = {
+        "prompt": "def f(x):\n",
+        "test": "def check(candidate):\n    assert candidate(1) == 2\n",
+        "entry_point": "f",
+    }
+    first = loop(WRONG, RIGHT, problem="a", logged_is_solved=True, solution_is_attempt=0, **fields)
+    best = loop(RIGHT, WRONG, problem="b", logged_is_solved=False, solution_is_attempt=0, **fields)
+    assert causes(audited(write_rows(first, best))) == {"a": "other_attempt", "b": "other_attempt"}
+
+
+def test_a_cause_is_shared_by_two_logs_of_one_run(write_rows):
+    attempts = loop(WRONG, RIGHT, logged_is_solved=True, solution_is_attempt=0, problem="a")
+    final = row("a", WRONG, True)
+    attempts |= {name: final[name] for name in ("prompt", "test", "entry_point")}
+    paths = [str(write_rows(final, row("b", WRONG, True))), str(write_rows(attempts))]
+    first, second = audit_files(paths, workers=1).audits
+    assert (causes(first), causes(second)) == ({"a": "other_attempt", "b": ""}, {"a": "other_attempt"})
+    assert evidence(first)["a"].startswith("as a in another log: another attempt")
+
+
+@pytest.mark.parametrize(
+    ("sign", "fields"),
+    [("visible tests passed", {"visible_tests": ["assert f(0) in (0, 1)"]}), ("reflections 0", {"reflections": []})],
+)
+def test_a_log_that_grades_itself_is_named(write_rows, sign, fields):
+    graded = [row(f"t{n}", WRONG if n < 3 else RIGHT, True, **fields) for n in range(12)]
+    honest = [row(f"h{n}", WRONG if n < 3 else RIGHT, n >= 3, run="honest", **fields) for n in range(12)]
+    result = audited(write_rows(*graded, *honest, row("alone", WRONG, True, run="other", **fields)))
+    assert causes(result) == {"t0": "self_graded", "t1": "self_graded", "t2": "self_graded", "other/alone": ""}
+    assert f"all 12 with {sign} are logged as passed" in [str(rule) for rule in result.self_graded]
+
+
+def test_an_honest_log_with_one_difference_grades_not_itself(write_rows):
+    rows = [row(f"t{n}", WRONG if n == 0 else RIGHT, True, reflections=[]) for n in range(12)]
+    result = audited(write_rows(*rows))
+    assert (causes(result), result.self_graded) == ({"t0": ""}, ())
+
+
+def test_self_written_suites_are_executed(write_rows):
+    right, wrong = ["assert f(1) == 2"], ["assert f(1) == 1"]
+    rows = [
+        row(f"{n}", program, generated_tests=suite)
+        for n, (program, suite) in enumerate(itertools.product((RIGHT, WRONG), (right, wrong, ["assert f(1) =="])))
+    ]
+    result = audited(write_rows(*rows))
+    table = result.visible
+    assert (table.true_positives, table.false_negatives, table.false_positives, table.true_negatives) == (1, 1, 1, 1)
+    assert table.unknown == 2
+    assert "feedback tests and hidden tests, n = 4: both pass 1, only feedback 1, only hidden 1, none 1" in findings(
+        result
+    )
+
+
+def test_retries_that_repeat_the_program_are_a_control_that_cannot_change(write_rows):
+    rows = [loop(WRONG, WRONG, RIGHT if n < 4 else WRONG, problem="HumanEval/53", run=f"r{n % 2}") for n in range(12)]
+    lines = [line for line in findings(audited(write_rows(*rows))) if line.startswith("control that cannot")]
+    assert lines == [
+        f"control that cannot change: r{run}: 10 of 12 retries repeat the program before word for word"
+        for run in (0, 1)
+    ]
 
 
 def test_a_hostile_program_fails_without_a_harness_error(write_rows):
@@ -173,9 +259,12 @@ def test_json_is_the_last_line(write_rows, capsys):
     (differing,) = last.pop("disagree")
     # Logged pass, pass; re-executed pass, fail: they agree by half, and chance by half.
     assert last.pop("kappa") == {path.name: 0.0}
-    assert last == {"n": 3, "logged_pass": 2, "pass": 1, "agree": 1, "harness_errors": 0}
+    assert last.pop("agreement")["share"] == 0.5
+    assert last.pop("causes") == {"unknown": 1}
+    empty = {"harness_errors": 0, "self_graded": {}, "unread": {}, "outcomes": []}
+    assert last == {"n": 3, "logged_pass": 2, "pass": 1, "agree": 1} | empty
     assert differing.pop("detail").startswith("assert candidate(1) == 2")
-    assert differing == {"id": "mine", "logged": True, "verdict": False, "outcome": "fail"}
+    assert differing == {"id": "mine", "logged": True, "verdict": False, "outcome": "fail", "cause": None}
 
 
 def test_several_files_are_added_up_and_ids_carry_their_name(write_rows, capsys):
@@ -190,7 +279,33 @@ def test_several_files_are_added_up_and_ids_carry_their_name(write_rows, capsys)
 def test_two_files_of_one_name_are_named_by_path(tmp_path, write_rows):
     (tmp_path / "other").mkdir()
     paths = [str(write_rows(row("a", RIGHT, True), name=name)) for name in ("log.jsonl", "other/log.jsonl")]
-    assert [result.name for result in audit_files(paths, workers=1)] == paths
+    assert [result.name for result in audit_files(paths, workers=1).audits] == paths
+
+
+def test_one_bad_file_is_one_line_and_the_others_are_audited(write_rows, capsys):
+    good = [str(write_rows(row("a", RIGHT, True))) for _ in range(2)]
+    bad = [str(write_rows(text, name=f"bad{n}.jsonl")) for n, text in enumerate(("[" * 100_000, {"a\x1b[2J": "\n"}))]
+    assert main(["audit", good[0], *bad, good[1], "--json"]) == 1
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert [line.partition(": got")[0][:22] for line in lines if "Not read" in line] == [
+        "Not read: bad0.jsonl: ",
+        "Not read: bad1.jsonl: ",
+    ]
+    assert "\x1b" not in "".join(lines)
+    result = json.loads(last)
+    assert (result["n"], list(result["unread"])) == (2, ["bad0.jsonl", "bad1.jsonl"])
+    assert main(["audit", *bad]) == 2
+
+
+def test_the_first_screen_is_the_answer(write_rows, capsys):
+    rows = [row(f"t{n}", f"import module{n}\n{RIGHT}" if n < 3 else RIGHT, True) for n in range(40)]
+    assert main(["audit", *(str(write_rows(*rows)) for _ in range(2))]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 15
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("Agreement: 74 of 80 logged verdicts hold: 92.50 % [")
+    assert lines[3] == "     6  missing_module    imports a module that the sandbox lacks"
+    assert all(len(f"{' ' * 26}{text}") <= 80 for text in CAUSES.values())
 
 
 def test_an_absent_file_is_one_line_before_anything_runs(tmp_path, write_rows, capsys):

@@ -1,14 +1,18 @@
 """Sheets: the same numbers everywhere, and nothing of a stranger's text taken for markup."""
 
 import io
+import re
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from reflexion_lab.audit.audit import Audit, Verdict
+from reflexion_lab.audit.audit import Audit
 from reflexion_lab.audit.audit_report import Printed, against_paper, disagreements, overview, show
+from reflexion_lab.audit.causes import CAUSES
 from reflexion_lab.audit.leaks import Leaks
 from reflexion_lab.audit.samples import Sample
+from reflexion_lab.audit.verdicts import Verdict
 
 EVIL = "<b>[red]\x1b[31m\u202e</b>"
 
@@ -29,7 +33,7 @@ def audit_of_ten():
 
 def printed(audits):
     console = Console(width=100, record=True, file=io.StringIO())
-    show(audits, console)
+    show(audits, console, details=True)
     return console.export_text()
 
 
@@ -46,7 +50,7 @@ def test_every_disagreement_and_finding_is_printed(audit_of_ten):
     text = printed([audit_of_ten])
     assert "1 of 10 logged verdicts differ" in text
     assert "8: logged pass, re-executed fail" in text
-    assert disagreements(audit_of_ten).rows == (("8", "pass", "fail", "fail", ""),)
+    assert disagreements(audit_of_ten).rows == (("8", "pass", "fail", "fail", "unknown"),)
 
 
 def test_harness_errors_are_loud_and_no_verdicts():
@@ -55,6 +59,11 @@ def test_harness_errors_are_loud_and_no_verdicts():
     text = printed([spoilt])
     assert "HARNESS ERRORS: 1 samples have no verdict; the first is 0: no fork; run `reflexion-lab doctor`" in text
     assert "0/0" in text
+
+
+def test_the_guide_lists_every_cause_in_the_words_of_the_screen():
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "audit.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \| (.*?) \|", guide, re.MULTILINE) == list(CAUSES.items())
 
 
 def test_an_overview_of_no_logs_is_empty_and_no_error():

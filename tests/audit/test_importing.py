@@ -12,9 +12,11 @@ from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.audit.import_runs import import_files
 from reflexion_lab.audit.importing import read_recordings
+from reflexion_lab.audit.own_runs import run_samples
 from reflexion_lab.cli.main import main
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.tasks.benchmarks.recorded import recorded
 
 PROMPT = 'def double(x):\n    """Twice x."""\n'
 TEST = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(0) == 0\n"
@@ -156,6 +158,19 @@ def test_excluded_rows_are_listed_with_their_reason(take):
         ("line 4, own/3", "code: got 3, expected text"),
     )
     assert read(run).manifest.n_expected == run.account.tasks == 1
+
+
+def test_runs_that_word_a_prompt_differently_keep_their_own_tasks(take):
+    reworded = PROMPT.replace("Twice", "Two times")
+    first, second = take(transcript(step()), transcript(step(WRONG), run="m/run2", prompt=reworded))
+    loads = [read(run).manifest.config["benchmark"]["load"] for run in (first, second)]
+    assert [(load["run"], load["model"]) for load in loads] == [("m/run1", "m"), ("m/run2", "m")]
+    assert [recorded(**_arguments(load))[0].prompt for load in loads] == [PROMPT, reworded]
+    assert [run_samples(run.folder, attempts=False).__next__().prompt for run in (first, second)] == [PROMPT, reworded]
+
+
+def _arguments(load):
+    return {name: value for name, value in load.items() if name != "_target_"}
 
 
 def test_a_run_without_a_usable_row_is_reported(write, tmp_path, capsys):

@@ -54,7 +54,17 @@ def run_command(capsys):
 def test_compare_prints_the_table_of_distinct_runs(four, run_command):
     code, text, _ = run_command("compare", *four, four[0], f"{four[0]}/")
     assert code == 0
-    parts = ("pass@1", "Difference to feedback_only", "75.0 [", "2:0", "not detected", "equal", "visible", "4 x 2")
+    parts = (
+        "pass@1",
+        "Difference to feedback_only",
+        "75.0 [",
+        "2:0",
+        "no larger than ±",
+        "Bayesian comparison",
+        "equal",
+        "visible",
+        "4 x 2",
+    )
     assert [part for part in parts if part not in text] == []
 
 
@@ -95,13 +105,49 @@ def test_compare_writes_csv_and_json(four, run_command, tmp_path):
 
 def test_one_seed_has_to_be_asked_for(four, run_command):
     assert "one seed: ask with --one-seed" in run_command("compare", four[0], four[2])[1]
-    assert "not detected attempts: 2 one seed" in run_command("compare", four[0], four[2], "--one-seed")[1]
+    text = run_command("compare", four[0], four[2], "--one-seed")[1]
+    assert "undecided attempts: 2 one seed" in text
+
+
+def test_the_margin_is_in_points_and_the_verdict_in_every_output(run, run_command, tmp_path):
+    tasks = {f"t{number}": [RIGHT] if number < 20 else [WRONG] for number in range(40)}
+    runs = [run(arm, tasks, s) for arm in ("feedback_only", "words") for s in (7, 8)]
+    code, text, _ = run_command("compare", *runs, "--margin", "10")
+    assert code == 0
+    assert all(part in text for part in ("equivalent", "within ±10", "90 % interval", "P(within"))
+    result = json.loads(run_command("compare", *runs, "--margin", "10", "--json", "--csv", tmp_path / "t.csv")[2])
+    assert result["rows"][1]["as_run"]["verdict"] == "equivalent within ±10 points"
+    assert result["rows"][1]["as_run"]["posterior"]["greater"] == pytest.approx(0.5, abs=0.02)
+    assert _rows(tmp_path / "t.csv")[1]["as_run_verdict"] == "equivalent within ±10 points"
+    assert "within ±10 points" in (_report(run_command, runs, tmp_path / "out") / "report.md").read_text()
+
+
+def _report(run_command, runs, out):
+    assert run_command("report", *runs, "--out", out, "--margin", "10")[0] == 0
+    return out
+
+
+def test_pooled_studies_have_a_table_with_each_and_the_mean(run, run_command, tmp_path):
+    runs = [
+        run(arm, verdicts, s, benchmark=name, benchmark_digest=name, run_id=f"{name}{arm}{s}")
+        for name in ("first", "second", "third")
+        for arm, verdicts in (("feedback_only", BASE), ("words", WORDS))
+        for s in (7, 8)
+    ]
+    code, text, _ = run_command("compare", *runs, "--pooled", "--csv", tmp_path / "t.csv")
+    assert code == 0
+    assert all(part in text for part in ("words over studies, as run", "first", "third", "pooled", "prediction", "I²"))
+    assert [row["study"] for row in _rows(tmp_path / "t.csv")][:4] == ["first", "second", "third", "pooled"]
+    assert len(json.loads(run_command("compare", *runs, "--pooled", "--json")[2])["arms"][0]["effects"]) == 3
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
         (["--baseline", "nobody"], "baseline: got 'nobody', expected one of the arms: feedback_only, words"),
+        (["--margin", "0"], "--margin: got 0, expected percentage points in (0, 100]"),
+        (["--over", "seeds"], "over: got seeds, with 2, expected runs of 3 seeds or more"),
+        (["--pooled"], "runs: got 1 study, expected runs that differ in study, benchmark or model"),
         (["--unit", "cost"], "unit: got cost, but feedback_only has no prices"),
         (["no such folder"], "no such folder: got no manifest.json"),
         (["--csv", "no/such/folder/t.csv"], "no/such/folder/t.csv"),

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from experiments._tools.trial_logs import pairings, read_trials
 from experiments._tools.trials import main
 from experiments._tools.trials_cases import read_cases, write_cases
 from experiments._tools.trials_report import as_rows
+from reflexion_lab.audit.trials import pairings, read_trials
 
 PUBLISHED = {
     "alfworld/reflexion_run_logs": [84, 103, 111, 113, 117, 118, 123, 126, 128, 129, 130, 130, 131, 133, 134],
@@ -97,11 +97,11 @@ def test_evidence_gives_the_same_rows_without_names(log, tmp_path):
     log("a", "ab", "abc", name="mine")
     log("b", "b", name="base")
     read = read_trials([tmp_path])
-    path = write_cases(read, tmp_path)
+    (path,) = write_cases(read, tmp_path)
     assert list(as_rows(read_cases(tmp_path))) == list(as_rows(read))
     assert path.read_text().splitlines()[1:3] == ["world,base,1,2,", "world,base,2,2,1"]
     path.write_text("world,run\nworld,base\n")
-    with pytest.raises(ValueError, match=r"environments\.csv: got KeyError\('trials'\)"):
+    with pytest.raises(ValueError, match=r"got KeyError\('trials'\)"):
         read_cases(tmp_path)
 
 

@@ -77,7 +77,7 @@ RUNS: dict[str, tuple[str, ...]] = {
                    "roles.strong.path=programs.json"),
     "plateau": ("stop=[plateau,diminishing_returns]", "loop.max_attempts=6", "loop.stuck_after=null"),
     "budget": ("stop=[budget]", "stop.budget.tokens=900", "loop.max_attempts=6"),
-    "noisy": ("evaluator=noisy", "evaluator.false_negative=0.3", "evaluator.false_positive=0.3"),
+    "noisy": ("evaluator=noisy", "evaluator.wrong_tests=0.4", "evaluator.weak_tests=0.3"),
     "words_asked_again": ("quality.policy=retry", "loop.max_attempts=4"),
     "lint": ("evaluator=lint", "reflector=none", "quality.policy=reject"),
     "simulated": ("model=simulated", "model.first=0.3", "benchmark.limit=12", "loop.extra_attempts=1"),

@@ -98,6 +98,11 @@ def test_the_digest_is_that_of_the_content_not_of_the_file(study):
             "minimum_detectable_effect: 20",
             "minimum_detectable_effect: got 20.0, expected a difference in (0, 1]",
         ),
+        (
+            "exclusions: []",
+            "exclusions: []\nequivalence_margin: 10",
+            "equivalence_margin: got 10.0, expected 0 for none",
+        ),
         ("stopping: after all runs", "stopping: after all runs\nhypothesis: x", "hypothesis"),
         ("hypotheses: [The script learns nothing.]", "hypotheses: []", "hypotheses"),
         ("name:", "name: [", "study"),

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import hashlib
 import json
 import random
 import re
 from collections.abc import Sequence
+from textwrap import dedent
 
 import msgspec
 
 from reflexion_lab.agent.models.prices import Price
+from reflexion_lab.agent.reflectors.oracle import true_differences
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.limits import Count, Positive, Share, validated
 from reflexion_lab.records import Completion, Message, Sampling, Task, Usage
 from reflexion_lab.text.prompts.render import without_docstrings
+from reflexion_lab.text.replies.syntax import UNPARSABLE
 
 BLOCK = re.compile(r"^(`{3,})python\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
-WRONG = re.compile(r"^# wrong draft [0-9a-f]{4}$", re.MULTILINE)
+WRONG = re.compile(r"^# wrong draft ([0-9a-f]{4})$", re.MULTILINE)
+WORDS = re.compile(r"^(?:Root cause|What to change|Action): |^\[self-reflection on it\]$", re.MULTILINE)
+"""Beginning of the words of a reflection in prompts of chats."""
+SHOWN = 100
+"""Characters by which a change is recognized: prompts cut long ones."""
 KNOWN_BY = 200
 """Characters by which a task's program is recognized: prompts cut long ones."""
+DRAWS = 50
+"""Wrong programs that are drawn until one fails a hidden test."""
 CAUSE = "my function ends in an error"
 SYMPTOM = "the function raised instead of returning the wanted value"
 CHANGE = "return the value that the check wants, and raise nothing"
@@ -68,6 +79,14 @@ class SimulatedModel:
     repair, damage : float
         Probabilities, in [0, 1], that an actor whose prompt shows an earlier attempt fixes a wrong program or breaks a
         right one. Without an earlier attempt in the prompt, programs are drawn independently.
+    repair_true, repair_wrong : float or None
+        `repair` after true words and after any other words on the last wrong program, in [0, 1]; None: `repair`.
+        Words are true if the prompt holds the first change that `reflector=oracle` names for that program, or the
+        canonical solution itself.
+    partial : float, default 0.0
+        Share of inputs, in [0, 1), on which a wrong program is right. On the others it returns another value; at 0, it
+        raises. It is never right on all hidden tests: tasks whose hidden tests hold no call with literal arguments get
+        programs that raise.
     seed : int
         Seed of the tasks' probabilities.
     slots : int
@@ -94,6 +113,9 @@ class SimulatedModel:
         spread: Share = 0.5,
         repair: Share = 0.366,
         damage: Share = 0.475,
+        repair_true: Share | None = None,
+        repair_wrong: Share | None = None,
+        partial: Share = 0.0,
         seed: int = 0,
         slots: Positive = 64,
         context: Count = 0,
@@ -101,14 +123,17 @@ class SimulatedModel:
     ) -> None:
         if unsolved := [task.task_id for task in tasks if not task.canonical_solution.strip()]:
             raise ConfigError(f"model: {unsolved[0]} has no canonical solution; simulated needs one of every task")
-        self.repair, self.damage = repair, damage
+        self.repair, self.damage, self.partial = repair, damage, partial
+        self.repair_true, self.repair_wrong = repair_true, repair_wrong
         self.slots = slots
         self.context = context
         self._tasks = {task.prompt.strip(): task for task in tasks}
         self._first = {task.task_id: _chance(f"{seed}:{task.task_id}", first, spread) for task in tasks}
         self._price = Price(per_million=tuple(price_per_million), words="as the config says")
         known = sorted([task.task_id, task.canonical_program] for task in tasks)
-        data = msgspec.json.encode([[first, spread, repair, damage], seed, known])
+        curve = [[repair_true, repair_wrong]] if (repair_true, repair_wrong) != (None, None) else []
+        skill = [first, spread, repair, damage, *([partial] if partial else [])]  # fingerprints of before stay
+        data = msgspec.json.encode([skill, seed, known, *curve])
         self.fingerprint = f"simulated:{hashlib.sha256(data).hexdigest()[:16]}"
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
@@ -137,9 +162,23 @@ class SimulatedModel:
         if f"assert {task.entry_point}(...) ==" in prompt:
             return "```python\n" + "\n".join(task.visible_tests) + "\n```"
         right = draw.random() < self.chance(task, prompt)
-        program = task.canonical_program if right else wrong(task, f"{draw.getrandbits(16):04x}")
+        program = task.canonical_program if right else self._wrong(task, draw)
         turn = "Thought: I write the whole function.\nAction: finish\nProgram:\n" if "\nAction: " in prompt else ""
         return f"{turn}```python\n{program.strip()}\n```"
+
+    def _wrong(self, task: Task, draw: random.Random) -> str:
+        """A wrong program; with `partial`, of those drawn the first that fails a hidden test."""
+        name = f"{draw.getrandbits(16):04x}"
+        for _ in range(DRAWS if self.partial else 0):
+            if _fails(task, name, self.partial):
+                break
+            name = f"{draw.getrandbits(16):04x}"
+        return self._draft(task, name)
+
+    def _draft(self, task: Task, name: str) -> str:
+        """The wrong program of this name."""
+        is_partly = self.partial > 0 and _fails(task, name, self.partial)
+        return partly_wrong(task, name, self.partial) if is_partly else wrong(task, name)
 
     def chance(self, task: Task, prompt: str) -> float:
         """Probability that the next program is right, given the last program in the prompt."""
@@ -149,7 +188,20 @@ class SimulatedModel:
         drafts = [text for text in blocks if any(beginning in text for beginning in beginnings)]
         if not drafts:
             return self._first[task.task_id]
-        return self.repair if WRONG.search(drafts[-1]) else 1 - self.damage
+        name = WRONG.search(drafts[-1])
+        return self._repair(task, name[1], prompt.rpartition(drafts[-1])[2]) if name else 1 - self.damage
+
+    def _repair(self, task: Task, name: str, after: str) -> float:
+        """Probability of a repair by the text `after` the wrong program of this `name`."""
+        if (self.repair_true, self.repair_wrong) == (None, None):
+            return self.repair
+        body = dedent(task.canonical_solution.strip("\n")).rstrip()
+        change = true_differences(self._draft(task, name), task)[0].change
+        if " ".join(change.split())[:SHOWN] in " ".join(after.split()) or body in after:
+            likely = self.repair_true
+        else:
+            likely = self.repair_wrong if WORDS.search(after) else None
+        return self.repair if likely is None else likely
 
 
 def wrong(task: Task, name: str) -> str:
@@ -159,6 +211,69 @@ def wrong(task: Task, name: str) -> str:
         f"def {task.entry_point}(*args, **kwargs):\n    _draft(*args, **kwargs)\n"
         f"    raise ValueError('wrong draft {name}')"
     )
+
+
+PARTLY_WRONG = """# wrong draft {name}
+{program}
+
+
+import hashlib
+
+_draft = {entry_point}
+
+
+def _other(value, n):
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, (int, float)) and value + n != value:
+        return value + n
+    if isinstance(value, (str, list, tuple)) and value:
+        return value[:-n]
+    return None if value is not None else 0
+
+
+def {entry_point}(*args, **kwargs):
+    text = repr((args, sorted(kwargs.items())))
+    text = ''.join(sorted(text)) if '{{' in text else text  # sets have no order
+    digest = hashlib.sha256(('{name}' + text).encode(errors='replace')).digest()
+    value = _draft(*args, **kwargs)
+    return value if digest[0] / 256 < {share} else _other(value, 1 + digest[1] % 4)
+"""
+
+
+def partly_wrong(task: Task, name: str, share: float) -> str:
+    """The canonical program with an entry point that returns another value on a share 1 - `share` of its inputs."""
+    program, entry_point = task.canonical_program.strip(), task.entry_point
+    return PARTLY_WRONG.format(name=name, program=program, entry_point=entry_point, share=share)
+
+
+def _position(name: str, arguments: str) -> float:
+    """Where an input falls in [0, 1): below `share`, the program `partly_wrong` is right on it."""
+    text = "".join(sorted(arguments)) if "{" in arguments else arguments
+    return hashlib.sha256((name + text).encode(errors="replace")).digest()[0] / 256
+
+
+def _fails(task: Task, name: str, share: float) -> bool:
+    """Whether `partly_wrong` is wrong on an input of the hidden tests."""
+    return any(_position(name, arguments) >= share for arguments in _inputs(task))
+
+
+def _inputs(task: Task) -> list[str]:
+    """Literal arguments of the hidden tests that call the entry point once, as the programs see them."""
+    inputs = []
+    for test in task.hidden_tests:
+        with contextlib.suppress(*UNPARSABLE):
+            names = ("candidate", task.entry_point)
+            calls = [
+                node
+                for node in ast.walk(ast.parse(test))
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
+            ]
+            if len(calls) == 1:
+                arguments = tuple(ast.literal_eval(value) for value in calls[0].args)
+                named = sorted((str(item.arg), ast.literal_eval(item.value)) for item in calls[0].keywords)
+                inputs.append(repr((arguments, named)))
+    return inputs
 
 
 def _chance(name: str, mean: float, spread: float) -> float:

@@ -242,6 +242,8 @@ _NOT_WORDS = re.compile(
 )
 LOOKED_AT = 10_000
 """Characters of a message that are classified."""
+_KEY = re.compile(r"""'[^'\n]*'|"[^"\n]*\"""")
+"""The whole text of a KeyError; the text of other exceptions and of printed values has no quotes around it."""
 _EXCEPTION_LINE = re.compile(r"(?P<type>[A-Za-z_][\w.]*)(?:: ?(?P<message>.*))?")
 _HEADER = "Traceback (most recent call last):"
 
@@ -271,6 +273,8 @@ def _raised(text: str) -> tuple[str, str]:
     """Type and message of the exception at the end of `text`; type "" if there is none."""
     _, header, after = textwrap.dedent(text).rpartition(_HEADER)
     lines = [line for line in after.splitlines() if line.strip() and not line[0].isspace()]
+    if _KEY.fullmatch(text.strip()):
+        return "KeyError", text
     # After a header, the first line that is not indented names the exception; notes may follow it.
     for line in lines if header else reversed(lines):
         match = _EXCEPTION_LINE.fullmatch(line.rstrip())

@@ -72,7 +72,7 @@ class LengthMatched:
     """
 
     def __init__(self, first: Reflector, seed: int = 0) -> None:
-        self.first = _Unaware(first)
+        self.first = Unaware(first)
         self.seed = seed
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
@@ -88,7 +88,7 @@ class Keywords:
     """
 
     def __init__(self, first: Reflector) -> None:
-        self.first = _Unaware(first)
+        self.first = Unaware(first)
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
         """Raises what `first` raises."""
@@ -96,7 +96,7 @@ class Keywords:
         return reflection and _reworded("keywords", reflection, lambda text: " ".join(dict.fromkeys(tokens(text))))
 
 
-class _Unaware:
+class Unaware:
     """`first`, which reads its own earlier reflections, not the control's versions of them."""
 
     def __init__(self, first: Reflector) -> None:

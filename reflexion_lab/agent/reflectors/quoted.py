@@ -33,10 +33,7 @@ class Quoted:
     reads_solutions = True
 
     def __init__(self, tasks: Sequence[Task]) -> None:
-        if missing := [task.task_id for task in tasks if not task.canonical_solution.strip()]:
-            got = f"quoted, and {len(missing)} of {len(tasks)} tasks have no canonical solution: {missing[0]}"
-            raise ConfigError("reflector", got, "tasks that have one")
-        self._tasks = {task.task_id: task for task in tasks}
+        self._tasks = solved("quoted", tasks)
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
         known = self._tasks[task.task_id]
@@ -44,3 +41,11 @@ class Quoted:
         code = dedent(known.canonical_solution.strip("\n")).rstrip()
         texts = {"root_cause": CAUSE, "what_to_change": CHANGE.format(kind), "quoted_code": code}
         return reflection_on(attempt, "control:quoted", confidence=1.0, **texts)
+
+
+def solved(reflector: str, tasks: Sequence[Task]) -> dict[str, Task]:
+    """`tasks` by id. Raises ConfigError: one has no canonical solution, which `reflector` needs."""
+    if missing := [task.task_id for task in tasks if not task.canonical_solution.strip()]:
+        got = f"{reflector}, and {len(missing)} of {len(tasks)} tasks have no canonical solution: {missing[0]}"
+        raise ConfigError("reflector", got, "tasks that have one")
+    return {task.task_id: task for task in tasks}

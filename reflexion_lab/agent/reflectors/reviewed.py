@@ -21,7 +21,7 @@ SEVERE = ("no_action", "generic", "duplicate")
 
 
 class Reviewed:
-    """Sets `Reflection.flags` of the reflections of `first`, and handles severe flags.
+    """Adds to `Reflection.flags` of the reflections of `first`, and handles severe flags.
 
     If a reply is withheld or unreadable and no rules replace it, returns an empty reflection of source `failed`, so
     that the attempt and its cost are recorded. Errors of the model are raised, also at the second reply of `retry`.
@@ -61,7 +61,7 @@ class Reviewed:
 
     def _flagged(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
         reflection = self.first.reflect(task, attempt, episodes)
-        return reflection and replace(reflection, flags=flags(reflection, attempt, episodes))
+        return reflection and replace(reflection, flags=(*reflection.flags, *flags(reflection, attempt, episodes)))
 
     def _faults(self, reflection: Reflection) -> tuple[str, ...]:
         return tuple(name for name in reflection.flags if name in self.severe)

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm, arms
+from reflexion_lab.analysis.ceiling import Ceiling, ceilings
 from reflexion_lab.analysis.comparison.budgets import ATTEMPTS, check_unit, currencies, is_known
-from reflexion_lab.analysis.comparison.row import Difference, Row, corrected, row
+from reflexion_lab.analysis.comparison.row import Claim, Difference, Row, corrected, row
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Manifest, Record
 from reflexion_lab.runner.folder import registration
@@ -33,7 +34,13 @@ class Comparison(Record, frozen=True, kw_only=True):
     """Units of the equal budgets."""
     unpriced: str
     """Why there is none at equal cost by default; "" if there is, or if another unit was asked for."""
+    margin: float | None
+    """Equivalence margin of the differences; None for none."""
+    over: str
+    """What their intervals generalise to: `tasks` (at these seeds) or `seeds` (other tasks and other seeds)."""
     rows: tuple[Row, ...]
+    ceilings: tuple[Ceiling, ...] = ()
+    """Effects of words beside those of true words; () without an arm of true words."""
 
     def shown(self, row: Row) -> dict[str, Difference]:
         """The differences of `row` to print, by name: no tokens beside cost, and as run only where it is not at equal
@@ -51,6 +58,8 @@ def compare(
     unit: str | None = None,
     one_seed: bool = False,
     study: Registration | None = None,
+    margin: float | None = None,
+    over: str = "tasks",
 ) -> Comparison:
     """Figures of `arms` and their differences to a baseline.
 
@@ -65,15 +74,23 @@ def compare(
         Include differences based on one seed.
     study : Registration | None, optional
         Registered study; without one every comparison is exploratory.
+    margin : float | None, optional
+        Equivalence margin in (0, 1]; by default that of the study, or none.
+    over : {'tasks', 'seeds'}, default "tasks"
+        What intervals of differences generalise to: other tasks at these seeds, or other seeds, too.
 
     Raises
     ------
     ConfigError
-        No arm; two arms of one name; an unknown unit or baseline; different benchmarks; no case in common with the
+        A margin out of range; an unknown `over`, or too few seeds for it; no arm; two arms of one name; an unknown unit
+        or baseline; different benchmarks; no case in common with the
         baseline; `cost` without prices.
     """
     if unit not in (None, ATTEMPTS):
         check_unit(str(unit))
+    if margin is None and study:
+        margin = study.equivalence_margin or None
+    claim = Claim(margin=margin, over=over)
     _check_names(arms)
     _check_benchmarks(arms)
     base = _baseline(arms, baseline)
@@ -82,13 +99,16 @@ def compare(
     if unit == "cost" and unpriced:
         raise ConfigError("unit", f"cost, but {unpriced}", "prices in one currency", "take tokens or calls")
     units = BUDGETS + (() if unpriced else ("cost",)) if unit is None else tuple(dict.fromkeys((ATTEMPTS, unit)))
-    rows = [row(arm, base, longest, units, one_seed, study) for arm in arms]
+    rows = [row(arm, base, longest, units, one_seed, study, claim) for arm in arms]
     return Comparison(
         benchmark=arms[0].logs[0].manifest.benchmark,
         baseline=base.label if base else None,
         units=units,
         unpriced="" if unit else unpriced,
+        margin=margin,
+        over=over,
         rows=tuple(_corrected(rows, units)),
+        ceilings=ceilings(arms, base),
     )
 
 
@@ -162,6 +182,8 @@ def side_by_side(
     by: Sequence[str] = (),
     unit: str | None = None,
     one_seed: bool = False,
+    margin: float | None = None,
+    over: str = "tasks",
 ) -> tuple[list[Arm], Comparison]:
     """Group `runs` into arms and compare them, by the registration of their study if they have one.
 
@@ -169,7 +191,7 @@ def side_by_side(
     ----------
     runs : Sequence[RunFolder]
         At most one per arm and seed.
-    baseline, unit, one_seed
+    baseline, unit, one_seed, margin, over
         See `compare`.
     by : Sequence[str], default ()
         See `arms.arms`.
@@ -184,7 +206,7 @@ def side_by_side(
     registered = [run for run in runs if run.manifest.study_digest]
     paths, manifests = [run.path for run in registered], [run.manifest for run in registered]
     study = registration.of_runs(paths, manifests) if registered else None
-    return grouped, compare(grouped, baseline, unit, one_seed, study)
+    return grouped, compare(grouped, baseline, unit, one_seed, study, margin, over)
 
 
 def _check_keys(runs: Sequence[RunFolder], by: Sequence[str]) -> None:

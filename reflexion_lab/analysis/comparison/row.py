@@ -21,12 +21,23 @@ from reflexion_lab.analysis.comparison.budgets import (
 )
 from reflexion_lab.analysis.estimators import Confusion, feedback_confusion, paired
 from reflexion_lab.analysis.learning.transitions import Moves, ends
-from reflexion_lab.analysis.stats.bootstrap import FEWEST, difference
+from reflexion_lab.analysis.stats.bayes import Posterior, posterior
+from reflexion_lab.analysis.stats.bootstrap import FEWEST, difference, paired_differences
 from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, are_shared, by_cluster, merged
-from reflexion_lab.analysis.stats.intervals import CLOSE, LEVEL, PAIRED, Estimate, Rate
+from reflexion_lab.analysis.stats.intervals import (
+    CLOSE,
+    EQUIVALENCE,
+    LEVEL,
+    PAIRED,
+    Estimate,
+    Rate,
+    score_limit,
+    t_quantile,
+)
 from reflexion_lab.analysis.stats.matching import Equal, area, break_even
 from reflexion_lab.analysis.stats.permutation import holm, sign_flip
-from reflexion_lab.analysis.stats.power import minimum_detectable, needed
+from reflexion_lab.analysis.stats.power import ALPHA, effective_pairs, minimum_detectable, needed
+from reflexion_lab.analysis.stats.seeds import widened
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.records import Record, Usage
 from reflexion_lab.runner.folder.registration import Registration, exploratory
@@ -34,7 +45,26 @@ from reflexion_lab.runner.folder.registration import Registration, exploratory
 AS_RUN = "as run"
 REMATCHED = f"bootstrap over tasks, each draw matched again ({PAIRED} where fewer than {FEWEST} differ)"
 
+OVER = ("tasks", "seeds")
+"""What an interval generalises to: other tasks at these seeds, or other tasks and other seeds."""
+TWO_WAY = "widened for other seeds (two-way, Satterthwaite)"
+
 Verdicts = Mapping[Case, bool]
+
+
+class Claim(Record, frozen=True, kw_only=True):
+    """What a comparison is to show, beside its arms."""
+
+    margin: float | None = None
+    """Equivalence margin in (0, 1]; None makes no claim of equivalence."""
+    over: str = "tasks"
+    """One of `OVER`."""
+
+    def __post_init__(self) -> None:
+        if self.margin is not None and not 0 < self.margin <= 1:
+            raise ConfigError("margin", self.margin, "a share in (0, 1]: 0.1 for 10 points")
+        if self.over not in OVER:
+            raise ConfigError("over", repr(self.over), f"one of {', '.join(OVER)}")
 
 
 class Cut(Record, frozen=True, kw_only=True):
@@ -91,6 +121,12 @@ class Difference(Record, frozen=True, kw_only=True):
     seeds: tuple[int, ...]
     estimate: Estimate
     """In [-1, 1]."""
+    interval_90: tuple[float, float]
+    """The 90 % interval by the same method: the two one-sided tests of equivalence."""
+    error: float
+    """Standard error: half of the 95 % interval over the quantile of Student's t with tasks - 1 degrees of freedom."""
+    margin: float | None
+    """Equivalence margin; None for none."""
     method: str
     """Method of the interval."""
     won: int
@@ -110,9 +146,13 @@ class Difference(Record, frozen=True, kw_only=True):
     """The split of as many discordant pairs, had they been independent, that is just significant; None for none."""
     least: float | None
     """The difference of this split, in (0, 1]."""
+    effective: int
+    """Number of independent pairs that the pairs are worth (`power.effective_pairs`)."""
     minimum: float | None
-    """The true difference that a study of so many clusters and such discordance finds four times in five; None where it
-    finds none so often, or no pair is discordant."""
+    """The true difference that a study of this design detects four times in five, at the strictest step of Holm's
+    correction (`power.minimum_detectable`); None where it detects none so often: of 5 pairs or fewer."""
+    posterior: Posterior | None
+    """Bayesian comparison; None at an equal budget, where the cut is random."""
     price: RetryPrice | None = None
     """At equal spending, the price of a further attempt."""
 
@@ -126,6 +166,32 @@ class Difference(Record, frozen=True, kw_only=True):
         """Whether a difference below 0 is detected."""
         return self.is_detected and self.estimate.value < 0
 
+    @property
+    def largest(self) -> float:
+        """Upper 95 % limit of the size of the difference, in [0, 1]: the least margin that would show equivalence."""
+        low, high = self.interval_90
+        return max(abs(low), abs(high), score_limit(abs(low + high) / 2, self.effective))
+
+    @property
+    def is_equivalent(self) -> bool:
+        """Whether two one-sided tests at 5 % place the difference within the margin (TOST: Schuirmann 1987, Journal of
+        Pharmacokinetics and Biopharmaceutics 15:657-680); False without a margin.
+        """
+        return self.margin is not None and self.largest < self.margin
+
+    @property
+    def verdict(self) -> str:
+        """`detected`, `equivalent within ±10 points`, `no larger than ±12.3 points` where no margin is set, or
+        `undecided`; never without the minimum detectable effect beside it.
+        """
+        margin = f"within ±{100 * (self.margin or 0):g} points"
+        if self.is_detected:
+            return f"detected, {margin}" if self.is_equivalent else "detected"
+        if self.is_equivalent:
+            return f"equivalent {margin}"
+        is_open = self.margin is not None or self.minimum is None
+        return "undecided" if is_open else f"no larger than ±{100 * self.largest:.1f} points"
+
 
 def compared(
     arm: Verdicts,
@@ -135,6 +201,7 @@ def compared(
     exploratory: Sequence[str] = (),
     equal: Equal | None = None,
     clusters: Clusters = ALONE,
+    claim: Claim | None = None,
 ) -> Difference:
     """`p_holm` is `p_tasks` until `corrected`.
 
@@ -144,12 +211,15 @@ def compared(
         Difference at an equal budget (`comparison.budgets`): verdicts after one cut ignore that the cut is random.
     clusters : Clusters, optional
         Cluster by task.
+    claim : Claim | None, optional
+        Margin, and what the interval generalises to; by default no margin, and other tasks.
 
     Raises
     ------
     ConfigError
-        No case in both.
+        No case in both; too few seeds or tasks for `over=seeds` (`seeds.widened`).
     """
+    claim = claim or Claim()
     both = sorted(arm.keys() & baseline.keys())
     if not both:
         raise ConfigError("verdicts", "no case in both", "the same tasks at the same seeds")
@@ -162,7 +232,16 @@ def compared(
     p = max(sign_flip(first, second), equal.p if equal else 0.0)
     discordant = pairs.repaired + pairs.damaged
     split = needed(discordant)
+    cases = paired_differences(first, second)
+    estimate = equal.estimate if equal else difference(first, second)
+    narrower = difference(first, second, EQUIVALENCE)
+    interval_90 = equal.interval_90 if equal else (narrower.low, narrower.high)
+    if claim.over == "seeds":
+        estimate = Estimate.of(estimate.value, *widened((estimate.low, estimate.high), cases))
+        interval_90 = widened(interval_90, cases, EQUIVALENCE)
+    effective = effective_pairs(cases)
     method = REMATCHED if equal else PAIRED
+    method = method.replace("tasks", "clusters") if are_shared(tasks, clusters) else method
     return Difference(
         budget=budget,
         cut=cut,
@@ -171,8 +250,11 @@ def compared(
         tasks=len(set(tasks)),
         clusters=len(first),
         seeds=tuple(sorted({case.seed for case in both})),
-        estimate=equal.estimate if equal else difference(first, second),
-        method=method.replace("tasks", "clusters") if are_shared(tasks, clusters) else method,
+        estimate=estimate,
+        interval_90=interval_90,
+        error=(estimate.high - estimate.low) / 2 / t_quantile(len(first) - 1),
+        margin=claim.margin,
+        method=method + f", {TWO_WAY}" * (claim.over == "seeds"),
         won=pairs.repaired,
         lost=pairs.damaged,
         p=pairs.p,
@@ -180,14 +262,24 @@ def compared(
         p_holm=p,
         needed=split,
         least=(split[0] - split[1]) / pairs.n if split else None,
-        minimum=minimum_detectable(len(first), discordant / pairs.n) if discordant else None,
+        effective=effective,
+        minimum=minimum_detectable(effective, discordant / pairs.n),
+        posterior=None if equal else posterior(cases, claim.margin),
     )
 
 
 def corrected(family: Sequence[Difference]) -> list[Difference]:
-    """The differences with Holm-adjusted p-values, in input order."""
+    """The differences with Holm-adjusted p-values, and the minimum effects that go with them, in input order."""
     adjusted = holm([difference.p_tasks for difference in family])
-    return [replace(difference, p_holm=p) for difference, p in zip(family, adjusted, strict=True)]
+    return [
+        replace(difference, p_holm=p, minimum=_minimum(difference, len(family)))
+        for difference, p in zip(family, adjusted, strict=True)
+    ]
+
+
+def _minimum(difference: Difference, comparisons: int) -> float | None:
+    discordance = (difference.won + difference.lost) / difference.n
+    return minimum_detectable(difference.effective, discordance, alpha=ALPHA / comparisons)
 
 
 METRIC = "pass_at_1"
@@ -296,8 +388,10 @@ def row(
     units: Sequence[str],
     one_seed: bool = False,
     study: Registration | None = None,
+    claim: Claim | None = None,
 ) -> Row:
     """`longest` is the longest loop of all arms. Raises DataError if the arm and `base` have no common case."""
+    claim = claim or Claim()
     manifests = [log.manifest for log in arm.logs]
     curve = [arm.verdicts(t) for t in range(1, longest + 1)]
     shares = tuple(fmean(verdicts.values()) for verdicts in curve)
@@ -328,8 +422,10 @@ def row(
         final=arm.share(curve[-1]),
         method=arm.share_method,
         area=float(area(shares)),
-        as_run=_as_run(arm, partner, study) if partner else None,
-        equal={unit: _equal(arm, partner, unit, study) for unit in units if unit not in unmatched} if partner else {},
+        as_run=_as_run(arm, partner, study, claim) if partner else None,
+        equal={name: _equal(arm, partner, name, study, claim) for name in units if name not in unmatched}
+        if partner
+        else {},
         refused=refused,
         unknown=unknown,
         currencies=currencies(arm),
@@ -383,32 +479,33 @@ def _unmatched(arm: Arm, base: Arm, units: Sequence[str]) -> dict[str, str]:
     return {unit: f"{unit.replace('_', ' ')} of {names} unknown" for unit, names in missing.items() if names}
 
 
-def _as_run(arm: Arm, base: Arm, study: Registration | None) -> Difference:
-    reasons, clusters = _exploratory(arm, base, METRIC, study), merged(base.clusters, arm.clusters)
-    return compared(arm.verdicts(), base.verdicts(), AS_RUN, None, reasons, clusters=clusters)
+def _as_run(arm: Arm, base: Arm, study: Registration | None, claim: Claim) -> Difference:
+    reasons, clusters = _exploratory(arm, base, METRIC, study, claim), merged(base.clusters, arm.clusters)
+    return compared(arm.verdicts(), base.verdicts(), AS_RUN, None, reasons, clusters=clusters, claim=claim)
 
 
-def _equal(arm: Arm, base: Arm, unit: str, study: Registration | None) -> Difference:
-    return _at_equal_attempts(arm, base, study) if unit == ATTEMPTS else _matched(arm, base, unit, study)
+def _equal(arm: Arm, base: Arm, unit: str, study: Registration | None, claim: Claim) -> Difference:
+    is_counted = unit == ATTEMPTS
+    return _at_equal_attempts(arm, base, study, claim) if is_counted else _matched(arm, base, unit, study, claim)
 
 
-def _at_equal_attempts(arm: Arm, base: Arm, study: Registration | None) -> Difference:
+def _at_equal_attempts(arm: Arm, base: Arm, study: Registration | None, claim: Claim) -> Difference:
     """Both arms cut at the last attempt of the shorter; where that cuts nothing, registered as run is registered."""
     t = min(arm.longest, base.longest)
-    reasons = _exploratory(arm, base, f"{METRIC}_equal_{ATTEMPTS}", study)
+    reasons = _exploratory(arm, base, f"{METRIC}_equal_{ATTEMPTS}", study, claim)
     if arm.longest == base.longest:
-        reasons = reasons and _exploratory(arm, base, METRIC, study)
+        reasons = reasons and _exploratory(arm, base, METRIC, study, claim)
     arm_verdicts, base_verdicts = arm.verdicts(t), base.verdicts(t)
     shared = arm_verdicts.keys() & base_verdicts.keys()
     spends = [fmean(min(len(side.attempts[case]), t) for case in shared) for side in (arm, base)]
     shorter = "" if arm.longest == base.longest else max(arm, base, key=lambda side: side.longest).label
     cut = Cut(shorter=shorter, spend=spends[0], baseline_spend=spends[1], is_matched=True, attempts=t)
     clusters = merged(base.clusters, arm.clusters)
-    return compared(arm_verdicts, base_verdicts, f"equal {ATTEMPTS}", cut, reasons, clusters=clusters)
+    return compared(arm_verdicts, base_verdicts, f"equal {ATTEMPTS}", cut, reasons, clusters=clusters, claim=claim)
 
 
-def _matched(arm: Arm, base: Arm, unit: str, study: Registration | None) -> Difference:
-    reasons = _exploratory(arm, base, f"{METRIC}_equal_{unit}", study)
+def _matched(arm: Arm, base: Arm, unit: str, study: Registration | None, claim: Claim) -> Difference:
+    reasons = _exploratory(arm, base, f"{METRIC}_equal_{unit}", study, claim)
     pair = matched(base, arm, unit)
     cut = Cut(
         shorter=("", base.label, arm.label)[pair.cut_side],
@@ -417,16 +514,19 @@ def _matched(arm: Arm, base: Arm, unit: str, study: Registration | None) -> Diff
         is_matched=pair.is_matched,
     )
     clusters, budget = merged(base.clusters, arm.clusters), f"equal {unit.replace('_', ' ')}"
-    difference = compared(pair.second, pair.first, budget, cut, reasons, pair.equal, clusters)
+    difference = compared(pair.second, pair.first, budget, cut, reasons, pair.equal, clusters, claim)
     own, other = (further(side, unit, pair.first.keys()) for side in (arm, base))
     price = RetryPrice(spend=own.spend, baseline_spend=other.spend, solved=own.solved, baseline_solved=other.solved)
     return replace(difference, price=price)
 
 
-def _exploratory(arm: Arm, base: Arm, metric: str, study: Registration | None) -> list[str]:
+def _exploratory(arm: Arm, base: Arm, metric: str, study: Registration | None, claim: Claim) -> list[str]:
     """Why this comparison is exploratory; [] where it was registered."""
     own, others = ([log.manifest for log in side.logs] for side in (arm, base))
-    return exploratory(study, metric, own, others)
+    reasons = exploratory(study, metric, own, others)
+    if study and claim.margin and claim.margin != study.equivalence_margin:
+        reasons.append(f"margin {claim.margin:g}, registered was {study.equivalence_margin or 'none'}")
+    return reasons
 
 
 def _models(arm: Arm) -> dict[str, tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -12,9 +13,11 @@ from reflexion_lab.analysis.comparison.budgets import ATTEMPTS
 from reflexion_lab.analysis.comparison.row import Difference, RetryPrice, Row
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.report import cells
+from reflexion_lab.analysis.report.ceiling import ceiling_sheet
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.run_tables import text
 from reflexion_lab.analysis.report.sheets import Sheet
+from reflexion_lab.analysis.stats.bayes import PRIOR, Posterior
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.io.terminal_text import plain
 
@@ -23,7 +26,9 @@ Cell = Callable[[Row], str]
 
 def sheets(comparison: Comparison) -> list[Sheet]:
     """All tables of a comparison; that of differences only where there are arms to compare."""
-    differences = [difference_sheet(comparison)] if len(comparison.rows) > 1 else []
+    differences = [difference_sheet(comparison), *_bayesian(comparison)] if len(comparison.rows) > 1 else []
+    if comparison.ceilings:
+        differences.append(ceiling_sheet(comparison.ceilings, comparison.baseline or ""))
     loops = [_loops(comparison), _costs(comparison), *_prices(comparison), *_further(comparison)]
     return [_results(comparison), *differences, *loops, _left_out(comparison), _runs(comparison)]
 
@@ -55,7 +60,9 @@ def warnings(comparison: Comparison) -> Iterator[str]:
 
 def _warnings_of(row: Row) -> Iterator[str]:
     if row.is_upper_bound:
-        cause = "the hidden tests drove" if row.feedback_source == "oracle" else "canonical solutions were quoted in"
+        cause = (
+            "the hidden tests drove" if row.feedback_source == "oracle" else "the reflector read canonical solutions in"
+        )
         yield f"{UPPER_BOUND}, not pass@1: {cause} the loops of {plain(row.arm)}"
     if row.no_verdict:
         cases = f"{len(row.no_verdict)} of {row.n_logged} cases of {plain(row.arm)}"
@@ -312,13 +319,14 @@ def difference_sheet(comparison: Comparison) -> Sheet:
     sizes = cells.listed(dict.fromkeys(f"{each.tasks} tasks in {each.clusters} clusters" for each in clustered))
     units, unit = (f" ({sizes})", "clusters of tasks") if clustered else ("", "tasks")
     methods = " and ".join(dict.fromkeys(difference.method for difference in differences)) or NONE
+    scope = "other tasks at these seeds" if comparison.over == "tasks" else "other tasks and other seeds"
     caption = (
         f"Percentage points of pass@1, arm minus baseline, paired by task and seed, n = {pairs} pairs{units}; 95 % "
-        f"intervals of each difference by itself: {methods}. p: McNemar's exact test over pairs, as if those of one "
-        f"task were independent. p, Holm: exact test over whole {unit}, corrected for all arms at this budget. "
-        "Critical split: the split of the discordant pairs that is just significant, and its difference. MDE: minimum "
-        f"detectable effect at 80 % power ({NONE}: none). Detected: the interval excludes 0 and p, Holm is below 0.05. "
-        f"{_budgets(comparison)}{_registered(differences)}"
+        f"intervals of each difference by itself, for {scope}: {methods}. p: McNemar's exact test over pairs, as if "
+        f"those of one task were independent. p, Holm: exact test over whole {unit}, corrected for all arms at this "
+        "budget. Critical split: the split of the discordant pairs that is just significant, and its difference. MDE: "
+        f"minimum detectable effect of this design at 80 % power ({NONE}: none). Detected: the interval excludes 0 and "
+        f"p, Holm is below 0.05. {_claims(comparison)} {_budgets(comparison)}{_registered(differences)}"
     )
     title = (
         f"Difference to {plain(comparison.baseline)}"
@@ -384,9 +392,50 @@ def least(difference: Difference) -> str:
     return f"{difference.needed[0]}:{difference.needed[1]}, {cells.number(difference.least)}"
 
 
+def _claims(comparison: Comparison) -> str:
+    """Sentence on the other verdicts."""
+    if comparison.margin is None:
+        return "No larger than ±X: upper 95 % limit of the difference's size; no margin is set, so none is claimed."
+    return (
+        f"Equivalent: two one-sided tests at 5 % place the difference within ±{100 * comparison.margin:g} points (the "
+        "90 % interval by the same method, and a score test). Undecided: neither."
+    )
+
+
+def _bayesian(comparison: Comparison) -> Iterator[Sheet]:
+    """Posteriors of the differences as run."""
+    rows = [row for row in comparison.rows if row.as_run]
+    if not rows:
+        return
+
+    def of(cell: Callable[[Posterior], str]) -> Cell:
+        return lambda row: cell(row.as_run.posterior) if row.as_run and row.as_run.posterior else NONE
+
+    columns: dict[str, Cell] = {
+        "arm": _arm,
+        "difference\n[95 % credible]": lambda row: (
+            f"{UPPER_BOUND} " * row.is_upper_bound + of(lambda it: cells.estimate(it.estimate, signed=True))(row)
+        ),
+        "P(above\nbaseline)": of(lambda it: cells.number(it.greater)),
+    }
+    if comparison.margin is not None:
+        columns[f"P(within\n±{100 * comparison.margin:g})"] = of(lambda it: cells.number(it.within or 0.0))
+    caption = (
+        "As run, percentage points and %. Posterior of the mean difference over tasks: Bayesian bootstrap of whole "
+        f"tasks (all seeds of a task together) with a prior of {PRIOR:g} discordant tasks, one for each side. For "
+        "other tasks at these seeds; no correction for several arms."
+    )
+    yield Sheet.of("Bayesian comparison", rows, columns, caption)
+
+
+def claim(row: Row, difference: Difference) -> str:
+    """`UPPER BOUND`, or the verdict on the difference."""
+    return UPPER_BOUND if row.is_upper_bound else difference.verdict
+
+
 def verdict(row: Row, difference: Difference) -> str:
-    """`detected`, `not detected` or `UPPER BOUND`, with the reservations below it."""
-    text = UPPER_BOUND if row.is_upper_bound else "detected" if difference.is_detected else "not detected"
+    """`claim`, with the reservations below it."""
+    text = re.sub(r" (?=within|than|points)", "\n", claim(row, difference))
     if row.is_price(difference):
         text += ":\na price"
     if difference.cut and not difference.cut.is_matched:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import base64
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.cases import FILE, save_cases
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.budgets import ATTEMPTS
 from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.figures.drawing import Figure, Kind, inert, save_figures
 from reflexion_lab.analysis.report import cells
-from reflexion_lab.analysis.report.comparison import sheets, warnings
+from reflexion_lab.analysis.report.comparison import claim, sheets, warnings
 from reflexion_lab.analysis.report.latex import latex
 from reflexion_lab.analysis.report.pieces import escaping, markup
 from reflexion_lab.analysis.report.sheets import Document, Sheet
@@ -25,8 +29,11 @@ from reflexion_lab.io.terminal_text import plain
 MEDIA = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
-def save_report(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Kind = "png") -> list[Path]:
-    """Write `report.md`, `report.html`, `report.tex`, `table.csv` and the figures into `folder`; returns their paths.
+def save_report(
+    folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Kind = "png", further: Sequence[Sheet] = ()
+) -> list[Path]:
+    """Write `report.md`, `report.html`, `report.tex`, `table.csv`, `cases.csv` and the figures into `folder`; returns
+    their paths.
 
     Parameters
     ----------
@@ -34,6 +41,8 @@ def save_report(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind:
         The comparison of `arms`.
     kind : {'png', 'svg', 'pdf'}, default "png"
         Format of the figures; PDF comes beside PNG. LaTeX includes both; SVG has to be converted first.
+    further : Sequence[Sheet], default ()
+        Tables after those of the comparison.
 
     Raises
     ------
@@ -44,14 +53,15 @@ def save_report(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind:
     document = Document(
         title=f"{plain(comparison.benchmark)}: {cells.listed((plain(row.arm) for row in comparison.rows), 6)}",
         warnings=tuple(warnings(comparison)),
-        sheets=(*sheets(comparison), _folders(comparison)),
+        sheets=(*sheets(comparison), *further, _folders(comparison)),
         figures=tuple(figures),
     )
     written = []
     for name, write in (("report.md", markdown), ("report.html", page), ("report.tex", latex)):
         written.append(folder / name)
         written[-1].write_text(write(document), encoding="utf-8", errors="backslashreplace")
-    return [*written, write_table(folder / "table.csv", comparison), *(figure.path for figure in figures)]
+    written += [write_table(folder / "table.csv", comparison), save_cases(folder / FILE, arms)]
+    return [*written, *(figure.path for figure in figures)]
 
 
 def _folders(comparison: Comparison) -> Sheet:
@@ -116,12 +126,27 @@ DIGITS = 6
 
 def write_table(path: Path, comparison: Comparison) -> Path:
     """Write the numbers of every arm as CSV; returns `path`. Raises OSError."""
-    lines = rows(comparison)
+    return write_rows(path, rows(comparison))
+
+
+def write_rows(path: Path, lines: Sequence[Mapping[str, object]]) -> Path:
+    """Write one row or more of the same columns as CSV; returns `path`. Raises OSError."""
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, lines[0])
         writer.writeheader()
         writer.writerows(lines)
     return path
+
+
+def builtins(comparison: Comparison) -> dict[str, Any]:
+    """The comparison as dicts and lists, with the verdict on every difference."""
+    values: dict[str, Any] = msgspec.to_builtins(comparison)
+    for row, fields in zip(comparison.rows, values["rows"], strict=True):
+        if row.as_run:
+            fields["as_run"]["verdict"] = claim(row, row.as_run)
+        for unit, difference in row.equal.items():
+            fields["equal"][unit]["verdict"] = claim(row, difference)
+    return values
 
 
 def rows(comparison: Comparison) -> list[dict[str, object]]:
@@ -140,7 +165,7 @@ def _columns_of(row: Row, comparison: Comparison) -> Iterator[tuple[str, object]
         yield from _estimate(name, row.final if name == final else None)
     yield from (("interval", row.method), ("area", _round(row.area)), ("baseline", inert(comparison.baseline or "")))
     for name in ("as_run", *(f"equal_{unit}" for unit in comparison.units)):
-        yield from _difference(name, row.differences.get(name), row.is_upper_bound)
+        yield from _difference(name, row.differences.get(name), row)
     for unit in comparison.units:
         if unit != ATTEMPTS:
             yield from _price(f"equal_{unit}", row, row.equal.get(unit))
@@ -175,15 +200,22 @@ def _spent(row: Row) -> Iterator[tuple[str, object]]:
         yield from _estimate(f"{unit}_per_solved", estimate)
 
 
-def _difference(name: str, difference: Difference | None, is_upper_bound: bool) -> Iterator[tuple[str, object]]:
+def _difference(name: str, difference: Difference | None, row: Row) -> Iterator[tuple[str, object]]:
     yield from _estimate(f"{name}_difference", difference.estimate if difference else None)
     yield f"{name}_pairs", difference.n if difference else ""
     yield f"{name}_won", difference.won if difference else ""
     yield f"{name}_lost", difference.lost if difference else ""
-    for field in ("p", "p_tasks", "p_holm", "least", "minimum"):
-        is_corrected = field != "p_holm" or not is_upper_bound  # an upper bound is in no family
+    for place, end in enumerate(("low", "high")):
+        yield f"{name}_{end}_90", _round(difference.interval_90[place]) if difference else ""
+    for field in ("p", "p_tasks", "p_holm", "least", "effective", "minimum", "margin"):
+        is_corrected = field != "p_holm" or not row.is_upper_bound  # an upper bound is in no family
         yield f"{name}_{field}", _round(getattr(difference, field)) if difference and is_corrected else ""
-    yield f"{name}_detected", difference.is_detected if difference and not is_upper_bound else ""
+    yield f"{name}_detected", difference.is_detected if difference and not row.is_upper_bound else ""
+    yield f"{name}_verdict", claim(row, difference) if difference else ""
+    posterior = difference.posterior if difference else None
+    yield from _estimate(f"{name}_posterior", posterior.estimate if posterior else None)
+    yield f"{name}_posterior_greater", _round(posterior.greater) if posterior else ""
+    yield f"{name}_posterior_within", _round(posterior.within) if posterior else ""
     yield f"{name}_exploratory", bool(difference.exploratory) if difference else ""
     yield f"{name}_interval", difference.method if difference else ""
     yield f"{name}_spend", _round(difference.cut.spend) if difference and difference.cut else ""

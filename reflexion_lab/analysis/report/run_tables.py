@@ -12,7 +12,9 @@ from reflexion_lab.analysis.learning.reflections import Group, ReflectionFigures
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.sheets import Sheet, as_table
+from reflexion_lab.analysis.report.words import quality_sheet
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.solutions import solutions
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.summary import Summary, summary
 from reflexion_lab.loop.selection import submitted_at
@@ -58,7 +60,8 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False, log: Log | N
     log = log or Log.read(run, texts=False)
     figures = summary(log)
     loud = [cells.line(text, "bold white on red") for text in warnings(log, figures, run.path)]
-    before = [_tasks(log, all_tasks), *_convergence(log, figures), *_feedback(figures), *_reflections(figures)]
+    words = quality_sheet({log.arm: [log]}, lambda: solutions([run]))
+    before = [_tasks(log, all_tasks), *_convergence(log, figures), *_feedback(figures), *_reflections(figures), *words]
     tables = [*(as_table(sheet, STYLES) for sheet in before), headline(log), cells.line(""), as_table(usage(log))]
     for part in (*loud, *tables, *map(cells.line, resumed(log.manifest, log.resumptions)), *loud):
         console.print(part)

@@ -80,7 +80,7 @@ def rate(outcomes: Mapping[Any, bool | None], clusters: Clusters = ALONE) -> Rat
     return replace(share, low=estimate.low, high=estimate.high, clusters=len(outcomes_by_cluster))
 
 
-def difference(first: ArrayLike, second: ArrayLike) -> Estimate:
+def difference(first: ArrayLike, second: ArrayLike, level: float = LEVEL) -> Estimate:
     """share(second) - share(first) over the cases of both, in [-1, 1].
 
     The interval is `intervals.over_tasks`. A task with fewer seeds has less weight.
@@ -89,31 +89,46 @@ def difference(first: ArrayLike, second: ArrayLike) -> Estimate:
     ----------
     first, second : ArrayLike
         Same shape (tasks, seeds), same tasks and seeds, values in [0, 1]; NaN for a missing case.
+    level : float, default 0.95
+        Confidence level, in (0, 1).
 
     Raises
     ------
     ConfigError
         No case in both, different shapes, or a value outside [0, 1].
     """
+    differences = paired_differences(first, second)
+    value, linear = linearised(differences)
+    return Estimate.of(value, *over_tasks(linear, agreement(differences), level))
+
+
+def paired_differences(first: ArrayLike, second: ArrayLike) -> NDArray[float64]:
+    """Differences second - first, checked as in `difference`."""
     first_values, second_values = _checked(first, "first"), _checked(second, "second")
     if first_values.shape != second_values.shape:
         raise ConfigError(
             "second", f"shape {second_values.shape}", f"that of first, {first_values.shape}: same tasks, same seeds"
         )
-    differences = second_values - first_values
-    value, linear = linearised(differences)
-    return Estimate.of(value, *over_tasks(linear, agreement(differences)))
+    return second_values - first_values
 
 
-def linearised(differences: NDArray[float64]) -> tuple[float, NDArray[float64]]:
-    """Mean of all cases, and values of the tasks whose mean it is: the tasks' means if all have as many cases.
+def linearised(differences: ArrayLike) -> tuple[float, NDArray[float64]]:
+    """Mean over cases, and the linearised contribution of each task that has a case: its mean over seeds, if all tasks
+    have the same number of seeds.
+
+    Parameters
+    ----------
+    differences : ArrayLike
+        Shape (tasks, seeds); NaN for a missing case.
 
     Raises
     ------
     ConfigError
         No case.
     """
-    sums, counts = _totals(differences, "first and second")
+    import numpy as np
+
+    sums, counts = _totals(np.asarray(differences, float), "first and second")
     value = float(sums.sum() / counts.sum())
     return value, value + (sums - value * counts) / counts.mean()
 
@@ -305,10 +320,10 @@ def batches(draws: int, width: int) -> list[int]:
     return [min(limit, draws - start) for start in range(0, draws, limit)]
 
 
-def ends(estimates: NDArray[float64]) -> tuple[float, float]:
-    """Percentile interval at `LEVEL`, rounded outwards to drawn values; NaNs are ignored."""
+def ends(estimates: NDArray[float64], level: float = LEVEL) -> tuple[float, float]:
+    """Percentile interval at `level`, rounded outwards to drawn values; NaNs are ignored."""
     import numpy as np
 
     order = np.sort(estimates[~np.isnan(estimates)])
-    low, high = ((len(order) - 1) * (1 - LEVEL) / 2, (len(order) - 1) * (1 + LEVEL) / 2)
+    low, high = ((len(order) - 1) * (1 - level) / 2, (len(order) - 1) * (1 + level) / 2)
     return float(order[math.floor(low)]), float(order[math.ceil(high)])

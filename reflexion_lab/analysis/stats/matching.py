@@ -20,7 +20,7 @@ from reflexion_lab.analysis.stats.bootstrap import (
     resampled_sums,
     weighted_sums,
 )
-from reflexion_lab.analysis.stats.intervals import CLOSE, RESAMPLES, Estimate
+from reflexion_lab.analysis.stats.intervals import CLOSE, EQUIVALENCE, LEVEL, RESAMPLES, Estimate
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -145,6 +145,8 @@ class Equal(NamedTuple):
     """share(second) - share(first) at equal mean spending, in [-1, 1]."""
 
     estimate: Estimate
+    interval_90: tuple[float, float]
+    """Ends of the 90 % interval by the same method."""
     p: float
     """Two-sided, at least 1 / (1 + draws). In a family of more than 100 tests, none is thus significant after Holm."""
 
@@ -185,12 +187,14 @@ def equal(first: Sequence[Path], second: Sequence[Path], seed: int = 0, draws: i
     rows = np.hstack([first_table, second_table, cases])
     value = float(_differences(rows.sum(axis=0)[None])[0])
     extreme = np.abs(_flipped(first_table, second_table, float(cases.sum()), seed, draws)) >= abs(value) - CLOSE
-    low, high = _ends(rows, seed, draws)
-    return Equal(estimate=Estimate.of(value, low, high), p=float((1 + extreme.sum()) / (1 + draws)))
+    (low, high), narrower = _ends(rows, seed, draws)
+    p = float((1 + extreme.sum()) / (1 + draws))
+    return Equal(estimate=Estimate.of(value, low, high), interval_90=narrower, p=p)
 
 
-def _ends(rows: NDArray[float64], seed: int, draws: int) -> tuple[float, float]:
-    """Ends of the bootstrap interval, or of `bootstrap.difference` if too few tasks differ (`bootstrap.are_varied`).
+def _ends(rows: NDArray[float64], seed: int, draws: int) -> list[tuple[float, float]]:
+    """Ends of the bootstrap interval at 95 % and at 90 %, or those of `bootstrap.difference` if too few tasks differ
+    (`bootstrap.are_varied`).
 
     A jackknife would have a coverage of 88 % where the arms spend alike, since the cheaper arm then changes.
     """
@@ -202,9 +206,10 @@ def _ends(rows: NDArray[float64], seed: int, draws: int) -> tuple[float, float]:
         np.clip(_mixed(passed, mix)[:, None], 0, 1) for passed, mix in zip((first, second), mixes, strict=True)
     )
     if are_varied(second_shares - first_shares):
-        return ends(_differences(resampled_sums(rows, generator(seed, "tasks"), draws)))
-    estimate = difference(first_shares, second_shares)
-    return estimate.low, estimate.high
+        drawn = _differences(resampled_sums(rows, generator(seed, "tasks"), draws))
+        return [ends(drawn, level) for level in (LEVEL, EQUIVALENCE)]
+    estimates = [difference(first_shares, second_shares, level) for level in (LEVEL, EQUIVALENCE)]
+    return [(estimate.low, estimate.high) for estimate in estimates]
 
 
 def _table(paths: Sequence[Path], caps: NDArray[float64], clusters: int) -> NDArray[float64]:

@@ -1,7 +1,7 @@
 """What a paired comparison can find at all: before it runs, and beside its result.
 
 Before: `detected` and `detectable` simulate the verdict of a comparison, its interval and p value. Beside:
-`minimum_detectable` is exact for one case per task.
+`minimum_detectable` is exact for independent cases, within about two points of the simulated verdict for others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reflexion_lab.records import Record
 
 if TYPE_CHECKING:
     from numpy import float64, int64
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 ALPHA = 0.05
 POWER = 0.8
@@ -163,25 +163,25 @@ def needed(discordant: int, alpha: float = ALPHA) -> tuple[int, int] | None:
 
 
 def minimum_detectable(n: int, discordant: float, power: float = POWER, alpha: float = ALPHA) -> float | None:
-    """The least true difference of two paired shares that exact McNemar finds with chance `power`, in (0, 1].
+    """The least true difference of two paired shares that exact McNemar detects with chance `power`, in (0, 1].
 
     Unconditional and exact (Duffy 1984, Statistics in Medicine 3:371-382): the number D of discordant pairs is
     binomial(n, discordant); of D pairs the better side wins binomial(D, (1 + difference / discordant) / 2); the power
     is the chance that this splits D as `needed` says, or further, to the right side. Solved for the difference by
-    bisection.
+    bisection. A difference above `discordant` makes as many pairs discordant as it needs, and the better side wins all
+    of them: a design of few discordant pairs has a minimum, too.
 
     Parameters
     ----------
     n : int
-        Clusters, each with one pair. With several cases a cluster, n stays the number of clusters: what is found is
-        then an upper bound.
+        Independent pairs. With several seeds a task or tasks a cluster, their effective number, `effective_pairs`.
     discordant : float
-        The share of tasks on which the sides differ, in (0, 1]; from a probe, or from earlier runs.
+        The share of pairs on which the sides differ, in [0, 1]; from a probe, or from earlier runs.
 
     Returns
     -------
     float | None
-        None where no difference can be found so often: the discordant pairs are too few even if one side wins them all.
+        None where no difference can be detected: the pairs are too few even if one side wins them all.
 
     Raises
     ------
@@ -192,15 +192,33 @@ def minimum_detectable(n: int, discordant: float, power: float = POWER, alpha: f
     _check(alpha, "alpha")
     if n < 1:
         raise ConfigError("n", n, "1 task or more")
-    if not 0 < discordant <= 1:
-        raise ConfigError("discordant", discordant, "a share in (0, 1]")
-    low, high = 0.0, discordant
-    if power_of(n, discordant, high, alpha) < power:
+    if not 0 <= discordant <= 1:
+        raise ConfigError("discordant", discordant, "a share in [0, 1]")
+    low, high = 0.0, 1.0
+    if power_of(n, high, high, alpha) < power:
         return None
     while high - low > CLOSE:
         middle = (low + high) / 2
-        low, high = (low, middle) if power_of(n, discordant, middle, alpha) >= power else (middle, high)
+        is_enough = power_of(n, max(discordant, middle), middle, alpha) >= power
+        low, high = (low, middle) if is_enough else (middle, high)
     return high
+
+
+def effective_pairs(differences: ArrayLike) -> int:
+    """Number of independent pairs that a design is worth: its tasks over the squared `intervals.agreement` of seeds.
+
+    K seeds of a task count as K / (1 + (K - 1) r) pairs, where r is their intraclass correlation (Kish 1965, Survey
+    Sampling).
+
+    Parameters
+    ----------
+    differences : ArrayLike
+        Shape (tasks, seeds); NaN for a missing case, at least one case.
+    """
+    import numpy as np
+
+    tasks = int(np.isfinite(np.asarray(differences, float)).any(axis=1).sum())
+    return round(tasks / agreement(differences) ** 2)
 
 
 def power_of(n: int, discordant: float, difference: float, alpha: float = ALPHA) -> float:

@@ -222,7 +222,8 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
     if cfg.feedback_source not in FEEDBACK_SOURCES:
         raise ConfigError("feedback_source", repr(cfg.feedback_source), f"one of {', '.join(FEEDBACK_SOURCES)}")
     if has_durable_store(cfg) and (cfg.feedback_source == "oracle" or shows_solutions(cfg)):
-        leak = "feedback_source=oracle" if cfg.feedback_source == "oracle" else "reflector=quoted"
+        is_oracle = cfg.feedback_source == "oracle"
+        leak = "feedback_source=oracle" if is_oracle else "a reflector that reads canonical solutions"
         raise ConfigError(
             "store",
             f"a store with {leak}",
@@ -455,7 +456,7 @@ def draws_from_runs(cfg: Config) -> bool:
 
 
 def shows_solutions(cfg: Config) -> bool:
-    """Whether the reflector, or a reflector within it, quotes canonical solutions."""
+    """Whether the reflector, or a reflector within it, reads canonical solutions."""
     return within(plain(cfg.reflector), lambda node: bool(capability(node, "reads_solutions", False)))
 
 

@@ -41,7 +41,10 @@ ADDED: Mapping[str, Mapping[str, Any]] = {
 }
 """Keys added later, by node, with the values that apply to manifests without them."""
 _FALLBACK = {"on_failure": "set_aside", "timeout": None}
+_SIMULATED = {"partial": 0}
 OMITTED: Mapping[str, Mapping[str, Any]] = {
+    "model": _SIMULATED,
+    **{f"roles.{role}": _SIMULATED for role in ("reflector", "critic", "suite_writer", "strong", "strongest")},
     "reflector": _FALLBACK,
     "reflector.first": {**_FALLBACK, "shape": "fields"},
     "reflector.first.first": {"shape": "fields"},

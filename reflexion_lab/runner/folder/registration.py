@@ -21,7 +21,8 @@ from reflexion_lab.records import Manifest, Record
 from reflexion_lab.runner.folder.manifest import DATA, settings
 
 LATER = {
-    "discordance": 0.0, "agreement": 0.5, "clusters": 0, "cluster_agreement": 0.5, "shared": "", "registered": None,
+    "discordance": 0.0, "agreement": 0.5, "clusters": 0, "cluster_agreement": 0.5, "equivalence_margin": 0.0,
+    "shared": "", "registered": None,
 }  # fmt: skip
 """Fields added later, with their defaults."""
 SEEDED = ("seed", "reflector.pool", "study", DATA)
@@ -104,6 +105,8 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Clusters of the tasks of one run (`Task.cluster`); 0: as many as tasks."""
     cluster_agreement: float = 0.5
     """Intraclass correlation of a cluster's tasks."""
+    equivalence_margin: float = 0.0
+    """Difference of the primary metric below which the arms count as equivalent, in (0, 1]; 0: no such claim."""
     exclusions: tuple[str, ...]
     """Rules by which tasks or runs are excluded; [] for none."""
     stopping: str
@@ -125,6 +128,8 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
         _check("minimum_detectable_effect", effect, 0 < effect <= 1, "a difference in (0, 1]")
         known = self.discordance
         _check("discordance", known, known == 0 or effect <= known <= 1, f"0 for unknown, or one in [{effect}, 1]")
+        margin = self.equivalence_margin
+        _check("equivalence_margin", margin, 0 <= margin <= 1, "0 for none, or a difference in (0, 1]")
         _check("agreement", self.agreement, 0 <= self.agreement <= 1, "a share of tasks")
         _check("clusters", self.clusters, 0 <= self.clusters <= self.n_tasks, "0 for as many as n_tasks, at most that")
         _check("cluster_agreement", self.cluster_agreement, 0 <= self.cluster_agreement <= 1, "a share of clusters")

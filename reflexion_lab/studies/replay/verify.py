@@ -14,8 +14,8 @@ from typing import NamedTuple
 import msgspec
 
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.solutions import benchmark_of
 from reflexion_lab.audit.import_records import lenient
-from reflexion_lab.audit.own_runs import benchmark_of
 from reflexion_lab.audit.stored_programs import StoredPrograms, graded
 from reflexion_lab.errors import FolderError
 from reflexion_lab.protocols import Sandbox

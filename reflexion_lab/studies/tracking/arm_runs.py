@@ -186,6 +186,7 @@ def tags(arm: Arm, row: Row, comparison: Comparison, sweep_id: str) -> dict[str,
         "interval": interval(row.final),
         "difference": "baseline" if row.arm == comparison.baseline else row.refused or _estimate_text(row.as_run, row),
         "p_holm": f"{row.as_run.p_holm:.2g}" if row.as_run and not row.is_upper_bound else "",
+        "verdict": row.as_run.verdict if row.as_run and not row.is_upper_bound else "",
         **{f"at_equal_{unit}": _estimate_text(difference, row) for unit, difference in _matched(row).items()},
     }
     return {key: value for key, value in values.items() if value}
@@ -244,12 +245,14 @@ def _estimate_text(difference: Difference | None, row: Row) -> str:
 
 
 def _sentence(difference: Difference, row: Row, comparison: Comparison) -> str:
-    estimate, detected = difference.estimate, "detected" if difference.is_detected else "**not detected**"
-    detected += ", a price: not at equal attempts" * row.is_price(difference)
+    estimate, minimum = difference.estimate, difference.minimum
+    verdict = difference.verdict if difference.is_detected else f"**{difference.verdict}**"
+    verdict += ", a price: not at equal attempts" * row.is_price(difference)
+    effect = "none" if minimum is None else f"{100 * minimum:.1f} points"
     interval = f"95 % interval {estimate.low:+.3f} to {estimate.high:+.3f}"
     p = f"p = {difference.p_tasks:.3g}, after Holm {difference.p_holm:.3g}"
     against = f"Against {escaped(str(comparison.baseline))}, {difference.budget}"
-    return f"{against}: {estimate.value:+.3f} ({interval}), {p}: {detected}"
+    return f"{against}: {estimate.value:+.3f} ({interval}), {p}: {verdict} (minimum detectable effect: {effect})"
 
 
 def _matched(row: Row) -> dict[str, Difference]:

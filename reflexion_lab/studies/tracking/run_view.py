@@ -44,7 +44,7 @@ def run_name(manifest: Manifest) -> str:
     """Arm, attempts, Ω, seed, benchmark, as in `reflexion a3 Ω1 s0 humaneval`; at most `NAME_LENGTH` long."""
     attempts, omega = at(manifest.config, "loop", "max_attempts"), at(manifest.config, "recall", "omega")
     parts = [
-        "oracle" if manifest.feedback_source == "oracle" else "quoted" * manifest.shows_solutions,
+        "oracle" if manifest.feedback_source == "oracle" else "solutions" * manifest.shows_solutions,
         f"a{attempts}" if attempts is not None else "",
         f"Ω{omega}" if omega is not None and attempts != 1 else "",  # a single attempt recalls nothing
         f"s{manifest.seed}",

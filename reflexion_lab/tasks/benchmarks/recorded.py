@@ -28,6 +28,8 @@ class Row(msgspec.Struct, frozen=True):
 
     problem: str
     entry_point: str
+    run: str | None = None
+    model: str | None = None
     bench: str = ""
     prompt: str = ""
     test: str = ""
@@ -35,19 +37,24 @@ class Row(msgspec.Struct, frozen=True):
     """None: the examples of the prompt."""
 
 
-def recorded(path: str, disjoint: bool = True) -> Benchmark:
+def recorded(path: str, disjoint: bool = True, run: str | None = None, model: str | None = None) -> Benchmark:
     """Distinct problems of the transcripts in `path` (see `rows.read`), in order of first occurrence.
+
+    Runs of one file may word a prompt differently. `run` and `model` then select the rows of one run; without them, two
+    prompts of one problem are an error.
 
     Hidden tests are the row's `test`, split into its asserts, without `setup`, so that verdicts on the code alone equal
     the published ones. Visible tests are those of the runs; a model may have written them, and they may be wrong. Those
     that are also hidden tests are dropped if `disjoint`; otherwise the task has the tag `visible_overlaps_hidden`.
     Other tags are `bench`, `entry_point_not_tested` and `check_shadowed`. There is no canonical solution.
     """
-    return read(path, partial(_task, disjoint=disjoint), repeats=True)
+    return read(path, partial(_task, disjoint=disjoint, run=run, model=model), repeats=True)
 
 
-def _task(line: bytes, disjoint: bool) -> Task:
+def _task(line: bytes, disjoint: bool, run: str | None, model: str | None) -> Task | None:
     row = decoded(line, Row)
+    if (run is not None and run != (row.run or "")) or (model is not None and model != (row.model or "")):
+        return None
     for field in ("prompt", "test"):
         if not getattr(row, field):
             raise DataError(

@@ -1,126 +1,108 @@
-"""Feedback with injected errors, to study the effect of wrong verdicts on a loop."""
+"""Feedback by wrong and weak tests, to study what a loop makes of them."""
 
 from __future__ import annotations
 
 import ast
 import contextlib
-import hashlib
 import random
-from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Share, validated
 from reflexion_lab.protocols import Evaluator
-from reflexion_lab.records import UNKNOWN, Check, Evaluation, Task, Trajectory
-from reflexion_lab.tasks.evaluators.combined import FEEDBACK_CHARS, Combined, weighted_mean
+from reflexion_lab.records import UNKNOWN, Evaluation, Task, Trajectory
 from reflexion_lab.tasks.evaluators.static import StaticCheck
 from reflexion_lab.tasks.evaluators.trajectory import TrajectoryHeuristics
-from reflexion_lab.tasks.evaluators.unit_tests import feedback
+from reflexion_lab.text.replies.syntax import UNPARSABLE
 
 FALSE_NEGATIVE, FALSE_POSITIVE = "false_negative", "false_positive"
-"""`Evaluation.injected` of a flipped verdict."""
+"""`Evaluation.injected` of a verdict that the true tests would not have reached."""
+WEAK = "assert True"
 
 
 class Noisy:
-    """Wrapper of an evaluator that flips the verdict on a random sample of programs.
+    """Wrapper of an evaluator that replaces some of a task's feedback tests by wrong or weak ones.
 
-    Equal programs of a task get equal verdicts, as with a wrong test; a higher rate flips a superset of the programs.
-    A flipped pass fails one test, with an invented value; a flipped failure passes all tests. Components and reward
-    follow; types, lint and `verification_type` do not change. Without a program or a test nothing is flipped.
+    Each test is drawn once and independently, and all programs of a task and run meet the same tests. A *wrong* test
+    demands another value (`assert f(2) == 5` for `assert f(2) == 4`) or, if it compares with no literal value, the
+    opposite: correct programs fail it, and an incorrect one may pass. A *weak* test passes every program that defines
+    the function. The programs really run on these tests, so verdict, reward and feedback agree, and none of them
+    reveals the truth. A test without `assert` stays as it is. A higher probability replaces a superset of the tests.
 
     Parameters
     ----------
-    false_negative : float, default 0.0
-        Share of passing programs reported as failing, in [0, 1].
-    false_positive : float, default 0.0
-        Share of failing programs reported as passing, in [0, 1].
+    wrong_tests : float, default 0.0
+        Probability that a test is wrong, in [0, 1].
+    weak_tests : float, default 0.0
+        Probability that a test is weak, in [0, 1]; both together at most 1.
     seed : int, default 0
-        Seed of the sample.
+        Seed of the draws.
+
+    Raises
+    ------
+    ConfigError
+        The evaluator runs no tests, or the two shares exceed 1.
     """
 
     is_noisy = True
 
     @validated
-    def __init__(
-        self, evaluator: Evaluator, false_negative: Share = 0.0, false_positive: Share = 0.0, seed: int = 0
-    ) -> None:
+    def __init__(self, evaluator: Evaluator, wrong_tests: Share = 0.0, weak_tests: Share = 0.0, seed: int = 0) -> None:
         if isinstance(evaluator, StaticCheck | TrajectoryHeuristics):
             kind = type(evaluator).__name__
             raise ConfigError("evaluator.evaluator", f"{kind}, which runs no tests", "UnitTests or Combined")
+        if wrong_tests + weak_tests > 1:
+            raise ConfigError("evaluator.weak_tests", weak_tests, f"at most 1 with wrong_tests={wrong_tests}")
         self.evaluator = evaluator
-        self.false_negative = false_negative
-        self.false_positive = false_positive
+        self.wrong_tests = wrong_tests
+        self.weak_tests = weak_tests
         self.seed = seed
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
-        evaluation = self.evaluator.evaluate(task, trajectory)
-        tests = [number for number, check in enumerate(evaluation.checks) if check.kind == "test"]
-        if evaluation.outcome in UNKNOWN or not trajectory.solution.strip() or not tests:
+        truth = self.evaluator.evaluate(task, trajectory)
+        tests = self.tests(task)
+        if tests == task.visible_tests or not trajectory.solution.strip():
+            return truth
+        evaluation = self.evaluator.evaluate(replace(task, visible_tests=tests), trajectory)
+        if evaluation.passed is truth.passed or {evaluation.outcome, truth.outcome} & {*UNKNOWN}:
             return evaluation
-        digest = hashlib.sha256(trajectory.solution.encode(errors="replace")).hexdigest()
-        draw = random.Random(f"{self.seed}:{task.task_id}:{digest}")
-        if draw.random() >= (self.false_negative if evaluation.passed else self.false_positive):
-            return evaluation
-        checks = _failing(evaluation, tests, draw) if evaluation.passed else _passing(evaluation)
-        return self._flipped(evaluation, checks)
+        return replace(evaluation, injected=FALSE_NEGATIVE if truth.passed else FALSE_POSITIVE)
 
-    def _flipped(self, evaluation: Evaluation, checks: tuple[Check, ...]) -> Evaluation:
-        """`evaluation` with the opposite verdict and other `checks`; the feedback of types and lint does not change."""
-        before, after = ([check for check in every if check.kind == "test"] for every in (evaluation.checks, checks))
-        rest = evaluation.feedback.removeprefix(feedback(before, evaluation.output)).strip("\n")
-        text = "\n".join(filter(None, (feedback(after, evaluation.output), rest)))[:FEEDBACK_CHARS]
-        flipped = replace(
-            evaluation,
-            passed=not evaluation.passed,
-            outcome="fail" if evaluation.passed else "pass",
-            checks=checks,
-            feedback=text,
-            injected=FALSE_NEGATIVE if evaluation.passed else FALSE_POSITIVE,
-        )
-        components = evaluation.components
-        if "tests" in components:
-            components = components | {"tests": flipped.pass_rate}
-        weights = self.evaluator.weights if isinstance(self.evaluator, Combined) else {}
-        reward = weighted_mean(weights, components) if weights else flipped.pass_rate
-        return replace(flipped, components=components, reward=reward)
+    def tests(self, task: Task) -> tuple[str, ...]:
+        """The task's feedback tests in this run."""
+        return tuple(self._drawn(test, f"{task.task_id}:{number}") for number, test in enumerate(task.visible_tests))
+
+    def _drawn(self, test: str, name: str) -> str:
+        draw = random.Random(f"{self.seed}:{name}").random()
+        if draw < self.wrong_tests:
+            return wrong_test(test)
+        return WEAK if draw >= 1 - self.weak_tests else test
 
 
-def _failing(evaluation: Evaluation, tests: Sequence[int], draw: random.Random) -> tuple[Check, ...]:
-    """The checks with one random test failing, as if the program had returned another value."""
-    number = draw.choice(tests)
-    expected, actual = _values(evaluation.checks[number].name)
-    message = f"expected {expected}, got {actual}" if expected else ""
-    checks = list(evaluation.checks)
-    checks[number] = replace(checks[number], outcome="fail", expected=expected, actual=actual, message=message)
-    return tuple(checks)
+def wrong_test(test: str) -> str:
+    """`test` with another demand in its last assertion; unchanged without one.
+
+    `assert f(2) == 4` becomes `assert f(2) == 5`; without a literal value, the assertion is negated.
+    """
+    with contextlib.suppress(*UNPARSABLE):
+        tree = ast.parse(test)
+        for last in [node for node in ast.walk(tree) if isinstance(node, ast.Assert)][-1:]:
+            last.test = _other_value(last.test) or ast.UnaryOp(ast.Not(), last.test)
+            return ast.unparse(ast.fix_missing_locations(tree))
+    return test
 
 
-def _passing(evaluation: Evaluation) -> tuple[Check, ...]:
-    blank = {"message": "", "error_type": "", "expected": "", "actual": "", "line": 0}
-    return tuple(
-        replace(check, outcome="pass", **blank) if check.kind == "test" else check for check in evaluation.checks
-    )
-
-
-def _values(name: str) -> tuple[str, str]:
-    """A test's expected value and an invented other value, as texts of a failure; ("", "") if it names no value."""
-    try:
-        (node,) = ast.parse(name).body
-    except (ValueError, SyntaxError):
-        return "", ""
-    match node:
-        case ast.Assert(test=ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right])):
+def _other_value(condition: ast.expr) -> ast.expr | None:
+    """A comparison with another literal value; None if `condition` compares with none."""
+    match condition:
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
             for side in (right, left):
                 with contextlib.suppress(ValueError, TypeError):
-                    value = ast.literal_eval(side)
-                    return _shown(value), _shown(_other(value))
-        case ast.Assert(test=ast.UnaryOp(op=ast.Not())):
-            return "a false value", "True"
-        case ast.Assert(test=ast.Call()):
-            return "a true value", "False"
-    return "", ""
+                    other = ast.parse(_shown(_other(ast.literal_eval(side))), mode="eval").body
+                    sides = (left, other) if side is right else (other, right)
+                    return ast.Compare(sides[0], condition.ops, [sides[1]])
+    return None
 
 
 def _shown(value: object) -> str:

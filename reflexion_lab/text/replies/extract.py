@@ -364,7 +364,8 @@ class Reader:
         for part in dict.fromkeys((block, *pieces(block))):
             body = part.text.strip("\n")
             indented = body.startswith((" ", "\t"))
-            variants = [f"{self.prompt}\n{variant}" for variant in _indented(body, self._margin)]
+            bodies = dict.fromkeys((body, without_stray_quote(body)))
+            variants = [f"{self.prompt}\n{variant}" for text in bodies for variant in _indented(text, self._margin)]
             for code in dict.fromkeys(variants):
                 tree = self.parser.parse(code)
                 entry = tree and definition(tree, self.name)
@@ -422,3 +423,14 @@ def _indented(body: str, margin: str) -> Iterator[str]:
     yield textwrap.indent(f"{first.lstrip()}\n{rest}", margin)
     spaces = re.sub(r"^[ \t]+", lambda indent: indent[0].expandtabs(4), body, flags=re.MULTILINE)
     yield textwrap.indent(at_margin(spaces), margin)
+
+
+STRAY = re.compile(r"""\A(\s*)(["'`])(?!\2)""")
+STRAY_END = re.compile(r"""(?<!["'`])["'`]\s*\Z""")
+
+
+def without_stray_quote(code: str) -> str:
+    """`code` without one quote mark before it, and one behind it if there is one before it; else unchanged."""
+    if not STRAY.match(code):
+        return code
+    return STRAY_END.sub("", STRAY.sub(r"\1", code, count=1), count=1)

@@ -12,6 +12,9 @@ from reflexion_lab.agent.actors.single_shot import SingleShot
 from reflexion_lab.agent.critique.llm_critic import LLMCritic
 from reflexion_lab.agent.models.simulated import SimulatedModel, wrong
 from reflexion_lab.agent.reflectors.llm import LLMReflector
+from reflexion_lab.agent.reflectors.oracle import Corrupted, Oracle
+from reflexion_lab.agent.reflectors.placebo import Generic
+from reflexion_lab.agent.reflectors.quoted import Quoted
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.episodic import episode_of
@@ -75,6 +78,42 @@ def test_a_wrong_program_is_fixed_with_its_probability(after):
 def test_a_right_program_is_broken_with_its_probability(after):
     model = SimulatedModel(TASKS, first=0, damage=0.3)
     assert share_right(model, lambda task: after(task, task.canonical_program)) == pytest.approx(0.7, abs=0.082)
+
+
+STUDENT = {"first": 0.0, "repair": 0.0, "repair_true": 1.0, "repair_wrong": 0.0}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("skill", [STUDENT, STUDENT | {"repair_true": 0.0, "repair_wrong": 1.0}])
+@pytest.mark.parametrize(
+    ("reflector", "is_true"),
+    [
+        (Oracle(TASKS[:9]), True),
+        (Quoted(TASKS[:9]), True),
+        (Corrupted(Oracle(TASKS[:9]), TASKS[:9], share=0.0), True),
+        (Corrupted(Oracle(TASKS[:9]), TASKS[:9], share=1.0), False),
+        (Generic(), False),
+    ],
+)
+def test_a_student_heeds_true_words_in_every_prompt(attempt, variant, skill, reflector, is_true):
+    actor = SingleShot(SimulatedModel(TASKS[:9], **skill), SAMPLING, Prompts(variant))
+    for task in TASKS[:9]:
+        failed = attempt(task.task_id, 1, 0.0, wrong(task, "0f0f"))
+        words = reflector.reflect(task.public, failed, [])
+        episode = episode_of(task, replace(failed, reflection=words), "session", "actor")
+        program = actor.act(task.public, Recollection(episodes=(episode,), attempt=2)).solution
+        assert ("wrong draft" not in program) == (is_true == (skill == STUDENT))
+
+
+def test_without_words_a_student_repairs_as_any_other(after):
+    model = SimulatedModel(TASKS, **STUDENT | {"repair": 0.4})
+    assert share_right(model, lambda task: after(task, wrong(task, "0f0f"))) == pytest.approx(0.4, abs=0.082)
+
+
+def test_only_a_set_curve_changes_the_fingerprint():
+    prints = [SimulatedModel(TASKS[:2], **curve).fingerprint for curve in ({}, {"repair_true": 0.5}, STUDENT)]
+    assert len(set(prints)) == 3
+    assert prints[0] == "simulated:0a8d7424ec3e5eed"
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -195,8 +234,8 @@ def test_with_certain_repair_every_task_is_solved(tmp_path):
     assert folder.manifest.model_fingerprint.startswith("simulated:")
 
 
-def test_false_negatives_and_sure_damage_spoil_what_was_right(tmp_path):
-    noise = ("evaluator.false_negative=1", "model.first=1", "model.damage=1", "model.repair=0", "loop.max_attempts=2")
+def test_wrong_tests_and_sure_damage_spoil_what_was_right(tmp_path):
+    noise = ("evaluator.wrong_tests=1", "model.first=1", "model.damage=1", "model.repair=0", "loop.max_attempts=2")
     folder = run(tmp_path, *noise)
     assert {len(attempts) for attempts in folder.attempts.values()} == {2}
     assert all(attempts[0].evaluation.injected == "false_negative" for attempts in folder.attempts.values())
@@ -204,7 +243,7 @@ def test_false_negatives_and_sure_damage_spoil_what_was_right(tmp_path):
 
 
 def test_an_injected_verdict_leaves_omega_as_a_true_one_does(tmp_path):
-    noise = ("evaluator.false_negative=0.5", "model.first=0.6", "model.repair=0.3", "loop.max_attempts=3")
+    noise = ("evaluator.wrong_tests=0.3", "model.first=0.6", "model.repair=0.3", "loop.max_attempts=3")
     folder = run(tmp_path, *noise, "recall.omega=by_verification_type")
     windows = {
         injected: {
@@ -219,14 +258,50 @@ def test_an_injected_verdict_leaves_omega_as_a_true_one_does(tmp_path):
     assert summary(Log.read(folder)).verification_types["injected_false_negative"] > 0
 
 
-def test_false_positives_end_the_loop_on_a_wrong_program(tmp_path):
-    folder = run(tmp_path, "evaluator.false_positive=1", "model.first=0")
+def test_weak_tests_end_the_loop_on_a_wrong_program(tmp_path):
+    folder = run(tmp_path, "evaluator.weak_tests=1", "model.first=0")
     assert not any(hidden(folder))
     assert {result.stop_reason for result in folder.results.values()} == {"passed"}
 
 
+@pytest.mark.parametrize("partial", [0, 0.5])
+def test_tests_that_are_all_wrong_do_not_tell_right_from_wrong(tmp_path, partial):
+    """Nothing right passes one of them, so no more right programs are submitted than by the first attempts."""
+    settings = ("benchmark.limit=40", "model.first=0.5", "model.damage=0.2", f"model.partial={partial}")
+    folder = run(tmp_path, "evaluator.wrong_tests=1", *settings)
+    grades = folder.grades
+    firsts = [grades[task_id, 1].passed for task_id in folder.results]
+    rights = [a for every in folder.attempts.values() for a in every if grades[a.task_id, a.number].passed]
+    assert {attempt.evaluation.reward for attempt in rights} == {0.0}
+    assert 0 < sum(hidden(folder)) <= sum(firsts) < 40
+
+
+def test_a_partly_wrong_program_passes_its_share_of_tests_and_never_all(sandbox):
+    task = replace(
+        TASKS[3],
+        visible_tests=tuple(f"assert add_3({x}) == {x + 3}" for x in range(400)),
+        hidden_tests=("assert candidate(5) == 8", "assert candidate(6) == 9"),
+    )
+    model = SimulatedModel([task], first=0, partial=0.4)
+    for sample in range(5):
+        program = model.complete(FOURTH, sampling=SAMPLING, sample=sample).text.strip("`").removeprefix("python\n")
+        visible, hidden_tests = (
+            [check.outcome for check in sandbox.run(program, task.entry_point, tests).checks]
+            for tests in (task.visible_tests, task.hidden_tests)
+        )
+        assert visible.count("pass") / 400 == pytest.approx(0.4, abs=0.1)  # four standard errors
+        assert {*visible} == {"pass", "fail"} and "fail" in hidden_tests
+    assert model.fingerprint != SimulatedModel([task], first=0).fingerprint
+
+
+def test_without_literal_arguments_a_wrong_program_raises():
+    task = replace(TASKS[3], hidden_tests=("for x in range(9):\n    assert candidate(x) == x + 3",))
+    reply = SimulatedModel([task], first=0, partial=0.9).complete(FOURTH, sampling=SAMPLING).text
+    assert "raise ValueError('wrong draft" in reply
+
+
 def test_equal_runs_are_equal(tmp_path):
-    noise = ("evaluator.false_negative=0.3", "evaluator.false_positive=0.3")
+    noise = ("evaluator.wrong_tests=0.3", "evaluator.weak_tests=0.3", "model.partial=0.5")
     folder, twin = (run(tmp_path / name, *noise) for name in ("one", "two"))
     assert json.dumps({k: [a.trajectory.solution for a in v] for k, v in folder.attempts.items()}, sort_keys=True) == (
         json.dumps({k: [a.trajectory.solution for a in v] for k, v in twin.attempts.items()}, sort_keys=True)

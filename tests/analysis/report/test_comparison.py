@@ -67,7 +67,7 @@ def cells(sheet, arm):
 
 
 def test_the_table_says_all_that_an_honest_one_has_to(three_arms):
-    results, differences, loops, costs, prices, left_out, runs = sheets(compare(three_arms))
+    results, differences, bayesian, loops, costs, prices, left_out, runs = sheets(compare(three_arms))
     arm = plain(HOSTILE)
     assert cells(results, arm)["feedback source"] == "visible"
     assert cells(results, arm)["tasks x seeds"] == "4 x 2"
@@ -77,7 +77,9 @@ def test_the_table_says_all_that_an_honest_one_has_to(three_arms):
     result = cells(differences, arm)
     assert result["difference [95 %]"].startswith("+25.0 [")
     assert (result["wins: losses"], result["p"], result["p, Holm"]) == ("2:0", "0.50", "1")
-    assert (result["critical split"], result["verdict"]) == ("none", "not detected")
+    assert (result["critical split"], result["verdict"]) == ("none", "undecided")
+    assert cells(bayesian, arm)["difference [95 % credible]"].startswith("+16.")
+    assert 50 < float(cells(bayesian, arm)["P(above baseline)"]) < 90
     result = cells(loops, arm)
     assert [result[name] for name in ("repaired", "damaged", "FP", "FN")] == [
         "100.0 (4/4)",
@@ -136,7 +138,7 @@ def test_spending_that_nobody_recorded_is_left_empty_and_said(run, respent, tmp_
     runs = [run("feedback_only", BASE, s) for s in (7, 8)]
     runs += [run("silent", attempts=respent(first, Usage(calls=1)), seed=s) for s in (7, 8)]
     comparison = compare(arms(runs))
-    _, differences, _, costs, *_ = sheets(comparison)
+    _, differences, _, _, costs, *_ = sheets(comparison)
     assert [cells(costs, "silent")[name] for name in ("calls", "tokens", "tokens per case")] == ["8", "-", "-"]
     assert [row[2] for row in differences.rows][2:] == ["tokens unknown"] * 2
     assert any(line.startswith("NOT MATCHED: silent") for line in warnings(comparison))
@@ -151,7 +153,7 @@ def test_one_seed_is_refused_in_the_table_and_marked_where_asked_for(run):
     assert refused.rows[0][3:] == ("",) * 6
     comparison = compare(both, one_seed=True)
     verdicts = [row[-1] for row in sheets(comparison)[1].rows]
-    assert [text.split("\n")[:2] for text in verdicts] == [["not detected", "one seed"]] * 3
+    assert [text.split("\n")[:2] for text in verdicts] == [["undecided", "one seed"]] * 3
     assert verdicts[1].split("\n")[2:] == ["price 1.0x", "even 1.0x"]
     assert any(line.startswith("ONE SEED") for line in warnings(comparison))
 

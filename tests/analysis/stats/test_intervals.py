@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 from scipy.stats import t as student
 
-from reflexion_lab.analysis.stats.intervals import Rate, agreement, mcnemar, over_tasks, paired_difference, wilson
+from reflexion_lab.analysis.stats.intervals import (
+    Rate,
+    agreement,
+    mcnemar,
+    over_tasks,
+    paired_difference,
+    score_limit,
+    wilson,
+)
 
 counts = st.integers(0, 200).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 tables = st.tuples(*[st.integers(0, 40)] * 4)
@@ -103,3 +111,19 @@ def test_agreement_of_three_tasks_by_hand():
     correlation = (7 / 12 - 1 / 6) / (5 / 12 + 1 / 3)
     cases = [[0.0, 1.0, math.nan], [1.0, 1.0, math.nan], [0.0, -1.0, math.nan], [math.nan] * 3]
     assert agreement(cases) == pytest.approx(math.sqrt((1 + correlation) / 2))
+
+
+@pytest.mark.parametrize("tasks", [30, 100])
+def test_a_true_difference_at_the_margin_is_seldom_equivalent(tasks):
+    """All discordant tasks go one way, the worst case: the 90 % interval alone errs in 12 to 13 %."""
+    wins = np.arange(tasks + 1)
+    ends = [over_tasks([1.0] * w + [0.0] * (tasks - w), level=0.9) for w in wins]
+    limits = np.array([score_limit(abs(low + high) / 2, tasks) for low, high in ends])
+    highs = np.array([high for _, high in ends])
+    margins = np.arange(0.02, 0.3, 0.005)
+    alone, both = (
+        max(binom.pmf(wins, tasks, margin)[limit < margin].sum() for margin in margins)
+        for limit in (highs, np.maximum(highs, limits))
+    )
+    assert alone > 0.1
+    assert both < 0.075

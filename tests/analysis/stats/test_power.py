@@ -10,7 +10,15 @@ from scipy.stats import binom
 from reflexion_lab.analysis.stats.bootstrap import difference
 from reflexion_lab.analysis.stats.intervals import mcnemar
 from reflexion_lab.analysis.stats.permutation import sign_flip
-from reflexion_lab.analysis.stats.power import Design, detectable, detected, minimum_detectable, needed, power_of
+from reflexion_lab.analysis.stats.power import (
+    Design,
+    detectable,
+    detected,
+    effective_pairs,
+    minimum_detectable,
+    needed,
+    power_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,9 +54,30 @@ def test_the_power_is_what_enumeration_says(n, discordant, difference):
     assert power_of(n, discordant, difference) == pytest.approx(expected, rel=1e-9)
 
 
-def test_where_too_few_pairs_differ_nothing_can_be_found():
+def test_five_pairs_have_no_minimum_and_few_discordant_ones_have_the_least_of_any():
     assert minimum_detectable(5, 1.0) is None
-    assert minimum_detectable(164, 0.02) is None
+    least = minimum_detectable(164, 0.0)
+    assert power_of(164, least, least) >= 0.8 > power_of(164, least - 1e-5, least - 1e-5)
+    assert minimum_detectable(164, 0.02) == least > 0.02  # six wins and no loss four times in five
+
+
+@pytest.mark.parametrize(
+    ("tasks", "seeds", "discordance", "agreement"), [(60, 3, 0.2, 0.5), (60, 1, 0.2, 1.0), (100, 5, 0.1, 0.2)]
+)
+def test_the_minimum_of_the_effective_pairs_is_within_two_points_of_the_simulated_verdict(
+    tasks, seeds, discordance, agreement
+):
+    design = Design(tasks=tasks, seeds=seeds, discordance=discordance, agreement=agreement)
+    pairs = round(tasks * seeds / (1 + (seeds - 1) * agreement))
+    assert minimum_detectable(pairs, discordance) == pytest.approx(detectable(design, studies=300), abs=0.02)
+
+
+def test_seeds_that_agree_make_one_pair_of_a_task_and_independent_ones_as_many_as_cases():
+    rng = np.random.default_rng(0)
+    cases = rng.choice([-1.0, 0.0, 1.0], (400, 3))
+    assert effective_pairs(np.repeat(cases[:, :1], 3, axis=1)) == 400
+    assert effective_pairs(cases) == pytest.approx(1200, rel=0.1)
+    assert effective_pairs(cases[:, :1]) == 400
 
 
 @pytest.mark.parametrize(
@@ -57,7 +86,7 @@ def test_where_too_few_pairs_differ_nothing_can_be_found():
         (lambda: needed(-1), "discordant"),
         (lambda: needed(5, 1.0), "alpha"),
         (lambda: minimum_detectable(0, 0.5), "n: got 0"),
-        (lambda: minimum_detectable(10, 0.0), "discordant"),
+        (lambda: minimum_detectable(10, -0.1), "discordant"),
         (lambda: minimum_detectable(10, 1.1), "discordant"),
         (lambda: minimum_detectable(10, 0.5, power=1.0), "power"),
         (lambda: power_of(10, 0.1, 0.2), "difference"),

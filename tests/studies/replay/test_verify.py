@@ -73,7 +73,7 @@ def test_an_untouched_run_verifies_and_stays_untouched(run, capsys):
     assert "2 of 6 programs" in out
 
 
-NOISY = "evaluator=noisy", "evaluator.false_negative=0.5", "evaluator.false_positive=0.5"
+NOISY = "evaluator=noisy", "evaluator.wrong_tests=0.5", "evaluator.weak_tests=0.5"
 
 
 @pytest.mark.parametrize(

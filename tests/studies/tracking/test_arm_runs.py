@@ -132,7 +132,10 @@ def test_differences_are_those_of_the_comparison(tracked: Tracked) -> None:
     }
     assert {key: tags[key] for key in expected} == expected
     note = tags["mlflow.note.content"]
-    assert all(text in note for text in ("pass@1 **0.750**", "**not detected**", "Exploratory"))
+    assert all(
+        text in note
+        for text in ("pass@1 **0.750**", f"**{row.as_run.verdict}**", "minimum detectable effect", "Exploratory")
+    )
     assert not [key for key in tracked.arm("feedback_only").data.metrics if "difference" in key]
 
 

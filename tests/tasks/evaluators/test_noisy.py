@@ -1,5 +1,6 @@
-"""Errors put into feedback: at the rate asked for, alike for equal programs, and never hidden."""
+"""Wrong and weak tests: at the requested rate, equal for all programs of a task, and run on every program."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -7,123 +8,132 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.records import Check, Evaluation, Trajectory
+from reflexion_lab.records import Evaluation, Trajectory
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.tasks.evaluators.combined import Combined
-from reflexion_lab.tasks.evaluators.noisy import FALSE_NEGATIVE, FALSE_POSITIVE, Noisy
+from reflexion_lab.tasks.evaluators.noisy import FALSE_NEGATIVE, FALSE_POSITIVE, WEAK, Noisy, wrong_test
 from reflexion_lab.tasks.evaluators.static import StaticCheck
 from reflexion_lab.tasks.evaluators.trajectory import TrajectoryHeuristics
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
+
+RIGHT, WRONG = "def double(x):\n    return 2 * x\n", "def double(x):\n    return 2 * x + 1\n"
 
 
 def program(text):
     return Trajectory(solution=text, strategy="own")
 
 
-class Says:
-    """Passes programs that begin with "right"; three tests."""
-
-    def evaluate(self, task, trajectory):
-        passed = trajectory.solution.startswith("right")
-        outcome = "pass" if passed else "fail"
-        checks = tuple(Check(name=f"assert {n}", outcome=outcome, message="" if passed else "no") for n in range(3))
-        return Evaluation(passed=passed, outcome=outcome, reward=float(passed), checks=checks)
+@pytest.fixture
+def many(task):
+    """The task with 2,000 tests."""
+    return replace(task, visible_tests=tuple(f"assert double({x}) == {2 * x}" for x in range(2000)))
 
 
-def verdicts(task, kind, count=2000, **rates):
-    noisy = Noisy(Says(), **rates)
-    return [noisy.evaluate(task, program(f"{kind} {number}")).passed for number in range(count)]
+def changed(task, **rates):
+    """For each test, whether it is wrong or weak."""
+    tests = Noisy(None, **rates).tests(task)
+    pairs = zip(task.visible_tests, tests, strict=True)
+    return ["" if after == before else "weak" if after == WEAK else "wrong" for before, after in pairs]
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.4])
-def test_verdicts_are_flipped_at_the_given_rate(task, rate):
-    """2,000 draws: five standard errors are at most 0.055."""
-    assert 1 - sum(verdicts(task, "right", false_negative=rate)) / 2000 == pytest.approx(rate, abs=0.055)
-    assert sum(verdicts(task, "wrong", false_positive=rate)) / 2000 == pytest.approx(rate, abs=0.055)
+@pytest.mark.parametrize("rates", [(0.1, 0.4), (0.4, 0.0), (0.5, 0.5), (1.0, 0.0), (0.0, 1.0)])
+def test_tests_are_wrong_and_weak_at_the_given_rates(many, rates):
+    """2,000 draws: five standard errors are at most 0.056."""
+    kinds = changed(many, wrong_tests=rates[0], weak_tests=rates[1])
+    assert [kinds.count(kind) / 2000 for kind in ("wrong", "weak")] == pytest.approx(rates, abs=0.056)
 
 
-def test_each_rate_flips_only_its_own_kind_of_verdict(task):
-    assert all(verdicts(task, "right", 200)) and not any(verdicts(task, "wrong", 200))
-    assert not any(verdicts(task, "wrong", false_negative=1.0))
-    assert all(verdicts(task, "right", false_positive=1.0))
-    assert not any(verdicts(task, "right", false_negative=1.0))
-    assert all(verdicts(task, "wrong", false_positive=1.0))
+def test_without_a_rate_nothing_changes(many):
+    assert set(changed(many)) == {""}
 
 
-def test_equal_programs_get_equal_verdicts_by_seed(task):
-    first = verdicts(task, "right", 200, false_negative=0.5)
-    assert first == verdicts(task, "right", 200, false_negative=0.5)
-    assert first != verdicts(task, "right", 200, false_negative=0.5, seed=1)
+def test_draws_depend_on_seed_task_and_test_alone(many):
+    first = changed(many, wrong_tests=0.5)
+    assert first == changed(many, wrong_tests=0.5)
+    assert first != changed(many, wrong_tests=0.5, seed=1)
+    assert first != changed(replace(many, task_id="own/other"), wrong_tests=0.5)
+    pairs = list(itertools.pairwise(first))
+    both = pairs.count(("wrong", "wrong")) / len(pairs)
+    assert both == pytest.approx(0.25, abs=0.05), "neighbours are independent"
 
 
-def test_a_higher_rate_flips_a_superset(task):
-    few, many = (verdicts(task, "right", false_negative=rate) for rate in (0.1, 0.3))
-    assert all(low or not high for low, high in zip(few, many, strict=True))
-
-
-def test_a_false_negative_looks_like_a_wrong_test(task, sandbox):
-    right = program("def double(x):\n    return 2 * x\n")
-    evaluation = Noisy(UnitTests(sandbox), false_negative=1.0).evaluate(task, right)
-    assert (evaluation.passed, evaluation.outcome, evaluation.reward) == (False, "fail", 0.0)
-    assert evaluation.feedback == "0 of 1 tests passed. Failing:\n- assert double(2) == 4  # expected 4, got 5"
-    assert (evaluation.verification_type, evaluation.injected) == ("unit_tests", FALSE_NEGATIVE)
+def test_a_higher_rate_changes_a_superset(many):
+    few, more = (changed(many, wrong_tests=rate, weak_tests=rate) for rate in (0.1, 0.3))
+    assert all(not low or low == high for low, high in zip(few, more, strict=True))
 
 
 @pytest.mark.parametrize(
-    ("body", "test"),
+    ("test", "wrong"),
     [
-        ("x", "assert double(2) == 2"),
-        ("x", "assert 2 == double(2)"),
-        ("x", "assert double('ab') == 'ab'"),
-        ("x", "assert double('') == ''"),
-        ("x", "assert double([1, 2]) == [1, 2]"),
-        ("x", "assert double([]) == []"),
-        ("x", "assert double({'a': 1}) == {'a': 1}"),
-        ("x", "assert double(-1.5) == -1.5"),
-        ("x", "assert double(None) is None"),
-        ("x > 0", "assert double(2) is True"),
-        ("x > 0", "assert double(2)"),
-        ("x > 0", "assert not double(-2)"),
-        ("x", "assert double(7) > 5"),
+        ("assert double(2) == 4", "assert double(2) == 5"),
+        ("assert 4 == double(2)", "assert 5 == double(2)"),
+        ("assert double('ab') == 'abab'", "assert double('ab') == 'aba'"),
+        ("assert double('') == ''", "assert double('') == None"),
+        ("assert double([1]) == [1, 1]", "assert double([1]) == [1]"),
+        ("assert double({}) == {'a': 1, 'b': 2}", "assert double({}) == {'b': 2}"),
+        ("assert double(-1.5) == -3.0", "assert double(-1.5) == -2.0"),
+        ("assert double(None) is None", "assert double(None) is 0"),
+        ("assert double(2) is True", "assert double(2) is False"),
+        ("assert double(2)", "assert not double(2)"),
+        ("assert double(7) > 5", "assert not double(7) > 5"),
+        ("import math\nassert double(2) == 4", "import math\nassert double(2) == 5"),
+        ("x = double(2)", "x = double(2)"),
+        ("assert double(", "assert double("),
     ],
 )
-def test_a_false_negative_has_the_fields_and_words_of_a_true_one(task, sandbox, body, test):
-    """The same test, failed by a program that gives the invented value."""
-    changed = replace(task, visible_tests=(test,))
-    right = program(f"def double(x):\n    return {body}\n")
-    evaluation = Noisy(UnitTests(sandbox), false_negative=1.0).evaluate(changed, right)
-    (check,) = evaluation.checks
-    returns = check.actual or "-1"
-    true = UnitTests(sandbox).evaluate(changed, program(f"def double(x):\n    return {returns}\n"))
-    assert not true.passed
-    seconds = {"seconds": 0.0, "actual": ""}
-    assert replace(check, **seconds) == replace(true.checks[0], **seconds)
-    assert evaluation.feedback == true.feedback
+def test_a_wrong_test_demands_another_value(test, wrong):
+    assert wrong_test(test) == wrong
 
 
-@pytest.mark.parametrize("rates", [{"false_negative": 1.0}, {"false_positive": 1.0}])
-def test_over_combined_types_and_lint_stay_and_the_reward_follows(task, sandbox, rates):
-    two = replace(task, visible_tests=("assert double(2) == 4", "assert double(0) == 0"))
-    body = "2 * x" if "false_negative" in rates else "7"
-    untidy = program(f"def double(x: int) -> str:\n    return {body}\n")
-    true, turned = (maker.evaluate(two, untidy) for maker in (Combined(sandbox), Noisy(Combined(sandbox), **rates)))
-    tests = 0.5 if "false_negative" in rates else 1.0
-    assert turned.passed is not true.passed
-    assert turned.components == {"tests": tests, "types": 0.0, "lint": 1.0}
-    assert turned.reward == pytest.approx(0.5 * tests + 0.2)
-    assert turned.verification_type == "combined"
-    assert [check for check in turned.checks if check.kind != "test"] == [
-        check for check in true.checks if check.kind != "test"
-    ]
-    assert "ty finds" in turned.feedback
-    assert ("1 of 2 tests passed" in turned.feedback) == ("false_negative" in rates)
+@pytest.mark.parametrize("value", ["4", "'ab'", "[1]", "{1: 2}", "{'a', 'b'}", "None", "True", "1e16", "1e999", "b'a'"])
+def test_the_right_value_fails_a_wrong_test(sandbox, task, value):
+    wrong = wrong_test(f"assert double(2) == {value}")
+    (check,) = sandbox.run(f"def double(x):\n    return {value}\n", "double", [wrong]).checks
+    assert check.outcome == "fail"
 
 
-def test_an_evaluator_without_tests_is_refused(sandbox):
+def test_a_right_program_fails_and_a_wrong_one_may_pass_a_wrong_test(task, sandbox):
+    noisy = Noisy(UnitTests(sandbox), wrong_tests=1.0)
+    right, wrong = (noisy.evaluate(task, program(text)) for text in (RIGHT, WRONG))
+    assert (right.passed, right.outcome, right.reward, right.injected) == (False, "fail", 0.0, FALSE_NEGATIVE)
+    assert right.feedback == "0 of 1 tests passed. Failing:\n- assert double(2) == 5  # expected 5, got 4"
+    assert (wrong.passed, wrong.outcome, wrong.reward, wrong.injected) == (True, "pass", 1.0, FALSE_POSITIVE)
+
+
+def test_a_weak_test_passes_all_programs_that_define_the_function(task, sandbox):
+    noisy = Noisy(UnitTests(sandbox), weak_tests=1.0)
+    for text in (WRONG, "def double(x):\n    raise ValueError\n"):
+        evaluation = noisy.evaluate(task, program(text))
+        assert (evaluation.passed, evaluation.reward, evaluation.injected) == (True, 1.0, FALSE_POSITIVE)
+    assert noisy.evaluate(task, program(RIGHT)).injected == ""
+    assert {noisy.evaluate(task, program(text)).outcome for text in ("x = 1", "def double(")} == {"error"}
+
+
+def test_verdict_and_reward_of_an_unchanged_task_are_the_evaluators_own(task, sandbox):
+    for text in (RIGHT, WRONG):
+        true, noisy = (each.evaluate(task, program(text)) for each in (UnitTests(sandbox), Noisy(UnitTests(sandbox))))
+        assert replace(noisy, seconds=0, checks=()) == replace(true, seconds=0, checks=())
+
+
+def test_combined_types_and_lint_are_those_of_the_true_evaluation(task, sandbox):
+    untidy = program("def double(x: int) -> str:\n    return 2 * x\n")
+    true, noisy = (
+        evaluator.evaluate(task, untidy) for evaluator in (Combined(sandbox), Noisy(Combined(sandbox), wrong_tests=1.0))
+    )
+    assert (true.components, noisy.components) == (
+        {"tests": 1.0, "types": 0.0, "lint": 1.0},
+        {"tests": 0.0, "types": 0.0, "lint": 1.0},
+    )
+    assert noisy.reward == pytest.approx(0.2)
+    assert (noisy.verification_type, noisy.injected) == ("combined", FALSE_NEGATIVE)
+    assert "ty finds" in noisy.feedback
+
+
+def test_an_evaluator_without_tests_is_refused():
     for inner in (StaticCheck("ruff"), TrajectoryHeuristics()):
         with pytest.raises(ValueError, match=r"evaluator\.evaluator: got \w+, which runs no tests"):
-            Noisy(inner, false_negative=1.0)
+            Noisy(inner, wrong_tests=1.0)
 
 
 def test_react_is_refused_since_its_own_test_runs_would_be_true():
@@ -131,21 +141,8 @@ def test_react_is_refused_since_its_own_test_runs_would_be_true():
         assemble(compose("evaluator=noisy", "actor=react", "model=simulated", "benchmark.limit=1"))
 
 
-def test_one_test_of_several_fails_at_a_false_negative(task):
-    evaluation = Noisy(Says(), false_negative=1.0).evaluate(task, program("right"))
-    assert [check.outcome for check in evaluation.checks].count("fail") == 1
-    assert evaluation.reward == evaluation.pass_rate == pytest.approx(2 / 3)
-
-
-def test_a_false_positive_is_a_pass_without_a_trace_of_the_failure(task, sandbox):
-    evaluation = Noisy(UnitTests(sandbox), false_positive=1.0).evaluate(task, program("def double(x):\n    return x\n"))
-    assert (evaluation.passed, evaluation.outcome, evaluation.reward, evaluation.feedback) == (True, "pass", 1.0, "")
-    assert {(check.outcome, check.message, check.actual) for check in evaluation.checks} == {("pass", "", "")}
-    assert (evaluation.verification_type, evaluation.injected) == ("unit_tests", FALSE_POSITIVE)
-
-
 def test_untested_programs_get_no_verdict(task, sandbox):
-    noisy = Noisy(UnitTests(sandbox), false_negative=1.0, false_positive=1.0)
+    noisy = Noisy(UnitTests(sandbox), wrong_tests=0.5, weak_tests=0.5)
     assert noisy.evaluate(replace(task, visible_tests=()), program("x = 1")).outcome == "no_tests"
     assert noisy.evaluate(task, program("")).outcome == "extraction_failed"
 
@@ -155,32 +152,38 @@ def test_a_harness_error_gets_no_verdict(task):
         def evaluate(self, task, trajectory):
             return Evaluation(passed=False, outcome="harness_error", reward=0.0)
 
-    evaluation = Noisy(Broken(), false_negative=1.0, false_positive=1.0).evaluate(task, program("x = 1"))
+    evaluation = Noisy(Broken(), weak_tests=1.0).evaluate(task, program("x = 1"))
     assert (evaluation.passed, evaluation.outcome, evaluation.injected) == (False, "harness_error", "")
 
 
-@pytest.mark.parametrize("name", ["false_negative", "false_positive"])
+@pytest.mark.parametrize("name", ["wrong_tests", "weak_tests"])
 @pytest.mark.parametrize("rate", [-0.1, 1.1])
 def test_a_rate_that_is_no_share_is_named(name, rate):
     with pytest.raises(ValueError, match=rf"Noisy\.{name}: got {rate}"):
-        Noisy(Says(), **{name: rate})
+        Noisy(None, **{name: rate})
+
+
+def test_rates_that_exceed_1_together_are_refused():
+    with pytest.raises(ValueError, match=r"evaluator\.weak_tests: got 0\.6, expected at most 1 with wrong_tests=0\.5"):
+        Noisy(None, wrong_tests=0.5, weak_tests=0.6)
+
+
+def test_rates_of_verdicts_from_before_are_refused_with_todays_names():
+    cfg = compose("evaluator=noisy", "+evaluator.false_negative=0.2")
+    with pytest.raises(ValueError, match=r"false_negative.*wrong_tests"):
+        build(cfg.evaluator, "evaluator", {"sandbox": None})
 
 
 def test_the_config_wraps_unit_tests_with_the_runs_seed(sandbox):
-    cfg = compose("evaluator=noisy", "evaluator.false_negative=0.2", "seed=7")
+    cfg = compose("evaluator=noisy", "evaluator.wrong_tests=0.2", "seed=7")
     noisy = build(cfg.evaluator, "evaluator", {"sandbox": sandbox})
-    assert (type(noisy.evaluator), noisy.false_negative, noisy.seed) == (UnitTests, 0.2, 7)
+    assert (type(noisy.evaluator), noisy.wrong_tests, noisy.seed) == (UnitTests, 0.2, 7)
 
 
 @pytest.mark.parametrize("seed", ["1", "2"])
-def test_an_invented_value_is_equal_in_every_process_and_wrong(seed):
-    code = "from reflexion_lab.tasks.evaluators.noisy import _values\n" + "".join(
-        f"print(_values({f'assert f(1) == {value}'!r}))\n" for value in ("{'a', 'b', 'c'}", "1e16", "1e999")
-    )
+def test_a_wrong_test_of_a_set_is_equal_in_every_process(seed):
+    code = "from reflexion_lab.tasks.evaluators.noisy import wrong_test\n"
+    code += "print(wrong_test(\"assert f(1) == {'a', 'b', 'c'}\"))\n"
     environment = {**os.environ, "PYTHONHASHSEED": seed}
     printed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert printed.stdout.splitlines() == [
-        "(\"{'a', 'b', 'c'}\", \"{'b', 'c'}\")",
-        "('1e+16', '0')",
-        "('inf', '0')",
-    ]
+    assert printed.stdout == "assert f(1) == {'b', 'c'}\n"

@@ -69,6 +69,8 @@ def value(program):
         ("  y = helper(x)\n  return y + 1\n", "body"),
         ("Complete it with\n\n    return helper(x) + 1\n\nwhich adds one.", "body"),
         ("    def f(y):\n        return y + 1\n    return f(x)\n", "body"),
+        ("'    return helper(x) + 1\n", "body"),
+        ("`y = helper(x)\n    return y + 1`\n", "body"),
         ("```python\nreturn helper(x) + 1\n```", "fence+body"),
         ("```python\n    return helper(x) + 1\n```", "fence+body"),
     ],

@@ -1,0 +1,219 @@
+"""Blind rating of reflections: sheets for people, and their agreement with each other and with the rules.
+
+A sheet shows task, program, failing checks and words, in random order, without arm, model or verdict. The key, a file
+of its own, names the run of each item and what the rules say.
+"""
+
+from __future__ import annotations
+
+import csv
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from reflexion_lab.analysis.learning.words import NAMES, Quality, quality
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.intervals import Estimate, clustered
+from reflexion_lab.errors import DataError
+from reflexion_lab.records import Attempt, Record, Task
+
+SHEET = ("item", "task", "program", "failing_checks", "words", *NAMES)
+KEY = ("item", "run_id", "task_id", "number", *NAMES)
+ANSWERS = {"yes": True, "y": True, "1": True, "true": True, "no": False, "n": False, "0": False, "false": False}
+FORMULA = ("=", "+", "-", "@")
+"""First characters that a spreadsheet takes for a formula; a space before them prevents it."""
+
+
+class Rated(NamedTuple):
+    """A reflection and its qualities by the rules."""
+
+    run_id: str
+    attempt: Attempt
+    quality: Quality
+
+
+def rated(logs: Iterable[Log], solutions: Mapping[str, str]) -> list[Rated]:
+    """All reflections with a text."""
+    return [
+        Rated(log.manifest.run_id, attempt, qualities)
+        for log in logs
+        for attempt in log.every
+        if (qualities := quality(attempt, solutions.get(attempt.task_id, "")))
+    ]
+
+
+def write(path: Path, reflections: Sequence[Rated], tasks: Mapping[str, Task], limit: int = 0, seed: int = 0) -> Path:
+    """Write a sheet and its key; returns the path of the key.
+
+    Parameters
+    ----------
+    path : Path
+        The sheet, a CSV file.
+    tasks : Mapping[str, Task]
+        Tasks by id, for their texts.
+    limit : int, default 0
+        Number of reflections, drawn at random; 0: all.
+    seed : int, default 0
+        Of draw and order.
+    """
+    order = list(reflections)
+    random.Random(f"{seed}:rating").shuffle(order)
+    items = list(enumerate(order[: limit or None], 1))
+    _save(path, SHEET, (_sheet_row(number, item, tasks) for number, item in items))
+    _save(key_of(path), KEY, (_key_row(number, item) for number, item in items))
+    return key_of(path)
+
+
+def key_of(path: Path) -> Path:
+    """The key beside a sheet: `sheet.key.csv`."""
+    return path.with_suffix(f".key{path.suffix}")
+
+
+def _save(path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
+    with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+        table = csv.writer(file)
+        table.writerow(columns)
+        table.writerows(rows)
+
+
+def _sheet_row(number: int, item: Rated, tasks: Mapping[str, Task]) -> Iterator[object]:
+    attempt = item.attempt
+    checks = "\n".join(f"{check.name}  # {check.message}".strip("# ") for check in attempt.evaluation.failures)
+    words = "\n".join(f"{label}: {text}" for label, text in attempt.reflection.statements) if attempt.reflection else ""
+    task = tasks.get(attempt.task_id)
+    yield number
+    for text in (task.prompt if task else attempt.task_id, attempt.trajectory.solution, checks, words):
+        yield f" {text}" if text.startswith(FORMULA) else text
+    yield from [""] * len(NAMES)
+
+
+def _key_row(number: int, item: Rated) -> Iterator[object]:
+    yield from (number, item.run_id, item.attempt.task_id, item.attempt.number)
+    for name in NAMES:
+        value = getattr(item.quality, name)
+        yield "" if value is None else "yes" if value else "no"
+
+
+class Agreement(Record, frozen=True, kw_only=True):
+    """Agreement of two raters on one quality."""
+
+    quality: str
+    first: str
+    second: str
+    n: int
+    """Reflections that both rated."""
+    tasks: int
+    first_yes: int
+    second_yes: int
+    agreed: Estimate | None
+    """Share of equal ratings, with a Wilson interval clustered by task; None without any."""
+    kappa: Estimate | None
+    """Cohen's kappa (1960, Educational and Psychological Measurement 20:37-46); None if both always say the same one
+    word, so that agreement by chance is 1. Its interval is that of the share of equal ratings, at the agreement by
+    chance of these ratings."""
+
+
+def agreements(sheets: Sequence[Path], key: Path | None = None) -> list[Agreement]:
+    """Agreement on each quality of all pairs of raters, one a sheet, and of each with the rules.
+
+    Parameters
+    ----------
+    sheets : Sequence[Path]
+        Filled sheets of the same items; empty cells are not rated.
+    key : Path | None, optional
+        By default, the key beside the first sheet.
+
+    Raises
+    ------
+    DataError
+        A file cannot be read, lacks a column, holds another answer than yes, no or an empty cell, or items that the key
+        does not name.
+    """
+    answers = _read(key or key_of(sheets[0]), ("task_id",))
+    clusters = {item: row["task_id"] for item, row in answers.items()}
+    raters = {str(path): _read(path) for path in sheets}
+    for name, rows in raters.items():
+        if strange := sorted(rows.keys() - clusters.keys()):
+            raise DataError(
+                name, f"item {strange[0]}", "only items of the key", "give the key of this sheet with --key"
+            )
+    named = [*raters.items(), ("rules", answers)]
+    pairs = [(one, two) for place, one in enumerate(named) for two in named[place + 1 :]]
+    return [_agreement(name, one, two, clusters) for name in NAMES for one, two in pairs]
+
+
+Ratings = Mapping[str, Mapping[str, str]]
+"""Cells by item."""
+
+
+def _read(path: Path, others: Sequence[str] = ()) -> dict[str, dict[str, str]]:
+    """Raises DataError."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = [{name: value or "" for name, value in row.items() if name} for row in csv.DictReader(file)]
+    except (OSError, UnicodeDecodeError, csv.Error) as problem:
+        raise DataError(path, str(problem), "a sheet that `reflexion-lab rate --out` wrote") from None
+    columns = ("item", *others, *NAMES)
+    if missing := [name for name in columns if not rows or name not in rows[0]]:
+        raise DataError(path, f"no column {missing[0]}" if rows else "no row", f"columns {', '.join(columns)}")
+    for number, row in enumerate(rows, 2):
+        for name in NAMES:
+            if (answer := row[name].strip().casefold()) and answer not in ANSWERS:
+                raise DataError(f"{path}, row {number}, {name}", repr(row[name][:40]), "yes, no or an empty cell")
+    return {row["item"].strip(): row for row in rows}
+
+
+def _agreement(
+    name: str, first: tuple[str, Ratings], second: tuple[str, Ratings], clusters: Mapping[str, str]
+) -> Agreement:
+    both = {
+        item: (answer, other)
+        for item in first[1].keys() & second[1].keys()
+        if (answer := _answer(first[1][item][name])) is not None
+        and (other := _answer(second[1][item][name])) is not None
+    }
+    sizes: dict[str, int] = {}
+    for item in both:
+        sizes[clusters[item]] = sizes.get(clusters[item], 0) + 1
+    agreed, kappa = cohen(list(both.values()), list(sizes.values()))
+    return Agreement(
+        quality=name,
+        first=first[0],
+        second=second[0],
+        n=len(both),
+        tasks=len(sizes),
+        first_yes=sum(one for one, _ in both.values()),
+        second_yes=sum(two for _, two in both.values()),
+        agreed=agreed,
+        kappa=kappa,
+    )
+
+
+def _answer(cell: str) -> bool | None:
+    return ANSWERS.get(cell.strip().casefold())
+
+
+def cohen(pairs: Sequence[tuple[bool, bool]], sizes: Sequence[int]) -> tuple[Estimate | None, Estimate | None]:
+    """Share of equal ratings and Cohen's kappa, with 95 % intervals; see `Agreement`.
+
+    kappa = (p - e) / (1 - e) for the share p of equal ratings and e = a b + (1 - a)(1 - b), where a and b are the
+    shares of yes.
+
+    Parameters
+    ----------
+    pairs : Sequence[tuple[bool, bool]]
+        Two ratings by item.
+    sizes : Sequence[int]
+        Items by task.
+    """
+    if not pairs:
+        return None, None
+    share = sum(one is two for one, two in pairs) / len(pairs)
+    a, b = (sum(pair[place] for pair in pairs) / len(pairs) for place in (0, 1))
+    chance = a * b + (1 - a) * (1 - b)
+    agreed = Estimate.of(share, *clustered(share, sizes))
+    if chance == 1:
+        return agreed, None
+    kappa = (max(-1.0, (value - chance) / (1 - chance)) for value in (agreed.value, agreed.low, agreed.high))
+    return agreed, Estimate.of(*kappa)

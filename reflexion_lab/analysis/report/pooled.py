@@ -1,0 +1,65 @@
+"""Differences over several studies as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reflexion_lab.analysis.comparison.pooled import PooledArm, PooledComparison
+from reflexion_lab.analysis.report import cells
+from reflexion_lab.analysis.report.cells import NONE
+from reflexion_lab.analysis.report.sheets import Sheet
+from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.io.terminal_text import plain
+
+COLUMNS = ("study", "tasks", "pairs", "difference\n[95 %]", "weight")
+
+
+def pooled_sheets(comparison: PooledComparison) -> list[Sheet]:
+    """A table per arm and budget: each study, the pooled difference, and the prediction for another study."""
+    return [_sheet(arm, comparison) for arm in comparison.arms]
+
+
+def _sheet(arm: PooledArm, comparison: PooledComparison) -> Sheet:
+    shared = " Studies share a benchmark: the model ignores that their errors are correlated." * comparison.shares_tasks
+    left_out = f" Left out: {plain('; '.join(comparison.left_out))}." * bool(comparison.left_out)
+    model = arm.pooled
+    caption = (
+        f"Percentage points of pass@1, {plain(arm.arm)} minus {plain(comparison.baseline)}, {arm.budget}. "
+        f"Random-effects model over {len(arm.effects)} studies: standard deviation of true effects between studies "
+        f"(Paule and Mandel) {cells.number(model.between)} points, I² {cells.number(model.heterogeneity)} %. Pooled: "
+        "interval of the mean effect by Hartung, Knapp, Sidik and Jonkman. Prediction: where the true effect of "
+        f"another such study lies (three studies or more).{shared}{left_out}"
+    )
+    title = f"{plain(arm.arm)} over studies, {arm.budget}"
+    return Sheet(title=title, columns=COLUMNS, rows=tuple(_rows(arm)), caption=caption)
+
+
+def _rows(arm: PooledArm) -> Iterator[tuple[str, ...]]:
+    for effect, weight in zip(arm.effects, arm.pooled.weights, strict=True):
+        difference = effect.difference
+        estimate = cells.estimate(difference.estimate, signed=True)
+        yield plain(effect.study), str(effect.tasks), str(difference.n), estimate, cells.number(weight)
+    tasks = str(sum(effect.tasks for effect in arm.effects))
+    pairs = str(sum(effect.difference.n for effect in arm.effects))
+    yield "pooled", tasks, pairs, cells.estimate(arm.pooled.estimate, signed=True), "100.0"
+    yield "prediction", "", "", _prediction(arm.pooled.prediction), ""
+
+
+def _prediction(ends: tuple[float, float] | None) -> str:
+    return cells.interval(*ends, signed=True) if ends else NONE
+
+
+def pooled_rows(comparison: PooledComparison) -> list[dict[str, object]]:
+    """A row per study and one per pooled difference, shares in [-1, 1]."""
+    return [
+        {"arm": arm.arm, "baseline": comparison.baseline, "budget": arm.budget, "study": study}
+        | {"difference": estimate.value, "low": estimate.low, "high": estimate.high, "weight": weight}
+        for arm in comparison.arms
+        for study, estimate, weight in _lines(arm)
+    ]
+
+
+def _lines(arm: PooledArm) -> Iterator[tuple[str, Estimate, float]]:
+    for effect, weight in zip(arm.effects, arm.pooled.weights, strict=True):
+        yield effect.study, effect.difference.estimate, weight
+    yield "pooled", arm.pooled.estimate, 1.0

@@ -1,0 +1,239 @@
+"""Causes of verdicts that differ from the log: variants of the program are executed, and logs that grade themselves.
+
+Names are found by patterns, since a hostile program could crash the parser; a missed name only loses an explanation.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from reflexion_lab.audit.samples import IMPORTS, Sample, completed
+from reflexion_lab.audit.self_graded import SelfGraded, self_graded
+from reflexion_lab.audit.verdicts import Verdict
+from reflexion_lab.text.replies.extract import without_stray_quote
+
+CAUSES = {
+    "no_program": "the log holds no program",
+    "no_test": "the log holds no test",
+    "missing_module": "imports a module that the sandbox lacks",
+    "missing_import": "lacks an import that the log's harness had",
+    "missing_prompt": "lacks its prompt, which the log's harness had",
+    "stray_quote": "passes without a stray quote mark",
+    "shared_namespace": "logged so only after an earlier program of the log",
+    "own_imports": "passes only with what this audit puts before it",
+    "other_attempt": "the logged verdict is that of another attempt",
+    "self_graded": "the log grades itself, without hidden tests",
+    "slow": "passes, but only in more time than usual limits",
+    "sandbox_limit": "needs more memory or access than the sandbox grants",
+    "unstable": "the verdict changes from execution to execution",
+}
+"""Every cause by name, with its meaning. The guide on audits lists what shows each."""
+
+VARIANTS = {
+    "missing_import": "passes with the usual imports before it",
+    "missing_prompt": "passes behind its prompt",
+    "stray_quote": CAUSES["stray_quote"],
+}
+"""What the execution of a variant shows, by cause. The log may have had the import from an earlier program."""
+
+SLOW = 3.0
+"""Seconds from which a pass counts as slow; 3 s is the limit of the HumanEval harness (Chen et al. 2021)."""
+REPEATS = 3
+"""Executions of the same program to see whether its verdict changes."""
+
+BINDING = re.compile(r"^(?:(?:async )?def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]*)?=(?!=)", re.MULTILINE)
+IMPORTING = re.compile(r"^(?:from[ \t]+[\w.]+[ \t]+)?import[ \t]+(.+)", re.MULTILINE)
+MISSING_NAME = re.compile(r"name '(\w+)' is not defined")
+MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+DENIED = re.compile(r"^(?:PermissionError|BlockingIOError|MemoryError|memory)\b")
+
+REPLAY = """for _source in {sources!r}:
+    try:
+        exec(_source, globals())
+    except BaseException:
+        pass
+"""
+"""Executes earlier programs in the namespace of the next one, like a harness with a shared namespace."""
+
+Run = Callable[[Sample], Verdict]
+
+
+class Explained(NamedTuple):
+    """A verdict with its cause."""
+
+    verdict: Verdict
+    outcome: str
+    """`timeout` if a variant ran out of time, so that the search for a cause is repeated alone; else ""."""
+
+
+class Causes:
+    """Causes of the differing verdicts of one log.
+
+    Parameters
+    ----------
+    samples : sequence of Sample
+        The whole log, in its order.
+    execute : callable
+        Executes a sample in a sandbox.
+    """
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self.samples = samples
+        self._place = {sample.id: place for place, sample in enumerate(samples)}
+
+    def explain(self, run: Run, verdict: Verdict) -> Explained:
+        """The verdict with the first cause that an execution shows; `run` executes a sample."""
+        outcomes: list[str] = []
+
+        def watched(sample: Sample) -> Verdict:
+            result = run(sample)
+            outcomes.append(result.outcome)
+            return result
+
+        search = self._passes_here if verdict.passed else self._fails_here
+        cause, detail, leaked_from = next(search(watched, verdict), ("", "", ""))
+        explained = replace(verdict, cause=cause, evidence=detail, leaked_from=leaked_from)
+        return Explained(explained, "timeout" if "timeout" in outcomes else "")
+
+    def _passes_here(self, run: Run, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
+        """Logged as failed."""
+        sample = verdict.sample
+        culprits = self._binders(sample, _words(sample.program) & set(dir(builtins)))
+        if culprits and not (shared := run(_after(culprits.values(), sample))).passed:
+            first = next(iter(culprits.values())).id
+            text = f"passes alone; fails once {_names(culprits)} shares the namespace ({shared.detail})"
+            yield "shared_namespace", text, first
+        if sample.bare and not (bare := run(replace(sample, program=sample.bare))).passed:
+            yield "own_imports", f"without what this audit puts before it: {bare.detail}", ""
+        last = sample.attempts[-1] if sample.attempts else sample.program
+        if last != sample.program and not run(replace(sample, program=last)).passed:
+            yield "other_attempt", "the last attempt, which is not the stored solution, fails", ""
+        if verdict.seconds >= SLOW:
+            yield "slow", f"passes after {verdict.seconds:.1f} s", ""
+        yield from _unstable(run, verdict)
+
+    def _fails_here(self, run: Run, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
+        """Logged as passed."""
+        sample = verdict.sample
+        if not sample.program.strip():
+            yield "no_program", "logged as solved without a stored program", ""
+            return
+        if verdict.outcome == "no_tests":
+            yield "no_test", "", ""
+            return
+        if module := MISSING_MODULE.search(verdict.detail):
+            yield "missing_module", f"the sandbox has no `{module[1]}`", ""
+        if verdict.outcome != "timeout":
+            yield from self._variants(run, verdict)
+        others = [program for program in dict.fromkeys(sample.attempts) if program != sample.program]
+        if any(run(replace(sample, program=program)).passed for program in reversed(others)):
+            yield "other_attempt", "another attempt, which is not the stored solution, passes", ""
+        if verdict.outcome == "memory" or DENIED.search(verdict.detail):
+            yield "sandbox_limit", "", ""
+        if verdict.outcome != "timeout":
+            yield from _unstable(run, verdict)
+
+    def _variants(self, run: Run, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
+        """Programs that a more lenient harness executes."""
+        sample = verdict.sample
+        unquoted = without_stray_quote(sample.program)
+        programs = {
+            "missing_import": IMPORTS + sample.program,
+            "missing_prompt": completed(sample.prompt, sample.program) if sample.prompt not in sample.program else "",
+            "stray_quote": unquoted if unquoted != sample.program else "",
+        }
+        passing = [cause for cause, text in programs.items() if text and run(replace(sample, program=text)).passed]
+        missing = MISSING_NAME.search(verdict.detail)
+        culprits = self._binders(sample, _words(sample.program) | {sample.entry_point}) if missing else {}
+        source = culprits.get(missing[1]) if missing else None
+        leaked_from = ""
+        if missing and source and run(_after(culprits.values(), sample)).passed:
+            passing.append("shared_namespace")
+            leaked_from = source.id
+        texts = [
+            f"passes once {_names({missing[1]: source})} shares the namespace"
+            if cause == "shared_namespace" and missing and source
+            else VARIANTS.get(cause, "")
+            for cause in passing
+        ]
+        if passing:
+            yield passing[0], "; ".join(texts), leaked_from
+
+    def _binders(self, sample: Sample, names: Iterable[str]) -> dict[str, Sample]:
+        """By name, the last earlier sample of the run that binds it, for names that the sample does not bind itself."""
+        free = set(names) - _bound(sample.program)
+        binders: dict[str, Sample] = {}
+        for other in self.samples[: self._place[sample.id]]:
+            if other.run == sample.run:
+                binders |= dict.fromkeys(_bound(other.program) & free, other)
+        return dict(sorted(binders.items(), key=lambda pair: self._place[pair[1].id]))
+
+
+def self_grading(verdicts: Sequence[Verdict]) -> tuple[list[Verdict], list[SelfGraded]]:
+    """The verdicts, those without a cause explained by `self_graded`, and what the log's verdicts follow from."""
+    rules = self_graded(verdicts)
+    causes = {name: str(rule) for rule in reversed(rules) for name in rule.wrong}
+    explained = [
+        replace(verdict, cause="self_graded", evidence=causes[verdict.sample.id])
+        if verdict.sample.id in causes
+        else verdict
+        for verdict in verdicts
+    ]
+    return explained, rules
+
+
+def from_other_logs(logs: Sequence[Sequence[Verdict]]) -> list[list[Verdict]]:
+    """The verdicts of several logs; one without a cause has that of the same program, tests and verdicts elsewhere.
+
+    The same run may be logged twice, once without its attempts.
+    """
+    known = {_case(verdict): verdict for log in logs for verdict in log if verdict.differs and verdict.cause}
+    return [[_with_cause_of(verdict, known.get(_case(verdict))) for verdict in log] for log in logs]
+
+
+def _case(verdict: Verdict) -> tuple[object, ...]:
+    sample = verdict.sample
+    return sample.task_id, sample.program.strip(), sample.tests, sample.logged, verdict.outcome
+
+
+def _with_cause_of(verdict: Verdict, other: Verdict | None) -> Verdict:
+    if not other or not verdict.differs or verdict.cause:
+        return verdict
+    evidence = f"as {other.sample.id} in another log: {other.evidence or CAUSES[other.cause]}"
+    return replace(verdict, cause=other.cause, evidence=evidence)
+
+
+def _unstable(run: Run, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
+    for number in range(1, REPEATS + 1):
+        if run(verdict.sample).passed != verdict.passed:
+            yield "unstable", f"execution {number + 1} has the other verdict", ""
+
+
+def _after(earlier: Iterable[Sample], sample: Sample) -> Sample:
+    sources = list(dict.fromkeys(other.program for other in earlier))
+    return replace(sample, program=REPLAY.format(sources=[*sources, sample.program]))
+
+
+def _names(culprits: dict[str, Sample]) -> str:
+    return " and ".join(f"`{name}` of {sample.id}" for name, sample in sorted(culprits.items()))
+
+
+def _words(program: str) -> set[str]:
+    return set(re.findall(r"[A-Za-z_]\w*", program))
+
+
+@functools.lru_cache(maxsize=4096)
+def _bound(program: str) -> frozenset[str]:
+    """Names that a program binds at its top level."""
+    names = {name for pair in BINDING.findall(program) for name in pair if name}
+    for listed in IMPORTING.findall(program):
+        for part in re.sub(r"[()\\]|#.*", " ", listed).split(","):
+            if words := part.split():
+                names.add(words[-1].split(".")[0])
+    return frozenset(names)

@@ -1,0 +1,74 @@
+"""The verdict on one sample of a log: its own tests, executed again."""
+
+from __future__ import annotations
+
+from reflexion_lab.audit.samples import Sample
+from reflexion_lab.errors import HarnessError
+from reflexion_lab.protocols import Sandbox
+from reflexion_lab.records import UNKNOWN, Check, Record, Task
+from reflexion_lab.tasks.evaluators.unit_tests import run_tests
+
+
+class Verdict(Record, frozen=True, kw_only=True):
+    """The result of one sample."""
+
+    sample: Sample
+    passed: bool
+    outcome: str
+    """One of `OUTCOMES`."""
+    detail: str = ""
+    """Message of the first failing check; "" for a pass."""
+    cause: str = ""
+    """Cause of a different verdict in the log, one of `causes.CAUSES`; "" if none could be shown."""
+    evidence: str = ""
+    """What shows the cause."""
+    in_place: bool = False
+    """Whether a check ran in the program's own process, where the program can forge a pass."""
+    leaked_from: str = ""
+    """Id of the earlier sample that the logged verdict depends on, if known."""
+    seconds: float = 0.0
+    """Wall time of the execution."""
+
+    @property
+    def broken(self) -> bool:
+        """Whether the harness failed, so there is no verdict."""
+        return self.outcome == "harness_error"
+
+    @property
+    def is_judged(self) -> bool:
+        """False if the harness failed or the log has no test."""
+        return self.outcome not in UNKNOWN
+
+    @property
+    def differs(self) -> bool:
+        return not self.broken and self.sample.logged not in (None, self.passed)
+
+
+def execute(sandbox: Sandbox, sample: Sample) -> Verdict:
+    """The verdict of a sample's own tests on its program."""
+    task = Task(task_id=sample.task_id, prompt="", entry_point=sample.entry_point, setup=sample.setup)
+    try:
+        evaluation = run_tests(sandbox, task, sample.program, sample.tests)
+    except HarnessError as problem:
+        return Verdict(sample=sample, passed=False, outcome="harness_error", detail=str(problem))
+    failures = evaluation.failures
+    detail = describe(failures[0]) if failures else "" if evaluation.passed else "the log holds no test"
+    return Verdict(
+        sample=sample,
+        passed=evaluation.passed,
+        outcome=evaluation.outcome,
+        detail=detail,
+        in_place=any(check.mode == "in_place" for check in evaluation.checks),
+        seconds=evaluation.seconds,
+    )
+
+
+def describe(check: Check) -> str:
+    """One line on a failing check."""
+    if check.outcome == "extraction_failed":
+        return "the log holds no program"
+    if check.outcome == "fail":
+        sides = f"expected {check.expected}, got {check.actual}" if check.expected or check.actual else check.message
+        is_new = sides and sides not in check.name  # an assert contains its own message
+        return f"{check.name[:150]}: {sides if is_new else 'the assertion is false'}"
+    return f"{check.error_type or check.outcome}: {check.message}".removesuffix(": ")

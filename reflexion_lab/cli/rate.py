@@ -1,0 +1,116 @@
+"""`reflexion-lab rate`: quality of reflections by rules, and blind rating sheets for people."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reflexion_lab.cli.place import Commands, add_command, add_flag, add_limit
+from reflexion_lab.errors import ConfigError
+
+if TYPE_CHECKING:
+    from reflexion_lab.analysis.rating import Agreement
+
+
+def add(commands: Commands) -> None:
+    text = "rate reflections: do they name the failing check, the true cause, and say what to change?"
+    more = (
+        "Without options: by rules, and related to repairs. With --out: a blind sheet for people; --read reads it back."
+    )
+    sub = add_command(commands, "rate", rate, f"{text}; {more}")
+    sub.add_argument("runs", metavar="RUN", nargs="*", help="run folders; those of one arm are pooled over seeds")
+    sheet = "write a shuffled sheet (CSV) without arm, model and verdict, and its key beside it"
+    sub.add_argument("--out", metavar="SHEET", help=sheet)
+    add_limit(sub, 0, "with --out: number of reflections, drawn at random; 0: all")
+    sub.add_argument("--seed", metavar="N", type=int, default=0, help="with --out: of draw and order (%(default)s)")
+    filled = "filled sheets of one key, one per rater: agreement with each other and with the rules"
+    sub.add_argument("--read", metavar="SHEET", nargs="+", help=filled)
+    sub.add_argument("--key", metavar="FILE", help="with --read: the key (default: beside the first sheet)")
+    add_flag(sub, "--json", "print one JSON object instead of a table")
+
+
+def rate(options: argparse.Namespace) -> None:
+    if options.read:
+        if options.runs or options.out:
+            raise ConfigError("rate", "--read with runs or --out", "one of both")
+        _agreement(options)
+    elif not options.runs:
+        raise ConfigError("rate", "no run", "run folders, or --read SHEET")
+    elif options.out:
+        _sheet(options)
+    else:
+        _by_rules(options)
+
+
+def _by_rules(options: argparse.Namespace) -> None:
+    from reflexion_lab.analysis.arms import arms
+    from reflexion_lab.analysis.learning.words import word_quality
+    from reflexion_lab.analysis.report.sheets import as_table
+    from reflexion_lab.analysis.report.words import quality_sheet
+    from reflexion_lab.analysis.solutions import solutions
+    from reflexion_lab.cli.sheets import say, say_json
+    from reflexion_lab.runner.folder.folder import some_folders
+
+    runs = some_folders(*options.runs)
+    logs = {arm.label: arm.logs for arm in arms(runs)}
+    if options.json:
+        programs = solutions(runs)
+        say_json({label: word_quality(members, programs) for label, members in logs.items()})
+        return
+    tables = [as_table(sheet) for sheet in quality_sheet(logs, lambda: solutions(runs))]
+    say(*(tables or ("no reflection in these runs",)))
+
+
+def _sheet(options: argparse.Namespace) -> None:
+    from reflexion_lab.analysis.rating import rated, write
+    from reflexion_lab.analysis.run_log import Log
+    from reflexion_lab.analysis.solutions import tasks_of
+    from reflexion_lab.cli.sheets import say
+    from reflexion_lab.io.files import writable
+    from reflexion_lab.runner.folder.folder import some_folders
+
+    runs = some_folders(*options.runs)
+    tasks = tasks_of(runs)
+    programs = {name: task.canonical_program for name, task in tasks.items()}
+    reflections = rated([Log.read(run, texts=False) for run in runs], programs)
+    if not reflections:
+        raise ConfigError("rate", "no reflection with a text in these runs", "runs whose reflector writes some")
+    with writable("--out", options.out, "a file (.csv) in a folder that exists"):
+        key = write(Path(options.out), reflections, tasks, options.limit, options.seed)
+    n = min(options.limit or len(reflections), len(reflections))
+    say(
+        f"written: {options.out}, {n} of {len(reflections)} reflections; fill in yes or no: names_check, names_cause, "
+        "is_advice",
+        f"written: {key}, which raters must not see",
+    )
+
+
+def _agreement(options: argparse.Namespace) -> None:
+    from reflexion_lab.analysis.rating import agreements
+    from reflexion_lab.cli.sheets import say, say_json, sheet
+
+    rows = agreements([Path(path) for path in options.read], Path(options.key) if options.key else None)
+    if options.json:
+        say_json({"agreements": rows})
+        return
+    columns = ("quality", "raters", "n", "tasks", "yes, first", "yes, second", "agreed, % [95 %]", "kappa [95 %]")
+    note = (
+        "kappa: Cohen's; 1 all equal, 0 as by chance. Intervals: Wilson, clustered by task. Empty cells do not count."
+    )
+    say(sheet("Agreement of ratings", columns, map(_cells, rows), names=2, note=note))
+
+
+def _cells(row: Agreement) -> tuple[str, ...]:
+    from reflexion_lab.analysis.report import cells
+
+    return (
+        row.quality,
+        f"{row.first} : {row.second}",
+        str(row.n),
+        str(row.tasks),
+        str(row.first_yes),
+        str(row.second_yes),
+        cells.estimate(row.agreed) if row.agreed else cells.NONE,
+        cells.estimate(row.kappa, digits=2, scale=1) if row.kappa else cells.NONE,
+    )

@@ -1,0 +1,245 @@
+"""Oracle words: true differences from the solution that quote nothing of it; and a known share of wrong ones."""
+
+import ast
+import random
+import re
+from functools import partial
+
+import pytest
+
+from reflexion_lab.agent.reflectors.differences import differences, untrue
+from reflexion_lab.agent.reflectors.oracle import CORRUPTED, Corrupted, Oracle
+from reflexion_lab.agent.reflectors.placebo import Generic
+from reflexion_lab.agent.reflectors.reviewed import Reviewed
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.errors import ConfigError
+from reflexion_lab.records import Check, Task
+from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.studies.run import finish
+from reflexion_lab.tasks.benchmarks.basics import basics
+from reflexion_lab.tasks.benchmarks.humaneval import humaneval
+from reflexion_lab.tasks.benchmarks.mutants import mutants
+from tests import builders as make
+from tests.contract.test_reflectors import ODD
+
+ALLOWED = 3
+"""Consecutive tokens of a solution that words may share with it by chance: `(`, `1`, `,`."""
+TOKEN = re.compile(r"\w+|[^\w\s]")
+TASK = Task(
+    task_id="t/1",
+    prompt='def add(xs):\n    """The sum."""\n',
+    entry_point="add",
+    canonical_solution="    total = 0\n    for x in xs:\n        if x > 0:\n            total += x\n    return total\n",
+    hidden_tests=("assert add([1]) == 1",),
+)
+
+
+def program(*changes, body=TASK.canonical_solution):
+    """The canonical program with replaced texts."""
+    for old, new in changes:
+        assert old in body
+        body = body.replace(old, new)
+    return TASK.prompt + body
+
+
+def failed(solution, task_id="t/1", number=1):
+    check = Check(name="assert add([1, 2]) == 3", outcome="fail", actual="2", expected="3", message="got 2")
+    judged = {"passed": False, "outcome": "fail"}
+    return make.attempt(check, judged=judged, acted={"solution": solution}, task_id=task_id, number=number)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "change"),
+    [
+        (program(("x > 0", "x >= 0")), "comparison", "Replace `>=` by `>` in line 5."),
+        (program(("total = 0", "total = 1")), "constant", "Replace `1` by `0` in line 3."),
+        (program(("+=", "-=")), "operator", "Replace `-` by `+` in line 6."),
+        (program(("return total", "return x")), "name", "Replace `x` by `total` in line 7."),
+        (program(("            total += x\n", "            pass\n")), "other statement", None),
+        (program(("    return total\n", "")), "missing statement", "Add a `return` after line 4."),
+        (program(("total = 0", "return 0\n    total = 0")), "superfluous statement", "Remove the `return` in line 3."),
+        (program(("if x > 0", "if not x > 0")), "branches", "Invert the condition in line 5."),
+        (program(("in xs", "in xs[1:]")), "expression", "Put `xs` in place of a slice in line 4."),
+        ("def add(xs):\n    return", "missing statement", "Add an assignment after line 1."),
+        ("def add(xs):\n" + "    print(1)\n" * 9, "lacks loop", "Use a `for` loop."),
+        ("def sub(xs):\n    return 1\n", "no function", "Define `add` by that name."),
+        ("def add(xs:\n", "no program", "Write `add` whole, in valid Python."),
+        ("", "no program", "Write `add` whole, in valid Python."),
+    ],
+)
+def test_each_kind_of_difference_is_named(wrong, kind, change):
+    first = differences(wrong, TASK.canonical_program, "add")[0]
+    assert first.kind == kind
+    assert change is None or first.change == change
+
+
+def test_other_names_of_variables_are_no_difference():
+    assert differences(program(("total", "s"), ("x ", "y "), ("x\n", "y\n")), TASK.canonical_program, "add") == []
+
+
+def texts(reflection):
+    return (reflection.root_cause, reflection.what_to_change, *reflection.action_items)
+
+
+def shingles(text, size):
+    """Runs of `size` tokens."""
+    tokens = TOKEN.findall(text)
+    return {tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)}
+
+
+@pytest.mark.parametrize("load", [partial(basics, n=138), humaneval])
+def test_words_never_quote_a_solution(load):
+    """Mutants, another task's program, and no program: no line and no run of tokens that only the solution has."""
+    rng, tasks = random.Random(0), list(load())
+    oracle, seen = Oracle(tasks), 0
+    for task in tasks:
+        other = rng.choice(tasks)
+        foreign = other.canonical_program.replace(other.entry_point, task.entry_point)
+        start = task.prompt.count("\n")
+        wrong = [mutant.program for mutant in mutants(task.canonical_program, start, 4, rng)]
+        for text in (*wrong, foreign, ""):
+            words = "\n".join(texts(oracle.reflect(task.public, failed(text, task.task_id), [])))
+            own = shingles(f"{text}\n{task.prompt}", ALLOWED + 1)
+            assert not (shingles(task.canonical_solution, ALLOWED + 1) - own) & shingles(words, ALLOWED + 1), words
+            lines = {line.strip() for line in task.canonical_solution.splitlines() if len(TOKEN.findall(line)) > 1}
+            assert not any(line in words for line in lines if line not in " ".join(text.split())), words
+            assert max(map(len, words.splitlines())) <= 160, words  # the shortest limit of the default templates
+            seen += 1
+    assert seen > 3 * len(tasks)
+
+
+def test_words_name_the_change_and_the_failing_check():
+    reflection = Oracle([TASK]).reflect(TASK.public, failed(program(("x > 0", "x >= 0"))), [])
+    assert reflection.source == "control:oracle"
+    assert reflection.root_cause == "In line 5, `if x >= 0:`, `>=` is wrong; it must be `>`."
+    assert "assert add([1, 2]) == 3" in reflection.what_went_wrong
+    assert "got 2" in reflection.what_went_wrong
+
+
+def test_applying_the_named_change_repairs_a_mutant():
+    """Replacements of one token by another, carried out in the line that the words name."""
+    applied, tasks = 0, list(basics(n=138))
+    for task in tasks:
+        canonical = ast.unparse(ast.parse(task.canonical_program))
+        for mutant in mutants(task.canonical_program, task.prompt.count("\n"), 6, random.Random(0)):
+            first, *others = differences(mutant.program, task.canonical_program, task.entry_point)
+            parts = re.fullmatch(r"Replace `(.+)` by `(.+)` in line (\d+)\.", first.change)
+            if not parts or others:
+                continue
+            old, new, number = parts[1], parts[2], int(parts[3]) - 1
+            lines = mutant.program.splitlines()
+            places = [match.start() for match in re.finditer(re.escape(old), lines[number])]
+            versions = []
+            for at in places:
+                line = lines[number][:at] + new + lines[number][at + len(old) :]
+                versions.append("\n".join([*lines[:number], line, *lines[number + 1 :]]))
+            assert any(_unparsed(version) == canonical for version in versions), (first, mutant)
+            applied += 1
+    assert applied > len(tasks)
+
+
+def _unparsed(text):
+    try:
+        return ast.unparse(ast.parse(text))
+    except SyntaxError:
+        return ""
+
+
+def test_wrong_words_do_not_hold():
+    tasks = list(basics())
+    rng, solutions = random.Random(0), [task.canonical_program for task in tasks]
+    for task in tasks[:40]:
+        for mutant in mutants(task.canonical_program, task.prompt.count("\n"), 2, rng):
+            true = {each.change for each in differences(mutant.program, task.canonical_program, task.entry_point)}
+            wrong = untrue(mutant.program, solutions, task.canonical_program, task.entry_point, rng)
+            assert wrong
+            assert not true & {each.change for each in wrong}
+
+
+def test_wrong_words_have_the_form_and_the_length_of_true_ones():
+    tasks = list(basics())
+    oracle, corrupted = Oracle(tasks), Corrupted(Oracle(tasks), tasks, share=1.0)
+    gaps = []
+    for task in tasks:
+        for mutant in mutants(task.canonical_program, task.prompt.count("\n"), 1, random.Random(0)):
+            attempt = failed(mutant.program, task.task_id)
+            true, wrong = oracle.reflect(task.public, attempt, []), corrupted.reflect(task.public, attempt, [])
+            assert wrong.what_to_change != true.what_to_change
+            assert wrong.what_went_wrong == true.what_went_wrong
+            assert len(wrong.action_items) == len(true.action_items)
+            gaps.append(len(wrong.what_to_change) - len(true.what_to_change))
+    assert abs(sum(gaps)) / len(gaps) < 3
+
+
+def flagged(share, tasks, first=None):
+    corrupted = Corrupted(first or Oracle(tasks), tasks, share=share)
+    reflections = {task.task_id: corrupted.reflect(task.public, failed("", task.task_id), []) for task in tasks}
+    assert {reflection.source for reflection in reflections.values()} == {f"control:{CORRUPTED}"}
+    return {name for name, reflection in reflections.items() if CORRUPTED in reflection.flags}
+
+
+def test_the_share_of_wrong_words_is_as_said_and_nested():
+    tasks = list(basics(n=138))[:60]
+    wrong = [flagged(share, tasks) for share in (0, 0.25, 0.75, 1)]
+    assert [len(names) for names in wrong[:1] + wrong[3:]] == [0, 60]
+    assert wrong[1] < wrong[2]
+    assert 5 <= len(wrong[1]) <= 25
+    assert 35 <= len(wrong[2]) <= 55
+
+
+@pytest.mark.parametrize("attempt", ODD)
+def test_odd_evidence_gives_words(attempt):
+    for reflector in (Oracle([TASK]), Corrupted(Oracle([TASK]), [TASK], share=1.0)):
+        first, again = (reflector.reflect(TASK.public, attempt, []) for _ in range(2))
+        assert first == again
+        assert first.root_cause
+        assert (first.about_attempt, first.reflection_id) == (attempt.number, "t/1#1")
+
+
+def test_any_reflector_can_be_corrupted():
+    tasks = list(basics(n=138))[:8]
+    corrupted = Corrupted(Generic(), tasks, share=1.0)
+    reflection = corrupted.reflect(tasks[0].public, failed("", tasks[0].task_id), [])
+    assert Generic().reflect(tasks[0].public, failed(""), []).what_to_change != reflection.what_to_change
+    assert reflection.flags == (CORRUPTED,)
+
+
+def test_the_review_keeps_the_flag():
+    review = Reviewed(Corrupted(Oracle([TASK]), [TASK], share=1.0), "reject")
+    assert CORRUPTED in review.reflect(TASK.public, failed(program(("x > 0", "x >= 0"))), []).flags
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs an experiment with the simulated student; returns the run."""
+
+    def run(experiment, *overrides):
+        own = ("model=simulated_student", "actor=single_shot", "model.first=0", "tracker=none", f"run_root={tmp_path}")
+        shared = ("benchmark=basics", "benchmark.load.n=4", "loop.max_attempts=2", "cache.mode=off", "quiet=true")
+        cfg = compose(experiment, *own, *shared, *overrides)
+        lab = assemble(cfg)
+        finish(lab, cfg)
+        return lab.folder
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "overrides", [("experiment=oracle_words",), ("experiment=corrupted_sweep", "reflector.share=1")]
+)
+def test_no_figure_of_such_a_run_is_a_pass_at_1(run, overrides):
+    folder = run(*overrides)
+    log = Log.read(folder)
+    assert log.is_upper_bound
+    flags = {flag for attempt in log.every if attempt.reflection for flag in attempt.reflection.flags}
+    assert (CORRUPTED in flags) == (len(overrides) > 1)
+    with pytest.raises(ConfigError, match="got a store with a reflector that reads canonical solutions"):
+        run(*overrides, "store=sqlite")
+    other = ("reflector=shuffled", f"reflector.pool=[{folder.path}]", "arm=reflexion_shuffled")
+    with pytest.raises(ConfigError, match="words of a loop that was shown canonical solutions"):
+        run("experiment=reflexion", *other)
+
+
+def test_a_share_outside_its_range_is_named(run):
+    with pytest.raises(ConfigError, match=r"reflector\.share: got 1\.5"):
+        run("experiment=corrupted_sweep", "reflector.share=1.5")
