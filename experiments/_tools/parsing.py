@@ -24,6 +24,7 @@ def parsing(options: argparse.Namespace) -> int:
     """Returns 1 if parser or extractor raised or the harness failed, else 0."""
     from rich.console import Console
 
+    from experiments._tools.parsing_cases import write_cases
     from experiments._tools.parsing_report import alarms, as_rows, save, show
     from experiments._tools.replies import parse_recorded
     from reflexion_lab.cli.sheets import say_json
@@ -33,7 +34,8 @@ def parsing(options: argparse.Namespace) -> int:
     recorded = parse_recorded(options.files, limit=options.limit)
     show(recorded, Console())
     if options.out:
-        output.print_written(save(recorded, Path(options.out)))
+        folder = Path(options.out)
+        output.print_written([*write_cases(recorded, folder), *save(recorded, folder)])
     if options.json:
         counts = {
             "reflections": len(recorded.words),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -183,8 +182,8 @@ def save(parsing: Parsing, folder: Path) -> list[Path]:
     """Write `table.csv` and, if there are completions, `figure.svg`."""
     rows = list(as_rows(parsing))
     if not parsing.replies:
-        return [output.write_csv(folder / "table.csv", rows, "\r\n")]
-    return output.save(rows, partial(draw, parsing), folder, salt="parsing", pad_inches=0.2)
+        return [output.write_csv(folder / "table.csv", rows)]
+    return output.save(rows, partial(draw, parsing), folder, salt="parsing", line_end="\n", pad_inches=0.2)
 
 
 def draw(parsing: Parsing, figure: Figure) -> Figure:
@@ -205,8 +204,7 @@ def draw(parsing: Parsing, figure: Figure) -> Figure:
     _causes(parsing, right)
     unread = sum(not case.parsed for case in parsing.words)
     counts = f"{len(parsing.replies)} completions; of {len(parsing.words)} reflections {unread} need the rules."
-    files = textwrap.fill(f"Files: {', '.join(name.partition('.')[0] for name in parsing.sources)}.", 115)
-    caption(left, f"{counts}\n{files}\n{METHOD}")
+    caption(left, f"{counts}\n{METHOD}")
     return figure
 
 

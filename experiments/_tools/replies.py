@@ -66,6 +66,8 @@ class Reply(Record, frozen=True, kw_only=True):
     """The log's verdict on it."""
     lenient: bool
     """The same with the usual imports."""
+    definitions: int
+    """Definitions of the task's function in the reply."""
     program: str = ""
     rule: str = ""
     """Rule of the extraction, as `Extraction.rule`."""
@@ -115,13 +117,14 @@ class Reply(Record, frozen=True, kw_only=True):
 class Parsing(Record, frozen=True, kw_only=True):
     """All reflections and completions of some files, processed, in their order."""
 
-    sources: tuple[str, ...]
-    """Names of the files."""
     words: tuple[Words, ...]
     replies: tuple[Reply, ...]
-    executed: int
-    """Number of distinct programs."""
     seconds: float
+
+    @property
+    def executed(self) -> int:
+        """Number of distinct programs."""
+        return len(set(map(_key, self.replies)))
 
 
 def parse_recorded(
@@ -148,10 +151,8 @@ def parse_recorded(
     words = [parsed(record) for record in records if isinstance(record, Words)]
     replies = [extracted(record) for record in records if isinstance(record, Reply)]
     return Parsing(
-        sources=tuple(Path(path).name for path in paths),
         words=tuple(words),
         replies=tuple(_executed(replies, workers, quiet)),
-        executed=len(set(map(_key, replies))),
         seconds=time.monotonic() - start,
     )
 
@@ -176,9 +177,19 @@ def _reply(task: Task, step: Step, model: str) -> Reply:
     if logged is None:
         raise step.wrong("own_pass", "nothing", "true or false")
     lenient = step.verdict("own_lenient")
-    program = step.code or task.prompt + text
-    lenient = logged if lenient is None else lenient
-    return Reply(model=model, text=text, task=task, recorded=program, logged=logged, lenient=lenient)
+    return Reply(
+        model=model,
+        text=text,
+        task=task,
+        recorded=step.code or task.prompt + text,
+        logged=logged,
+        lenient=logged if lenient is None else lenient,
+        definitions=_definitions(text, task.entry_point),
+    )
+
+
+def _definitions(text: str, name: str) -> int:
+    return len(re.findall(rf"^[ \t]*(?:async[ \t]+)?def[ \t]+{re.escape(name)}\b", text, re.MULTILINE))
 
 
 def parsed(words: Words) -> Words:
@@ -248,6 +259,4 @@ def _cause(reply: Reply, run: Callable[[Sample], Verdict]) -> str:
         return "own asserts" if "usage" in alone.rule else "prompt"
     if "joined" in reply.rule:
         return "helper"
-    name = re.escape(task.entry_point)
-    definitions = re.findall(rf"^[ \t]*(?:async[ \t]+)?def[ \t]+{name}\b", reply.text, re.MULTILINE)
-    return "last definition" if len(definitions) > 1 else "unexplained"
+    return "last definition" if reply.definitions > 1 else "unexplained"

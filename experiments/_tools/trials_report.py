@@ -103,7 +103,8 @@ def save(trials: Sequence[Trials], folder: Path) -> list[Path]:
             success([run for run in trials if run.world == world], ax)
 
     rows = list(as_rows(trials))
-    return output.save(rows, draw, folder, salt="reflexion_lab", name="trials.svg", table="trials.csv")
+    names = {"name": "trials.svg", "table": "trials.csv"}
+    return output.save(rows, draw, folder, salt="reflexion_lab", line_end="\n", **names)
 
 
 def success(trials: Sequence[Trials], ax: Axes) -> Axes:

@@ -3,3 +3,4 @@
 set -euo pipefail
 data="${REFLEXION_LAB_DATA:-../shared/data}/transcripts"
 python -m experiments._tools.parsing --out experiments/replies_parsed "$data"/*.jsonl.gz
+python -m experiments.replies_parsed.analysis

@@ -7,6 +7,7 @@ programs.
 from __future__ import annotations
 
 import csv
+import gzip
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -84,7 +85,7 @@ def save_cases(path: Path, arms: Sequence[Arm]) -> Path:
 
 
 def load_cases(path: Path | str) -> list[Arm]:
-    """The arms of a `cases.csv`, in order of appearance, as `compare` takes them.
+    """The arms of a `cases.csv`, or `cases.csv.gz`, in order of appearance, as `compare` takes them.
 
     Their records hold what the columns hold, and are empty otherwise.
 
@@ -93,7 +94,8 @@ def load_cases(path: Path | str) -> list[Arm]:
     DataError
         A column is missing, or a value is not of its kind.
     """
-    with Path(path).open(newline="") as file:
+    is_packed = Path(path).suffix == ".gz"
+    with gzip.open(path, "rt", newline="") if is_packed else Path(path).open(newline="") as file:
         lines = list(csv.DictReader(file))
     if missing := [name for name in COLUMNS if not lines or name not in lines[0]]:
         raise DataError(path, f"no column {missing[0]}", f"a {FILE} as `reflexion-lab report` writes it")

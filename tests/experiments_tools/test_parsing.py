@@ -12,6 +12,7 @@ from rich.console import Console
 
 from experiments._tools import parsing as command
 from experiments._tools import replies as study
+from experiments._tools.parsing_cases import read_cases, write_cases
 from experiments._tools.parsing_report import alarms, as_rows, disagreements, reflections, replies, save, share, show
 from experiments._tools.replies import CAUSES, Words, extracted, parse_recorded, parsed, recorded
 from reflexion_lab.audit import stored_programs
@@ -183,6 +184,23 @@ def test_table_and_figure_are_reproducible(read, tmp_path):
     table = list(csv.DictReader(io.StringIO(first[0].decode())))
     assert [line["part"] for line in table].count("disagreements") == 1
     assert b"passes in the log alone" in first[1]
+
+
+def test_evidence_gives_the_same_table_and_figure_without_texts(read, tmp_path):
+    result = read(
+        row(answer(fenced(RIGHT), code=RIGHT), answer(fenced(RIGHT, WRONG), code=RIGHT), answer("no", passed=False)),
+        row({"reflection": "my own words"}),
+    )
+    write_cases(result, tmp_path)
+    again = read_cases(tmp_path)
+    files = [[path.read_bytes() for path in save(each, tmp_path / "out")] for each in (result, again)]
+    assert files[0] == files[1]
+    assert [reply.definitions for reply in again.replies] == [1, 2, 0]
+    assert again.executed == result.executed
+    evidence = "".join(path.read_text() for path in tmp_path.glob("*.csv"))
+    assert "return" not in evidence and "my own" not in evidence
+    with pytest.raises(ValueError, match=r"cases\.csv"):
+        read_cases(tmp_path / "elsewhere")
 
 
 def test_an_invalid_transcript_is_named_by_line_and_field(tmp_path):

@@ -6,6 +6,8 @@ import json
 import pytest
 
 from experiments._tools.trials import main
+from experiments._tools.trials_cases import read_cases, write_cases
+from experiments._tools.trials_report import as_rows
 from reflexion_lab.audit.trials import pairings, read_trials
 
 PUBLISHED = {
@@ -89,6 +91,18 @@ def test_a_solved_environment_that_is_unsolved_later_is_refused(log):
 def test_a_folder_without_logs_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"got no env_results_trial_N\.json"):
         read_trials([tmp_path])
+
+
+def test_evidence_gives_the_same_rows_without_names(log, tmp_path):
+    log("a", "ab", "abc", name="mine")
+    log("b", "b", name="base")
+    read = read_trials([tmp_path])
+    (path,) = write_cases(read, tmp_path)
+    assert list(as_rows(read_cases(tmp_path))) == list(as_rows(read))
+    assert path.read_text().splitlines()[1:3] == ["world,base,1,2,", "world,base,2,2,1"]
+    path.write_text("world,run\nworld,base\n")
+    with pytest.raises(ValueError, match=r"got KeyError\('trials'\)"):
+        read_cases(tmp_path)
 
 
 def test_the_command_prints_curves_and_writes_figure_and_table(log, tmp_path, capsys):
