@@ -8,6 +8,7 @@ The README is the template `README.md.jinja` with the figures of `cases.csv`; ed
 
 from __future__ import annotations
 
+import argparse
 import csv
 import io
 import re
@@ -17,7 +18,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from experiments._tools.output import run, value_of
+from experiments._tools.output import print_written, run, value_of
 from reflexion_lab.analysis.report.cells import interval
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.cli.main import Arguments
@@ -29,7 +30,13 @@ SHOWN = 3
 """Differing pieces of a line that are shown alone."""
 
 
-def main(script: str, compute: Callable[[Path], Mapping[str, str]], argv: Sequence[str] | None = None) -> int:
+def main(
+    script: str,
+    compute: Callable[[Path], Mapping[str, str]],
+    argv: Sequence[str] | None = None,
+    draw: Callable[[Path], Sequence[Path]] | None = None,
+    folder: Path | None = None,
+) -> int:
     """Write or check the files of an experiment.
 
     Parameters
@@ -40,23 +47,37 @@ def main(script: str, compute: Callable[[Path], Mapping[str, str]], argv: Sequen
         Texts of the files by name, from the folder's evidence alone.
     argv : Sequence[str] | None, optional
         Arguments; by default those of the command line.
+    draw : callable, optional
+        Writes the figures and returns their paths; `--check` does not compare them.
+    folder : Path, optional
+        The folder of the files; by default that of `script`.
 
     Returns
     -------
     int
         1 if `--check` found a difference, else 0.
     """
-    folder = Path(script).resolve().parent
-    parser = Arguments(prog=f"python -m experiments.{folder.name}.analysis", description=f"figures of {folder.name}")
+    path = Path(script).resolve()
+    folder = folder or path.parent
+    parser = Arguments(
+        prog=f"python -m experiments.{path.parent.name}.{path.stem}", description=f"figures of {folder.name}"
+    )
     parser.add_argument("--check", action="store_true", help="compare the committed files; exit code 1 if any differs")
-    return run(parser, lambda options: _check(folder, compute) if options.check else _write(folder, compute), argv)
+
+    def study(options: argparse.Namespace) -> int:
+        if options.check:
+            return _check(folder, compute)
+        _write(folder, compute)
+        print_written(draw(folder) if draw else [])
+        return 0
+
+    return run(parser, study, argv)
 
 
-def _write(folder: Path, compute: Callable[[Path], Mapping[str, str]]) -> int:
+def _write(folder: Path, compute: Callable[[Path], Mapping[str, str]]) -> None:
     for name, text in compute(folder).items():
         (folder / name).write_text(text, encoding="utf-8", newline="")
         print(f"written: {folder.name}/{name}")
-    return 0
 
 
 def _check(folder: Path, compute: Callable[[Path], Mapping[str, str]]) -> int:
@@ -90,7 +111,7 @@ def readme(folder: Path, **values: Any) -> str:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True, trim_blocks=True, autoescape=False)
-    environment.filters |= {"share": share, "points": points, "amount": amount, "percent": percent}
+    environment.filters |= {"share": share, "points": points, "amount": amount, "percent": percent, "plain": plain}
     return environment.from_string((folder / TEMPLATE).read_text(encoding="utf-8")).render(**values)
 
 
@@ -117,6 +138,11 @@ def points(estimate: Rate | Estimate) -> str:
 def percent(value: float, digits: int = 1) -> str:
     """A share in per cent, such as `12.3`."""
     return f"{100 * value:.{digits}f}"
+
+
+def plain(value: float) -> str:
+    """As `percent`, with 0 and 100 for the ends."""
+    return {"0.0": "0", "100.0": "100"}.get(text := percent(value), text)
 
 
 def amount(value: float) -> str:
