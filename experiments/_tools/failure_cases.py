@@ -194,4 +194,5 @@ def _macro_f1_of(
 def compared(cases: Sequence[Case], first: str, second: str) -> Paired:
     """The second rules against the first: difference of their accuracies, and the exact test, over problems."""
     verdicts = [{n: case.guesses[rules] == case.truth for n, case in enumerate(cases)} for rules in (first, second)]
-    return paired(*verdicts, {n: case.problem for n, case in enumerate(cases)})
+    before, after = verdicts
+    return paired(before, after, {n: case.problem for n, case in enumerate(cases)})
