@@ -1,7 +1,7 @@
-"""Rules on real failures: the texts that are classified, and the scores of each set of rules.
+"""Rules on real failures: the scores of each set of rules.
 
 Scores are accuracy, recall and precision of each class, and macro-averaged F1. Failures of one problem are not
-independent: intervals take problems as the unit.
+independent: intervals and tests take problems as clusters.
 """
 
 from __future__ import annotations
@@ -10,25 +10,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from experiments._tools.failing_attempts import Failure, untyped
+from experiments._tools.failure_evidence import EVIDENCE, OURS, RULES, Classified, column
 from experiments._tools.failure_labels import HELD_OUT, PARTS, Label
-from experiments._tools.keyword_rules import SYSTEMS, classify_by
-from experiments._tools.output import clustered_rate, percentile_estimate
-from reflexion_lab.agent.reflectors.evidence import classify, classify_evaluation
+from experiments._tools.output import percentile_estimate
 from reflexion_lab.analysis.estimators import Paired, paired
+from reflexion_lab.analysis.stats import bootstrap
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate, resamples
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.records import Check, Record
+from reflexion_lab.records import Record
 
 if TYPE_CHECKING:
     from numpy import float64
     from numpy.typing import NDArray
 
-OURS = "lab"
-RULES = (OURS, *SYSTEMS)
-EVIDENCE = ("traceback", "source lines", "check")
-"""A traceback as `exec` leaves it; the same with source lines, which include the failing assert; the lab's own check,
-type and message."""
 SHOWN = "source lines"
 """The evidence of the human labels, beside the program. Without the type it is the fair text to compare rules on."""
 
@@ -45,7 +39,7 @@ class Case(Record, frozen=True, kw_only=True):
 
 
 class ClassScore(Record, frozen=True, kw_only=True):
-    """Score of one class, with clustered Wilson intervals."""
+    """Score of one class."""
 
     name: str
     recall: Rate
@@ -91,7 +85,7 @@ class Comparison(Record, frozen=True, kw_only=True):
         return compared(self.cases, over, OURS), macro_f1(self.cases, OURS, minus=over, seed=self.seed)
 
 
-def compare(failures: Sequence[Failure], labels: Mapping[tuple[str, str], Label], seed: int = 0) -> list[Comparison]:
+def compare(failures: Sequence[Classified], labels: Mapping[tuple[str, str], Label], seed: int = 0) -> list[Comparison]:
     """Comparisons against what was raised, with and without its type; then against the labels by part, without it.
 
     Raises ConfigError: no failure failed when it was executed, or no label is about one of them.
@@ -115,41 +109,19 @@ def compare(failures: Sequence[Failure], labels: Mapping[tuple[str, str], Label]
 
 
 def _comparison(
-    against: str, evidence: str, typed: bool, truths: Sequence[tuple[Failure, str]], seed: int
+    against: str, evidence: str, typed: bool, truths: Sequence[tuple[Classified, str]], seed: int
 ) -> Comparison:
     cases = tuple(
         Case(
-            problem=failure.sample.task_id, kind=failure.raised, truth=truth, guesses=_guesses(failure, evidence, typed)
+            problem=failure.problem,
+            kind=failure.raised,
+            truth=truth,
+            guesses={rules: failure.guesses[column(evidence, typed, rules)] for rules in RULES},
         )
         for failure, truth in truths
     )
     scores = tuple(score(cases, rules, seed) for rules in RULES)
     return Comparison(against=against, evidence=evidence, typed=typed, cases=cases, scores=scores, seed=seed)
-
-
-def _guesses(failure: Failure, evidence: str, typed: bool) -> dict[str, str]:
-    text = evidence_text(failure, evidence, typed)
-    # A check carries more than its text: with it, the lab's rules are called as in a run.
-    whole = failure.evaluation if evidence == "check" and typed else None
-    ours = classify_evaluation(whole)[0] if whole else classify("", text)
-    return {OURS: ours} | {name: classify_by(keys, text) for name, keys in SYSTEMS.items()}
-
-
-def evidence_text(failure: Failure, evidence: str, typed: bool) -> str:
-    """The text that the rules read; `evidence` is one of `EVIDENCE`."""
-    if evidence != "check":
-        text = failure.traceback if evidence == "traceback" else failure.source
-        return text if typed else untyped(text, failure.raised)
-    check = failure.evaluation and classify_evaluation(failure.evaluation)[1]
-    return _check_text(check, typed) if check else ""
-
-
-def _check_text(check: Check, typed: bool) -> str:
-    message = check.message or ("the assertion is false" if check.outcome == "fail" else "")
-    if not typed:
-        return message
-    kind = check.error_type or ("AssertionError" if check.outcome == "fail" else check.outcome)
-    return f"{kind}: {message}".removesuffix(": ")
 
 
 def score(cases: Sequence[Case], rules: str, seed: int = 0) -> Score:
@@ -164,8 +136,9 @@ def score(cases: Sequence[Case], rules: str, seed: int = 0) -> Score:
 
 
 def recall(cases: Sequence[Case], rules: str) -> Rate:
-    """Share of `cases` with the right class."""
-    return clustered_rate(sum(case.guesses[rules] == case.truth for case in cases), [case.problem for case in cases])
+    """Share of `cases` with the right class, with problems as clusters."""
+    outcomes = {number: case.guesses[rules] == case.truth for number, case in enumerate(cases)}
+    return bootstrap.rate(outcomes, {number: case.problem for number, case in enumerate(cases)})
 
 
 def _class_score(cases: Sequence[Case], rules: str, name: str) -> ClassScore:
@@ -219,11 +192,7 @@ def _macro_f1_of(
 
 
 def compared(cases: Sequence[Case], first: str, second: str) -> Paired:
-    """The second rules against the first: difference of their accuracies, and McNemar's exact test.
-
-    Both treat cases as independent, which holds if no two cases share a problem.
-    """
-    verdicts = [
-        {str(n): case.guesses[rules] == case.truth for n, case in enumerate(cases)} for rules in (first, second)
-    ]
-    return paired(*verdicts)
+    """The second rules against the first: difference of their accuracies, and the exact test, over problems."""
+    verdicts = [{n: case.guesses[rules] == case.truth for n, case in enumerate(cases)} for rules in (first, second)]
+    before, after = verdicts
+    return paired(before, after, {n: case.problem for n, case in enumerate(cases)})

@@ -33,8 +33,9 @@ def failures(options: argparse.Namespace) -> int:
 
     from experiments._tools.failing_attempts import execute, read_failures
     from experiments._tools.failure_cases import compare
+    from experiments._tools.failure_evidence import classified, save_cases
     from experiments._tools.failure_labels import draw, read_labels, write_cases
-    from experiments._tools.failures_report import as_rows, problems, save, show
+    from experiments._tools.failures_report import as_rows, problems, show
     from reflexion_lab.cli.sheets import say_json
 
     start = time.monotonic()
@@ -46,9 +47,10 @@ def failures(options: argparse.Namespace) -> int:
     if labels and not any(failure.id in labels for failure in read):
         raise ConfigError(options.labels, f"{len(labels)} labels of other failures", "some of failures of these files")
     executed = execute(read)
-    compared = compare(executed, labels, options.seed)
-    show(executed, compared, Console())
-    written = save(compared, executed, Path(options.out)) if options.out else []
+    cases = classified(executed)
+    compared = compare(cases, labels, options.seed)
+    show(cases, compared, Console())
+    written = [save_cases(cases, Path(options.out))] if options.out else []
     if options.draw:
         known = {failure.sample.task_id for failure in executed if failure.id in labels}
         sample = draw(executed, options.seed, options.cases, known=known)
@@ -57,7 +59,7 @@ def failures(options: argparse.Namespace) -> int:
     if options.json:
         counts = {
             "failing": len(executed),
-            "problems": problems(executed),
+            "problems": problems(cases),
             "pass_here": sum(not failure.raised for failure in executed),
             "assertions": sum(failure.recorded == "AssertionError" for failure in executed),
         }

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments._tools import output
-from experiments._tools.failing_attempts import Failure
-from experiments._tools.failure_cases import OURS, RULES, Case, Comparison, Score, recall
+from experiments._tools.failure_cases import Case, Comparison, Score, recall
+from experiments._tools.failure_evidence import OURS, RULES, Classified
 from experiments._tools.output import columns, percent
 from reflexion_lab.analysis.figures.style import INK, caption
 from reflexion_lab.analysis.report.cells import interval
@@ -23,27 +23,26 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 METHOD = (
-    "Dot: share of a class's failures that are called so; bar: Wilson 95 %, failures discounted for sharing problems.\n"
+    "Dot: share of a class's failures that are called so; bar: 95 % interval over problems.\n"
     "With type: the truth is the exception's type, which the lab's rules read, so that they cannot but be right.\n"
     "Without: the type is cut out of a traceback with source lines; the truth is what a reader of that text said.\n"
     "Keywords: the rules of two earlier systems, reconstructed. What a class is wrongly given shows in the table alone."
 )
-INTERVALS = (
-    "Accuracy, recall: Wilson 95 %, cases discounted for sharing problems. Macro-averaged F1: bootstrap over problems; "
-    "if all or none are right its interval has no width, which does not mean certainty."
-)
+INTERVALS = "95 % intervals, with problems as clusters. Macro-averaged F1: bootstrap over problems."
 OTHERS = RULES[1:]
-EMPTY = dict.fromkeys(("precision", "called", "f1", "f1_low", "f1_high", "gain", "won", "lost", "p"), "")
+EMPTY = dict.fromkeys(
+    ("precision", "called", "f1", "f1_low", "f1_high", "gain", "gain_low", "gain_high", "won", "lost", "p"), ""
+)
 
 
-def show(failures: Sequence[Failure], comparisons: Sequence[Comparison], console: Console) -> None:
+def show(failures: Sequence[Classified], comparisons: Sequence[Comparison], console: Console) -> None:
     """Print the executed failures, each exception type, all scores, and the classes on the evidence of the labels."""
     by_classes = [by_class(comparison) for comparison in comparisons if comparison.is_shown]
     for sheet in (executed(failures), by_type(comparisons), overall(comparisons), *by_classes):
         output.show_sheet(sheet, console)
 
 
-def executed(failures: Sequence[Failure]) -> Sheet:
+def executed(failures: Sequence[Classified]) -> Sheet:
     """Attempts logged as failed, by file, and whether they raise here what the log says."""
     files = dict.fromkeys(failure.file for failure in failures)
     groups = [(name, [failure for failure in failures if failure.file == name]) for name in files]
@@ -53,7 +52,7 @@ def executed(failures: Sequence[Failure]) -> Sheet:
         same, passed = sum(map(_agrees, group)), sum(not failure.raised for failure in group)
         rows.append((name, *map(str, (len(group), plain, same, len(group) - same - passed, passed))))
     names = ("file", "failing", "AssertionError", "raise the same here", "raise another", "pass here")
-    text = f"{len({failure.sample.program for failure in failures})} programs, {problems(failures)} problems."
+    text = f"{len({failure.program for failure in failures})} programs, {problems(failures)} problems."
     others = [failure for failure in failures if not _agrees(failure)]
     if odd := Counter(f"{failure.recorded} → {failure.raised or 'pass'}" for failure in others):
         text += " Different: " + ", ".join(f"{count} × {change}" for change, count in odd.most_common()) + "."
@@ -84,7 +83,7 @@ def overall(comparisons: Sequence[Comparison]) -> Sheet:
         gain += f"\n{gained.repaired} : {gained.damaged}, p = {gained.p:.2g}\nF1 {percent(f1, '+')}"
         kind = "with type" if comparison.typed else "without type"
         rows.append((comparison.against, f"{comparison.evidence}, {kind}", str(len(comparison.cases)), *scores, gain))
-    text = f"{INTERVALS} Last column: Newcombe 95 %, wins : losses, McNemar's exact test, all with cases as the unit."
+    text = f"{INTERVALS} Last column: difference, cases won : lost, exact sign-flip test."
     title = "100 × accuracy, and macro-averaged F1"
     names = ("truth", "evidence", "n", *RULES, f"lab minus {OTHERS[0]}")
     return Sheet(title=title, columns=names, rows=tuple(rows), names=2, caption=text)
@@ -117,7 +116,9 @@ def _groups(comparison: Comparison, own: Score) -> Iterator[dict[str, Any]]:
     row = _row("all", own.accuracy, comparison.cases) | columns(own.macro_f1, "f1", "f1_")
     if own.rules != OURS:
         gained, _ = comparison.gained(own.rules)
-        row |= {"gain": round(gained.difference, 4), "won": gained.repaired, "lost": gained.damaged}
+        gain = {"gain": gained.difference, "gain_low": gained.low, "gain_high": gained.high}
+        row |= {name: round(value, 4) for name, value in gain.items()}
+        row |= {"won": gained.repaired, "lost": gained.damaged}
         row["p"] = f"{gained.p:.3g}"
     yield row
     for kind in own.classes:
@@ -135,25 +136,25 @@ def _row(group: str, rate: Rate, cases: Sequence[Case]) -> dict[str, Any]:
     return counts | columns(rate, "share") | EMPTY
 
 
-def problems(failures: Sequence[Failure]) -> int:
-    return len({failure.sample.task_id for failure in failures})
+def problems(failures: Sequence[Classified]) -> int:
+    return len({failure.problem for failure in failures})
 
 
 def _of_kind(comparison: Comparison, kind: str, rules: str) -> Rate:
     return recall([case for case in comparison.cases if case.kind == kind], rules)
 
 
-def _agrees(failure: Failure) -> bool:
+def _agrees(failure: Classified) -> bool:
     return failure.raised == failure.recorded
 
 
-def save(comparisons: Sequence[Comparison], failures: Sequence[Failure], folder: Path) -> list[Path]:
+def save(comparisons: Sequence[Comparison], failures: Sequence[Classified], folder: Path) -> list[Path]:
     """Write `table.csv` and `figure.svg`."""
     drawing = partial(draw, comparisons, failures)
     return output.save(list(as_rows(comparisons)), drawing, folder, salt="failures", line_end="\n", pad_inches=0.2)
 
 
-def draw(comparisons: Sequence[Comparison], failures: Sequence[Failure], figure: Figure) -> Figure:
+def draw(comparisons: Sequence[Comparison], failures: Sequence[Classified], figure: Figure) -> Figure:
     """Draw recall by class into an empty figure: with the type in the traceback, and without it against the labels."""
     typed = next(comparison for comparison in comparisons if comparison.typed and comparison.evidence == "traceback")
     panels_of = [typed, *(comparison for comparison in comparisons if comparison.is_shown)]

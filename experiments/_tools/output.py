@@ -38,7 +38,7 @@ def transcripts_parser(script: str, description: str, limit: str) -> argparse.Ar
     parser = script_parser(script, description)
     parser.add_argument("files", metavar="FILE", nargs="+", help=TRANSCRIPTS)
     parser.add_argument("--limit", type=positive, metavar="N", help=limit)
-    parser.add_argument("--out", metavar="DIR", help="write table.csv, figure.svg and the cases of the study there")
+    parser.add_argument("--out", metavar="DIR", help="write the evidence of the study there")
     add_json(parser)
     return parser
 

@@ -84,8 +84,11 @@ def _alike(keys: Sequence[str]) -> list[frozenset[int]]:
     return [groups[key] for key in keys]
 
 
-VIEWS = (*MATCHES, "program", "words")
-"""Pairs of compared texts: the lab's own choices, and two harder ones.
+TASK_FIRST = "task_first"
+VIEWS = (*MATCHES, TASK_FIRST, "program", "words")
+"""Pairs of compared texts: the lab's own choices, one of their other orders, and two harder ones.
+
+- `task_first`: `task_error` with the task before the error signature, whichever is longer.
 
 The prompts of one task are nearly equal in all runs, so the lab's own choices nearly reveal the task:
 
@@ -115,6 +118,8 @@ def queries(episodes: Sequence[Episode], view: str) -> list[str]:
     known([view])
     if view == "words":
         return [_masked(episode.task_description, episode) for episode in episodes]
+    if view == TASK_FIRST:
+        return [f"{episode.task_description}\n{episode.failure_analysis}" for episode in episodes]
     if view == "program":
         return [
             f"{episode.failure_analysis}\n{_masked(_DOCSTRING.sub('', episode.code), episode)}" for episode in episodes

@@ -18,7 +18,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from experiments._tools.output import run, value_of
+from experiments._tools.output import print_written, run, value_of
 from reflexion_lab.analysis.report.cells import interval
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.cli.main import Arguments
@@ -35,6 +35,7 @@ def main(
     compute: Callable[[Path], Mapping[str, str]],
     argv: Sequence[str] | None = None,
     draw: Callable[[Path], Sequence[Path]] | None = None,
+    folder: Path | None = None,
 ) -> int:
     """Write or check the files of an experiment.
 
@@ -48,22 +49,26 @@ def main(
         Arguments; by default those of the command line.
     draw : callable, optional
         Writes the figures and returns their paths; `--check` does not compare them.
+    folder : Path, optional
+        The folder of the files; by default that of `script`.
 
     Returns
     -------
     int
         1 if `--check` found a difference, else 0.
     """
-    folder = Path(script).resolve().parent
-    parser = Arguments(prog=f"python -m experiments.{folder.name}.analysis", description=f"figures of {folder.name}")
+    path = Path(script).resolve()
+    folder = folder or path.parent
+    parser = Arguments(
+        prog=f"python -m experiments.{path.parent.name}.{path.stem}", description=f"figures of {folder.name}"
+    )
     parser.add_argument("--check", action="store_true", help="compare the committed files; exit code 1 if any differs")
 
     def study(options: argparse.Namespace) -> int:
         if options.check:
             return _check(folder, compute)
         _write(folder, compute)
-        for path in draw(folder) if draw else ():
-            print(f"written: {folder.name}/{path.name}")
+        print_written(draw(folder) if draw else [])
         return 0
 
     return run(parser, study, argv)

@@ -35,7 +35,8 @@ def retrieval(options: argparse.Namespace) -> int:
     from experiments._tools.contestants import NAMES, contestants
     from experiments._tools.probes import VIEWS, known
     from experiments._tools.recollected import recollect
-    from experiments._tools.retrieval_report import as_rows, save, show
+    from experiments._tools.retrieval_cases import save_cases
+    from experiments._tools.retrieval_report import as_rows, show
     from experiments._tools.retrievers_compared import compare
     from reflexion_lab.cli.sheets import say_json
 
@@ -50,7 +51,7 @@ def retrieval(options: argparse.Namespace) -> int:
     )
     show(recollected, compared, Console())
     if options.out:
-        output.print_written(save(compared, recollected.sources, Path(options.out)))
+        output.print_written(save_cases(recollected, compared, Path(options.out)))
     if options.json:
         counts = {"documents": compared.documents, "tasks": compared.tasks, "unshown": recollected.unshown}
         say_json({**counts, "cells": list(as_rows(compared)), "seconds": round(time.monotonic() - start, 3)})

@@ -1,23 +1,27 @@
 """Retrieval quality: hit@k, MRR and nDCG@k with intervals, and paired differences.
 
-Queries about one task are not independent: intervals take the task as the unit.
+Queries about one task are not independent: intervals take the task as the cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Iterable, Sequence
 
-from experiments._tools.output import clustered_rate, percentile_estimate
-from reflexion_lab.analysis.stats.intervals import Estimate, Rate, resamples
+from reflexion_lab.analysis.stats import bootstrap
+from reflexion_lab.analysis.stats.clusters import ALONE, by_cluster
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
 
+DRAWS = 2_000
+"""Bootstrap samples of tasks for an interval."""
 NO_QUERY = "queries: got none, expected at least one with a relevant document"
 MEASURES = ("hit", "reciprocal_rank", "ndcg")
 
 
 class Answer(Record, frozen=True, kw_only=True):
-    """Measures of one query, each in [0, 1], higher is better."""
+    """Ranking and measures of one query; measures in [0, 1], higher is better."""
 
     task_id: str
     hit: float
@@ -25,6 +29,8 @@ class Answer(Record, frozen=True, kw_only=True):
     reciprocal_rank: float
     """1 / rank of the first relevant document; 0.0 if none was retrieved."""
     ndcg: float
+    top: str = ""
+    """Relevance of the first k retrieved documents, 1 or 0 each, best first."""
     best_score: float = 0.0
     """The retriever's score of the first document, in [0, 1]; 0.0 if none was retrieved."""
 
@@ -36,9 +42,7 @@ class Quality(Record, frozen=True, kw_only=True):
     tasks: int
     k: int
     hit: Rate
-    """Wilson interval at the effective number of queries."""
     mrr: Estimate
-    """Bootstrap over tasks, as for `ndcg`."""
     ndcg: Estimate
 
 
@@ -66,40 +70,58 @@ def answer(task_id: str, hits: Sequence[bool], relevant: int, k: int, best_score
         raise ConfigError("k", k, "1 or more")
     if not max(1, sum(hits)) <= relevant:
         raise ConfigError("relevant", f"{relevant}, and {sum(hits)} in the ranking", "1 or more, and at least as many")
-    from sklearn.metrics import ndcg_score  # imports for two seconds
-
-    top = [*hits[:k], *[False] * (k - len(hits))]
-    gains = [*top, *[True] * (relevant - sum(top)), False]  # missed documents come after rank k
+    top = "".join(str(int(good)) for good in hits[:k])
     first = next((rank for rank, good in enumerate(hits, 1) if good), 0)
     return Answer(
         task_id=task_id,
         hit=float(any(hits[:k])),
         reciprocal_rank=1 / first if first else 0.0,
-        ndcg=float(ndcg_score([gains], [range(len(gains), 0, -1)], k=k)),
+        ndcg=_ndcg(top, relevant, k),
+        top=top,
         best_score=best_score,
     )
 
 
+@functools.cache
+def _ndcg(top: str, relevant: int, k: int) -> float:
+    from sklearn.metrics import ndcg_score  # imports for two seconds
+
+    ranked = [*map(int, top), *[0] * (k - len(top))]
+    gains = [*ranked, *[1] * (relevant - sum(ranked)), 0]  # missed documents come after rank k
+    return min(1.0, float(ndcg_score([gains], [range(len(gains), 0, -1)], k=k)))
+
+
 def quality(answers: Sequence[Answer], k: int, seed: int = 0) -> Quality:
-    """Means over queries with 95 % intervals.
+    """Means over queries with the intervals of `bootstrap.interval` over tasks.
 
     Raises ConfigError: there is no answer.
     """
     if not answers:
         raise ConfigError(NO_QUERY)
-    tasks = [result.task_id for result in answers]
+    hit = _mean(answers, (result.hit for result in answers), seed)
     return Quality(
         queries=len(answers),
-        tasks=len(set(tasks)),
+        tasks=len({result.task_id for result in answers}),
         k=k,
-        hit=clustered_rate(sum(result.hit > 0 for result in answers), tasks),
-        mrr=_bootstrap(_by_task(answers, lambda result: result.reciprocal_rank), seed),
-        ndcg=_bootstrap(_by_task(answers, lambda result: result.ndcg), seed),
+        hit=Rate(
+            k=sum(result.hit > 0 for result in answers),
+            n=len(answers),
+            share=hit.value,
+            low=hit.low,
+            high=hit.high,
+        ),
+        mrr=_mean(answers, (result.reciprocal_rank for result in answers), seed),
+        ndcg=_mean(answers, (result.ndcg for result in answers), seed),
     )
 
 
-def difference(first: Sequence[Answer], second: Sequence[Answer], measure: str, seed: int = 0) -> Estimate:
-    """Mean of second - first over the same queries in the same order, in [-1, 1]; bootstrap over tasks.
+def _mean(answers: Sequence[Answer], values: Iterable[float], seed: int) -> Estimate:
+    tasks = (result.task_id for result in answers)
+    return bootstrap.interval(by_cluster(zip(tasks, values, strict=True), ALONE), seed, DRAWS)
+
+
+def difference(first: Sequence[Answer], second: Sequence[Answer], measure: str) -> Estimate:
+    """Mean of second - first over the same queries in the same order, in [-1, 1], with tasks as clusters.
 
     Raises ConfigError: the tasks of the answers differ, there is no answer, or the measure is unknown.
     """
@@ -107,25 +129,9 @@ def difference(first: Sequence[Answer], second: Sequence[Answer], measure: str, 
         raise ConfigError("measure", repr(measure), f"one of {', '.join(MEASURES)}")
     if [result.task_id for result in first] != [result.task_id for result in second]:
         raise ConfigError("answers", f"{len(first)} and {len(second)}", "two per query, in the same order")
-    gains: dict[str, list[float]] = {}
-    for before, after in zip(first, second, strict=True):
-        gains.setdefault(before.task_id, []).append(getattr(after, measure) - getattr(before, measure))
-    return _bootstrap(list(gains.values()), seed)
-
-
-def _by_task(answers: Sequence[Answer], value: Callable[[Answer], float]) -> list[list[float]]:
-    values: dict[str, list[float]] = {}
-    for result in answers:
-        values.setdefault(result.task_id, []).append(value(result))
-    return list(values.values())
-
-
-def _bootstrap(clusters: Sequence[Sequence[float]], seed: int) -> Estimate:
-    """Mean over all values; bootstrap over clusters, without width if all values are equal."""
-    import numpy as np
-
-    if not clusters:
+    if not first:
         raise ConfigError(NO_QUERY)
-    sums, counts = (np.array([float(of(values)) for values in clusters]) for of in (sum, len))
-    weights = resamples(len(clusters), f"{seed}:retrieval")
-    return percentile_estimate(float(sums.sum() / counts.sum()), (weights @ sums) / (weights @ counts))
+    sides = [
+        by_cluster(((result.task_id, getattr(result, measure)) for result in side), ALONE) for side in (first, second)
+    ]
+    return bootstrap.difference(*sides)

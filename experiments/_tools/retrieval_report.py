@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from experiments._tools import output
 from experiments._tools.output import columns
-from experiments._tools.probes import Probe
+from experiments._tools.probes import TASK_FIRST, Probe
 from experiments._tools.recollected import Recollected
 from experiments._tools.retrievers_compared import Cell, Comparison
 from reflexion_lab.analysis.figures.style import INK, caption
@@ -31,7 +31,7 @@ BASELINE, PLAIN = "jaccard", "task"
 MIN_SCORE = 0.25
 """That of `recall=similar`."""
 METHOD = (
-    "Dot: mean over queries; bar: 95 % interval, bootstrap over tasks. The pool lacks the asking model (same task)\n"
+    "Dot: mean over queries; bar: 95 % interval over tasks. The pool lacks the asking model (same task)\n"
     "or the asking task (class). program: error and code without prompt, docstrings and names; words: the prompt\n"
     "against the reflection's words. random and recency read no document."
 )
@@ -73,7 +73,7 @@ def ndcg_sheet(comparison: Comparison, probe: str) -> Sheet:
     probed = next(candidate for candidate in comparison.probes if candidate.name == probe)
     text = (
         f"{probed.asks}; {n_of(comparison, probed)}, {probed.alone} left out without a relevant document; on average "
-        f"{100 * probed.chance:.1f} % of the documents are relevant. 95 % intervals, bootstrap over tasks."
+        f"{100 * probed.chance:.1f} % of the documents are relevant. 95 % intervals over tasks."
     )
     return _sheet(comparison, probe, f"100 × nDCG@{comparison.k}", lambda cell: _cell(cell.quality.ndcg), text)
 
@@ -170,6 +170,11 @@ def _grid(comparison: Comparison, probe: str, value: Callable[[Cell], T]) -> dic
     return rows
 
 
+def _drawn(comparison: Comparison, probe: str) -> dict[str, dict[str, Estimate]]:
+    grid = _grid(comparison, probe, lambda cell: cell.quality.ndcg)
+    return {name: {view: own for view, own in row.items() if view != TASK_FIRST} for name, row in grid.items()}
+
+
 def n_of(comparison: Comparison, probe: Probe) -> str:
     cell = next((cell for cell in comparison.cells if cell.probe == probe.name), None)
     return f"{cell.quality.queries} queries on {cell.quality.tasks} tasks" if cell else "no query"
@@ -182,7 +187,7 @@ def _cell(estimate: Estimate, sign: str = "") -> str:
 def save(comparison: Comparison, sources: Sequence[str], folder: Path) -> list[Path]:
     """Write `table.csv` and `figure.svg`."""
     drawing = partial(draw, comparison, sources)
-    return output.save(list(as_rows(comparison)), drawing, folder, salt="retrieval", pad_inches=0.2)
+    return output.save(list(as_rows(comparison)), drawing, folder, salt="retrieval", line_end="\n", pad_inches=0.2)
 
 
 def draw(comparison: Comparison, sources: Sequence[str], figure: Figure) -> Figure:
@@ -193,7 +198,7 @@ def draw(comparison: Comparison, sources: Sequence[str], figure: Figure) -> Figu
     panels = figure.subplots(1, len(items), squeeze=False)[0]
     figure.subplots_adjust(wspace=0.08)
     for ax, probe in zip(panels, items, strict=True):
-        output.forest(_grid(comparison, probe.name, lambda cell: cell.quality.ndcg), ax, f"nDCG@{comparison.k}")
+        output.forest(_drawn(comparison, probe.name), ax, f"nDCG@{comparison.k}")
         ax.set_title(f"{probe.name}: {n_of(comparison, probe)}", fontsize=10, loc="left", color=INK)
         if ax is not panels[0]:
             ax.set_yticklabels([])

@@ -64,7 +64,7 @@ class Comparison(Record, frozen=True, kw_only=True):
 
     def minus(self, second: Cell, first: Cell) -> Estimate:
         """Paired difference of nDCG@k, second minus first, of two cells of one probe."""
-        return difference(first.answers, second.answers, "ndcg", self.seed)
+        return difference(first.answers, second.answers, "ndcg")
 
 
 def compare(

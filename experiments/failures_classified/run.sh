@@ -6,3 +6,4 @@ set -euo pipefail
 data="${REFLEXION_LAB_DATA:-../shared/data}/transcripts"
 python -m experiments._tools.failures --labels experiments/failures_classified/labels.csv --out experiments/failures_classified \
     "$data"/*.jsonl.gz
+python -m experiments.failures_classified.analysis

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from experiments._tools.evidence import Row, read_rows
 from experiments._tools.recompute import README, TABLE, csv_text, main, readme
 from experiments._tools.uptake import read, table
-from reflexion_lab.analysis.report.cells import p_value
+from reflexion_lab.analysis.report.cells import interval, p_value
 
 
 def compute(folder: Path) -> Mapping[str, str]:
@@ -29,6 +30,20 @@ def compute(folder: Path) -> Mapping[str, str]:
         "p_value": p_value,
     }
     return {TABLE: csv_text(rows), README: readme(folder, **values)}
+
+
+def answer(folder: Path) -> Row:
+    """The answer in `experiments/README.md`."""
+    rows = {(row["prompt"], row["grammar"]): row for row in read_rows(folder / TABLE) if row["style"] == "continuation"}
+    without, with_program = rows["default", "True"], rows["program, checks, words above", "True"]
+    shares = [
+        f"{100 * float(row['uptake']):.1f} % {interval(float(row['low']), float(row['high']))}"
+        for row in (without, with_program)
+    ]
+    text = (
+        f"the one without the failed program: {shares[0]}, against {shares[1]} with it; this is the ceiling for words"
+    )
+    return Row(text, f"{without['n']} retries")
 
 
 if __name__ == "__main__":

@@ -14,17 +14,8 @@ from rich.console import Console
 
 from experiments._tools import failures as command
 from experiments._tools.failing_attempts import execute, read_failures, untyped
-from experiments._tools.failure_cases import (
-    EVIDENCE,
-    OURS,
-    RULES,
-    Case,
-    compare,
-    compared,
-    evidence_text,
-    macro_f1,
-    score,
-)
+from experiments._tools.failure_cases import Case, compare, compared, macro_f1, score
+from experiments._tools.failure_evidence import EVIDENCE, OURS, RULES, classified, evidence_text, read_cases, save_cases
 from experiments._tools.failure_labels import FIELDS, draw, read_labels, write_cases
 from experiments._tools.failures_report import METHOD, as_rows, by_class, overall, save, show
 from experiments._tools.failures_report import draw as plot
@@ -154,7 +145,9 @@ def test_cutting_the_type_leaves_the_message():
 
 
 def test_lab_rules_name_the_exception_and_keywords_often_do_not(executed):
-    result = {(each.evidence, each.typed): each for each in compare(executed, {}) if each.against == "executed"}
+    result = {
+        (each.evidence, each.typed): each for each in compare(classified(executed), {}) if each.against == "executed"
+    }
     for evidence in EVIDENCE:
         assert result[evidence, True].score(OURS).accuracy.share == 1.0
     guesses = {case.kind: case.guesses["ten keywords"] for case in result["traceback", True].cases}
@@ -289,7 +282,7 @@ def test_a_reader_sees_no_type_and_labels_are_read_back(executed, tmp_path):
 
 def test_labels_are_the_truth_of_their_comparisons(executed, label):
     labels = label(executed, first="index", second="timeout")
-    result = compare(executed, labels)
+    result = compare(classified(executed), labels)
     second = [each for each in result if each.against == "labels, second"]
     assert {case.truth for each in second for case in each.cases} == {"timeout"}
     assert all(own.accuracy.k == 0 for each in second for own in each.scores)
@@ -297,29 +290,39 @@ def test_labels_are_the_truth_of_their_comparisons(executed, label):
     held = [each for each in result if each.against == "labels, held out"]
     assert [len(each.cases) for each in held] == [len(executed) // 2] * len(EVIDENCE)
     with pytest.raises(ValueError, match=r"labels: got 1, none of them about .*, expected one that is"):
-        compare(executed[:1], {("x", "y"): next(iter(labels.values()))})
+        compare(classified(executed[:1]), {("x", "y"): next(iter(labels.values()))})
 
 
 def test_report_and_figure_hold_every_score(executed, label, tmp_path):
-    result = compare(executed, label(executed, first="index", second="index"))
+    result = compare(classified(executed), label(executed, first="index", second="index"))
     console = Console(file=io.StringIO(), width=250)
-    show(executed, result, console)
+    show(classified(executed), result, console)
     printed = console.file.getvalue()
     assert all(kind in printed for kind in BODIES)
     rows = list(as_rows(result))
     assert len([row for row in rows if row["group"] == "all"]) == len(result) * len(RULES)
-    written, picture = save(result, executed, tmp_path / "out")
+    written, picture = save(result, classified(executed), tmp_path / "out")
     assert len(list(csv.DictReader(io.StringIO(written.read_text())))) == len(rows)
-    assert picture.read_bytes() == save(result, executed, tmp_path / "again")[1].read_bytes()
-    typed, read = plot(result, executed, Figure()).axes
+    assert picture.read_bytes() == save(result, classified(executed), tmp_path / "again")[1].read_bytes()
+    typed, read = plot(result, classified(executed), Figure()).axes
     assert [label.get_text() for label in read.get_yticklabels()] == [f"index\nn = {len(executed) // 2}"]
     assert any(METHOD in text.get_text() and "9 failing attempts" in text.get_text() for text in typed.texts)
 
 
+def test_cases_are_read_back_and_hold_no_text(executed, label, tmp_path):
+    failures = classified(executed)
+    path = save_cases(failures, tmp_path)
+    assert read_cases(tmp_path) == failures
+    labels = label(executed, first="index", second="index")
+    assert compare(read_cases(tmp_path), labels) == compare(failures, labels)
+    text = gzip.decompress(path.read_bytes()).decode()
+    assert not [body for body in BODIES.values() if body in text]
+
+
 def test_a_narrow_terminal_cuts_no_cell(executed, label):
-    result = compare(executed, label(executed, first="index", second="index"))
+    result = compare(classified(executed), label(executed, first="index", second="index"))
     console = Console(file=io.StringIO(), width=80)
-    show(executed, result, console)
+    show(classified(executed), result, console)
     text = console.file.getvalue()
     assert "…" not in text
     for cells in (line for sheet in (overall(result), by_class(result[-1])) for line in sheet.rows):
@@ -392,6 +395,6 @@ def test_recorded_failures_raise_again_as_logged(recorded_runs):
         assert file.readline()
     result = execute(read_failures([path], limit=40), workers=2, quiet=True)
     assert [failure.raised for failure in result] == [failure.recorded for failure in result]
-    typed, *_ = compare(result, {})
+    typed, *_ = compare(classified(result), {})
     assert typed.score(OURS).accuracy.k == 40
     assert typed.score("ten keywords").accuracy.k < 40

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments._tools import index
 from experiments._tools.recompute import README, differences, main
 
 FOLDER = Path(__file__).parents[2] / "experiments"
@@ -53,6 +54,23 @@ def test_a_written_folder_agrees(study, capsys):
         (copy / name).write_text("another text", encoding="utf-8")
     assert main(str(copy / "analysis.py"), compute, []) == 0
     assert main(str(copy / "analysis.py"), compute, ["--check"]) == 0
+
+
+def test_answers_of_the_overview_are_those_of_the_tables(tmp_path, capsys):
+    assert index.main(["--check"]) == 0
+    lines = (FOLDER / README).read_text(encoding="utf-8").split("\n")
+    named = {number: match for number, line in enumerate(lines, 1) if (match := index.LINE.fullmatch(line))}
+    computed = {number: index.answer_of(match["name"]) for number, match in named.items()}
+    assert {named[number]["name"] for number, row in computed.items() if row} >= {"failures_classified", "uptake"}
+    for number, row in computed.items():
+        if row:
+            digit = re.search(r"\d", row.answer)[0]
+            altered = row.answer.replace(digit, str((int(digit) + 1) % 10), 1)
+            lines[number - 1] = lines[number - 1].replace(row.answer, altered)
+    (tmp_path / README).write_text("\n".join(lines), encoding="utf-8")
+    expected = index.compute(tmp_path)[README]
+    problems = list(differences(tmp_path / README, expected))
+    assert [int(re.search(r"line (\d+)", line)[1]) for line in problems] == [n for n, row in computed.items() if row]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,19 @@ from experiments._tools import retrieval as command
 from experiments._tools.contestants import NAMES, contestants
 from experiments._tools.probes import VIEWS, documents, known, probes, queries
 from experiments._tools.recollected import Recollected, recollect
-from experiments._tools.retrieval_report import METHOD, contents, draw, gained, ndcg_sheet, reached, save, show, speeds
+from experiments._tools.retrieval_cases import read_cases
+from experiments._tools.retrieval_report import (
+    METHOD,
+    as_rows,
+    contents,
+    draw,
+    gained,
+    ndcg_sheet,
+    reached,
+    save,
+    show,
+    speeds,
+)
 from experiments._tools.retrievers_compared import compare
 from reflexion_lab.audit.transcripts import Feedback
 from reflexion_lab.memory.texts import query
@@ -204,7 +216,7 @@ def test_sheets_hold_the_numbers_of_the_cells(compared):
     sheet = ndcg_sheet(compared, "same task")
     assert sheet.columns == ("retriever", "task", "task_error")
     assert [row[0] for row in sheet.rows] == ["jaccard", "backwards"]
-    assert sheet.rows[0][1] == "100.0\n[100, 100]"
+    assert sheet.rows[0][1] == "100.0\n[21, 100]"  # Wilson at two tasks
     assert "5 queries on 2 tasks, 1 left out" in sheet.caption
     gains = gained(compared, "same task", over="retriever").rows
     assert gains[0][1:] == ("", "")
@@ -349,7 +361,15 @@ def test_the_command_prints_probes_and_writes_its_files(transcripts, tmp_path, c
         (name, match) for name in ("jaccard", "random") for match in ("task", "task_error")
     }
     assert "same task: 100 × nDCG@5" in output
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["figure.svg", "table.csv"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "cases.csv.gz",
+        "documents.csv",
+        "settings.json",
+        "speeds.csv",
+    ]
+    evidence = read_cases(tmp_path / "out")
+    assert list(as_rows(evidence.comparison)) == report["cells"]
+    assert evidence.settings.unshown == 2
 
 
 @pytest.mark.parametrize(
