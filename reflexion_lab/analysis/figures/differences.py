@@ -127,7 +127,7 @@ def _legend(every: Sequence[Difference], ax: Axes) -> None:
 
     names = dict.fromkeys(difference.budget for difference in every)
     marks = [Line2D([], [], linestyle="", **_style(name), label=name) for name in names]
-    place: Style = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "ncols": 3, "borderaxespad": 0.2}
+    place: Style = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "ncols": 2, "borderaxespad": 0.2}
     has_minimum = any(difference.minimum is not None for difference in every)
     handles = [*marks, *[Patch(color=FAINT, label="below the minimum detectable effect")] * has_minimum]
     ax.legend(handles=handles, **place, frameon=False, fontsize=8.5, labelcolor=INK)
