@@ -457,7 +457,7 @@ def test_equivalence_is_two_one_sided_t_tests(run):
 
 
 def test_the_margin_is_that_of_the_study_and_another_is_exploratory(run, study):
-    study = replace(study, equivalence_margin=0.1)
+    study = registered(replace(study, equivalence_margin=0.1), run, feedback_only=20, words=20)
     known = {"study": study.name, "study_digest": study.digest}
     runs = [run(arm, many(20), s, **known) for arm in ("feedback_only", "words") for s in (1, 2)]
     registered, other = (named(compare(arms(runs), study=study, margin=m), "words").as_run for m in (None, 0.2))
@@ -469,8 +469,8 @@ def test_intervals_over_seeds_are_wider_and_take_three(run):
     sizes = {"feedback_only": (10, 12, 14), "words": (20, 22, 30)}
     runs = [run(arm, many(won), s) for arm, solved in sizes.items() for s, won in enumerate(solved)]
     here, beyond = (named(compare(arms(runs), over=over), "words") for over in ("tasks", "seeds"))
-    for name in ("as_run", "matched"):
-        narrow, wide = getattr(here, name), getattr(beyond, name)
+    for name, narrow in here.differences.items():
+        wide = beyond.differences[name]
         assert wide.estimate.low < narrow.estimate.low < narrow.estimate.high < wide.estimate.high
         assert wide.interval_90[0] > wide.estimate.low
         assert "widened for other seeds" in wide.method
@@ -506,8 +506,9 @@ def studies(run, gains):
 
 def test_studies_of_the_same_arms_are_pooled(run):
     result = over_studies(studies(run, {"first": 2, "second": 8, "third": 5}))
-    as_run, matched_arm = result.arms
-    assert (as_run.arm, as_run.budget, matched_arm.budget) == ("words", "as run", "equal tokens")
+    as_run = result.arms[0]
+    budgets = ["as run", "equal attempts", "equal completion tokens", "equal tokens"]
+    assert [(arm.arm, arm.budget) for arm in result.arms] == [("words", budget) for budget in budgets]
     assert [effect.study for effect in as_run.effects] == ["first", "second", "third"]
     values = [effect.difference.estimate.value for effect in as_run.effects]
     assert values == [0.05, 0.2, 0.125]

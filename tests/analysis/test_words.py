@@ -102,9 +102,11 @@ def history(failed, task_id, cause, repaired):
 def log(failed, write_run):
     """Of four named causes three are repaired, of four others one."""
     causes = ["I subtract"] * 4 + ["I was careless"] * 4
-    made = {f"t/{n}": history(failed, f"t/{n}", cause, n in (0, 1, 2, 4)) for n, cause in enumerate(causes)}
-    verdicts = {task_id: [(a.evaluation.reward, a.evaluation.passed) for a in every] for task_id, every in made.items()}
-    return Log.read(write_run(verdicts, made=made))
+    histories = {f"t/{n}": history(failed, f"t/{n}", cause, n in (0, 1, 2, 4)) for n, cause in enumerate(causes)}
+    verdicts = {
+        task_id: [(a.evaluation.reward, a.evaluation.passed) for a in every] for task_id, every in histories.items()
+    }
+    return Log.read(write_run(verdicts, attempts=histories))
 
 
 def test_repairs_are_related_to_each_quality(log):

@@ -153,7 +153,7 @@ def test_an_archive_that_expands_without_limit_is_refused(tmp_path):
     path = tmp_path / "bomb.eval"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("summaries.json", b" " * (80 << 20))
-    with pytest.raises(ValueError, match="that unpack to 83,886,080"):
+    with pytest.raises(ValueError, match="bytes that unpack to 83"):
         read_outcomes(path)
 
 

@@ -59,7 +59,10 @@ def test_every_command_has_help(capsys):
         ("store=postgresql", "storage.url: got no value, expected one"),
         ("loop.confidence_threshold=1.5", "loop.confidence_threshold: got 1.5, expected above 0, at most 1"),
         ("loop.max_attempts=0", "loop.max_attempts: got 0"),
-        ("model=gpt5", "model: got 'gpt5', expected one of gguf, openai, replay, scripted, simulated, smollm2"),
+        (
+            "model=gpt5",
+            "model: got 'gpt5', expected one of gguf, openai, replay, scripted, simulated, simulated_student, smollm2",
+        ),
         ("benchmark=jsonl", "benchmark.load.path"),
         ("benchmark.ids=[nobody/1]", "nobody/1"),
         ("benchmark.limit=0", "benchmark"),

@@ -23,7 +23,8 @@ def test_clusters_of_tasks_are_part_of_the_design(capsys):
     assert main(["power", *sizes, "--studies", "100"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     least = detectable(Design(tasks=40, seeds=1, discordance=0.3, clusters=20, cluster_agreement=0.8), studies=100)
-    assert f"{100 * least:.1f} points, by 80 % of studies of 40 tasks in 20 clusters x 1 seed" in text
+    points = "none" if least is None else f"{100 * least:.1f} points"
+    assert f"detectable difference: {points}, by 80 % of studies of 40 tasks in 20 clusters x 1 seed" in text
     assert "of a cluster's tasks 80 %" in text
 
 

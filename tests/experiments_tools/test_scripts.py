@@ -27,4 +27,4 @@ def test_a_script_has_help_and_reports_errors_in_one_line(script):
     assert f"usage: python -m {script}" in output("--help").stdout
     wrong = output("absent.jsonl")
     assert wrong.returncode == 2
-    assert wrong.stderr.startswith("error: absent.jsonl: ") and wrong.stderr.count("\n") == 1
+    assert wrong.stderr.replace("'", "").startswith("error: absent.jsonl: ") and wrong.stderr.count("\n") == 1

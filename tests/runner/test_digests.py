@@ -98,7 +98,7 @@ def test_the_digest_of_an_earlier_version_is_no_disagreement():
 
 def test_later_keys_count_as_defaults_in_an_old_manifest():
     overrides = ["model=simulated", "actor=single_shot", "tracker=none", "benchmark.limit=2", "store=sqlite"]
-    overrides += ["recall.max_tokens=600"]  # the default of that version
+    overrides += ["recall.max_tokens=600", "loop.reflect_on_last=true"]  # the defaults of that version
     for more, expected in (([], []), (["memory.shared.across_cells=true"], ["memory"])):
         now = plain(compose(*overrides, *more))
         differences = manifest.differences(manifest_of(OLD), manifest_of({**OLD, "config": now}))

@@ -56,7 +56,7 @@ def test_only_the_words_reach_the_other_model(run):
 def test_a_donor_must_be_one_run_on_the_same_tasks_without_solutions(run, tmp_path):
     donor = run("experiment=reflexion", "model=simulated", "model.first=0.2", "benchmark.load.n=3")
     transplant = ("reflector=transplant", "arm=transplant", "model=simulated", "model.first=0")
-    with pytest.raises(ConfigError, match="got no folder"):
+    with pytest.raises(ConfigError, match="got 0 runs of seed 0"):
         Transplant(())
     with pytest.raises(ConfigError, match="got no attempt at"):
         run(*transplant, f"reflector.pool=[{donor.path}]")

@@ -32,7 +32,7 @@ def overrides(tmp_path):
     return [
         *("benchmark=jsonl", f"benchmark.load.path={tmp_path / 'tasks.jsonl'}", "tracker=none", "quiet=true"),
         *("model=scripted", f"model.path={script(tmp_path, RULES)}", f"run_root={tmp_path / 'runs'}"),
-        *("loop.stuck_after=null", "loop.max_attempts=2"),
+        *("loop.stuck_after=null", "loop.max_attempts=2", "loop.reflect_on_last=true"),
     ]
 
 
