@@ -460,8 +460,8 @@ def test_the_margin_is_that_of_the_study_and_another_is_exploratory(run, study):
     study = registered(replace(study, equivalence_margin=0.1), run, feedback_only=20, words=20)
     known = {"study": study.name, "study_digest": study.digest}
     runs = [run(arm, many(20), s, **known) for arm in ("feedback_only", "words") for s in (1, 2)]
-    registered, other = (named(compare(arms(runs), study=study, margin=m), "words").as_run for m in (None, 0.2))
-    assert (registered.margin, registered.exploratory) == (0.1, ())
+    own, other = (named(compare(arms(runs), study=study, margin=m), "words").as_run for m in (None, 0.2))
+    assert (own.margin, own.exploratory) == (0.1, ())
     assert other.exploratory == ("margin 0.2, registered was 0.1",)
 
 

@@ -177,7 +177,7 @@ def test_every_figure_with_an_oracle_is_watermarked(make_arms):
     drawn = [
         curves.curves([Curve.over(arm) for arm in result], axes()),
         budget({arm: accuracy_by_spending(arm, "tokens") for arm in result}, "tokens", axes()),
-        differences(compared.rows[1:], "retry", axes()),
+        differences(compared, axes()),
         transition_bars(transitions(oracle), axes()),
         outcome_map(oracle, TASKS, axes()),
         unsolved({arm: survival(arm) for arm in result}, axes()),

@@ -139,10 +139,12 @@ def test_every_role_has_a_row_of_usage(report_of, attempt):
     assert "no task solved" in unsolved
 
 
-def test_cached_and_reasoning_tokens_stand_below_those_they_are_part_of(shown, attempt):
+def test_cached_and_reasoning_tokens_stand_below_those_they_are_part_of(report_of, attempt):
     first = attempt("a", 1, 1.0)
     usage = Usage(calls=1, prompt_tokens=300, completion_tokens=40, cached_tokens=256, reasoning_tokens=32)
-    text = shown(attempts={"a": [replace(first, trajectory=replace(first.trajectory, usage=usage))]}).split("Usage")[1]
+    text = report_of(attempts={"a": [replace(first, trajectory=replace(first.trajectory, usage=usage))]}).split(
+        "Usage"
+    )[1]
     assert row(text, "actor")[:4] == ["1", "300", "40", "340"]
     assert "256 cached" in text
     assert "32 reasoning" in text
