@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from experiments._tools import output
 from experiments._tools.parsing_report import Case
 from experiments._tools.replies import Parsing, Reply, Words
-from reflexion_lab.audit.audit import Verdict
+from reflexion_lab.audit.verdicts import Verdict
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Task
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from reflexion_lab.agent.reflectors.fields import LABELS, ParseError, parse_fields
-from reflexion_lab.audit.audit import Verdict, execute
 from reflexion_lab.audit.samples import IMPORTS, Sample
 from reflexion_lab.audit.stored_programs import StoredPrograms, counter, never
 from reflexion_lab.audit.transcripts import Step, read_transcripts
+from reflexion_lab.audit.verdicts import Verdict, execute
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Record, Task

@@ -131,7 +131,7 @@ def difference(first: Sequence[Answer], second: Sequence[Answer], measure: str) 
         raise ConfigError("answers", f"{len(first)} and {len(second)}", "two per query, in the same order")
     if not first:
         raise ConfigError(NO_QUERY)
-    sides = [
+    before, after = (
         by_cluster(((result.task_id, getattr(result, measure)) for result in side), ALONE) for side in (first, second)
-    ]
-    return bootstrap.difference(*sides)
+    )
+    return bootstrap.difference(before, after)
