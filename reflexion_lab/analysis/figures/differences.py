@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.row import Difference, Row
-from reflexion_lab.analysis.figures.drawing import Drawing, facts, figure
+from reflexion_lab.analysis.figures.drawing import LEGEND_COLUMNS, Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import (
     COLOURS,
     FAINT,
@@ -104,7 +104,7 @@ def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
     baseline = comparison.baseline
     size = (
         6.4 + beside([row.arm for row in arm_rows]),
-        1.3 + 0.31 * max(2, *(len(comparison.shown(row)) for row in arm_rows)) * len(arm_rows),
+        1.6 + 0.31 * max(2, *(len(comparison.shown(row)) for row in arm_rows)) * len(arm_rows),
     )
     title = f"Difference to {baseline}"
     return Drawing("differences", title, [lambda ax: differences(comparison, ax)], COLUMNS, lines, text, size)
@@ -127,7 +127,7 @@ def _legend(every: Sequence[Difference], ax: Axes) -> None:
 
     names = dict.fromkeys(difference.budget for difference in every)
     marks = [Line2D([], [], linestyle="", **_style(name), label=name) for name in names]
-    place: Style = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "ncols": 2, "borderaxespad": 0.2}
+    place: Style = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "ncols": LEGEND_COLUMNS, "borderaxespad": 0.2}
     has_minimum = any(difference.minimum is not None for difference in every)
     handles = [*marks, *[Patch(color=FAINT, label="below the minimum detectable effect")] * has_minimum]
     ax.legend(handles=handles, **place, frameon=False, fontsize=8.5, labelcolor=INK)

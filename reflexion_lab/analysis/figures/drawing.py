@@ -37,6 +37,8 @@ NARROWEST = 6.5
 """Minimum width in inches, so that a caption stays short."""
 LONGEST = 72
 """Maximum characters of an arm's name in a figure."""
+LEGEND_COLUMNS = 2
+"""Columns of a panel's own legend."""
 ROOM = 0.97
 """Share of the width of its column of panels that a caption may take."""
 LEGEND: Style = {"frameon": False, "fontsize": 8.5, "labelcolor": INK, "alignment": "left",
@@ -274,7 +276,8 @@ def _head(drawing: Drawing, ax: Axes) -> int:
         place: Style = {"loc": "lower left", "bbox_to_anchor": (0, 1), "bbox_transform": above, "borderaxespad": 0}
         return _legend(ax, [ax], drawing.title, inches, place | {"borderpad": 0})
     if drawing.title:
-        pad = 24 if ax.get_legend() else 8  # the panel's own legend lies just above it
+        legend = ax.get_legend()  # the panel's own lies just above it
+        pad = 9 + 15 * -(-len(legend.get_texts()) // LEGEND_COLUMNS) if legend else 8
         ax.set_title(drawing.title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=pad)
     return 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import platform
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,7 +78,9 @@ def rerun(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Path |
         The sandbox is broken.
     """
     check_parts(manifest.config)
-    lab = assemble(config_of(manifest, supplies, folder, run_root or folder))
+    with warnings.catch_warnings():  # the study names the original models, not their recorded calls
+        warnings.filterwarnings("ignore", ".*the run is exploratory", RuntimeWarning)
+        lab = assemble(config_of(manifest, supplies, folder, run_root or folder))
     try:
         lab.runner.run()
     except ModelError as problem:
