@@ -22,7 +22,7 @@ SAID = {
         "failing checks only: failed, 2 of 3 right → failed, 2 of 3 right → failed, 2 of 3 right; submitted 1\n"
         "nothing: failed, 2 of 3 right → failed, 2 of 3 right → failed, 2 of 3 right; submitted 1",
         "3 not solved, 18 repaired, 9 solved at once",
-        "words | as run | +3.3 [-13.4, +19.8] | 3:2 | 1 | 1 | none | 28.7 | no larger than ±17.0 points",
+        "+3.3 [-13.4, +19.8] | 3:2 | 1 | 1 | none | 28.7 | no larger than ±17.0 points",
         "nothing | as run | -30.0 [-47.2, -10.3] | 0:9",
         "written by the model",
         "against attempt 1: − 1 out, + 2 in",
@@ -105,7 +105,7 @@ SAID = {
         "attempt 1 at own/initials: passed, 1 of 1 right",
         "single-shot: failed, 0 of 1 right → passed, 1 of 1 right; submitted 2",
         "tests-first | visible | 3 x 1 | 100.0 [43.9, 100.0] | 100.0 [43.9, 100.0] | 100.0",
-        "tests-first | equal tokens | +65.5 [-100.0, +100.0] | 2:0 | 0.50 | 0.50 | none | - | undecided one seed",
+        "+65.5 [-100.0, +100.0] | 2:0 | 0.50 | 0.50 | none | -",
         " 6 tasks, all of them won: p = 0.031250",
     ],
     "09_from_sweep_to_paper": [
