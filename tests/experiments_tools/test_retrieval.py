@@ -403,5 +403,6 @@ def test_in_recorded_runs_a_task_is_retrieved_by_its_text(recorded_runs):
     assert len(read.episodes) > 150
     compared = compare(read.episodes, contestants(["jaccard", "random"]).making, VIEWS[:1], quiet=True)
     good, chance = (compared.cell("same task", "task", name).quality for name in ("jaccard", "random"))
-    assert good.ndcg.low > 0.95
-    assert chance.ndcg.high < 0.2
+    assert good.ndcg.value > 0.95
+    assert chance.ndcg.value < 0.2
+    assert good.ndcg.low > chance.ndcg.high  # seven tasks have a wide interval even where all are found
