@@ -99,6 +99,11 @@ def test_cost_is_computed_from_the_price_of_the_model(overrides):
     assert set(expected.prices.values()) == {"1e+06/2e+06 per million, as the config says"}
 
 
+def test_a_run_with_a_store_reflects_on_the_last_attempt_in_its_estimate_too(overrides):
+    assert estimate([compose(*overrides, "store=jsonl")]).roles["reflector"].calls == exactly(24)
+    assert estimate([compose(*overrides)]).roles["reflector"].calls == exactly(12)
+
+
 def test_a_probe_writes_nothing_but_caches_and_ledger(overrides, tmp_path):
     estimate([compose(*overrides, "store=jsonl", f"memory.reflection_files={tmp_path / 'words'}")])
     files = {path.name.removesuffix("-wal").removesuffix("-shm") for path in (tmp_path / "runs").iterdir()}
