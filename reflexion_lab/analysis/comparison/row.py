@@ -525,7 +525,7 @@ def _exploratory(arm: Arm, base: Arm, metric: str, study: Registration | None, c
     """Why this comparison is exploratory; [] where it was registered."""
     own, others = ([log.manifest for log in side.logs] for side in (arm, base))
     reasons = exploratory(study, metric, own, others)
-    if study and claim.margin and claim.margin != study.equivalence_margin:
+    if study and claim.margin and abs(claim.margin - (study.equivalence_margin or 0)) > CLOSE:
         reasons.append(f"margin {claim.margin:g}, registered was {study.equivalence_margin or 'none'}")
     return reasons
 
