@@ -100,8 +100,9 @@ def test_cost_is_computed_from_the_price_of_the_model(overrides):
 
 
 def test_a_run_with_a_store_reflects_on_the_last_attempt_in_its_estimate_too(overrides):
-    assert estimate([compose(*overrides, "store=jsonl")]).roles["reflector"].calls == exactly(24)
-    assert estimate([compose(*overrides)]).roles["reflector"].calls == exactly(12)
+    default = [*overrides, "loop.reflect_on_last=null"]
+    assert estimate([compose(*default, "store=jsonl")]).roles["reflector"].calls == exactly(24)
+    assert estimate([compose(*default)]).roles["reflector"].calls == exactly(12)
 
 
 def test_a_probe_writes_nothing_but_caches_and_ledger(overrides, tmp_path):
