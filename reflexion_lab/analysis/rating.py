@@ -7,6 +7,7 @@ of its own, names the run of each item and what the rules say.
 from __future__ import annotations
 
 import csv
+import hashlib
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,12 +15,13 @@ from typing import NamedTuple
 
 from reflexion_lab.analysis.learning.words import NAMES, Quality, quality
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.solutions import Solutions
 from reflexion_lab.analysis.stats.intervals import Estimate, clustered
-from reflexion_lab.errors import DataError
+from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.records import Attempt, Record, Task
 
 SHEET = ("item", "task", "program", "failing_checks", "words", *NAMES)
-KEY = ("item", "run_id", "task_id", "number", *NAMES)
+KEY = ("item", "run_id", "task_id", "cluster", "number", *NAMES)
 ANSWERS = {"yes": True, "y": True, "1": True, "true": True, "no": False, "n": False, "0": False, "false": False}
 FORMULA = ("=", "+", "-", "@")
 """First characters that a spreadsheet takes for a formula; a space before them prevents it."""
@@ -30,38 +32,56 @@ class Rated(NamedTuple):
 
     run_id: str
     attempt: Attempt
+    cluster: str
+    """Cluster of its task."""
     quality: Quality
 
+    @property
+    def id(self) -> str:
+        """The same in every draw, without a trace of the arm."""
+        name = f"{self.run_id}:{self.attempt.task_id}:{self.attempt.number}"
+        return hashlib.sha256(name.encode(errors="replace")).hexdigest()[:10]
 
-def rated(logs: Iterable[Log], solutions: Mapping[str, str]) -> list[Rated]:
+
+def rated(logs: Iterable[Log], solutions: Solutions) -> list[Rated]:
     """All reflections with a text."""
     return [
-        Rated(log.manifest.run_id, attempt, qualities)
+        Rated(log.manifest.run_id, attempt, log.clusters.get(attempt.task_id, attempt.task_id), qualities)
         for log in logs
         for attempt in log.every
-        if (qualities := quality(attempt, solutions.get(attempt.task_id, "")))
+        if (qualities := quality(attempt, solutions.get(log.manifest.run_id, {}).get(attempt.task_id, "")))
     ]
 
 
-def write(path: Path, reflections: Sequence[Rated], tasks: Mapping[str, Task], limit: int = 0, seed: int = 0) -> Path:
+def write(
+    path: Path, reflections: Sequence[Rated], tasks: Mapping[str, Mapping[str, Task]], limit: int = 0, seed: int = 0
+) -> Path:
     """Write a sheet and its key; returns the path of the key.
 
     Parameters
     ----------
     path : Path
         The sheet, a CSV file.
-    tasks : Mapping[str, Task]
-        Tasks by id, for their texts.
+    tasks : Mapping[str, Mapping[str, Task]]
+        Tasks by run and id, for their texts.
     limit : int, default 0
         Number of reflections, drawn at random; 0: all.
     seed : int, default 0
         Of draw and order.
+
+    Raises
+    ------
+    ConfigError
+        The sheet or its key exists: it may hold answers.
     """
+    for file in (path, key_of(path)):
+        if file.exists():
+            raise ConfigError("--out", f"{file}, which exists", "a new file: a sheet may hold answers")
     order = list(reflections)
     random.Random(f"{seed}:rating").shuffle(order)
-    items = list(enumerate(order[: limit or None], 1))
-    _save(path, SHEET, (_sheet_row(number, item, tasks) for number, item in items))
-    _save(key_of(path), KEY, (_key_row(number, item) for number, item in items))
+    items = order[: limit or None]
+    _save(path, SHEET, (_sheet_row(item, tasks.get(item.run_id, {})) for item in items))
+    _save(key_of(path), KEY, map(_key_row, items))
     return key_of(path)
 
 
@@ -77,19 +97,19 @@ def _save(path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]) 
         table.writerows(rows)
 
 
-def _sheet_row(number: int, item: Rated, tasks: Mapping[str, Task]) -> Iterator[object]:
+def _sheet_row(item: Rated, tasks: Mapping[str, Task]) -> Iterator[object]:
     attempt = item.attempt
     checks = "\n".join(f"{check.name}  # {check.message}".strip("# ") for check in attempt.evaluation.failures)
     words = "\n".join(f"{label}: {text}" for label, text in attempt.reflection.statements) if attempt.reflection else ""
     task = tasks.get(attempt.task_id)
-    yield number
+    yield item.id
     for text in (task.prompt if task else attempt.task_id, attempt.trajectory.solution, checks, words):
         yield f" {text}" if text.startswith(FORMULA) else text
     yield from [""] * len(NAMES)
 
 
-def _key_row(number: int, item: Rated) -> Iterator[object]:
-    yield from (number, item.run_id, item.attempt.task_id, item.attempt.number)
+def _key_row(item: Rated) -> Iterator[object]:
+    yield from (item.id, item.run_id, item.attempt.task_id, item.cluster, item.attempt.number)
     for name in NAMES:
         value = getattr(item.quality, name)
         yield "" if value is None else "yes" if value else "no"
@@ -103,11 +123,12 @@ class Agreement(Record, frozen=True, kw_only=True):
     second: str
     n: int
     """Reflections that both rated."""
-    tasks: int
+    clusters: int
+    """Clusters of their tasks."""
     first_yes: int
     second_yes: int
     agreed: Estimate | None
-    """Share of equal ratings, with a Wilson interval clustered by task; None without any."""
+    """Share of equal ratings, with a Wilson interval over clusters of tasks; None without any."""
     kappa: Estimate | None
     """Cohen's kappa (1960, Educational and Psychological Measurement 20:37-46); None if both always say the same one
     word, so that agreement by chance is 1. Its interval is that of the share of equal ratings, at the agreement by
@@ -130,8 +151,8 @@ def agreements(sheets: Sequence[Path], key: Path | None = None) -> list[Agreemen
         A file cannot be read, lacks a column, holds another answer than yes, no or an empty cell, or items that the key
         does not name.
     """
-    answers = _read(key or key_of(sheets[0]), ("task_id",))
-    clusters = {item: row["task_id"] for item, row in answers.items()}
+    answers = _read(key or key_of(sheets[0]), ("cluster",))
+    clusters = {item: row["cluster"] for item, row in answers.items()}
     raters = {str(path): _read(path) for path in sheets}
     for name, rows in raters.items():
         if strange := sorted(rows.keys() - clusters.keys()):
@@ -182,7 +203,7 @@ def _agreement(
         first=first[0],
         second=second[0],
         n=len(both),
-        tasks=len(sizes),
+        clusters=len(sizes),
         first_yes=sum(one for one, _ in both.values()),
         second_yes=sum(two for _, two in both.values()),
         agreed=agreed,
@@ -205,7 +226,7 @@ def cohen(pairs: Sequence[tuple[bool, bool]], sizes: Sequence[int]) -> tuple[Est
     pairs : Sequence[tuple[bool, bool]]
         Two ratings by item.
     sizes : Sequence[int]
-        Items by task.
+        Items by cluster.
     """
     if not pairs:
         return None, None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -17,25 +17,37 @@ if TYPE_CHECKING:
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
 OURS = "reflexion_lab.tasks.benchmarks."
+SELECTION = ("ids", "sample", "limit")
+"""Keys of a benchmark's node that choose tasks, which its digest does not cover."""
 
 
-def tasks_of(runs: Iterable[RunFolder]) -> dict[str, Task]:
-    """Tasks of some runs by id, with hidden tests and solutions; without those of benchmarks that cannot be loaded, or
-    whose digest is not that of the run.
+Solutions = Mapping[str, Mapping[str, str]]
+"""Canonical programs by run id and task id: at another seed, a task of the same id may be another one."""
+
+
+def tasks_of(runs: Iterable[RunFolder]) -> dict[str, dict[str, Task]]:
+    """Tasks by run id and task id, with hidden tests and solutions; none of a run whose benchmark cannot be loaded, or
+    has another digest now.
     """
-    tasks: dict[str, Task] = {}
-    known: dict[str, Benchmark | None] = {}
+    known: dict[tuple[str, ...], Benchmark | None] = {}
+    tasks: dict[str, dict[str, Task]] = {}
     for run in runs:
         manifest = run.manifest
-        if manifest.benchmark_digest not in known:
-            known[manifest.benchmark_digest] = _same(run.path, manifest)
-        tasks |= {task.task_id: task for task in known[manifest.benchmark_digest] or ()}
+        node = manifest.config.get("benchmark")
+        chosen = {name: node.get(name) for name in SELECTION} if isinstance(node, dict) else {}
+        key = manifest.benchmark_digest, repr(chosen), str(manifest.seed) if chosen.get("sample") else ""
+        if key not in known:
+            known[key] = _same(run.path, manifest)
+        tasks[manifest.run_id] = {task.task_id: task for task in known[key] or ()}
     return tasks
 
 
-def solutions(runs: Iterable[RunFolder]) -> dict[str, str]:
-    """Canonical programs by task of `tasks_of`."""
-    return {name: task.canonical_program for name, task in tasks_of(runs).items() if task.canonical_solution.strip()}
+def solutions(runs: Iterable[RunFolder]) -> Solutions:
+    """Canonical programs of the tasks of `tasks_of`."""
+    return {
+        run_id: {name: task.canonical_program for name, task in tasks.items() if task.canonical_solution.strip()}
+        for run_id, tasks in tasks_of(runs).items()
+    }
 
 
 def _same(path: Path, manifest: Manifest) -> Benchmark | None:
@@ -82,5 +94,5 @@ def _harmless(load: dict[str, Any]) -> bool:
 
 def _attributes(node: dict[str, Any], seed: int) -> Any:
     """The part of a config that `load_benchmark` reads."""
-    chosen = {name: node.get(name) for name in ("name", "load", "ids", "sample", "limit")}
+    chosen = {name: node.get(name) for name in ("name", "load", *SELECTION)}
     return SimpleNamespace(benchmark=SimpleNamespace(**chosen), seed=seed)

@@ -72,7 +72,7 @@ def _sheet(options: argparse.Namespace) -> None:
 
     runs = some_folders(*options.runs)
     tasks = tasks_of(runs)
-    programs = {name: task.canonical_program for name, task in tasks.items()}
+    programs = {run: {name: task.canonical_program for name, task in own.items()} for run, own in tasks.items()}
     reflections = rated([Log.read(run, texts=False) for run in runs], programs)
     if not reflections:
         raise ConfigError("rate", "no reflection with a text in these runs", "runs whose reflector writes some")
@@ -94,10 +94,8 @@ def _agreement(options: argparse.Namespace) -> None:
     if options.json:
         say_json({"agreements": rows})
         return
-    columns = ("quality", "raters", "n", "tasks", "yes, first", "yes, second", "agreed, % [95 %]", "kappa [95 %]")
-    note = (
-        "kappa: Cohen's; 1 all equal, 0 as by chance. Intervals: Wilson, clustered by task. Empty cells do not count."
-    )
+    columns = ("quality", "raters", "n", "clusters", "yes, first", "yes, second", "agreed, % [95 %]", "kappa [95 %]")
+    note = "kappa: Cohen's; 1 all equal, 0 as by chance. Intervals: Wilson over clusters. Empty cells do not count."
     say(sheet("Agreement of ratings", columns, map(_cells, rows), names=2, note=note))
 
 
@@ -108,7 +106,7 @@ def _cells(row: Agreement) -> tuple[str, ...]:
         row.quality,
         f"{row.first} : {row.second}",
         str(row.n),
-        str(row.tasks),
+        str(row.clusters),
         str(row.first_yes),
         str(row.second_yes),
         cells.estimate(row.agreed) if row.agreed else cells.NONE,

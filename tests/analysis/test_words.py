@@ -12,6 +12,7 @@ from reflexion_lab.analysis.learning.words import SYNTAX, difference, names_any,
 from reflexion_lab.analysis.rating import agreements, cohen, key_of, rated, write
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.cli.main import main
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Check, Task
 
 SUM = 'def total(ns: list[int]) -> int:\n    """Sum."""\n    s = 0\n    for n in ns:\n        s += n\n    return s\n'
@@ -109,8 +110,13 @@ def log(failed, write_run):
     return Log.read(write_run(verdicts, attempts=histories))
 
 
+def programs(log):
+    """The same canonical program for each task of the run."""
+    return {log.manifest.run_id: dict.fromkeys(log.attempts, SUM)}
+
+
 def test_repairs_are_related_to_each_quality(log):
-    by_name = {figures.name: figures for figures in word_quality([log], dict.fromkeys(log.attempts, SUM))}
+    by_name = {figures.name: figures for figures in word_quality([log], programs(log))}
     cause = by_name["names_cause"]
     assert (cause.rate.k, cause.rate.n) == (4, 8)
     assert (cause.repaired_with.k, cause.repaired_with.n) == (3, 4)
@@ -129,7 +135,8 @@ def test_without_solutions_the_true_cause_is_left_out(log):
 def test_a_sheet_is_blind_shuffled_and_has_its_key_apart(log, tmp_path):
     sheet = tmp_path / "sheet.csv"
     tasks = {name: Task(task_id=name, prompt=f"prompt of {name}", entry_point="total") for name in log.attempts}
-    assert write(sheet, rated([log], dict.fromkeys(log.attempts, SUM)), tasks, limit=6) == key_of(sheet)
+    by_run = {log.manifest.run_id: tasks}
+    assert write(sheet, rated([log], programs(log)), by_run, limit=6) == key_of(sheet)
     text, rows = sheet.read_text(), list(csv.DictReader(sheet.open(newline="")))
     assert len(rows) == 6
     assert log.manifest.run_id not in text and log.arm not in text
@@ -141,6 +148,24 @@ def test_a_sheet_is_blind_shuffled_and_has_its_key_apart(log, tmp_path):
     assert [row["task"] for row in rows] == [f"prompt of {row['task_id']}" for row in keys]
     assert [row["task_id"] for row in keys] != sorted(row["task_id"] for row in keys)
     assert {row["names_cause"] for row in keys} == {"yes", "no"}
+
+
+def test_a_sheet_is_not_overwritten(log, tmp_path):
+    sheet = tmp_path / "sheet.csv"
+    write(sheet, rated([log], programs(log)), {})
+    answers = sheet.read_text() + "filled in"
+    sheet.write_text(answers)
+    with pytest.raises(ConfigError, match="a new file: a sheet may hold answers"):
+        write(sheet, rated([log], programs(log)), {})
+    assert sheet.read_text() == answers
+
+
+def test_items_keep_their_names_in_another_draw(log, tmp_path):
+    for seed in (0, 1):
+        write(tmp_path / f"{seed}.csv", rated([log], programs(log)), {}, seed=seed)
+    items = [[row["item"] for row in csv.DictReader((tmp_path / f"{seed}.csv").open(newline=""))] for seed in (0, 1)]
+    assert items[0] != items[1]
+    assert sorted(items[0]) == sorted(items[1])
 
 
 def filled(sheet, path, answers):
@@ -155,7 +180,7 @@ def filled(sheet, path, answers):
 
 def test_raters_are_compared_with_each_other_and_the_rules(log, tmp_path, capsys):
     sheet = tmp_path / "sheet.csv"
-    write(sheet, rated([log], dict.fromkeys(log.attempts, SUM)), {})
+    write(sheet, rated([log], programs(log)), {})
     rules = [row["names_cause"] for row in csv.DictReader(key_of(sheet).open(newline=""))]
     other = ["" if n == 0 else {"yes": "No", "no": "1"}[answer] if n == 1 else answer for n, answer in enumerate(rules)]
     filled(sheet, sheet, rules)

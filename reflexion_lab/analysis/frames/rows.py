@@ -94,7 +94,7 @@ class Run:
     @cached_property
     def qualities(self) -> dict[tuple[str, int], Quality | None]:
         """Qualities of its reflections, by task and attempt; the true cause where the benchmark can be loaded."""
-        programs = solutions([RunFolder(self.path)])
+        programs = solutions([RunFolder(self.path)])[self.log.manifest.run_id]
         return {
             (attempt.task_id, attempt.number): quality(attempt, programs.get(attempt.task_id, ""))
             for attempt in self.log.every

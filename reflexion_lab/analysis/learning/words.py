@@ -10,10 +10,11 @@ from __future__ import annotations
 import ast
 import builtins
 import io
+import itertools
 import keyword
 import re
 import tokenize
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from reflexion_lab.analysis.estimators import verdict
 from reflexion_lab.analysis.learning.effect import effect, readings
 from reflexion_lab.analysis.learning.transitions import RepairShare
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.solutions import Solutions
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.clusters import ALONE, by_cluster
 from reflexion_lab.analysis.stats.intervals import Estimate
@@ -264,17 +266,17 @@ class _Row(NamedTuple):
     """None if the program was right, or no attempt read the reflection, or a hidden verdict is missing."""
 
 
-def word_quality(logs: Sequence[Log], solutions: Mapping[str, str], seed: int = 0) -> tuple[QualityFigures, ...]:
+def word_quality(logs: Sequence[Log], solutions: Solutions, seed: int = 0) -> tuple[QualityFigures, ...]:
     """Qualities of the reflections of some runs, and how often the next attempt repairs the program; () without any.
 
     Parameters
     ----------
-    solutions : Mapping[str, str]
-        Canonical programs by task; {} if unknown, which leaves out `names_cause`.
+    solutions : Mapping[str, Mapping[str, str]]
+        Canonical programs by run and task; {} if unknown, which leaves out `names_cause`.
     seed : int, default 0
         Of the bootstrap.
     """
-    rows = [row for log in logs for row in _rows(log, solutions)]
+    rows = [row for log in logs for row in _rows(log, solutions.get(log.manifest.run_id, {}))]
     return tuple(_figures(name, rows, seed) for name in NAMES) if rows else ()
 
 
@@ -292,7 +294,8 @@ def _rows(log: Log, solutions: Mapping[str, str]) -> Iterator[_Row]:
     ]
     for place, (attempt, rated_words) in enumerate(rated):
         was_wrong = verdict(grades.get(_key(attempt))) is False
-        others = [other for other, _ in rated[place + 1 :] + rated[:place] if other.task_id != attempt.task_id]
+        following = itertools.chain(range(place + 1, len(rated)), range(place))
+        others = (rated[at][0] for at in following if rated[at][0].task_id != attempt.task_id)
         yield _Row(
             log.clusters.get(attempt.task_id, attempt.task_id),
             rated_words,
@@ -305,7 +308,7 @@ def _key(attempt: Attempt) -> tuple[str, int]:
     return attempt.task_id, attempt.number
 
 
-def _by_chance(attempt: Attempt, others: Sequence[Attempt], solutions: Mapping[str, str]) -> bool | None:
+def _by_chance(attempt: Attempt, others: Iterable[Attempt], solutions: Mapping[str, str]) -> bool | None:
     """`names_cause` of these words for the next attempt at another task that has a difference."""
     for other in others:
         features = difference(other.trajectory.solution, solutions.get(other.task_id, ""))

@@ -10,6 +10,7 @@ from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.sheets import Sheet
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.solutions import Solutions
 from reflexion_lab.io.terminal_text import plain
 
 COLUMNS = ("quality", "n", "% [95 %]", "by\nchance", "repaired\nwith", "repaired\nwithout", "difference\n[95 %]")
@@ -19,9 +20,7 @@ repaired: wrong programs whose next attempt read the words and passes the hidden
 difference: descriptive, since words with and without a quality are about other failures"""
 
 
-def quality_sheet(
-    logs_by_arm: Mapping[str, Sequence[Log]], solutions: Callable[[], Mapping[str, str]]
-) -> Iterator[Sheet]:
+def quality_sheet(logs_by_arm: Mapping[str, Sequence[Log]], solutions: Callable[[], Solutions]) -> Iterator[Sheet]:
     """One row per arm and quality; nothing without a reflection, and then `solutions` is not called."""
     written = {arm: logs for arm, logs in logs_by_arm.items() if any(a.reflection for log in logs for a in log.every)}
     if written:
@@ -33,7 +32,7 @@ def quality_sheet(
         yield Sheet(title=title, columns=(*arm, *COLUMNS), rows=rows, caption=CAPTION, names=1 + len(arm))
 
 
-def _rows(arm: str, logs: Sequence[Log], solutions: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+def _rows(arm: str, logs: Sequence[Log], solutions: Solutions) -> Iterator[tuple[str, ...]]:
     for figures in word_quality(logs, solutions):
         rate, effect = figures.rate, figures.effect
         yield (

@@ -1,0 +1,30 @@
+"""Canonical programs of runs: those of the run's own tasks, at its own seed."""
+
+from reflexion_lab.analysis.solutions import solutions
+from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.tasks.benchmarks.basics import basics
+from tests.studies.small_runs import run_lab
+
+
+def runs(tmp_path, *overrides):
+    shared = ("model=simulated", "actor=single_shot", "loop.max_attempts=1", "tracker=none", "quiet=true")
+    configs = [compose(*shared, *overrides, f"seed={seed}", f"run_root={tmp_path}") for seed in (0, 1)]
+    return [run_lab(cfg).folder for cfg in configs]
+
+
+def test_a_task_at_another_seed_has_its_own_solution(tmp_path):
+    folders = runs(tmp_path, "benchmark.load.n=8")
+    programs = solutions(folders)
+    for seed, folder in enumerate(folders):
+        expected = {task.task_id: task.canonical_program for task in basics(seed=seed, n=8)}
+        assert programs[folder.manifest.run_id] == expected
+    of_seeds = [basics(seed=seed, n=138) for seed in (0, 1)]
+    first, second = ({task.task_id: task.canonical_program for task in tasks} for tasks in of_seeds)
+    assert any(first[task] != second[task] for task in first), "tasks of one id that differ by seed"
+
+
+def test_a_sample_drawn_by_seed_has_the_solutions_of_its_tasks(tmp_path):
+    folders = runs(tmp_path, "benchmark.load.n=20", "benchmark.load.seed=0", "benchmark.sample=4")
+    programs = solutions(folders)
+    for folder in folders:
+        assert programs[folder.manifest.run_id].keys() == set(folder.attempts())
