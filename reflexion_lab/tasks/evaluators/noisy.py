@@ -62,7 +62,7 @@ class Noisy:
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
         truth = self.evaluator.evaluate(task, trajectory)
         tests = self.tests(task)
-        if tests == task.visible_tests or not trajectory.solution.strip():
+        if tests == task.visible_tests:
             return truth
         evaluation = self.evaluator.evaluate(replace(task, visible_tests=tests), trajectory)
         if evaluation.passed is truth.passed or {evaluation.outcome, truth.outcome} & {*UNKNOWN}:
@@ -106,8 +106,17 @@ def _other_value(condition: ast.expr) -> ast.expr | None:
 
 
 def _shown(value: object) -> str:
-    """`repr`, with the items of a set in the same order in every process."""
-    return f"{{{', '.join(sorted(map(repr, value)))}}}" if isinstance(value, set) and value else repr(value)
+    """`repr`, with the items of sets in the same order in every process."""
+    match value:
+        case set() if value:
+            return f"{{{', '.join(sorted(map(_shown, value)))}}}"
+        case list():
+            return f"[{', '.join(map(_shown, value))}]"
+        case tuple():
+            return f"({', '.join(map(_shown, value))}{',' * (len(value) == 1)})"
+        case dict():
+            return f"{{{', '.join(f'{_shown(key)}: {_shown(item)}' for key, item in value.items())}}}"
+    return repr(value)
 
 
 def _other(value: object) -> object:
