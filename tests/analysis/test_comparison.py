@@ -516,6 +516,17 @@ def test_studies_of_the_same_arms_are_pooled(run):
     assert (result.baseline, result.left_out, result.shares_tasks) == ("feedback_only", (), False)
 
 
+def test_a_study_whose_interval_is_cut_at_both_ends_has_no_error_and_is_left_out(run):
+    tiny = [
+        run(arm, many(won, n=1), s, benchmark="tiny", benchmark_digest="tiny", run_id=f"tiny-{arm}-{s}")
+        for arm, won in (("feedback_only", 0), ("words", 1))
+        for s in (1, 2)
+    ]
+    result = over_studies([*studies(run, {"first": 2, "second": 8}), *tiny])
+    assert [effect.study for effect in result.arms[0].effects] == ["first", "second"]
+    assert "words in tiny, as run: too few clusters for a standard error" in result.left_out
+
+
 def test_one_study_is_not_pooled_and_an_arm_of_one_study_is_named(run):
     runs = studies(run, {"first": 2, "second": 8})
     with pytest.raises(ValueError, match="runs: got 1 study, expected runs that differ in study, benchmark or model"):

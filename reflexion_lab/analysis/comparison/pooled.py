@@ -29,7 +29,7 @@ class PooledArm(Record, frozen=True, kw_only=True):
 
     arm: str
     budget: str
-    """`as run`, `equal tokens`, `equal calls`, or `equal cost`."""
+    """As in `Difference`."""
     effects: tuple[Effect, ...]
     pooled: Pooled
 
@@ -126,11 +126,11 @@ def _pooled_arms(studies: dict[str, Comparison]) -> tuple[list[PooledArm], list[
                 left_out.append(f"{row.arm} in {study}: {row.refused or 'an upper bound'}")
                 continue
             for difference in row.differences.values():
-                if not difference.cut or difference.cut.is_matched:
-                    effect = Effect(study=study, tasks=row.tasks, difference=difference)
-                    effects.setdefault((row.arm, difference.budget), []).append(effect)
+                if reason := _without_error(difference):
+                    left_out.append(f"{row.arm} in {study}, {difference.budget}: {reason}")
                 else:
-                    left_out.append(f"{row.arm} in {study}, {difference.budget}: not matched")
+                    effect = Effect(study=study, tasks=difference.tasks, difference=difference)
+                    effects.setdefault((row.arm, difference.budget), []).append(effect)
             left_out += (f"{row.arm} in {study}: {reason}" for reason in dict.fromkeys(row.unmatched.values()))
     arms = []
     for (arm, budget), members in effects.items():
@@ -138,6 +138,14 @@ def _pooled_arms(studies: dict[str, Comparison]) -> tuple[list[PooledArm], list[
             left_out.append(f"{arm}, {budget}: in {members[0].study} alone")
             continue
         differences = [effect.difference for effect in members]
-        model = pooled([each.estimate.value for each in differences], [each.error for each in differences])
+        errors = [each.error for each in differences if each.error is not None]
+        model = pooled([each.estimate.value for each in differences], errors)
         arms.append(PooledArm(arm=arm, budget=budget, effects=tuple(members), pooled=model))
     return arms, left_out
+
+
+def _without_error(difference: Difference) -> str:
+    """Why a difference cannot be pooled; "" if it can."""
+    if difference.cut and not difference.cut.is_matched:
+        return "not matched"
+    return "too few clusters for a standard error" if difference.error is None else ""

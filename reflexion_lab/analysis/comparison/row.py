@@ -22,7 +22,7 @@ from reflexion_lab.analysis.comparison.budgets import (
 from reflexion_lab.analysis.estimators import Confusion, feedback_confusion, paired
 from reflexion_lab.analysis.learning.transitions import Moves, ends
 from reflexion_lab.analysis.stats.bayes import Posterior, posterior
-from reflexion_lab.analysis.stats.bootstrap import FEWEST, difference, paired_differences
+from reflexion_lab.analysis.stats.bootstrap import FEWEST, difference, linearised, paired_differences
 from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, are_shared, by_cluster, merged
 from reflexion_lab.analysis.stats.intervals import (
     CLOSE,
@@ -31,6 +31,8 @@ from reflexion_lab.analysis.stats.intervals import (
     PAIRED,
     Estimate,
     Rate,
+    adjusted,
+    agreement,
     score_limit,
     t_quantile,
 )
@@ -123,8 +125,9 @@ class Difference(Record, frozen=True, kw_only=True):
     """In [-1, 1]."""
     interval_90: tuple[float, float]
     """The 90 % interval by the same method: the two one-sided tests of equivalence."""
-    error: float
-    """Standard error: half of the 95 % interval over the quantile of Student's t with tasks - 1 degrees of freedom."""
+    error: float | None
+    """Standard error: half of the 95 % interval over the quantile of Student's t with clusters - 1 degrees of freedom.
+    A side that is cut at -1 or 1 says nothing of it; None if both are, or with fewer than two clusters."""
     margin: float | None
     """Equivalence margin; None for none."""
     method: str
@@ -253,7 +256,9 @@ def compared(
         seeds=tuple(sorted({case.seed for case in both})),
         estimate=estimate,
         interval_90=interval_90,
-        error=(estimate.high - estimate.low) / 2 / t_quantile(len(first) - 1),
+        error=_error(
+            estimate, estimate.value if equal else adjusted(linearised(cases)[1], agreement(cases))[0], len(first)
+        ),
         margin=claim.margin,
         method=method + f", {TWO_WAY}" * (claim.over == "seeds"),
         won=pairs.repaired,
@@ -267,6 +272,11 @@ def compared(
         minimum=minimum_detectable(effective, discordant / pairs.n),
         posterior=None if equal else posterior(cases, claim.margin),
     )
+
+
+def _error(estimate: Estimate, centre: float, clusters: int) -> float | None:
+    sides = [centre - estimate.low] * (estimate.low > -1) + [estimate.high - centre] * (estimate.high < 1)
+    return max(sides) / t_quantile(clusters - 1) if sides and clusters > 1 else None
 
 
 def corrected(family: Sequence[Difference]) -> list[Difference]:
