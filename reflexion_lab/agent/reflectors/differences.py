@@ -7,6 +7,7 @@ Of the correct program, the words contain single tokens only: an operator, a nam
 from __future__ import annotations
 
 import ast
+import builtins
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
@@ -84,6 +85,8 @@ def untrue(
         Correct programs of all tasks.
     """
     true = {difference.change for difference in differences(program, correct, entry_point)}
+    if (tree := parsed(program)) and (right := parsed(correct)):  # those beyond `LOCAL`, too
+        true |= {difference.change for difference in _in_place(program, tree, right)}
     true |= {difference.change for difference in by_constructs(program, correct)}
     drawn = [
         *_of_mutants(program, entry_point, rng),
@@ -98,13 +101,50 @@ def untrue(
 
 
 def _in_place(program: str, tree: ast.Module, right: ast.Module) -> list[Difference]:
-    """Differences of the functions of equal names."""
+    """Differences of the functions and values of equal names in two modules, and names that the program lacks."""
     compared = _Compared(program.splitlines())
+    values = {name: node for node in tree.body for name in _assigned(node)}
     for node in right.body:
         if isinstance(node, Function) and isinstance(own := definition(tree, node.name), Function):
-            compared.names = _renamed(node, own)
-            compared.statements(_body(own), _body(node), own)
+            compared.functions(own, node)
+        for name in _assigned(node):
+            if name in values:
+                compared.nodes(values[name], node)
+    bound = _bound(right)
+    for use in (each for each in _unbound(tree) if each.id in bound):
+        compared.add("unbound name", use, f"`{use.id}` is not defined", f"Define or import `{use.id}`, used")
+    functions = {node.name for node in right.body if isinstance(node, Function)}
+    for node in tree.body:
+        if functions & {*_assigned(node)}:
+            compared.superfluous(node)
     return compared.differences
+
+
+def _assigned(node: ast.stmt) -> list[str]:
+    """Names to which a statement assigns."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _bound(tree: ast.AST) -> set[str]:
+    """Names that the code binds anywhere."""
+    names: set[str | None] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name) | ast.ExceptHandler(name=name):
+                names.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.alias(name=name, asname=other):
+                names.add((other or name).partition(".")[0])
+    return {name for name in names if name}
+
+
+def _unbound(tree: ast.Module) -> list[ast.Name]:
+    """The first use of each name that neither the module nor Python binds."""
+    bound = _bound(tree) | {*dir(builtins)}
+    uses = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id not in bound)
+    return list({node.id: node for node in reversed(list(uses))}.values())
 
 
 def _body(node: Function) -> list[ast.stmt]:
@@ -124,9 +164,11 @@ def _renamed(correct: Function, own: Function) -> dict[str, str]:
 
 def _locals(node: Function) -> list[str]:
     parameters = [each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg)]
-    bound = [each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)]
-    bound.sort(key=lambda name: (name.lineno, name.col_offset))
-    return list(dict.fromkeys([*parameters, *(name.id for name in bound)]))
+    bound: list[Any] = [each for each in ast.walk(node) if isinstance(each, Function) and each is not node]
+    bound += [each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)]
+    bound.sort(key=lambda each: (each.lineno, each.col_offset))
+    names = (each.id if isinstance(each, ast.Name) else each.name for each in bound)
+    return list(dict.fromkeys([*parameters, *names]))
 
 
 class _Compared:
@@ -136,6 +178,7 @@ class _Compared:
         self.lines = lines
         self.names: dict[str, str] = {}
         self._all: dict[Difference, None] = {}
+        self._added = 0
 
     @property
     def differences(self) -> list[Difference]:
@@ -147,6 +190,17 @@ class _Compared:
         quoted = shorten.line(self.lines[number - 1], QUOTED) if 0 < number <= len(self.lines) else ""
         place = f"line {number}, `{quoted}`" if quoted and "`" not in quoted else f"line {number}"
         self._all[Difference(kind, f"In {place}, {cause}.", f"{change} {where} line {number}.")] = None
+        self._added += 1
+
+    def functions(self, own: Function, correct: Function) -> None:
+        """Compare two functions of one name: kind, parameters, body."""
+        self.names = _renamed(correct, own)
+        if type(own) is not type(correct):
+            keyword = "async" if isinstance(correct, ast.AsyncFunctionDef) else "no `async`"
+            self.add("kind of function", own, f"`{own.name}` must have {keyword}", f"Give `{own.name}` {keyword}")
+        if self.form(own.args, {}) != self.form(correct.args, self.names):
+            self.add("parameters", own, "the parameters are not those of the task", "Write the task's parameters")
+        self.statements(_body(own), _body(correct), own)
 
     def statements(self, own: Sequence[ast.stmt], correct: Sequence[ast.stmt], parent: Any) -> None:
         """Align two blocks: equal statements, then statements of one type in order; report the others."""
@@ -183,6 +237,14 @@ class _Compared:
         if type(own) is not type(correct):
             self._other_type(own, correct)
             return
+        before = self._added
+        self._parts(own, correct)
+        if self._added == before:
+            words = statement_words(own) if isinstance(own, ast.stmt) else expression_words(own)
+            self.add("other part", own, f"{words} is not right", f"Correct {words}")
+
+    def _parts(self, own: Any, correct: Any) -> None:
+        """Compare the parts of two nodes of one type."""
         match own:
             case ast.Compare() if len(own.ops) == len(correct.ops):
                 self._operators("comparison", own, own.ops, correct.ops)
@@ -340,7 +402,11 @@ class _Compared:
             return f"arg({names.get(node.arg, node.arg)})"
         if not isinstance(node, ast.AST):
             return repr(node)
-        fields = [self.form(value, names) for name, value in ast.iter_fields(node) if name not in IGNORED]
+        fields = [
+            repr(names.get(value, value)) if name == "name" and isinstance(node, Function) else self.form(value, names)
+            for name, value in ast.iter_fields(node)
+            if name not in IGNORED
+        ]
         return f"{type(node).__name__}({','.join(fields)})"
 
 

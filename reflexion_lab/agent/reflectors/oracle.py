@@ -18,7 +18,7 @@ from reflexion_lab.records import Attempt, Episode, Reflection, Task
 
 CORRUPTED = "corrupted"
 """Flag of a reflection whose words were made wrong."""
-EQUAL = Difference("none", "My program is equal to a correct one but for names.", "Keep the program as it is.")
+EQUAL = Difference("none", "I find no difference from a correct program but for names.", "Keep the program as it is.")
 ACTIONS = 2
 """Maximum number of further differences, one action each."""
 

@@ -73,6 +73,49 @@ def test_each_kind_of_difference_is_named(wrong, kind, change):
     assert change is None or first.change == change
 
 
+@pytest.mark.parametrize(
+    ("wrong", "correct", "change"),
+    [
+        (
+            "def add(x):\n    return sqrt(x)\n",
+            "from math import sqrt\ndef add(x):\n    return sqrt(x)\n",
+            "Define or import `sqrt`, used in line 2.",
+        ),
+        (
+            "def add(a, b):\n    return a - b\n",
+            "def add(b, a):\n    return a - b\n",
+            "Write the task's parameters in line 1.",
+        ),
+        (
+            "def add(x, n=2):\n    return x\n",
+            "def add(x, n=1):\n    return x\n",
+            "Write the task's parameters in line 1.",
+        ),
+        ("async def add(x):\n    return x\n", "def add(x):\n    return x\n", "Give `add` no `async` in line 1."),
+        (
+            "K = 2\ndef add(x):\n    return x * K\n",
+            "K = 3\ndef add(x):\n    return x * K\n",
+            "Replace `2` by `3` in line 1.",
+        ),
+        ("def add(x):\n    return x\nadd = None\n", "def add(x):\n    return x\n", "Remove the assignment in line 3."),
+        (
+            "def add(x):\n    return f'{x!r}'\n",
+            "def add(x):\n    return f'{x!s}'\n",
+            "Correct an expression in line 2.",
+        ),
+    ],
+)
+def test_differences_outside_statements_of_the_body_are_named(wrong, correct, change):
+    assert [each.change for each in differences(wrong, correct, "add")] == [change]
+
+
+def test_a_name_bound_in_another_order_is_no_difference():
+    nested = "def add(x):\n    def {0}(y):\n        return y\n    return {0}(x)\n"
+    loop = "def add(xs):\n    {0} = 0\n    for {1} in xs:\n        {0} += {1}\n    return {0}\n"
+    assert not differences(nested.format("inner"), nested.format("helper"), "add")
+    assert not differences(loop.format("s", "y"), loop.format("total", "x"), "add")
+
+
 def test_other_names_of_variables_are_no_difference():
     assert differences(program(("total", "s"), ("x ", "y "), ("x\n", "y\n")), TASK.canonical_program, "add") == []
 
