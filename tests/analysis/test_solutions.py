@@ -27,4 +27,4 @@ def test_a_sample_drawn_by_seed_has_the_solutions_of_its_tasks(tmp_path):
     folders = runs(tmp_path, "benchmark.load.n=20", "benchmark.load.seed=0", "benchmark.sample=4")
     programs = solutions(folders)
     for folder in folders:
-        assert programs[folder.manifest.run_id].keys() == set(folder.attempts())
+        assert programs[folder.manifest.run_id].keys() == folder.attempts.keys()
