@@ -120,6 +120,11 @@ class Arm:
         """Number of attempts of the longest loop."""
         return max(len(attempts) for attempts in self.attempts.values())
 
+    @property
+    def max_attempts(self) -> int:
+        """Attempts that each of its loops was allowed; `longest` where no config says it."""
+        return min((log.max_attempts for log in self.logs if log.max_attempts is not None), default=self.longest)
+
     @cached_property
     def no_verdict(self) -> tuple[Case, ...]:
         """Sorted cases without a hidden verdict; no rate counts them."""

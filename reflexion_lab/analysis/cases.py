@@ -59,10 +59,13 @@ COLUMNS = {
     "feedback_source": "visible, self_tests, oracle or none",
     "upper_bound": "1: hidden tests or solutions reached the loop",
     "study": "registered study of the run; empty if it is exploratory",
+    "max_attempts": "attempts that its loops were allowed; empty if its config does not say",
     "models": "fingerprints by role, as JSON",
     "prices": "prices by role, as JSON",
 }
 """Columns and their meaning; those of spending follow, `ROLE_KIND`, such as `actor_prompt_tokens`."""
+LATER = ("max_attempts",)
+"""Columns that earlier files lack."""
 KINDS = ("calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cost")
 """Kinds of spending of a role. The tests that a model wrote count at the first attempt, a reflection at its own."""
 WRITER = "suite_writer"
@@ -97,7 +100,7 @@ def load_cases(path: Path | str) -> list[Arm]:
     is_packed = Path(path).suffix == ".gz"
     with gzip.open(path, "rt", newline="") if is_packed else Path(path).open(newline="") as file:
         lines = list(csv.DictReader(file))
-    if missing := [name for name in COLUMNS if not lines or name not in lines[0]]:
+    if missing := [name for name in COLUMNS if name not in LATER and (not lines or name not in lines[0])]:
         raise DataError(path, f"no column {missing[0]}", f"a {FILE} as `reflexion-lab report` writes it")
     runs: dict[_Key, list[dict[str, str]]] = defaultdict(list)
     for number, line in enumerate(lines, start=2):
@@ -125,6 +128,7 @@ def _lines(label: str, log: Log) -> Iterator[dict[str, object]]:
         "feedback_source": manifest.feedback_source,
         "upper_bound": int(log.is_upper_bound),
         "study": visible(log.study),
+        "max_attempts": "" if log.max_attempts is None else log.max_attempts,
         "models": _encoded(models),
         "prices": _encoded(manifest.prices),
     }
@@ -280,12 +284,14 @@ def _result(attempts: Sequence[Attempt], source: str) -> TaskResult:
 
 
 def _manifest(key: _Key, line: Mapping[str, str], n_tasks: int) -> Manifest:
+    allowed = line.get("max_attempts")
+    loop = {"loop": {"max_attempts": int(allowed)}} if allowed else {}
     models, prices = (msgspec.json.decode(line[name], type=dict[str, str]) for name in ("models", "prices"))
     return Manifest(
         run_id=f"{key.arm}-s{key.seed}",
         created_at="",
         seed=key.seed,
-        config={"arm": key.arm, "seed": key.seed},
+        config={"arm": key.arm, "seed": key.seed, **loop},
         config_digest="",
         git_commit="",
         dirty=False,

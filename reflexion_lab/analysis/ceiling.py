@@ -57,7 +57,7 @@ def _sources(arm: Arm) -> set[str]:
 
 def _row(arm: Arm, limit: Arm, baseline: Arm) -> Iterator[Ceiling]:
     """Nothing if an arm has a single attempt, hence no retry, or no case is common."""
-    t = min(map(_maximum, (arm, limit, baseline)))
+    t = min(each.max_attempts for each in (arm, limit, baseline))
     verdicts = [each.verdicts(t) for each in (arm, limit, baseline)]
     cases = sorted(verdicts[0].keys() & verdicts[1].keys() & verdicts[2].keys())
     if t < 2 or not cases:
@@ -77,10 +77,3 @@ def _row(arm: Arm, limit: Arm, baseline: Arm) -> Iterator[Ceiling]:
         limit=highest,
         share=fieller.ratio(of_arm - base, of_limit - base) if highest.low > 0 else None,
     )
-
-
-def _maximum(arm: Arm) -> int:
-    """Maximum number of attempts by config; of a log without one, the longest loop."""
-    loops = [log.manifest.config.get("loop") for log in arm.logs]
-    limits = [loop["max_attempts"] for loop in loops if isinstance(loop, dict) and "max_attempts" in loop]
-    return min(limits, default=arm.longest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from msgspec.structs import replace
@@ -113,6 +113,14 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     def study(self) -> str:
         """Name of the registered study to which the run belongs; "" if it is exploratory."""
         return "" if self.deviations else self.manifest.study
+
+    @property
+    def max_attempts(self) -> int | None:
+        """Attempts that the config allows a loop, with those that progress earns it; None if it does not say."""
+        loop = self.manifest.config.get("loop")
+        if not isinstance(loop, Mapping) or "max_attempts" not in loop:
+            return None
+        return int(loop["max_attempts"]) + int(loop.get("extra_attempts", 0))
 
     @property
     def is_upper_bound(self) -> bool:

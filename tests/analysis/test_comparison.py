@@ -121,6 +121,34 @@ def test_at_equal_attempts_both_arms_are_cut_at_the_last_of_the_shorter(run):
     assert "as_run" not in same.shown(same.rows[1])
 
 
+@pytest.mark.parametrize(
+    ("allowed", "cut", "shorter", "estimate"),
+    [
+        ((8, 8), 8, "", -1.0),  # the short arm stopped early: it was allowed the attempts of the other
+        ((8, 3), 3, "long", -0.5),
+        ((None, None), 2, "long", -0.5),
+    ],
+)
+def test_equal_attempts_are_those_allowed_and_not_those_made(run, allowed, cut, shorter, estimate):
+    histories = {"long": {"a": [WRONG] * 3 + [RIGHT], "b": [WRONG, RIGHT]}, "short": {"a": [WRONG] * 2, "b": [WRONG]}}
+    runs = [
+        run(arm, verdicts, s, config={"arm": arm} | ({"loop": {"max_attempts": n, "extra_attempts": 0}} if n else {}))
+        for (arm, verdicts), n in zip(histories.items(), allowed, strict=True)
+        for s in (1, 2)
+    ]
+    comparison = compare(arms(runs))
+    row = named(comparison, "short")
+    difference = row.equal["attempts"]
+    assert (difference.cut.attempts, difference.cut.shorter, difference.estimate.value) == (cut, shorter, estimate)
+    assert ("as_run" in comparison.shown(row)) == bool(shorter)
+
+
+def test_attempts_that_progress_earns_are_allowed_ones(run):
+    loop = {"max_attempts": 2, "extra_attempts": 2}
+    (arm,) = arms([run("words", BASE, s, config={"arm": "words", "loop": loop}) for s in (1, 2)])
+    assert (arm.longest, arm.max_attempts) == (2, 4)
+
+
 DRAW = Usage(calls=1, prompt_tokens=100, completion_tokens=19)
 RETRY = Usage(calls=1, prompt_tokens=250, completion_tokens=27)
 REFLECTION = Usage(calls=1, prompt_tokens=450, completion_tokens=63)

@@ -501,15 +501,15 @@ def _equal(arm: Arm, base: Arm, unit: str, study: Registration | None, claim: Cl
 
 
 def _at_equal_attempts(arm: Arm, base: Arm, study: Registration | None, claim: Claim) -> Difference:
-    """Both arms cut at the last attempt of the shorter; where that cuts nothing, registered as run is registered."""
-    t = min(arm.longest, base.longest)
+    """Both arms cut at the attempts that each was allowed; where that cuts nothing, registered as run is registered."""
+    t, longer = min(arm.max_attempts, base.max_attempts), max(arm, base, key=lambda side: side.longest)
+    shorter = longer.label if longer.longest > t else ""
     reasons = _exploratory(arm, base, f"{METRIC}_equal_{ATTEMPTS}", study, claim)
-    if arm.longest == base.longest:
+    if not shorter:
         reasons = reasons and _exploratory(arm, base, METRIC, study, claim)
     arm_verdicts, base_verdicts = arm.verdicts(t), base.verdicts(t)
     shared = arm_verdicts.keys() & base_verdicts.keys()
     spends = [fmean(min(len(side.attempts[case]), t) for case in shared) for side in (arm, base)]
-    shorter = "" if arm.longest == base.longest else max(arm, base, key=lambda side: side.longest).label
     cut = Cut(shorter=shorter, spend=spends[0], baseline_spend=spends[1], is_matched=True, attempts=t)
     clusters = merged(base.clusters, arm.clusters)
     return compared(arm_verdicts, base_verdicts, f"equal {ATTEMPTS}", cut, reasons, clusters=clusters, claim=claim)

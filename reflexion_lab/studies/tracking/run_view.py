@@ -125,9 +125,7 @@ def points(log: Log) -> list[Point]:
     if not log.attempts or not log.is_graded:
         return []
     longest = max(len(attempts) for attempts in log.attempts.values())
-    keys = "max_attempts", "extra_attempts"
-    allowed = sum(value for key in keys if isinstance(value := at(log.manifest.config, "loop", key), int))
-    return log.curve(max(longest, allowed))
+    return log.curve(max(longest, log.max_attempts or 0))
 
 
 def is_complete(log: Log) -> bool:
