@@ -281,9 +281,13 @@ def _runs(comparison: Comparison) -> Sheet:
 
 def mark(row: Row) -> str:
     """`registered: NAME`, or `exploratory`."""
+    return f"registered: {plain(row.study)}" if is_registered(row) else "exploratory"
+
+
+def is_registered(row: Row) -> bool:
+    """Whether its study registered one of its differences; of the baseline, whether it has a study."""
     differences = row.differences.values()
-    is_registered = row.study and (not differences or any(not difference.exploratory for difference in differences))
-    return f"registered: {plain(row.study)}" if is_registered else "exploratory"
+    return bool(row.study) and (not differences or any(not difference.exploratory for difference in differences))
 
 
 def _models(row: Row) -> str:

@@ -16,6 +16,7 @@ from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.estimators import Confusion
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.report import cells
+from reflexion_lab.analysis.report.comparison import claim, is_registered
 from reflexion_lab.analysis.report.documents import escaped
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import ConfigError
@@ -232,7 +233,7 @@ def note(row: Row, comparison: Comparison) -> str:
         f"**NO VERDICT: {len(row.no_verdict)} cases**, left out of n" if row.no_verdict else "",
         *(_sentence(difference, row, comparison) for difference in comparison.shown(row).values()),
         f"No difference: {escaped(row.refused)}" if row.refused else "",
-        f"Registered study: {escaped(row.study)}" if row.study else "Exploratory: no registered study",
+        _registered(row),
     ]
     return "\n\n".join(line for line in lines if line)
 
@@ -244,15 +245,31 @@ def _estimate_text(difference: Difference | None, row: Row) -> str:
     return "bound " * row.is_upper_bound + cells.estimate(difference.estimate, digits=3, scale=1, signed=True)
 
 
+def _registered(row: Row) -> str:
+    """The registered study where it registered a comparison of this arm."""
+    if not row.study:
+        return "Exploratory: no registered study"
+    if not is_registered(row):
+        return f"Exploratory: no registered comparison of {escaped(row.study)}"
+    budgets = dict.fromkeys(each.budget for each in row.differences.values() if not each.exploratory)
+    scope = f" ({', '.join(budgets)}; other comparisons are exploratory)" if budgets else ""
+    return f"Registered study: {escaped(row.study)}{scope}"
+
+
 def _sentence(difference: Difference, row: Row, comparison: Comparison) -> str:
+    """With p, verdict and minimum detectable effect, of which an upper bound has none."""
     estimate, minimum = difference.estimate, difference.minimum
+    interval = f"95 % interval {estimate.low:+.3f} to {estimate.high:+.3f}"
+    not_matched = ", budgets **not matched**" * bool(difference.cut and not difference.cut.is_matched)
+    against = f"Against {escaped(str(comparison.baseline))}, {difference.budget}"
+    result = f"{against}: {estimate.value:+.3f} ({interval}){not_matched}"
+    if row.is_upper_bound:
+        return f"{result}: {claim(row, difference)}, no verdict"
     verdict = difference.verdict if difference.is_detected else f"**{difference.verdict}**"
     verdict += ", a price: not at equal attempts" * row.is_price(difference)
     effect = "none" if minimum is None else f"{100 * minimum:.1f} points"
-    interval = f"95 % interval {estimate.low:+.3f} to {estimate.high:+.3f}"
     p = f"p = {difference.p_tasks:.3g}, after Holm {difference.p_holm:.3g}"
-    against = f"Against {escaped(str(comparison.baseline))}, {difference.budget}"
-    return f"{against}: {estimate.value:+.3f} ({interval}), {p}: {verdict} (minimum detectable effect: {effect})"
+    return f"{result}, {p}: {verdict} (minimum detectable effect: {effect})"
 
 
 def _matched(row: Row) -> dict[str, Difference]:

@@ -155,7 +155,10 @@ def test_figures_of_an_upper_bound_are_named_so(tracked: Tracked) -> None:
     assert oracle.metrics["final/upper_bound"] == 1.0
     assert oracle.metrics["final/upper_bound_difference"] == 0.625
     assert not [key for key in oracle.metrics if key.endswith(("_p", "_p_holm"))]  # it claims nothing
-    assert "upper bound, no pass@1" in oracle.tags["mlflow.note.content"]
+    note = oracle.tags["mlflow.note.content"]
+    assert "upper bound, no pass@1" in note
+    assert [text for text in ("Holm", "p = ", "detected", "no larger than", "undecided") if text in note] == []
+    assert "UPPER BOUND" in note
     assert oracle.tags["difference"].startswith("bound +0.625 [")
     assert "p_holm" not in oracle.tags
 
@@ -236,6 +239,37 @@ def test_a_difference_from_one_seed_is_refused_until_asked_for(run: Run) -> None
         names = {metric.name for metric in arm_runs.metrics(row, comparison, Curve.over(both[1], 3))}
         assert ("final/difference" in names) is one_seed
         assert ("No difference: one seed" in arm_runs.note(row, comparison)) is not one_seed
+
+
+def test_a_note_names_the_study_where_it_registered_a_comparison(run: Run) -> None:
+    def note(*exploratory: str) -> str:
+        row = comparison.rows[1]
+        assert row.as_run
+        own = replace(row, study="words help", as_run=replace(row.as_run, exploratory=exploratory))
+        return arm_runs.note(own, comparison)
+
+    runs = [run(f"{arm}-{seed}", solved_at=at, arm=arm, seed=seed, loop__max_attempts=3 - (arm == "feedback_only"))
+            for arm, at in (("feedback_only", (1, 2, 0, 0)), ("reflexion", (1, 2, 3, 0))) for seed in (0, 1)]  # fmt: skip
+    comparison = compare(arms(runs))
+    assert "Registered study: words help (as run; other comparisons are exploratory)" in note()
+    assert "Registered" not in note("no run of the registered seed 7")
+    assert "Exploratory: no registered comparison of words help" in note("no run of the registered seed 7")
+
+
+def test_a_note_marks_a_budget_that_did_not_match(run: Run) -> None:
+    both = arms([run(f"{arm}-{seed}", arm=arm, seed=seed) for arm in ("feedback_only", "reflexion") for seed in (0, 1)])
+    comparison = compare(both, unit="calls")
+    row = comparison.rows[1]
+    at_calls = row.equal["calls"]
+    assert at_calls.cut
+    assert "not matched" not in arm_runs.note(row, comparison)
+    at_calls = replace(at_calls, cut=replace(at_calls.cut, is_matched=False))
+    (line,) = (
+        line
+        for line in arm_runs.note(replace(row, equal={**row.equal, "calls": at_calls}), comparison).splitlines()
+        if "not matched" in line
+    )
+    assert "equal calls: " in line
 
 
 def test_runs_of_several_studies_are_refused(tracker: MlflowTracker, run: Run) -> None:
