@@ -71,14 +71,14 @@ def compare(options: argparse.Namespace) -> None:
 
 def _pooled(options: argparse.Namespace) -> None:
     from reflexion_lab.analysis.comparison.pooled import over_studies
-    from reflexion_lab.analysis.report.pooled import pooled_rows, pooled_sheets
+    from reflexion_lab.analysis.report.pooled import pooled_rows, pooled_sheets, pooled_warnings
     from reflexion_lab.runner.folder.folder import folders
 
     if options.margin is not None:
         raise ConfigError("--margin", "--pooled, too", "one of them", "read the pooled interval against the margin")
     runs = folders(*options.runs)
     pooled = over_studies(runs, options.baseline, _keys(options), options.unit, options.one_seed, options.over)
-    _print(options, pooled_rows(pooled), pooled, pooled_sheets(pooled), [])
+    _print(options, pooled_rows(pooled), pooled, pooled_sheets(pooled), list(pooled_warnings(pooled)))
 
 
 def _print(

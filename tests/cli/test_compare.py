@@ -141,6 +141,21 @@ def test_pooled_studies_have_a_table_with_each_and_the_mean(run, run_command, tm
     assert len(json.loads(run_command("compare", *runs, "--pooled", "--json")[2])["arms"][0]["effects"]) == 3
 
 
+def test_pooled_studies_have_the_warnings_of_each_and_exploratory_ones_are_marked(run, run_command, tmp_path):
+    runs = [
+        run(arm, verdicts, 7, benchmark=name, benchmark_digest=name, run_id=f"{name}{arm}")
+        for name in ("first", "second")
+        for arm, verdicts in (("feedback_only", BASE), ("words", WORDS))
+    ]
+    more = [run("oracle", BASE, 7, feedback_source="oracle", benchmark="second", benchmark_digest="second")]
+    code, text, _ = run_command("compare", *runs, *more, "--pooled", "--one-seed", "--csv", tmp_path / "t.csv")
+    assert code == 0
+    assert "ONE SEED: a difference that rests on a single seed says nothing about another (first, second)" in text
+    assert "UPPER BOUND, not pass@1: the hidden tests drove the loops of oracle (second)" in text
+    assert "first: exploratory" in text
+    assert [row["exploratory"] for row in _rows(tmp_path / "t.csv")][:3] == ["True", "True", ""]
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

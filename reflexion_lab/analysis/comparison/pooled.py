@@ -39,6 +39,8 @@ class PooledComparison(Record, frozen=True, kw_only=True):
 
     baseline: str
     arms: tuple[PooledArm, ...]
+    studies: dict[str, Comparison]
+    """By name of the study, the comparison of all of its arms."""
     left_out: tuple[str, ...]
     """Arms and studies without a pooled difference, with the reason."""
     shares_tasks: bool
@@ -102,6 +104,7 @@ def over_studies(
     return PooledComparison(
         baseline=next(iter(baselines)),
         arms=tuple(arms),
+        studies=studies,
         left_out=tuple(left_out),
         shares_tasks=len({key.benchmark for key in groups}) < len(groups),
     )

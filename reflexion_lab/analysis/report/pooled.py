@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from reflexion_lab.analysis.comparison.pooled import PooledArm, PooledComparison
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.cells import NONE
+from reflexion_lab.analysis.report.comparison import warnings
 from reflexion_lab.analysis.report.sheets import Sheet
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.io.terminal_text import plain
@@ -19,8 +20,19 @@ def pooled_sheets(comparison: PooledComparison) -> list[Sheet]:
     return [_sheet(arm, comparison) for arm in comparison.arms]
 
 
+def pooled_warnings(comparison: PooledComparison) -> Iterator[str]:
+    """The warnings of every study, with the names of the studies."""
+    studies: dict[str, list[str]] = {}
+    for study, compared in comparison.studies.items():
+        for text in warnings(compared):
+            studies.setdefault(text, []).append(plain(study))
+    yield from (f"{text} ({', '.join(names)})" for text, names in studies.items())
+
+
 def _sheet(arm: PooledArm, comparison: PooledComparison) -> Sheet:
     shared = " Studies share a benchmark: the model ignores that their errors are correlated." * comparison.shares_tasks
+    unregistered = any(effect.difference.exploratory for effect in arm.effects)
+    exploratory = " Exploratory: the study did not register this comparison." * unregistered
     left_out = f" Left out: {plain('; '.join(comparison.left_out))}." * bool(comparison.left_out)
     model = arm.pooled
     caption = (
@@ -28,7 +40,7 @@ def _sheet(arm: PooledArm, comparison: PooledComparison) -> Sheet:
         f"Random-effects model over {len(arm.effects)} studies: standard deviation of true effects between studies "
         f"(Paule and Mandel) {cells.number(model.between)} points, I² {cells.number(model.heterogeneity)} %. Pooled: "
         "interval of the mean effect by Hartung, Knapp, Sidik and Jonkman. Prediction: where the true effect of "
-        f"another such study lies (three studies or more).{shared}{left_out}"
+        f"another such study lies (three studies or more).{exploratory}{shared}{left_out}"
     )
     title = f"{plain(arm.arm)} over studies, {arm.budget}"
     return Sheet(title=title, columns=COLUMNS, rows=tuple(_rows(arm)), caption=caption)
@@ -38,7 +50,8 @@ def _rows(arm: PooledArm) -> Iterator[tuple[str, ...]]:
     for effect, weight in zip(arm.effects, arm.pooled.weights, strict=True):
         difference = effect.difference
         estimate = cells.estimate(difference.estimate, signed=True)
-        yield plain(effect.study), str(effect.tasks), str(difference.n), estimate, cells.number(weight)
+        study = plain(effect.study) + ": exploratory" * bool(difference.exploratory)
+        yield study, str(effect.tasks), str(difference.n), estimate, cells.number(weight)
     tasks = str(sum(effect.tasks for effect in arm.effects))
     pairs = str(sum(effect.difference.n for effect in arm.effects))
     yield "pooled", tasks, pairs, cells.estimate(arm.pooled.estimate, signed=True), "100.0"
@@ -54,12 +67,13 @@ def pooled_rows(comparison: PooledComparison) -> list[dict[str, object]]:
     return [
         {"arm": arm.arm, "baseline": comparison.baseline, "budget": arm.budget, "study": study}
         | {"difference": estimate.value, "low": estimate.low, "high": estimate.high, "weight": weight}
+        | {"exploratory": is_exploratory}
         for arm in comparison.arms
-        for study, estimate, weight in _lines(arm)
+        for study, estimate, weight, is_exploratory in _lines(arm)
     ]
 
 
-def _lines(arm: PooledArm) -> Iterator[tuple[str, Estimate, float]]:
+def _lines(arm: PooledArm) -> Iterator[tuple[str, Estimate, float, bool | str]]:
     for effect, weight in zip(arm.effects, arm.pooled.weights, strict=True):
-        yield effect.study, effect.difference.estimate, weight
-    yield "pooled", arm.pooled.estimate, 1.0
+        yield effect.study, effect.difference.estimate, weight, bool(effect.difference.exploratory)
+    yield "pooled", arm.pooled.estimate, 1.0, ""
