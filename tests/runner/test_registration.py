@@ -349,6 +349,11 @@ def test_a_study_is_registered_run_and_checked(small, capsys):
     assert "4 registered and 0 exploratory runs, nothing is missing" in printed(capsys)
     assert main(["compare", *runs]) == 0
     assert "registered: eight tasks" in printed(capsys)
+    base = ["--baseline", "retry recall.omega=0", "--by", "recall.omega"]
+    assert main(["compare", *runs, *base, "--json"]) == 0
+    comparison = json.loads(capsys.readouterr().out)
+    assert comparison["baseline"] == "retry recall.omega=0"
+    assert [row["as_run"]["exploratory"] for row in comparison["rows"] if row["as_run"]] == [[]]  # by config, not label
 
 
 def test_arms_that_differ_from_the_registered_ones_are_named(small, capsys):
