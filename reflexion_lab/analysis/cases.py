@@ -213,7 +213,7 @@ def _usages(line: Mapping[str, str]) -> Iterator[tuple[str, Usage]]:
 def _attempt(line: Mapping[str, str], usages: Mapping[str, Usage]) -> Attempt:
     number, total, passed = int(line["attempt"]), int(line["tests"]), int(line["tests_passed"])
     outcomes = ["pass"] * passed + ["fail"] * (total - passed)
-    episodes, shown = int(line["episodes"]), int(line["shown"])
+    episodes, in_prompt = int(line["episodes"]), int(line["shown"])
     others = {role: usage for role, usage in usages.items() if role not in ("actor", "reflector", WRITER)}
     reflection = usages.get("reflector")
     return Attempt(
@@ -236,10 +236,10 @@ def _attempt(line: Mapping[str, str], usages: Mapping[str, Usage]) -> Attempt:
         memory=MemoryState(
             capacity=0,
             size=episodes,
-            in_context=shown,
+            in_context=in_prompt,
             total=episodes,
             omega=int(line["omega"]) if line["omega"] else None,
-            own=shown,
+            own=in_prompt,
         ),
     )
 

@@ -10,6 +10,7 @@ import csv
 import hashlib
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -159,9 +160,8 @@ def agreements(sheets: Sequence[Path], key: Path | None = None) -> list[Agreemen
             raise DataError(
                 name, f"item {strange[0]}", "only items of the key", "give the key of this sheet with --key"
             )
-    named = [*raters.items(), ("rules", answers)]
-    pairs = [(one, two) for place, one in enumerate(named) for two in named[place + 1 :]]
-    return [_agreement(name, one, two, clusters) for name in NAMES for one, two in pairs]
+    pairs = list(combinations([*raters.items(), ("rules", answers)], 2))
+    return [_agreement(name, first, second, clusters) for name in NAMES for first, second in pairs]
 
 
 Ratings = Mapping[str, Mapping[str, str]]
@@ -204,8 +204,8 @@ def _agreement(
         second=second[0],
         n=len(both),
         clusters=len(sizes),
-        first_yes=sum(one for one, _ in both.values()),
-        second_yes=sum(two for _, two in both.values()),
+        first_yes=sum(answer for answer, _ in both.values()),
+        second_yes=sum(answer for _, answer in both.values()),
         agreed=agreed,
         kappa=kappa,
     )
@@ -230,7 +230,7 @@ def cohen(pairs: Sequence[tuple[bool, bool]], sizes: Sequence[int]) -> tuple[Est
     """
     if not pairs:
         return None, None
-    share = sum(one is two for one, two in pairs) / len(pairs)
+    share = sum(first is second for first, second in pairs) / len(pairs)
     a, b = (sum(pair[place] for pair in pairs) / len(pairs) for place in (0, 1))
     chance = a * b + (1 - a) * (1 - b)
     agreed = Estimate.of(share, *clustered(share, sizes))

@@ -43,12 +43,12 @@ def differences(comparison: Comparison, ax: Axes) -> Axes:
 
     arm_rows = _with_difference(comparison)
     for place, row in enumerate(arm_rows):
-        shown = list(comparison.shown(row).values())
-        for number, difference in enumerate(shown):
-            y = place + (number - (len(shown) - 1) / 2) * 0.8 / max(len(shown), 2)
+        lines = list(comparison.shown(row).values())
+        for number, difference in enumerate(lines):
+            y = place + (number - (len(lines) - 1) / 2) * 0.8 / max(len(lines), 2)
             if (minimum := difference.minimum) is not None:
                 grey: Style = {"color": FAINT, "alpha": 0.75, "zorder": 1, "gid": "minimum"}
-                ax.barh(y, 2 * minimum, left=-minimum, height=0.6 / max(len(shown), 2), **grey)
+                ax.barh(y, 2 * minimum, left=-minimum, height=0.6 / max(len(lines), 2), **grey)
             dot(
                 difference.estimate.value,
                 difference.estimate,
