@@ -183,8 +183,8 @@ def score_limit(difference: float, pairs: int) -> float:
 
     A true difference of m makes at least a share m of the pairs discordant, so that the variance of the estimate is at
     least m (1 - m) / pairs there (a bound of the restricted variance of Tango 1998, Statistics in Medicine 17:891-908).
-    Where few pairs are discordant, the interval alone accepts up to 13 % of true differences at the margin; with this
-    limit 7 % (one seed, 30 to 164 tasks, margins of 2 to 30 points, every discordance).
+    Where few pairs are discordant, the interval alone accepts up to 13.3 % of true differences at the margin; with this
+    limit 7.0 % (`bench/coverage.py --equivalence`: one seed, 30 to 164 tasks, margins of 2 to 30 points).
 
     Parameters
     ----------
