@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def ratio(numerators: ArrayLike, denominators: ArrayLike) -> Estimate | None:
     """mean(numerators) / mean(denominators) with its 95 % interval, tasks as clusters.
 
-    Simulated coverage with 40 to 138 tasks and 1 to 3 seeds: 95.0 to 100 %, where the percentile bootstrap over tasks
-    has 75.7 to 95.8 % and Fieller's set without the added pairs 84.7 to 96.2 % (20 designs, 600 studies each, fixed
-    seed; with one seed and 40 tasks a quarter of the ratios are undefined).
+    Simulated coverage of defined ratios with 40 to 138 tasks and 1 or 3 seeds: 96.0 to 100 %, where the percentile
+    bootstrap over tasks has 42.5 to 95.5 % (`bench/coverage.py --fieller --runs 600`: 48 designs; with 40 tasks and one
+    seed 14 to 54 % of the ratios are undefined).
 
     Parameters
     ----------
