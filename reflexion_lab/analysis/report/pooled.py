@@ -65,9 +65,17 @@ def _prediction(ends: tuple[float, float] | None) -> str:
 def pooled_rows(comparison: PooledComparison) -> list[dict[str, object]]:
     """A row per study and one per pooled difference, shares in [-1, 1]."""
     return [
-        {"arm": arm.arm, "baseline": comparison.baseline, "budget": arm.budget, "study": study}
-        | {"difference": estimate.value, "low": estimate.low, "high": estimate.high, "weight": weight}
-        | {"exploratory": is_exploratory}
+        {
+            "arm": arm.arm,
+            "baseline": comparison.baseline,
+            "budget": arm.budget,
+            "study": study,
+            "difference": estimate.value,
+            "low": estimate.low,
+            "high": estimate.high,
+            "weight": weight,
+            "exploratory": is_exploratory,
+        }
         for arm in comparison.arms
         for study, estimate, weight, is_exploratory in _lines(arm)
     ]
