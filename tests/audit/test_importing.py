@@ -252,6 +252,12 @@ def test_an_unknown_strategy_needs_a_feedback_source(take):
     assert (read(run).manifest.config["arm"], read(run).manifest.feedback_source) == ("tree of thoughts", "visible")
 
 
+def test_a_strategys_name_leads_to_no_other_folder(take, tmp_path):
+    (run,) = take(transcript(step(), strategy="x/../../outside/y"), feedback_source="visible")
+    assert run.folder.parent == tmp_path / "runs"
+    assert not (tmp_path / "outside").exists()
+
+
 def test_runs_of_one_variant_are_seeds_of_one_arm(take):
     fields = {"strategy": "simple_repeat", "visible_tests": ["assert double(1) == 2"]}
     imported = take(*(transcript(step(), run=f"m/run{n}", **fields) for n in (1, 2)))
