@@ -48,6 +48,21 @@ def test_verdicts_are_counted_with_and_without_a_logged_one(write_rows):
     assert result.disagreements[0].detail.startswith("assert candidate(1) == 2")
 
 
+@pytest.mark.parametrize(
+    "test",
+    [
+        "def check(candidate): assert candidate(1) == 2",
+        "def check(function):\n    assert function(1) == 2\n",
+        "def check(candidate):\n    assert candidate(0) == 1; assert candidate(1) == 2\n",
+        "def check(candidate):\n    if candidate is None:\n        return\n    assert candidate(1) == 2\n",
+        'def check(candidate):\n    text = """a\n    b"""\n    assert candidate(1) == 2 and len(text) == 7\n',
+    ],
+)
+def test_a_test_in_an_odd_form_judges_as_a_whole_one(write_rows, test):
+    rows = [{**row(name, program), "test": test} for name, program in (("a", RIGHT), ("b", WRONG))]
+    assert [verdict.passed for verdict in audited(write_rows(*rows)).verdicts] == [True, False]
+
+
 def test_programs_share_no_namespace(write_rows):
     spoils = "import builtins\nbuiltins.len = lambda x: 0\ndef f(x):\n    return x + 1\n"
     uses = "def f(x):\n    return x + len('a')\n"
