@@ -16,7 +16,9 @@ Formats, recognised by their content:
 from __future__ import annotations
 
 import json
+import lzma
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ZIP = b"PK\x03\x04"
+UNPACKABLE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, ValueError, OSError, EOFError)
+"""Raised for members that are damaged, encrypted, of an unknown method or no JSON; deep JSON is a RuntimeError."""
 GRADES: dict[str | float, bool] = {"C": True, "I": False, "N": False, 1: True, 0: False}
 """Grades of inspect_ai that can be paired; P (partial) cannot."""
 HEAD = 10_000
@@ -323,7 +327,7 @@ def _whole(text: bytes) -> dict[str, Any] | None:
 def _unzipped(path: Path, data: bytes) -> Iterator[dict[str, Any]]:
     """The samples of an archive: `summaries.json`, else every member of `samples/`.
 
-    Raises DataError: it is damaged, packed by a method that Python lacks, or expands beyond the limits of any text.
+    Raises DataError: it is damaged, encrypted, packed by a method that Python lacks, or expands beyond the limits of any text.
     """
     try:
         archive = zipfile.ZipFile(BytesIO(data))
@@ -335,7 +339,7 @@ def _unzipped(path: Path, data: bytes) -> Iterator[dict[str, Any]]:
         if size > min(LARGEST, max(SMALL, RATIO * len(data))):
             raise DataError(path, f"{len(data):,} bytes that unpack to {size:,}", "a log of inspect_ai")
         parsed = [json.loads(archive.read(name)) for name in wanted]
-    except (zipfile.BadZipFile, NotImplementedError, ValueError, RecursionError, OSError, EOFError) as problem:
+    except UNPACKABLE as problem:
         raise DataError(path, str(problem)[:120] or type(problem).__name__, "a log of inspect_ai in JSON") from None
     for part in parsed:
         yield from _objects(path, part if isinstance(part, list) else [part])

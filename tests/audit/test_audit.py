@@ -10,7 +10,7 @@ from reflexion_lab.audit import stored_programs
 from reflexion_lab.audit.audit import audit, audit_files
 from reflexion_lab.audit.audit_report import as_json, findings, harness_line
 from reflexion_lab.audit.causes import CAUSES
-from reflexion_lab.audit.samples import Sample
+from reflexion_lab.audit.samples import Sample, read_samples
 from reflexion_lab.audit.verdicts import execute
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import HarnessError
@@ -310,6 +310,17 @@ def test_one_bad_file_is_one_line_and_the_others_are_audited(write_rows, capsys)
     result = json.loads(last)
     assert (result["n"], list(result["unread"])) == (2, ["bad0.jsonl", "bad1.jsonl"])
     assert main(["audit", *bad]) == 2
+
+
+def test_deep_feedback_loses_no_other_file(write_rows):
+    deep = json.dumps(row("b", RIGHT, True)).replace("{", f'{{"visible_tests": {"[" * 700}{"]" * 700}, ', 1)
+    result = audit_files([str(write_rows(row("a", RIGHT, True))), str(write_rows(deep))], workers=1)
+    assert [(log.n, log.agree) for log in result.audits] == [(1, 1), (1, 1)]
+
+
+def test_many_samples_of_one_id_are_read(write_rows):
+    samples = read_samples(write_rows(*[row("a", RIGHT) for _ in range(20_000)], row("a#2", RIGHT)))
+    assert [sample.id for sample in samples[-2:]] == ["a#20000", "a#2#2"]
 
 
 def test_the_first_screen_is_the_answer(write_rows, capsys):

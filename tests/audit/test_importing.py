@@ -145,6 +145,14 @@ def test_a_reply_completes_its_prompt_or_stands_alone(take, prompt, reply, solut
     assert attempt.evaluation.passed and read(run).grades["own/1", 1].passed
 
 
+@pytest.mark.parametrize("place", ["feedback", "test"])
+def test_a_test_too_deep_to_compare_stops_no_import(take, place):
+    deep = f"assert double(2) == 4 or {'+'.join(['1'] * 2000)}"
+    hidden = {"test": f"def check(candidate):\n    {deep}\n"} if place == "test" else {}
+    (run,) = take(transcript(step(feedback=[deep] if place == "feedback" else []), **hidden))
+    assert (run.account.tasks, run.account.overlapping) == (1, 0)
+
+
 def test_excluded_rows_are_listed_with_their_reason(take):
     (run,) = take(
         transcript(step()),

@@ -149,6 +149,23 @@ def test_a_hostile_log_is_one_line(write_rows, capsys, text):
     assert len(capsys.readouterr().err.splitlines()) <= 2
 
 
+@pytest.mark.parametrize("damage", ["deflated", "lzma", "encrypted"])
+def test_a_damaged_or_encrypted_archive_is_one_line(tmp_path, capsys, damage):
+    path = tmp_path / "log.eval"
+    method = zipfile.ZIP_LZMA if damage == "lzma" else zipfile.ZIP_DEFLATED
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("summaries.json", inspect_log([GRADES]))
+    data = bytearray(path.read_bytes())
+    if damage == "encrypted":
+        data[6] |= 1
+        data[data.find(b"PK\x01\x02") + 8] |= 1
+    else:
+        data[55:75] = b"\xff" * 20
+    path.write_bytes(data)
+    assert main(["audit", str(path)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
 def test_an_archive_that_expands_without_limit_is_refused(tmp_path):
     path = tmp_path / "bomb.eval"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
