@@ -147,7 +147,8 @@ def _transcript(row: Transcript, every: bool) -> Iterator[Sample]:
         for step, program in zip(steps, programs, strict=True):
             feedback = tuple(dict.fromkeys((*sample.feedback, *_asserts(step.fields.get("feedback")))))
             name, logged = f"{sample.id}/{step.number - 1}", step.verdict("own_pass")
-            yield replace(sample, id=name, program=program, logged=logged, feedback=feedback)
+            visible = step.passed_feedback
+            yield replace(sample, id=name, program=program, logged=logged, feedback=feedback, visible_passed=visible)
         return
     read = (assertion for step in steps for assertion in _asserts(step.fields.get("feedback")))
     number = _final(row)
