@@ -234,6 +234,13 @@ def test_an_honest_log_with_one_difference_grades_not_itself(write_rows):
     assert (causes(result), result.self_graded) == ({"t0": ""}, ())
 
 
+def test_a_large_log_with_few_differences_grades_not_itself(write_rows):
+    rows = [row(f"t{n}", WRONG if n < 2 else RIGHT, True, reflections=[]) for n in range(150)]
+    rows += [row(f"u{n}", WRONG, False, reflections=[1]) for n in range(10)]
+    result = audited(write_rows(*rows))
+    assert (causes(result), result.self_graded) == ({"t0": "", "t1": ""}, ())
+
+
 def test_self_written_suites_are_executed(write_rows):
     right, wrong = ["assert f(1) == 2"], ["assert f(1) == 1"]
     rows = [
