@@ -132,7 +132,7 @@ def _config(recording: Recording, terms: Terms) -> dict[str, object]:
 
 def _name(recording: Recording, terms: Terms) -> str:
     how = ("" if terms.lenient else "-strict") + (f"-a{terms.cut}" if terms.cut else "")
-    arm, benchmark = named(recording.known.arm), named(terms.benchmark.name)  # an unknown strategy's name is foreign text
+    arm, benchmark = named(recording.known.arm), named(terms.benchmark.name)  # the arm is foreign text
     return f"recorded-{arm}-{recording.label}-{benchmark}{how}-s{recording.seed}"
 
 

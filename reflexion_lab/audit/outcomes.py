@@ -343,7 +343,8 @@ def _whole(text: bytes) -> dict[str, Any] | None:
 def _unzipped(path: Path, data: bytes) -> Iterator[dict[str, Any]]:
     """The samples of an archive: `summaries.json`, else every member of `samples/`.
 
-    Raises DataError: it is damaged, encrypted, packed by a method that Python lacks, or expands beyond the limits of any text.
+    Raises DataError: it is damaged, encrypted, packed by a method that Python lacks, or expands beyond the limits of
+    any text.
     """
     try:
         archive = zipfile.ZipFile(BytesIO(data))

@@ -16,7 +16,7 @@ FEWEST = 10
 FEWEST_WRONG = 2
 """Minimum number of their verdicts that differ here without another cause."""
 HONEST = 0.01
-"""Share of such verdicts, in [0, 1], up to which a log is not accused: its harness may differ in ways not known here."""
+"""Share of such verdicts, in [0, 1], up to which no log is accused: its harness may differ in ways not known here."""
 CHANCE = 1 / 400
 """Probability of as many of them or more at the share `HONEST` (binomial, one-sided) below which it is."""
 
