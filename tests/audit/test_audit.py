@@ -276,6 +276,11 @@ def test_retries_that_repeat_the_program_are_a_control_that_cannot_change(write_
     ]
 
 
+def test_attempts_without_a_program_are_no_identical_retries(write_rows):
+    rows = [loop("", "", RIGHT, problem="HumanEval/53", run="r", id=f"{n}") for n in range(12)]
+    assert audited(write_rows(*rows)).leaks.fixed == ()
+
+
 def test_a_hostile_program_fails_without_a_harness_error(write_rows):
     hostile = (
         "import sys\nsys.exit(0)",
