@@ -49,14 +49,13 @@ class Audit(Record, frozen=True, kw_only=True):
 
     @property
     def compared(self) -> int:
-        """Samples with both a logged verdict and ours."""
+        """Samples with both a logged verdict and ours; without a test only a logged pass counts, which differs."""
         return len(self._pairs)
 
     @property
     def _pairs(self) -> list[tuple[bool, bool]]:
         """Logged verdicts and ours."""
-        known = [verdict for verdict in self.verdicts if not verdict.broken]
-        return [(verdict.sample.logged, verdict.passed) for verdict in known if verdict.sample.logged is not None]
+        return [(v.sample.logged, v.passed) for v in self.verdicts if v.is_compared and v.sample.logged is not None]
 
     @property
     def logged_rate(self) -> Rate:
@@ -126,7 +125,7 @@ def agreement(audits: Sequence[Audit]) -> Estimate:
     tasks: dict[str, list[float]] = {}
     for audit in audits:
         for verdict in audit.verdicts:
-            if verdict.sample.logged is not None and not verdict.broken:
+            if verdict.is_compared:
                 tasks.setdefault(verdict.sample.task_id, []).append(float(not verdict.differs))
     longest = max(map(len, tasks.values()), default=0)
     return interval([agreed + [float("nan")] * (longest - len(agreed)) for agreed in tasks.values()] or [[]])
@@ -220,7 +219,7 @@ def _audit(
     first = samples[:limit]
     with StoredPrograms(workers) as programs, counter(name, "sample", len(first), quiet) as bar:
         shared = programs.map(execute, first, key=_key, each=lambda _: bar.update())
-        suites = programs.map(_visible_passed, first, key=lambda sample: (_key(sample), sample.feedback))
+        suites = programs.map(_visible_passed, first, key=_visible_key)
         verdicts = [
             replace(verdict, sample=replace(sample, visible_passed=suite.passed))
             for sample, verdict, suite in zip(first, shared, suites, strict=True)
@@ -233,8 +232,8 @@ def _audit(
         differing = [verdict for verdict in verdicts if verdict.differs]
         by_id = {e.verdict.sample.id: e.verdict for e in programs.map(explained, differing)}
         verdicts = [by_id.get(verdict.sample.id, verdict) for verdict in verdicts]
-    verdicts, rules = self_grading(verdicts)
     verdicts = _with_more_time(verdicts)
+    verdicts, rules = self_grading(verdicts)
     return Audit(
         name=name,
         verdicts=tuple(verdicts),
@@ -270,11 +269,14 @@ def _visible_passed(sandbox: Sandbox, sample: Sample) -> _Suite:
     """The recorded verdict, else that of the feedback tests, executed."""
     if sample.visible_passed is not None or not sample.feedback or not sample.program.strip():
         return _Suite(sample.visible_passed, "")
-    parser = Parser()
-    if any(parser.parse(test) is None for test in sample.feedback):
+    if any(Parser().parse(test) is None for test in sample.feedback):
         return _Suite(None, "")
     verdict = execute(sandbox, replace(sample, tests=sample.feedback, setup=""))
     return _Suite(None if verdict.broken else verdict.passed, verdict.outcome)
+
+
+def _visible_key(sample: Sample) -> tuple[object, ...]:
+    return *_key(sample), sample.feedback, sample.visible_passed
 
 
 def _key(sample: Sample) -> tuple[object, ...]:

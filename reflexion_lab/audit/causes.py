@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from reflexion_lab.audit.samples import IMPORTS, Sample, completed
 from reflexion_lab.audit.self_graded import SelfGraded, self_graded
 from reflexion_lab.audit.verdicts import Verdict
+from reflexion_lab.errors import HarnessError
 from reflexion_lab.text.replies.extract import without_stray_quote
 
 CAUSES = {
@@ -44,14 +45,16 @@ VARIANTS = {
 
 SLOW = 3.0
 """Seconds from which a pass counts as slow; 3 s is the limit of the HumanEval harness (Chen et al. 2021)."""
+SAME = 0.9
+"""Share of common tasks with equal programs and verdicts from which two logs are of one run."""
 REPEATS = 3
 """Executions of the same program to see whether its verdict changes."""
 
 BINDING = re.compile(r"^(?:(?:async )?def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]*)?=(?!=)", re.MULTILINE)
 IMPORTING = re.compile(r"^(?:from[ \t]+[\w.]+[ \t]+)?import[ \t]+(.+)", re.MULTILINE)
 MISSING_NAME = re.compile(r"name '(\w+)' is not defined")
-MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
-DENIED = re.compile(r"^(?:PermissionError|BlockingIOError|MemoryError|memory)\b")
+MISSING_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'")
+DENIED = re.compile(r"^(?:(?:PermissionError|BlockingIOError): \[Errno |(?:MemoryError|memory)\b)")
 
 REPLAY = """for _source in {sources!r}:
     try:
@@ -93,11 +96,16 @@ class Causes:
 
         def watched(sample: Sample) -> Verdict:
             result = run(sample)
+            if result.broken:  # no evidence, although it did not pass
+                raise HarnessError(result.detail)
             outcomes.append(result.outcome)
             return result
 
         search = self._passes_here if verdict.passed else self._fails_here
-        cause, detail, leaked_from = next(search(watched, verdict), ("", "", ""))
+        try:
+            cause, detail, leaked_from = next(search(watched, verdict), ("", "", ""))
+        except HarnessError as problem:
+            cause, detail, leaked_from = "", f"the harness failed in the search for a cause: {problem}", ""
         explained = replace(verdict, cause=cause, evidence=detail, leaked_from=leaked_from)
         return Explained(explained, "timeout" if "timeout" in outcomes else "")
 
@@ -105,11 +113,11 @@ class Causes:
         """Logged as failed."""
         sample = verdict.sample
         culprits = self._binders(sample, _words(sample.program) & set(dir(builtins)))
-        if culprits and not (shared := run(_after(culprits.values(), sample))).passed:
+        if culprits and _fails(shared := run(_after(culprits.values(), sample))):
             first = next(iter(culprits.values())).id
             text = f"passes alone; fails once {_names(culprits)} shares the namespace ({shared.detail})"
             yield "shared_namespace", text, first
-        if sample.bare and not (bare := run(replace(sample, program=sample.bare))).passed:
+        if sample.bare and _fails(bare := run(replace(sample, program=sample.bare))):
             yield "own_imports", f"without what this audit puts before it: {bare.detail}", ""
         last = sample.attempts[-1] if sample.attempts else sample.program
         if last != sample.program and not run(replace(sample, program=last)).passed:
@@ -191,10 +199,36 @@ def self_grading(verdicts: Sequence[Verdict]) -> tuple[list[Verdict], list[SelfG
 def from_other_logs(logs: Sequence[Sequence[Verdict]]) -> list[list[Verdict]]:
     """The verdicts of several logs; one without a cause has that of the same program, tests and verdicts elsewhere.
 
-    The same run may be logged twice, once without its attempts.
+    The same run may be logged twice, once without its attempts: in both, tasks have the same programs and verdicts. In
+    another run the same program may differ for another reason, and `self_graded` is a cause of a log, not of a program.
     """
-    known = {_case(verdict): verdict for log in logs for verdict in log if verdict.differs and verdict.cause}
-    return [[_with_cause_of(verdict, known.get(_case(verdict))) for verdict in log] for log in logs]
+    runs = [_by_run(log) for log in logs]
+    explained: list[list[Verdict]] = []
+    for place, log in enumerate(logs):
+        others = [run for number, other in enumerate(runs) if number != place for run in other.values()]
+        same = {name: [other for other in others if _is_same(run, other)] for name, run in runs[place].items()}
+        explained.append([_with_cause_of(verdict, _elsewhere(verdict, same[verdict.sample.run])) for verdict in log])
+    return explained
+
+
+def _by_run(log: Sequence[Verdict]) -> dict[str, dict[str, list[Verdict]]]:
+    """Verdicts by run and task."""
+    runs: dict[str, dict[str, list[Verdict]]] = {}
+    for verdict in log:
+        runs.setdefault(verdict.sample.run, {}).setdefault(verdict.sample.task_id, []).append(verdict)
+    return runs
+
+
+def _is_same(run: Mapping[str, Sequence[Verdict]], other: Mapping[str, Sequence[Verdict]]) -> bool:
+    """Whether the tasks of both have equal programs and verdicts, in nine of ten."""
+    common = run.keys() & other.keys()
+    equal = sum(not {*map(_case, run[task])}.isdisjoint(map(_case, other[task])) for task in common)
+    return bool(common) and equal >= SAME * len(common)
+
+
+def _elsewhere(verdict: Verdict, runs: Sequence[Mapping[str, Sequence[Verdict]]]) -> Verdict | None:
+    others = (other for run in runs for other in run.get(verdict.sample.task_id, ()) if other.differs and other.cause)
+    return next((other for other in others if other.cause != "self_graded" and _case(other) == _case(verdict)), None)
 
 
 def _case(verdict: Verdict) -> tuple[object, ...]:
@@ -207,6 +241,11 @@ def _with_cause_of(verdict: Verdict, other: Verdict | None) -> Verdict:
         return verdict
     evidence = f"as {other.sample.id} in another log: {other.evidence or CAUSES[other.cause]}"
     return replace(verdict, cause=other.cause, evidence=evidence)
+
+
+def _fails(verdict: Verdict) -> bool:
+    """Whether a variant fails by itself; time may also run out in what was put before it."""
+    return not verdict.passed and verdict.outcome != "timeout"
 
 
 def _unstable(run: Run, verdict: Verdict) -> Iterator[tuple[str, str, str]]:

@@ -132,7 +132,8 @@ def _config(recording: Recording, terms: Terms) -> dict[str, object]:
 
 def _name(recording: Recording, terms: Terms) -> str:
     how = ("" if terms.lenient else "-strict") + (f"-a{terms.cut}" if terms.cut else "")
-    return f"recorded-{recording.known.arm}-{recording.label}-{named(terms.benchmark.name)}{how}-s{recording.seed}"
+    arm, benchmark = named(recording.known.arm), named(terms.benchmark.name)  # the arm is foreign text
+    return f"recorded-{arm}-{recording.label}-{benchmark}{how}-s{recording.seed}"
 
 
 Prompts = Mapping[str, tuple[Message, ...]]

@@ -55,7 +55,7 @@ def leaks(samples: Sequence[Sample], attempts: bool = False) -> Leaks:
 def _retries(samples: Sequence[Sample]) -> dict[str, Retries]:
     pairs: dict[str, list[bool]] = defaultdict(list)
     for sample in samples:
-        pairs[sample.run] += [before == after for before, after in pairwise(sample.attempts)]
+        pairs[sample.run] += [before == after for before, after in pairwise(sample.attempts) if before.strip()]
     return {run: Retries(n=len(equal), identical=sum(equal)) for run, equal in pairs.items()}
 
 

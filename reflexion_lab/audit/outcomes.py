@@ -16,7 +16,9 @@ Formats, recognised by their content:
 from __future__ import annotations
 
 import json
+import lzma
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ZIP = b"PK\x03\x04"
+UNPACKABLE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, ValueError, OSError, EOFError)
+"""Raised for members that are damaged, encrypted, of an unknown method or no JSON; deep JSON is a RuntimeError."""
 GRADES: dict[str | float, bool] = {"C": True, "I": False, "N": False, 1: True, 0: False}
 """Grades of inspect_ai that can be paired; P (partial) cannot."""
 HEAD = 10_000
@@ -52,6 +56,8 @@ class Outcomes(Record, frozen=True, kw_only=True):
     """By task, the outcome of each sample, epoch or run, in the order of the log."""
     trials: Trials | None = None
     """Of a log of trials."""
+    ungraded: int = 0
+    """Samples left out: without a score, or with one that cannot be paired."""
 
     @property
     def n(self) -> int:
@@ -139,6 +145,8 @@ def compare(first: Outcomes, second: Outcomes) -> PairedOutcomes:
     ------
     DataError
         The two have no task in common, or are logs of trials that start at different trials.
+    ConfigError
+        Two logs of one format have different metrics.
     """
     import numpy as np
 
@@ -146,6 +154,9 @@ def compare(first: Outcomes, second: Outcomes) -> PairedOutcomes:
     from reflexion_lab.analysis.stats.permutation import sign_flip
 
     first, second = _at_common_trial(first, second)
+    if first.format == second.format and first.metric != second.metric:
+        metrics = f"{first.metric} of {first.name}, {second.metric} of {second.name}"
+        raise ConfigError("--metric", metrics, "one that both have, such as base for evalplus")
     tasks = [task for task in first.by_task if task in second.by_task]
     if not tasks:
         named = f"{next(iter(first.by_task), 'nothing')!r} and {next(iter(second.by_task), 'nothing')!r}"
@@ -243,6 +254,8 @@ def _evalplus(path: Path, tasks: dict[str, Any], metric: str) -> Outcomes:
     statuses = [(task, *pair) for task, entry in tasks.items() for pair in _statuses(path, task, entry)]
     has_plus = any(plus is not None for _, _, plus in statuses)
     chosen = _chosen(path, metric, ("base", "plus") if has_plus else ("base",), "plus")
+    if chosen == "plus" and (bare := next((task for task, base, plus in statuses if base == "pass" and not plus), "")):
+        raise DataError(f"{path}, task {bare[:60]!r}", "no plus status", "one per sample, or --metric base")
     outcomes = ((task, base == "pass" and (chosen == "base" or plus == "pass")) for task, base, plus in statuses)
     return Outcomes(name=path.name, format="evalplus", metric=chosen, by_task=_collected(path, outcomes))
 
@@ -250,7 +263,9 @@ def _evalplus(path: Path, tasks: dict[str, Any], metric: str) -> Outcomes:
 def _statuses(path: Path, task: str, entry: Any) -> Iterator[tuple[object, object]]:
     """Base and plus status of each sample, from the form of either version."""
     if isinstance(entry, list) and all(isinstance(sample, dict) for sample in entry):
-        yield from ((sample.get("base_status"), sample.get("plus_status")) for sample in entry)
+        if not all(isinstance(sample.get("base_status"), str) for sample in entry):
+            raise DataError(f"{path}, task {task[:60]!r}", "a sample without `base_status`", "one per sample")
+        yield from ((sample["base_status"], sample.get("plus_status")) for sample in entry)
         return
     base, plus = (entry.get(name) for name in ("base", "plus")) if isinstance(entry, dict) else (None, None)
     if not isinstance(base, list) or not all(isinstance(result, list) and result for result in base):
@@ -266,12 +281,17 @@ def _passed(status: object) -> object:
 
 
 def _inspect(path: Path, samples: Iterable[dict[str, Any]], metric: str) -> Outcomes:
-    graded = [(sample, scores) for sample in samples if isinstance(scores := sample.get("scores"), dict)]
-    values = [(str(sample.get("id")), sample.get("epoch", 1), _graded(scores)) for sample, scores in graded]
+    every = list(samples)
+    if any(sample.get("id") is None for sample in every):
+        raise DataError(path, "a sample without `id`", "one per sample, to find its pair")
+    graded = [(sample, scores) for sample in every if isinstance(scores := sample.get("scores"), dict)]
+    values = [(str(sample["id"]), sample.get("epoch", 1), _graded(scores)) for sample, scores in graded]
     chosen = _chosen(path, metric, (scorer for _, _, scores in values for scorer in scores))
     ordered = sorted(values, key=lambda value: value[1] if isinstance(value[1], int) else 0)
-    outcomes = ((task, scores[chosen]) for task, _, scores in ordered if chosen in scores)
-    return Outcomes(name=path.name, format="inspect_ai", metric=chosen, by_task=_collected(path, outcomes))
+    outcomes = [(task, scores[chosen]) for task, _, scores in ordered if chosen in scores]
+    left_out = len(every) - len(outcomes)
+    by_task = _collected(path, outcomes)
+    return Outcomes(name=path.name, format="inspect_ai", metric=chosen, by_task=by_task, ungraded=left_out)
 
 
 def _graded(scores: dict[str, Any]) -> dict[str, bool]:
@@ -323,7 +343,8 @@ def _whole(text: bytes) -> dict[str, Any] | None:
 def _unzipped(path: Path, data: bytes) -> Iterator[dict[str, Any]]:
     """The samples of an archive: `summaries.json`, else every member of `samples/`.
 
-    Raises DataError: it is damaged, packed by a method that Python lacks, or expands beyond the limits of any text.
+    Raises DataError: it is damaged, encrypted, packed by a method that Python lacks, or expands beyond the limits of
+    any text.
     """
     try:
         archive = zipfile.ZipFile(BytesIO(data))
@@ -335,7 +356,7 @@ def _unzipped(path: Path, data: bytes) -> Iterator[dict[str, Any]]:
         if size > min(LARGEST, max(SMALL, RATIO * len(data))):
             raise DataError(path, f"{len(data):,} bytes that unpack to {size:,}", "a log of inspect_ai")
         parsed = [json.loads(archive.read(name)) for name in wanted]
-    except (zipfile.BadZipFile, NotImplementedError, ValueError, RecursionError, OSError, EOFError) as problem:
+    except UNPACKABLE as problem:
         raise DataError(path, str(problem)[:120] or type(problem).__name__, "a log of inspect_ai in JSON") from None
     for part in parsed:
         yield from _objects(path, part if isinstance(part, list) else [part])

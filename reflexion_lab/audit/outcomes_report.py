@@ -16,6 +16,8 @@ def outcome_lines(log: Outcomes) -> Iterator[str]:
     share = log.share
     rate = f"{100 * share.value:.1f} % {interval(share.low, share.high)}"
     yield f"{rate}, n = {log.n}: {log.metric}, {log.name} ({log.format})"
+    if log.ungraded:
+        yield f"   left out: {log.ungraded} samples of {log.name} without a grade of pass or fail"
     if log.trials and log.trials.repeats.is_fixed:
         yield f"Control that cannot change: {log.trials.repeats} retries repeat the attempt before"
 
@@ -29,6 +31,7 @@ def outcome_json(log: Outcomes) -> dict[str, Any]:
         "metric": log.metric,
         "tasks": len(log.by_task),
         "n": log.n,
+        "ungraded": log.ungraded,
         "share": share.value,
         "low": share.low,
         "high": share.high,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from reflexion_lab.analysis.solutions import benchmark_of
 from reflexion_lab.audit.samples import Sample
 from reflexion_lab.errors import FolderError
-from reflexion_lab.records import Manifest
+from reflexion_lab.records import UNKNOWN, Manifest
 from reflexion_lab.runner.folder.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
         if not attempts and number != submitted[task.task_id]:
             continue
         grade = log.grades.get((task.task_id, number))
+        feedback = tuple(check.name for check in attempt.evaluation.checks if check.kind == "test")
+        has_verdict = feedback and attempt.evaluation.outcome not in UNKNOWN
         yield Sample(
             id=f"{task.task_id}/{number}" if attempts else task.task_id,
             task_id=task.task_id,
@@ -45,7 +47,8 @@ def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
             tests=task.hidden_tests,
             setup=task.setup,
             logged=grade.passed if grade and grade.outcome != "harness_error" else None,
-            feedback=tuple(check.name for check in attempt.evaluation.checks if check.kind == "test"),
+            feedback=feedback,
+            visible_passed=attempt.evaluation.passed if has_verdict else None,
         )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -146,7 +147,8 @@ def _transcript(row: Transcript, every: bool) -> Iterator[Sample]:
         for step, program in zip(steps, programs, strict=True):
             feedback = tuple(dict.fromkeys((*sample.feedback, *_asserts(step.fields.get("feedback")))))
             name, logged = f"{sample.id}/{step.number - 1}", step.verdict("own_pass")
-            yield replace(sample, id=name, program=program, logged=logged, feedback=feedback)
+            visible = step.passed_feedback
+            yield replace(sample, id=name, program=program, logged=logged, feedback=feedback, visible_passed=visible)
         return
     read = (assertion for step in steps for assertion in _asserts(step.fields.get("feedback")))
     number = _final(row)
@@ -218,20 +220,22 @@ def _count(row: Row) -> int | None:
 
 
 def _asserts(feedback: Any) -> Iterator[str]:
-    """Every assert in recorded feedback: text, lists, objects of lists."""
-    if isinstance(feedback, str):
-        yield from (line.strip() for line in feedback.splitlines() if line.strip().startswith("assert "))
-    elif isinstance(feedback, dict):
-        yield from (assertion for part in feedback.values() for assertion in _asserts(part))
-    elif isinstance(feedback, list):
-        yield from (assertion for part in feedback for assertion in _asserts(part))
+    """Every assert in recorded feedback: text, lists, objects of lists. Not recursive, since the nesting is foreign."""
+    waiting = [feedback]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, str):
+            yield from (line.strip() for line in part.splitlines() if line.strip().startswith("assert "))
+        elif isinstance(part, dict | list):
+            waiting += reversed(part.values() if isinstance(part, dict) else part)
 
 
 def _unique(samples: Iterable[Sample]) -> Iterator[Sample]:
     """The samples with `#2`, `#3`, … added to repeated ids."""
     used: set[str] = set()
+    counts: dict[str, Iterator[int]] = defaultdict(lambda: itertools.count(1))
     for sample in samples:
-        names = (sample.id if count == 1 else f"{sample.id}#{count}" for count in itertools.count(1))
+        names = (sample.id if count == 1 else f"{sample.id}#{count}" for count in counts[sample.id])
         name = next(name for name in names if name not in used)
         used.add(name)
         yield replace(sample, id=name)

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 FEWEST = 10
 """Minimum number of samples with one value."""
 FEWEST_WRONG = 2
-"""Minimum number of their verdicts that differ here without another cause. A log that is right in 95 % has two such
-differences, both in its favour, with a probability below 1 in 400.
-"""
+"""Minimum number of their verdicts that differ here without another cause."""
+HONEST = 0.01
+"""Share of such verdicts, in [0, 1], up to which no log is accused: its harness may differ in ways not known here."""
+CHANCE = 1 / 400
+"""Probability of as many of them or more at the share `HONEST` (binomial, one-sided) below which it is."""
 
 SIGNS: dict[str, Callable[[Sample], object]] = {
     "visible tests": lambda sample: sample.visible_passed,
@@ -24,6 +26,12 @@ SIGNS: dict[str, Callable[[Sample], object]] = {
     "attempts": lambda sample: len(sample.attempts) or None,
 }
 """By name, what a logged verdict may follow from; None if the log does not have it."""
+
+
+def _are_too_many(wrong: int, n: int) -> bool:
+    from scipy.stats import binom
+
+    return wrong >= FEWEST_WRONG and bool(binom.sf(wrong - 1, n, HONEST) < CHANCE)
 
 
 class SelfGraded(Record, frozen=True, kw_only=True):
@@ -46,8 +54,9 @@ class SelfGraded(Record, frozen=True, kw_only=True):
 def self_graded(verdicts: Sequence[Verdict]) -> list[SelfGraded]:
     """Every value of a sign from which the logged verdict follows, with the verdicts that it explains.
 
-    A value counts if it has `FEWEST` samples or more, all logged alike, of which `FEWEST_WRONG` or more differ here
-    without another cause.
+    A value counts if it has `FEWEST` samples or more, all logged alike, of which `FEWEST_WRONG` or more, and more than
+    `HONEST` explains, differ here without another cause. In a loop that ends at the first pass of the hidden tests,
+    the number of attempts gives the verdict, too: only the differences tell it from a log that grades itself.
     """
     return [rule for run in dict.fromkeys(verdict.sample.run for verdict in verdicts) for rule in _rules(run, verdicts)]
 
@@ -62,7 +71,7 @@ def _rules(run: str, verdicts: Sequence[Verdict]) -> Iterator[SelfGraded]:
         for value, group in groups.items():
             logged = {verdict.sample.logged for verdict in group}
             wrong = tuple(verdict.sample.id for verdict in group if verdict.differs and not verdict.cause)
-            if len(group) >= FEWEST and len(logged) == 1 and len(wrong) >= FEWEST_WRONG:
+            if len(group) >= FEWEST and len(logged) == 1 and _are_too_many(len(wrong), len(group)):
                 text = (
                     {True: "passed", False: "failed"}.get(value, str(value)) if isinstance(value, bool) else str(value)
                 )

@@ -121,7 +121,7 @@ def _checks(test: str, entry_point: str) -> tuple[str, ...]:
 
     Also whole if the function under test is called `check`: the test then calls itself, and no program can pass.
     """
-    from reflexion_lab.tasks.benchmarks.humaneval import hidden_checks
+    from reflexion_lab.tasks.benchmarks.humaneval import hidden_checks, whole_check
 
     try:
         checks = hidden_checks(test)
@@ -130,8 +130,7 @@ def _checks(test: str, entry_point: str) -> tuple[str, ...]:
     calls_itself = entry_point == "check" or any(re.search(r"\bcheck\(", check) for check in checks)
     if not test.strip() or (checks and not calls_itself):
         return checks
-    defined, called = (re.search(rf"^{word}check\(", test, re.MULTILINE) for word in ("def ", ""))
-    return (f"{test}\ncheck({entry_point})" if defined and not called else test,)
+    return (whole_check(test, entry_point),)
 
 
 class Feedback(NamedTuple):

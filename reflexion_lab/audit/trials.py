@@ -25,7 +25,9 @@ TRIAL = re.compile(r"env_results_trial_(\d+)\.json")
 TEXT_TRIAL = re.compile(r"^(?:#+\n)?BEGIN TRIAL (\d{1,4})[ \t]*$", re.MULTILINE)
 SECTION = re.compile(r"^-+ BEGIN (CORRECT|INCORRECT|HALTED) AGENTS -+[ \t]*$", re.MULTILINE)
 AGENT = re.compile(r"\n\n(?=(?:Question|Context): )")
-QUESTION = re.compile(r"^Question: (.*?)[ \t]*(?:You have attempted to answer .*|\(END OF .*)?$", re.MULTILINE)
+QUESTION = re.compile(r"^Question: (.*)$", re.MULTILINE)
+BEHIND = re.compile(r"You have attempted to answer |\(END OF ")
+"""What logs put behind a question."""
 CONTEXT_CHARS = 300
 """Characters of the context that identify a question which the log does not repeat."""
 FIXED = 0.5
@@ -161,7 +163,10 @@ def _sections(path: Path, number: int, text: str) -> dict[str, tuple[str, bool]]
         blocks = [block.strip() for block in AGENT.split(f"\n\n{body.strip()}") if block.strip()]
         correct += len(blocks) * (section == "CORRECT")
         for block in blocks:
-            agents.setdefault(_question(block), (block, section == "CORRECT"))
+            question, solved = _question(block), section == "CORRECT"
+            if agents.setdefault(question, (block, solved))[1] != solved:  # halted and incorrect are one outcome
+                got = f"a correct and a failed transcript of {question[:60]!r}"
+                raise DataError(f"{path}, trial {number}", got, "one outcome per question")
     counted = re.search(r"Correct: (\d{1,6})\b", parts[0])
     if not agents or (counted and int(counted[1]) != correct):
         got = f"{correct} transcripts of correct agents"
@@ -171,7 +176,7 @@ def _sections(path: Path, number: int, text: str) -> dict[str, tuple[str, bool]]
 
 def _question(block: str) -> str:
     question = QUESTION.search(block)
-    return " ".join((question[1] if question else block[:CONTEXT_CHARS]).split())
+    return " ".join((BEHIND.split(question[1])[0] if question else block[:CONTEXT_CHARS]).split())
 
 
 def _retries(before: dict[str, tuple[str, bool]], after: dict[str, tuple[str, bool]]) -> Retries:

@@ -43,6 +43,11 @@ class Verdict(Record, frozen=True, kw_only=True):
     def differs(self) -> bool:
         return not self.broken and self.sample.logged not in (None, self.passed)
 
+    @property
+    def is_compared(self) -> bool:
+        """Whether the logged verdict can hold or differ: a failure without a test can do neither."""
+        return self.sample.logged is not None and (self.is_judged or self.differs)
+
 
 def execute(sandbox: Sandbox, sample: Sample) -> Verdict:
     """The verdict of a sample's own tests on its program."""

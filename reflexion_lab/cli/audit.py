@@ -51,6 +51,7 @@ def audit(options: argparse.Namespace) -> int:
     from reflexion_lab.audit.audit_report import as_json, show
     from reflexion_lab.cli.sheets import say_json
 
+    _check_options(options)
     if options.paired:
         return _pair(options)
     start = time.monotonic()
@@ -61,6 +62,17 @@ def audit(options: argparse.Namespace) -> int:
     if options.json:
         say_json(as_json(audits, time.monotonic() - start, unread, outcomes))
     return int(bool(unread) or any(report.harness_errors for report in audits))
+
+
+def _check_options(options: argparse.Namespace) -> None:
+    """Raises ConfigError: an option would have no effect."""
+    from reflexion_lab.errors import ConfigError
+
+    if options.metric and not options.paired:
+        raise ConfigError("--metric", repr(options.metric), "--paired beside it")
+    for name in ("attempts", "limit"):
+        if options.paired and getattr(options, name):
+            raise ConfigError(f"--{name}", "--paired beside it", "one of the two: pairs are of all logged solutions")
 
 
 def _pair(options: argparse.Namespace) -> int:

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from reflexion_lab.audit import stored_programs
-from reflexion_lab.audit.audit import audit, audit_files
+from reflexion_lab.audit.audit import agreement, audit, audit_files
 from reflexion_lab.audit.audit_report import as_json, findings, harness_line
 from reflexion_lab.audit.causes import CAUSES
-from reflexion_lab.audit.samples import Sample
+from reflexion_lab.audit.samples import Sample, read_samples
 from reflexion_lab.audit.verdicts import execute
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import HarnessError
@@ -46,6 +46,21 @@ def test_verdicts_are_counted_with_and_without_a_logged_one(write_rows):
     assert (result.rate.k, result.rate.n) == (2, 4)
     assert [(verdict.sample.id, verdict.outcome) for verdict in result.disagreements] == [("c", "fail")]
     assert result.disagreements[0].detail.startswith("assert candidate(1) == 2")
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "def check(candidate): assert candidate(1) == 2",
+        "def check(function):\n    assert function(1) == 2\n",
+        "def check(candidate):\n    assert candidate(0) == 1; assert candidate(1) == 2\n",
+        "def check(candidate):\n    if candidate is None:\n        return\n    assert candidate(1) == 2\n",
+        'def check(candidate):\n    text = """a\n    b"""\n    assert candidate(1) == 2 and len(text) == 7\n',
+    ],
+)
+def test_a_test_in_an_odd_form_judges_as_a_whole_one(write_rows, test):
+    rows = [{**row(name, program), "test": test} for name, program in (("a", RIGHT), ("b", WRONG))]
+    assert [verdict.passed for verdict in audited(write_rows(*rows)).verdicts] == [True, False]
 
 
 def test_programs_share_no_namespace(write_rows):
@@ -109,6 +124,41 @@ def test_no_program_or_no_test_is_never_a_pass(write_rows):
     assert causes(audited(write_rows(empty))) == {"c": "no_test"}
 
 
+def test_a_failure_without_a_test_is_not_compared(write_rows):
+    untested = {**row("c", RIGHT, False), "test": ""}
+    result = audited(write_rows(untested, row("a", RIGHT, True)))
+    assert (result.compared, result.agree, agreement([result]).value) == (1, 1, 1)
+
+
+def test_a_harness_error_is_no_evidence_of_a_cause(monkeypatch, write_rows):
+    run, calls = Sandbox.run, []
+
+    def broken_later(*arguments):
+        calls.append(arguments)
+        if len(calls) > 1:
+            raise HarnessError("no fork")
+        return run(*arguments)
+
+    monkeypatch.setattr(Sandbox, "run", broken_later)
+    result = audited(write_rows(row("a", RIGHT, False)))
+    assert causes(result) == {"a": ""}
+    assert evidence(result)["a"] == "the harness failed in the search for a cause: no fork"
+
+
+def test_a_time_out_of_an_earlier_program_is_no_evidence(monkeypatch, write_rows):
+    monkeypatch.setattr(stored_programs, "LIMITS", Limits(wall_seconds=2, cpu_seconds=1))
+    monkeypatch.setattr(stored_programs, "PATIENT", Limits(wall_seconds=2, cpu_seconds=1))
+    endless, uses_sum = "sum = None\nwhile True: pass\n", "def f(x):\n    return sum([x, 1])\n"
+    assert causes(audited(write_rows(row("a", endless, False), row("b", uses_sum, False)))) == {"b": ""}
+
+
+def test_errors_that_a_program_raises_itself_are_not_the_sandboxs(write_rows):
+    raised = ("PermissionError('no')", "ValueError(\"ModuleNotFoundError: No module named 'q'\")")
+    rows = [row(f"{n}", f"def f(x):\n    raise {error}\n", True) for n, error in enumerate(raised)]
+    denied = row("denied", "import socket\ndef f(x):\n    socket.socket()\n    return x + 1\n", True)
+    assert causes(audited(write_rows(*rows, denied))) == {"0": "", "1": "", "denied": "sandbox_limit"}
+
+
 def test_a_missing_module_is_named(write_rows):
     result = audited(write_rows(row("a", f"import nowhere\n{RIGHT}", True), row("b", WRONG, True)))
     assert causes(result) == {"a": "missing_module", "b": ""}
@@ -147,6 +197,25 @@ def test_a_cause_is_shared_by_two_logs_of_one_run(write_rows):
     assert evidence(first)["a"].startswith("as a in another log: another attempt")
 
 
+def test_another_run_with_the_same_program_shares_no_cause(write_rows):
+    graded = [row(f"t{n}", WRONG if n < 3 else RIGHT, True, reflections=[]) for n in range(12)]
+    attempts = loop(WRONG, RIGHT, logged_is_solved=True, solution_is_attempt=0, problem="u")
+    attempts |= {name: graded[0][name] for name in ("prompt", "test", "entry_point")}
+    other = [row("t0", WRONG, True), row("u", WRONG, True), row("t1", RIGHT, True)]
+    first, second = audit_files([str(write_rows(*graded, attempts)), str(write_rows(*other))], workers=2).audits
+    assert (causes(first)["t0"], causes(first)["u"]) == ("self_graded", "other_attempt")
+    assert causes(second) == {"t0": "", "u": ""}
+
+
+def test_slow_programs_are_no_sign_of_self_grading(monkeypatch, write_rows):
+    slow = "import time\ndef f(x):\n    time.sleep(1.5)\n    return x + 1\n"
+    for name in ("LIMITS", "PATIENT"):
+        monkeypatch.setattr(stored_programs, name, Limits(wall_seconds=0.8, cpu_seconds=1))
+    rows = [row(f"t{n}", slow + n * "\n" if n < 3 else RIGHT, True, reflections=[]) for n in range(12)]
+    result = audited(write_rows(*rows))
+    assert (causes(result), result.self_graded) == (dict.fromkeys(("t0", "t1", "t2"), "slow"), ())
+
+
 @pytest.mark.parametrize(
     ("sign", "fields"),
     [("visible tests passed", {"visible_tests": ["assert f(0) in (0, 1)"]}), ("reflections 0", {"reflections": []})],
@@ -165,6 +234,13 @@ def test_an_honest_log_with_one_difference_grades_not_itself(write_rows):
     assert (causes(result), result.self_graded) == ({"t0": ""}, ())
 
 
+def test_a_large_log_with_few_differences_grades_not_itself(write_rows):
+    rows = [row(f"t{n}", WRONG if n < 2 else RIGHT, True, reflections=[]) for n in range(150)]
+    rows += [row(f"u{n}", WRONG, False, reflections=[1]) for n in range(10)]
+    result = audited(write_rows(*rows))
+    assert (causes(result), result.self_graded) == ({"t0": "", "t1": ""}, ())
+
+
 def test_self_written_suites_are_executed(write_rows):
     right, wrong = ["assert f(1) == 2"], ["assert f(1) == 1"]
     rows = [
@@ -180,6 +256,17 @@ def test_self_written_suites_are_executed(write_rows):
     )
 
 
+def test_long_suites_are_executed_and_equal_programs_keep_their_recorded_verdicts(write_rows):
+    suite = [f"assert f({n}) == {n + 1}" for n in range(60)]
+    loops = [loop(RIGHT, problem="HumanEval/53", run=f"{n}") for n in range(3)]
+    for recorded, transcript in zip((True, False, None), loops, strict=True):
+        transcript["attempts"][0]["visible_pass"] = recorded
+    path = write_rows(row("a", RIGHT, True, visible_tests=suite), *loops)
+    for attempts in (False, True):
+        verdicts = audited(path, attempts=attempts).verdicts
+        assert [verdict.sample.visible_passed for verdict in verdicts] == [True, True, False, None]
+
+
 def test_retries_that_repeat_the_program_are_a_control_that_cannot_change(write_rows):
     rows = [loop(WRONG, WRONG, RIGHT if n < 4 else WRONG, problem="HumanEval/53", run=f"r{n % 2}") for n in range(12)]
     lines = [line for line in findings(audited(write_rows(*rows))) if line.startswith("control that cannot")]
@@ -187,6 +274,11 @@ def test_retries_that_repeat_the_program_are_a_control_that_cannot_change(write_
         f"control that cannot change: r{run}: 10 of 12 retries repeat the program before word for word"
         for run in (0, 1)
     ]
+
+
+def test_attempts_without_a_program_are_no_identical_retries(write_rows):
+    rows = [loop("", "", RIGHT, problem="HumanEval/53", run="r", id=f"{n}") for n in range(12)]
+    assert audited(write_rows(*rows)).leaks.fixed == ()
 
 
 def test_a_hostile_program_fails_without_a_harness_error(write_rows):
@@ -295,6 +387,17 @@ def test_one_bad_file_is_one_line_and_the_others_are_audited(write_rows, capsys)
     result = json.loads(last)
     assert (result["n"], list(result["unread"])) == (2, ["bad0.jsonl", "bad1.jsonl"])
     assert main(["audit", *bad]) == 2
+
+
+def test_deep_feedback_loses_no_other_file(write_rows):
+    deep = json.dumps(row("b", RIGHT, True)).replace("{", f'{{"visible_tests": {"[" * 700}{"]" * 700}, ', 1)
+    result = audit_files([str(write_rows(row("a", RIGHT, True))), str(write_rows(deep))], workers=1)
+    assert [(log.n, log.agree) for log in result.audits] == [(1, 1), (1, 1)]
+
+
+def test_many_samples_of_one_id_are_read(write_rows):
+    samples = read_samples(write_rows(*[row("a", RIGHT) for _ in range(20_000)], row("a#2", RIGHT)))
+    assert [sample.id for sample in samples[-2:]] == ["a#20000", "a#2#2"]
 
 
 def test_the_first_screen_is_the_answer(write_rows, capsys):

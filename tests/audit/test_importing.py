@@ -145,6 +145,14 @@ def test_a_reply_completes_its_prompt_or_stands_alone(take, prompt, reply, solut
     assert attempt.evaluation.passed and read(run).grades["own/1", 1].passed
 
 
+@pytest.mark.parametrize("place", ["feedback", "test"])
+def test_a_test_too_deep_to_compare_stops_no_import(take, place):
+    deep = f"assert double(2) == 4 or {'+'.join(['1'] * 2000)}"
+    hidden = {"test": f"def check(candidate):\n    {deep}\n"} if place == "test" else {}
+    (run,) = take(transcript(step(feedback=[deep] if place == "feedback" else []), **hidden))
+    assert (run.account.tasks, run.account.overlapping) == (1, 0)
+
+
 def test_excluded_rows_are_listed_with_their_reason(take):
     (run,) = take(
         transcript(step()),
@@ -250,6 +258,12 @@ def test_an_unknown_strategy_needs_a_feedback_source(take):
         take(row)
     (run,) = take(row, feedback_source="visible")
     assert (read(run).manifest.config["arm"], read(run).manifest.feedback_source) == ("tree of thoughts", "visible")
+
+
+def test_a_strategys_name_leads_to_no_other_folder(take, tmp_path):
+    (run,) = take(transcript(step(), strategy="x/../../outside/y"), feedback_source="visible")
+    assert run.folder.parent == tmp_path / "runs"
+    assert not (tmp_path / "outside").exists()
 
 
 def test_runs_of_one_variant_are_seeds_of_one_arm(take):

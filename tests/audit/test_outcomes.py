@@ -149,6 +149,23 @@ def test_a_hostile_log_is_one_line(write_rows, capsys, text):
     assert len(capsys.readouterr().err.splitlines()) <= 2
 
 
+@pytest.mark.parametrize("damage", ["deflated", "lzma", "encrypted"])
+def test_a_damaged_or_encrypted_archive_is_one_line(tmp_path, capsys, damage):
+    path = tmp_path / "log.eval"
+    method = zipfile.ZIP_LZMA if damage == "lzma" else zipfile.ZIP_DEFLATED
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("summaries.json", inspect_log([GRADES]))
+    data = bytearray(path.read_bytes())
+    if damage == "encrypted":
+        data[6] |= 1
+        data[data.find(b"PK\x01\x02") + 8] |= 1
+    else:
+        data[55:75] = b"\xff" * 20
+    path.write_bytes(data)
+    assert main(["audit", str(path)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
 def test_an_archive_that_expands_without_limit_is_refused(tmp_path):
     path = tmp_path / "bomb.eval"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -209,6 +226,49 @@ def test_a_text_log_that_cannot_be_taken_apart_is_refused(tmp_path, capsys):
     path.write_text(HOTPOT.format(number=1, correct=3, incorrect=0, right="Question: a\n", wrong=""))
     assert main(["audit", "--paired", str(path), str(path)]) == 2
     assert "trial 1: got 1 transcripts of correct agents, expected 3, as its summary says" in capsys.readouterr().err
+
+
+def test_a_question_with_two_outcomes_in_one_trial_is_refused(tmp_path, capsys):
+    path = tmp_path / "log.txt"
+    path.write_text(HOTPOT.format(number=1, correct=1, incorrect=1, right="Question: a\nx\n", wrong="Question: a\ny\n"))
+    assert main(["audit", "--paired", str(path), str(path)]) == 2
+    assert "trial 1: got a correct and a failed transcript of 'a'" in capsys.readouterr().err
+
+
+def test_different_metrics_are_not_compared(write_rows, capsys):
+    full = str(write_rows(evalplus_results({"HumanEval/0": [("pass", "fail")]})))
+    base_only = str(write_rows(evalplus_results({"HumanEval/0": [("pass", None)]})))
+    assert main(["audit", "--paired", full, base_only]) == 2
+    assert "--metric: got plus of " in capsys.readouterr().err
+    assert main(["audit", "--paired", full, base_only, "--metric", "base"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [([("pass", "pass"), ("pass", None)], "no plus status"), ([(None, None)], "a sample without `base_status`")],
+)
+def test_a_sample_without_a_status_is_no_failure(write_rows, samples, message):
+    with pytest.raises(ValueError, match=message):
+        read_outcomes(write_rows(evalplus_results({"HumanEval/0": samples})))
+
+
+def test_samples_that_cannot_be_paired_are_counted(write_rows, capsys):
+    path = str(write_rows(inspect_log([GRADES | {"p": "P", "half": 0.5, "none": None}])))
+    assert main(["audit", path, "--json"]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert [(log["n"], log["ungraded"]) for log in json.loads(last)["outcomes"]] == [(5, 3)]
+    assert any("left out: 3 samples of " in line for line in lines)
+    log = json.loads(inspect_log([{"a": "C"}]))
+    del log["samples"][0]["id"]
+    with pytest.raises(ValueError, match="a sample without `id`"):
+        read_outcomes(write_rows(json.dumps(log)))
+
+
+@pytest.mark.parametrize("options", [["--metric", "base"], ["--paired", "--limit", "1"], ["--paired", "--attempts"]])
+def test_an_option_without_effect_is_refused(write_rows, capsys, options):
+    paths = [str(write_rows(evalplus_results({"HumanEval/0": [("pass", "fail")]}))) for _ in range(2)]
+    assert main(["audit", *paths, *options]) == 2
+    assert options[0 if options[0] == "--metric" else 1] in capsys.readouterr().err
 
 
 def test_the_papers_control_on_hotpotqa_cannot_change(recorded_runs):

@@ -30,6 +30,15 @@ def test_a_run_agrees_with_its_grades(folder):
     assert submitted.verdicts[0].sample.tests
 
 
+def test_the_visible_verdict_is_the_recorded_one(folder):
+    attempts = folder / "attempts.jsonl"
+    rows = [json.loads(line) for line in attempts.read_text().splitlines()]
+    for row in rows:
+        row["evaluation"]["passed"] = True  # as by a noisy evaluator
+    attempts.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert [sample.visible_passed for sample in read_samples(folder)] == [True, True]
+
+
 def test_a_forged_grade_is_reported(folder):
     grades = folder / "grades.jsonl"
     grades.write_text(grades.read_text().replace('"passed":false', '"passed":true'))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import textwrap
 
 import msgspec
@@ -13,7 +14,7 @@ from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.rows import decoded, read
 from reflexion_lab.tasks.benchmarks.visible import visible_tests
-from reflexion_lab.text.replies.syntax import UNPARSABLE
+from reflexion_lab.text.replies.syntax import UNPARSABLE, module_nodes
 
 CONTRADICTED: dict[str, dict[str, str]] = {
     "HumanEval/47": {
@@ -61,7 +62,8 @@ def hidden_checks(test: str) -> tuple[str, ...]:
 
     The checks run in order in a copy of the program's namespace, in which `candidate` is the entry point. Each is a
     statement of `check` with an assert, together with the statements before it, also those outside `check`. Statements
-    after the last assert and calls of `check` are dropped.
+    after the last assert and calls of `check` are dropped. A `check` that returns, or whose parameter has
+    another name, is one check.
 
     Raises
     ------
@@ -71,6 +73,10 @@ def hidden_checks(test: str) -> tuple[str, ...]:
     tree, lines = _parsed(test), test.split("\n")
     check = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"), None)
     waiting = [node for node in tree.body if node not in (check, *_calling(tree)) and not _is_metadata(node)]
+    if check and _is_whole(check):
+        check.name = "_check"  # `check(` marks a test that calls itself
+        call = f"_check({'candidate' * bool(check.args.args)})"
+        return ("\n".join([*(_source(lines, node) for node in waiting), ast.unparse(check), call]),)
     checks = []
     for statement in check.body if check else []:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Name | ast.Constant):
@@ -82,6 +88,12 @@ def hidden_checks(test: str) -> tuple[str, ...]:
     if not checks:
         raise DataError("field $.test", repr(test[:60]), "a function `check` with asserts")
     return tuple(checks)
+
+
+def whole_check(test: str, entry_point: str) -> str:
+    """The test as one check: with a call of its function `check` if it has none."""
+    defined, called = (re.search(rf"^{word}check\(", test, re.MULTILINE) for word in ("def ", ""))
+    return f"{test}\ncheck({entry_point})" if defined and not called else test
 
 
 def helpers(prompt: str, entry_point: str, test: str) -> str:
@@ -131,5 +143,20 @@ def _is_metadata(node: ast.stmt) -> bool:
     return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "METADATA"
 
 
+def _is_whole(check: ast.FunctionDef) -> bool:
+    """Whether it has an assert and cannot be split, since it returns or its parameter is not called `candidate`."""
+    own = module_nodes(ast.Module(check.body, []))
+    returns = any(isinstance(node, ast.Return | ast.Yield | ast.YieldFrom | ast.Nonlocal) for node in own)
+    is_usual = not returns and [argument.arg for argument in check.args.args] == ["candidate"]
+    return not is_usual and any(isinstance(node, ast.Assert) for node in ast.walk(check))
+
+
 def _source(lines: list[str], node: ast.stmt) -> str:
+    """The lines of the statement; its tree as text if they hold more, or a string that `dedent` would change."""
+    first, last = lines[node.lineno - 1].encode(), lines[(node.end_lineno or node.lineno) - 1].encode()
+    rest = last[node.end_col_offset :].strip()
+    strings = (part for part in ast.walk(node) if isinstance(part, ast.Constant | ast.JoinedStr))
+    has_lines = any(part.lineno != part.end_lineno for part in strings)
+    if has_lines or first[: node.col_offset].strip() or (rest and not rest.startswith(b"#")):
+        return ast.unparse(node)
     return textwrap.dedent("\n".join(lines[node.lineno - 1 : node.end_lineno]))

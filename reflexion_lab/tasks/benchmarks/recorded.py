@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
-from reflexion_lab.tasks.benchmarks.humaneval import hidden_checks
+from reflexion_lab.tasks.benchmarks.humaneval import hidden_checks, whole_check
 from reflexion_lab.tasks.benchmarks.multipl_e import examples
 from reflexion_lab.tasks.benchmarks.rows import checked, decoded, read, repeated
 
@@ -70,7 +70,7 @@ def _task(line: bytes, disjoint: bool, run: str | None, model: str | None) -> Ta
         prompt=row.prompt,
         entry_point=row.entry_point,
         visible_tests=tuple(visible),
-        hidden_tests=(row.test,) if shadowed else hidden,
+        hidden_tests=(whole_check(row.test, row.entry_point),) if shadowed else hidden,
         tags=tuple(tag for tag, holds in tags.items() if tag and holds),
     )
     return _parted(checked(task), disjoint)

@@ -182,19 +182,22 @@ def _reworded(message: str) -> str:
 def repeated(tests: Iterable[str], others: Iterable[str], entry_point: str) -> tuple[str, ...]:
     """Tests with an assert that is also in one of `others`, in order.
 
-    Ignores spaces, quotes, messages, and whether the function is called `candidate` or by its name. All tests must be
-    Python.
+    Ignores spaces, quotes, messages, and whether the function is called `candidate` or by its name. A test that is no
+    Python, or too deep, has no assert.
     """
     known = {condition for other in others for condition in _conditions(other, entry_point)}
     return tuple(test for test in tests if not known.isdisjoint(_conditions(test, entry_point)))
 
 
 def _conditions(source: str, entry_point: str) -> list[str]:
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id == "candidate":
-            node.id = entry_point
-    return [ast.dump(node.test) for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+    try:
+        tree = ast.parse(source)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id == "candidate":
+                node.id = entry_point
+        return [ast.dump(node.test) for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+    except UNPARSABLE:
+        return []
 
 
 HUB = "hf://datasets/"

@@ -81,6 +81,16 @@ def test_a_function_called_check_is_never_reached_and_marked(task_of, sandbox, e
 
 
 @pytest.mark.parametrize(
+    "test", ["def check(candidate): assert candidate(1) == 2", "def check(f):\n    return\n    assert f(1)\n"]
+)
+def test_a_test_on_one_line_or_with_a_return_is_executed(task_of, sandbox, test):
+    task = task_of(test=test, visible_tests=[])
+    programs = ("def twice(n):\n    return 2 * n\n", "def twice(n):\n    return n\n")
+    verdicts = [run_tests(sandbox, task, program, task.hidden_tests).passed for program in programs]
+    assert verdicts == [True, "return" in test]
+
+
+@pytest.mark.parametrize(
     ("change", "expected"),
     [
         (
