@@ -319,7 +319,7 @@ class Row(Record, frozen=True, kw_only=True):
     is_upper_bound: bool
     """Whether hidden tests or solutions reached its loops, so that `first`, `final` and `curve` are not pass@1."""
     study: str
-    """The registered study of all of its runs; "" for none."""
+    """The registered study of all of its runs; "" for none, or if a run deviates."""
     models: dict[str, tuple[str, ...]]
     """Fingerprints by role; several if its runs differ."""
     run_ids: tuple[str, ...]
@@ -415,7 +415,7 @@ def row(
         arm=arm.label,
         feedback_source=arm.feedback_source,
         is_upper_bound=arm.is_upper_bound,
-        study=manifests[0].study if len({manifest.study_digest for manifest in manifests}) == 1 else "",
+        study=arm.logs[0].study if len({(log.study, log.manifest.study_digest) for log in arm.logs}) == 1 else "",
         models=_models(arm),
         run_ids=tuple(manifest.run_id for manifest in manifests),
         seeds=arm.seeds,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reflexion_lab.analysis.comparison.pooled import PooledArm, PooledComparison
+from reflexion_lab.analysis.figures.drawing import inert
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.comparison import warnings
@@ -66,10 +67,10 @@ def pooled_rows(comparison: PooledComparison) -> list[dict[str, object]]:
     """A row per study and one per pooled difference, shares in [-1, 1]."""
     return [
         {
-            "arm": arm.arm,
-            "baseline": comparison.baseline,
+            "arm": inert(arm.arm),
+            "baseline": inert(comparison.baseline),
             "budget": arm.budget,
-            "study": study,
+            "study": inert(study),
             "difference": estimate.value,
             "low": estimate.low,
             "high": estimate.high,
