@@ -16,7 +16,7 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -419,9 +419,7 @@ def described(
     manifest = replace(manifest, shows_solutions=shows_solutions(cfg), **registered)
     earlier = RunFolder.existing(cfg.resume).manifest if cfg.resume is not None else None
     if draws_from_runs(cfg):
-        from reflexion_lab.runner.pool import pool_digests
-
-        pool = pool_digests(plain(cfg.reflector.pool), cfg.seed, manifest, earlier.provenance.pool if earlier else ())
+        pool = pool_of(cfg, manifest, earlier.provenance.pool if earlier else ())
         manifest = replace(manifest, provenance=replace(origin, pool=pool))
     if earlier and (changed := differences(earlier, manifest)):
         raise ConfigError(
@@ -454,6 +452,14 @@ def manifest_of(cfg: Config) -> Manifest:
 def draws_from_runs(cfg: Config) -> bool:
     """Whether the reflector reads reflections of earlier runs."""
     return bool(capability(cfg.reflector, "reads_runs", False) and cfg.reflector.get("pool"))
+
+
+def pool_of(cfg: Config, manifest: Manifest, known: Collection[str]) -> dict[str, str]:
+    """Digests of the runs whose reflections the run of `manifest` reads; `known` and errors as of `pool_digests`."""
+    from reflexion_lab.runner.pool import pool_digests
+
+    same_tasks = bool(capability(cfg.reflector, "same_tasks", False))
+    return pool_digests(plain(cfg.reflector.pool), cfg.seed, manifest, known, same_tasks=same_tasks)
 
 
 def shows_solutions(cfg: Config) -> bool:
