@@ -419,6 +419,21 @@ def test_a_changed_prompt_is_a_deviation(run, registered):
     assert reason.startswith("prompt template memory is 0123, registered was ")
 
 
+def test_a_key_that_only_later_seeds_have_is_registered(study, run, tmp_path):
+    common = [*scripted(tmp_path), *BASE, "experiment=retry"]
+    first, second = (manifest_of(compose(*common, f"seed={seed}")) for seed in (0, 1))
+    with_critic = {"role_fingerprints": {"critic": "strong"}}
+    study.write_text(STUDY.replace("arms: [reflexion, reflexion recall.omega=0, retry]", "arms: [retry]"))
+    register(study, section({"retry": [first, replace(second, **with_critic)]}, at="2026-01-01T00:00:00Z", power=0.8))
+    runs = [run("experiment=retry", f"seed={seed}").manifest for seed in (0, 1)]
+    assert deviations(read(study), runs[0]) == []
+    assert deviations(read(study), replace(runs[1], **with_critic)) == []
+    (reason,) = deviations(read(study), runs[1])
+    assert reason == "fingerprint of critic is missing, registered was strong"
+    (reason,) = deviations(read(study), replace(runs[0], **with_critic))
+    assert reason == "fingerprint of critic is strong, registered was no such key"
+
+
 def test_a_section_of_other_arms_or_seeds_is_refused(study, registered):
     text = study.read_text()
     retry = replace(registered.registered.arms["retry"], by_seed={"benchmark.load.seed": (0, 1, 2)})

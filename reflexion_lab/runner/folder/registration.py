@@ -27,6 +27,8 @@ LATER = {
 """Fields added later, with their defaults."""
 SEEDED = ("seed", "reflector.pool", "study", DATA)
 """Config keys that a registration leaves out: seeds and tasks have fields of their own, pools are runs of a seed."""
+ABSENT = "no such key"
+"""Value of a key at the seeds whose config lacks it."""
 SECTION = "registered"
 TASKS = "digest of tasks"
 FILE = "study.yaml"
@@ -70,7 +72,8 @@ class Registered(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def at_seed(self, arm: str, index: int) -> dict[str, Any]:
         """The whole config of an arm at the seed of this index."""
         own = self.arms[arm]
-        return {**self.config, **own.config, **{key: values[index] for key, values in own.by_seed.items()}}
+        at_seed = {key: values[index] for key, values in own.by_seed.items() if values[index] != ABSENT}
+        return {**self.config, **own.config, **at_seed}
 
 
 class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -291,7 +294,7 @@ def deviations(registration: Registration, run: Manifest) -> list[str]:
 def _config_deviations(registered: Registered, arm: str, index: int, run: Manifest) -> Iterator[str]:
     whole, run_as_is = registered.at_seed(arm, index), _measured(run)
     for key in _differing(run_as_is, whole):
-        yield f"{key} is {run_as_is.get(key, 'missing')}, registered was {whole.get(key, 'no such key')}"
+        yield f"{key} is {run_as_is.get(key, 'missing')}, registered was {whole.get(key, ABSENT)}"
 
 
 def _measured(run: Manifest) -> dict[str, Any]:
@@ -349,7 +352,8 @@ def section(runs: Mapping[str, Sequence[Manifest]], *, at: str, power: float) ->
 
 
 def _own(configs: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]) -> RegisteredArm:
-    own = {key: tuple(config.get(key) for config in configs) for key in configs[0] if key not in shared}
+    keys = dict.fromkeys(key for config in configs for key in config if key not in shared)
+    own = {key: tuple(config.get(key, ABSENT) for config in configs) for key in keys}
     constant = {key: values[0] for key, values in own.items() if all(value == values[0] for value in values)}
     by_seed = {key: values for key, values in own.items() if key not in constant}
     return RegisteredArm(config=constant, by_seed=by_seed)
