@@ -370,6 +370,26 @@ def test_arms_that_differ_from_the_registered_ones_are_named(small, capsys):
         assert line in text
 
 
+def test_a_kept_replay_of_a_registered_run_is_registered(small, capsys):
+    weak = "  weak: experiment=reflexion recall.omega=2 model.first=0.1\nbaseline:"
+    small.write_text(SMALL.replace("baseline:", weak).replace("shared:", "shared: store=sqlite"))
+    main(["study", "register", "small.yaml"])
+    assert main(["study", "run", "small.yaml", "workers=2"]) == 0
+    runs = (RunFolder.existing(path) for path in sorted(small.parent.glob("runs/2*")))
+    run = next(run for run in runs if run.manifest.config["model"]["first"] == 0.1)
+    assert main(["bundle", str(run.path), "--out", "weak.zip"]) == 0
+    assert main(["replay", "weak.zip", "--out", "again"]) == 0
+    (again,) = small.parent.glob("again/2*")
+    capsys.readouterr()
+    main(["study", "check", "small.yaml", str(again)])
+    assert "1 registered and 0 exploratory runs" in printed(capsys)
+    manifest, registration = RunFolder.existing(again).manifest, read(small)
+    (reason, *_) = deviations(registration, replace(manifest, config={**manifest.config, "temperature": 0.1}))
+    assert reason == "temperature is 0.1, registered was 0.8"
+    (reason,) = deviations(registration, replace(manifest, model_fingerprint="another"))
+    assert reason.startswith("fingerprint of actor is another, registered was simulated:")
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
