@@ -19,7 +19,7 @@ import msgspec
 from reflexion_lab.errors import DataError, LabError
 from reflexion_lab.io.files import UNREADABLE, content, replace
 from reflexion_lab.moved import current
-from reflexion_lab.records import Manifest, Record
+from reflexion_lab.records import Manifest, Provenance, Record
 from reflexion_lab.runner.folder.manifest import DATA, settings
 
 LATER = {
@@ -38,6 +38,10 @@ REPLAYED = {"model": REPLAY_MODEL, "roles": REPLAY_MODEL, "embedder": REPLAY_EMB
 """Parts of a replay that stand for those of the run, by the config group whose keys are then not compared."""
 SECTION = "registered"
 TASKS = "digest of tasks"
+OF_STUDY = "runs of the study"
+"""Value of the reflections read from runs that belong to the study, which are not there when it is registered."""
+INPUTS = ("sources of user-defined parts", "reflections read", "store at the start")
+"""Keys that sections registered by earlier versions lack; not compared then."""
 FILE = "study.yaml"
 """File name of the copy in a run folder."""
 
@@ -300,6 +304,7 @@ def deviations(registration: Registration, run: Manifest) -> list[str]:
 
 def _config_deviations(registered: Registered, arm: str, index: int, run: Manifest) -> Iterator[str]:
     whole, run_as_is = registered.at_seed(arm, index), _measured(run)
+    run_as_is = {key: value for key, value in run_as_is.items() if key in whole or key not in INPUTS}
     for key in _differing(run_as_is, whole, _replaced(run.config)):
         yield f"{key} is {run_as_is.get(key, 'missing')}, registered was {whole.get(key, ABSENT)}"
 
@@ -311,7 +316,14 @@ def _measured(run: Manifest) -> dict[str, Any]:
         TASKS: run.benchmark_digest,
         **_fingerprints(models_of(run)),
         **{f"prompt template {name}": digest for name, digest in run.prompt_digests.items()},
+        **_inputs(run.provenance),
     }
+
+
+def _inputs(origin: Provenance) -> dict[str, Any]:
+    """Values of `INPUTS`: digests of sources and of reflections read, state of the store; `none` without any."""
+    values = (origin.own_parts, origin.pool_origin or origin.pool, origin.store)
+    return {key: value or "none" for key, value in zip(INPUTS, values, strict=True)}
 
 
 def models_of(run: Manifest) -> dict[str, str]:
@@ -324,7 +336,7 @@ def _fingerprints(models: Mapping[str, str]) -> dict[str, str]:
 
 
 def _replaced(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Prefixes of the keys that a replay replaces, () for another run; fingerprints of its models are compared still."""
+    """Prefixes of the keys that a replay replaces, () for another run; its fingerprints are compared all the same."""
 
     def is_replayed(group: str) -> bool:
         node: Any = config.get(group)
