@@ -486,7 +486,8 @@ def _store_state(cfg: Config, archive: Archive | None) -> str:
         if snapshot and (known := read_beginning(snapshot)):
             is_filled = bool(known.episodes or known.mistakes or known.wisdom)
         else:
-            is_filled = any(True for kind in (Episode, Mistake, Wisdom) for _ in archive.store.read(kind))
+            records = map(archive.store.read, (Episode, Mistake, Wisdom))
+            is_filled = any(True for kind in records for _ in kind)
     return "filled" if is_filled else "empty"
 
 
