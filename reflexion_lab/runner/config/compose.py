@@ -17,6 +17,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -486,8 +487,10 @@ def _store_state(cfg: Config, archive: Archive | None) -> str:
         if snapshot and (known := read_beginning(snapshot)):
             is_filled = bool(known.episodes or known.mistakes or known.wisdom)
         else:
-            records = map(archive.store.read, (Episode, Mistake, Wisdom))
-            is_filled = any(True for kind in records for _ in kind)
+            read = archive.store.read
+            is_filled = any(
+                True for _ in (*islice(read(Episode), 1), *islice(read(Mistake), 1), *islice(read(Wisdom), 1))
+            )
     return "filled" if is_filled else "empty"
 
 
