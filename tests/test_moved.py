@@ -16,7 +16,8 @@ from reflexion_lab.moved import MOVED, current, former, outdated, updated
 from reflexion_lab.records import Manifest
 from reflexion_lab.runner.config.compose import CONF
 from reflexion_lab.runner.folder.manifest import config_digest, differences
-from reflexion_lab.studies.replay.replay import REPLAY_EMBEDDER, replay
+from reflexion_lab.runner.folder.registration import REPLAY_EMBEDDER
+from reflexion_lab.studies.replay.replay import replay
 
 BUNDLE = Path(__file__).parent / "studies" / "replay" / "earlier_version.bundle.zip"
 

@@ -106,6 +106,10 @@ class Provenance(Record, frozen=True, kw_only=True):
     """`sandbox.cached.VERSION`; the limits are in the config."""
     pool: dict[str, str] = {}
     """Digests of attempts.jsonl of the runs that `reflector=shuffled` draws from, by run id."""
+    pool_origin: str = ""
+    """`runs of the study` if these runs belong to the study of the run without a deviation."""
+    store: str = ""
+    """State of the store at the start: `empty`, `filled`, or `across cells`; "" without a durable one."""
 
 
 class Manifest(Record, frozen=True, kw_only=True):

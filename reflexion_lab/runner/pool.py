@@ -16,6 +16,8 @@ from reflexion_lab.runner.folder.manifest import differences, file_digest
 
 MATCHED = {"model_fingerprint", "reflector_fingerprint", "feedback_source", "benchmark_digest"}
 """Fields that must be equal in a run of the pool and in the run that reads its reflections."""
+MODELS = {"model_fingerprint", "reflector_fingerprint"}
+"""Those of `MATCHED` in which a donor of transplanted words may differ."""
 
 _AUTHORS = re.compile(r"llm$|fallback:")
 
@@ -58,7 +60,8 @@ class Transplant:
     Parameters
     ----------
     pool
-        The donor's run folder, or one for each seed; see `pool_runs` for folders of runs.
+        The donor's run folder, or one for each seed; or a folder of runs (see `pool_runs`), whose run of this seed may
+        be another model's.
     seed
         Seed of this run, which chooses among several donors.
 
@@ -69,6 +72,7 @@ class Transplant:
     """
 
     reads_runs = True
+    same_tasks = True
 
     def __init__(self, pool: Sequence[str | Path] | str | Path = (), seed: int = 0) -> None:
         runs = [run.resolve() for run in pool_runs(pool, seed)]
@@ -91,7 +95,12 @@ class Transplant:
 
 
 def pool_runs(
-    pool: Sequence[str | Path] | str | Path, seed: int, run: Manifest | None = None, known: Collection[str] = ()
+    pool: Sequence[str | Path] | str | Path,
+    seed: int,
+    run: Manifest | None = None,
+    known: Collection[str] = (),
+    *,
+    same_tasks: bool = False,
 ) -> list[Path]:
     """The run folders of `pool`, with folders of runs replaced by runs in them.
 
@@ -104,11 +113,14 @@ def pool_runs(
         and benchmark; of several, the run whose config differs least, then the oldest.
     known : Collection[str], default ()
         Run ids to take instead if they are in the folder: a resumed run keeps its original pool.
+    same_tasks : bool, default False
+        Whether the run reads words on its own tasks (`Transplant`). Then the models may differ, but all matching runs
+        of a folder must have one author.
 
     Raises
     ------
     ConfigError
-        A folder of runs holds no such run.
+        A folder of runs holds no such run, or `same_tasks` and those of several authors.
     """
     paths: list[Path] = []
     for folder in map(Path, [pool] if isinstance(pool, str | os.PathLike) else pool):
@@ -117,26 +129,51 @@ def pool_runs(
         elif original := [folder / name for name in known if (folder / name / "manifest.json").is_file()]:
             paths += original
         else:
-            paths += _finished_reflexion_runs(folder, seed, run)
+            paths += _finished_reflexion_runs(folder, seed, run, MATCHED - MODELS if same_tasks else MATCHED)
     return paths
 
 
 def pool_digests(
-    pool: Sequence[str | Path] | str | Path, seed: int, manifest: Manifest, known: Collection[str]
+    pool: Sequence[str | Path] | str | Path,
+    seed: int,
+    manifest: Manifest,
+    known: Collection[str],
+    *,
+    same_tasks: bool = False,
 ) -> dict[str, str]:
-    """Digests of the attempts of the runs that `reflector=shuffled` draws from in the run of `manifest`, by run id.
+    """Digests of the attempts of the runs whose reflections the run of `manifest` reads, by run id.
 
     Parameters
     ----------
     known : Collection[str]
         Run ids of its original pool.
+    same_tasks : bool, default False
+        As of `pool_runs`.
+
+    Raises
+    ------
+    ConfigError
+        A run must not be drawn from; with `same_tasks`, the donor has other tasks.
     """
-    runs = pool_runs(pool, seed, manifest, known)
+    runs = pool_runs(pool, seed, manifest, known, same_tasks=same_tasks)
     folders = map(Path, Shuffled(runs, seed).folders)  # raises for a run that must not be drawn from
+    if same_tasks:
+        _check_tasks(Transplant(runs, seed).donor, manifest)
     return {RunFolder(run).manifest.run_id: file_digest(run / "attempts.jsonl") for run in folders}
 
 
-def _finished_reflexion_runs(folder: Path, seed: int, run: Manifest | None) -> list[Path]:
+def _check_tasks(donor: Path, run: Manifest) -> None:
+    """Raises ConfigError if the donor has other tasks, even under the same ids."""
+    digest = RunFolder(donor).manifest.benchmark_digest
+    if digest != run.benchmark_digest:
+        raise ConfigError(
+            "reflector.pool", f"other tasks in {donor}, digest {digest}", f"those of this run, {run.benchmark_digest}"
+        )
+
+
+def _finished_reflexion_runs(
+    folder: Path, seed: int, run: Manifest | None, matched: Collection[str] = frozenset(MATCHED)
+) -> list[Path]:
     runs, expected = [], f"finished run of arm reflexion at seed {seed}"
     for path in sorted(folder.glob("[!.]*/manifest.json")):
         folder_of_run = RunFolder(path.parent)
@@ -149,19 +186,29 @@ def _finished_reflexion_runs(folder: Path, seed: int, run: Manifest | None) -> l
     if run is None:
         return list({manifest.benchmark_digest: path for path, manifest in reversed(runs)}.values())[::-1]
     unlike = {path: differences(manifest, run) + _authors(manifest, run) for path, manifest in runs}
-    closest = min(unlike, key=lambda path: (len(MATCHED & {*unlike[path]}), len(unlike[path])))
-    if wrong := sorted(MATCHED & {*unlike[closest]}):
+    mismatches = {path: sorted({*matched} & {*names}) for path, names in unlike.items()}
+    closest = min(unlike, key=lambda path: (len(mismatches[path]), len(unlike[path])))
+    if wrong := mismatches[closest]:
         raise ConfigError(
             f"reflector.pool: {folder}: no {expected} matches this run; the closest, {closest.name}, has another "
             f"{', '.join(wrong)}; {EXPECTED}"
         )
+    authors = {_author(manifest) for path, manifest in runs if not mismatches[path]}
+    if len(authors) > 1:
+        raise ConfigError(
+            "reflector.pool", f"{folder} with runs of {', '.join(sorted(authors))}", "one donor", EXPECTED
+        )
     return [closest]
+
+
+def _author(run: Manifest) -> str:
+    """Fingerprint of the model that writes the reflections."""
+    return run.role_fingerprints.get("reflector", run.model_fingerprint)
 
 
 def _authors(first: Manifest, other: Manifest) -> list[str]:
     """`["reflector_fingerprint"]` if the runs' reflections are written by different models, else []."""
-    prints = {run.role_fingerprints.get("reflector", run.model_fingerprint) for run in (first, other)}
-    return ["reflector_fingerprint"] * (len(prints) - 1)
+    return ["reflector_fingerprint"] * (_author(first) != _author(other))
 
 
 @cache

@@ -18,7 +18,7 @@ from reflexion_lab.errors import FolderError
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.records import Beginning, Manifest, Record, Usage
 from reflexion_lab.runner.config.build import plain
-from reflexion_lab.runner.config.compose import draws_from_runs
+from reflexion_lab.runner.config.compose import draws_from_runs, pool_of
 from reflexion_lab.runner.config.grid import digest_of
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.config.parts import (
@@ -33,7 +33,6 @@ from reflexion_lab.runner.config.parts import (
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder, read_beginning
 from reflexion_lab.runner.folder.manifest import differences, own_parts, prices_of, store_place
-from reflexion_lab.runner.pool import pool_digests
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.text.prompts.render import digests
 
@@ -182,9 +181,7 @@ class _CurrentInputs:
         embedder = ""
         if provenance.embedder_fingerprint and has_shared_memory(cfg):
             embedder = embedder_fingerprint(cfg, load_archive(cfg, InMemory()))
-        pool = (
-            pool_digests(plain(cfg.reflector.pool), cfg.seed, before, provenance.pool) if draws_from_runs(cfg) else {}
-        )
+        pool = pool_of(cfg, before, provenance.pool) if draws_from_runs(cfg) else {}
         return msgspec.structs.replace(
             before,
             benchmark_digest=self._benchmark_digest(cfg),

@@ -375,6 +375,90 @@ def test_arms_that_differ_from_the_registered_ones_are_named(small, capsys):
         assert line in text
 
 
+OWN = "from reflexion_lab.agent.actors.single_shot import SingleShot\n\n\nclass Own(SingleShot):\n    pass\n"
+
+
+def test_changed_sources_pools_and_stores_are_deviations(small, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(small.parent)
+    part = small.parent / "registered_part.py"
+    part.write_text(OWN)
+    inputs = "store=sqlite actor._target_=registered_part.Own model.first=0.3"
+    text = SMALL.replace("temperature=0.8", f"temperature=0.8 {inputs}")
+    shuffled = "experiment=reflexion_shuffled recall.omega=2"
+    small.write_text(text.replace("baseline:", f"  shuffled: {shuffled}\nbaseline:"))
+    shared = text.partition("shared: ")[2].partition("\n")[0].split()
+    assert main(["study", "register", "small.yaml"]) == 0
+    assert main(["study", "run", "small.yaml", "workers=2"]) == 0
+    runs = sorted(small.parent.glob("runs/2*"))
+    capsys.readouterr()
+    assert main(["study", "check", "small.yaml", *map(str, runs)]) == 0
+    assert "6 registered and 0 exploratory runs, nothing is missing" in printed(capsys)
+    pilot = next(run for run in runs if "-reflexion-basics-s1" in run.name)
+    part.write_text(OWN + "\n\n# changed\n")
+    pool = f"reflector.pool=[{pilot}]"
+    main(["run", *shared, *shuffled.split(), pool, "run_root=again", "study=small.yaml"])
+    main(["run", *shared, *shuffled.split(), pool, "run_root=again", "study=small.yaml"])
+    capsys.readouterr()
+    others = sorted(small.parent.glob("again/2*"))
+    assert main(["study", "check", "small.yaml", *map(str, others)]) == 1
+    text = printed(capsys)
+    assert text.count("sources of user-defined parts is {'registered_part': '") == 2
+    assert text.count("store at the start is filled, registered was empty") == 1
+    main(["run", *shared, *shuffled.split(), "experiment=reflexion", "run_root=pilots"])
+    (other,) = small.parent.glob("pilots/2*")
+    main(["run", *shared, *shuffled.split(), f"reflector.pool=[{other}]", "run_root=last", "study=small.yaml"])
+    (last,) = small.parent.glob("last/2*")
+    reasons = deviations(read(small), RunFolder.existing(last).manifest)
+    assert [reason for reason in reasons if reason.startswith("reflections read is {'")]
+
+
+def test_a_donor_that_is_there_is_registered_with_its_digest(small, capsys):
+    shared = SMALL.partition("shared: ")[2].partition("\n")[0].split()
+    main(["run", *shared, "experiment=reflexion", "model.first=0", "run_root=pilots"])
+    (pilot,) = small.parent.glob("pilots/2*")
+    words = f"experiment=reflexion reflector=transplant reflector.pool=[{pilot}] arm=transplant"
+    small.write_text(SMALL.replace("experiment=reflexion recall.omega=2", words).replace("seeds: [0, 1]", "seeds: [0]"))
+    assert main(["study", "register", "small.yaml"]) == 0
+    assert main(["study", "run", "small.yaml"]) == 0
+    runs = sorted(map(str, small.parent.glob("runs/2*")))
+    assert main(["study", "check", "small.yaml", *runs]) == 0
+    attempts = pilot / "attempts.jsonl"
+    attempts.write_text(attempts.read_text() + "\n")
+    donor = {pilot.name: hashlib.sha256(attempts.read_bytes()).hexdigest()[:16]}
+    main(["run", *shared, *words.split(), "run_root=again", "study=small.yaml"])
+    (again,) = small.parent.glob("again/2*")
+    (reason,) = deviations(read(small), RunFolder.existing(again).manifest)
+    assert reason.startswith(f"reflections read is {donor}, registered was {{'{pilot.name}': '")
+
+
+def test_a_section_without_sources_pools_and_stores_is_held_as_before(study, run, registered):
+    text = study.read_text()
+    lines = [line for line in text.splitlines() if not line.strip().startswith(registration.INPUTS)]
+    assert len(lines) == len(text.splitlines()) - len(registration.INPUTS)
+    study.write_text("\n".join(lines))
+    assert deviations(read(study), run("experiment=retry", "temperature=0.5").manifest) == []
+
+
+def test_a_kept_replay_of_a_registered_run_is_registered(small, capsys):
+    weak = "  weak: experiment=reflexion recall.omega=2 model.first=0.1\nbaseline:"
+    small.write_text(SMALL.replace("baseline:", weak).replace("shared:", "shared: store=sqlite"))
+    main(["study", "register", "small.yaml"])
+    assert main(["study", "run", "small.yaml", "workers=2"]) == 0
+    runs = (RunFolder.existing(path) for path in sorted(small.parent.glob("runs/2*")))
+    run = next(run for run in runs if run.manifest.config["model"]["first"] == 0.1)
+    assert main(["bundle", str(run.path), "--out", "weak.zip"]) == 0
+    assert main(["replay", "weak.zip", "--out", "again"]) == 0
+    (again,) = small.parent.glob("again/2*")
+    capsys.readouterr()
+    main(["study", "check", "small.yaml", str(again)])
+    assert "1 registered and 0 exploratory runs" in printed(capsys)
+    manifest, registration = RunFolder.existing(again).manifest, read(small)
+    (reason, *_) = deviations(registration, replace(manifest, config={**manifest.config, "temperature": 0.1}))
+    assert reason == "temperature is 0.1, registered was 0.8"
+    (reason,) = deviations(registration, replace(manifest, model_fingerprint="another"))
+    assert reason.startswith("fingerprint of actor is another, registered was simulated:")
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
@@ -422,6 +506,21 @@ def test_a_changed_prompt_is_a_deviation(run, registered):
     changed = replace(manifest, prompt_digests=manifest.prompt_digests | {"memory": "0123"})
     (reason,) = deviations(registered, changed)
     assert reason.startswith("prompt template memory is 0123, registered was ")
+
+
+def test_a_key_that_only_later_seeds_have_is_registered(study, run, tmp_path):
+    common = [*scripted(tmp_path), *BASE, "experiment=retry"]
+    first, second = (manifest_of(compose(*common, f"seed={seed}")) for seed in (0, 1))
+    with_critic = {"role_fingerprints": {"critic": "strong"}}
+    study.write_text(STUDY.replace("arms: [reflexion, reflexion recall.omega=0, retry]", "arms: [retry]"))
+    register(study, section({"retry": [first, replace(second, **with_critic)]}, at="2026-01-01T00:00:00Z", power=0.8))
+    runs = [run("experiment=retry", f"seed={seed}").manifest for seed in (0, 1)]
+    assert deviations(read(study), runs[0]) == []
+    assert deviations(read(study), replace(runs[1], **with_critic)) == []
+    (reason,) = deviations(read(study), runs[1])
+    assert reason == "fingerprint of critic is missing, registered was strong"
+    (reason,) = deviations(read(study), replace(runs[0], **with_critic))
+    assert reason == "fingerprint of critic is strong, registered was no such key"
 
 
 def test_a_section_of_other_arms_or_seeds_is_refused(study, registered):

@@ -1,5 +1,6 @@
 """Transplanted words, and a reflector with its own model: two different simulated models in one loop."""
 
+import msgspec
 import pytest
 
 from reflexion_lab.analysis.run_log import Log
@@ -19,8 +20,8 @@ SMALL = (
 def run(tmp_path):
     """Runs a config; returns the run's folder."""
 
-    def run(*overrides):
-        cfg = compose(*SMALL, f"run_root={tmp_path / 'runs'}", *overrides)
+    def run(*overrides, base=SMALL):
+        cfg = compose(*base, f"run_root={tmp_path / 'runs'}", *overrides)
         lab = assemble(cfg)
         finish(lab, cfg)
         return lab.folder
@@ -58,11 +59,54 @@ def test_a_donor_must_be_one_run_on_the_same_tasks_without_solutions(run, tmp_pa
     transplant = ("reflector=transplant", "arm=transplant", "model=simulated", "model.first=0")
     with pytest.raises(ConfigError, match="got 0 runs of seed 0"):
         Transplant(())
-    with pytest.raises(ConfigError, match="got no attempt at"):
+    with pytest.raises(ConfigError, match="other tasks in"):
         run(*transplant, f"reflector.pool=[{donor.path}]")
     bound = run("experiment=oracle_words", "model=simulated", "model.first=0")
     with pytest.raises(ConfigError, match="shown canonical solutions"):
         run(*transplant, f"reflector.pool=[{bound.path}]")
+
+
+def test_a_donor_with_other_tasks_under_the_same_ids_is_refused(run, tmp_path):
+    tasks = tmp_path / "tasks.jsonl"
+    test = "assert twice(2) == {}"
+    row = {
+        "task_id": "t/1",
+        "prompt": "def twice(x):\n",
+        "entry_point": "twice",
+        "canonical_solution": "    return 0\n",
+    }
+    own = ("benchmark=jsonl", f"benchmark.load.path={tasks}", "benchmark.keep_failing=true", "model=simulated")
+
+    def write(result):
+        tests = {name: [test.format(result)] for name in ("visible_tests", "hidden_tests")}
+        tasks.write_bytes(msgspec.json.encode({**row, **tests}) + b"\n")
+
+    plain = SMALL[2:]
+    write(4)
+    donor = run("experiment=reflexion", *own, "model.first=0", base=plain)
+    transplant = ("reflector=transplant", f"reflector.pool=[{donor.path}]", "arm=transplant", *own, "model.first=0")
+    digests = [donor.manifest.benchmark_digest, run(*transplant, base=plain).manifest.benchmark_digest]
+    assert digests[0] == digests[1]
+    write(5)
+    with pytest.raises(
+        ConfigError, match=f"other tasks in .*, digest {digests[0]}, expected those of this run, "
+    ) as caught:
+        run(*transplant, base=plain)
+    digest = str(caught.value).rpartition(" ")[2]
+    assert digest == run("experiment=reflexion", *own, "model.first=0", base=plain).manifest.benchmark_digest
+
+
+def test_the_donor_may_be_another_models_run_in_a_folder_of_runs(run, tmp_path):
+    donor = run("experiment=reflexion", "model=simulated", "model.first=0")
+    own = ("arm=transplant", "model=simulated_student", "model.first=0", "reflector=transplant")
+    folder = run(*own, f"reflector.pool={tmp_path / 'runs'}")
+    assert list(folder.manifest.provenance.pool) == [donor.manifest.run_id]
+    assert any(attempt.reflection for attempt in firsts(folder).values())
+    with pytest.raises(ConfigError, match="has another model_fingerprint"):
+        run("experiment=reflexion_shuffled", "model=simulated_student", "model.first=0")
+    run("experiment=reflexion", "model=simulated_student", "model.first=0")
+    with pytest.raises(ConfigError, match=r"with runs of .*, expected one donor"):
+        run(*own, f"reflector.pool={tmp_path / 'runs'}")
 
 
 def test_one_of_several_donors_is_chosen_by_the_seed(run):

@@ -35,6 +35,8 @@ QUOTED = 44
 """Maximum length of a quoted line of the compared program."""
 MUTANTS = 60
 """Maximum number of mutants from which differences that do not hold are drawn."""
+LINES = 60
+"""Length of a program above which fewer mutants are drawn, so that all of them together keep their length."""
 
 N = TypeVar("N", bound=ast.AST)
 IGNORED = ("annotation", "returns", "decorator_list", "type_params", "type_comment", "ctx", "kind")
@@ -416,7 +418,8 @@ class _Compared:
 def _of_mutants(program: str, entry_point: str, rng: Random) -> Iterator[Difference]:
     """Differences that would hold if a mutant of `program` were correct."""
     if parsed(program):
-        for mutant in mutants(program, most=MUTANTS, rng=rng):
+        most = max(1, MUTANTS * LINES // max(LINES, len(program.splitlines())))
+        for mutant in mutants(program, most=most, rng=rng):
             yield from differences(program, mutant.program, entry_point)
 
 

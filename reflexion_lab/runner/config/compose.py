@@ -16,7 +16,8 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -25,7 +26,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Executor, Sandbox, StartedRun, Tracker
-from reflexion_lab.records import FEEDBACK_SOURCES, Manifest, Provenance
+from reflexion_lab.records import FEEDBACK_SOURCES, Episode, Manifest, Mistake, Provenance, Wisdom
 from reflexion_lab.runner.config import check as settings
 from reflexion_lab.runner.config.build import (
     Config,
@@ -279,6 +280,7 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
     tracker = build(cfg.tracker, "tracker")
     if archive := load_archive(cfg):
         held.callback(archive.close)
+    manifest = replace(manifest, provenance=replace(manifest.provenance, store=_store_state(cfg, archive)))
     models.open()
     sandbox.open()
     # A resumed run keeps its tasks even if a canonical solution now fails on a busy machine.
@@ -419,10 +421,10 @@ def described(
     manifest = replace(manifest, shows_solutions=shows_solutions(cfg), **registered)
     earlier = RunFolder.existing(cfg.resume).manifest if cfg.resume is not None else None
     if draws_from_runs(cfg):
-        from reflexion_lab.runner.pool import pool_digests
-
-        pool = pool_digests(plain(cfg.reflector.pool), cfg.seed, manifest, earlier.provenance.pool if earlier else ())
-        manifest = replace(manifest, provenance=replace(origin, pool=pool))
+        pool = pool_of(cfg, manifest, earlier.provenance.pool if earlier else ())
+        is_of_study = study is not None and _belong(cfg, manifest, pool, study)
+        origin = replace(origin, pool=pool, pool_origin=registration.OF_STUDY * is_of_study)
+        manifest = replace(manifest, provenance=origin)
     if earlier and (changed := differences(earlier, manifest)):
         raise ConfigError(
             f"resume: {cfg.resume} began with another {', '.join(changed)}", expected="the command that began it"
@@ -431,7 +433,9 @@ def described(
 
 
 def manifest_of(cfg: Config) -> Manifest:
-    """The manifest that a run of this config would begin with, without the state of sandbox, study and pools.
+    """The manifest that a run of this config would begin with, without the state of sandbox and study.
+
+    A pool that holds no run yet, or is the run root, stands for runs of the study.
 
     Raises
     ------
@@ -446,14 +450,61 @@ def manifest_of(cfg: Config) -> Manifest:
     benchmark, models = load_benchmark(cfg), load_models(cfg)
     try:
         origin = _provenance(cfg, load_archive(cfg, InMemory()) if has_shared_memory(cfg) else None)
-        return describe(plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, (), origin)
+        if archive := load_archive(cfg):
+            with contextlib.closing(archive):
+                origin = replace(origin, store=_store_state(cfg, archive))
+        manifest = describe(plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, (), origin)
     finally:
         models.close()
+    if not draws_from_runs(cfg):
+        return manifest
+    pool = {}
+    if cfg.reflector.pool != cfg.run_root:
+        with contextlib.suppress(ConfigError):  # no such run yet; the run raises it
+            pool = pool_of(cfg, manifest, ())
+    origin = replace(origin, pool=pool, pool_origin="" if pool else registration.OF_STUDY)
+    return replace(manifest, provenance=origin)
+
+
+def _belong(cfg: Config, manifest: Manifest, pool: Collection[str], study: registration.Registration) -> bool:
+    """Whether the runs of `pool`, by id, belong to the study without a deviation."""
+    from reflexion_lab.runner.pool import pool_runs
+
+    donors = (RunFolder(run).manifest for run in pool_runs(plain(cfg.reflector.pool), cfg.seed, manifest, pool))
+    return not any(registration.deviations(study, donor) for donor in donors)
+
+
+def _store_state(cfg: Config, archive: Archive | None) -> str:
+    """`empty` or `filled`, as the run finds the store; `across cells` where a sweep's cells fill it for one another; ""
+    without a durable store.
+    """
+    if archive is None or not has_durable_store(cfg):
+        return ""
+    if cfg.memory.shared.get("across_cells"):
+        return "across cells"
+    snapshot = snapshot_path(cfg)
+    with _locked(snapshot):
+        if snapshot and (known := read_beginning(snapshot)):
+            is_filled = bool(known.episodes or known.mistakes or known.wisdom)
+        else:
+            read = archive.store.read
+            is_filled = any(
+                True for _ in (*islice(read(Episode), 1), *islice(read(Mistake), 1), *islice(read(Wisdom), 1))
+            )
+    return "filled" if is_filled else "empty"
 
 
 def draws_from_runs(cfg: Config) -> bool:
     """Whether the reflector reads reflections of earlier runs."""
     return bool(capability(cfg.reflector, "reads_runs", False) and cfg.reflector.get("pool"))
+
+
+def pool_of(cfg: Config, manifest: Manifest, known: Collection[str]) -> dict[str, str]:
+    """Digests of the runs whose reflections the run of `manifest` reads; `known` and errors as of `pool_digests`."""
+    from reflexion_lab.runner.pool import pool_digests
+
+    same_tasks = bool(capability(cfg.reflector, "same_tasks", False))
+    return pool_digests(plain(cfg.reflector.pool), cfg.seed, manifest, known, same_tasks=same_tasks)
 
 
 def shows_solutions(cfg: Config) -> bool:

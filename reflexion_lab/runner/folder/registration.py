@@ -11,13 +11,15 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
 
 from reflexion_lab.errors import DataError, LabError
 from reflexion_lab.io.files import UNREADABLE, content, replace
-from reflexion_lab.records import Manifest, Record
+from reflexion_lab.moved import current
+from reflexion_lab.records import Manifest, Provenance, Record
 from reflexion_lab.runner.folder.manifest import DATA, settings
 
 LATER = {
@@ -27,8 +29,19 @@ LATER = {
 """Fields added later, with their defaults."""
 SEEDED = ("seed", "reflector.pool", "study", DATA)
 """Config keys that a registration leaves out: seeds and tasks have fields of their own, pools are runs of a seed."""
+ABSENT = "no such key"
+"""Value of a key at the seeds whose config lacks it."""
+REPLAY_MODEL = "reflexion_lab.agent.models.replay.ReplayModel"
+REPLAY_EMBEDDER = "reflexion_lab.memory.embedders.cached.ReplayEmbedder"
+REPLAY_STORE = "reflexion_lab.storage.jsonl.Jsonl"
+REPLAYED = {"model": REPLAY_MODEL, "roles": REPLAY_MODEL, "embedder": REPLAY_EMBEDDER, "store": REPLAY_STORE}
+"""Parts of a replay that stand for those of the run, by the config group whose keys are then not compared."""
 SECTION = "registered"
 TASKS = "digest of tasks"
+OF_STUDY = "runs of the study"
+"""Value of the reflections read from runs that belong to the study, which are not there when it is registered."""
+INPUTS = ("sources of user-defined parts", "reflections read", "store at the start")
+"""Keys that sections registered by earlier versions lack; not compared then."""
 FILE = "study.yaml"
 """File name of the copy in a run folder."""
 
@@ -70,7 +83,8 @@ class Registered(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def at_seed(self, arm: str, index: int) -> dict[str, Any]:
         """The whole config of an arm at the seed of this index."""
         own = self.arms[arm]
-        return {**self.config, **own.config, **{key: values[index] for key, values in own.by_seed.items()}}
+        at_seed = {key: values[index] for key, values in own.by_seed.items() if values[index] != ABSENT}
+        return {**self.config, **own.config, **at_seed}
 
 
 class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -148,15 +162,15 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
         used = {name: value for name, value in values.items() if name not in LATER or value != LATER[name]}
         return hashlib.sha256(msgspec.json.encode(used)).hexdigest()[:16]
 
-    def arm_of(self, config: Mapping[str, Any]) -> str:
+    def arm_of(self, config: Mapping[str, Any], models: Mapping[str, str] = MappingProxyType({})) -> str:
         """The registered arm of a run with this config: of the arms with its `arm`, the one in which the fewest keys
-        differ; "" for none.
+        differ; "" for none. `models`: fingerprints by role, which alone tell models of a replay apart.
         """
         if self.registered:
-            run = _settings(config)
+            run, ignored = {**_settings(config), **_fingerprints(models)}, _replaced(config)
             wholes = {name: self.registered.at_seed(name, 0) for name in self.arms}
             namesakes = [name for name, whole in wholes.items() if whole.get("arm") == config.get("arm")]
-            return min(namesakes, key=lambda name: len(_differing(run, wholes[name])), default="")
+            return min(namesakes, key=lambda name: len(_differing(run, wholes[name], ignored)), default="")
         fits = (arm for arm in map(_Label.of, self.arms) if arm.fits(config))
         # The most specific arm: `reflexion recall.omega=3` goes before `reflexion`.
         return max(fits, key=lambda arm: len(arm.settings), default=_Label("", {}, "")).text
@@ -253,7 +267,7 @@ def exploratory(
 
 def _arm_of_all(registration: Registration, runs: Sequence[Manifest]) -> str:
     """The registered arm to which all runs belong; "" for none."""
-    names = {registration.arm_of(run.config) for run in runs}
+    names = {registration.arm_of(run.config, models_of(run)) for run in runs}
     return names.pop() if len(names) == 1 else ""
 
 
@@ -279,7 +293,7 @@ def deviations(registration: Registration, run: Manifest) -> list[str]:
     for field, value in (("benchmark", run.benchmark), ("n_tasks", run.n_expected)):
         if value != (registered := getattr(registration, field)):
             reasons.append(f"{field} is {value}, registered was {registered}")
-    if not (arm := registration.arm_of(run.config)):
+    if not (arm := registration.arm_of(run.config, models_of(run))):
         reasons.append(f"arm {run.config.get('arm')} was not registered")
     elif registration.registered is None:
         reasons.append("only the name of its arm was registered, not its config")
@@ -290,19 +304,47 @@ def deviations(registration: Registration, run: Manifest) -> list[str]:
 
 def _config_deviations(registered: Registered, arm: str, index: int, run: Manifest) -> Iterator[str]:
     whole, run_as_is = registered.at_seed(arm, index), _measured(run)
-    for key in _differing(run_as_is, whole):
-        yield f"{key} is {run_as_is.get(key, 'missing')}, registered was {whole.get(key, 'no such key')}"
+    run_as_is = {key: value for key, value in run_as_is.items() if key in whole or key not in INPUTS}
+    for key in _differing(run_as_is, whole, _replaced(run.config)):
+        yield f"{key} is {run_as_is.get(key, 'missing')}, registered was {whole.get(key, ABSENT)}"
 
 
 def _measured(run: Manifest) -> dict[str, Any]:
     """What a run measures, by key."""
-    models = {"actor": run.model_fingerprint, **run.role_fingerprints, "embedder": run.provenance.embedder_fingerprint}
     return {
         **_settings(run.config),
         TASKS: run.benchmark_digest,
-        **{f"fingerprint of {role}": fingerprint for role, fingerprint in models.items() if fingerprint},
+        **_fingerprints(models_of(run)),
         **{f"prompt template {name}": digest for name, digest in run.prompt_digests.items()},
+        **_inputs(run.provenance),
     }
+
+
+def _inputs(origin: Provenance) -> dict[str, Any]:
+    """Values of `INPUTS`: digests of sources and of reflections read, state of the store; `none` without any."""
+    values = (origin.own_parts, origin.pool_origin or origin.pool, origin.store)
+    return {key: value or "none" for key, value in zip(INPUTS, values, strict=True)}
+
+
+def models_of(run: Manifest) -> dict[str, str]:
+    """Fingerprints by role, with the embedder's."""
+    return {"actor": run.model_fingerprint, **run.role_fingerprints, "embedder": run.provenance.embedder_fingerprint}
+
+
+def _fingerprints(models: Mapping[str, str]) -> dict[str, str]:
+    return {f"fingerprint of {role}": fingerprint for role, fingerprint in models.items() if fingerprint}
+
+
+def _replaced(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Prefixes of the keys that a replay replaces, () for another run; its fingerprints are compared all the same."""
+
+    def is_replayed(group: str) -> bool:
+        node: Any = config.get(group)
+        nodes = [*node.values()] if group == "roles" and isinstance(node, Mapping) else [node]
+        targets = (each.get("_target_") if isinstance(each, Mapping) else None for each in nodes)
+        return all(target and current(target) == REPLAYED[group] for target in targets)
+
+    return tuple(f"{group}." for group in REPLAYED if is_replayed("model") and is_replayed(group))
 
 
 def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -314,10 +356,10 @@ def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _differing(config: Mapping[str, Any], registered: Mapping[str, Any]) -> list[str]:
-    """Sorted keys with different values."""
+def _differing(config: Mapping[str, Any], registered: Mapping[str, Any], ignored: tuple[str, ...] = ()) -> list[str]:
+    """Sorted keys with different values, without those that begin with a prefix in `ignored`."""
     missing = object()
-    keys = config.keys() | registered.keys()
+    keys = {key for key in config.keys() | registered.keys() if not key.startswith(ignored or ("\0",))}
     return sorted(key for key in keys if config.get(key, missing) != registered.get(key, missing))
 
 
@@ -349,7 +391,8 @@ def section(runs: Mapping[str, Sequence[Manifest]], *, at: str, power: float) ->
 
 
 def _own(configs: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]) -> RegisteredArm:
-    own = {key: tuple(config.get(key) for config in configs) for key in configs[0] if key not in shared}
+    keys = dict.fromkeys(key for config in configs for key in config if key not in shared)
+    own = {key: tuple(config.get(key, ABSENT) for config in configs) for key in keys}
     constant = {key: values[0] for key, values in own.items() if all(value == values[0] for value in values)}
     by_seed = {key: values for key, values in own.items() if key not in constant}
     return RegisteredArm(config=constant, by_seed=by_seed)

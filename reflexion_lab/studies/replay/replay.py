@@ -22,13 +22,11 @@ from reflexion_lab.runner.config.build import has_durable_store
 from reflexion_lab.runner.config.compose import CONF, assemble
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.registration import REPLAY_EMBEDDER, REPLAY_MODEL, REPLAY_STORE
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import CALLS, VECTORS, About, BundleError, as_file
 from reflexion_lab.studies.replay.findings import Disagreement, Finding, Verification, equal, equal_items, unlike
 
-REPLAY_MODEL = "reflexion_lab.agent.models.replay.ReplayModel"
-REPLAY_EMBEDDER = "reflexion_lab.memory.embedders.cached.ReplayEmbedder"
-STORE = "reflexion_lab.storage.jsonl.Jsonl"
 NO_TRACKER = "reflexion_lab.studies.tracking.null.NullTracker"
 RECORDS = {
     "attempts": "attempts",
@@ -117,7 +115,7 @@ def config_of(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Pa
     files = {"path": "calls", "embeddings": "embeddings", "executions": "executions"}
     config["cache"] = {"mode": "read-write", **{key: str(folder / f"{name}.sqlite") for key, name in files.items()}}
     if has_durable_store(config):
-        config["store"] = {"_target_": STORE, "path": str(supplies.memory)}
+        config["store"] = {"_target_": REPLAY_STORE, "path": str(supplies.memory)}
     if config["memory"].get("reflection_files"):
         config["memory"]["reflection_files"] = str(folder / "reflections")
     if supplies.data is not None:
@@ -170,7 +168,7 @@ def parts() -> frozenset[str]:
     """Every name of a class or function in the config folder."""
     pattern = re.compile(r"^[\s-]*(?:_target_|path): ((?:reflexion_lab|hydra\.utils)\.[\w.]+)", re.MULTILINE)
     texts = (path.read_text() for path in CONF.rglob("*.yaml"))
-    return frozenset(name for text in texts for name in pattern.findall(text)) | {STORE}
+    return frozenset(name for text in texts for name in pattern.findall(text)) | {REPLAY_STORE}
 
 
 def _nodes(config: Any) -> Iterator[Any]:

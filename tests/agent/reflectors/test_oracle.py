@@ -286,3 +286,17 @@ def test_no_figure_of_such_a_run_is_a_pass_at_1(run, overrides):
 def test_a_share_outside_its_range_is_named(run):
     with pytest.raises(ConfigError, match=r"reflector\.share: got 1\.5"):
         run("experiment=corrupted_sweep", "reflector.share=1.5")
+
+
+@pytest.mark.parametrize(("lines", "most"), [(59, 60), (60, 60), (120, 30), (600, 6)])
+def test_fewer_mutants_of_a_long_program_are_built(monkeypatch, lines, most):
+    built = []
+
+    def counted(*args, **options):
+        built.extend(mutants(*args, **options))
+        return built
+
+    monkeypatch.setattr("reflexion_lab.agent.reflectors.differences.mutants", counted)
+    long = "def add(x, y):\n" + "    x = x + y - 3\n" * (lines - 2) + "    return x\n"
+    assert untrue(long, [TASK.canonical_program], TASK.canonical_program, "add", random.Random(0))
+    assert len(built) == most
