@@ -56,9 +56,9 @@ NOT_RUN = {
     "$ reflexion-lab run storage=postgres": CLUSTER,
     "$ reflexion-lab run storage=postgres store=postgresql": CLUSTER,
     "$ reflexion-lab run storage=postgres storage.tracking=http://mlflow.example.org:5000": CLUSTER,
-    "$ MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false mlflow server --workers 1 --host 127.0.0.1 --port 5000 \\\n"
-    "    --backend-store-uri postgresql+psycopg://lab@db.example.org/mlflow --artifacts-destination "
-    "/srv/mlflow": STAYS_OPEN,
+    "$ MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false mlflow server --workers 1 --host 127.0.0.1 \\\n"
+    "    --port 5000 --backend-store-uri postgresql+psycopg://lab@db.example.org/mlflow \\\n"
+    "    --artifacts-destination /srv/mlflow": STAYS_OPEN,
     '$ .venv/bin/python -m pytest                  # with the slow tests: -m "not soak"': "runs this very test",
     "$ .venv/bin/reflexion-lab demo": "minutes of a real model; its two commands run elsewhere",
 }
