@@ -31,7 +31,7 @@ def line(wing: str) -> str:
 
 
 def table() -> str:
-    return "\n".join(["| wing | what it does | rooms |", "|---|---|---|", *map(line, wings()), ""])
+    return "\n".join(["| package | what it does | subpackages |", "|---|---|---|", *map(line, wings()), ""])
 
 
 def updated(readme: str) -> str:

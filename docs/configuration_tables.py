@@ -16,8 +16,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def tables() -> str:
-    """One heading a group, one row a choice."""
-    return "\n".join(_table(group) for group in sorted(path for path in CONF.iterdir() if path.is_dir()))
+    """One heading per group, one row per choice."""
+    return "\n".join(_table(group) for group in sorted({path.parent for path in CONF.glob("*/**/*.yaml")}))
 
 
 def whole() -> str:
@@ -37,12 +37,13 @@ def description(path: Path) -> str:
 
 
 def _table(group: Path) -> str:
-    default = _defaults().get(group.name, "")
+    name = group.relative_to(CONF).as_posix()
+    default = _defaults().get(name, "")
     rows = [
         f"| `{path.stem}`{' (default)' if path.stem == default else ''} | {description(path)} |"
         for path in sorted(group.glob("*.yaml"))
     ]
-    return "\n".join([f"### `{group.name}`", "", f"| `{group.name}=` | what it is |", "|---|---|", *rows, ""])
+    return "\n".join([f"### `{name}`", "", f"| `{name}=` | what it is |", "|---|---|", *rows, ""])
 
 
 def _defaults() -> dict[str, str]:

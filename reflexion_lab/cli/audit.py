@@ -16,13 +16,13 @@ def add(commands: place.Commands) -> None:
     files = "human-eval samples, original Reflexion logs or transcripts (.jsonl, .jsonl.gz), or run folders; without "
     files += "programs: logs of lm-evaluation-harness, evalplus, inspect_ai, or trials of agents"
     sub.add_argument("files", metavar="FILE", nargs="+", help=files)
-    place.add_flag(sub, "--attempts", "every attempt, if a file holds more than solutions")
-    place.add_flag(sub, "--details", "also a row per file, every difference with its cause, and other findings")
+    place.add_flag(sub, "--attempts", "execute every attempt, not only the solution")
+    place.add_flag(sub, "--details", "also print a row per file, every difference with its cause, and other findings")
     text = "execute nothing; compare the logged outcomes of each file with the first, task by task"
     place.add_flag(sub, "--paired", text)
     metric = "with --paired: metric, scorer or status (default: the only one, or plus)"
     sub.add_argument("--metric", metavar="NAME", default="", help=metric)
-    sub.add_argument("--limit", type=int, metavar="N", help="only the first N samples of each file")
+    sub.add_argument("--limit", type=int, metavar="N", help="read only the first N samples of each file")
     sub.add_argument("--workers", type=int, metavar="N", help="programs at once (default: one per core)")
     place.add_json(sub)
     text = "convert recorded attempts of real models to run folders, executed again here"

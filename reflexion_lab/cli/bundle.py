@@ -15,14 +15,16 @@ def add(commands: place.Commands) -> None:
     text = "pack a run and its inputs into one file, for an exact replay offline"
     sub = place.add_command(commands, "bundle", bundle, text)
     sub.add_argument("run", metavar="RUN", help="a run folder, as `run` prints at its end")
-    sub.add_argument("-o", "--out", metavar="FILE", help="(default: RUN.bundle.zip beside the run folder)")
+    sub.add_argument(
+        "-o", "--out", metavar="FILE", help="bundle to write (default: RUN.bundle.zip beside the run folder)"
+    )
     sub.add_argument("--calls", metavar="PLACE", help="the call cache of the run (default: the one its config names)")
     store = "the memory store that the run started with (default: the store its config names)"
     sub.add_argument("--store", metavar="PLACE", help=store)
     text = "replay a bundle's run without network, weights or key, and compare; exit code 1 if it differs"
     sub = place.add_command(commands, "replay", replay, text)
     sub.add_argument("bundle", metavar="BUNDLE", help="a file that `bundle` wrote")
-    sub.add_argument("--out", metavar="DIR", help="keep the new run folder there")
+    sub.add_argument("--out", metavar="DIR", help="keep the new run folder in DIR")
 
 
 def bundle(options: argparse.Namespace) -> int:

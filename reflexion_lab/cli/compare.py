@@ -26,15 +26,17 @@ def add(commands: Commands) -> None:
     text = "compare runs: pass@1, paired differences at equal budgets, damage, errors of the feedback tests, cost"
     sub = add_command(commands, "compare", compare, text)
     _add_runs(sub)
-    sub.add_argument("--csv", metavar="FILE", help="also write the table there, shares in [0, 1]")
-    add_flag(sub, "--json", "print one JSON object instead")
+    sub.add_argument("--csv", metavar="FILE", help="also write the table to FILE, with shares in [0, 1]")
+    add_flag(sub, "--json", "print one JSON object instead of tables")
     pool = "pool the differences over studies: runs that differ in registered study, benchmark or model"
     add_flag(sub, "--pooled", f"{pool} (random effects)")
     text = "write what `compare` prints as Markdown, HTML and LaTeX, with figures and the numbers behind them"
     more = "; or, with --html, a page per run with every task and attempt, for any browser"
     sub = add_command(commands, "report", report, text + more)
     _add_runs(sub)
-    add_flag(sub, "--html", "no comparison: FOLDER/<run>.html per run, or run.html in the run folder without --out")
+    add_flag(
+        sub, "--html", "write no comparison but FOLDER/<run>.html per run; without --out, run.html in the run folder"
+    )
     sub.add_argument("--out", metavar="FOLDER", help="folder to write to, created if missing; a comparison needs it")
     sub.add_argument("--figures", choices=("png", "svg", "pdf"), help="format of a comparison's figures (default: png)")
     sub.set_defaults(over=None)  # None: not on the command line
@@ -46,7 +48,9 @@ def _add_runs(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("runs", metavar="RUN", nargs="+", help=runs)
     baseline = "the arm to compare others with (default: feedback_only, or the first)"
     sub.add_argument("--baseline", metavar="ARM", help=baseline)
-    sub.add_argument("--by", metavar="KEY,...", default="", help="config keys to name arms by, such as recall.omega")
+    sub.add_argument(
+        "--by", metavar="KEY,...", default="", help="config keys that distinguish arms, such as recall.omega"
+    )
     unit = "compare at equal attempts and this budget (default: attempts, completion tokens, and cost or tokens)"
     sub.add_argument("--unit", choices=("attempts", "completion_tokens", "tokens", "calls", "cost"), help=unit)
     add_flag(sub, "--one-seed", "also print differences that rest on a single seed")

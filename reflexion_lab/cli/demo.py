@@ -17,9 +17,9 @@ ARMS = {"simple": ("experiment=simple",), "reflexion": ("loop.reflect_on_last=fa
 
 
 def add(commands: place.Commands) -> None:
-    text = "Reflexion against a single attempt with the embedded model, in minutes"
+    text = "compare Reflexion with a single attempt, using the embedded model; takes minutes"
     sub = place.add_command(commands, "demo", demo, text)
-    sub.add_argument("--tasks", type=place.positive, default=12, help="HumanEval tasks, sampled (default: %(default)s)")
+    sub.add_argument("--tasks", type=place.positive, default=12, help="sampled HumanEval tasks (default: %(default)s)")
     sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides for every run")
 
 

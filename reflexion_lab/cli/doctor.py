@@ -29,7 +29,8 @@ def add(commands: place.Commands) -> None:
     probe = "repeat prompts to a model, one at a time and several at once, and print how often replies differ; "
     probe += "overrides choose model, benchmark, actor, temperature, seed"
     sub.add_argument("--determinism", nargs="*", metavar="KEY=VALUE", help=probe)
-    sub.add_argument("--prompts", type=place.positive, default=10, metavar="N", help="(default: %(default)s)")
+    prompts = "prompts to repeat (default: %(default)s)"
+    sub.add_argument("--prompts", type=place.positive, default=10, metavar="N", help=prompts)
     repeats = "calls per prompt and condition (default: %(default)s)"
     sub.add_argument("--repeats", type=place.positive, default=5, metavar="N", help=repeats)
 

@@ -22,15 +22,15 @@ def add(commands: place.Commands) -> None:
         commands, "memory", "inspect the memory shared by runs: episodes, wisdom, mistakes, sessions"
     )
     sub = place.add_command(kinds, "validate", validate, "list all invalid records; exit code 1 if there are any")
-    sub.add_argument("paths", metavar="PATH", nargs="+", help="a store, an export, run folder, or reflection files")
-    sub = _add(kinds, "show", show, "what a store holds, and its newest episodes")
-    sub.add_argument("--episode", metavar="ID", help="one episode with all fields")
+    sub.add_argument("paths", metavar="PATH", nargs="+", help="stores, exports, run folders or reflection files")
+    sub = _add(kinds, "show", show, "print the contents of a store, and its newest episodes")
+    sub.add_argument("--episode", metavar="ID", help="print one episode with all fields")
     place.add_limit(sub, 10, "number of episodes, 0 for none")
     place.add_json(sub)
     _add_search(kinds)
-    text = "insights and lessons that several reflections share, the most common first"
+    text = "list insights and lessons that several reflections share, the most common first"
     sub = _add(kinds, "patterns", patterns, text)
-    minimum = "minimum number of reflections (%(default)s)"
+    minimum = "minimum number of reflections (default: %(default)s)"
     sub.add_argument("--min-frequency", metavar="N", type=place.count, default=2, help=minimum)
     place.add_limit(sub, 20, "maximum number, 0 for all")
     place.add_json(sub)
@@ -43,30 +43,31 @@ def add(commands: place.Commands) -> None:
     sub.add_argument("file", metavar="FILE", help="*.jsonl, or *.json for one object")
     text = (
         "import exports, other stores, or run folders; attempts of a run become episodes. Nothing is imported if any "
-        "of them is invalid. A run folder holds no prompts: they are loaded with the run's benchmark if it is "
-        "available, and else stay empty"
+        "record is invalid. A run folder contains no task prompts: they are loaded with the run's benchmark, or stay "
+        "empty if it is not available"
     )
     sub = _add(kinds, "import", import_files, text)
-    sub.add_argument("files", metavar="FILE", nargs="+")
+    sub.add_argument("files", metavar="FILE", nargs="+", help="an export, a store, or a run folder")
     place.add_json(sub)
 
 
 def _add_search(kinds: place.Commands) -> None:
     sub = _add(kinds, "search", search, "find episodes, newest first")
-    words = "searched in tasks, failure analyses and reflections, ignoring case; any of them matches"
+    words = "word to find in tasks, failure analyses or reflections, ignoring case; one is enough to match"
     sub.add_argument("keywords", metavar="KEYWORD", nargs="*", help=words)
     place.add_flag(sub, "--all-keywords", "require all keywords")
     sub.add_argument("--category", metavar="CLASS", action="append", default=[], help="failure class; repeatable")
-    sub.add_argument("--min-confidence", metavar="C", type=float, default=0.0, help="of the reflection, inclusive")
+    confidence = "minimum confidence of the reflection"
+    sub.add_argument("--min-confidence", metavar="C", type=float, default=0.0, help=confidence)
     for name, value, text in (
-        ("--task", "ID", "episodes of this task"),
-        ("--agent", "NAME", "of this agent; the arm, in a run"),
-        ("--session", "ID", "of this loop"),
+        ("--task", "ID", "only episodes of this task"),
+        ("--agent", "NAME", "only episodes of this agent, in a run its arm"),
+        ("--session", "ID", "only episodes of this loop"),
     ):
         sub.add_argument(name, metavar=value, default="", help=text)
     passed = sub.add_mutually_exclusive_group()
-    passed.add_argument("--passed", action="store_true", default=None, help="of attempts that passed")
-    passed.add_argument("--failed", action="store_false", dest="passed", help="of attempts that failed")
+    passed.add_argument("--passed", action="store_true", default=None, help="only episodes of attempts that passed")
+    passed.add_argument("--failed", action="store_false", dest="passed", help="only episodes of attempts that failed")
     place.add_limit(sub, 20, "maximum number, 0 for all")
     place.add_json(sub)
 

@@ -27,7 +27,7 @@ def add_command(
 def add_group(commands: Commands, name: str, description: str) -> Commands:
     """Add a command that has commands of its own."""
     parser = commands.add_parser(name, help=description, description=description)
-    return parser.add_subparsers(required=True, metavar="WHAT")
+    return parser.add_subparsers(required=True, metavar="COMMAND")
 
 
 def add_flag(parser: argparse.ArgumentParser, name: str, text: str) -> None:
@@ -44,7 +44,7 @@ def add_store(parser: argparse.ArgumentParser) -> None:
 
 
 def add_limit(parser: argparse.ArgumentParser, default: int, text: str) -> None:
-    parser.add_argument("--limit", metavar="N", type=count, default=default, help=f"{text} (%(default)s)")
+    parser.add_argument("--limit", metavar="N", type=count, default=default, help=f"{text} (default: %(default)s)")
 
 
 def count(text: str) -> int:

@@ -8,21 +8,23 @@ import argparse
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     text = "simulate which difference between two arms a design detects"
     sub = commands.add_parser("power", help=text, description=f"{text}, by the verdict of `compare`")
-    sub.add_argument("--tasks", metavar="N", type=int, required=True, help="of each run")
-    sub.add_argument("--seeds", metavar="K", type=int, default=1, help="runs of each arm (1)")
-    clusters = "templates, families or repositories that the tasks are spread over evenly (as many as tasks)"
+    sub.add_argument("--tasks", metavar="N", type=int, required=True, help="tasks of each run")
+    sub.add_argument("--seeds", metavar="K", type=int, default=1, help="runs of each arm (default: %(default)s)")
+    clusters = "templates, families or repositories that share the tasks evenly (default: one per task)"
     sub.add_argument("--clusters", metavar="C", type=int, default=0, help=clusters)
-    alike = "intraclass correlation of a cluster's tasks (0.5)"
+    alike = "intraclass correlation of a cluster's tasks (default: %(default)s)"
     sub.add_argument("--cluster-agreement", metavar="R", type=float, default=0.5, help=alike)
     discordance = "share of cases that only one arm solves, from a pilot: (won + lost) / n of `compare`"
     sub.add_argument("--discordance", metavar="D", type=float, required=True, help=discordance)
-    agreement = "intraclass correlation of a task's seeds; 1 at temperature 0 (0.5)"
+    agreement = "intraclass correlation of a task's seeds; 1 at temperature 0 (default: %(default)s)"
     sub.add_argument("--agreement", metavar="A", type=float, default=0.5, help=agreement)
-    arms = "arms compared with the baseline, for Holm's correction (1)"
+    arms = "arms compared with the baseline, for Holm's correction (default: %(default)s)"
     sub.add_argument("--comparisons", metavar="M", type=int, default=1, help=arms)
-    sub.add_argument("--difference", metavar="DIFF", type=float, help="a true difference, such as 0.1: how often?")
-    sub.add_argument("--power", metavar="P", type=float, default=0.8, help="how often a difference is detected (0.8)")
-    sub.add_argument("--studies", metavar="N", type=int, default=1000, help="simulated ones (1000)")
+    difference = "true difference, such as 0.1: print how often it is detected"
+    sub.add_argument("--difference", metavar="DIFF", type=float, help=difference)
+    share = "share of studies that detect the difference (default: %(default)s)"
+    sub.add_argument("--power", metavar="P", type=float, default=0.8, help=share)
+    sub.add_argument("--studies", metavar="N", type=int, default=1000, help="simulated studies (default: %(default)s)")
     sub.set_defaults(command=power)
 
 

@@ -14,16 +14,23 @@ if TYPE_CHECKING:
 
 
 def add(commands: Commands) -> None:
-    text = "rate reflections: do they name the failing check, the true cause, and say what to change?"
+    text = "rate reflections: whether they name the failing check and the true cause, and say what to change"
     more = (
-        "Without options: by rules, and related to repairs. With --out: a blind sheet for people; --read reads it back."
+        "without options, rules rate them, beside the repairs that followed; --out writes a blind sheet for people, "
+        "--read reads it back"
     )
     sub = add_command(commands, "rate", rate, f"{text}; {more}")
     sub.add_argument("runs", metavar="RUN", nargs="*", help="run folders; those of one arm are pooled over seeds")
     sheet = "write a shuffled sheet (CSV) without arm, model and verdict, and its key beside it"
     sub.add_argument("--out", metavar="SHEET", help=sheet)
-    add_limit(sub, 0, "with --out: number of reflections, drawn at random; 0: all")
-    sub.add_argument("--seed", metavar="N", type=int, default=0, help="with --out: of draw and order (%(default)s)")
+    add_limit(sub, 0, "with --out: number of reflections, drawn at random; 0 for all")
+    sub.add_argument(
+        "--seed",
+        metavar="N",
+        type=int,
+        default=0,
+        help="with --out: seed of the draw and the order (default: %(default)s)",
+    )
     filled = "filled sheets of one key, one per rater: agreement with each other and with the rules"
     sub.add_argument("--read", metavar="SHEET", nargs="+", help=filled)
     sub.add_argument("--key", metavar="FILE", help="with --read: the key (default: beside the first sheet)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 from reflexion_lab.cli import place
@@ -17,18 +18,19 @@ HELP = """usage: reflexion-lab run [-m] [GROUP=CHOICE ...] [KEY=VALUE ...]
 
 Run a benchmark through the loop. All further arguments are Hydra overrides:
 
-  reflexion-lab run                                    basics with the embedded model
-  reflexion-lab run benchmark=humaneval recall.omega=1 loop.max_attempts=3 benchmark.limit=20
+  reflexion-lab run                           basics with the embedded model
+  reflexion-lab run benchmark=humaneval recall.omega=1 benchmark.limit=20
   reflexion-lab run experiment=simple benchmark=humaneval
   reflexion-lab run model=openai model.model=gpt-4o-mini actor=single_shot
-  reflexion-lab run actor=react_continuation loop.max_attempts=2     turns within an attempt
-  reflexion-lab run model@roles.reflector=openai roles.reflector.model=gpt-4o   a reflector of its own
-  reflexion-lab run reflector=generic 'stop=[plateau,budget]' stop.budget.tokens=20000
-  reflexion-lab run -m seed=0,1,2                      one run per value
-  reflexion-lab run ... resume=runs/FOLDER             finish a run that was cut off
-  reflexion-lab run --cfg job                          print the whole config
+  reflexion-lab run actor=react_continuation  several turns per attempt
+  reflexion-lab run model@roles.reflector=openai roles.reflector.model=gpt-4o
+                                              another model for the reflector
+  reflexion-lab run 'stop=[plateau,budget]' stop.budget.tokens=20000
+  reflexion-lab run -m seed=0,1,2             one run per value
+  reflexion-lab run ... resume=runs/FOLDER    finish an interrupted run
+  reflexion-lab run --cfg job                 print the whole config
 
-Groups: {groups}
+{groups}
 """
 
 
@@ -42,7 +44,7 @@ def run(arguments: list[str]) -> int:
 
     if "--help" in arguments or "-h" in arguments:
         groups = sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")
-        print(HELP.format(groups=", ".join(groups)))
+        print(HELP.format(groups=textwrap.fill(f"Groups: {', '.join(groups)}", 80)))
         return 0
     # Hydra accepts the flag only before the overrides; people write it anywhere.
     overrides = [part for part in arguments if part not in ("-m", "--multirun", "hydra.mode=MULTIRUN")]

@@ -12,7 +12,7 @@ SHOWN = 4
 
 
 def add(commands: place.Commands) -> None:
-    kinds = place.add_group(commands, "study", "registered studies: register, run, check")
+    kinds = place.add_group(commands, "study", "register a study, run it, and check its runs")
     text = "compose the config of every arm and append it to a study.yaml; refused if the design is too small for the "
     sub = place.add_command(kinds, "register", register, f"{text}registered effect")
     sub.add_argument("study", metavar="FILE", help="a study.yaml whose arms have overrides")

@@ -9,12 +9,14 @@ from reflexion_lab.cli import place
 
 def add(commands: place.Commands) -> None:
     sub = place.add_command(commands, "track", track, "write run folders to MLflow, and with --arms a summary per arm")
-    sub.add_argument("runs", metavar="RUN", nargs="+", help="run folders, as `run` prints them at its end")
-    sub.add_argument("--uri", help="MLflow database (default: sqlite beside the first run folder's parent)")
-    sub.add_argument("--experiment", metavar="NAME", default="reflexion", help="of runs without a registered study")
-    place.add_flag(sub, "--arms", "also one summary per arm, over its seeds; runs tracked earlier stay")
+    sub.add_argument("runs", metavar="RUN", nargs="+", help="run folders, as `run` prints at its end")
+    sub.add_argument("--uri", help="MLflow database (default: mlflow.db beside the first run folder)")
+    sub.add_argument(
+        "--experiment", metavar="NAME", default="reflexion", help="MLflow experiment of runs without a registered study"
+    )
+    place.add_flag(sub, "--arms", "also write one summary per arm, over its seeds; runs tracked earlier stay")
     sub.add_argument("--baseline", metavar="ARM", help="the arm to compare others with; implies --arms")
-    place.add_flag(sub, "--one-seed", "also differences that rest on a single seed")
+    place.add_flag(sub, "--one-seed", "also write differences that rest on a single seed")
     traces = "share of the tasks to trace span by span; above 1: their number"
     sub.add_argument("--traces", metavar="SHARE", type=float, default=0.0, help=traces)
 

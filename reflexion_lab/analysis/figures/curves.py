@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 
 MOST_BANDS = 2
 """Maximum number of curves with bands; those of more would hide each other, and are bars side by side."""
+STOPPED = (
+    "A loop that stopped earlier counts with its submission then; what loops that were stuck or at a cap, which are no "
+    "random sample, would have solved later is not estimated."
+)
 COLUMNS = ("arm", "feedback_source", "seeds", "attempt", "n", "solved", "share", "low", "high", "any_solved", "tokens")
 
 
@@ -139,7 +143,7 @@ def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing:
         True: "bootstrap over tasks and seeds (percentiles of 10,000 draws; score intervals where there are few tasks)",
     }
     methods = " and ".join(dict.fromkeys(kinds.get(len(arm.seeds) > 1, arm.share_method) for arm in arms))
-    text = f"Hidden verdict on the submission at each cut. {facts(arms)} 95 % intervals: {methods}."
+    text = f"Hidden verdict on the submission at each cut. {facts(arms)} 95 % intervals: {methods}. {STOPPED}"
     if len(arms) > 1:
         text += f" {_shared(arms)}"
     longest_name = max(len(_name(curve)) for curve in arm_curves)
@@ -154,7 +158,7 @@ def run_drawing(log: Log, label: str) -> Drawing:
     head = (curve.label, curve.feedback_source, " ".join(map(str, curve.seeds)))
     rows = [(*head, *msgspec.structs.astuple(point)) for point in curve.points]
     method = metrics.pass_at_1(log).method
-    text = f"{curve.facts}.\nHidden verdict on the submission at each cut; {method} 95 % interval."
+    text = f"{curve.facts}.\nHidden verdict on the submission at each cut; {method} 95 % interval.\n{STOPPED}"
     if curve.feedback_source == "visible":
         text += "\nDashed: passed the feedback tests, which the loop can see."
     columns = ("label", "feedback_source", "seeds", *Point.__struct_fields__)

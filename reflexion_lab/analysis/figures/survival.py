@@ -84,8 +84,9 @@ def drawing(arms: Sequence[Arm]) -> Drawing | None:
     text = (
         "Kaplan-Meier estimate of the tasks without a submission up to this attempt that passes the hidden tests. "
         f"{facts(list(curves))} 95 % intervals: Greenwood's on log(-log), discounted for clusters. Ticks: "
-        f"censored loops (ended by {', '.join(CUT_OFF)}, or at the last attempt). A loop that stopped on a wrong "
-        "program stays unsolved."
+        f"censored loops (ended by {', '.join(CUT_OFF)}, or at the last attempt). Censoring at a cap is informative: "
+        "such loops tend to be on harder tasks, so the curve may be too low. A loop that stopped on a wrong program by "
+        "another rule, such as a plateau, stays unsolved."
     )
     size = 7.6, 4.2
     return Drawing(

@@ -23,6 +23,7 @@ from reflexion_lab.analysis.figures.differences import differences
 from reflexion_lab.analysis.figures.drawing import save_figures
 from reflexion_lab.analysis.figures.outcome_map import outcome_map
 from reflexion_lab.analysis.figures.style import COLOURS, look, spread
+from reflexion_lab.analysis.figures.survival import drawing as survival_drawing
 from reflexion_lab.analysis.figures.survival import survival, unsolved
 from reflexion_lab.analysis.figures.transitions import transition_bars
 from reflexion_lab.analysis.learning.transitions import transitions
@@ -274,6 +275,7 @@ def test_a_loop_that_was_cut_off_is_censored_where_it_was(make_arms):
     for reason in ("budget", "timeout", "cancelled", "harness_error"):
         arm.attempts[case] = [history[0], replace(history[1], stop_reason=reason)]
         assert [step.censored for step in survival(arm).steps][:2] == [0, 1], reason
+    assert "Censoring at a cap is informative" in survival_drawing([arm]).caption
 
 
 def test_numbers_are_to_scale_and_words_behind_them(make_arms):
