@@ -72,7 +72,13 @@ def page(folder: Path, study: Study, **values: Any) -> Mapping[str, str]:
 def table(study: Study) -> Iterator[str]:
     """Lines of the table of a page, in Markdown."""
     baseline = study.comparison.baseline
-    columns = ("arm", "attempt 1, %", "submitted, % [95 %]", "won : lost", *(f"− {baseline} at equal {name}" for name in EQUAL.values()))
+    columns = (
+        "arm",
+        "attempt 1, %",
+        "submitted, % [95 %]",
+        "won : lost",
+        *(f"− {baseline} at equal {name}" for name in EQUAL.values()),
+    )
     yield f"| {' | '.join((*columns, 'p, Holm', 'verdict', 'tokens per case'))} |"
     yield "|---" * (len(columns) + 3) + "|"
     for row in study.comparison.rows:
@@ -80,7 +86,11 @@ def table(study: Study) -> Iterator[str]:
 
 
 def _cells(row: Row) -> Iterator[str]:
-    yield from (row.arm + ", an upper bound" * row.is_upper_bound, percent(row.first.value), share(row.final).replace(" %", ""))
+    yield from (
+        row.arm + ", an upper bound" * row.is_upper_bound,
+        percent(row.first.value),
+        share(row.final).replace(" %", ""),
+    )
     attempts = row.equal.get("attempts")
     yield f"{attempts.won} : {attempts.lost}" if attempts else ""
     for name in EQUAL:

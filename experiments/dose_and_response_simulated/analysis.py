@@ -33,7 +33,8 @@ def answer(folder: Path) -> Row:
     rows = rows_of(folder)
     words = {row["name"]: row for row in rows if row["by"] == "words"}
     cells = {
-        name: f"{percent(row['share'])} % [{percent(row['low'])}, {percent(row['high'])}]" for name, row in words.items()
+        name: f"{percent(row['share'])} % [{percent(row['low'])}, {percent(row['high'])}]"
+        for name, row in words.items()
     }
     inside = sum(row["low"] <= row["planted"] <= row["high"] for row in rows)
     text = (

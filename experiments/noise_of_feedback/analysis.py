@@ -97,7 +97,10 @@ def _matrix(rows: Sequence[Mapping[str, Any]]) -> str:
     """The gains in Markdown: a line per share of wrong tests, a column per share of weak ones; registered ones bold."""
     cells = {(row["wrong_tests"], row["weak_tests"]): row for row in rows if row["partial"] == PARTIAL}
     weak = sorted({weak for _, weak in cells})
-    lines = [f"| wrong \\ weak | {' | '.join(f'{100 * share:.0f} %' for share in weak)} |", "|---" * (len(weak) + 1) + "|"]
+    lines = [
+        f"| wrong \\ weak | {' | '.join(f'{100 * share:.0f} %' for share in weak)} |",
+        "|---" * (len(weak) + 1) + "|",
+    ]
     for wrong in sorted({wrong for wrong, _ in cells}):
         texts = (_cell_text(cells[wrong, share]) if (wrong, share) in cells else "" for share in weak)
         lines.append(f"| {100 * wrong:.0f} % | {' | '.join(texts)} |")

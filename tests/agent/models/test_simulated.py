@@ -110,7 +110,10 @@ def test_wrong_words_that_quote_a_line_of_the_draft_stay_wrong(attempt):
     failed = attempt(task.task_id, 1, 0.0, wrong(task, "0f0f"))
     words = Generic().reflect(task.public, failed, [])
     actor = SingleShot(model, SAMPLING)
-    for cause, is_true in (("In line 3, `return x + 3`, a number is wrong.", False), ("It must be:\nreturn x + 3", True)):
+    for cause, is_true in (
+        ("In line 3, `return x + 3`, a number is wrong.", False),
+        ("It must be:\nreturn x + 3", True),
+    ):
         seen = replace(failed, reflection=replace(words, root_cause=cause))
         episode = episode_of(task, seen, "session", "actor")
         program = actor.act(task.public, Recollection(episodes=(episode,), attempt=2)).solution
