@@ -8,4 +8,4 @@ common=(model=simulated_student actor=single_shot benchmark=basics benchmark.loa
 reflexion-lab run -m experiment=feedback_only,oracle_words,quoted seed=0,1,2 "${common[@]}"
 reflexion-lab run -m experiment=corrupted_sweep reflector.share=0.25,0.5,0.75,1 seed=0,1,2 "${common[@]}"
 python -m experiments._tools.dose runs/2*-basics-s? --planted 0.2 0.6 0.1 --out "$here"
-reflexion-lab compare runs/2*-basics-s?
+python -m experiments.dose_and_response_simulated.analysis

@@ -9,7 +9,6 @@ import json
 import random
 import re
 from collections.abc import Sequence
-from textwrap import dedent
 
 import msgspec
 
@@ -195,13 +194,18 @@ class SimulatedModel:
         """Probability of a repair by the text `after` the wrong program of this `name`."""
         if (self.repair_true, self.repair_wrong) == (None, None):
             return self.repair
-        body = dedent(task.canonical_solution.strip("\n")).rstrip()
         change = true_differences(self._draft(task, name), task)[0].change
-        if " ".join(change.split())[:SHOWN] in " ".join(after.split()) or body in after:
+        body = _lines(task.canonical_solution)  # whole lines: wrong words may quote one of the draft's
+        if " ".join(change.split())[:SHOWN] in " ".join(after.split()) or body in _lines(after):
             likely = self.repair_true
         else:
             likely = self.repair_wrong if WORDS.search(after) else None
         return self.repair if likely is None else likely
+
+
+def _lines(text: str) -> str:
+    """Its lines without indentation, each between two line ends."""
+    return "".join(f"\n{line.strip()}\n" for line in text.strip().splitlines())
 
 
 def wrong(task: Task, name: str) -> str:

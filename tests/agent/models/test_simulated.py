@@ -105,6 +105,21 @@ def test_a_student_heeds_true_words_in_every_prompt(attempt, variant, skill, ref
         assert ("wrong draft" not in program) == (is_true == (skill == STUDENT))
 
 
+def test_wrong_words_that_quote_a_line_of_the_draft_stay_wrong(attempt):
+    model, task = SimulatedModel(TASKS[:9], **STUDENT), TASKS[3]
+    failed = attempt(task.task_id, 1, 0.0, wrong(task, "0f0f"))
+    words = Generic().reflect(task.public, failed, [])
+    actor = SingleShot(model, SAMPLING)
+    for cause, is_true in (
+        ("In line 3, `return x + 3`, a number is wrong.", False),
+        ("It must be:\nreturn x + 3", True),
+    ):
+        seen = replace(failed, reflection=replace(words, root_cause=cause))
+        episode = episode_of(task, seen, "session", "actor")
+        program = actor.act(task.public, Recollection(episodes=(episode,), attempt=2)).solution
+        assert ("wrong draft" not in program) == is_true
+
+
 def test_without_words_a_student_repairs_as_any_other(after):
     model = SimulatedModel(TASKS, **STUDENT | {"repair": 0.4})
     assert share_right(model, lambda task: after(task, wrong(task, "0f0f"))) == pytest.approx(0.4, abs=0.082)
