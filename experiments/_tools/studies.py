@@ -14,8 +14,8 @@ from reflexion_lab.analysis.cases import FILE, load_cases
 from reflexion_lab.analysis.comparison import Comparison, Row, compare
 from reflexion_lab.analysis.report.cells import p_value
 from reflexion_lab.analysis.report.documents import rows
-from reflexion_lab.runner.folder.registration import Registration
 from reflexion_lab.runner.folder.registration import FILE as STUDY
+from reflexion_lab.runner.folder.registration import Registration
 from reflexion_lab.runner.folder.registration import read as read_registration
 
 if TYPE_CHECKING:

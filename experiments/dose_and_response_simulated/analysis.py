@@ -39,7 +39,8 @@ def answer(folder: Path) -> Row:
     inside = sum(row["low"] <= row["planted"] <= row["high"] for row in rows)
     text = (
         f"yes, with a simulated student: repairs after true words {cells['true']} (planted 60), after wrong ones "
-        f"{cells['wrong']} (10), without words {cells['none']} (20); {inside} of {len(rows)} intervals hold what was planted"
+        f"{cells['wrong']} (10), without words {cells['none']} (20); {inside} of {len(rows)} intervals hold the "
+        "planted share"
     )
     cases = dose.read(folder / CASES)
     return Row(text, f"{rows[0]['n']} retries per arm, {len({case.seed for case in cases})} seeds")

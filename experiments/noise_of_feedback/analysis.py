@@ -119,8 +119,8 @@ def answer(folder: Path) -> Row:
     gains = {key: points(_gain(at[key])) for key in ((0.0, 0.0), (0.2, 0.0), (0.4, 0.0), (0.0, 0.4))}
     text = (
         "about one in five, for a simulated student: submissions less first attempts "
-        f"{gains[0.0, 0.0]} points with true tests, {gains[0.2, 0.0]} with 20 % wrong, {gains[0.4, 0.0]} with 40 % wrong; "
-        f"with 40 % too weak {gains[0.0, 0.4]}"
+        f"{gains[0.0, 0.0]} points with true tests, {gains[0.2, 0.0]} with 20 % wrong, {gains[0.4, 0.0]} with 40 % "
+        f"wrong; with 40 % too weak {gains[0.0, 0.4]}"
     )
     return Row(text, f"{at[0.0, 0.0]['tasks']} × {len(at[0.0, 0.0]['seeds'].split())} seeds")
 
