@@ -1,4 +1,4 @@
-"""What registered comparisons share: arms of `cases.csv`, their differences, and the table of their page."""
+"""What registered comparisons share: arms of `cases.csv.gz`, their differences, and the table of their page."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from experiments._tools.evidence import CASES
 from experiments._tools.output import save
 from experiments._tools.recompute import README, TABLE, csv_text, percent, points, readme, share
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.cases import FILE, load_cases
+from reflexion_lab.analysis.cases import load_cases
 from reflexion_lab.analysis.comparison import Comparison, Row, compare
 from reflexion_lab.analysis.report.cells import p_value
 from reflexion_lab.analysis.report.documents import rows
@@ -51,7 +52,7 @@ def read(folder: Path, baseline: str = "") -> Study:
         Label of an arm; by default the registered one.
     """
     registration = read_registration(folder / STUDY)
-    arms = load_cases(folder / FILE)
+    arms = load_cases(folder / CASES)
     margin = registration.equivalence_margin or None
     comparison = compare(arms, baseline or registration.baseline, one_seed=True, margin=margin)
     return Study(registration, tuple(arms), comparison)

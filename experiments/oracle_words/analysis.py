@@ -1,0 +1,46 @@
+"""Table, figure and README of this experiment, from its evidence alone; `--check` names what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from experiments._tools import dose, studies
+from experiments._tools.evidence import Row
+from experiments._tools.output import save
+from experiments._tools.recompute import main, points
+
+RETRIES = "retries.csv"
+
+
+def by_dose(folder: Path) -> list[dict[str, Any]]:
+    """Shares of repaired programs by arm, from the least wrong words to the most."""
+    rows = [row for row in dose.table(dose.read(folder / RETRIES), {}) if row["by"] == "arm"]
+    return sorted(rows, key=lambda row: (row["dose"] == "", row["dose"] or 0, row["name"]))
+
+
+def compute(folder: Path) -> Mapping[str, str]:
+    study = studies.read(folder)
+    return studies.page(folder, study, doses=by_dose(folder))
+
+
+def answer(folder: Path) -> Row:
+    """The answer in `experiments/README.md`."""
+    study = studies.read(folder)
+    oracle, quoted = (study.row(arm).equal["attempts"] for arm in ("oracle_words", "quoted"))
+    text = (
+        f"no: true diagnoses change its retries by {points(oracle.estimate)} points, wrong ones alike; "
+        f"only the quoted solution helps, {points(quoted.estimate)}"
+    )
+    return Row(text, str(oracle.n))
+
+
+def draw(folder: Path) -> Sequence[Path]:
+    rows = by_dose(folder)
+    return save(rows, partial(dose.draw, rows), folder, salt="oracle_words", table="doses.csv", line_end="\n")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(__file__, compute, draw=draw))

@@ -1,0 +1,70 @@
+"""Table, figure and README of this experiment, from its evidence alone; `--check` names what differs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments._tools import studies
+from experiments._tools.evidence import Row, read_rows
+from experiments._tools.recompute import main, percent, points
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.stats.intervals import Rate
+
+TUNING = "tuning.csv"
+LAST = 3
+"""Attempts at which the arms are compared."""
+
+
+def tuning(folder: Path) -> list[dict[str, Any]]:
+    """Tasks solved within `LAST` attempts by arm and temperature, on the other templates."""
+    solved: dict[tuple[str, str], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for row in read_rows(folder / TUNING):
+        of_task = solved[row["arm"], row["temperature"]][row["task"]]
+        if row["hidden"] == "1" and int(row["attempt"]) <= LAST:
+            of_task.add(int(row["attempt"]))
+    return [
+        {
+            "arm": arm,
+            "temperature": temperature,
+            "tasks": len(tasks),
+            "first": sum(1 in attempts for attempts in tasks.values()),
+            "solved": sum(bool(attempts) for attempts in tasks.values()),
+        }
+        for (arm, temperature), tasks in sorted(solved.items())
+    ]
+
+
+def repaired(arm: Arm) -> Iterator[str]:
+    """By attempt from the second, the share of cases still unsolved that it solves."""
+    for number in range(2, LAST + 1):
+        tried = [grades[number].passed for grades in arm.grades.values() if number in grades]
+        rate = Rate.over(tried)
+        yield f"{percent(rate.share)} % [{percent(rate.low)}, {percent(rate.high)}] ({rate.k} of {rate.n})"
+
+
+def compute(folder: Path) -> Mapping[str, str]:
+    study = studies.read(folder)
+    by_attempt = {arm.label: list(repaired(arm)) for arm in study.arms}
+    return studies.page(folder, study, tuning=tuning(folder), by_attempt=by_attempt)
+
+
+def answer(folder: Path) -> Row:
+    """The answer in `experiments/README.md`."""
+    row = studies.read(folder).row("reflexion")
+    attempts, tokens = row.equal["attempts"], row.equal["tokens"]
+    text = (
+        f"Reflexion {points(attempts.estimate)} points against plain retry at three attempts each "
+        f"({attempts.verdict}), {points(tokens.estimate)} at equal tokens ({tokens.verdict})"
+    )
+    return Row(text, str(attempts.n))
+
+
+def draw(folder: Path) -> Sequence[Path]:
+    return studies.draw(folder, studies.read(folder))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(__file__, compute, draw=draw))

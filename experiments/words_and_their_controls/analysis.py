@@ -1,0 +1,45 @@
+"""Table, figure and README of this experiment, from `cases.csv.gz` alone; `--check` names what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from experiments._tools import studies
+from experiments._tools.evidence import Row
+from experiments._tools.recompute import main, points, share
+from reflexion_lab.analysis.comparison.row import compared
+
+
+def compute(folder: Path) -> Mapping[str, str]:
+    study = studies.read(folder)
+    verdicts = {arm.label: arm.verdicts() for arm in study.arms}
+    own = {
+        name: compared(verdicts["reflexion"], verdicts[name], clusters=study.arms[0].clusters)
+        for name in ("length_matched", "reflexion_shuffled")
+    }
+    return studies.page(folder, study, own=own)
+
+
+def answer(folder: Path) -> Row:
+    """The answer in `experiments/README.md`."""
+    study = studies.read(folder)
+    own, base = study.row("reflexion"), study.row("feedback_only")
+    difference = own.equal["attempts"]
+    others = "; ".join(
+        f"{name} {points(study.row(arm).equal['attempts'].estimate)}"
+        for name, arm in (("filler", "length_matched"), ("words on another task", "reflexion_shuffled"))
+    )
+    text = (
+        f"{difference.verdict}: own words {share(own.final)}, failing checks alone {share(base.final)}, "
+        f"{points(difference.estimate)} points; {others}"
+    )
+    return Row(text, str(difference.n))
+
+
+def draw(folder: Path) -> Sequence[Path]:
+    return studies.draw(folder, studies.read(folder))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(__file__, compute, draw=draw))
