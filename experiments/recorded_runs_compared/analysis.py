@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments._tools import trials_report
+from experiments._tools.evidence import Row
 from experiments._tools.output import legend, plain_axes
 from experiments._tools.output import save as save_figure
 from experiments._tools.recompute import README, TABLE, amount, csv_text, main, readme
@@ -119,6 +120,25 @@ def compute(folder: Path) -> Mapping[str, str]:
         TRIALS: csv_text(list(trials_report.as_rows(trials))),
         README: readme(folder, **values, **shown),
     }
+
+
+def answer(folder: Path) -> Row:
+    """The answer in `experiments/README.md`."""
+    values = _comparison(rows := table(folder))
+    best, as_run = values["of"]("gpt-4-turbo", ESCALATION), values["of"]("gpt-4-turbo", ESCALATION, "as_run")
+    behind, detected, ahead = (len(values[name]) for name in ("behind", "behind_detected", "ahead"))
+    text = (
+        f"behind in {behind} of {values['n_differences']} paired differences, of which {detected} are detected; "
+        f"ahead in {ahead}, against a loop that starts with a weaker model ({_reversed(best)}, "
+        f"{_detected(best)}, as run {_reversed(as_run)}); feedback and prompts differ as well"
+    )
+    return Row(text, f"{rows[0]['tasks']} × {len(str(rows[0]['seeds']).split())} runs each")
+
+
+def _reversed(row: Mapping[str, Any]) -> str:
+    """Reflexion less the arm, in points with its interval."""
+    value, low, high = (-100 * row[f"as_run_difference{end}"] for end in ("", "_high", "_low"))
+    return _minus(f"{value:+.1f} [{low:.1f}, {high:.1f}]")
 
 
 def draw(folder: Path) -> Sequence[Path]:

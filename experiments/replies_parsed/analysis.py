@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments._tools.evidence import Row
 from experiments._tools.parsing_cases import read_cases
 from experiments._tools.parsing_report import WORD, as_rows, save
-from experiments._tools.recompute import README, TABLE, amount, csv_text, main, readme
+from experiments._tools.recompute import README, TABLE, amount, csv_text, main, percent, readme
 from experiments._tools.replies import Parsing, Reply
 
 NO_LABELS = "the reply lacks ROOT_CAUSE, WHAT_WENT_WRONG, WHAT_TO_CHANGE, CONFIDENCE"
@@ -17,6 +18,18 @@ def compute(folder: Path) -> Mapping[str, str]:
     parsing = read_cases(folder)
     rows = list(as_rows(parsing))
     return {TABLE: csv_text(rows), README: readme(folder, **_shares(rows), **_counts(parsing))}
+
+
+def answer(folder: Path) -> Row:
+    """The answer in `experiments/README.md`."""
+    parsing = read_cases(folder)
+    shares = _shares(list(as_rows(parsing)))["all"]
+    unexplained = _counts(parsing)["unexplained"]
+    others = "each of the others is explained" if not unexplained else f"{unexplained} of the others are unexplained"
+    share, low, high = (percent(shares[f"agree_{name}"]) for name in ("share", "low", "high"))
+    return Row(
+        f"{share} % [{low}, {high}] of verdicts equal the logged ones; {others}", f"{amount(shares['n'])} completions"
+    )
 
 
 def draw(folder: Path) -> Sequence[Path]:
