@@ -240,8 +240,12 @@ def test_a_run_belongs_to_the_arm_that_says_most_of_it(study):
         registered.arm_of(builders.manifest("r", config={"arm": "reflexion", "recall": {"omega": 0}}))
         == "reflexion recall.omega=0"
     )
-    assert registered.arm_of(builders.manifest("r", config={"arm": "reflexion", "recall": {"omega": 1}})) == "reflexion"
-    assert registered.arm_of(builders.manifest("r", config={"arm": "simple"})) == ""
+    for config, arm in (
+        ({"arm": "reflexion", "recall": {"omega": 0}}, "reflexion recall.omega=0"),
+        ({"arm": "reflexion", "recall": {"omega": 1}}, "reflexion"),
+        ({"arm": "simple"}, ""),
+    ):
+        assert registered.arm_of(builders.manifest("run", config=config)) == arm
 
 
 def test_check_says_what_is_missing(run, study, registered, capsys):
