@@ -467,6 +467,15 @@ def test_arms_that_differ_in_their_donor_alone_are_told_apart(small, capsys):
     assert "6 registered and 0 exploratory runs, nothing is missing" in printed(capsys)
 
 
+@pytest.mark.parametrize("pool", ["{}", "[{}]", "runs/../runs"])
+def test_the_run_root_by_another_name_stands_for_runs_of_the_study(small, pool):
+    shared = SMALL.partition("shared: ")[2].partition("\n")[0].split()
+    main(["run", *shared, "experiment=reflexion", "model.first=0"])  # a run of before
+    own = ("experiment=reflexion_shuffled", f"reflector.pool={pool.format(small.parent / 'runs')}")
+    origin = manifest_of(compose(*shared, "model.first=0", *own)).provenance
+    assert (origin.pool_origin, origin.pool) == (registration.OF_STUDY, {})
+
+
 def test_a_section_without_sources_pools_and_stores_is_held_as_before(study, run, registered):
     text = study.read_text()
     lines = [line for line in text.splitlines() if not line.strip().startswith(registration.INPUTS)]
