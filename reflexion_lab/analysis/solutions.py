@@ -27,19 +27,19 @@ Solutions = Mapping[str, Mapping[str, str]]
 
 def tasks_of(runs: Iterable[RunFolder]) -> dict[str, dict[str, Task]]:
     """Tasks by run id and task id, with hidden tests and solutions; none of a run whose benchmark cannot be loaded, or
-    has another digest now.
+    has another digest now, unless that of another run with the same tasks can.
     """
     known: dict[tuple[str, ...], Benchmark | None] = {}
-    tasks: dict[str, dict[str, Task]] = {}
+    keys: dict[str, tuple[str, ...]] = {}
     for run in runs:
         manifest = run.manifest
         node = manifest.config.get("benchmark")
         chosen = {name: node.get(name) for name in SELECTION} if isinstance(node, dict) else {}
         key = manifest.benchmark_digest, repr(chosen), str(manifest.seed) if chosen.get("sample") else ""
-        if key not in known:
+        keys[manifest.run_id] = key
+        if known.get(key) is None:  # the file of another run with the same tasks may be gone
             known[key] = _same(run.path, manifest)
-        tasks[manifest.run_id] = {task.task_id: task for task in known[key] or ()}
-    return tasks
+    return {run_id: {task.task_id: task for task in known[key] or ()} for run_id, key in keys.items()}
 
 
 def solutions(runs: Iterable[RunFolder]) -> Solutions:

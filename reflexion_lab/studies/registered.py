@@ -171,7 +171,7 @@ def _membership(study: Registration, log: Log) -> Membership:
     manifest = log.manifest
     return Membership(
         run_id=manifest.run_id,
-        arm=study.arm_of(manifest.config, registration.models_of(manifest)) or str(manifest.config.get("arm")),
+        arm=study.arm_of(manifest) or str(manifest.config.get("arm")),
         seed=manifest.seed,
         done=len(log.results),
         n_expected=manifest.n_expected,

@@ -1,5 +1,10 @@
 """Canonical programs of runs: those of the run's own tasks, at its own seed."""
 
+import json
+
+import msgspec
+import pytest
+
 from reflexion_lab.analysis.solutions import solutions
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.tasks.benchmarks.basics import basics
@@ -28,3 +33,17 @@ def test_a_sample_drawn_by_seed_has_the_solutions_of_its_tasks(tmp_path):
     programs = solutions(folders)
     for folder in folders:
         assert programs[folder.manifest.run_id].keys() == folder.attempts.keys()
+
+
+@pytest.mark.parametrize("gone", [0, 1])
+def test_a_run_whose_file_is_gone_has_the_solutions_of_another_with_the_same_tasks(tmp_path, gone):
+    rows = "".join(json.dumps(msgspec.to_builtins(task)) + "\n" for task in basics(seed=0, n=2))
+    paths = [tmp_path / name for name in ("first.jsonl", "second.jsonl")]
+    folders = []
+    for path in paths:
+        path.write_text(rows)
+        folders += runs(tmp_path, "benchmark=jsonl", f"benchmark.load.path={path}")[:1]
+    paths[gone].unlink()
+    programs = solutions(folders)
+    expected = {task.task_id: task.canonical_program for task in basics(seed=0, n=2)}
+    assert [programs[folder.manifest.run_id] for folder in folders] == [expected, expected]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 
 import pytest
 from msgspec.structs import replace
@@ -166,6 +167,28 @@ def test_items_keep_their_names_in_another_draw(log, tmp_path):
     items = [[row["item"] for row in csv.DictReader((tmp_path / f"{seed}.csv").open(newline=""))] for seed in (0, 1)]
     assert items[0] != items[1]
     assert sorted(items[0]) == sorted(items[1])
+
+
+def test_no_item_is_a_number_which_a_spreadsheet_would_rewrite(log):
+    first = rated([log], programs(log))[0]
+    items = [first._replace(run_id=f"run-{number}").id for number in range(500)]
+    assert len({*items}) == 500
+    assert not [item for item in items if re.fullmatch(r"\d+(e\d+)?", item)]
+
+
+def test_a_key_of_an_earlier_version_has_tasks_for_clusters(log, tmp_path):
+    sheet = tmp_path / "sheet.csv"
+    write(sheet, rated([log], programs(log)), {})
+    rows = list(csv.DictReader(key_of(sheet).open(newline="")))
+    filled(sheet, sheet, [row["names_cause"] for row in rows])
+    before = agreements([sheet])
+    columns = [name for name in rows[0] if name != "cluster"]
+    with key_of(sheet).open("w", newline="") as file:
+        table = csv.DictWriter(file, columns, extrasaction="ignore")
+        table.writeheader()
+        table.writerows(rows)
+    assert agreements([sheet]) == before
+    assert before[1].clusters == 8
 
 
 def filled(sheet, path, answers):

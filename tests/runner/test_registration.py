@@ -13,6 +13,7 @@ from reflexion_lab.runner.config.parts import ConfigError
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.registration import FILE, deviations, exploratory, of_runs, read, register, section
+from tests import builders
 from tests.builders import scripted
 
 STUDY = """\
@@ -183,7 +184,7 @@ def test_a_registered_run_has_no_deviation_at_any_seed(run, registered):
     for arm, words in ARMS.items():
         for seed in (0, 1):
             manifest = run(*words, f"seed={seed}").manifest
-            assert (registered.arm_of(manifest.config), deviations(registered, manifest)) == (arm, [])
+            assert (registered.arm_of(manifest), deviations(registered, manifest)) == (arm, [])
 
 
 @pytest.mark.parametrize(
@@ -235,9 +236,16 @@ def test_an_arm_that_is_only_named_is_exploratory(run, study):
 
 def test_a_run_belongs_to_the_arm_that_says_most_of_it(study):
     registered = read(study)
-    assert registered.arm_of({"arm": "reflexion", "recall": {"omega": 0}}) == "reflexion recall.omega=0"
-    assert registered.arm_of({"arm": "reflexion", "recall": {"omega": 1}}) == "reflexion"
-    assert registered.arm_of({"arm": "simple"}) == ""
+    assert (
+        registered.arm_of(builders.manifest("r", config={"arm": "reflexion", "recall": {"omega": 0}}))
+        == "reflexion recall.omega=0"
+    )
+    for config, arm in (
+        ({"arm": "reflexion", "recall": {"omega": 0}}, "reflexion recall.omega=0"),
+        ({"arm": "reflexion", "recall": {"omega": 1}}, "reflexion"),
+        ({"arm": "simple"}, ""),
+    ):
+        assert registered.arm_of(builders.manifest("run", config=config)) == arm
 
 
 def test_check_says_what_is_missing(run, study, registered, capsys):
@@ -302,8 +310,8 @@ def test_an_arm_is_registered_by_a_list_or_a_number(study):
     )
     by_name = read(study)
     lists = {"arm": "reflexion", "quality": {"severe": ["short", "generic"]}, "recall": {"omega": 1}}
-    assert by_name.arm_of(lists) == "reflexion quality.severe=[short, generic]"
-    assert by_name.arm_of({"arm": "retry", "temperature": 0.0}) == "retry temperature=0"
+    assert by_name.arm_of(builders.manifest("r", config=lists)) == "reflexion quality.severe=[short, generic]"
+    assert by_name.arm_of(builders.manifest("r", config={"arm": "retry", "temperature": 0.0})) == "retry temperature=0"
 
 
 SMALL = """\
@@ -429,6 +437,43 @@ def test_a_donor_that_is_there_is_registered_with_its_digest(small, capsys):
     (again,) = small.parent.glob("again/2*")
     (reason,) = deviations(read(small), RunFolder.existing(again).manifest)
     assert reason.startswith(f"reflections read is {donor}, registered was {{'{pilot.name}': '")
+
+
+def test_arms_that_differ_in_their_donor_alone_are_told_apart(small, capsys):
+    shared = SMALL.partition("shared: ")[2].partition("\n")[0].split()
+    for first in ("0", "0.1"):
+        main(
+            [
+                "run",
+                "-m",
+                *shared,
+                "experiment=reflexion",
+                f"model.first={first}",
+                "seed=0,1",
+                f"run_root=donors/{first}",
+            ]
+        )
+    arms = ""
+    for name, first in (("weak", "0"), ("strong", "0.1")):
+        donors = ",".join(map(str, sorted(small.parent.glob(f"donors/{first}/2*"))))
+        words = f"experiment=reflexion reflector=transplant reflector.pool=[{donors}] arm=transplant"
+        arms += f"  {name}: {words}\n"
+    small.write_text(SMALL.replace("  words: experiment=reflexion recall.omega=2\n", arms))
+    assert main(["study", "register", "small.yaml"]) == 0
+    assert main(["study", "run", "small.yaml", "workers=2"]) == 0
+    runs = sorted(map(str, small.parent.glob("runs/2*")))
+    capsys.readouterr()
+    assert main(["study", "check", "small.yaml", *runs]) == 0
+    assert "6 registered and 0 exploratory runs, nothing is missing" in printed(capsys)
+
+
+@pytest.mark.parametrize("pool", ["{}", "[{}]", "runs/../runs"])
+def test_the_run_root_by_another_name_stands_for_runs_of_the_study(small, pool):
+    shared = SMALL.partition("shared: ")[2].partition("\n")[0].split()
+    main(["run", *shared, "experiment=reflexion", "model.first=0"])  # a run of before
+    own = ("experiment=reflexion_shuffled", f"reflector.pool={pool.format(small.parent / 'runs')}")
+    origin = manifest_of(compose(*shared, "model.first=0", *own)).provenance
+    assert (origin.pool_origin, origin.pool) == (registration.OF_STUDY, {})
 
 
 def test_a_section_without_sources_pools_and_stores_is_held_as_before(study, run, registered):

@@ -14,6 +14,7 @@ import msgspec
 
 from reflexion_lab.agent.models.prices import Price
 from reflexion_lab.agent.reflectors.oracle import true_differences
+from reflexion_lab.agent.reflectors.quoted import CHANGE as CHANGE_OF_QUOTED
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.limits import Count, Positive, Share, validated
 from reflexion_lab.records import Completion, Message, Sampling, Task, Usage
@@ -24,6 +25,9 @@ BLOCK = re.compile(r"^(`{3,})python\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 WRONG = re.compile(r"^# wrong draft ([0-9a-f]{4})$", re.MULTILINE)
 WORDS = re.compile(r"^(?:Root cause|What to change|Action): |^\[self-reflection on it\]$", re.MULTILINE)
 """Beginning of the words of a reflection in prompts of chats."""
+_BEFORE = CHANGE_OF_QUOTED.rpartition("}")[2].strip()
+QUOTES = (_BEFORE, f"{_BEFORE}.")
+"""Ends of the words before a quoted solution, which is no draft even if it is a whole program."""
 SHOWN = 100
 """Characters by which a change is recognized: prompts cut long ones."""
 KNOWN_BY = 200
@@ -181,14 +185,19 @@ class SimulatedModel:
 
     def chance(self, task: Task, prompt: str) -> float:
         """Probability that the next program is right, given the last program in the prompt."""
-        blocks = (text for _, text in BLOCK.findall(prompt) if text.strip() != task.prompt.strip())
         programs = (task.canonical_program, without_docstrings(task.canonical_program, task.prompt))
         beginnings = [program.strip()[:KNOWN_BY] for program in programs]
-        drafts = [text for text in blocks if any(beginning in text for beginning in beginnings)]
+        drafts = [
+            block
+            for block in BLOCK.finditer(prompt)
+            if block[2].strip() != task.prompt.strip()
+            and any(beginning in block[2] for beginning in beginnings)
+            and not prompt[: block.start()].rstrip().endswith(QUOTES)
+        ]
         if not drafts:
             return self._first[task.task_id]
-        name = WRONG.search(drafts[-1])
-        return self._repair(task, name[1], prompt.rpartition(drafts[-1])[2]) if name else 1 - self.damage
+        name = WRONG.search(drafts[-1][2])
+        return self._repair(task, name[1], prompt[drafts[-1].end() :]) if name else 1 - self.damage
 
     def _repair(self, task: Task, name: str, after: str) -> float:
         """Probability of a repair by the text `after` the wrong program of this `name`."""

@@ -137,14 +137,18 @@ def _bound(tree: ast.AST) -> set[str]:
                 names.add(name)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 names.add(name)
+            case ast.MatchAs(name=name) | ast.MatchStar(name=name) | ast.MatchMapping(rest=name):
+                names.add(name)
             case ast.alias(name=name, asname=other):
                 names.add((other or name).partition(".")[0])
     return {name for name in names if name}
 
 
 def _unbound(tree: ast.Module) -> list[ast.Name]:
-    """The first use of each name that neither the module nor Python binds."""
+    """The first use of each name that neither the module nor Python binds; [] if `import *` may bind any."""
     bound = _bound(tree) | {*dir(builtins)}
+    if "*" in bound:
+        return []
     uses = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id not in bound)
     return list({node.id: node for node in reversed(list(uses))}.values())
 
@@ -181,6 +185,8 @@ class _Compared:
         self.names: dict[str, str] = {}
         self._all: dict[Difference, None] = {}
         self._added = 0
+        self._line = 0
+        """Of the last compared node that has one: parameters and clauses of comprehensions have none."""
 
     @property
     def differences(self) -> list[Difference]:
@@ -188,7 +194,7 @@ class _Compared:
 
     def add(self, kind: str, node: Any, cause: str, change: str, where: str = "in") -> None:
         """Add a difference at the line of `node`, which stands before `cause` and after `change`."""
-        number = getattr(node, "lineno", 0)
+        number = getattr(node, "lineno", self._line)
         quoted = shorten.line(self.lines[number - 1], QUOTED) if 0 < number <= len(self.lines) else ""
         place = f"line {number}, `{quoted}`" if quoted and "`" not in quoted else f"line {number}"
         self._all[Difference(kind, f"In {place}, {cause}.", f"{change} {where} line {number}.")] = None
@@ -234,6 +240,7 @@ class _Compared:
 
     def nodes(self, own: Any, correct: Any) -> None:
         """Compare two nodes of one place."""
+        self._line = getattr(own, "lineno", self._line)
         if self.form(own, {}) == self.form(correct, self.names):
             return
         if type(own) is not type(correct):

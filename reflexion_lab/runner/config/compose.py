@@ -459,7 +459,9 @@ def manifest_of(cfg: Config) -> Manifest:
     if not draws_from_runs(cfg):
         return manifest
     pool = {}
-    if cfg.reflector.pool != cfg.run_root:
+    folders = plain(cfg.reflector.pool)
+    folders = [folders] if isinstance(folders, str) else folders
+    if {Path(folder).resolve() for folder in folders} != {Path(cfg.run_root).resolve()}:
         with contextlib.suppress(ConfigError):  # no such run yet; the run raises it
             pool = pool_of(cfg, manifest, ())
     origin = replace(origin, pool=pool, pool_origin="" if pool else registration.OF_STUDY)

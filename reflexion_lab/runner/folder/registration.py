@@ -11,7 +11,6 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -162,15 +161,17 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
         used = {name: value for name, value in values.items() if name not in LATER or value != LATER[name]}
         return hashlib.sha256(msgspec.json.encode(used)).hexdigest()[:16]
 
-    def arm_of(self, config: Mapping[str, Any], models: Mapping[str, str] = MappingProxyType({})) -> str:
-        """The registered arm of a run with this config: of the arms with its `arm`, the one in which the fewest keys
-        differ; "" for none. `models`: fingerprints by role, which alone tell models of a replay apart.
+    def arm_of(self, run: Manifest) -> str:
+        """The registered arm of a run: of the arms with its `arm`, the one from which it deviates in the fewest keys at
+        its seed; "" for none.
         """
+        config = run.config
         if self.registered:
-            run, ignored = {**_settings(config), **_fingerprints(models)}, _replaced(config)
-            wholes = {name: self.registered.at_seed(name, 0) for name in self.arms}
+            index = self.seeds.index(run.seed) if run.seed in self.seeds else 0
+            wholes = {name: self.registered.at_seed(name, index) for name in self.arms}
             namesakes = [name for name, whole in wholes.items() if whole.get("arm") == config.get("arm")]
-            return min(namesakes, key=lambda name: len(_differing(run, wholes[name], ignored)), default="")
+            measured, ignored = _measured(run), _replaced(config)
+            return min(namesakes, key=lambda name: len(_differing(measured, wholes[name], ignored)), default="")
         fits = (arm for arm in map(_Label.of, self.arms) if arm.fits(config))
         # The most specific arm: `reflexion recall.omega=3` goes before `reflexion`.
         return max(fits, key=lambda arm: len(arm.settings), default=_Label("", {}, "")).text
@@ -267,7 +268,7 @@ def exploratory(
 
 def _arm_of_all(registration: Registration, runs: Sequence[Manifest]) -> str:
     """The registered arm to which all runs belong; "" for none."""
-    names = {registration.arm_of(run.config, models_of(run)) for run in runs}
+    names = {registration.arm_of(run) for run in runs}
     return names.pop() if len(names) == 1 else ""
 
 
@@ -293,7 +294,7 @@ def deviations(registration: Registration, run: Manifest) -> list[str]:
     for field, value in (("benchmark", run.benchmark), ("n_tasks", run.n_expected)):
         if value != (registered := getattr(registration, field)):
             reasons.append(f"{field} is {value}, registered was {registered}")
-    if not (arm := registration.arm_of(run.config, models_of(run))):
+    if not (arm := registration.arm_of(run)):
         reasons.append(f"arm {run.config.get('arm')} was not registered")
     elif registration.registered is None:
         reasons.append("only the name of its arm was registered, not its config")
@@ -311,10 +312,11 @@ def _config_deviations(registered: Registered, arm: str, index: int, run: Manife
 
 def _measured(run: Manifest) -> dict[str, Any]:
     """What a run measures, by key."""
+    models = {"actor": run.model_fingerprint, **run.role_fingerprints, "embedder": run.provenance.embedder_fingerprint}
     return {
         **_settings(run.config),
         TASKS: run.benchmark_digest,
-        **_fingerprints(models_of(run)),
+        **{f"fingerprint of {role}": fingerprint for role, fingerprint in models.items() if fingerprint},
         **{f"prompt template {name}": digest for name, digest in run.prompt_digests.items()},
         **_inputs(run.provenance),
     }
@@ -324,15 +326,6 @@ def _inputs(origin: Provenance) -> dict[str, Any]:
     """Values of `INPUTS`: digests of sources and of reflections read, state of the store; `none` without any."""
     values = (origin.own_parts, origin.pool_origin or origin.pool, origin.store)
     return {key: value or "none" for key, value in zip(INPUTS, values, strict=True)}
-
-
-def models_of(run: Manifest) -> dict[str, str]:
-    """Fingerprints by role, with the embedder's."""
-    return {"actor": run.model_fingerprint, **run.role_fingerprints, "embedder": run.provenance.embedder_fingerprint}
-
-
-def _fingerprints(models: Mapping[str, str]) -> dict[str, str]:
-    return {f"fingerprint of {role}": fingerprint for role, fingerprint in models.items() if fingerprint}
 
 
 def _replaced(config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -105,6 +105,19 @@ def test_a_student_heeds_true_words_in_every_prompt(attempt, variant, skill, ref
         assert ("wrong draft" not in program) == (is_true == (skill == STUDENT))
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_quoted_whole_program_is_no_draft(attempt, variant):
+    task = replace(TASKS[3], prompt="Write add_3.", canonical_solution=TASKS[3].canonical_program)
+    for damage, repair_true in ((1.0, 1.0), (0.0, 0.0)):
+        model = SimulatedModel([task], **STUDENT | {"damage": damage, "repair_true": repair_true})
+        failed = attempt(task.task_id, 1, 0.0, wrong(task, "0f0f"))
+        words = Quoted([task]).reflect(task.public, failed, [])
+        episode = episode_of(task, replace(failed, reflection=words), "session", "actor")
+        actor = SingleShot(model, SAMPLING, Prompts(variant))
+        program = actor.act(task.public, Recollection(episodes=(episode,), attempt=2)).solution
+        assert ("wrong draft" not in program) == (repair_true == 1)
+
+
 def test_wrong_words_that_quote_a_line_of_the_draft_stay_wrong(attempt):
     model, task = SimulatedModel(TASKS[:9], **STUDENT), TASKS[3]
     failed = attempt(task.task_id, 1, 0.0, wrong(task, "0f0f"))

@@ -103,10 +103,33 @@ def test_each_kind_of_difference_is_named(wrong, kind, change):
             "def add(x):\n    return f'{x!s}'\n",
             "Correct an expression in line 2.",
         ),
+        (
+            "def add(xs):\n    return [x for x in xs]\n",
+            "def add(xs):\n    return [x for x in xs if x]\n",
+            "Use more parts in line 2.",
+        ),
+        (
+            "def add(xs):\n    return max(xs, key=lambda x: x)\n",
+            "def add(xs):\n    return max(xs, key=lambda x, y=1: x)\n",
+            "Use more parts in line 2.",
+        ),
     ],
 )
 def test_differences_outside_statements_of_the_body_are_named(wrong, correct, change):
     assert [each.change for each in differences(wrong, correct, "add")] == [change]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "from math import *\ndef add(a):\n    return sqrt(a) + 1\n",
+        "def add(a):\n    match a:\n        case [sqrt, *_]:\n            return sqrt\n",
+        "def add(a):\n    match a:\n        case {1: _, **sqrt}:\n            return sqrt\n",
+    ],
+)
+def test_a_name_that_the_program_binds_is_not_said_to_be_unbound(wrong):
+    correct = "from math import sqrt\ndef add(a):\n    return sqrt(a)\n"
+    assert "unbound name" not in {each.kind for each in differences(wrong, correct, "add")}
 
 
 def test_a_name_bound_in_another_order_is_no_difference():
