@@ -56,6 +56,14 @@ def test_verdicts_are_counted_with_and_without_a_logged_one(write_rows):
         "def check(candidate):\n    assert candidate(0) == 1; assert candidate(1) == 2\n",
         "def check(candidate):\n    if candidate is None:\n        return\n    assert candidate(1) == 2\n",
         'def check(candidate):\n    text = """a\n    b"""\n    assert candidate(1) == 2 and len(text) == 7\n',
+        "def check(candidate, /):\n    assert candidate(1) == 2\n",
+        "def check(*functions):\n    assert functions[0](1) == 2\n",
+        "def check(candidate, *, one=1):\n    assert candidate(one) == 2\n",
+        "def check(candidate):\n    n = 0\n    def one():\n        nonlocal n\n        n += 1\n        return n\n"
+        "    assert candidate(one()) == 2\n",
+        "from dataclasses import dataclass\n@dataclass\nclass One:\n    n: int\n"
+        "def check(candidate):\n    assert candidate(One(1).n) == 2\n",
+        "def check(candidate):\r    assert candidate(0) in (0, 1)\r    assert candidate(1) == 2\r",
     ],
 )
 def test_a_test_in_an_odd_form_judges_as_a_whole_one(write_rows, test):
