@@ -68,15 +68,16 @@ def hidden_checks(test: str) -> tuple[str, ...]:
     Raises
     ------
     DataError
-        `test` is no Python, or has no function `check` with an assert.
+        `test` is no Python, has no function `check` with an assert, or has one that is too deep to be written again.
     """
     tree, lines = _parsed(test), re.split(r"\n|\r(?!\n)", test)  # as Python counts lines
     check = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"), None)
     waiting = [node for node in tree.body if node not in (check, *_calling(tree)) and not _is_metadata(node)]
     if check and _is_whole(check):
-        check.name = "_check"  # `check(` marks a test that calls itself
+        renamed = re.sub(r"^def[ \t]+check\b", "def _check", _lines(lines, check), count=1, flags=re.MULTILINE)
         call = f"_check({'candidate' * bool(_positional(check) or check.args.vararg)})"
-        return ("\n".join([*(_source(lines, node) for node in waiting), ast.unparse(check), call]),)
+        # `check(` would mark a test that calls itself
+        return ("\n".join([*(_source(lines, node) for node in waiting), renamed, call]),)
     checks = []
     for statement in check.body if check else []:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Name | ast.Constant):
@@ -159,11 +160,19 @@ def _positional(function: ast.FunctionDef) -> list[str]:
 
 def _source(lines: list[str], node: ast.stmt) -> str:
     """The lines of the statement; its tree as text if they hold more, or a string that `dedent` would change."""
-    start = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
     first, last = lines[node.lineno - 1].encode(), lines[(node.end_lineno or node.lineno) - 1].encode()
     rest = last[node.end_col_offset :].strip()
     strings = (part for part in ast.walk(node) if isinstance(part, ast.Constant | ast.JoinedStr))
     has_lines = any(part.lineno != part.end_lineno for part in strings)
     if has_lines or first[: node.col_offset].strip() or (rest and not rest.startswith(b"#")):
-        return ast.unparse(node)
-    return textwrap.dedent("\n".join(lines[start - 1 : node.end_lineno]))
+        try:
+            return ast.unparse(node)
+        except UNPARSABLE:
+            raise DataError("field $.test", "a statement that is too deep", "one on lines of its own") from None
+    return textwrap.dedent(_lines(lines, node))
+
+
+def _lines(lines: list[str], node: ast.stmt) -> str:
+    """With decorators."""
+    start = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
+    return "\n".join(lines[start - 1 : node.end_lineno])
