@@ -39,9 +39,9 @@ class Rated(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The same in every draw, without a trace of the arm; no number, which a spreadsheet would write in its way."""
+        """The same in every draw, without a trace of the arm."""
         name = f"{self.run_id}:{self.attempt.task_id}:{self.attempt.number}"
-        return f"r{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:10]}"
+        return hashlib.sha256(name.encode(errors="replace")).hexdigest()[:10]
 
 
 def rated(logs: Iterable[Log], solutions: Solutions) -> list[Rated]:
@@ -152,8 +152,8 @@ def agreements(sheets: Sequence[Path], key: Path | None = None) -> list[Agreemen
         A file cannot be read, lacks a column, holds another answer than yes, no or an empty cell, or items that the key
         does not name.
     """
-    answers = _read(key or key_of(sheets[0]), ("task_id",))
-    clusters = {item: row.get("cluster") or row["task_id"] for item, row in answers.items()}  # keys of before: tasks
+    answers = _read(key or key_of(sheets[0]), ("cluster",))
+    clusters = {item: row["cluster"] for item, row in answers.items()}
     raters = {str(path): _read(path) for path in sheets}
     for name, rows in raters.items():
         if strange := sorted(rows.keys() - clusters.keys()):
