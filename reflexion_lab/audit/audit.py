@@ -251,8 +251,11 @@ def _with_more_time(verdicts: Sequence[Verdict]) -> list[Verdict]:
     with StoredPrograms(workers=1, limits=LONG) as programs:
         runs = programs.map(lambda sandbox, verdict: execute(sandbox, verdict.sample), late[:LONG_RUNS], again=never)
     evidence = {run.sample.id: f"passes after {run.seconds:.0f} s" for run in runs if run.passed}
+    unknown = {verdict.sample.id for verdict in late} - {run.sample.id for run in runs if not run.broken}
     return [
-        replace(verdict, cause="slow", evidence=text) if (text := evidence.get(verdict.sample.id)) else verdict
+        replace(verdict, cause="slow", evidence=text)
+        if (text := evidence.get(verdict.sample.id))
+        else replace(verdict, is_searched=verdict.is_searched and verdict.sample.id not in unknown)
         for verdict in verdicts
     ]
 

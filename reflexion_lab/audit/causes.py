@@ -104,9 +104,10 @@ class Causes:
         search = self._passes_here if verdict.passed else self._fails_here
         try:
             cause, detail, leaked_from = next(search(watched, verdict), ("", "", ""))
+            explained = replace(verdict, cause=cause, evidence=detail, leaked_from=leaked_from)
         except HarnessError as problem:
-            cause, detail, leaked_from = "", f"the harness failed in the search for a cause: {problem}", ""
-        explained = replace(verdict, cause=cause, evidence=detail, leaked_from=leaked_from)
+            detail = f"the harness failed in the search for a cause: {problem}"
+            explained = replace(verdict, evidence=detail, is_searched=False)
         return Explained(explained, "timeout" if "timeout" in outcomes else "")
 
     def _passes_here(self, run: Run, verdict: Verdict) -> Iterator[tuple[str, str, str]]:

@@ -55,8 +55,9 @@ def self_graded(verdicts: Sequence[Verdict]) -> list[SelfGraded]:
     """Every value of a sign from which the logged verdict follows, with the verdicts that it explains.
 
     A value counts if it has `FEWEST` samples or more, all logged alike, of which `FEWEST_WRONG` or more, and more than
-    `HONEST` explains, differ here without another cause. In a loop that ends at the first pass of the hidden tests,
-    the number of attempts gives the verdict, too: only the differences tell it from a log that grades itself.
+    `HONEST` explains, differ here without another cause; where the search for one did not end, a difference does not
+    count. In a loop that ends at the first pass of the hidden tests, the number of attempts gives the verdict, too:
+    only the differences tell it from a log that grades itself.
     """
     return [rule for run in dict.fromkeys(verdict.sample.run for verdict in verdicts) for rule in _rules(run, verdicts)]
 
@@ -70,9 +71,11 @@ def _rules(run: str, verdicts: Sequence[Verdict]) -> Iterator[SelfGraded]:
                 groups.setdefault(value, []).append(verdict)
         for value, group in groups.items():
             logged = {verdict.sample.logged for verdict in group}
-            wrong = tuple(verdict.sample.id for verdict in group if verdict.differs and not verdict.cause)
-            if len(group) >= FEWEST and len(logged) == 1 and _are_too_many(len(wrong), len(group)):
+            wrong = [verdict for verdict in group if verdict.differs and not verdict.cause]
+            n_searched = sum(verdict.is_searched for verdict in wrong)
+            if len(group) >= FEWEST and len(logged) == 1 and _are_too_many(n_searched, len(group)):
+                ids = tuple(verdict.sample.id for verdict in wrong)
                 text = (
                     {True: "passed", False: "failed"}.get(value, str(value)) if isinstance(value, bool) else str(value)
                 )
-                yield SelfGraded(run=run, sign=sign, value=text, logged=bool(logged.pop()), n=len(group), wrong=wrong)
+                yield SelfGraded(run=run, sign=sign, value=text, logged=bool(logged.pop()), n=len(group), wrong=ids)

@@ -22,6 +22,8 @@ class Verdict(Record, frozen=True, kw_only=True):
     """Cause of a different verdict in the log, one of `causes.CAUSES`; "" if none could be shown."""
     evidence: str = ""
     """What shows the cause."""
+    is_searched: bool = True
+    """False if the search for a cause did not end: the harness failed in it, or a time-out did not get more time."""
     in_place: bool = False
     """Whether a check ran in the program's own process, where the program can forge a pass."""
     leaked_from: str = ""

@@ -10,7 +10,7 @@ from reflexion_lab.audit import stored_programs
 from reflexion_lab.audit.audit import agreement, audit, audit_files
 from reflexion_lab.audit.audit_report import as_json, findings, harness_line
 from reflexion_lab.audit.causes import CAUSES
-from reflexion_lab.audit.samples import Sample, read_samples
+from reflexion_lab.audit.samples import IMPORTS, Sample, read_samples
 from reflexion_lab.audit.verdicts import execute
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import HarnessError
@@ -56,6 +56,14 @@ def test_verdicts_are_counted_with_and_without_a_logged_one(write_rows):
         "def check(candidate):\n    assert candidate(0) == 1; assert candidate(1) == 2\n",
         "def check(candidate):\n    if candidate is None:\n        return\n    assert candidate(1) == 2\n",
         'def check(candidate):\n    text = """a\n    b"""\n    assert candidate(1) == 2 and len(text) == 7\n',
+        "def check(candidate, /):\n    assert candidate(1) == 2\n",
+        "def check(*functions):\n    assert functions[0](1) == 2\n",
+        "def check(candidate, *, one=1):\n    assert candidate(one) == 2\n",
+        "def check(candidate):\n    n = 0\n    def one():\n        nonlocal n\n        n += 1\n        return n\n"
+        "    assert candidate(one()) == 2\n",
+        "from dataclasses import dataclass\n@dataclass\nclass One:\n    n: int\n"
+        "def check(candidate):\n    assert candidate(One(1).n) == 2\n",
+        "def check(candidate):\r    assert candidate(0) in (0, 1)\r    assert candidate(1) == 2\r",
     ],
 )
 def test_a_test_in_an_odd_form_judges_as_a_whole_one(write_rows, test):
@@ -214,6 +222,31 @@ def test_slow_programs_are_no_sign_of_self_grading(monkeypatch, write_rows):
     rows = [row(f"t{n}", slow + n * "\n" if n < 3 else RIGHT, True, reflections=[]) for n in range(12)]
     result = audited(write_rows(*rows))
     assert (causes(result), result.self_graded) == (dict.fromkeys(("t0", "t1", "t2"), "slow"), ())
+
+
+def test_failures_of_the_harness_are_no_sign_of_self_grading(monkeypatch, write_rows):
+    run = Sandbox.run
+
+    def broken_for_variants(sandbox, program, *arguments):
+        if program.startswith(IMPORTS):
+            raise HarnessError("no fork")
+        return run(sandbox, program, *arguments)
+
+    monkeypatch.setattr(Sandbox, "run", broken_for_variants)
+    rows = [row(f"t{n}", WRONG + n * "\n" if n < 3 else RIGHT, True, reflections=[]) for n in range(12)]
+    result = audited(write_rows(*rows))
+    assert (causes(result), result.self_graded) == (dict.fromkeys(("t0", "t1", "t2"), ""), ())
+    assert evidence(result)["t0"].startswith("the harness failed")
+
+
+def test_time_outs_that_did_not_get_more_time_are_no_sign_either(monkeypatch, write_rows):
+    monkeypatch.setattr("reflexion_lab.audit.audit.LONG_RUNS", 0)
+    for name in ("LIMITS", "PATIENT"):
+        monkeypatch.setattr(stored_programs, name, Limits(wall_seconds=0.5, cpu_seconds=1))
+    slow = "import time\ndef f(x):\n    time.sleep(0.8)\n    return x + 1\n"
+    rows = [row(f"t{n}", slow + n * "\n" if n < 3 else RIGHT, True, reflections=[]) for n in range(12)]
+    result = audited(write_rows(*rows))
+    assert (causes(result), result.self_graded) == (dict.fromkeys(("t0", "t1", "t2"), ""), ())
 
 
 @pytest.mark.parametrize(

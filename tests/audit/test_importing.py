@@ -145,10 +145,11 @@ def test_a_reply_completes_its_prompt_or_stands_alone(take, prompt, reply, solut
     assert attempt.evaluation.passed and read(run).grades["own/1", 1].passed
 
 
-@pytest.mark.parametrize("place", ["feedback", "test"])
+@pytest.mark.parametrize("place", ["feedback", "test", "test that returns"])
 def test_a_test_too_deep_to_compare_stops_no_import(take, place):
     deep = f"assert double(2) == 4 or {'+'.join(['1'] * 2000)}"
-    hidden = {"test": f"def check(candidate):\n    {deep}\n"} if place == "test" else {}
+    returns = "    return\n" * (place == "test that returns")
+    hidden = {"test": f"def check(candidate):\n    {deep}\n{returns}"} if "test" in place else {}
     (run,) = take(transcript(step(feedback=[deep] if place == "feedback" else []), **hidden))
     assert (run.account.tasks, run.account.overlapping) == (1, 0)
 

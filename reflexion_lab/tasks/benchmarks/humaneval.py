@@ -62,21 +62,22 @@ def hidden_checks(test: str) -> tuple[str, ...]:
 
     The checks run in order in a copy of the program's namespace, in which `candidate` is the entry point. Each is a
     statement of `check` with an assert, together with the statements before it, also those outside `check`. Statements
-    after the last assert and calls of `check` are dropped. A `check` that returns, or whose parameter has
-    another name, is one check.
+    after the last assert and calls of `check` are dropped. A `check` that returns, has a `nonlocal` in it, or other
+    parameters than `candidate`, is one check.
 
     Raises
     ------
     DataError
-        `test` is no Python, or has no function `check` with an assert.
+        `test` is no Python, has no function `check` with an assert, or has one that is too deep to be written again.
     """
-    tree, lines = _parsed(test), test.split("\n")
+    tree, lines = _parsed(test), re.split(r"\n|\r(?!\n)", test)  # as Python counts lines
     check = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"), None)
     waiting = [node for node in tree.body if node not in (check, *_calling(tree)) and not _is_metadata(node)]
     if check and _is_whole(check):
-        check.name = "_check"  # `check(` marks a test that calls itself
-        call = f"_check({'candidate' * bool(check.args.args)})"
-        return ("\n".join([*(_source(lines, node) for node in waiting), ast.unparse(check), call]),)
+        renamed = re.sub(r"^def[ \t]+check\b", "def _check", _lines(lines, check), count=1, flags=re.MULTILINE)
+        call = f"_check({'candidate' * bool(_positional(check) or check.args.vararg)})"
+        # `check(` would mark a test that calls itself
+        return ("\n".join([*(_source(lines, node) for node in waiting), renamed, call]),)
     checks = []
     for statement in check.body if check else []:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Name | ast.Constant):
@@ -144,11 +145,17 @@ def _is_metadata(node: ast.stmt) -> bool:
 
 
 def _is_whole(check: ast.FunctionDef) -> bool:
-    """Whether it has an assert and cannot be split, since it returns or its parameter is not called `candidate`."""
-    own = module_nodes(ast.Module(check.body, []))
-    returns = any(isinstance(node, ast.Return | ast.Yield | ast.YieldFrom | ast.Nonlocal) for node in own)
-    is_usual = not returns and [argument.arg for argument in check.args.args] == ["candidate"]
-    return not is_usual and any(isinstance(node, ast.Assert) for node in ast.walk(check))
+    """Whether it has an assert and cannot be split: its parameters or a `return` need the function."""
+    parts, own = list(ast.walk(check)), module_nodes(ast.Module(check.body, []))
+    returns = any(isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) for node in own)
+    is_inner = returns or any(isinstance(node, ast.Nonlocal) for node in parts)
+    others = check.args.vararg or check.args.kwonlyargs or check.args.kwarg
+    is_usual = not is_inner and not others and _positional(check) == ["candidate"]
+    return not is_usual and any(isinstance(node, ast.Assert) for node in parts)
+
+
+def _positional(function: ast.FunctionDef) -> list[str]:
+    return [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
 
 
 def _source(lines: list[str], node: ast.stmt) -> str:
@@ -158,5 +165,14 @@ def _source(lines: list[str], node: ast.stmt) -> str:
     strings = (part for part in ast.walk(node) if isinstance(part, ast.Constant | ast.JoinedStr))
     has_lines = any(part.lineno != part.end_lineno for part in strings)
     if has_lines or first[: node.col_offset].strip() or (rest and not rest.startswith(b"#")):
-        return ast.unparse(node)
-    return textwrap.dedent("\n".join(lines[node.lineno - 1 : node.end_lineno]))
+        try:
+            return ast.unparse(node)
+        except UNPARSABLE:
+            raise DataError("field $.test", "a statement that is too deep", "one on lines of its own") from None
+    return textwrap.dedent(_lines(lines, node))
+
+
+def _lines(lines: list[str], node: ast.stmt) -> str:
+    """With decorators."""
+    start = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
+    return "\n".join(lines[start - 1 : node.end_lineno])
