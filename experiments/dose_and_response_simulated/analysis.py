@@ -15,6 +15,8 @@ from experiments._tools.recompute import README, TABLE, csv_text, main, percent,
 PLANTED = {"none": 0.2, "true": 0.6, "wrong": 0.1}
 """Probability of a repair by the words read, as in `conf/model/simulated_student.yaml`."""
 CASES = "cases.csv"
+EARLY = 3
+"""Seeds of the first run, to which the others were added."""
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
@@ -24,7 +26,8 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
 def compute(folder: Path) -> Mapping[str, str]:
     rows = rows_of(folder)
     inside = [row["low"] <= row["planted"] <= row["high"] for row in rows]
-    values = {"rows": rows, "inside": sum(inside), "intervals": len(inside), "n": rows[0]["n"]}
+    early = dose.table([case for case in dose.read(folder / CASES) if case.seed < EARLY], PLANTED)
+    values = {"rows": rows, "inside": sum(inside), "intervals": len(inside), "early": early[-1], "early_seeds": EARLY}
     return {TABLE: csv_text(rows), README: readme(folder, **values)}
 
 

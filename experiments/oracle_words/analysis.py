@@ -13,17 +13,20 @@ from experiments._tools.output import save
 from experiments._tools.recompute import main, points
 
 RETRIES = "retries.csv"
+WITH_PROGRAM = "retries_with_program.csv"
+"""Retries whose prompt shows the failed program, too."""
 
 
-def by_dose(folder: Path) -> list[dict[str, Any]]:
+def by_dose(folder: Path, retries: str = RETRIES) -> list[dict[str, Any]]:
     """Shares of repaired programs by arm, from the least wrong words to the most."""
-    rows = [row for row in dose.table(dose.read(folder / RETRIES), {}) if row["by"] == "arm"]
+    rows = [row for row in dose.table(dose.read(folder / retries), {}) if row["by"] == "arm"]
     return sorted(rows, key=lambda row: (row["dose"] == "", row["dose"] or 0, row["name"]))
 
 
 def compute(folder: Path) -> Mapping[str, str]:
     study = studies.read(folder)
-    return studies.page(folder, study, doses=by_dose(folder))
+    with_program = {row["name"]: row for row in by_dose(folder, WITH_PROGRAM)}
+    return studies.page(folder, study, doses=by_dose(folder), with_program=with_program)
 
 
 def answer(folder: Path) -> Row:
