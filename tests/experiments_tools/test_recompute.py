@@ -11,6 +11,7 @@ import pytest
 
 from experiments._tools import index
 from experiments._tools.recompute import README, differences, main
+from reflexion_lab.cli.main import main as reflexion_lab
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 STUDIES = sorted(path.parent.name for path in FOLDER.glob("*/analysis.py"))
@@ -54,6 +55,16 @@ def test_a_written_folder_agrees(study, capsys):
         (copy / name).write_text("another text", encoding="utf-8")
     assert main(str(copy / "analysis.py"), compute, []) == 0
     assert main(str(copy / "analysis.py"), compute, ["--check"]) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "path", sorted(FOLDER.glob("*/*.bundle.zip")), ids=lambda path: f"{path.parent.name}/{path.name}"
+)
+def test_a_bundle_beside_an_experiment_replays(path, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert reflexion_lab(["replay", str(path)]) == 0
+    assert "nothing disagrees" in capsys.readouterr().out
 
 
 def test_answers_of_the_overview_are_those_of_the_tables(tmp_path, capsys):
