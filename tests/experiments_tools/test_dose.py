@@ -79,14 +79,3 @@ def test_the_published_table_is_that_of_the_cases_and_holds_the_curve():
     assert [{key: str(value) for key, value in row.items()} for row in computed] == published
     assert {row["dose"] for row in computed} == {"", 0.0, 0.25, 0.5, 0.75, 1.0}
     assert all(row["low"] <= row["planted"] <= row["high"] for row in computed)
-
-
-def test_each_figure_of_the_readme_is_in_the_table():
-    text = (FOLDER / "README.md").read_text(encoding="utf-8")
-    rows = table(read(FOLDER / "cases.csv"), CURVE)
-    for row in rows:
-        share = f"{100 * row['share']:.1f} [{100 * row['low']:.1f}, {100 * row['high']:.1f}]"
-        dose = f"{row['dose']} " if row["dose"] != "" else ""
-        planted = 100 * row["planted"]
-        assert f"| {row['by']} | {row['name']} | {dose}| {row['n']} | {share} | {planted:.1f} |" in text, row
-    assert text.count("\n| arm |") + text.count("\n| words |") == len(rows)
