@@ -54,6 +54,7 @@ COLUMNS = {
     "shown": "of these, the ones in the prompt",
     "blind": "1: a retry whose prompt shows nothing of the task's own past although Ω is 1 or more",
     "program": "1: the reply holds a program",
+    "words": "source of the reflection on it, such as llm or control:oracle; empty without words",
     "benchmark": "its name",
     "digest": "digest of the tasks",
     "feedback_source": "visible, self_tests, oracle or none",
@@ -64,11 +65,13 @@ COLUMNS = {
     "prices": "prices by role, as JSON",
 }
 """Columns and their meaning; those of spending follow, `ROLE_KIND`, such as `actor_prompt_tokens`."""
-LATER = ("max_attempts",)
+LATER = ("max_attempts", "words")
 """Columns that earlier files lack."""
 KINDS = ("calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cost")
 """Kinds of spending of a role. The tests that a model wrote count at the first attempt, a reflection at its own."""
 WRITER = "suite_writer"
+NOT_KEPT = "(not kept)"
+"""Stands for the words of a reflection."""
 
 
 class _Key(NamedTuple):
@@ -167,6 +170,7 @@ def _of(attempt: Attempt, grade: Grade) -> dict[str, object]:
         "shown": memory.in_context if memory.own is None else memory.own,
         "blind": int(memory.is_blind),
         "program": int(bool(attempt.trajectory.solution.strip())),
+        "words": reflection.source if (reflection := attempt.reflection) and any(reflection.texts) else "",
     }
 
 
@@ -215,7 +219,7 @@ def _attempt(line: Mapping[str, str], usages: Mapping[str, Usage]) -> Attempt:
     outcomes = ["pass"] * passed + ["fail"] * (total - passed)
     episodes, in_prompt = int(line["episodes"]), int(line["shown"])
     others = {role: usage for role, usage in usages.items() if role not in ("actor", "reflector", WRITER)}
-    reflection = usages.get("reflector")
+    words, spent = line.get("words") or "", usages.get("reflector")
     return Attempt(
         task_id=line["task"],
         number=number,
@@ -232,7 +236,7 @@ def _attempt(line: Mapping[str, str], usages: Mapping[str, Usage]) -> Attempt:
             reward=float(line["reward"]),
             checks=tuple(Check(name="", outcome=outcome) for outcome in outcomes),
         ),
-        reflection=_reflection(number, reflection) if reflection else None,
+        reflection=_reflection(number, words, spent or Usage()) if words or spent else None,
         memory=MemoryState(
             capacity=0,
             size=episodes,
@@ -244,15 +248,15 @@ def _attempt(line: Mapping[str, str], usages: Mapping[str, Usage]) -> Attempt:
     )
 
 
-def _reflection(number: int, usage: Usage) -> Reflection:
+def _reflection(number: int, words: str, usage: Usage) -> Reflection:
     return Reflection(
         reflection_id="",
         about_attempt=number,
-        root_cause="",
+        root_cause=NOT_KEPT if words else "",
         what_went_wrong="",
         what_to_change="",
         confidence=0.0,
-        source="",
+        source=words,
         usage=usage,
     )
 
