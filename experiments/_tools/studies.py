@@ -44,18 +44,12 @@ class Study(NamedTuple):
 
 
 @cache
-def read(folder: Path, baseline: str = "") -> Study:
-    """The study of a folder, at its equivalence margin; one seed may be enough.
-
-    Parameters
-    ----------
-    baseline : str, default ""
-        Label of an arm; by default the registered one.
-    """
+def read(folder: Path) -> Study:
+    """The study of a folder, at its equivalence margin; one seed may be enough."""
     registration = read_registration(folder / STUDY)
     arms = load_cases(folder / CASES)
     margin = registration.equivalence_margin or None
-    comparison = compare(arms, baseline or registration.baseline, one_seed=True, margin=margin)
+    comparison = compare(arms, registration.baseline, one_seed=True, margin=margin)
     return Study(registration, tuple(arms), comparison)
 
 
@@ -102,10 +96,10 @@ def _cells(row: Row) -> Iterator[str]:
     yield f"{row.spent.usage.tokens / row.n:,.0f}"
 
 
-def draw(folder: Path, study: Study) -> Sequence[Path]:
-    """Write `figure.svg`: the differences at equal attempts and at equal spending."""
-    rows_ = rows(study.comparison)
-    return save(rows_, partial(_differences, study), folder, salt=folder.name, line_end="\n")
+def draw(folder: Path) -> Sequence[Path]:
+    """Write `table.csv` and `figure.svg`: the differences at equal attempts and at equal spending."""
+    study = read(folder)
+    return save(rows(study.comparison), partial(_differences, study), folder, salt=folder.name, line_end="\n")
 
 
 def _differences(study: Study, figure: Figure) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from experiments._tools import studies
@@ -22,9 +22,5 @@ def answer(folder: Path) -> Row:
     return Row(f"{', '.join(cells)} points against Ω = 0", str(both[0].n))
 
 
-def draw(folder: Path) -> Sequence[Path]:
-    return studies.draw(folder, studies.read(folder))
-
-
 if __name__ == "__main__":
-    raise SystemExit(main(__file__, compute, draw=draw))
+    raise SystemExit(main(__file__, compute, draw=studies.draw))

@@ -26,7 +26,9 @@ def by_dose(folder: Path, retries: str = RETRIES) -> list[dict[str, Any]]:
 def compute(folder: Path) -> Mapping[str, str]:
     study = studies.read(folder)
     with_program = {row["name"]: row for row in by_dose(folder, WITH_PROGRAM)}
-    return studies.page(folder, study, doses=by_dose(folder), with_program=with_program)
+    ceiling = next(row for row in study.comparison.ceilings if (row.arm, row.ceiling) == ("oracle_words", "quoted"))
+    values = {"doses": by_dose(folder), "with_program": with_program, "share_of_ceiling": ceiling.share}
+    return studies.page(folder, study, **values)
 
 
 def answer(folder: Path) -> Row:

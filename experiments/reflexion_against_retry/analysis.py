@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +62,5 @@ def answer(folder: Path) -> Row:
     return Row(text, str(attempts.n))
 
 
-def draw(folder: Path) -> Sequence[Path]:
-    return studies.draw(folder, studies.read(folder))
-
-
 if __name__ == "__main__":
-    raise SystemExit(main(__file__, compute, draw=draw))
+    raise SystemExit(main(__file__, compute, draw=studies.draw))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from experiments._tools import studies
 from experiments._tools.evidence import Row
 from experiments._tools.recompute import main, points, share
+from reflexion_lab.analysis.ceiling import Ceiling, ceilings
 from reflexion_lab.analysis.comparison.row import compared
 
 
@@ -18,7 +19,14 @@ def compute(folder: Path) -> Mapping[str, str]:
         name: compared(verdicts["reflexion"], verdicts[name], clusters=study.arms[0].clusters)
         for name in ("length_matched", "reflexion_shuffled")
     }
-    return studies.page(folder, study, own=own)
+    return studies.page(folder, study, own=own, ceilings=beside_quoted(folder))
+
+
+def beside_quoted(folder: Path) -> tuple[Ceiling, ...]:
+    """Effects of these words beside that of the quoted solution, on the same tasks and first attempts."""
+    arms = {arm.label: arm for arm in studies.read(folder).arms}
+    quoted = [arm for arm in studies.read(folder.parent / "oracle_words").arms if arm.label == "quoted"]
+    return ceilings([*arms.values(), *quoted], arms["feedback_only"])
 
 
 def answer(folder: Path) -> Row:
@@ -37,9 +45,5 @@ def answer(folder: Path) -> Row:
     return Row(text, str(difference.n))
 
 
-def draw(folder: Path) -> Sequence[Path]:
-    return studies.draw(folder, studies.read(folder))
-
-
 if __name__ == "__main__":
-    raise SystemExit(main(__file__, compute, draw=draw))
+    raise SystemExit(main(__file__, compute, draw=studies.draw))

@@ -7,7 +7,6 @@ Of the correct program, the words contain single tokens only: an operator, a nam
 from __future__ import annotations
 
 import ast
-import builtins
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
@@ -27,7 +26,7 @@ from reflexion_lab.agent.reflectors.constructs import (
 )
 from reflexion_lab.tasks.benchmarks.mutants import mutants
 from reflexion_lab.text import shorten
-from reflexion_lab.text.replies.syntax import definition
+from reflexion_lab.text.replies.syntax import bound_anywhere, definition, unbound_names
 
 LOCAL = 4
 """Maximum number of differences in place; programs that differ in more are compared by their constructs."""
@@ -112,7 +111,7 @@ def _in_place(program: str, tree: ast.Module, right: ast.Module) -> list[Differe
         for name in _assigned(node):
             if name in values:
                 compared.nodes(values[name], node)
-    bound = _bound(right)
+    bound = bound_anywhere(right)
     for use in (each for each in _unbound(tree) if each.id in bound):
         compared.add("unbound name", use, f"`{use.id}` is not defined", f"Define or import `{use.id}`, used")
     functions = {node.name for node in right.body if isinstance(node, Function)}
@@ -128,29 +127,11 @@ def _assigned(node: ast.stmt) -> list[str]:
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
-def _bound(tree: ast.AST) -> set[str]:
-    """Names that the code binds anywhere."""
-    names: set[str | None] = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name) | ast.ExceptHandler(name=name):
-                names.add(name)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                names.add(name)
-            case ast.MatchAs(name=name) | ast.MatchStar(name=name) | ast.MatchMapping(rest=name):
-                names.add(name)
-            case ast.alias(name=name, asname=other):
-                names.add((other or name).partition(".")[0])
-    return {name for name in names if name}
-
-
 def _unbound(tree: ast.Module) -> list[ast.Name]:
     """The first use of each name that neither the module nor Python binds; [] if `import *` may bind any."""
-    bound = _bound(tree) | {*dir(builtins)}
-    if "*" in bound:
-        return []
-    uses = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id not in bound)
-    return list({node.id: node for node in reversed(list(uses))}.values())
+    names = set() if "*" in bound_anywhere(tree) else unbound_names(tree)
+    uses = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in names]
+    return list({node.id: node for node in reversed(uses)}.values())
 
 
 def _body(node: Function) -> list[ast.stmt]:

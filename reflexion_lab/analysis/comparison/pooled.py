@@ -20,7 +20,6 @@ class Effect(Record, frozen=True, kw_only=True):
 
     study: str
     """What distinguishes it from the others: its registered study, benchmark and model."""
-    tasks: int
     difference: Difference
 
 
@@ -132,7 +131,7 @@ def _pooled_arms(studies: dict[str, Comparison]) -> tuple[list[PooledArm], list[
                 if reason := _without_error(difference):
                     left_out.append(f"{row.arm} in {study}, {difference.budget}: {reason}")
                 else:
-                    effect = Effect(study=study, tasks=difference.tasks, difference=difference)
+                    effect = Effect(study=study, difference=difference)
                     effects.setdefault((row.arm, difference.budget), []).append(effect)
             left_out += (f"{row.arm} in {study}: {reason}" for reason in dict.fromkeys(row.unmatched.values()))
     arms = []

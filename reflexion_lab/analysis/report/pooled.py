@@ -52,8 +52,8 @@ def _rows(arm: PooledArm) -> Iterator[tuple[str, ...]]:
         difference = effect.difference
         estimate = cells.estimate(difference.estimate, signed=True)
         study = plain(effect.study) + ": exploratory" * bool(difference.exploratory)
-        yield study, str(effect.tasks), str(difference.n), estimate, cells.number(weight)
-    tasks = str(sum(effect.tasks for effect in arm.effects))
+        yield study, str(effect.difference.tasks), str(difference.n), estimate, cells.number(weight)
+    tasks = str(sum(effect.difference.tasks for effect in arm.effects))
     pairs = str(sum(effect.difference.n for effect in arm.effects))
     yield "pooled", tasks, pairs, cells.estimate(arm.pooled.estimate, signed=True), "100.0"
     yield "prediction", "", "", _prediction(arm.pooled.prediction), ""

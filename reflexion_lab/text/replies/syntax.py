@@ -109,13 +109,25 @@ def read_names(*nodes: ast.AST) -> set[str]:
     return {node.id for node in every if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
 
 
+def bound_anywhere(tree: ast.AST) -> set[str]:
+    """Names that the code binds, function bodies included; `*` if an `import *` may bind any."""
+    names: set[str | None] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name) | ast.ExceptHandler(name=name):
+                names.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.MatchAs(name=name) | ast.MatchStar(name=name) | ast.MatchMapping(rest=name):
+                names.add(name)
+            case ast.alias(name=name, asname=other):
+                names.add((other or name).partition(".")[0])
+    return {name for name in names if name}
+
+
 def unbound_names(tree: ast.Module) -> set[str]:
-    """Names that are read but neither builtin nor defined anywhere in the module, function bodies included."""
-    inner = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
-    inner |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    inner |= {node.name for node in ast.walk(tree) if isinstance(node, Function | ast.ClassDef)}
-    inner |= {node.name or "" for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)}
-    return read_names(tree) - bound_names(tree) - inner - BUILTINS
+    """Names that are read but neither builtin nor bound anywhere in the module."""
+    return read_names(tree) - bound_anywhere(tree) - BUILTINS
 
 
 def definition(tree: ast.Module, name: str) -> Definition | None:
