@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.cli import place
 from reflexion_lab.errors import ConfigError
+
+if TYPE_CHECKING:
+    from reflexion_lab.runner.folder.folder import RunFolder
+    from reflexion_lab.studies.replay.packing import Packed
 
 
 def add(commands: place.Commands) -> None:
@@ -32,18 +36,12 @@ def bundle(options: argparse.Namespace) -> int:
 
     from reflexion_lab.cli.sheets import say
     from reflexion_lab.runner.folder.folder import RunFolder
-    from reflexion_lab.storage.postgresql import with_login
     from reflexion_lab.studies.replay.findings import show
-    from reflexion_lab.studies.replay.packing import pack
 
     run = RunFolder.existing(options.run)
     path = run.path.resolve()
     out = Path(options.out) if options.out else path.with_name(f"{path.name}.bundle.zip")
-    _check_out(out)
-    config: dict[str, Any] = run.manifest.config
-    named = options.store or with_login(str(config["store"].get("place") or ""))
-    with place.kept_at(named) if named and place.is_store(named) else nullcontext() as store:
-        packed = pack(run, out, options.calls, store)
+    packed = pack_run(run, out, options.calls, options.store)
     show(packed.verification, Console(), "Packed and replayed")
     size, zipped = sum(packed.members.values()) / 1e6, out.stat().st_size / 1e6
     say(
@@ -52,6 +50,26 @@ def bundle(options: argparse.Namespace) -> int:
         f"replay it anywhere: reflexion-lab replay {out.name}",
     )
     return 0
+
+
+def pack_run(run: RunFolder, out: Path, calls: str | None = None, store: str | None = None) -> Packed:
+    """Write the bundle of a run to `out`, with its call cache and its store at these places, or where its config says.
+
+    Raises
+    ------
+    ConfigError
+        `out` is another file, or its folder does not exist.
+    BundleError
+        See `packing.pack`.
+    """
+    from reflexion_lab.storage.postgresql import with_login
+    from reflexion_lab.studies.replay.packing import pack
+
+    _check_out(out)
+    config: dict[str, Any] = run.manifest.config
+    named = store or with_login(str(config["store"].get("place") or ""))
+    with place.kept_at(named) if named and place.is_store(named) else nullcontext() as opened:
+        return pack(run, out, calls, opened)
 
 
 def _check_out(out: Path) -> None:

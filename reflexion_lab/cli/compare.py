@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 """Minimum width of the tables, in characters."""
-COMPARED = ("baseline", "by", "unit", "one_seed", "margin", "over", "figures")
+COMPARED = ("baseline", "by", "unit", "one_seed", "margin", "over", "figures", "bundles")
 """Options of a comparison."""
+SMALL = 1_000_000
+"""Largest size in bytes of a bundle beside a report."""
 
 
 def add(commands: Commands) -> None:
@@ -39,6 +41,7 @@ def add(commands: Commands) -> None:
     )
     sub.add_argument("--out", metavar="FOLDER", help="folder to write to, created if missing; a comparison needs it")
     sub.add_argument("--figures", choices=("png", "svg", "pdf"), help="format of a comparison's figures (default: png)")
+    add_flag(sub, "--bundles", "also pack each run for an offline replay, if its bundle is at most 1 MB")
     sub.set_defaults(over=None)  # None: not on the command line
 
 
@@ -162,6 +165,29 @@ def report(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.sheets import say
 
     say(*(f"written: {path}" for path in (_pages(options) if options.html else _comparison(options))))
+    if options.bundles:
+        say(*_bundles(options))
+
+
+def _bundles(options: argparse.Namespace) -> Iterator[str]:
+    """Pack the runs into `bundles/` of the report; a line for each."""
+    from reflexion_lab.cli.bundle import pack_run
+    from reflexion_lab.runner.folder.folder import folders
+    from reflexion_lab.studies.replay.bundle import BundleError
+
+    out = out_folder(str(Path(options.out) / "bundles"))
+    for run in folders(*options.runs):
+        path = out / f"{run.path.resolve().name}.bundle.zip"
+        try:
+            pack_run(run, path)
+        except BundleError as problem:
+            yield f"not packed: {problem}"
+            continue
+        if (size := path.stat().st_size) > SMALL:
+            path.unlink()
+            yield f"left out: {path}, {size / 1e6:.1f} MB; `reflexion-lab bundle` keeps it"
+        else:
+            yield f"written: {path}"
 
 
 def _pages(options: argparse.Namespace) -> list[Path]:
@@ -186,6 +212,8 @@ def _comparison(options: argparse.Namespace) -> list[Path]:
 
     if not options.out:
         raise ConfigError("--out", "none", "the folder for the comparison, or --html for a page of each run")
+    if options.bundles and _cases(options):
+        raise ConfigError("--bundles", _cases(options), "run folders: cases hold no prompts and replies")
     folder = out_folder(options.out)
     arms, comparison = read(options)
     return save_report(folder, comparison, arms, options.figures or "png", tuple(_quality(options, arms)))
