@@ -47,7 +47,7 @@ def add(commands: Commands) -> None:
 
 def _add_runs(sub: argparse.ArgumentParser) -> None:
     """Add the arguments that `compare` and `report` share."""
-    runs = "run folders; those of one arm are pooled over seeds; or the cases.csv of a report"
+    runs = "run folders; those of one arm are pooled over seeds; or the cases.csv of a report, gzipped or not"
     sub.add_argument("runs", metavar="RUN", nargs="+", help=runs)
     baseline = "the arm to compare others with (default: feedback_only, or the first)"
     sub.add_argument("--baseline", metavar="ARM", help=baseline)
@@ -140,7 +140,7 @@ def read(options: argparse.Namespace) -> tuple[list[Arm], Comparison]:
 
 def _cases(options: argparse.Namespace) -> str:
     """The file of cases, if it is what to compare; "" for run folders."""
-    files = [run for run in options.runs if run.endswith(".csv")]
+    files = [run for run in options.runs if run.endswith((".csv", ".csv.gz"))]
     if files and len(options.runs) > 1:
         raise ConfigError("RUN", f"{files[0]} beside others", "run folders, or one file of cases")
     return files[0] if files else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -224,9 +225,12 @@ def test_report_writes_documents_and_figures_to_a_new_folder(four, run_command, 
 def test_the_cases_of_a_report_give_the_same_table(four, run_command, tmp_path):
     assert run_command("report", *four, "--out", tmp_path / "report")[0] == 0
     cases = tmp_path / "report" / "cases.csv"
-    (of_runs, of_cases) = (
-        json.loads(run_command("compare", *sources, "--json")[2])["rows"] for sources in (four, [cases])
+    packed = tmp_path / "cases.csv.gz"
+    packed.write_bytes(gzip.compress(cases.read_bytes()))
+    of_runs, of_cases, of_packed = (
+        json.loads(run_command("compare", *sources, "--json")[2])["rows"] for sources in (four, [cases], [packed])
     )
+    assert of_cases == of_packed
     for before, after in zip(of_runs, of_cases, strict=True):
         assert {name: value for name, value in after.items() if name not in ("run_ids", "calls", "spent")} == (
             {name: value for name, value in before.items() if name not in ("run_ids", "calls", "spent")}
