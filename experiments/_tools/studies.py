@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments._tools.evidence import CASES
@@ -13,9 +14,11 @@ from experiments._tools.recompute import README, TABLE, csv_text, percent, point
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.cases import load_cases
 from reflexion_lab.analysis.comparison import Comparison, compare
-from reflexion_lab.analysis.comparison.row import Row
+from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.report.cells import p_value
 from reflexion_lab.analysis.report.documents import rows
+from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.errors import DataError
 from reflexion_lab.runner.folder.registration import FILE as STUDY
 from reflexion_lab.runner.folder.registration import Registration
 from reflexion_lab.runner.folder.registration import read as read_registration
@@ -25,6 +28,10 @@ if TYPE_CHECKING:
 
 EQUAL = {"equal_attempts": "attempts", "equal_completion_tokens": "completion tokens", "equal_tokens": "tokens"}
 """Budgets of the table by key of `Row.differences`."""
+
+
+WIDTH = 118
+"""Of a line of a page, in characters."""
 
 
 class Study(NamedTuple):
@@ -37,32 +44,73 @@ class Study(NamedTuple):
     def row(self, arm: str) -> Row:
         return next(row for row in self.comparison.rows if row.arm == arm)
 
-    @property
-    def exploratory(self) -> list[str]:
-        """Arms of which a run is not registered."""
-        return [row.arm for row in self.comparison.rows if row.study != self.registration.name]
-
 
 @cache
 def read(folder: Path) -> Study:
-    """The study of a folder, at its equivalence margin; one seed may be enough."""
+    """The study of a folder, at its equivalence margin; one seed may be enough.
+
+    Raises
+    ------
+    DataError
+        The cases are not those of the registered study: another digest, or other arms, seeds or numbers of tasks.
+    """
     registration = read_registration(folder / STUDY)
     arms = load_cases(folder / CASES)
+    runs = [log.manifest for arm in arms for log in arm.logs]
+    got = {"digest": {run.study_digest for run in runs}, "n_tasks": {run.n_expected for run in runs}}
+    got |= {"arms": {arm.label for arm in arms}, "seeds": {arm.seeds for arm in arms}}
+    expected = {"digest": {registration.digest}, "n_tasks": {registration.n_tasks}}
+    expected |= {"arms": {*registration.arms}, "seeds": {tuple(registration.seeds)}}
+    for name, values in expected.items():
+        if got[name] != values:
+            raise DataError(f"{folder / CASES}: {name}", str(got[name]), f"{values}, as registered")
     margin = registration.equivalence_margin or None
-    comparison = compare(arms, registration.baseline, one_seed=True, margin=margin)
-    return Study(registration, tuple(arms), comparison)
+    return Study(registration, tuple(arms), compare(arms, registration.baseline, one_seed=True, margin=margin))
 
 
 def page(folder: Path, study: Study, **values: Any) -> Mapping[str, str]:
-    """Texts of `table.csv` and the README; the template reads `arms`, `study`, `table` and `values`."""
+    """Texts of `table.csv` and the README; the template reads `arms`, `design`, `table`, `claim` and `values`."""
     known = {
         "arms": {row.arm: row for row in study.comparison.rows},
-        "study": study.registration,
-        "exploratory": study.exploratory,
+        "design": design(study),
         "table": "\n".join(table(study)),
+        "claim": claim,
         "p_value": p_value,
     }
-    return {TABLE: csv_text(rows(study.comparison)), README: readme(folder, **known, **values)}
+    return {TABLE: csv_text(published(study)), README: readme(folder, **known, **values)}
+
+
+def published(study: Study) -> list[dict[str, object]]:
+    """Rows of `table.csv`. Which differences are registered, its metrics say: cases hold no configs to compare."""
+    every = rows(study.comparison)
+    return [{name: cell for name, cell in row.items() if not name.endswith("_exploratory")} for row in every]
+
+
+def claim(difference: Difference) -> str:
+    """The verdict; with the 90 % interval by which it claims equivalence."""
+    low, high = difference.interval_90
+    ends = points(Estimate(value=(low + high) / 2, low=low, high=high)).partition(" ")[2]
+    return f"{difference.verdict} (90 % {ends})" if difference.is_equivalent else difference.verdict
+
+
+def design(study: Study) -> str:
+    """What was registered, and what came of it."""
+    plan, rows_ = study.registration, study.comparison.rows
+    section = plan.registered
+    margin = f", equivalence margin ±{100 * plan.equivalence_margin:g} points" if plan.equivalence_margin else ""
+    metrics = ", ".join(f"`{name}`" for name in (plan.primary_metric, *plan.other_metrics))
+    spent = sum(row.spent.usage.tokens for row in rows_)
+    lost = sum(row.n_logged - row.n for row in rows_)
+    if section is None:
+        return ""
+    text = (
+        f"Registered {section.at[:16].replace('T', ' ')} UTC, digest `{plan.digest}`: {metrics} against "
+        f"`{plan.baseline}`, an effect of {100 * plan.minimum_detectable_effect:g} points at "
+        f"{100 * section.power:.0f} % power{margin}, {plan.budget.tokens:,} tokens ({spent:,} counted). Other "
+        f"comparisons are exploratory. Cases: all {rows_[0].n_expected} tasks in {len(rows_)} arms, seeds "
+        f"{', '.join(map(str, plan.seeds))}; without a hidden verdict: {lost or 'none'}."
+    )
+    return fill(text, WIDTH)
 
 
 def table(study: Study) -> Iterator[str]:
@@ -92,14 +140,14 @@ def _cells(row: Row) -> Iterator[str]:
     for name in EQUAL:
         difference = row.differences.get(name)
         yield points(difference.estimate) if difference else ""
-    yield from ((p_value(attempts.p_holm), attempts.verdict) if attempts and not row.is_upper_bound else ("", ""))
+    yield from ((p_value(attempts.p_holm), claim(attempts)) if attempts and not row.is_upper_bound else ("", ""))
     yield f"{row.spent.usage.tokens / row.n:,.0f}"
 
 
 def draw(folder: Path) -> Sequence[Path]:
     """Write `table.csv` and `figure.svg`: the differences at equal attempts and at equal spending."""
     study = read(folder)
-    return save(rows(study.comparison), partial(_differences, study), folder, salt=folder.name, line_end="\n")
+    return save(published(study), partial(_differences, study), folder, salt=folder.name, line_end="\n")
 
 
 def _differences(study: Study, figure: Figure) -> None:

@@ -36,8 +36,8 @@ def answer(folder: Path) -> Row:
     study = studies.read(folder)
     oracle, quoted = (study.row(arm).equal["attempts"] for arm in ("oracle_words", "quoted"))
     text = (
-        f"no: true diagnoses change its retries by {points(oracle.estimate)} points, wrong ones alike; "
-        f"only the quoted solution helps, {points(quoted.estimate)}"
+        f"not detected: true diagnoses change its retries by {points(oracle.estimate)} points, wrong ones alike; "
+        f"the quoted solution helps, {points(quoted.estimate)}"
     )
     return Row(text, str(oracle.n))
 

@@ -48,7 +48,9 @@ def repaired(arm: Arm) -> Iterator[str]:
 def compute(folder: Path) -> Mapping[str, str]:
     study = studies.read(folder)
     by_attempt = {arm.label: list(repaired(arm)) for arm in study.arms}
-    return studies.page(folder, study, tuning=tuning(folder), by_attempt=by_attempt)
+    tuned = tuning(folder)
+    stopped = min(tuned, key=lambda row: row["tasks"])
+    return studies.page(folder, study, tuning=tuned, stopped=stopped, by_attempt=by_attempt)
 
 
 def answer(folder: Path) -> Row:
@@ -57,7 +59,7 @@ def answer(folder: Path) -> Row:
     attempts, tokens = row.equal["attempts"], row.equal["tokens"]
     text = (
         f"Reflexion {points(attempts.estimate)} points against plain retry at three attempts each "
-        f"({attempts.verdict}), {points(tokens.estimate)} at equal tokens ({tokens.verdict})"
+        f"({studies.claim(attempts)}), {points(tokens.estimate)} at equal tokens ({tokens.verdict})"
     )
     return Row(text, str(attempts.n))
 

@@ -19,7 +19,9 @@ def compute(folder: Path) -> Mapping[str, str]:
         name: compared(verdicts["reflexion"], verdicts[name], clusters=study.arms[0].clusters)
         for name in ("length_matched", "reflexion_shuffled")
     }
-    return studies.page(folder, study, own=own, ceilings=beside_quoted(folder))
+    base = study.row("feedback_only")
+    values = {"own": own, "ceilings": beside_quoted(folder), "retries": base.final.value - base.first.value}
+    return studies.page(folder, study, **values)
 
 
 def beside_quoted(folder: Path) -> tuple[Ceiling, ...]:
@@ -38,9 +40,10 @@ def answer(folder: Path) -> Row:
         f"{name} {points(study.row(arm).equal['attempts'].estimate)}"
         for name, arm in (("filler", "length_matched"), ("words on another task", "reflexion_shuffled"))
     )
+    ceiling = next(row for row in beside_quoted(folder) if row.arm == "reflexion")
     text = (
-        f"{difference.verdict}: own words {share(own.final)}, failing checks alone {share(base.final)}, "
-        f"{points(difference.estimate)} points; {others}"
+        f"no effect to be seen: own words {share(own.final)}, failing checks alone {share(base.final)}, "
+        f"{points(difference.estimate)} points, {points(ceiling.share)} % of what the quoted solution adds; {others}"
     )
     return Row(text, str(difference.n))
 

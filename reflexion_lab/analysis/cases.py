@@ -60,12 +60,14 @@ COLUMNS = {
     "feedback_source": "visible, self_tests, oracle or none",
     "upper_bound": "1: hidden tests or solutions reached the loop",
     "study": "registered study of the run; empty if it is exploratory",
+    "study_digest": "digest of that study",
+    "n_tasks": "tasks of the run",
     "max_attempts": "attempts that its loops were allowed; empty if its config does not say",
     "models": "fingerprints by role, as JSON",
     "prices": "prices by role, as JSON",
 }
 """Columns and their meaning; those of spending follow, `ROLE_KIND`, such as `actor_prompt_tokens`."""
-LATER = ("max_attempts", "words")
+LATER = ("study_digest", "n_tasks", "max_attempts", "words")
 """Columns that earlier files lack."""
 KINDS = ("calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cost")
 """Kinds of spending of a role. The tests that a model wrote count at the first attempt, a reflection at its own."""
@@ -131,6 +133,8 @@ def _lines(label: str, log: Log) -> Iterator[dict[str, object]]:
         "feedback_source": manifest.feedback_source,
         "upper_bound": int(log.is_upper_bound),
         "study": visible(log.study),
+        "study_digest": manifest.study_digest if log.study else "",
+        "n_tasks": len(log.attempts),
         "max_attempts": "" if log.max_attempts is None else log.max_attempts,
         "models": _encoded(models),
         "prices": _encoded(manifest.prices),
@@ -287,7 +291,8 @@ def _result(attempts: Sequence[Attempt], source: str) -> TaskResult:
     )
 
 
-def _manifest(key: _Key, line: Mapping[str, str], n_tasks: int) -> Manifest:
+def _manifest(key: _Key, line: Mapping[str, str], known: int) -> Manifest:
+    """`known`: tasks of the run in the file."""
     allowed = line.get("max_attempts")
     loop = {"loop": {"max_attempts": int(allowed)}} if allowed else {}
     models, prices = (msgspec.json.decode(line[name], type=dict[str, str]) for name in ("models", "prices"))
@@ -302,7 +307,7 @@ def _manifest(key: _Key, line: Mapping[str, str], n_tasks: int) -> Manifest:
         package_versions={},
         benchmark=line["benchmark"],
         benchmark_digest=line["digest"],
-        n_expected=n_tasks,
+        n_expected=int(line.get("n_tasks") or known),
         prompt_digests={},
         model_fingerprint=models.pop("actor", ""),
         role_fingerprints=models,
@@ -311,5 +316,6 @@ def _manifest(key: _Key, line: Mapping[str, str], n_tasks: int) -> Manifest:
         shows_solutions=line["upper_bound"] == "1" and line["feedback_source"] != "oracle",
         isolation=(),
         study=line["study"],
+        study_digest=line.get("study_digest") or "",
         prices=prices,
     )

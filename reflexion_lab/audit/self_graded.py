@@ -71,9 +71,8 @@ def _rules(run: str, verdicts: Sequence[Verdict]) -> Iterator[SelfGraded]:
                 groups.setdefault(value, []).append(verdict)
         for value, group in groups.items():
             logged = {verdict.sample.logged for verdict in group}
-            wrong = [verdict for verdict in group if verdict.differs and not verdict.cause]
-            n_searched = sum(verdict.is_searched for verdict in wrong)
-            if len(group) >= FEWEST and len(logged) == 1 and _are_too_many(n_searched, len(group)):
+            wrong = [v for v in group if v.differs and not v.cause and v.is_searched]
+            if len(group) >= FEWEST and len(logged) == 1 and _are_too_many(len(wrong), len(group)):
                 ids = tuple(verdict.sample.id for verdict in wrong)
                 text = (
                     {True: "passed", False: "failed"}.get(value, str(value)) if isinstance(value, bool) else str(value)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.cases import COLUMNS, load_cases, save_cases
 from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.errors import DataError
 from reflexion_lab.records import MemoryState, Usage
 
 RIGHT, WRONG = (1.0, True), (0.0, False)
@@ -110,6 +111,14 @@ def test_a_damaged_value_is_named_with_its_run(arms, tmp_path, column, value, ex
         writer.writeheader()
         writer.writerows(lines)
     with pytest.raises(ValueError, match=expected):
+        load_cases(path)
+
+
+def test_a_file_that_lost_a_task_is_refused(arms, tmp_path):
+    path = save_cases(tmp_path / "cases.csv", arms)
+    kept = [line for line in path.read_text().splitlines(keepends=True) if ",d," not in line]
+    path.write_text("".join(kept))
+    with pytest.raises(DataError, match="4 of 5 tasks, expected all of them"):
         load_cases(path)
 
 

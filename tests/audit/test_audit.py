@@ -14,6 +14,7 @@ from reflexion_lab.audit.samples import IMPORTS, Sample, read_samples
 from reflexion_lab.audit.verdicts import execute
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import HarnessError
+from reflexion_lab.tasks.benchmarks.humaneval import hidden_checks
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
 RIGHT, WRONG = "def f(x):\n    return x + 1\n", "def f(x):\n    return x\n"
@@ -64,11 +65,27 @@ def test_verdicts_are_counted_with_and_without_a_logged_one(write_rows):
         "from dataclasses import dataclass\n@dataclass\nclass One:\n    n: int\n"
         "def check(candidate):\n    assert candidate(One(1).n) == 2\n",
         "def check(candidate):\r    assert candidate(0) in (0, 1)\r    assert candidate(1) == 2\r",
+        "def _check(got, expected):\n    assert got == expected\n"
+        "def check(candidate):\n    _check(candidate(1), 2)\n    assert candidate(0) == 1\n    return True\n",
+        "def \\\n check(candidate):\n    assert candidate(1) == 2\n    return True\n",
     ],
 )
 def test_a_test_in_an_odd_form_judges_as_a_whole_one(write_rows, test):
     rows = [{**row(name, program), "test": test} for name, program in (("a", RIGHT), ("b", WRONG))]
     assert [verdict.passed for verdict in audited(write_rows(*rows)).verdicts] == [True, False]
+
+
+def test_lines_are_counted_as_python_counts_them():
+    test = "def check(candidate):\r    assert candidate(0) in (0, 1)\r    assert candidate(1) == 2\r"
+    assert hidden_checks(test) == ("assert candidate(0) in (0, 1)", "assert candidate(1) == 2")
+
+
+def test_a_check_that_calls_itself_is_one_check():
+    test = "def check(candidate, n=2):\n    assert candidate(n) == n + 1\n    return n and check(candidate, n - 1)\n"
+    (source,) = hidden_checks(test)
+    exec(source, {"candidate": lambda n: n + 1})
+    with pytest.raises(AssertionError):  # right for 2, the first call
+        exec(source, {"candidate": lambda n: 3})
 
 
 def test_programs_share_no_namespace(write_rows):
@@ -237,6 +254,22 @@ def test_failures_of_the_harness_are_no_sign_of_self_grading(monkeypatch, write_
     result = audited(write_rows(*rows))
     assert (causes(result), result.self_graded) == (dict.fromkeys(("t0", "t1", "t2"), ""), ())
     assert evidence(result)["t0"].startswith("the harness failed")
+
+
+def test_a_difference_whose_search_failed_keeps_its_evidence(monkeypatch, write_rows):
+    run = Sandbox.run
+
+    def broken_for_the_first(sandbox, program, *arguments):
+        if program.startswith(IMPORTS) and "first" in program:
+            raise HarnessError("no fork")
+        return run(sandbox, program, *arguments)
+
+    monkeypatch.setattr(Sandbox, "run", broken_for_the_first)
+    programs = [WRONG + "# first\n", *(WRONG + n * "\n" for n in range(5)), *[RIGHT] * 12]
+    result = audited(write_rows(*(row(f"t{n}", text, True, reflections=[]) for n, text in enumerate(programs))))
+    assert causes(result) == {"t0": "", **{f"t{n}": "self_graded" for n in range(1, 6)}}
+    assert evidence(result)["t0"].startswith("the harness failed")
+    assert all("t0" not in rule.wrong for rule in result.self_graded)
 
 
 def test_time_outs_that_did_not_get_more_time_are_no_sign_either(monkeypatch, write_rows):

@@ -134,13 +134,14 @@ def test_pooled_studies_have_a_table_with_each_and_the_mean(run, run_command, tm
     runs = [
         run(arm, verdicts, s, benchmark=name, benchmark_digest=name, run_id=f"{name}{arm}{s}")
         for name in ("first", "second", "third")
-        for arm, verdicts in (("feedback_only", BASE), ("words", WORDS))
+        for arm, verdicts in (("feedback_only", BASE), ("=words", WORDS))
         for s in (7, 8)
     ]
     code, text, _ = run_command("compare", *runs, "--pooled", "--csv", tmp_path / "t.csv")
     assert code == 0
     assert all(part in text for part in ("words over studies, as run", "first", "third", "pooled", "prediction", "I²"))
     assert [row["study"] for row in _rows(tmp_path / "t.csv")][:4] == ["first", "second", "third", "pooled"]
+    assert {row["arm"] for row in _rows(tmp_path / "t.csv")} == {"'=words"}, "no formula"
     assert len(json.loads(run_command("compare", *runs, "--pooled", "--json")[2])["arms"][0]["effects"]) == 3
 
 

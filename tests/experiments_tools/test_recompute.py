@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from experiments._tools import index
+from experiments._tools.evidence import CASES
 from experiments._tools.recompute import README, differences, main
+from reflexion_lab.analysis.arms import arms
+from reflexion_lab.analysis.cases import load_cases
 from reflexion_lab.cli.main import main as reflexion_lab
 
 FOLDER = Path(__file__).parents[2] / "experiments"
@@ -63,8 +66,12 @@ def test_a_written_folder_agrees(study, capsys):
 )
 def test_a_bundle_beside_an_experiment_replays(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert reflexion_lab(["replay", str(path)]) == 0
+    assert reflexion_lab(["replay", str(path), "--out", "again"]) == 0
     assert "nothing disagrees" in capsys.readouterr().out
+    (again,) = arms([next(Path("again").iterdir())])
+    published = next(arm for arm in load_cases(path.parent / CASES) if arm.label == again.label)
+    assert again.verdicts() == published.verdicts()
+    assert again.verdicts(1) == published.verdicts(1)
 
 
 def test_answers_of_the_overview_are_those_of_the_tables(tmp_path, capsys):

@@ -7,6 +7,10 @@ import subprocess
 import pytest
 from msgspec.structs import replace
 
+from reflexion_lab.analysis.arms import arms
+from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.frames import load
+from reflexion_lab.analysis.report.comparison import is_registered
 from reflexion_lab.cli.main import main
 from reflexion_lab.runner.config.compose import assemble, compose, manifest_of
 from reflexion_lab.runner.config.parts import ConfigError
@@ -214,7 +218,9 @@ def test_what_was_not_registered_is_exploratory(run, registered):
     assert exploratory(registered, "pass_at_1", words, retry) == []
     assert exploratory(registered, "any_solved", words, retry) == []
     assert exploratory(registered, "pass_at_1", words, words) == []
-    assert exploratory(None, "pass_at_1", words, retry) == ["no study was registered"]
+    assert exploratory(None, "pass_at_1", words, retry) == ["the study is not at hand: cases hold no configs"]
+    unregistered = [replace(manifest, study="") for manifest in words]
+    assert exploratory(None, "pass_at_1", unregistered, unregistered) == ["no study was registered"]
     for message, reasons in {
         "metric damage": exploratory(registered, "damage", words, retry),
         "compared with reflexion recall.omega=0, registered was retry": exploratory(
@@ -229,6 +235,19 @@ def test_what_was_not_registered_is_exploratory(run, registered):
         assert message in reasons[0]
 
 
+def test_a_run_that_deviates_names_no_study_in_tables(run, registered):
+    runs = [run(*ARMS["retry"]), run(*ARMS["retry"], "temperature=0.9", "arm=warmer")]
+    assert [row.study for row in compare(arms(runs)).rows] == ["words of a script", ""]
+    assert list(load(*(folder.path for folder in runs)).runs["study"]) == ["words of a script", ""]
+
+
+def test_an_arm_without_a_difference_is_not_registered(run, registered):
+    both = arms([run(*ARMS["retry"]), run(*ARMS["reflexion"])])
+    base, refused = compare(both, "retry", study=registered).rows
+    assert refused.refused
+    assert (is_registered(base), is_registered(refused)) == (True, False)
+
+
 def test_an_arm_that_is_only_named_is_exploratory(run, study):
     (reason,) = deviations(read(study), run().manifest)
     assert reason == "only the name of its arm was registered, not its config"
@@ -236,10 +255,6 @@ def test_an_arm_that_is_only_named_is_exploratory(run, study):
 
 def test_a_run_belongs_to_the_arm_that_says_most_of_it(study):
     registered = read(study)
-    assert (
-        registered.arm_of(builders.manifest("r", config={"arm": "reflexion", "recall": {"omega": 0}}))
-        == "reflexion recall.omega=0"
-    )
     for config, arm in (
         ({"arm": "reflexion", "recall": {"omega": 0}}, "reflexion recall.omega=0"),
         ({"arm": "reflexion", "recall": {"omega": 1}}, "reflexion"),

@@ -208,7 +208,7 @@ RUNS: Columns = {
     "benchmark": ("category", lambda run: run.log.manifest.benchmark),
     "feedback_source": ("category", lambda run: run.log.manifest.feedback_source),
     "model": ("category", lambda run: run.log.manifest.model_fingerprint),
-    "study": ("category", lambda run: run.log.manifest.study),
+    "study": ("category", lambda run: run.log.study),
     "config_digest": ("category", lambda run: run.log.manifest.config_digest),
     "n": ("int64", lambda run: len(run.loops) - len(run.log.no_verdict)),
     "no_verdict": ("int64", lambda run: len(run.log.no_verdict)),

@@ -285,9 +285,10 @@ def mark(row: Row) -> str:
 
 
 def is_registered(row: Row) -> bool:
-    """Whether its study registered one of its differences; of the baseline, whether it has a study."""
+    """Whether its study registered one of its differences; of the baseline, which has none, whether it has a study."""
     differences = row.differences.values()
-    return bool(row.study) and (not differences or any(not difference.exploratory for difference in differences))
+    is_baseline = not differences and not row.refused
+    return bool(row.study) and (is_baseline or any(not difference.exploratory for difference in differences))
 
 
 def _models(row: Row) -> str:

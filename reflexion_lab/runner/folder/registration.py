@@ -250,7 +250,8 @@ def exploratory(
         Manifests of the runs of the arm and of the baseline; the same ones for a figure of one arm.
     """
     if registration is None:
-        return ["no study was registered"]
+        is_named = any(run.study for run in (*runs, *baseline))
+        return ["the study is not at hand: cases hold no configs" if is_named else "no study was registered"]
     reasons = []
     if metric not in (registration.primary_metric, *registration.other_metrics):
         reasons.append(f"metric {metric} was not registered")

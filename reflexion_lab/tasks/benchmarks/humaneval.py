@@ -6,6 +6,7 @@ import ast
 import functools
 import re
 import textwrap
+from collections.abc import Iterator
 
 import msgspec
 
@@ -74,10 +75,7 @@ def hidden_checks(test: str) -> tuple[str, ...]:
     check = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"), None)
     waiting = [node for node in tree.body if node not in (check, *_calling(tree)) and not _is_metadata(node)]
     if check and _is_whole(check):
-        renamed = re.sub(r"^def[ \t]+check\b", "def _check", _lines(lines, check), count=1, flags=re.MULTILINE)
-        call = f"_check({'candidate' * bool(_positional(check) or check.args.vararg)})"
-        # `check(` would mark a test that calls itself
-        return ("\n".join([*(_source(lines, node) for node in waiting), renamed, call]),)
+        return ("\n".join([*(_source(lines, node) for node in waiting), *_called(test, _lines(lines, check), check)]),)
     checks = []
     for statement in check.body if check else []:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Name | ast.Constant):
@@ -152,6 +150,17 @@ def _is_whole(check: ast.FunctionDef) -> bool:
     others = check.args.vararg or check.args.kwonlyargs or check.args.kwarg
     is_usual = not is_inner and not others and _positional(check) == ["candidate"]
     return not is_usual and any(isinstance(node, ast.Assert) for node in parts)
+
+
+def _called(test: str, source: str, check: ast.FunctionDef) -> Iterator[str]:
+    """The function under a name that the test has not, since `check(` would mark a test that calls itself; its call."""
+    name = "_check"
+    while name in test:
+        name += "_"
+    yield re.sub(r"^def(?:[ \t]|\\\n)+check\b", f"def {name}", source, count=1, flags=re.MULTILINE)
+    if any(isinstance(node, ast.Name) and node.id == "check" for node in ast.walk(check)):
+        yield f"check = {name}"
+    yield f"{name}({'candidate' * bool(_positional(check) or check.args.vararg)})"
 
 
 def _positional(function: ast.FunctionDef) -> list[str]:
