@@ -1,4 +1,4 @@
-"""`python -m experiments._tools.tuning RUN... --out FILE`: hidden verdicts of tuning runs, one line per attempt."""
+"""`python -m experiments._tools.tuning RUN... [--out FILE]`: hidden verdicts of tuning runs, one line per attempt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     top = output.script_parser("tuning", "hidden verdicts of tuning runs by arm, temperature, task and attempt")
     top.add_argument("runs", metavar="RUN", nargs="+", help="run folders; unfinished ones count with what they have")
-    top.add_argument("--out", metavar="FILE", type=Path, required=True, help="the CSV file to write")
+    top.add_argument("--out", metavar="FILE", type=Path, default=Path("tuning.csv"), help="default: tuning.csv")
     return top
 
 
