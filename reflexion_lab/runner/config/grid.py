@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import hashlib
 import itertools
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.runner.config.build import Config, plain
-from reflexion_lab.runner.config.compose import hydra_initialized, suggest_key
+from reflexion_lab.runner.config.compose import conf_version, hydra_initialized, suggest_key, with_values
 from reflexion_lab.runner.config.parts import reflects_on_last
 from reflexion_lab.runner.folder.manifest import config_digest, store_place
 
@@ -51,9 +50,6 @@ def digest_of(cfg: Config) -> str:
 def cells(overrides: Sequence[str]) -> list[Cell]:
     """The cells of `reflexion-lab run -m *overrides`.
 
-    A config is composed once for each choice of groups, and values are set on copies of it: composing takes Hydra 0.1
-    s, and a resumed sweep of a hundred cells would wait for it.
-
     Raises
     ------
     HydraException
@@ -73,12 +69,12 @@ def cells(overrides: Sequence[str]) -> list[Cell]:
             searched + [override.input_line or "" for override in own if not override.is_sweep_override()]
         )
         grid = itertools.product(*map(_each, parser.parse_overrides(params) + own))
-        composed: dict[tuple[str, ...], Config] = {}
+        version = object() if searched else conf_version()  # files of a search path may change between two sweeps
         return [
             Cell(
                 number,
                 tuple(chosen),
-                _of_cell(number, parser.parse_overrides(list(chosen)), searched, is_group, composed),
+                _of_cell(number, parser.parse_overrides(list(chosen)), version, searched, is_group),
             )
             for number, chosen in enumerate(grid)
         ]
@@ -162,43 +158,12 @@ def _swept_by_config(fixed: list[str]) -> list[str]:
 
 
 def _of_cell(
-    number: int,
-    chosen: Sequence[Override],
-    searched: Sequence[str],
-    is_group: Callable[[str], bool],
-    composed: dict[tuple[str, ...], Config],
+    number: int, chosen: Sequence[Override], version: object, searched: Sequence[str], is_group: Callable[[str], bool]
 ) -> Config:
     try:
-        return _composed(chosen, searched, is_group, composed)
+        return with_values(chosen, version, searched, is_group)
     except Exception as problem:
         words = [override.input_line or "" for override in chosen]
         suggest_key(problem, words)
         problem.add_note(f"in cell {number}: {' '.join(words)}")
         raise
-
-
-def _composed(
-    chosen: Sequence[Override],
-    searched: Sequence[str],
-    is_group: Callable[[str], bool],
-    composed: dict[tuple[str, ...], Config],
-) -> Config:
-    """`searched`: overrides of Hydra's search path."""
-    from hydra import compose
-    from omegaconf import OmegaConf
-
-    groups = tuple(override.input_line or "" for override in chosen if _chooses(override, is_group))
-    if groups not in composed:
-        composed[groups] = compose("config", overrides=[*searched, *groups])
-    cfg = copy.deepcopy(composed[groups])
-    for override in chosen:
-        if not _chooses(override, is_group):
-            OmegaConf.update(cfg, override.key_or_group, override.value(), merge=True)
-    return cfg
-
-
-def _chooses(override: Override, is_group: Callable[[str], bool]) -> bool:
-    """Whether the override does more than set an existing key: it chooses a group, adds or deletes."""
-    key = override.key_or_group
-    changes = (override.is_add(), override.is_force_add(), override.is_delete(), override.package is not None)
-    return any(changes) or "/" in key or is_group(key)
