@@ -255,6 +255,7 @@ def _without_data(config: dict[str, Any]) -> dict[str, Any]:
     return {**config, "benchmark": {**benchmark, "load": load}}
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """Installed versions of the packages that a result may depend on."""
     installed = {}
