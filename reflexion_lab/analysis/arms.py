@@ -198,6 +198,28 @@ def arms(runs: Iterable[Path | str | RunFolder], by: Sequence[str] = ()) -> list
     return [arm for name, members in by_name.items() for arm in _split(name, members, by)]
 
 
+SYMBOLS = {"recall.omega": "Ω", "loop.max_attempts": "a", "temperature": "T"}
+"""Short names of config keys in the names of arms."""
+
+
+def short_names(labels: Sequence[str]) -> dict[str, str]:
+    """Short names of arms by label: `reflexion recall.omega=3 loop.max_attempts=4` becomes `reflexion Ω3 a4`, without
+    the words that all labels share (`Ω3 a4` where every arm is a `reflexion`). Labels stay where short names collide.
+    """
+    words = {label: label.split(" ") for label in labels}
+    common = set.intersection(*map(set, words.values())) if len(words) > 1 else set()
+    short = {
+        label: " ".join(map(_short_word, [word for word in parts if word not in common] or parts))
+        for label, parts in words.items()
+    }
+    return short if len(set(short.values())) == len(short) else {label: label for label in labels}
+
+
+def _short_word(word: str) -> str:
+    key, is_setting, value = word.partition("=")
+    return f"{SYMBOLS[key]}{value}" if key in SYMBOLS else f"{key.rpartition('.')[2]}{is_setting}{value}"
+
+
 def _split(name: str, logs: Sequence[Log], by: Sequence[str]) -> list[Arm]:
     configs = [settings(log.manifest.config) for log in logs]
     keys = by or _distinguishing_keys(

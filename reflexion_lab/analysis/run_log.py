@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from functools import cached_property
 
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.estimators import Point, curve
 from reflexion_lab.analysis.stats.clusters import merged
 from reflexion_lab.errors import FolderError
+from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.loop.selection import submitted_at, without_verdict
 from reflexion_lab.records import (
     Attempt,
@@ -29,6 +31,7 @@ from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
 
 _TEMPLATE = re.compile(r"(basics/\w+)/\d+")
+_CURRENCY = re.compile(r"[^\s/]+/\S+ (\S+) per million")
 
 
 class Log(Record, frozen=True, kw_only=True, dict=True):
@@ -123,9 +126,31 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         return int(loop["max_attempts"]) + int(loop.get("extra_attempts", 0))
 
     @property
+    def currencies(self) -> tuple[str, ...]:
+        """Sorted currencies of the price lists in its manifest."""
+        matches = (_CURRENCY.match(price) for price in self.manifest.prices.values())
+        return tuple(sorted({match[1] for match in matches if match}))
+
+    @property
     def is_upper_bound(self) -> bool:
         """Whether hidden tests or solutions reached its loops, so that its shares are not pass@1."""
         return self.manifest.is_upper_bound
+
+    def task_named(self, name: str) -> str:
+        """The id of the task that `name` is, or is a part of between slashes that no other task has.
+
+        Raises
+        ------
+        FolderError
+            No ended loop of such a task, or several.
+        """
+        ids, part = list(self.attempts), name.strip("/")
+        fits = [task_id for task_id in ids if part and f"/{part}/" in f"/{task_id}/"]
+        if name in ids or len(fits) == 1:
+            return name if name in ids else fits[0]
+        near = fits[:3] or get_close_matches(name[:200], ids, cutoff=0.4) or ids[:1] or ["none yet"]
+        got = f"no ended loop of task {name!r:.200}"
+        raise FolderError(self.manifest.run_id, got, f"one of the run's tasks, such as {plain(' or '.join(near))}")
 
     @cached_property
     def every(self) -> list[Attempt]:

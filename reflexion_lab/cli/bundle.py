@@ -20,7 +20,7 @@ def add(commands: place.Commands) -> None:
     sub = place.add_command(commands, "bundle", bundle, text)
     sub.add_argument("run", metavar="RUN", help="a run folder, as `run` prints at its end")
     sub.add_argument(
-        "-o", "--out", metavar="FILE", help="bundle to write (default: RUN.bundle.zip beside the run folder)"
+        "-o", "--out", metavar="FILE", help="bundle to write (default: bundles/RUN.bundle.zip beside the run folder)"
     )
     sub.add_argument("--calls", metavar="PLACE", help="the call cache of the run (default: the one its config names)")
     store = "the memory store that the run started with (default: the store its config names)"
@@ -35,13 +35,13 @@ def bundle(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from reflexion_lab.cli.sheets import say
-    from reflexion_lab.runner.folder.folder import RunFolder
     from reflexion_lab.studies.replay.findings import show
 
-    run = RunFolder.existing(options.run)
+    run = place.one_run(options.run)
     path = run.path.resolve()
-    out = Path(options.out) if options.out else path.with_name(f"{path.name}.bundle.zip")
-    packed = pack_run(run, out, options.calls, options.store)
+    out = Path(options.out) if options.out else path.parent / "bundles" / f"{path.name}.bundle.zip"
+    with place.folder_of(out) if not options.out else nullcontext():
+        packed = pack_run(run, out, options.calls, options.store)
     show(packed.verification, Console(), "Packed and replayed")
     size, zipped = sum(packed.members.values()) / 1e6, out.stat().st_size / 1e6
     say(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reflexion_lab.cli.place import Commands, add_command, add_flag, out_folder
+from reflexion_lab.cli.place import Commands, add_command, add_flag, add_json, add_runs, chosen, columns, out_folder
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ WIDTH = 100
 """Minimum width of the tables, in characters."""
 COMPARED = ("baseline", "by", "unit", "one_seed", "margin", "over", "figures", "bundles")
 """Options of a comparison."""
+CAPTION = 2 * WIDTH
+"""Maximum characters of a caption below a table; `--explain` prints longer ones."""
 SMALL = 1_000_000
 """Largest size in bytes of a bundle beside a report."""
 
@@ -29,7 +31,9 @@ def add(commands: Commands) -> None:
     sub = add_command(commands, "compare", compare, text)
     _add_runs(sub)
     sub.add_argument("--csv", metavar="FILE", help="also write the table to FILE, with shares in [0, 1]")
-    add_flag(sub, "--json", "print one JSON object instead of tables")
+    add_flag(sub, "--full", "print all tables")
+    add_flag(sub, "--explain", "print the meaning of the columns")
+    add_json(sub)
     pool = "pool the differences over studies: runs that differ in registered study, benchmark or model"
     add_flag(sub, "--pooled", f"{pool} (random effects)")
     text = "write what `compare` prints as Markdown, HTML and LaTeX, with figures and the numbers behind them"
@@ -47,9 +51,8 @@ def add(commands: Commands) -> None:
 
 def _add_runs(sub: argparse.ArgumentParser) -> None:
     """Add the arguments that `compare` and `report` share."""
-    runs = "run folders; those of one arm are pooled over seeds; or the cases.csv of a report, gzipped or not"
-    sub.add_argument("runs", metavar="RUN", nargs="+", help=runs)
-    baseline = "the arm to compare others with (default: feedback_only, or the first)"
+    add_runs(sub, "; those of one arm are pooled over seeds; or the cases.csv of a report, gzipped or not")
+    baseline = "the arm to compare others with (default: feedback_only, retry or simple, or the first)"
     sub.add_argument("--baseline", metavar="ARM", help=baseline)
     sub.add_argument(
         "--by", metavar="KEY,...", default="", help="config keys that distinguish arms, such as recall.omega"
@@ -65,7 +68,8 @@ def _add_runs(sub: argparse.ArgumentParser) -> None:
 
 def compare(options: argparse.Namespace) -> None:
     from reflexion_lab.analysis.report import documents
-    from reflexion_lab.analysis.report.comparison import sheets, warnings
+    from reflexion_lab.analysis.report.comparison import exclusions, sheets, warnings
+    from reflexion_lab.analysis.report.screen import comparison_screen
 
     if options.pooled:
         _pooled(options)
@@ -73,17 +77,27 @@ def compare(options: argparse.Namespace) -> None:
     arms, comparison = read(options)
     rows, values = documents.rows(comparison), documents.builtins(comparison)
     tables = itertools.chain(sheets(comparison), _quality(options, arms))
-    _print(options, rows, values, tables, list(warnings(comparison)))
+    screen = comparison_screen(comparison, columns(), _next(comparison))
+    _print(options, rows, values, tables, list(warnings(comparison)), screen, list(exclusions(comparison)))
+
+
+def _next(comparison: Comparison) -> list[str]:
+    """The next options."""
+    from reflexion_lab.analysis.comparison.row import ONE_SEED
+
+    one_seed = any(row.refused == ONE_SEED for row in comparison.rows)
+    return ["one seed: --one-seed prints its differences"] * one_seed + [
+        "all tables: --full   meaning of the columns: --explain"
+    ]
 
 
 def _pooled(options: argparse.Namespace) -> None:
     from reflexion_lab.analysis.comparison.pooled import over_studies
     from reflexion_lab.analysis.report.pooled import pooled_rows, pooled_sheets, pooled_warnings
-    from reflexion_lab.runner.folder.folder import folders
 
     if options.margin is not None:
         raise ConfigError("--margin", "--pooled, too", "one of them", "read the pooled interval against the margin")
-    runs = folders(*options.runs)
+    runs = chosen(options)
     pooled = over_studies(runs, options.baseline, _keys(options), options.unit, options.one_seed, options.over)
     _print(options, pooled_rows(pooled), pooled, pooled_sheets(pooled), list(pooled_warnings(pooled)))
 
@@ -94,12 +108,18 @@ def _print(
     values: object,
     tables: Iterable[Sheet],
     warnings: Sequence[str],
+    screen: Sequence[str] = (),
+    excluded: Sequence[str] = (),
 ) -> None:
-    """Write `rows` as CSV where asked for; print `values` as JSON, or the tables between their warnings."""
+    """Write `rows` as CSV where asked for; print `values` as JSON, the `screen` if there is one and neither --full nor
+    --explain, the captions of the tables, or the tables between their warnings.
+    """
+    from msgspec.structs import replace
     from rich.console import Console
 
     from reflexion_lab.analysis.report.cells import line
     from reflexion_lab.analysis.report.documents import write_rows
+    from reflexion_lab.analysis.report.screen import folded
     from reflexion_lab.analysis.report.sheets import as_table
     from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.io.files import writable
@@ -110,11 +130,23 @@ def _print(
     if options.json:
         say_json(values)
         return
+    if options.explain:
+        for sheet in tables:
+            print(
+                f"{sheet.title}\n" + "\n".join(f"  {part}" for part in folded(sheet.caption, min(columns(), 100) - 2))
+            )
+        return
+    if screen and not options.full:
+        print("\n".join(screen))
+        return
+    if screen:  # its captions explain; those of a pooled comparison hold figures
+        explained = "meaning of the columns: --explain"
+        tables = [replace(sheet, caption=explained) if len(sheet.caption) > CAPTION else sheet for sheet in tables]
     grids = [as_table(sheet) for sheet in tables]
     widest = max(Console().measure(grid).minimum for grid in grids)
     console = Console(width=max(WIDTH, widest, Console().width))  # a narrower one would cut figures
     loud = [line(text, "bold white on red") for text in warnings]
-    for part in (*loud, *grids, *loud):
+    for part in (*loud, *grids, *map(line, excluded), *loud):
         console.print(part)
 
 
@@ -123,7 +155,6 @@ def read(options: argparse.Namespace) -> tuple[list[Arm], Comparison]:
     from reflexion_lab.analysis.cases import load_cases
     from reflexion_lab.analysis.comparison import compare as compare_arms
     from reflexion_lab.analysis.comparison import side_by_side
-    from reflexion_lab.runner.folder.folder import folders
 
     margin = None if options.margin is None else options.margin / 100
     if margin is not None and not 0 < margin <= 1:
@@ -134,7 +165,7 @@ def read(options: argparse.Namespace) -> tuple[list[Arm], Comparison]:
             raise ConfigError("--by", "--by, and a file of cases", "run folders, whose configs name the keys")
         arms = load_cases(cases)
         return arms, compare_arms(arms, options.baseline, options.unit, options.one_seed, margin=margin, over=over)
-    runs = folders(*options.runs)
+    runs = chosen(options)
     return side_by_side(runs, options.baseline, _keys(options), options.unit, options.one_seed, margin, over)
 
 
@@ -153,11 +184,10 @@ def _keys(options: argparse.Namespace) -> tuple[str, ...]:
 def _quality(options: argparse.Namespace, arms: Sequence[Arm]) -> Iterator[Sheet]:
     from reflexion_lab.analysis.report.words import quality_sheet
     from reflexion_lab.analysis.solutions import solutions
-    from reflexion_lab.runner.folder.folder import folders
 
     if _cases(options):
         return iter(())
-    return quality_sheet({arm.label: arm.logs for arm in arms}, lambda: solutions(folders(*options.runs)))
+    return quality_sheet({arm.label: arm.logs for arm in arms}, lambda: solutions(chosen(options)))
 
 
 def report(options: argparse.Namespace) -> None:
@@ -172,11 +202,10 @@ def report(options: argparse.Namespace) -> None:
 def _bundles(options: argparse.Namespace) -> Iterator[str]:
     """Pack the runs into `bundles/` of the report; a line for each."""
     from reflexion_lab.cli.bundle import pack_run
-    from reflexion_lab.runner.folder.folder import folders
     from reflexion_lab.studies.replay.bundle import BundleError
 
     out = out_folder(str(Path(options.out) / "bundles"))
-    for run in folders(*options.runs):
+    for run in chosen(options):
         path = out / f"{run.path.resolve().name}.bundle.zip"
         try:
             pack_run(run, path)
@@ -192,12 +221,11 @@ def _bundles(options: argparse.Namespace) -> Iterator[str]:
 
 def _pages(options: argparse.Namespace) -> list[Path]:
     from reflexion_lab.analysis.report.page import NAME, save_page
-    from reflexion_lab.runner.folder.folder import folders
 
     if ignored := [name for name in COMPARED if getattr(options, name)]:
         option = "--" + ignored[0].replace("_", "-")
         raise ConfigError("--html", f"{option}, too", "no option of comparisons: a page shows one run")
-    runs = folders(*options.runs)
+    runs = chosen(options)
     if not options.out:
         return [save_page(run, run.path / NAME) for run in runs]
     names = [run.path.resolve().name for run in runs]

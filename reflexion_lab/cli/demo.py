@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reflexion_lab.cli import place
 
 if TYPE_CHECKING:
     from reflexion_lab.analysis.summary import Summary
+    from reflexion_lab.runner.folder.folder import RunFolder
 
 BASICS_TASKS = 16
 ARMS = {"simple": ("experiment=simple",), "reflexion": ("loop.reflect_on_last=false",)}
@@ -24,12 +27,13 @@ def add(commands: place.Commands) -> None:
 
 
 def demo(options: argparse.Namespace) -> int:
-    """Run and compare both arms on both benchmarks; HumanEval is sampled by seed 0. Returns 1 after a harness error,
-    else 0.
+    """Run both arms on both benchmarks, compare them, and show one repaired task; HumanEval is sampled by seed 0.
+    Returns 1 after a harness error, else 0.
 
     The arms share their first replies through the call cache, so the second one pays only for its retries.
     """
     from reflexion_lab.runner.config.compose import compose
+    from reflexion_lab.runner.folder.folder import RunFolder
     from reflexion_lab.studies.run import carry_out
 
     start = time.monotonic()
@@ -38,13 +42,39 @@ def demo(options: argparse.Namespace) -> int:
         "HumanEval": ("benchmark=humaneval", f"benchmark.sample={options.tasks}"),
     }
     rows: list[tuple[str, str, Summary]] = []
+    runs: list[RunFolder] = []
     for benchmark, overrides in benchmarks.items():
         for arm, of_arm in ARMS.items():
-            print(f"\n=== {benchmark}: {arm} " + "=" * 30, flush=True)
-            rows.append((benchmark, arm, carry_out(compose(*overrides, *of_arm, *options.overrides))))
+            print(f"=== {benchmark}: {arm}", flush=True)
+            cfg = compose(*overrides, *of_arm, *options.overrides)
+            rows.append((benchmark, arm, carry_out(cfg, is_printed=False)))
+            runs.append(RunFolder.existing(Path(cfg.run_root) / rows[-1][2].run_id))
     compare(rows)
+    example(runs[1::2])
     print(f"the whole demo took {time.monotonic() - start:.0f} s")
     return int(any(figures.harness_errors for _, _, figures in rows))
+
+
+def example(runs: Sequence[RunFolder]) -> None:
+    """One repaired task of `runs`, the last attempt in short, and where to see the others."""
+    from reflexion_lab.analysis.report.page import NAME, save_page
+    from reflexion_lab.analysis.report.screen import short_name, task_screen
+    from reflexion_lab.analysis.run_log import Log
+
+    for run in runs:
+        log = Log.read(run)
+        repaired = [
+            task_id
+            for task_id, (attempt, grade) in log.submitted.items()
+            if grade.passed and attempt.number > 1 and not log.grades[task_id, 1].passed
+        ]
+        if repaired:
+            print("\nOne repaired task, as an example:")
+            print("\n".join(task_screen(run, log, min(repaired, key=lambda it: len(log.attempts[it])), most=8)))
+            break
+    page = save_page(runs[0], runs[0].path / NAME)
+    print(f"\nevery task as a page: {page.resolve().as_uri()}")
+    print(f"look: reflexion-lab show {short_name(runs[0])}   compare --last 2 --one-seed")
 
 
 def compare(rows: list[tuple[str, str, Summary]]) -> None:
@@ -70,7 +100,7 @@ def compare(rows: list[tuple[str, str, Summary]]) -> None:
             f"{by_model.k} of {by_model.n}" if by_model.n else "",
         )
     console = Console()
-    console.print("\n[bold]Reflexion against a plain single attempt[/bold]")
+    console.print("\n[bold]Reflexion against a single attempt[/bold]")
     console.print(table)
     sources = ", ".join(dict.fromkeys(figures.feedback_source for figures in summaries))
     seeds = ", ".join(dict.fromkeys(str(figures.seed) for figures in summaries))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -70,11 +71,17 @@ def guarded(command: Callable[[], int]) -> int:
     sys.excepthook = lambda _, problem, __: sys.stderr.write(full_traceback(problem) + BUG)
     with signals_handled():
         try:
-            return command()
+            code = command()
+            sys.stdout.flush()
+            return code
         except KeyboardInterrupt as stop:
             how = "; ".join(getattr(stop, "__notes__", ())) or "what had finished is written"
             print(f"interrupted; {how}", file=sys.stderr)
             return getattr(stop, "code", 130)
+        except BrokenPipeError:
+            if _is_stdout_open():
+                raise
+            return 141  # as a program that SIGPIPE ends
         except Exception as problem:
             from reflexion_lab.errors import CapReached
 
@@ -85,6 +92,16 @@ def guarded(command: Callable[[], int]) -> int:
                 raise
             print(f"error: {in_lines(problem)}", file=sys.stderr)
             return 2
+
+
+def _is_stdout_open() -> bool:
+    """Whether someone still reads the output; if not, it goes nowhere from now on."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True
 
 
 if __name__ == "__main__":

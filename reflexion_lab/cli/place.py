@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Store
+
+if TYPE_CHECKING:
+    from reflexion_lab.runner.folder.folder import RunFolder
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 DEFAULT = "runs/memory.sqlite"
@@ -36,6 +40,47 @@ def add_flag(parser: argparse.ArgumentParser, name: str, text: str) -> None:
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     add_flag(parser, "--json", "print one JSON object as the last line")
+
+
+def add_runs(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """Add the arguments that name runs; `chosen` reads them."""
+    text = "run folders, a sweep's folder, a folder of runs, or a part of the name of a run in runs/"
+    parser.add_argument("runs", metavar="RUN", nargs="*", help=text + more)
+    parser.add_argument("--last", metavar="N", type=positive, help="the N newest runs in runs/")
+
+
+def chosen(options: argparse.Namespace) -> list[RunFolder]:
+    """The runs that the arguments of `add_runs` name.
+
+    Raises
+    ------
+    ConfigError
+        Neither names nor `--last`, or both.
+    FolderError
+        See `folder.folders`.
+    """
+    from reflexion_lab.runner.folder.folder import newest, some_folders
+
+    if bool(options.runs) == bool(options.last):
+        got = f"{options.runs[0]}, and --last {options.last}" if options.last else "no run"
+        raise ConfigError("RUN", got, "names of runs, or --last N")
+    return newest(options.last) if options.last else some_folders(*options.runs)
+
+
+def one_run(name: str) -> RunFolder:
+    """The run of that name (`folder.folders`). Raises FolderError: none, or several."""
+    from reflexion_lab.errors import FolderError
+    from reflexion_lab.runner.folder.folder import folders
+
+    runs = folders(name)
+    if len(runs) != 1:
+        raise FolderError(name, f"{len(runs)} runs", "one", f"{runs[-1].path} is the newest")
+    return runs[0]
+
+
+def columns() -> int:
+    """Columns of the terminal; 80 where there is none."""
+    return shutil.get_terminal_size((80, 24)).columns
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
@@ -111,6 +156,17 @@ def without_password(place: str) -> str:
     from reflexion_lab.storage.sql import parsed
 
     return without_password(parsed(place))
+
+
+@contextmanager
+def folder_of(file: Path) -> Iterator[None]:
+    """The folder of a file that the block writes; removed again if it stays empty."""
+    folder = out_folder(str(file.parent))
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # not empty
+            folder.rmdir()
 
 
 def out_folder(out: str) -> Path:

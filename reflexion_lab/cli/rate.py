@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reflexion_lab.cli.place import Commands, add_command, add_flag, add_limit
+from reflexion_lab.cli.place import Commands, add_command, add_flag, add_limit, add_runs, chosen
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def add(commands: Commands) -> None:
         "--read reads it back"
     )
     sub = add_command(commands, "rate", rate, f"{text}; {more}")
-    sub.add_argument("runs", metavar="RUN", nargs="*", help="run folders; those of one arm are pooled over seeds")
+    add_runs(sub, "; those of one arm are pooled over seeds")
     sheet = "write a shuffled sheet (CSV) without arm, model and verdict, and its key beside it"
     sub.add_argument("--out", metavar="SHEET", help=sheet)
     add_limit(sub, 0, "with --out: number of reflections, drawn at random; 0 for all")
@@ -42,7 +42,7 @@ def rate(options: argparse.Namespace) -> None:
         if options.runs or options.out:
             raise ConfigError("rate", "--read with runs or --out", "one of both")
         _agreement(options)
-    elif not options.runs:
+    elif not (options.runs or options.last):
         raise ConfigError("rate", "no run", "run folders, or --read SHEET")
     elif options.out:
         _sheet(options)
@@ -57,9 +57,8 @@ def _by_rules(options: argparse.Namespace) -> None:
     from reflexion_lab.analysis.report.words import quality_sheet
     from reflexion_lab.analysis.solutions import solutions
     from reflexion_lab.cli.sheets import say, say_json
-    from reflexion_lab.runner.folder.folder import some_folders
 
-    runs = some_folders(*options.runs)
+    runs = chosen(options)
     logs = {arm.label: arm.logs for arm in arms(runs)}
     if options.json:
         programs = solutions(runs)
@@ -75,9 +74,8 @@ def _sheet(options: argparse.Namespace) -> None:
     from reflexion_lab.analysis.solutions import tasks_of
     from reflexion_lab.cli.sheets import say
     from reflexion_lab.io.files import writable
-    from reflexion_lab.runner.folder.folder import some_folders
 
-    runs = some_folders(*options.runs)
+    runs = chosen(options)
     tasks = tasks_of(runs)
     programs = {run: {name: task.canonical_program for name, task in own.items()} for run, own in tasks.items()}
     reflections = rated([Log.read(run, texts=False) for run in runs], programs)

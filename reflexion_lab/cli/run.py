@@ -100,9 +100,9 @@ def run_sweep(sweep: Sweep, overrides: list[str]) -> int:
         raise
     show_sweep(sweep, Console(stderr=quiet), problems_only=quiet)
     links = sweep.track() if left or not sweep.is_tracked else {}  # last: it may take a minute
-    if not quiet:
+    if links and not quiet:
         print("\n".join(f"MLflow, {name}: {link}" for name, link in links.items()))
-        print(f"open it with: {sweep.tracker.command}" * bool(links))
+        print(f"open it with: {sweep.tracker.command}")
     return max(map(exit_code, sweep.states.values()))
 
 

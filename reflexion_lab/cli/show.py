@@ -1,22 +1,50 @@
-"""`reflexion-lab show`: a run's tasks, curve and headline figures."""
+"""`reflexion-lab show`: a run, or its attempts at one task."""
 
 from __future__ import annotations
 
 import argparse
 
 from reflexion_lab.cli import place
+from reflexion_lab.errors import ConfigError
 
 
 def add(commands: place.Commands) -> None:
-    sub = place.add_command(commands, "show", show, "print a run's tasks, curve and headline figures")
-    sub.add_argument("folder", metavar="RUN", help="a run folder, as `run` prints at its end")
-    place.add_flag(sub, "--all", "list every task of a large run")
+    sub = place.add_command(commands, "show", show, "print a run's result, or its attempts at one task")
+    sub.add_argument("run", metavar="RUN", nargs="?", help="a run folder, or a part of the name of a run in runs/")
+    sub.add_argument("task", metavar="TASK", nargs="?", help="a task's id, or a part of it that no other task has")
+    place.add_flag(sub, "--last", "the newest run in runs/; then RUN is the TASK")
+    place.add_flag(sub, "--full", "print all tables, or the whole texts of TASK")
+    place.add_flag(sub, "--all", "with --full, list every task of a large run")
+    place.add_json(sub)
 
 
 def show(options: argparse.Namespace) -> None:
-    from rich.console import Console
+    """Raises ConfigError: no run is named, or --json beside a task."""
+    from reflexion_lab.analysis.report import screen
+    from reflexion_lab.analysis.run_log import Log
+    from reflexion_lab.analysis.summary import summary
+    from reflexion_lab.cli.sheets import say_json
+    from reflexion_lab.runner.folder.folder import newest
 
-    from reflexion_lab.analysis.report.run_tables import show as show_run
-    from reflexion_lab.runner.folder.folder import RunFolder
+    run, task = options.run, options.task
+    if options.last:
+        task = run if task is None else task
+    elif run is None:
+        raise ConfigError("RUN", "no run", "the name of a run, or --last")
+    folder = newest(1)[0] if options.last else place.one_run(run)
+    if options.json:
+        if task:
+            raise ConfigError("--json", "--json, and a task", "a run", "attempts.jsonl in the run folder holds them")
+        say_json(summary(Log.read(folder, texts=False)))
+    elif task:
+        log = Log.read(folder)
+        most = None if options.full else screen.MOST_LINES
+        print("\n".join(screen.task_screen(folder, log, log.task_named(task), place.columns(), most)))
+    elif options.full or options.all:
+        from rich.console import Console
 
-    show_run(RunFolder.existing(options.folder), Console(), all_tasks=options.all)
+        from reflexion_lab.analysis.report.run_tables import show as show_tables
+
+        show_tables(folder, Console(), all_tasks=options.all)
+    else:
+        print("\n".join(screen.run_screen(folder, Log.read(folder, texts=False), place.columns())))

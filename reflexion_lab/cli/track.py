@@ -9,7 +9,7 @@ from reflexion_lab.cli import place
 
 def add(commands: place.Commands) -> None:
     sub = place.add_command(commands, "track", track, "write run folders to MLflow, and with --arms a summary per arm")
-    sub.add_argument("runs", metavar="RUN", nargs="+", help="run folders, as `run` prints at its end")
+    place.add_runs(sub)
     sub.add_argument("--uri", help="MLflow database (default: mlflow.db beside the first run folder)")
     sub.add_argument(
         "--experiment", metavar="NAME", default="reflexion", help="MLflow experiment of runs without a registered study"
@@ -22,10 +22,9 @@ def add(commands: place.Commands) -> None:
 
 
 def track(options: argparse.Namespace) -> None:
-    from reflexion_lab.runner.folder.folder import RunFolder
     from reflexion_lab.studies.tracking.mlflow import MlflowTracker
 
-    folders = [RunFolder.existing(run).path for run in options.runs]
+    folders = [run.path for run in place.chosen(options)]
     uri = options.uri or f"sqlite:///{folders[0].resolve().parent / 'mlflow.db'}"
     tracker = MlflowTracker(uri, options.experiment, traces=options.traces)
     if options.arms or options.baseline:

@@ -150,9 +150,9 @@ def _figures(book: WisdomBook, store: str) -> dict[str, Any]:
 def _transfer(options: argparse.Namespace, known: Iterable[str] | None) -> Any:
     from reflexion_lab.analysis.learning.transfer import transfer
     from reflexion_lab.cli.sheets import say
-    from reflexion_lab.runner.folder.folder import RunFolder
+    from reflexion_lab.runner.folder.folder import folders
 
-    runs, baseline = ([RunFolder.existing(path) for path in paths] for paths in (options.runs, options.baseline))
+    runs, baseline = (folders(*paths) for paths in (options.runs, options.baseline))
     report = transfer(runs, baseline, None if known is None else list(known))
     say(*transfer_lines(report))
     return report

@@ -126,7 +126,6 @@ def run(*overrides: Override, quiet: bool = False) -> Run:
     cfg.quiet = quiet or cfg.quiet
     with one_line_errors():
         lab = assemble(cfg)
-    cfg.quiet = True  # the notebook displays the returned run
     finish(lab, cfg)
     return Run(lab.folder)
 

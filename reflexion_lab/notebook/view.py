@@ -91,26 +91,13 @@ def run_view(folder: RunFolder) -> View:
 def task_view(folder: RunFolder, task_id: str) -> View:
     """A task's history in a run, by its id or a unique part of it. Raises FolderError: no ended loop of such a task."""
     from reflexion_lab.analysis.report.history import Sources, history
+    from reflexion_lab.analysis.report.screen import task_screen
     from reflexion_lab.analysis.run_log import Log
 
     log = Log.read(folder)
-    task_id = _known(task_id, log.attempts, folder)
-    attempts = log.attempts[task_id]
-    return _view(history(attempts, log.grades, Sources.of(log)), _line(task_id, attempts))
-
-
-def _known(name: str, known: Iterable[str], folder: RunFolder) -> str:
-    """The id of the task that `name` matches. Raises FolderError: none, or several."""
-    from difflib import get_close_matches
-
-    ids = list(known)
-    part = name.strip("/")
-    fits = [task_id for task_id in ids if part and f"/{part}/" in f"/{task_id}/"]
-    if name in ids or len(fits) == 1:
-        return name if name in ids else fits[0]
-    near = fits[:3] or get_close_matches(name[:200], ids, cutoff=0.4) or ids[:1] or ["none yet"]
-    message = f"{folder.path}: got no ended loop of task {name!r:.200}, expected one of the run's tasks"
-    raise FolderError(pieces.visible(f"{message}, such as {' or '.join(near)}"))
+    task_id = log.task_named(task_id)
+    html = history(log.attempts[task_id], log.grades, Sources.of(log))
+    return View(html, "\n".join(task_screen(folder, log, task_id)))
 
 
 def _view(html: str, text: str) -> View:

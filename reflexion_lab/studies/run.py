@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
     from reflexion_lab.runner.config.build import Config
 
 
-def carry_out(cfg: Config) -> Summary:
-    """Run the experiment of `cfg`.
+def carry_out(cfg: Config, is_printed: bool = True) -> Summary:
+    """Run the experiment of `cfg`, and print its result unless it is `quiet` or not `is_printed`.
 
     After any failure, everything finished is in the run folder, and the last line says how to resume.
     """
-    return finish(assemble(cfg), cfg)
+    return finish(assemble(cfg), cfg, is_printed and not cfg.quiet)
 
 
-def finish(lab: Lab, cfg: Config) -> Summary:
+def finish(lab: Lab, cfg: Config, is_printed: bool = False) -> Summary:
     """Run the assembled experiment, close it, and present its results."""
     try:
         with contextlib.ExitStack() as hold:  # no other process may resume the run until its summary is written
@@ -43,7 +44,7 @@ def finish(lab: Lab, cfg: Config) -> Summary:
                 lab.runner.run()
             finally:
                 lab.close()
-            return present(lab, cfg)
+            return present(lab, cfg, is_printed)
     except (FolderError, FolderLost):  # nothing to resume, or another process is using the folder
         raise
     except BaseException as problem:
@@ -56,33 +57,21 @@ def finish(lab: Lab, cfg: Config) -> Summary:
         raise
 
 
-def present(lab: Lab, cfg: Config) -> Summary:
-    """Summary, figures and MLflow, all from the folder; printed unless `quiet`.
-
-    The cells of a sweep get no figures here: they are drawn when they are viewed together.
-    """
+def present(lab: Lab, cfg: Config, is_printed: bool = False) -> Summary:
+    """Summary and MLflow, from the folder. Figures are drawn by the tracker, `report` and notebooks."""
     from reflexion_lab.analysis.summary import Log, summary
 
     log = Log.read(lab.folder, texts=False)
     run_summary = summary(log)
     lab.folder.write_json("summary.json", {**msgspec.to_builtins(run_summary), "ended_at": _ended_at(lab.folder.path)})
-    figures: list[Path | None] = []
-    if not cfg.sweep_id:
-        from reflexion_lab.analysis.figures.curves import save_convergence
-        from reflexion_lab.analysis.figures.reflections import save_reflections
+    if is_printed:
+        from reflexion_lab.analysis.report.screen import run_screen
 
-        reflections = save_reflections(lab.folder.path, log, cfg.arm)
-        figures = [save_convergence(lab.folder.path, log, cfg.arm) if log.points else None, reflections]
-    if not cfg.quiet:
-        from rich.console import Console
-
-        from reflexion_lab.analysis.report.run_tables import show
-
-        show(lab.folder, Console(), log=log)
-        print("\n".join(f"figure: {figure}" for figure in figures if figure))
-        print(f"model calls: {lab.models.paid} made, {lab.models.stored} from the cache")
+        calls = f"model calls: {lab.models.paid} made, {lab.models.stored} from the cache"
+        width = shutil.get_terminal_size((80, 24)).columns
+        print("\n".join(run_screen(lab.folder, log, width, [calls])))
     link = track(lab, log)
-    if link and not cfg.quiet:
+    if link and is_printed:
         print(f"MLflow: {link}\nopen it with: {lab.tracker.command}")
     return run_summary
 

@@ -15,6 +15,7 @@ import msgspec
 
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.report import cells
+from reflexion_lab.analysis.report.screen import comparison_screen, folded
 from reflexion_lab.analysis.report.sheets import Sheet, as_table, paragraphs
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.io.terminal import LOG_EVERY, bar, in_notebook
@@ -45,8 +46,10 @@ EVERY = 0.5
 
 def show(sweep: Sweep, console: Console, problems_only: bool = False) -> None:
     """Print the state of every cell, and the problem of each that failed."""
-    if not problems_only:
+    answer = [] if problems_only else screen(sweep, console.width)
+    if not problems_only and not answer:
         console.print(as_table(sheet(sweep), STYLES))
+    if not problems_only:
         for line in repeated(sweep):
             console.print(cells.line(line), soft_wrap=True)
     for problem in problems(sweep):
@@ -54,8 +57,23 @@ def show(sweep: Sweep, console: Console, problems_only: bool = False) -> None:
     if not problems_only:
         if problems(sweep):
             console.print("fix the problems above; the same command resumes the sweep", soft_wrap=True)
-        console.print(cells.line(headline(sweep)), soft_wrap=True)
-        console.print(cells.line(f"sweep folder: {sweep.folder}"), soft_wrap=True)
+        for line in (*answer, *folded(headline(sweep), console.width), f"sweep folder: {sweep.folder}"):
+            console.print(cells.line(line), soft_wrap=True)
+
+
+def screen(sweep: Sweep, width: int) -> list[str]:
+    """The comparison of the sweep's arms, once every cell has ended; [] before, and where its runs do not compare."""
+    from reflexion_lab.analysis.comparison import side_by_side
+    from reflexion_lab.errors import LabError
+    from reflexion_lab.runner.folder.folder import folders
+
+    if any(state.status not in ("done", "kept") for state in sweep.states.values()):
+        return []
+    try:
+        _, comparison = side_by_side(folders(sweep.folder))
+    except LabError:  # several benchmarks, or two runs of one arm and seed
+        return []
+    return comparison_screen(comparison, width, [f"all tables: reflexion-lab compare --full {sweep.folder}"])
 
 
 def problems(sweep: Sweep) -> list[str]:

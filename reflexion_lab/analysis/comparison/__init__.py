@@ -18,8 +18,12 @@ from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import flat
 from reflexion_lab.runner.folder.registration import Registration
 
-PREFERRED = "feedback_only"
-"""The default baseline: the same loop without reflections."""
+CONTROLS = {
+    "feedback_only": "the same loop without reflections",
+    "retry": "repeated draws without feedback",
+    "simple": "a single attempt",
+}
+"""Arms that are the default baseline, the first of them that is there, and what each one is."""
 BUDGETS = (ATTEMPTS, "completion_tokens", "tokens")
 """Units of the equal budgets by default; and cost."""
 
@@ -30,6 +34,8 @@ class Comparison(Record, frozen=True, kw_only=True):
     benchmark: str
     baseline: str | None
     """None if every arm is an upper bound."""
+    reason: str = ""
+    """Why this arm is the baseline."""
     units: tuple[str, ...]
     """Units of the equal budgets."""
     unpriced: str
@@ -66,7 +72,8 @@ def compare(
     Parameters
     ----------
     baseline : str | None, optional
-        Label of an arm; by default `feedback_only` if present, else the first arm that is not an upper bound.
+        Label of an arm; by default that of the registered study, else `feedback_only`, `retry` or `simple`, else the
+        first arm that is not an upper bound.
     unit : str | None, optional
         Unit of a budget beside equal attempts: `completion_tokens`, `tokens`, `calls` or `cost`; `attempts` for none.
         By default completion tokens, tokens, and cost where all arms have a price in one currency.
@@ -93,7 +100,7 @@ def compare(
     claim = Claim(margin=margin, over=over)
     _check_names(arms)
     _check_benchmarks(arms)
-    base = _baseline(arms, baseline)
+    base, reason = _baseline(arms, baseline, study)
     longest = max(arm.longest for arm in arms)
     unpriced = _unpriced(arms)
     if unit == "cost" and unpriced:
@@ -103,6 +110,7 @@ def compare(
     return Comparison(
         benchmark=arms[0].logs[0].manifest.benchmark,
         baseline=base.label if base else None,
+        reason=reason,
         units=units,
         unpriced="" if unit else unpriced,
         margin=margin,
@@ -143,13 +151,19 @@ def _unpriced(arms: Sequence[Arm]) -> str:
     return f"prices are in {', '.join(paid)}" if len(paid) > 1 else ""
 
 
-def _baseline(arms: Sequence[Arm], label: str | None) -> Arm | None:
+def _baseline(arms: Sequence[Arm], label: str | None, study: Registration | None) -> tuple[Arm | None, str]:
+    """The baseline and the reason for it; None if all arms are upper bounds."""
     eligible = {arm.label: arm for arm in arms if not arm.is_upper_bound}
     if label is None:
-        preferred = (arm for name, arm in eligible.items() if name.split(" ")[0] == PREFERRED)
-        return next(preferred, next(iter(eligible.values()), None))
+        if study and study.baseline in eligible:
+            return eligible[study.baseline], "registered"
+        for control, reason in CONTROLS.items():
+            for name, arm in eligible.items():
+                if name.split(" ")[0] == control:
+                    return arm, reason
+        return next(iter(eligible.values()), None), "the first arm" if eligible else ""
     if label in eligible:
-        return eligible[label]
+        return eligible[label], "as asked"
     if any(arm.label == label for arm in arms):
         raise ConfigError("baseline", f"{label!r}, an upper bound", "an arm that saw no hidden test")
     raise ConfigError("baseline", repr(label), f"one of the arms: {', '.join(eligible) or 'all are upper bounds'}")

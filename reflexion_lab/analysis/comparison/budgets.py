@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import random
-import re
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
@@ -28,7 +27,6 @@ UNITS = ("completion_tokens", "tokens", "calls", "cost")
 """Units of spending: `tokens` of prompt and completion, `cost` in the currency of the price list."""
 ATTEMPTS = "attempts"
 """The budget of loops that are cut at the same attempt; it is counted, not spent."""
-_CURRENCY = re.compile(r"[^\s/]+/\S+ (\S+) per million")
 UNPRICED = "unknown"
 """Entry of the manifest for a model without a known price."""
 
@@ -88,8 +86,7 @@ def is_known(arm: Arm, unit: str) -> bool:
 
 def currencies(arm: Arm) -> tuple[str, ...]:
     """Sorted currencies of the price lists in its manifests."""
-    matches = (_CURRENCY.match(price) for log in arm.logs for price in log.manifest.prices.values())
-    return tuple(sorted({match[1] for match in matches if match}))
+    return tuple(sorted({name for log in arm.logs for name in log.currencies}))
 
 
 def reflecting(attempt: Attempt, unit: str) -> float:

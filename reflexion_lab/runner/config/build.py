@@ -7,7 +7,8 @@ import difflib
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args
 
@@ -304,10 +305,25 @@ def takes(key: str, node: Any, name: str) -> bool:
     return is_taken or takes(key, list(node.values()), name)
 
 
-def hydra_job() -> tuple[tuple[str, ...], str]:
-    """Overrides and launcher of Hydra's current job; ((), "") outside of a job, as in a notebook."""
+_JOB: ContextVar[tuple[str, ...] | None] = ContextVar("overrides", default=None)
+
+
+@contextlib.contextmanager
+def as_job(overrides: Sequence[str]) -> Iterator[None]:
+    """Overrides of the run within the block, for its provenance."""
+    token = _JOB.set(tuple(overrides))
+    try:
+        yield
+    finally:
+        _JOB.reset(token)
+
+
+def job_overrides() -> tuple[tuple[str, ...], str]:
+    """Overrides and launcher of the current job, of ours or of Hydra's; ((), "") outside of one, as in a notebook."""
     from hydra.core.hydra_config import HydraConfig
 
+    if (own := _JOB.get()) is not None:
+        return own, "basic"
     if not HydraConfig.initialized():
         return (), ""
     job = HydraConfig.get()

@@ -31,13 +31,14 @@ from reflexion_lab.runner.config import check as settings
 from reflexion_lab.runner.config.build import (
     Config,
     LoopValues,
+    as_job,
     build,
     capability,
     check_targets,
     construct,
     converted,
     has_durable_store,
-    hydra_job,
+    job_overrides,
     nearest,
     plain,
     prepared,
@@ -48,6 +49,7 @@ from reflexion_lab.runner.config.parts import (
     Local,
     Models,
     cached_sandbox,
+    chat_choices,
     draws_by_role,
     embedder_fingerprint,
     has_shared_memory,
@@ -119,6 +121,7 @@ def compose(*overrides: str) -> Config:
     """The config of `reflexion-lab run *overrides`; also in a notebook."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
+    overrides = in_full(overrides)
     try:
         if any(override.startswith("hydra.") for override in overrides):
             return _composed(*overrides)
@@ -143,7 +146,7 @@ def with_values(
     is_group: Callable[[str], bool] = is_group,
 ) -> Config:
     """The config of `overrides`. Hydra composes once for each choice of groups, which takes 0.2 s; values are set on a
-    copy.
+    copy. A model that only chats gets the parts that `chat_choices` names, unless `overrides` choose others.
 
     Parameters
     ----------
@@ -152,6 +155,42 @@ def with_values(
     searched : Sequence[str], default ()
         Overrides of Hydra's search path, in which `is_group` looks, too.
     """
+    cfg = _with_values(overrides, version, searched, is_group)
+    own = {override.get_key_element() for override in overrides}
+    if chat := [choice for choice in chat_choices(cfg) if choice.partition("=")[0] not in own]:
+        from hydra.core.override_parser.overrides_parser import OverridesParser
+
+        overrides = [*overrides, *OverridesParser.create().parse_overrides(chat)]
+        cfg = _with_values(overrides, version, searched, is_group)
+    return cfg
+
+
+def in_full(overrides: Sequence[str]) -> tuple[str, ...]:
+    """Overrides with `model=openai/NAME` and `benchmark=FILE` written out: group and value."""
+    return tuple(full for override in overrides for full in _in_full(override))
+
+
+_SERVED = re.compile(r"model(@[\w.]+)?=openai/([^,]+)")
+_TASKS = re.compile(r"benchmark=((?:hf://)?[^,]+\.(?:jsonl|jsonl\.gz|parquet)|hf://[^,]+)")
+
+
+def _in_full(override: str) -> tuple[str, ...]:
+    if served := _SERVED.fullmatch(override):
+        place = (served[1] or "@model")[1:]
+        return f"model{served[1] or ''}=openai", f"{place}.model={_quoted(served[2])}"
+    if tasks := _TASKS.fullmatch(override):
+        return "benchmark=jsonl", f"benchmark.load.path={_quoted(tasks[1])}"
+    return (override,)
+
+
+def _quoted(text: str) -> str:
+    """`text` as a value of Hydra's grammar."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _with_values(
+    overrides: Sequence[Override], version: object, searched: Sequence[str], is_group: Callable[[str], bool]
+) -> Config:
     from omegaconf import OmegaConf
 
     choices = [override for override in overrides if _is_choice(override, is_group)]
@@ -181,8 +220,14 @@ def _is_choice(override: Override, is_group: Callable[[str], bool]) -> bool:
 
 def hydra_main(job: Callable[[Config], None], arguments: Sequence[str]) -> None:
     """Call `job` with the config of the command line `arguments`, unless Hydra only prints (`--cfg`, `--info`,
-    `--shell-completion`). Within `job`, Hydra knows the overrides.
+    `--shell-completion`). Overrides alone need no Hydra application, which would compose them twice.
     """
+    arguments = in_full(arguments)
+    if not any(word.startswith(("-", "hydra")) for word in arguments):
+        cfg = compose(*arguments)
+        with as_job(arguments):
+            job(cfg)
+        return
     import hydra
 
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra raises config errors instead of printing them
@@ -456,7 +501,7 @@ def loop_factory(
 def _provenance(cfg: Config, archive: Archive | None) -> Provenance:
     from reflexion_lab.tasks.sandbox.cached import VERSION
 
-    overrides, launcher = hydra_job()
+    overrides, launcher = job_overrides()
     embedder = embedder_fingerprint(cfg, archive)
     return provenance(plain(cfg), overrides=overrides, launcher=launcher, embedder=embedder, sandbox_version=VERSION)
 

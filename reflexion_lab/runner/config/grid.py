@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.runner.config.build import Config, plain
-from reflexion_lab.runner.config.compose import conf_version, hydra_initialized, suggest_key, with_values
+from reflexion_lab.runner.config.compose import conf_version, hydra_initialized, in_full, suggest_key, with_values
 from reflexion_lab.runner.config.parts import reflects_on_last
 from reflexion_lab.runner.folder.manifest import config_digest, store_place
 
@@ -58,6 +58,7 @@ def cells(overrides: Sequence[str]) -> list[Cell]:
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
+    overrides = in_full(overrides)
     with hydra_initialized():
         loader = GlobalHydra.instance().config_loader()
         parser = OverridesParser.create(config_loader=loader)

@@ -314,6 +314,25 @@ def _check_style(cfg: Config, role: str, node: Config) -> None:
             raise ConfigError(name, f"continuation with {reason}", chat)
 
 
+def chat_choices(cfg: Config) -> list[str]:
+    """Choices that replace parts by which the model continues a file, if it only chats: `actor=single_shot`."""
+    if not capability(cfg.model, "only_chats", ""):
+        return []
+    actor = plain(cfg.actor, resolve=False)
+    continuing = {"actor": actor, **{f"actor@actor.{key}": node for key, node in actor.items()}}
+    choices = [
+        f"{key}=single_shot"
+        for key, node in continuing.items()
+        if isinstance(node, Mapping) and "_target_" in node and capability(node, "continues_a_file", False)
+    ]
+    if within(actor, lambda node: capability(node, "revises", False)) and cfg.reviser.get("style") == "continuation":
+        choices.append("reviser=llm")
+    writer = plain(cfg.suite_writer, resolve=False).get("writer")
+    if cfg.feedback_source == "self_tests" and isinstance(writer, Mapping) and writer.get("style") == "continuation":
+        choices.append("suite_writer=chat")
+    return choices
+
+
 def _continues(node: Mapping[str, Any]) -> bool:
     """Whether a part makes its model continue a file."""
     return node.get("style") == "continuation" or bool(capability(node, "continues_a_file", False))

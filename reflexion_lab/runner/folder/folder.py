@@ -14,6 +14,7 @@ digests.json          SHA-256 of each of these files, once the run is finished
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import glob
@@ -21,6 +22,7 @@ import hashlib
 import json
 import os
 import threading
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -112,9 +114,7 @@ class RunFolder:
         """
         folder = cls(Path(path))
         if not (folder.path / "manifest.json").is_file():
-            hint = f"; did you mean '{path}/*'?" if next(folder.path.glob("*/manifest.json"), None) else ""
-            expected = f"a run folder, as `run` prints at its end{hint}"
-            raise FolderError(path, "no manifest.json", expected)
+            raise FolderError(path, "no manifest.json", "a run folder, as `run` prints at its end")
         _ = folder.manifest
         return folder
 
@@ -354,25 +354,76 @@ def _next(run_id: str) -> str:
     return f"{day}-{second}-{(int(micros) + 1) % 1_000_000:06d}-{what}"
 
 
+MANIFEST, CELLS = "manifest.json", "cells.jsonl"
+"""Files that mark the folder of a run and that of a sweep."""
+RUNS = "runs"
+"""The folder of runs by default, in which names are looked up."""
+
+
 def folders(*runs: object) -> list[RunFolder]:
     """The run folders that `runs` name, in order and without repetition.
 
     Parameters
     ----------
     runs : object
-        Paths; patterns such as `runs/*`, which match folders with a run; `RunFolder`s; objects with an attribute
-        `folder` (a run) or `runs` (a sweep); or iterables of these.
+        Run folders; folders of runs, and of sweeps; a part of the name of one run in `runs/`; patterns such as
+        `runs/*`, which match folders with a run; `RunFolder`s; objects with an attribute `folder` (a run) or `runs` (a
+        sweep); or iterables of these. Several paths are those of a shell's pattern: those that are no run are left out.
 
     Raises
     ------
     FolderError
         A path is no run folder, a pattern matches none, or an argument is something else.
     """
+    paths = [run for run in runs if isinstance(run, str | Path)]
+    others = {str(path) for path in paths if _is_no_run(path)}
+    others = (
+        others if len(others) < len(set(map(str, paths))) else set()
+    )  # of names alone that are no run, each is wrong
     by_path: dict[Path, RunFolder] = {}
     for run in runs:
-        for folder in _named(run):
-            by_path.setdefault(folder.path.resolve(), folder)
+        if str(run) not in others:
+            for folder in _named(run):
+                by_path.setdefault(folder.path.resolve(), folder)
+    if others:
+        warnings.warn(f"left out, since they are no runs: {len(others)} of {len(runs)} paths", stacklevel=2)
     return list(by_path.values())
+
+
+def newest(number: int, root: Path | str = RUNS) -> list[RunFolder]:
+    """The `number` newest runs in `root`, oldest first. Raises FolderError: it has none."""
+    if runs := _runs_in(Path(root)):
+        return [RunFolder.existing(path) for path in runs[-number:]]
+    raise FolderError(root, "no run", "a folder of runs")
+
+
+def _is_no_run(path: str | Path) -> bool:
+    """Whether something else than a run, and no folder of runs, is at the path."""
+    try:
+        return Path(path).exists() and not (Path(path) / MANIFEST).is_file() and not _runs_in(Path(path))
+    except (OSError, ValueError):
+        return False
+
+
+def _runs_in(root: Path) -> list[Path]:
+    """Run folders in `root`, oldest first; of the folder of a sweep, those of its cells in their order."""
+    if not (root / CELLS).is_file():
+        return sorted(path.parent for path in root.glob(f"[!.]*/{MANIFEST}"))
+    folders: dict[int, str] = {}
+    for line in (root / CELLS).read_bytes().splitlines():
+        with contextlib.suppress(msgspec.MsgspecError):  # torn
+            state = msgspec.json.decode(line, type=_Cell)
+            folders |= {state.number: state.folder} if state.folder else {}
+    paths = (Path(folder) for _, folder in sorted(folders.items()))
+    beside = (path if path.exists() else root.parents[1] / path.name for path in paths)  # the run root was moved
+    return [path for path in beside if (path / MANIFEST).is_file()]
+
+
+class _Cell(msgspec.Struct):
+    """The fields of a cell's state that name its run."""
+
+    number: int
+    folder: str = ""
 
 
 def some_folders(*runs: object) -> list[RunFolder]:
@@ -394,16 +445,24 @@ def _named(run: object) -> list[RunFolder]:
 
 
 def _matching(run: str) -> list[RunFolder]:
+    """The runs at a path, in a folder of runs or of a sweep, of a pattern, or of a part of a name in `runs/`."""
     try:
         is_there = Path(run).exists()
     except (OSError, ValueError):  # too long, or with a NUL
         raise FolderError(f"{run[:40]!r}…", "no path", "a run folder, or a pattern") from None
-    if is_there or not glob.has_magic(run):
-        return [RunFolder.existing(run)]
-    paths = map(Path, sorted(glob.glob(run, recursive=True)))  # noqa: PTH207 - Path.glob takes no absolute pattern
-    if matches := [RunFolder.existing(path) for path in paths if (path / "manifest.json").is_file()]:
-        return matches
-    raise FolderError(run, "no manifest.json in any folder", "a pattern that fits run folders")
+    if is_there:
+        several = [] if (Path(run) / MANIFEST).is_file() or not Path(run).is_dir() else _runs_in(Path(run))
+        return [RunFolder.existing(path) for path in several or [Path(run)]]
+    if glob.has_magic(run):
+        paths = map(Path, sorted(glob.glob(run, recursive=True)))  # noqa: PTH207 - Path.glob takes no absolute pattern
+        if matches := [RunFolder.existing(path) for path in paths if (path / MANIFEST).is_file()]:
+            return matches
+        raise FolderError(run, "no manifest.json in any folder", "a pattern that fits run folders")
+    named = [path for path in _runs_in(Path(RUNS)) if run in path.name] if run and "/" not in run else []
+    if len(named) > 1:
+        names = ", ".join(path.name for path in named[:3])
+        raise FolderError(run, f"{len(named)} runs of such a name ({names})", "a part of the name of one run")
+    return [RunFolder.existing(named[0] if named else run)]
 
 
 def seal(folder: RunFolder) -> None:

@@ -1,7 +1,8 @@
-"""Launching of a sweep's cells by the Hydra launcher that `hydra/launcher=` selects."""
+"""Launching of a sweep's cells: in this process, or by the Hydra launcher that `hydra/launcher=` selects."""
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import platform
@@ -12,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.runner.config.compose import CONF
+from reflexion_lab.runner.config.build import as_job
+from reflexion_lab.runner.config.compose import CONF, compose
 from reflexion_lab.studies.sweep import run_cell
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ class Launch:
         ConfigError
             The launcher itself failed.
         """
+        if not any(override.startswith("hydra") for override in self.overrides):
+            return [_run_here(cell, self.overrides[0]) for cell in cells]
         job = functools.partial(run_job, tuple(cell.number for cell in cells), str(Path.cwd()))
         with self._composed() as (hydra, cfg):
             launcher = _made(hydra, cfg, job)
@@ -85,6 +89,16 @@ class Launch:
             yield hydra, cfg
 
 
+def _run_here(cell: Cell, sweep_id: str) -> str:
+    """Run a cell in this process, as Hydra's basic launcher would after composing it again; why it failed, or ""."""
+    try:
+        with as_job((sweep_id, *cell.overrides)):
+            run_cell(copy.deepcopy(cell.cfg), cell.number)
+    except Exception as problem:
+        return f"{type(problem).__name__}: {next(iter(str(problem).splitlines()), '')}"
+    return ""
+
+
 def run_job(numbers: Sequence[int], folder: str, cfg: DictConfig) -> float:
     """One job: the cell whose number is at the job's place in `numbers`. Runs in a launcher's process.
 
@@ -100,7 +114,10 @@ def run_job(numbers: Sequence[int], folder: str, cfg: DictConfig) -> float:
     except OSError as problem:
         expected = "expected the file system that the sweep's machines share"
         raise ConfigError(f"{folder}: not to be opened on {platform.node()} ({problem.strerror}); {expected}") from None
-    return run_cell(cfg, numbers[HydraConfig.get().job.num])
+    job = HydraConfig.get()
+    if not any(override.startswith("hydra.searchpath") for override in job.overrides.hydra):
+        cfg = compose(*job.overrides.task)  # with the parts that fit the model
+    return run_cell(cfg, numbers[job.job.num])
 
 
 def _stand_for_plugins() -> None:

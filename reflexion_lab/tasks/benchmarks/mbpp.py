@@ -90,6 +90,11 @@ def mbpp(
     )
 
 
+def task(row: bytes) -> Task:
+    """The task of a row of MBPP, in JSON, with its first test visible."""
+    return _task(decoded(row, Problem), visible=1, challenge=False)
+
+
 def _selected(row: bytes, split: str, visible: int, challenge: bool) -> Task | None:
     problem = decoded(row, Problem)
     first, last = SPLITS.get(split, (problem.task_id, problem.task_id))

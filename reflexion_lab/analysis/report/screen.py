@@ -1,0 +1,414 @@
+"""Answers in one screen of plain text: a run, one task of it, a comparison.
+
+Details are in the tables of `run_tables` and `comparison`, which the commands print with `--full`.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from reflexion_lab.analysis.arms import short_names
+from reflexion_lab.analysis.comparison import Comparison
+from reflexion_lab.analysis.comparison.budgets import ATTEMPTS, UNPRICED
+from reflexion_lab.analysis.comparison.row import Row
+from reflexion_lab.analysis.estimators import Point
+from reflexion_lab.analysis.figures.style import UPPER_BOUND
+from reflexion_lab.analysis.report import cells, run_tables
+from reflexion_lab.analysis.report import comparison as tables
+from reflexion_lab.analysis.report.history import Card, Sources, cards
+from reflexion_lab.analysis.report.pieces import WORDS, check_details, tally
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.analysis.summary import Summary, summary
+from reflexion_lab.io.terminal_text import plain, visible
+from reflexion_lab.loop.selection import submitted_at
+from reflexion_lab.records import Usage
+from reflexion_lab.runner.folder.folder import RUNS, RunFolder
+from reflexion_lab.text.shorten import cut
+from reflexion_lab.text.shorten import line as shortened
+
+LINES = 15
+"""Maximum number of lines of the screen of a run or a comparison."""
+WIDTH = 80
+"""Maximum number of columns; wider terminals show no more."""
+NARROWEST = 50
+MOST_LINES = 24
+"""Maximum lines of a program or a difference."""
+MOST_CHARS = 600
+"""Maximum characters of a reflection's field, or of a side of a failing check."""
+WRAP: dict[str, Any] = {"subsequent_indent": "  ", "break_long_words": False, "break_on_hyphens": False}
+"""A path or an id stays in one piece."""
+BAR = 24
+"""Columns of a bar of 100 %."""
+FEEDBACK = {"visible": "visible tests", "self_tests": "tests by the model", "none": "none", "oracle": "hidden tests"}
+
+
+def run_screen(run: RunFolder, log: Log, width: int = WIDTH, facts: Sequence[str] = ()) -> list[str]:
+    """pass@1 with n and interval, its change since attempt 1, the curve, and what to look at next.
+
+    Parameters
+    ----------
+    width : int, default 80
+        Columns of the terminal.
+    facts : Sequence[str], default ()
+        Further lines.
+
+    Returns
+    -------
+    list[str]
+        At most `LINES` lines of at most `width` columns, but for long paths.
+    """
+    figures, name = summary(log), short_name(run)
+    model = ", ".join(dict.fromkeys(_model_names(log)))
+    feedback = FEEDBACK.get(figures.feedback_source, figures.feedback_source)
+    about = (
+        log.arm,
+        "on",
+        figures.benchmark,
+        "·",
+        shortened(model, 30),
+        f"· seed {figures.seed} · feedback: {feedback}",
+    )
+    unsolved = _unsolved(log)
+    failed = short_ids(log.results)[next(iter(unsolved or log.results))] if log.results else ""
+    look = [f"show {name} {failed}"] * bool(failed) + [f"report --html {name}   (all tables: show {name} --full)"]
+    return _screen(
+        run_tables.warnings(log, figures, run.path),
+        [" ".join(about), *_rates(figures)],
+        _curve(log.points, width),
+        [
+            *_changes(log, figures, unsolved),
+            *_feedback(figures),
+            _cost(log, figures),
+            *facts,
+            f"run folder: {run.path}",
+        ],
+        _look(look),
+        width,
+    )
+
+
+def _screen(
+    warnings: Iterable[str],
+    top: Sequence[str],
+    rows: Sequence[str],
+    bottom: Sequence[str],
+    look: Sequence[str],
+    width: int,
+) -> list[str]:
+    """The parts, folded to `width`. Where there are too many lines, `rows` and then `bottom` give way, and last the
+    warnings; a reference to `--full` stands for them.
+    """
+    width = max(NARROWEST, min(width, WIDTH))
+    loud = _folded([shortened(plain(text), 2 * width - 8) for text in warnings], width)
+    head, tail, rows, below = (_folded(part, width) for part in (top, look, rows, bottom))
+    room = LINES - len(head) - len(tail)
+    loud = _cut(loud, room - 1)
+    below = _cut(below, room - len(loud))
+    return [*loud, *head, *_cut(rows, room - len(loud) - len(below)), *below, *tail]
+
+
+def _folded(parts: Iterable[str], width: int) -> list[str]:
+    return [line for part in parts for line in folded(part, width)]
+
+
+def _cut(lines: list[str], most: int) -> list[str]:
+    """At most `most` lines; the last one names how many are missing."""
+    if len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], f"{len(lines) - most + 1} more lines: --full"] if most > 0 else []
+
+
+def folded(text: str, width: int) -> list[str]:
+    """`text` in lines of at most `width` columns; further lines are indented."""
+    text = visible(text, kept="")
+    if len(text) <= width or max(map(len, text.split())) > width // 2:  # a path stays on the line of its words
+        return [text]
+    return textwrap.wrap(text, width, **WRAP)
+
+
+def _model_names(log: Log) -> Iterator[str]:
+    """Names of the models: as a server knows them, else the first word of the fingerprint."""
+    config, manifest = log.manifest.config, log.manifest
+    roles = config.get("roles")
+    for role, fingerprint in {"actor": manifest.model_fingerprint, **manifest.role_fingerprints}.items():
+        node = config.get("model") if role == "actor" else roles.get(role) if isinstance(roles, Mapping) else None
+        name = node.get("model") if isinstance(node, Mapping) else None
+        yield name if isinstance(name, str) else fingerprint.partition(":")[0]
+
+
+def _look(commands: Sequence[str]) -> list[str]:
+    """The next commands, one per line."""
+    return [f"{'look:' if not n else '     '} reflexion-lab {command}" for n, command in enumerate(commands)]
+
+
+def _rates(figures: Summary) -> Iterator[str]:
+    """Final rate, first rate and their difference; what is no pass@1 is called an upper bound."""
+    name = "upper bound (not pass@1)" if figures.is_upper_bound else "pass@1"
+    yield f"{name}  {rate(figures.pass_at_1)}"
+    first, pair = figures.pass_at_1_first, figures.against_single
+    if first and pair and figures.attempts_mean > 1:
+        change = f"{cells.number(pair.difference, signed=True)} {cells.interval(pair.low, pair.high, signed=True)}"
+        yield f"change since attempt 1  {change} points, p {cells.p_value(pair.p)}"
+
+
+def rate(value: Rate) -> str:
+    """`75.0 % [40.9, 92.9], 6 of 8 tasks`."""
+    if not value.n:
+        return "not known: no task with a hidden verdict"
+    share = f"{cells.number(value.share)} % {cells.interval(value.low, value.high)}"
+    return f"{share}, {value.k} of {value.n} tasks, 95 % {value.method}"
+
+
+def _curve(points: Sequence[Point], width: int) -> list[str]:
+    """A bar per attempt, at most five; nothing for loops with a single attempt."""
+    if len(points) < 2:
+        return []
+    points = [*points[:4], points[-1]] if len(points) > 5 else points
+    solved = len(f"{points[0].n}") * 2 + 1
+    return [
+        f"attempt {point.attempt:<2} {bar(point.pass_at_1, min(BAR, width - 48))} {cells.number(point.pass_at_1):>5}"
+        f"  {f'{point.solved}/{point.n}':>{solved}}  {point.tokens_cum:>9,} tokens"
+        for point in points
+    ]
+
+
+def bar(share: float, columns: int) -> str:
+    """`share` as a bar, in eighths of a column."""
+    eighths = round(8 * columns * share)
+    return ("█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()).ljust(columns)
+
+
+def _unsolved(log: Log) -> list[str]:
+    """Tasks whose submission fails the hidden tests."""
+    return [
+        task_id for task_id, (_, grade) in log.submitted.items() if not grade.passed and task_id not in log.no_verdict
+    ]
+
+
+def _changes(log: Log, figures: Summary, unsolved: Sequence[str]) -> Iterator[str]:
+    pair, ids = figures.against_single, short_ids(log.results)
+    moves = f"repaired {pair.repaired}, damaged {pair.damaged}, " if pair and figures.attempts_mean > 1 else ""
+    names = f": {cells.listed([ids[task_id] for task_id in unsolved], 3)}" if unsolved else ""
+    yield f"{moves}unsolved {len(unsolved)}{names}"
+
+
+def _feedback(figures: Summary) -> Iterator[str]:
+    """Errors of the feedback tests on what was submitted, and the reflections."""
+    parts = []
+    if not figures.is_upper_bound and figures.no_feedback < figures.n_logged:
+        wrong = figures.feedback
+        parts.append(
+            f"feedback on submissions: {wrong.false_positives} false passes, {wrong.false_negatives} false fails"
+        )
+    if n := sum(figures.reflections.values()):
+        again = f" ({figures.reflections_repeated} duplicates)" if figures.reflections_repeated else ""
+        parts.append(f"reflections {n}{again}")
+    if parts:
+        yield " · ".join(parts)
+
+
+def _cost(log: Log, figures: Summary) -> str:
+    used = sum(figures.usage.values(), Usage())
+    tokens = f"{used.tokens:,}" if used.tokens or not used.calls else "unknown"
+    cost = f"{used.cost:,.4f} {', '.join(log.currencies)}".rstrip() if used.cost else "0"
+    return (
+        f"{used.calls:,} calls, {tokens} tokens, cost {'unknown' if UNPRICED in log.manifest.prices.values() else cost}"
+    )
+
+
+def short_ids(task_ids: Iterable[str]) -> dict[str, str]:
+    """Short names of tasks by id: the part between slashes that no other task has, if it is a word, else the id."""
+    ids = list(task_ids)
+    uses = Counter(part for task_id in ids for part in set(task_id.split("/")))
+    words = {
+        task_id: [part for part in task_id.split("/") if uses[part] == 1 and part.isidentifier()] for task_id in ids
+    }
+    return {task_id: parts[0] if parts else task_id for task_id, parts in words.items()}
+
+
+def short_name(run: RunFolder) -> str:
+    """A name by which commands find the run: its time of day, if no other run in `runs/` has that in its name."""
+    path = run.path.resolve()
+    _, *parts = path.name.split("-")
+    if path.parent == Path(RUNS).resolve():
+        others = [other.name for other in path.parent.iterdir() if other != path]
+        for end in range(1, len(parts) + 1):
+            if not any((name := "-".join(parts[:end])) in other for other in others):
+                return name
+    return str(run.path)
+
+
+def task_screen(run: RunFolder, log: Log, task_id: str, width: int = WIDTH, most: int | None = MOST_LINES) -> list[str]:
+    """The attempts at one task: verdicts, what each one read, the program as a difference to the one before, failing
+    checks, and the reflection.
+
+    Parameters
+    ----------
+    task_id : str
+        Id of a task whose loop has ended.
+    width : int, default 80
+        Columns of the terminal; longer lines of programs are cut, other texts folded.
+    most : int | None, default 24
+        Maximum lines of a program or a difference; None for whole programs and texts.
+    """
+    attempts = log.attempts[task_id]
+    submission = submitted_at(attempts).number
+    grade = log.grades.get((task_id, submission))
+    verdict = "not graded" if grade is None else "solved" if grade.passed else "not solved"
+    head = f"{task_id} · {len(attempts)} attempt{'s' * (len(attempts) > 1)} · submitted {submission} · {verdict}"
+    width = max(NARROWEST, width)
+    lines = folded(head, width)
+    for card in cards(attempts, log.grades, Sources.of(log)):
+        lines += _attempt(card, width, most)
+    return lines
+
+
+def _attempt(card: Card, width: int, most: int | None) -> Iterator[str]:
+    attempt, grade = card.attempt, card.grade
+    passed, total = tally(attempt.evaluation)
+    feedback = WORDS.get(attempt.evaluation.outcome, attempt.evaluation.outcome)
+    hidden = f" · hidden tests: {WORDS.get(grade.outcome, grade.outcome)}" if grade else ""
+    yield ""
+    yield from folded(
+        f"attempt {attempt.number}: {feedback}, {passed} of {total} feedback tests{hidden} · {card.tokens:,} tokens",
+        width,
+    )
+    for item in card.memory_items:
+        where = f" ({item.where})" if item.where else ""
+        yield from folded(
+            f"  read: {item.kind} {item.name}{where}{'' if item.was_read else ', no room in the prompt'}", width
+        )
+    yield from folded(f"  program: {card.heading}" if card.heading else "  program", width)
+    shown = card.lines[:most]
+    for line in shown:
+        yield f"  {cut(visible(line.gutter + ''.join(text for text, _ in line.parts), kept=''), width - 2)}".rstrip()
+    if left := len(card.lines) - len(shown):
+        yield f"  … {left} more lines: --full"
+    for check in attempt.evaluation.failures:
+        sides = "; ".join(f"{label} {_text(text, most)}" for label, text in check_details(check))
+        yield from folded(f"  failing check: {check.name}: {sides}", width)
+    if words := attempt.reflection:
+        yield from folded(f"  reflection ({words.source}): {_text(words.root_cause, most)}", width)
+        if words.what_to_change.strip():
+            yield from folded(f"    to change: {_text(words.what_to_change, most)}", width)
+
+
+def _text(text: str, most: int | None) -> str:
+    return " ".join(text.split()) if most is None else shortened(text, MOST_CHARS)
+
+
+def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence[str] = ()) -> list[str]:
+    """Rates with n and intervals, then the differences to the baseline.
+
+    Parameters
+    ----------
+    look : Sequence[str], default ()
+        Next commands.
+
+    Returns
+    -------
+    list[str]
+        At most `LINES` lines of at most `width` columns; with many arms, differences at equal attempts alone.
+    """
+    rows = comparison.rows
+    names = {label: shortened(name, 24) for label, name in short_names([row.arm for row in rows]).items()}
+    cases, sources = (", ".join(dict.fromkeys(map(of, rows))) for of in (_cases, lambda row: row.feedback_source))
+    about = f"{plain(comparison.benchmark)} · {cases} · feedback: {sources} · 95 % intervals"
+    baseline = names.get(comparison.baseline or "", "none: all arms are upper bounds")
+    reason = f" ({comparison.reason})" if comparison.reason else ""
+    differences = [difference for row in rows for difference in comparison.shown(row).values()]
+    are_exploratory = {bool(difference.exploratory) for difference in differences}
+    reason += "; exploratory" if are_exploratory == {True} else "; registered" if are_exploratory == {False} else ""
+    table = _separate(comparison, names, f"difference to {baseline}{reason}", width)
+    warnings = [_renamed(text, names) for text in tables.warnings(comparison)]
+    if len(table) + 2 * len(warnings) + len(look) + 1 > LINES:
+        title = f"difference at equal attempts to {baseline}{reason}"
+        table = [*_in_one(comparison, names, width), title]
+    return _screen([], [about], table, warnings, look, width)
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    """`text` with short names of arms."""
+    for label in sorted(names, key=len, reverse=True):
+        text = text.replace(plain(label), names[label])
+    return text
+
+
+def _cases(row: Row) -> str:
+    """`8 tasks x 2 seeds`; cases and tasks where seeds draw different tasks."""
+    seeds = f"{len(row.seeds)} seed{'s' * (len(row.seeds) > 1)}"
+    is_crossed = row.n == row.tasks * len(row.seeds)
+    clusters = f" in {row.clusters} clusters" * (row.clusters != row.tasks)
+    if is_crossed:
+        return f"{row.tasks} tasks{clusters} x {seeds}"
+    return f"{row.tasks} tasks{clusters} over {seeds}" + (", no repeats" if row.n == row.tasks else f", {row.n} cases")
+
+
+def _separate(comparison: Comparison, names: Mapping[str, str], title: str, width: int) -> list[str]:
+    """A table of rates, and one of differences with a line per budget."""
+    rates = [(names[row.arm], *_rate_cells(row)) for row in comparison.rows]
+    table = _aligned([("arm", "attempt 1", "pass@1 [95 %]", "n", "tokens/case"), *rates])
+    others = [row for row in comparison.rows if row.arm != comparison.baseline]
+    lines = [(names[row.arm], *line) for row in others for line in _differences(row, comparison)]
+    heads = ("", "at equal", "points [95 %]", "MDE", "verdict")
+    below = _aligned([heads, *lines]) if lines else []
+    if max(map(len, below), default=0) > width:  # verdicts on lines of their own
+        figures = _aligned([heads[:-1], *(line[:-1] for line in lines)])
+        pairs = zip(figures[1:], lines, strict=True)
+        below = [figures[0], *(part for text, line in pairs for part in (text, f"  {line[-1]}"))]
+    return [*table, *[title] * bool(others), *below]
+
+
+def _in_one(comparison: Comparison, names: Mapping[str, str], width: int) -> list[str]:
+    """One line per arm: its rate, and its difference at equal attempts; in a narrow terminal without verdicts."""
+    lines = []
+    for row in comparison.rows:
+        difference = next(iter(_differences(row, comparison, (ATTEMPTS,))), ("", "baseline", "", ""))
+        lines.append((names[row.arm], _rate_cells(row)[1], *difference[1:]))
+    table = [("arm", "pass@1 [95 %]", "points [95 %]", "MDE", "verdict"), *lines]
+    whole = _aligned(table)
+    return whole if max(map(len, whole)) <= width else _aligned([line[:-1] for line in table])
+
+
+def _rate_cells(row: Row) -> tuple[str, ...]:
+    mark = f"{UPPER_BOUND} " * row.is_upper_bound
+    tokens = cells.NONE if "tokens" in row.unknown else cells.amount(row.spent.usage.tokens / row.n_logged)
+    return cells.number(row.first.value), mark + cells.estimate(row.final), str(row.n), tokens
+
+
+def _differences(row: Row, comparison: Comparison, units: Sequence[str] = ()) -> Iterator[tuple[str, ...]]:
+    """Budget, difference, minimum detectable effect and verdict of each difference to print, of `units` if given."""
+    if row.refused:
+        yield "", row.refused, "", ""
+    for difference in comparison.shown(row).values():
+        if not units or difference.budget.removeprefix("equal ") in units:
+            at = f": {difference.cut.attempts}" if difference.cut and difference.cut.attempts else ""
+            budget = difference.budget.removeprefix("equal ").replace("completion", "compl.") + at
+            minimum = cells.number(difference.minimum) if difference.minimum else cells.NONE
+            verdict = _short_verdict(tables.claim(row, difference))
+            is_mixed = len({bool(each.exploratory) for each in comparison.shown(row).values()}) > 1
+            verdict += ", registered" if is_mixed and not difference.exploratory else ""
+            yield budget, cells.estimate(difference.estimate, signed=True), minimum, verdict
+
+
+def _short_verdict(claim: str) -> str:
+    short = claim.removesuffix(" points").replace("no larger than", "at most")
+    return short.replace("equivalent within", "equivalent")
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of cells in columns: the first and last are text, those between are right-aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    last = len(widths) - 1
+    return [
+        "  ".join(
+            cell.ljust(size) if place == 0 or (place == last and size > 12) else cell.rjust(size)
+            for place, (cell, size) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
