@@ -104,7 +104,7 @@ def test_one_run_is_over_clusters_in_its_summary_and_page(run, capsys):
     before, after = (metrics.against_attempt_1(log) for log in logs)
     assert (after.low, after.high, after.p) == pytest.approx((before.low, before.high, before.p))
     assert logs[1].points[-1].low == shared.low
-    assert main(["show", str(double.path)]) == 0
+    assert main(["show", str(double.path), "--full"]) == 0
     assert "over 40 clusters 95 %" in " ".join(capsys.readouterr().out.split())
 
 

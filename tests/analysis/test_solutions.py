@@ -36,6 +36,7 @@ def test_a_sample_drawn_by_seed_has_the_solutions_of_its_tasks(tmp_path):
 
 
 @pytest.mark.parametrize("gone", [0, 1])
+@pytest.mark.slow
 def test_a_run_whose_file_is_gone_has_the_solutions_of_another_with_the_same_tasks(tmp_path, gone):
     rows = "".join(json.dumps(msgspec.to_builtins(task)) + "\n" for task in basics(seed=0, n=2))
     paths = [tmp_path / name for name in ("first.jsonl", "second.jsonl")]

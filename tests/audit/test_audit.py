@@ -170,6 +170,7 @@ def test_a_harness_error_is_no_evidence_of_a_cause(monkeypatch, write_rows):
     assert evidence(result)["a"] == "the harness failed in the search for a cause: no fork"
 
 
+@pytest.mark.slow
 def test_a_time_out_of_an_earlier_program_is_no_evidence(monkeypatch, write_rows):
     monkeypatch.setattr(stored_programs, "LIMITS", Limits(wall_seconds=2, cpu_seconds=1))
     monkeypatch.setattr(stored_programs, "PATIENT", Limits(wall_seconds=2, cpu_seconds=1))
@@ -232,6 +233,7 @@ def test_another_run_with_the_same_program_shares_no_cause(write_rows):
     assert causes(second) == {"t0": "", "u": ""}
 
 
+@pytest.mark.slow
 def test_slow_programs_are_no_sign_of_self_grading(monkeypatch, write_rows):
     slow = "import time\ndef f(x):\n    time.sleep(1.5)\n    return x + 1\n"
     for name in ("LIMITS", "PATIENT"):
@@ -272,6 +274,7 @@ def test_a_difference_whose_search_failed_keeps_its_evidence(monkeypatch, write_
     assert all("t0" not in rule.wrong for rule in result.self_graded)
 
 
+@pytest.mark.slow
 def test_time_outs_that_did_not_get_more_time_are_no_sign_either(monkeypatch, write_rows):
     monkeypatch.setattr("reflexion_lab.audit.audit.LONG_RUNS", 0)
     for name in ("LIMITS", "PATIENT"):

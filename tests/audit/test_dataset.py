@@ -184,6 +184,7 @@ def test_survivors_are_listed_with_line_and_lower_the_score(sandbox):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_mutant_that_never_ends_counts_as_failed():
     endless = replace(
         SOUND,

@@ -392,6 +392,7 @@ def gpt4_on_mbpp(recorded_runs, tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_our_execution_reproduces_the_curves_of_gpt4_on_mbpp(gpt4_on_mbpp):
     """By current attempt: a task whose loop has ended keeps its last verdict."""
     _, log = gpt4_on_mbpp

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from reflexion_lab.cli import main as cli
-from reflexion_lab.runner.config.compose import CONF
+from reflexion_lab.runner.config.compose import CONF, compose
+from reflexion_lab.runner.config.grid import cells
 from tests.builders import scripted
 
 HEAVY = {
@@ -100,8 +101,32 @@ def test_a_mistake_gets_one_line_and_leaves_nothing(tmp_path, monkeypatch, capfd
 def test_a_chat_server_is_not_asked_to_continue_a_file(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "planted-key")
-    assert cli.main(["run", "model=openai", "model.model=any"]) == 2
+    assert cli.main(["run", "model=openai", "model.model=any", "actor=continuation"]) == 2
     assert "expected actor=single_shot" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "whole"),
+    [
+        (("model=simulated",), ("model=simulated", "actor=single_shot")),
+        (("model=simulated", "actor.sampling.max_tokens=9"),
+         ("model=simulated", "actor=single_shot", "actor.sampling.max_tokens=9")),
+        (("model=openai/org/a:b",), ("model=openai", "model.model='org/a:b'", "actor=single_shot")),
+        (("model=simulated", "experiment=warming"),
+         ("model=simulated", "experiment=warming", "actor@actor.make_actor=single_shot")),
+        (("model=simulated", "preset=jido"),
+         ("model=simulated", "preset=jido", "actor@actor.generator=single_shot", "reviser=llm")),
+        (("model=simulated", "feedback_source=self_tests"),
+         ("model=simulated", "feedback_source=self_tests", "actor=single_shot", "suite_writer=chat")),
+        (("model@roles.reflector=openai/any",), ("model@roles.reflector=openai", "roles.reflector.model=any")),
+        (("benchmark=my/tasks.jsonl",), ("benchmark=jsonl", "benchmark.load.path=my/tasks.jsonl")),
+        (("benchmark=hf://datasets/a/b",), ("benchmark=jsonl", "benchmark.load.path='hf://datasets/a/b'")),
+    ],
+    ids=lambda words: words[-1],
+)  # fmt: skip
+def test_a_model_gets_the_parts_that_it_can_use_and_names_are_one_word(words, whole):
+    assert compose(*words) == compose(*whole)
+    assert [cell.cfg for cell in cells([*words, "seed=0,1"])] == [compose(*whole, f"seed={seed}") for seed in (0, 1)]
 
 
 def test_a_sweep_runs_each_cell_and_survives_a_bad_one(tmp_path, monkeypatch, capfd):
@@ -116,6 +141,7 @@ def test_a_sweep_runs_each_cell_and_survives_a_bad_one(tmp_path, monkeypatch, ca
 
 
 @pytest.mark.parametrize("actor", ["continuation", "single_shot", "chain_of_thought", "react"])
+@pytest.mark.slow
 def test_a_retry_after_a_long_program_shows_both_its_ends(tmp_path, monkeypatch, actor):
     monkeypatch.chdir(tmp_path)
     body = "".join(f"\n    total_of_all_{n} = {n} * 3 + 1  # the {n}th step" for n in range(60)) + "\n    return None"
@@ -150,7 +176,7 @@ def test_show_prints_a_run(tmp_path, monkeypatch, capsys):
     assert cli.main(run) == 0
     (folder,) = (tmp_path / "runs").glob("*-reflexion-*")
     capsys.readouterr()
-    assert cli.main(["show", str(folder)]) == 0
+    assert cli.main(["show", str(folder), "--full"]) == 0
     out = capsys.readouterr().out
     assert "pass@1" in out
     assert "max_attempts" in out
@@ -237,5 +263,5 @@ def test_the_demo_sets_both_arms_side_by_side(tmp_path, monkeypatch, capsys):
     overrides = [*scripted(tmp_path), "tracker=none", "reflector=rules"]
     assert cli.main(["demo", "--tasks", "2", *overrides]) == 0
     out = capsys.readouterr().out
-    assert "Reflexion against a plain single attempt" in out
+    assert "Reflexion against a single attempt" in out
     assert out.count("=== ") == 4

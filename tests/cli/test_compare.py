@@ -55,7 +55,7 @@ def run_command(capsys):
 
 
 def test_compare_prints_the_table_of_distinct_runs(four, run_command):
-    code, text, _ = run_command("compare", *four, four[0], f"{four[0]}/")
+    code, text, _ = run_command("compare", *four, four[0], f"{four[0]}/", "--full")
     assert code == 0
     parts = (
         "pass@1",
@@ -72,21 +72,22 @@ def test_compare_prints_the_table_of_distinct_runs(four, run_command):
 
 
 def test_compare_takes_baseline_and_unit(four, run_command):
-    code, text, _ = run_command("compare", *four, "--baseline", "words", "--unit", "calls")
+    code, text, _ = run_command("compare", *four, "--baseline", "words", "--unit", "calls", "--full")
     assert code == 0
-    assert "Difference to words" in text
-    assert "Equal calls:" in text and "attempts: 2" in text
+    assert "Difference to words" in text and "attempts: 2" in text
+    assert "Equal calls:" in run_command("compare", *four, "--baseline", "words", "--unit", "calls", "--explain")[1]
     assert "tokens" not in text.partition("Price of a further attempt")[2].partition("Errors")[0]
 
 
 def test_by_default_the_lines_are_at_equal_attempts_completion_tokens_and_tokens(four, run_command, tmp_path):
-    _, text, out = run_command("compare", *four, "--csv", tmp_path / "t.csv")
+    _, _, out = run_command("compare", *four, "--csv", tmp_path / "t.csv", "--full")
     _, differences = out.split("Difference to feedback_only")
-    table = " ".join(differences.partition("Percentage points")[0].split())
+    table = " ".join(differences.partition("meaning of the columns")[0].split())
     assert [name in table for name in ("as run", "attempts: 2", "completion", "price 1.0x", "even 1.0x")] == [
         False, True, True, True, True,
     ]  # fmt: skip
-    assert "No line at equal cost (feedback_only has no prices): total tokens instead." in text
+    explained = run_command("compare", *four, "--explain")[1]
+    assert "No line at equal cost (feedback_only has no prices): total tokens instead." in explained
     _, row = _rows(tmp_path / "t.csv")
     for budget in ("as_run", "equal_attempts", "equal_completion_tokens", "equal_tokens"):
         assert float(row[f"{budget}_difference"]) == 0.25
@@ -108,16 +109,17 @@ def test_compare_writes_csv_and_json(four, run_command, tmp_path):
 
 def test_one_seed_has_to_be_asked_for(four, run_command):
     assert "one seed: ask with --one-seed" in run_command("compare", four[0], four[2])[1]
-    text = run_command("compare", four[0], four[2], "--one-seed")[1]
+    text = run_command("compare", four[0], four[2], "--one-seed", "--full")[1]
     assert "undecided attempts: 2 one seed" in text
 
 
 def test_the_margin_is_in_points_and_the_verdict_in_every_output(run, run_command, tmp_path):
     tasks = {f"t{number}": [RIGHT] if number < 20 else [WRONG] for number in range(40)}
     runs = [run(arm, tasks, s) for arm in ("feedback_only", "words") for s in (7, 8)]
-    code, text, _ = run_command("compare", *runs, "--margin", "10")
+    code, text, _ = run_command("compare", *runs, "--margin", "10", "--full")
     assert code == 0
-    assert all(part in text for part in ("equivalent", "within ±10", "90 % interval", "P(within"))
+    assert all(part in text for part in ("equivalent", "within ±10", "P(within"))
+    assert "90 % interval" in run_command("compare", *runs, "--margin", "10", "--explain")[1]
     result = json.loads(run_command("compare", *runs, "--margin", "10", "--json", "--csv", tmp_path / "t.csv")[2])
     assert result["rows"][1]["as_run"]["verdict"] == "equivalent within ±10 points"
     assert result["rows"][1]["as_run"]["posterior"]["greater"] == pytest.approx(0.5, abs=0.02)
@@ -173,7 +175,7 @@ def test_pooled_studies_have_the_warnings_of_each_and_exploratory_ones_are_marke
     ],
 )
 def test_an_error_is_one_line(four, run_command, options, expected):
-    code, text, out = run_command("compare", *four, *options)
+    code, text, out = run_command("compare", *four, *options, "--full")
     assert code == 2
     assert text.count("error:") == 1
     assert expected in text
@@ -208,7 +210,7 @@ def test_registered_comparisons_are_told_from_exploratory_ones(run, run_command,
     rows = {row["arm"]: row for row in json.loads(run_command("compare", *runs, *other, "--json")[2])["rows"]}
     assert rows["words"]["as_run"]["exploratory"] == []
     assert rows["other"]["as_run"]["exploratory"]
-    assert "registered: words help" in run_command("compare", *runs, *other)[1]
+    assert "registered: words help" in run_command("compare", *runs, *other, "--full")[1]
 
 
 def test_report_writes_documents_and_figures_to_a_new_folder(four, run_command, tmp_path):
@@ -247,6 +249,7 @@ def simulated(tmp_path):
     return str(run_lab(compose(*shared, f"run_root={tmp_path / 'runs'}")).folder.path)
 
 
+@pytest.mark.slow
 def test_a_report_with_bundles_can_be_replayed(simulated, run_command, tmp_path, monkeypatch):
     code, text, _ = run_command("report", simulated, "--out", tmp_path / "out", "--bundles")
     (bundle,) = (tmp_path / "out" / "bundles").iterdir()
@@ -301,9 +304,10 @@ def priced(write_run, records, tmp_path):
 def test_cost_is_a_budget_where_there_are_prices(priced, run_command):
     paid = Usage(calls=1, prompt_tokens=9, cost=0.5)
     runs = [priced("feedback_only", BASE, paid), priced("words", WORDS, paid)]
-    code, text, _ = run_command("compare", *runs, "--unit", "cost", "--one-seed")
+    code, text, _ = run_command("compare", *runs, "--unit", "cost", "--one-seed", "--full")
     assert code == 0
-    assert "Equal cost:" in text and "Price of a further attempt" in text
+    assert "Price of a further attempt" in text
+    assert "Equal cost:" in run_command("compare", *runs, "--unit", "cost", "--one-seed", "--explain")[1]
     assert "0.875" in text  # 7 attempts at 0.50 over 4 cases
 
 

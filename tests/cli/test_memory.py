@@ -150,6 +150,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.slow
 def test_a_missing_store_is_an_error_and_not_made(lab, place, command):
     with pytest.raises(ValueError, match=r"--store: got no store .*store=sqlite or store=jsonl") as caught:
         lab(*command.split(), "--store", place)

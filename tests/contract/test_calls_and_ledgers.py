@@ -178,6 +178,7 @@ def test_a_damaged_reply_is_named_by_its_key(place):
             calls.get("the-key")
 
 
+@pytest.mark.slow
 def test_processes_that_open_a_new_cache_at_once_agree_on_every_reply(place):
     processes = [start("call", place, prefix=f"{name}-") for name in "abcd"]
     for process in processes:
@@ -345,7 +346,7 @@ def test_both_ledgers_say_the_same(place_of):
 
 
 @pytest.mark.parametrize(
-    ("cap", "crashes"), [pytest.param(2000, 1, marks=pytest.mark.slow), pytest.param(6000, 20, marks=pytest.mark.soak)]
+    ("cap", "crashes"), [pytest.param(2000, 1, marks=pytest.mark.soak), pytest.param(6000, 20, marks=pytest.mark.soak)]
 )
 def test_processes_share_a_cap_exactly_despite_server_crashes(server, url, cap, crashes):
     cells = [start("spend", url, cap=cap) for _ in range(3)]

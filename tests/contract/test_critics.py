@@ -43,6 +43,7 @@ def reviser(request) -> Reviser:
 
 
 @pytest.mark.parametrize("draft", DRAFTS)
+@pytest.mark.slow
 def test_every_draft_gets_a_critique_in_range(critic, task, draft):
     critique = critic.critique(task.public, DRAFTS[draft])
     assert 0 <= critique.severity <= 1

@@ -112,6 +112,7 @@ def test_odd_evidence_gives_one_reflection_or_none(name: str, attempt: Attempt, 
     texts=st.lists(st.text(max_size=80), min_size=5, max_size=5),
     outcome=st.sampled_from(["fail", "error", "timeout", "memory", "early_exit"]),
 )
+@pytest.mark.slow
 def test_any_evidence_gives_the_same_words_again(name: str, texts: list[str], outcome: str, pool: Path) -> None:
     check = Check(name=texts[0], outcome=outcome, error_type=texts[1], message=texts[2], expected=texts[3], line=1)
     attempt = failed("t/1", check, outcome=outcome, solution=texts[4])

@@ -278,6 +278,7 @@ def test_prompts_hold_exactly_the_recorded_items_nothing_hidden(actor, how, reca
 
 
 @pytest.mark.parametrize("actor", ACTORS)
+@pytest.mark.slow
 def test_hidden_tests_become_feedback_by_the_oracle_path_alone(actor):
     case = {
         "seed": 1, "visible": 2, "hostile": False, "others": 0, "lessons": 0, "lesson_tokens": 600, "attempts": 2,

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -126,6 +127,7 @@ class Page:
 
     def __init__(self, folder, environment):
         self.folder, self.environment, self.sessions = folder, environment, {}
+        self.argv = ("bash", "--norc")
         self.last = ""
 
     def session(self, name, *argv):
@@ -149,7 +151,7 @@ class Page:
             assert_shown(block.text.splitlines(), self.last, "the Python block above")
 
     def shell(self, command, expected):
-        session = self.session("shell", "bash", "--norc")
+        session = self.session("shell", *self.argv)
         output, code = session.run(f"{{ {command}\n}} </dev/null; code=$?; echo; echo '{DONE}' $code; (exit $code)")
         meant_to_fail = any(line.startswith(SAID) for line in expected)
         assert (code != 0) == meant_to_fail, f"$ {command}\nended with {code}:\n{output}"
@@ -217,9 +219,19 @@ WITH_BLOCKS = [
 
 
 @pytest.mark.parametrize("path", WITH_BLOCKS)
+@pytest.mark.slow
 def test_every_block_of_a_page_runs_and_says_what_it_shows(path, page):
     for block in blocks(path):
         page.play(block)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_the_commands_of_the_readme_run_in_zsh_too(page):
+    page.argv = ("zsh", "-f")
+    for block in blocks(ROOT / "README.md"):
+        if block.language == "console":
+            page.play(block)
 
 
 def test_what_is_not_run_still_stands_on_a_page():

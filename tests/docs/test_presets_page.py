@@ -12,6 +12,7 @@ SPEC.loader.exec_module(presets)
 
 
 @pytest.mark.parametrize("preset", presets.PRESETS)
+@pytest.mark.slow
 def test_the_page_shows_what_the_third_attempt_reads(preset):
     assert presets.block(preset) in presets.PAGE.read_text(), "run python docs/presets.py --write"
 

@@ -13,6 +13,7 @@ COVERAGE = HARNESS.with_name("coverage.py")
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_the_benchmark_of_the_harness_ends_with_its_figures(tmp_path):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)}
     ran = subprocess.run(
@@ -24,6 +25,7 @@ def test_the_benchmark_of_the_harness_ends_with_its_figures(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("option", "lines"), [("--fieller", 10), ("--kappa", 6)])
+@pytest.mark.soak
 def test_simulated_coverage_is_a_table_of_shares(option, lines):
     ran = subprocess.run(
         [sys.executable, COVERAGE, option, "--runs", "40"], capture_output=True, text=True, check=False

@@ -110,6 +110,7 @@ def test_tracebacks_are_those_of_python(executed):
     assert "harness" not in failure.source
 
 
+@pytest.mark.slow
 def test_an_endless_program_times_out_and_a_pass_raises_nothing(write_rows, monkeypatch):
     from reflexion_lab.audit import stored_programs
     from reflexion_lab.tasks.sandbox.sandbox import Limits

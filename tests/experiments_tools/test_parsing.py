@@ -88,6 +88,7 @@ def test_definitions_in_the_prompt_are_a_cause(read):
     assert read(row(answer(fenced(code), code=code, passed=False), prompt=prompt)).replies[0].cause == "prompt"
 
 
+@pytest.mark.slow
 def test_a_slow_program_has_the_cause_time(read, monkeypatch):
     slow = "import time\n\n\ndef double(x):\n    time.sleep(0.7)\n    return 2 * x\n"
     monkeypatch.setattr(stored_programs, "LIMITS", Limits(wall_seconds=0.5, cpu_seconds=1))

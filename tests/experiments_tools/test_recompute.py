@@ -34,6 +34,7 @@ def study(request, tmp_path):
     return lambda _: texts(request.param), copy
 
 
+@pytest.mark.slow
 def test_the_published_figures_are_those_of_the_evidence(study, capsys):
     compute, copy = study
     assert main(str(copy / "analysis.py"), compute, ["--check"]) == 0

@@ -16,6 +16,7 @@ def test_every_golden_run_is_stored():
 
 
 @pytest.mark.parametrize("name", [*golden.RUNS, *golden.SPECIAL])
+@pytest.mark.slow
 def test_a_golden_run_agrees(name):
     ((_, now),) = golden.carry_out([name])
     assert list(golden.differences(EXPECTED[name], now))[:5] == []

@@ -82,6 +82,7 @@ def jittery(cfg, seed):
     return lab.folder
 
 
+@pytest.mark.slow
 def test_the_number_of_workers_changes_nothing_in_a_round(config):
     folders = [jittery(config(*SHARED, f"workers={n}"), n) for n in (1, 2, 8)]
     single, two, eight = map(read_by_the_actors, folders)
@@ -123,6 +124,7 @@ class Breaking(Jittery):
 
 
 @pytest.mark.parametrize("at", [14, 33, *(pytest.param(at, marks=pytest.mark.slow) for at in (2, 20))])
+@pytest.mark.slow
 def test_a_resumed_run_recalls_what_an_unbroken_one_does(config, tmp_path, at):
     whole = read_by_the_actors(carried_out(config(*SHARED, "workers=1")))
     place = f"store.place={tmp_path / 'memory.sqlite'}"

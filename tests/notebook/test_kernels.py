@@ -114,6 +114,7 @@ def lines(folder, pattern):
     return sum(path.read_bytes().count(b"\n") for path in folder.glob(pattern))
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_resumes_in_the_same_kernel(kernel, tmp_path):
     k = kernel()
     k.run(BEGIN)
@@ -141,6 +142,7 @@ def test_an_interrupted_sweep_goes_on_with_the_same_call(kernel, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_autoreload_leaves_what_was_made_before_usable(kernel, tmp_path):
     """A whole module is executed again; objects of its old classes still show themselves, and compare with new ones."""
     for part in ("reflexion_lab", "conf"):

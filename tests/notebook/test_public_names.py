@@ -10,7 +10,7 @@ import reflexion_lab as rl
 from reflexion_lab.errors import ConfigError, FolderError
 from reflexion_lab.notebook.run import Run
 from reflexion_lab.runner.config.grid import lines
-from reflexion_lab.runner.folder.folder import RunFolder, folders
+from reflexion_lab.runner.folder.folder import RunFolder, folders, newest
 
 
 @pytest.fixture
@@ -75,9 +75,25 @@ def test_what_is_no_run_is_an_error(name, message):
         folders(name)
 
 
-def test_a_folder_of_runs_is_no_run_but_its_pattern_is_told(two):
-    with pytest.raises(FolderError, match=r"did you mean '.*root/\*'"):
-        rl.load(two[0].path.parent)
+def test_runs_are_named_by_their_folder_a_shells_pattern_or_a_part_of_a_name(two, tmp_path, monkeypatch):
+    root = two[0].path.parent
+    every = sorted(run.path.name for run in two)
+    assert [folder.path.name for folder in folders(root)] == every
+    (root / "calls.sqlite").write_bytes(b"")
+    (root / "bundles").mkdir()
+    with pytest.warns(UserWarning, match="since they are no runs: 3 of 5 paths"):
+        assert [folder.path.name for folder in folders(*sorted(root.iterdir()))] == every
+    with pytest.raises(FolderError, match=r"no manifest\.json"):
+        folders(root / "calls.sqlite", root / "bundles")
+    monkeypatch.chdir(tmp_path)
+    root.rename("runs")
+    assert [folder.path.name for folder in folders("a")] == ["a"]
+    Path("runs", "a").rename(Path("runs", "ab"))
+    with pytest.raises(FolderError, match=r"b: got 2 runs of such a name \(ab, b\)"):
+        folders("b")
+    with pytest.raises(FolderError, match=r"zz: got no manifest\.json"):
+        folders("zz")
+    assert [folder.path.name for folder in newest(1)] == ["b"]
 
 
 @pytest.mark.parametrize("ask", [rl.load, rl.compare, rl.plot.curves])

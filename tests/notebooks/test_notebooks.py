@@ -255,6 +255,7 @@ def missing(notebook, sentences):
 
 
 @pytest.mark.parametrize("path", EXECUTED)
+@pytest.mark.slow
 def test_a_notebook_runs_and_says_what_it_said(notebook, path, home, monkeypatch, request):
     assert missing(notebook, SAID.get(path.stem, [])) == []
     if path.stem in RECORDED:

@@ -60,6 +60,7 @@ EVERY_STOP = f"stop=[{','.join(sorted(path.stem for path in (CONF / 'stop').glob
 
 
 @pytest.mark.parametrize("choices", [(), *CONFIGS, EVERY_STOP], ids=" ".join)
+@pytest.mark.slow
 def test_a_digest_changes_with_exactly_the_measured_keys(choices):
     config = plain(compose(*choices, "storage.url=postgresql://host/lab"))
     digest = manifest.config_digest(config)

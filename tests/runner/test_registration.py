@@ -184,6 +184,7 @@ def test_a_run_that_deviates_is_warned_of(run, registered):
 
 
 @pytest.mark.filterwarnings("error:study")
+@pytest.mark.slow
 def test_a_registered_run_has_no_deviation_at_any_seed(run, registered):
     for arm, words in ARMS.items():
         for seed in (0, 1):
@@ -212,6 +213,7 @@ def test_each_deviation_of_a_run_is_named(run, registered, change, expected):
     assert expected in reason
 
 
+@pytest.mark.slow
 def test_what_was_not_registered_is_exploratory(run, registered):
     arms = {arm: [run(*words, f"seed={seed}").manifest for seed in (0, 1)] for arm, words in ARMS.items()}
     words, retry = arms["reflexion"], arms["retry"]
@@ -370,7 +372,7 @@ def test_a_study_is_registered_run_and_checked(small, capsys):
     capsys.readouterr()
     assert main(["study", "check", "small.yaml", *runs]) == 0
     assert "4 registered and 0 exploratory runs, nothing is missing" in printed(capsys)
-    assert main(["compare", *runs]) == 0
+    assert main(["compare", *runs, "--full"]) == 0
     assert "registered: eight tasks" in printed(capsys)
     base = ["--baseline", "retry recall.omega=0", "--by", "recall.omega"]
     assert main(["compare", *runs, *base, "--json"]) == 0
@@ -379,6 +381,7 @@ def test_a_study_is_registered_run_and_checked(small, capsys):
     assert [row["as_run"]["exploratory"] for row in comparison["rows"] if row["as_run"]] == [[]]  # by config, not label
 
 
+@pytest.mark.slow
 def test_arms_that_differ_from_the_registered_ones_are_named(small, capsys):
     main(["study", "register", "small.yaml"])
     shared = SMALL.partition("shared: ")[2].partition("\n")[0].split()
@@ -401,6 +404,7 @@ def test_arms_that_differ_from_the_registered_ones_are_named(small, capsys):
 OWN = "from reflexion_lab.agent.actors.single_shot import SingleShot\n\n\nclass Own(SingleShot):\n    pass\n"
 
 
+@pytest.mark.slow
 def test_changed_sources_pools_and_stores_are_deviations(small, capsys, monkeypatch):
     monkeypatch.syspath_prepend(small.parent)
     part = small.parent / "registered_part.py"
@@ -435,6 +439,7 @@ def test_changed_sources_pools_and_stores_are_deviations(small, capsys, monkeypa
     assert [reason for reason in reasons if reason.startswith("reflections read is {'")]
 
 
+@pytest.mark.slow
 def test_a_donor_that_is_there_is_registered_with_its_digest(small, capsys):
     shared = SMALL.partition("shared: ")[2].partition("\n")[0].split()
     main(["run", *shared, "experiment=reflexion", "model.first=0", "run_root=pilots"])
@@ -454,6 +459,7 @@ def test_a_donor_that_is_there_is_registered_with_its_digest(small, capsys):
     assert reason.startswith(f"reflections read is {donor}, registered was {{'{pilot.name}': '")
 
 
+@pytest.mark.slow
 def test_arms_that_differ_in_their_donor_alone_are_told_apart(small, capsys):
     shared = SMALL.partition("shared: ")[2].partition("\n")[0].split()
     for first in ("0", "0.1"):
@@ -483,6 +489,7 @@ def test_arms_that_differ_in_their_donor_alone_are_told_apart(small, capsys):
 
 
 @pytest.mark.parametrize("pool", ["{}", "[{}]", "runs/../runs"])
+@pytest.mark.slow
 def test_the_run_root_by_another_name_stands_for_runs_of_the_study(small, pool):
     shared = SMALL.partition("shared: ")[2].partition("\n")[0].split()
     main(["run", *shared, "experiment=reflexion", "model.first=0"])  # a run of before
@@ -499,6 +506,7 @@ def test_a_section_without_sources_pools_and_stores_is_held_as_before(study, run
     assert deviations(read(study), run("experiment=retry", "temperature=0.5").manifest) == []
 
 
+@pytest.mark.slow
 def test_a_kept_replay_of_a_registered_run_is_registered(small, capsys):
     weak = "  weak: experiment=reflexion recall.omega=2 model.first=0.1\nbaseline:"
     small.write_text(SMALL.replace("baseline:", weak).replace("shared:", "shared: store=sqlite"))
@@ -535,6 +543,7 @@ def test_a_kept_replay_of_a_registered_run_is_registered(small, capsys):
         ("recall.omega=2", "recall.omga=2", "did you mean 'recall.omega'"),
     ],
 )
+@pytest.mark.slow
 def test_a_study_that_cannot_be_registered_stays_as_it_is(small, capsys, before, after, message):
     small.write_text(SMALL.replace(before, after))
     text = small.read_text()

@@ -273,6 +273,7 @@ def stored_calls(place):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_killed_run_resumes_to_the_same_figures_and_calls(tmp_path):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     for place in (whole, cut):
@@ -328,8 +329,7 @@ def test_a_second_run_of_the_same_config_makes_no_call(base, tmp_path, capsys):
     first = carry_out(compose(*base))
     capsys.readouterr()
     assert sorted(path.name for path in run_folder(tmp_path).glob("[!.]*")) == [
-        "attempts.jsonl", "convergence.csv", "convergence.png", "digests.json", "grades.jsonl", "manifest.json",
-        "reflections.csv", "reflections.png", "results.jsonl", "summary.json",
+        "attempts.jsonl", "digests.json", "grades.jsonl", "manifest.json", "results.jsonl", "summary.json",
     ]  # fmt: skip
     second = carry_out(compose(*base, "quiet=false"))
     assert "model calls: 0 made" in capsys.readouterr().out
@@ -365,4 +365,8 @@ def test_impossible_suite_writers_are_refused_before_the_run(base, tmp_path, ove
 def test_a_chat_server_is_not_asked_to_continue_tests(tmp_path):
     served = ["model=openai", "model.model=some", "model.base_url=http://127.0.0.1:9/v1", "actor=single_shot"]
     with pytest.raises(ValueError, match="expected suite_writer=chat"):
-        assemble(compose(*served, f"run_root={tmp_path}", *OVERRIDES, "feedback_source=self_tests"))
+        assemble(
+            compose(
+                *served, f"run_root={tmp_path}", *OVERRIDES, "feedback_source=self_tests", "suite_writer=continuation"
+            )
+        )

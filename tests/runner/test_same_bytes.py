@@ -57,6 +57,7 @@ def carried_out(tmp_path, workers, *overrides):
         pytest.param((*SHARED, "store=sqlite"), id="stored", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_one_two_and_eight_workers_write_the_same_bytes(tmp_path, overrides):
     single, two, eight = (carried_out(tmp_path, workers, *overrides) for workers in (1, 2, 8))
     assert canonical_bytes(single) == canonical_bytes(two) == canonical_bytes(eight)

@@ -33,6 +33,7 @@ def firsts(folder):
     return {attempt.task_id: attempt for attempt in Log.read(folder).every if attempt.number == 1}
 
 
+@pytest.mark.slow
 def test_only_the_words_reach_the_other_model(run):
     donor = run("experiment=reflexion", "model=simulated", "model.first=0.4")
     folder = run(
@@ -54,6 +55,7 @@ def test_only_the_words_reach_the_other_model(run):
     assert not folder.manifest.is_upper_bound
 
 
+@pytest.mark.slow
 def test_a_donor_must_be_one_run_on_the_same_tasks_without_solutions(run, tmp_path):
     donor = run("experiment=reflexion", "model=simulated", "model.first=0.2", "benchmark.load.n=3")
     transplant = ("reflector=transplant", "arm=transplant", "model=simulated", "model.first=0")
@@ -66,6 +68,7 @@ def test_a_donor_must_be_one_run_on_the_same_tasks_without_solutions(run, tmp_pa
         run(*transplant, f"reflector.pool=[{bound.path}]")
 
 
+@pytest.mark.slow
 def test_a_donor_with_other_tasks_under_the_same_ids_is_refused(run, tmp_path):
     tasks = tmp_path / "tasks.jsonl"
     test = "assert twice(2) == {}"
@@ -96,6 +99,7 @@ def test_a_donor_with_other_tasks_under_the_same_ids_is_refused(run, tmp_path):
     assert digest == run("experiment=reflexion", *own, "model.first=0", base=plain).manifest.benchmark_digest
 
 
+@pytest.mark.slow
 def test_the_donor_may_be_another_models_run_in_a_folder_of_runs(run, tmp_path):
     donor = run("experiment=reflexion", "model=simulated", "model.first=0")
     own = ("arm=transplant", "model=simulated_student", "model.first=0", "reflector=transplant")

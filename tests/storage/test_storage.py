@@ -67,6 +67,7 @@ def rows(url, table):
         return connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_storage_and_no_password_leaks(words, tmp_path, url, capfd):
     assert cli.main(["run", *words("files")]) == 0
     assert cli.main(["run", *words("shared", "storage=postgres", "caps.calls=100")]) == 0

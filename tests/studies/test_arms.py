@@ -49,6 +49,7 @@ def first_calls(log, calls):
 
 
 @pytest.mark.filterwarnings("ignore:temperature:RuntimeWarning")
+@pytest.mark.slow
 def test_every_arm_begins_with_the_same_calls(run):
     expected = first_calls(*run("reflexion"))
     assert len(expected) == 3

@@ -72,6 +72,7 @@ def test_where_tasks_cost_alike_the_estimate_is_exact(overrides):
     assert expected.at_most.tokens > expected.total.tokens.high
 
 
+@pytest.mark.slow
 def test_calls_shared_by_cells_are_counted_once(overrides):
     grid = [*overrides[:-1], "loop.max_attempts=1,2", "recall.omega=0,1", "loop.reflect_on_last=false"]
     expected = estimate([cell.cfg for cell in cells(grid)])

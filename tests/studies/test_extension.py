@@ -59,6 +59,7 @@ def test_an_actor_is_one_class_and_one_yaml_file(project, capsys):
     assert '"strategy":"fixed_program"' in (run / "attempts.jsonl").read_text()
 
 
+@pytest.mark.slow
 def test_a_figure_is_one_function_in_a_file(project, monkeypatch):
     monkeypatch.setattr(drawing, "REGISTRY", list(drawing.REGISTRY))
     for arm in ("simple", "feedback_only"):

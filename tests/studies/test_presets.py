@@ -271,5 +271,6 @@ def test_two_runs_leave_their_reflections_apart(run, tmp_path):
 
 
 @pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.slow
 def test_a_preset_runs_without_a_store(run, preset):
     assert len(run(preset, "store=none", "benchmark.limit=1")["sum"]) == 3

@@ -27,6 +27,7 @@ def wired(sandbox, *overrides):
 
 @pytest.mark.parametrize("critic", ["tests", "lint", "llm", "merged"])
 @pytest.mark.parametrize("reviser", ["llm", "continuation", "targeted"])
+@pytest.mark.slow
 def test_every_pair_makes_a_loop_that_works(sandbox, task, critic, reviser):
     chat = ["actor=critique_revise", "actor@actor.generator=single_shot", f"critic={critic}", f"reviser={reviser}"]
     actor = wired(sandbox, *chat)["actor"]

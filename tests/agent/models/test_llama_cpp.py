@@ -31,6 +31,7 @@ def test_a_chat_is_answered_within_its_tokens(smollm2):
     assert completion.finish_reason == "length"
 
 
+@pytest.mark.slow
 def test_the_grammar_of_reflections_holds_a_small_model(smollm2):
     messages = [Message(role="user", content="My program `return a - b` should add. What went wrong?")]
     reply = smollm2.complete(messages, sampling=Sampling(max_tokens=192, grammar=GRAMMAR))

@@ -126,6 +126,7 @@ def share(summary):
         *(pytest.param(key, "stub-7b", marks=pytest.mark.slow) for key in ("EMPTY", "key", "sorted", "test")),
     ],
 )
+@pytest.mark.slow
 def test_a_placeholder_key_changes_no_program_and_no_model_name(lab, monkeypatch, key, name):
     monkeypatch.setenv("OPENAI_API_KEY", key)
     with serving({"/": RIGHT}, model=name) as stub:
@@ -155,6 +156,7 @@ class Refusing(Stub):
 OVERFLOW = {"code": "context_length_exceeded", "message": "however, your messages resulted in 9000 tokens"}
 
 
+@pytest.mark.slow
 def test_a_rejected_prompt_is_sent_again_by_a_later_run(lab, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     stub = Refusing({"/": RIGHT})

@@ -64,6 +64,7 @@ def after(attempt):
 # 600 draws: four standard errors are at most 0.082.
 
 
+@pytest.mark.slow
 def test_the_first_program_is_right_with_its_probability():
     assert share_right(SimulatedModel(TASKS, first=0.8)) == pytest.approx(0.8, abs=0.082)
     assert share_right(SimulatedModel(TASKS, first=0.3, spread=0)) == pytest.approx(0.3, abs=0.082)
@@ -287,6 +288,7 @@ def test_weak_tests_end_the_loop_on_a_wrong_program(tmp_path):
 
 
 @pytest.mark.parametrize("partial", [0, 0.5])
+@pytest.mark.slow
 def test_tests_that_are_all_wrong_do_not_tell_right_from_wrong(tmp_path, partial):
     """Nothing right passes one of them, so no more right programs are submitted than by the first attempts."""
     settings = ("benchmark.limit=40", "model.first=0.5", "model.damage=0.2", f"model.partial={partial}")

@@ -154,6 +154,7 @@ def shingles(text, size):
 
 
 @pytest.mark.parametrize("load", [partial(basics, n=138), humaneval])
+@pytest.mark.slow
 def test_words_never_quote_a_solution(load):
     """Mutants, another task's program, and no program: no line and no run of tokens that only the solution has."""
     rng, tasks = random.Random(0), list(load())
@@ -293,6 +294,7 @@ def run(tmp_path):
 @pytest.mark.parametrize(
     "overrides", [("experiment=oracle_words",), ("experiment=corrupted_sweep", "reflector.share=1")]
 )
+@pytest.mark.slow
 def test_no_figure_of_such_a_run_is_a_pass_at_1(run, overrides):
     folder = run(*overrides)
     log = Log.read(folder)
@@ -312,6 +314,7 @@ def test_a_share_outside_its_range_is_named(run):
 
 
 @pytest.mark.parametrize(("lines", "most"), [(59, 60), (60, 60), (120, 30), (600, 6)])
+@pytest.mark.slow
 def test_fewer_mutants_of_a_long_program_are_built(monkeypatch, lines, most):
     built = []
 

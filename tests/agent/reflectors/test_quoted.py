@@ -95,6 +95,7 @@ def test_its_words_reach_no_other_run(run):
 
 
 @pytest.mark.parametrize("control", ["keywords", "length_matched"])
+@pytest.mark.slow
 def test_a_reflector_around_it_is_marked_likewise(run, control):
     quoted = "{_target_: reflexion_lab.agent.reflectors.quoted.Quoted, _partial_: true}"
     nested = (f"reflector={control}", "~reflector.first", f"+reflector.first={quoted}")

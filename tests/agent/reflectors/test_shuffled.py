@@ -148,6 +148,7 @@ def test_in_a_parallel_sweep_the_control_waits_for_its_pool(tmp_path: Path) -> N
     assert [state.status for state in Sweep.of(overrides).states.values()] == ["done", "done"]
 
 
+@pytest.mark.slow
 def test_runs_under_other_conditions_are_no_pool(tmp_path: Path) -> None:
     sweep(settings(tmp_path, "pilot", experiment="reflexion"), quiet=True)
     for more, message in (
@@ -163,6 +164,7 @@ def test_runs_under_other_conditions_are_no_pool(tmp_path: Path) -> None:
         assert message in state.problem
 
 
+@pytest.mark.slow
 def test_a_run_keeps_its_pool_and_restarts_if_it_changed(tmp_path: Path) -> None:
     both = settings(tmp_path, "own", experiment=["reflexion", "reflexion_shuffled"])
     reflexion, shuffled = sweep(both, quiet=True).runs

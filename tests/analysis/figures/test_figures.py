@@ -190,6 +190,7 @@ def test_every_figure_with_an_oracle_is_watermarked(make_arms):
     assert not by_gid(curves.curves([Curve.over(retry)], axes()).texts, "watermark")
 
 
+@pytest.mark.slow
 def test_an_oracle_is_no_pass_at_1_in_words_nor_on_the_hull(saved, make_arms):
     figures = saved("retry", "oracle")
     for figure in figures.values():
@@ -221,6 +222,7 @@ def test_differences_are_those_of_the_comparison(make_arms):
     assert [bar.get_width() for bar in bars] == [2 * minimum for minimum in known]
 
 
+@pytest.mark.slow
 def test_a_difference_that_was_refused_is_not_drawn(make_arms, tmp_path):
     result = make_arms("retry", "reflexion", seeds=(1,))
     names = {save_figure.name for save_figure in save_figures(tmp_path / "figures", compare(result), result)}

@@ -296,6 +296,7 @@ def test_the_csv_holds_the_numbers_of_the_comparison(report):
     assert all(path.with_suffix(".csv").is_file() for path in pictures)
 
 
+@pytest.mark.slow
 def test_the_same_runs_make_the_same_documents(three_arms, report, tmp_path):
     again = tmp_path / "again"
     again.mkdir()

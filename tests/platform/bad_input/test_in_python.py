@@ -26,6 +26,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.slow
 def test_a_mistake_in_python_is_a_value_error_of_one_line(work, snapshot_of, name):
     before = snapshot_of(work)
     with pytest.raises(ValueError) as raised:

@@ -149,7 +149,7 @@ def test_a_grade_of_nothing_leaves_a_run_without_verdicts(work, refused, fields)
         ("compare", "nothing*"),
         ("compare", "old/good", "nothing*"),
         ("report", "--html", "old"),
-        ("track", "old"),
+        ("track", "agent"),
         ("show", ""),
         ("show", "a\x00b"),
         ("show", "x" * 300),

@@ -18,7 +18,8 @@ FORMS = [2, pytest.param(8, marks=pytest.mark.soak)]
 @pytest.mark.parametrize(
     ("n", "store"),
     [
-        (3, "sqlite"),
+        (2, "jsonl"),
+        pytest.param(3, "sqlite", marks=pytest.mark.soak),
         pytest.param(8, "sqlite", marks=pytest.mark.soak),
         pytest.param(8, "jsonl", marks=pytest.mark.soak),
     ],
@@ -60,6 +61,7 @@ def test_eight_processes_share_a_postgresql(crowd, peaceful, monkeypatch):
 
 
 @pytest.mark.parametrize("n", FORMS)
+@pytest.mark.slow
 def test_processes_share_the_cells_and_caps_of_one_sweep(crowd, peaceful, n):
     process, cap = crowd("tracker=none"), 3 * n
     command = [f"seed=range({n})", "benchmark.load.n=3"]
@@ -74,6 +76,7 @@ def test_processes_share_the_cells_and_caps_of_one_sweep(crowd, peaceful, n):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", FORMS)
+@pytest.mark.soak
 def test_one_that_is_killed_holds_nobody_up_and_goes_on_later(crowd, peaceful, n):
     process = crowd("tracker=none", "store=jsonl", *SHARED)
     midway, requests = threading.Event(), []

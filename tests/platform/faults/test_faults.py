@@ -47,6 +47,7 @@ def written(folder):
 
 
 @pytest.mark.parametrize("fault", ASKED_AGAIN)
+@pytest.mark.slow
 def test_what_passes_is_asked_again_and_changes_nothing(faults, student, run, measured, unbroken, clock, fault):
     clock.real = 1 if fault == "429_second" else 0
     with faults.FaultServer(student, about_first(fault)) as server:
@@ -60,6 +61,7 @@ def test_what_passes_is_asked_again_and_changes_nothing(faults, student, run, me
 
 
 @pytest.mark.parametrize("oddity", ["trickle", "twice", "two_choices", "no_name"])
+@pytest.mark.slow
 def test_an_odd_answer_is_an_answer(faults, student, run, measured, unbroken, oddity):
     with faults.FaultServer(student, lambda request: oddity) as server:
         folder, problem = run(server)
@@ -87,6 +89,7 @@ def test_unanswered_tasks_restart_after_the_others_have_ended(faults, student, r
 
 
 @pytest.mark.parametrize("fault", NAMED)
+@pytest.mark.slow
 def test_an_unanswered_task_leaves_the_run_incomplete(faults, student, run, measured, unbroken, fault):
     with faults.FaultServer(student, about(TASKS[2], fault)) as server:
         overrides = (AT_ONCE, f"model.timeout={1 if fault == 'stall' else 20}", "model.deadline=1")
@@ -212,6 +215,7 @@ def test_every_server_is_understood_that_the_prompt_is_too_long(faults, server_o
 
 
 @pytest.mark.parametrize("fault", [*WITHHELD, "wrong_model", "overflow_with_200", "overflow_vllm"])
+@pytest.mark.slow
 def test_withheld_replies_have_their_own_outcome_per_task(faults, student, run, measured, unbroken, fault):
     end = WITHHELD.get(fault, "context_overflow" if fault.startswith("overflow") else fault)
     touched = TASKS[3]

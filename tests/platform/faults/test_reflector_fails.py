@@ -25,6 +25,7 @@ def reflections(folder):
                         ("empty", "parse_error")],
 )  # fmt: skip
 @pytest.mark.parametrize(("policy", "source"), [("fallback", "fallback:"), ("skip", "failed")])
+@pytest.mark.slow
 def test_the_loop_goes_on_with_rules_or_without_words(faults, student, run, fault, kind, policy, source):
     with faults.FaultServer(student, fails(fault)) as server:
         folder, problem = run(server, *QUICK, f"reflector.on_failure={policy}", "loop.max_attempts=2")
@@ -41,6 +42,7 @@ def test_the_loop_goes_on_with_rules_or_without_words(faults, student, run, faul
     ("fault", "overrides", "outcome"),
     [("503", (), "server_error"), ("stall", (), "timeout"), ("stall", ("reflector.timeout=0.3",), "timeout")],
 )
+@pytest.mark.slow
 def test_the_loop_is_set_aside_by_default_and_its_verdict_is_kept(faults, student, run, fault, overrides, outcome):
     with faults.FaultServer(student, fails(fault)) as server:
         folder, problem = run(server, *QUICK, *overrides)

@@ -60,6 +60,7 @@ ACTORS = {
 
 @pytest.mark.parametrize("actor", ACTORS)
 @pytest.mark.parametrize("end", WITHHELD)
+@pytest.mark.slow
 def test_no_actor_takes_a_program_from_it_and_the_attempt_says_why(sandbox, task, actor, end):
     attempts = attempts_of(Withholding(end), sandbox, task, f"actor={actor}", *ACTORS[actor], "reflector=none")
     assert len(attempts) == 2

@@ -134,6 +134,7 @@ TASK = {
 }
 
 
+@pytest.mark.slow
 def test_interpolations_and_templates_in_foreign_texts_stay_text(tmp_path, monkeypatch, capfd) -> None:
     lab = tmp_path / "a" / "b" / "lab"
     lab.mkdir(parents=True)
@@ -200,6 +201,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.parametrize("command", ["lint-dataset", "audit"])
+@pytest.mark.slow
 def test_ten_gigabytes_of_zeros_cost_little_memory_and_one_line(tmp_path, command) -> None:
     bomb = zeros(tmp_path / "bomb.jsonl.gz", 10_000)
     argv = [sys.executable, "-c", BOUNDED, command, str(bomb)]

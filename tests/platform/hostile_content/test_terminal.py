@@ -145,7 +145,7 @@ def test_a_bug_shows_its_traceback_without_harm(tmp_path: Path) -> None:
     lines = [
         "import sys",
         "from reflexion_lab.cli import main as cli, show",
-        "show.show = lambda asked: {}[asked.folder]",
+        "show.show = lambda asked: {}[asked.run]",
         "cli.main(sys.argv[1:])",
     ]
     program = "\n".join(lines)

@@ -63,12 +63,14 @@ def check_a_sweep(place, undisturbed, outcome, share, kills, seed):
     lab.check(killed)
 
 
-@pytest.mark.parametrize(("share", "kills"), [pytest.param(0.55, 2, marks=pytest.mark.slow), (0.9, 1)])
+@pytest.mark.parametrize(("share", "kills"), [pytest.param(0.55, 2, marks=pytest.mark.soak), (0.9, 1)])
+@pytest.mark.slow
 def test_a_run_that_was_killed_ends_as_if_it_had_not_been(place, undisturbed, outcome, share, kills):
     check_a_run(place, undisturbed, outcome, (), share, kills, seed=1)
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_run_that_was_killed_remembers_nothing_twice(place, undisturbed, outcome):
     check_a_run(place, undisturbed, outcome, LEARNS, 0.65, kills=1, seed=2)
 

@@ -92,6 +92,7 @@ class Model:
 """
 
 
+@pytest.mark.slow
 def test_signals_that_a_worker_thread_receives_stop_the_run(tmp_path):
     (tmp_path / "hanging.py").write_text(HANGING)
     overrides = ["~model", "+model._target_=hanging.Model", "actor=single_shot", "benchmark.limit=1", "tracker=none"]

@@ -45,6 +45,7 @@ def small_files(size):
     return restrict
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_and_the_run_resumes_when_there_is_space(place, undisturbed, outcome):
     (whole,), calls, _, _ = undisturbed()
     lab = place("cache.executions=null")
@@ -130,6 +131,7 @@ def test_a_folder_that_another_one_replaces_gets_no_record(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_deleted_run_folder_is_an_error_and_calls_are_kept(place, served, undisturbed, outcome):
     (whole,), calls, _, _ = undisturbed()
     lab = place()
@@ -203,6 +205,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_clock_that_jumps_by_years_changes_nothing(place, undisturbed, outcome):
     (whole,), calls, _, _ = undisturbed()
     lab = place()

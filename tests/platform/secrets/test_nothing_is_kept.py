@@ -149,6 +149,7 @@ def test_nothing_printed_holds_a_secret(finished: Done, planted: Any) -> None:
         ("-m model.nothing_api_key=pl-Zq7xOPENAIw3,other", "nothing_api_key"),
     ],
 )
+@pytest.mark.slow
 def test_a_key_in_the_config_is_refused_and_not_repeated(tmp_path, monkeypatch, planted, override, field):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "other-0123456789")

@@ -93,6 +93,7 @@ NOISY = "evaluator=noisy", "evaluator.wrong_tests=0.5", "evaluator.weak_tests=0.
         ),
     ],
 )
+@pytest.mark.slow
 def test_runs_of_every_kind_verify(tmp_path, overrides):
     verification = verify(run_in(tmp_path, *overrides), execute=True)
     assert verification.holds, places(verification)
@@ -266,6 +267,7 @@ def interrupt(run, provenance=(), package_versions=(), **fields):
     return resume(run)
 
 
+@pytest.mark.slow
 def test_a_run_resumed_by_another_program_records_that(run, tmp_path, capsys):
     changed = {"provenance": {"code_digest": "0" * 16}, "package_versions": {"msgspec": "0.1"}}
     command = interrupt(run, **changed, isolation=["none"])
@@ -279,7 +281,7 @@ def test_a_run_resumed_by_another_program_records_that(run, tmp_path, capsys):
     assert resumption.package_versions.keys() == {"msgspec"}
     assert "resumptions.jsonl" in json.loads((run / "digests.json").read_text())
     packed = pack(RunFolder.existing(run), tmp_path / "a.zip").path
-    for command in (["show", str(run)], ["verify", str(run)], ["verify", str(packed)]):
+    for command in (["show", str(run), "--full"], ["verify", str(run)], ["verify", str(packed)]):
         assert main(command) == 0
         out = " ".join(capsys.readouterr().out.split())
         assert all(change in out for change in changes), out

@@ -16,6 +16,7 @@ def launcher(*overrides):
 
 
 @pytest.mark.parametrize("choice", ["joblib", "ray", "slurm", "slurm_local"])
+@pytest.mark.slow
 def test_a_launcher_is_no_part_of_the_sweep_id(choice, recwarn):
     assert Sweep.of(["seed=0,1", f"hydra/launcher={choice}"]).sweep_id == Sweep.of(["seed=0,1"]).sweep_id
     assert launcher(f"hydra/launcher={choice}", "seed=0,1")._target_.startswith("reflexion_lab.studies.scale.")
@@ -36,6 +37,7 @@ def test_the_local_twin_of_slurm_takes_its_keys():
         ("", ["hydra/launcher=joblib", "hydra.launcher.jobs=2"], "hydra.launcher.jobs"),
     ],
 )
+@pytest.mark.slow
 def test_a_missing_plugin_or_wrong_key_is_one_error(missing, words, message, tmp_path, monkeypatch, capsys):
     if missing:
         monkeypatch.setitem(sys.modules, missing, None)

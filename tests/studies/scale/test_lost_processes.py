@@ -13,10 +13,11 @@ LAUNCHERS = {
     "slurm_local": ("hydra/launcher=slurm_local", f"hydra.launcher.array_parallelism={AT_ONCE}"),
     "ray": ("hydra/launcher=ray", f"hydra.launcher.ray.init.num_cpus={AT_ONCE}"),
 }
+ONE_OF = ["slurm_local", *(pytest.param(name, marks=pytest.mark.soak) for name in ("joblib", "ray"))]
 SIX = "seed=0,1,2,3,4,5"
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", ONE_OF)
 def test_a_killed_process_costs_no_more_than_its_calls_in_flight(launcher, lab, alone):
     lab.served.kill_at, jobs = {7}, []
     lab.served.at = {number: lambda: jobs.append(len(lab.processes("submitit.core._submit"))) for number in (2, 5, 9)}
@@ -34,6 +35,7 @@ def test_a_killed_process_costs_no_more_than_its_calls_in_flight(launcher, lab, 
     assert not ended.files_with("sk-planted")
 
 
+@pytest.mark.soak
 def test_a_cell_that_is_lost_twice_is_resumed_by_the_same_command(lab):
     lab.served.kills = {1: 2}
     first = lab.run("seed=0,1", *LAUNCHERS["slurm_local"])

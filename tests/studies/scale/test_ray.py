@@ -145,11 +145,12 @@ def processes(*which):
 @pytest.mark.parametrize(
     "overrides",
     [
-        pytest.param((), id="alone", marks=pytest.mark.slow),
+        pytest.param((), id="alone", marks=pytest.mark.soak),
         pytest.param(SHARED, id="shared"),
         pytest.param((*SHARED, "store=sqlite"), id="stored", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_workers_of_a_cluster_write_the_same_bytes_as_threads(config, cluster, overrides):
     here, there = run_lab(config("here", *overrides)), run_lab(config("there", *overrides, "workers=8"))
     local, remote = log_of(here), log_of(there)
@@ -211,6 +212,7 @@ def test_programs_of_a_lost_worker_are_executed_by_others(cluster):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_task_without_an_answer_is_deferred_as_it_is_here(config, cluster):
     lab = run_lab(config("there", "model.trouble=silent_once", "model.share=1"))
     deferred = lab.folder.set_aside
@@ -245,6 +247,7 @@ def test_caps_hold_over_all_workers(config, cluster, tmp_path):
     assert len((tmp_path / "asked.log").read_text().split()) <= 7
 
 
+@pytest.mark.slow
 def test_no_loop_is_given_hidden_tests_or_the_solution(config, cluster, tmp_path):
     task = {
         "task_id": "own/double", "prompt": 'def double(x):\n    """Twice x."""\n', "entry_point": "double",
@@ -263,6 +266,7 @@ def test_no_loop_is_given_hidden_tests_or_the_solution(config, cluster, tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_killed_driver_stops_its_cluster_and_the_run_resumes(config, tmp_path):
     own = (f"hydra.searchpath=[file://{tmp_path}/conf]", "run_root=own", "workers=1", "model.seconds=0.3")
     command = [sys.executable, "-m", "reflexion_lab", "run", *COMMON, *own]

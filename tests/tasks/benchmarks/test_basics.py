@@ -179,6 +179,7 @@ def test_fewer_tasks_are_a_prefix_of_more() -> None:
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "random"])
+@pytest.mark.slow
 def test_tasks_do_not_depend_on_process_and_hash_seed(hash_seed: str) -> None:
     script = (
         "import sys, msgspec; from reflexion_lab.tasks.benchmarks.basics import basics; "
@@ -190,6 +191,7 @@ def test_tasks_do_not_depend_on_process_and_hash_seed(hash_seed: str) -> None:
     assert msgspec.json.decode(run.stdout, type=list[Task]) == drawn(1)
 
 
+@pytest.mark.slow
 def test_thousands_of_tasks_have_ids_and_prompts_of_their_own() -> None:
     tasks = basics(3, 2000)
     assert len({task.task_id for task in tasks}) == 2000

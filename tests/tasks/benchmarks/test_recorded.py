@@ -164,6 +164,7 @@ def test_examples_of_typed_prompts_agree_with_the_canonical_solutions(recorded_r
 @pytest.mark.parametrize(
     ("name", "step"), [("noah_mbpp_gpt4", 8), ("ldb_mbpp", 8), ("agentevals_reflexion_humaneval", 19)]
 )
+@pytest.mark.slow
 def test_the_split_tests_give_the_recorded_verdicts(recorded_runs, sandbox, name, step):
     path = recorded_runs / "transcripts" / f"{name}.jsonl.gz"
     benchmark = recorded(str(path))

@@ -86,6 +86,7 @@ def test_equal_concurrent_executions_run_once(counting, cached):
     assert len(counting.requests) == 1
 
 
+@pytest.mark.slow
 def test_a_time_out_is_cached_only_in_this_process(tmp_path):
     endless = "def f(x):\n    while True: pass\n"
     with Sandbox(Limits(cpu_seconds=1, wall_seconds=2), servers=1) as sandbox:

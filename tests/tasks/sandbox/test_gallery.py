@@ -77,6 +77,7 @@ def visit(request):
 
 
 @pytest.mark.parametrize("attack", DEMANDED, ids=slug)
+@pytest.mark.slow
 def test_every_attack_gets_an_accepted_verdict(visit, attack):
     missing = [layer for layer in attack.needs if not any(name.startswith(layer) for name in visit.crowd.layers)]
     if missing:

@@ -86,6 +86,7 @@ def test_equal_programs_draw_equal_random_numbers(sandbox):
     ("end", "expected"),
     [("while True: pass", "timeout"), ("import os; os._exit(3)", "early_exit"), ("[0] * 10**10", "memory")],
 )
+@pytest.mark.slow
 def test_the_order_of_tests_does_not_change_the_reward(sandbox, end, expected):
     task = Task(task_id="t", prompt="", entry_point="f")
     program = f"def f(x):\n    if x == 0:\n        {end}\n    return x\n"

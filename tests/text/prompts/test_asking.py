@@ -84,6 +84,7 @@ def test_no_prompt_overflows_the_context_of_a_real_model(tiny, actor, variant):
     assert estimated(message.content) > 0.75 * room(model, model.sampling)
 
 
+@pytest.mark.slow
 def test_the_real_model_reads_a_prompt_that_fills_its_room():
     tasks = list(humaneval().tasks)
     real = LlamaCppModel(slots=1, threads=1)

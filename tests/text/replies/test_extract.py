@@ -349,7 +349,8 @@ MOST_READ = 999_000
 """Characters: close to the most of a reply that is read."""
 
 
-@pytest.mark.parametrize("longest", [100_000, pytest.param(MOST_READ, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("longest", [100_000, pytest.param(MOST_READ, marks=pytest.mark.soak)])
+@pytest.mark.slow
 def test_hostile_replies_are_read_within_bounds(longest):
     command = [sys.executable, "-c", HOSTILE.read_text(), str(longest)]
     process = subprocess.run(command, capture_output=True, text=True, check=False)

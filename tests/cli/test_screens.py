@@ -1,0 +1,130 @@
+"""Commands answer first, in one screen: at most 15 lines of at most 80 columns, and of 60 in a narrow terminal."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import reflexion_lab as rl
+from reflexion_lab.analysis.arms import short_names
+from reflexion_lab.cli.main import main
+from reflexion_lab.runner.folder.folder import folders
+
+SMALL = ("model=simulated", "actor=single_shot", "benchmark.limit=8", "temperature=0.8", "tracker=none")
+SWEEP = ("run", "-m", "recall.omega=0,1,2", "loop.max_attempts=2,4", "seed=0,1", "run_root=swept", *SMALL)
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    """A folder with runs of `reflexion` and `retry` in `runs/`, and a sweep of six arms over two seeds in `swept/`."""
+    path, here = tmp_path_factory.mktemp("screens"), Path.cwd()
+    os.chdir(path)
+    try:
+        for experiment in ("reflexion", "retry"):
+            rl.run(f"experiment={experiment}", *SMALL, quiet=True)
+        rl.sweep([*SWEEP[2:]], quiet=True)
+    finally:
+        os.chdir(here)
+    return path
+
+
+@pytest.fixture
+def answer(work, monkeypatch, capsys):
+    """What a command prints in a terminal of so many columns."""
+    monkeypatch.chdir(work)
+
+    def run(*words, columns=80):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert main([*words]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+@pytest.mark.parametrize(
+    ("words", "answer_line", "expected"),
+    [
+        (("show", "reflexion"), 2, "pass@1  75.0 % [40.9, 92.9], 6 of 8 tasks"),
+        (("show", "--last"), 2, "pass@1  75.0 %"),
+        (("compare", "runs"), 3, "75.0 [40.9, 92.9]"),
+        (("compare", "--last", "2", "--one-seed"), 3, "75.0 [40.9, 92.9]"),
+        (("compare", "swept"), 3, "81.2 [57.0, 93.4]"),
+        (SWEEP, 3, "81.2 [57.0, 93.4]"),
+    ],
+    ids=lambda value: " ".join(value[:3]) if isinstance(value, tuple) else None,
+)
+def test_the_answer_stands_in_one_screen(answer, words, answer_line, expected, columns):
+    lines = answer(*words, columns=columns)
+    place = next(number for number, line in enumerate(lines) if expected in line)
+    assert place <= answer_line
+    assert len(lines) <= 15 + 3 * (words is SWEEP), "a sweep adds its calls and its folder"
+    longest = max((line for line in lines if "older: " not in line), key=len)
+    assert len(longest) <= columns, longest
+
+
+def test_a_run_ends_with_its_screen(answer):
+    lines = answer("run", "experiment=reflexion", *SMALL, "run_root=other")
+    assert lines[1].startswith("pass@1  75.0 % [40.9, 92.9], 6 of 8 tasks")
+    assert any(line.startswith("model calls: ") for line in lines)
+    assert len(lines) <= 15
+
+
+def test_a_task_is_shown_with_its_differences_checks_and_words(answer, work):
+    text = "\n".join(answer("show", "reflexion-basics", "count_from"))
+    for part in ("3 attempts", "hidden tests: passed", "failing check: assert count_from(", "reflection (llm): ",
+                 "to change: ", "read: episode", "program: against attempt 1: ", "+ # wrong draft"):  # fmt: skip
+        assert part in text, part
+    (run,) = folders(*work.glob("runs/*-reflexion-*"))
+    assert str(rl.view(run, task="count_from")) == text, "a notebook without HTML shows the same"
+    whole = "\n".join(answer("show", "reflexion-basics", "count_from", "--full"))
+    assert len(whole) >= len(text) and "more lines: --full" not in whole
+
+
+def test_a_baseline_is_a_control_and_the_reason_is_printed(answer):
+    assert "difference to retry (repeated draws without feedback); exploratory" in answer(
+        "compare", "runs", "--one-seed"
+    )
+    assert any(line.startswith("difference to reflexion (as asked)")
+               for line in answer("compare", "runs", "--one-seed", "--baseline", "reflexion"))  # fmt: skip
+
+
+def test_json_of_a_run_is_its_summary(answer):
+    (line,) = answer("show", "reflexion", "--json")
+    assert '"pass_at_1"' in line
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("show",), "RUN: got no run, expected the name of a run, or --last"),
+        (("show", "basics"), "basics: got 2 runs of such a name"),
+        (("show", "runs"), "runs: got 2 runs, expected one"),
+        (("show", "reflexion", "nothing"), "got no ended loop of task 'nothing'"),
+        (("show", "reflexion", "count_from", "--json"), "--json: got --json, and a task"),
+        (("compare",), "RUN: got no run, expected names of runs, or --last N"),
+        (("compare", "runs", "--last", "2"), "RUN: got runs, and --last 2"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_shown_is_one_error(work, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(work)
+    assert main([*words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_names_of_arms_leave_out_what_all_share():
+    labels = [f"reflexion loop.max_attempts={a} recall.omega={o}" for a in (2, 4) for o in (0, 1)]
+    assert list(short_names(labels).values()) == ["a2 Ω0", "a2 Ω1", "a4 Ω0", "a4 Ω1"]
+    assert short_names(["reflexion", "retry"]) == {"reflexion": "reflexion", "retry": "retry"}
+    assert short_names(["reflexion"]) == {"reflexion": "reflexion"}
+    assert short_names(["a x.k=1", "a y.k=1"]) == {"a x.k=1": "a x.k=1", "a y.k=1": "a y.k=1"}, "they would collide"
+
+
+def test_a_closed_pipe_is_silence(work):
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    line = ["bash", "-c", f"set -o pipefail; {sys.executable} -m reflexion_lab compare runs --full | head -c 1"]
+    ended = subprocess.run(line, cwd=work, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode in (0, 1, 141) and ended.stderr == "", "1: of rich; 141: of the lab"
