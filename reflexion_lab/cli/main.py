@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -17,7 +19,7 @@ from reflexion_lab.runner.config.messages import full_traceback, in_lines, is_us
 
 COMMANDS = (
     "run", "show", "demo", "audit", "track", "compare", "rate", "estimate", "power", "study", "memory", "wisdom",
-    "bundle", "lint_dataset", "verify", "doctor",
+    "bundle", "lint_dataset", "verify", "doctor", "completion",
 )  # fmt: skip
 """Modules with commands, in the order of the help."""
 BUG = """
@@ -57,9 +59,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 class Arguments(argparse.ArgumentParser):
-    """A parser whose error messages escape control characters in arguments."""
+    """A parser whose error messages name the nearest choice and escape control characters in arguments."""
 
     def error(self, message: str) -> NoReturn:
+        if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)$", message):
+            near = difflib.get_close_matches(wrong[1], re.findall(r"'([^']*)'", wrong[2]), n=1)
+            message += "".join(f"; did you mean {name!r}?" for name in near)
         super().error(visible(message))
 
 

@@ -21,7 +21,8 @@ Run a benchmark through the loop. All further arguments are Hydra overrides:
   reflexion-lab run                           basics with the embedded model
   reflexion-lab run benchmark=humaneval recall.omega=1 benchmark.limit=20
   reflexion-lab run experiment=simple benchmark=humaneval
-  reflexion-lab run model=openai model.model=gpt-4o-mini actor=single_shot
+  reflexion-lab run model=openai/gpt-4o-mini  any server of that protocol: model.base_url=…
+  reflexion-lab run benchmark=tasks.jsonl     your tasks, or rows of HumanEval or MBPP
   reflexion-lab run actor=react_continuation  several turns per attempt
   reflexion-lab run model@roles.reflector=openai roles.reflector.model=gpt-4o
                                               another model for the reflector
