@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -207,17 +208,21 @@ def short_names(labels: Sequence[str]) -> dict[str, str]:
     the words that all labels share (`Ω3 a4` where every arm is a `reflexion`). Labels stay where short names collide.
     """
     words = {label: label.split(" ") for label in labels}
+    keys = {word.partition("=")[0] for parts in words.values() for word in parts if "=" in word}
+    ends = Counter(key.rpartition(".")[2] for key in keys)
     common = set.intersection(*map(set, words.values())) if len(words) > 1 else set()
     short = {
-        label: " ".join(map(_short_word, [word for word in parts if word not in common] or parts))
+        label: " ".join(_short_word(word, ends) for word in [word for word in parts if word not in common] or parts)
         for label, parts in words.items()
     }
     return short if len(set(short.values())) == len(short) else {label: label for label in labels}
 
 
-def _short_word(word: str) -> str:
+def _short_word(word: str, ends: Mapping[str, int]) -> str:
+    """`ends`: number of keys by their last part; a key that shares it keeps all of its parts."""
     key, is_setting, value = word.partition("=")
-    return f"{SYMBOLS[key]}{value}" if key in SYMBOLS else f"{key.rpartition('.')[2]}{is_setting}{value}"
+    end = key.rpartition(".")[2]
+    return f"{SYMBOLS[key]}{value}" if key in SYMBOLS else f"{end if ends[end] == 1 else key}{is_setting}{value}"
 
 
 def _split(name: str, logs: Sequence[Log], by: Sequence[str]) -> list[Arm]:

@@ -74,7 +74,7 @@ def example(runs: Sequence[RunFolder]) -> None:
             break
     page = save_page(runs[0], runs[0].path / NAME)
     print(f"\nevery task as a page: {page.resolve().as_uri()}")
-    print(f"look: reflexion-lab show {short_name(runs[0])}   compare --last 2 --one-seed")
+    print(f"look: reflexion-lab show {short_name(runs[0])}")
 
 
 def compare(rows: list[tuple[str, str, Summary]]) -> None:

@@ -102,6 +102,7 @@ def guarded(command: Callable[[], int]) -> int:
 def _is_stdout_open() -> bool:
     """Whether someone still reads the output; if not, it goes nowhere from now on."""
     try:
+        print()  # an unbuffered output has nothing to flush
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -39,7 +39,7 @@ def add(commands: Commands) -> None:
 
 def rate(options: argparse.Namespace) -> None:
     if options.read:
-        if options.runs or options.out:
+        if options.runs or options.last or options.out:
             raise ConfigError("rate", "--read with runs or --out", "one of both")
         _agreement(options)
     elif not (options.runs or options.last):

@@ -27,8 +27,10 @@ def show(options: argparse.Namespace) -> None:
     from reflexion_lab.runner.folder.folder import newest
 
     run, task = options.run, options.task
+    if options.last and task is not None:
+        raise ConfigError("--last", f"--last and a run, {run}", "one of both")
     if options.last:
-        task = run if task is None else task
+        task = run
     elif run is None:
         raise ConfigError("RUN", "no run", "the name of a run, or --last")
     folder = newest(1)[0] if options.last else place.one_run(run)

@@ -70,7 +70,7 @@ def screen(sweep: Sweep, width: int) -> list[str]:
     if any(state.status not in ("done", "kept") for state in sweep.states.values()):
         return []
     try:
-        _, comparison = side_by_side(folders(sweep.folder))
+        _, comparison = side_by_side(folders(sweep))
     except LabError:  # several benchmarks, or two runs of one arm and seed
         return []
     return comparison_screen(comparison, width, [f"all tables: reflexion-lab compare --full {sweep.folder}"])

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from reflexion_lab.cli import main as cli
-from reflexion_lab.runner.config.compose import CONF, compose
+from reflexion_lab.runner.config.compose import CONF, _composed, compose
 from reflexion_lab.runner.config.grid import cells
 from tests.builders import scripted
 
@@ -127,6 +127,25 @@ def test_a_chat_server_is_not_asked_to_continue_a_file(tmp_path, monkeypatch, ca
 def test_a_model_gets_the_parts_that_it_can_use_and_names_are_one_word(words, whole):
     assert compose(*words) == compose(*whole)
     assert [cell.cfg for cell in cells([*words, "seed=0,1"])] == [compose(*whole, f"seed={seed}") for seed in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("loop.max_attempts=1", "++loop.max_attempts=5"), ("++loop.max_attempts=5", "loop.max_attempts=1"),
+        ("benchmark.limit=5", "benchmark={limit:3}"), ("benchmark.limit=null", "++benchmark.limit=7"),
+        ("loop.max_attempts=2", "~experiment"), ("caps.calls=3", "caps=null"), ("stop=[budget]", "stop.budget.tokens=9"),
+        ("+extra=[1,2]", "extra=[3]"), ("arm='a, b'", "temperature=1e-1", "seed=7"),
+    ],
+)  # fmt: skip
+def test_overrides_have_the_order_and_the_meaning_that_hydra_gives_them(words):
+    assert compose(*words) == _composed(*words)
+
+
+def test_words_that_hydra_refuses_are_refused():
+    for words in (("foo=2", "+foo=1"), ("benchmark.limit=7", "+benchmark.limit=8")):
+        with pytest.raises(Exception, match=r"foo|benchmark\.limit"):
+            compose(*words)
 
 
 def test_a_sweep_runs_each_cell_and_survives_a_bad_one(tmp_path, monkeypatch, capfd):

@@ -59,7 +59,7 @@ def answer(work, monkeypatch, capsys):
 def test_the_answer_stands_in_one_screen(answer, words, answer_line, expected, columns):
     lines = answer(*words, columns=columns)
     place = next(number for number, line in enumerate(lines) if expected in line)
-    assert place <= answer_line
+    assert place <= answer_line + (columns == 60), "two lines of heading in a narrow terminal"
     assert len(lines) <= 15 + 3 * (words is SWEEP), "a sweep adds its calls and its folder"
     longest = max((line for line in lines if "older: " not in line), key=len)
     assert len(longest) <= columns, longest
@@ -106,6 +106,8 @@ def test_json_of_a_run_is_its_summary(answer):
         (("show", "reflexion", "count_from", "--json"), "--json: got --json, and a task"),
         (("compare",), "RUN: got no run, expected names of runs, or --last N"),
         (("compare", "runs", "--last", "2"), "RUN: got runs, and --last 2"),
+        (("compare", "--last", "9"), "runs: got 2 runs, expected 9 or more"),
+        (("show", "--last", "reflexion", "count_from"), "--last: got --last and a run, reflexion"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -115,12 +117,33 @@ def test_what_cannot_be_shown_is_one_error(work, monkeypatch, capsys, words, mes
     assert message in capsys.readouterr().err
 
 
+def test_with_many_arms_each_line_names_the_budget_of_its_difference(answer):
+    wide, narrow = answer("compare", "swept", columns=140), answer("compare", "swept", columns=60)
+    assert len(max(wide, key=len)) <= 80
+    (row,) = (line for line in wide if line.startswith("a4 Ω1"))
+    assert "93.8 [71.7, 98.9] as run +12.5 [" in " ".join(row.split())
+    assert wide[1].startswith("difference to a2 Ω0 (the first arm); exploratory")
+    assert any(line.startswith("a4 Ω1") and "as run" in line for line in narrow)
+
+
+def test_cells_without_a_run_are_counted(work, monkeypatch, capsys):
+    monkeypatch.chdir(work)
+    (sweep,) = work.glob("swept/sweeps/*-*")
+    lost = next(work.glob("swept/2*-reflexion-basics-s1"))
+    lost.rename("elsewhere")
+    try:
+        assert main(["compare", str(sweep)]) == 0
+    finally:
+        Path("elsewhere").rename(lost)
+    assert "1 of 12 cells have no run" in capsys.readouterr().err
+
+
 def test_names_of_arms_leave_out_what_all_share():
     labels = [f"reflexion loop.max_attempts={a} recall.omega={o}" for a in (2, 4) for o in (0, 1)]
     assert list(short_names(labels).values()) == ["a2 Ω0", "a2 Ω1", "a4 Ω0", "a4 Ω1"]
     assert short_names(["reflexion", "retry"]) == {"reflexion": "reflexion", "retry": "retry"}
     assert short_names(["reflexion"]) == {"reflexion": "reflexion"}
-    assert short_names(["a x.k=1", "a y.k=1"]) == {"a x.k=1": "a x.k=1", "a y.k=1": "a y.k=1"}, "they would collide"
+    assert list(short_names(["a x.k=1", "a y.k=1"]).values()) == ["x.k=1", "y.k=1"], "k alone would be two keys"
 
 
 def test_a_closed_pipe_is_silence(work):

@@ -93,7 +93,11 @@ def test_runs_are_named_by_their_folder_a_shells_pattern_or_a_part_of_a_name(two
         folders("b")
     with pytest.raises(FolderError, match=r"zz: got no manifest\.json"):
         folders("zz")
-    assert [folder.path.name for folder in newest(1)] == ["b"]
+    for old, new in (("ab", "20260101-000000-a"), ("b", "20260102-000000-b")):
+        Path("runs", old).rename(Path("runs", new))
+    assert [folder.path.name for folder in newest(1)] == ["20260102-000000-b"]
+    with pytest.raises(FolderError, match="runs: got 2 runs, expected 3 or more"):
+        newest(3)
 
 
 @pytest.mark.parametrize("ask", [rl.load, rl.compare, rl.plot.curves])

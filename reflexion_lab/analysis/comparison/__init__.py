@@ -156,8 +156,9 @@ def _baseline(arms: Sequence[Arm], label: str | None, study: Registration | None
     eligible = {arm.label: arm for arm in arms if not arm.is_upper_bound}
     if label is None:
         if study and study.baseline in eligible:
-            return eligible[study.baseline], "registered"
-        for control, reason in CONTROLS.items():
+            return eligible[study.baseline], "registered baseline"
+        wanted = {study.baseline.split(" ")[0]: "registered baseline"} if study else {}  # labels depend on --by
+        for control, reason in (wanted | CONTROLS).items():
             for name, arm in eligible.items():
                 if name.split(" ")[0] == control:
                     return arm, reason

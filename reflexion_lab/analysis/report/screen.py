@@ -13,7 +13,7 @@ from typing import Any
 
 from reflexion_lab.analysis.arms import short_names
 from reflexion_lab.analysis.comparison import Comparison
-from reflexion_lab.analysis.comparison.budgets import ATTEMPTS, UNPRICED
+from reflexion_lab.analysis.comparison.budgets import UNPRICED
 from reflexion_lab.analysis.comparison.row import Row
 from reflexion_lab.analysis.estimators import Point
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
@@ -28,7 +28,7 @@ from reflexion_lab.io.terminal_text import plain, visible
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.folder.folder import RUNS, RunFolder
-from reflexion_lab.text.shorten import cut
+from reflexion_lab.text.shorten import bounded, cut
 from reflexion_lab.text.shorten import line as shortened
 
 LINES = 15
@@ -65,21 +65,15 @@ def run_screen(run: RunFolder, log: Log, width: int = WIDTH, facts: Sequence[str
     figures, name = summary(log), short_name(run)
     model = ", ".join(dict.fromkeys(_model_names(log)))
     feedback = FEEDBACK.get(figures.feedback_source, figures.feedback_source)
-    about = (
-        log.arm,
-        "on",
-        figures.benchmark,
-        "·",
-        shortened(model, 30),
-        f"· seed {figures.seed} · feedback: {feedback}",
-    )
+    model = shortened(model, 30)
+    about = f"{log.arm} on {figures.benchmark} · {model} · seed {figures.seed} · feedback: {feedback}"
     unsolved = _unsolved(log)
     failed = short_ids(log.results)[next(iter(unsolved or log.results))] if log.results else ""
     look = [f"show {name} {failed}"] * bool(failed) + [f"report --html {name}   (all tables: show {name} --full)"]
     return _screen(
         run_tables.warnings(log, figures, run.path),
-        [" ".join(about), *_rates(figures)],
-        _curve(log.points, width),
+        [about, *_rates(figures)],
+        _curve(log, width),
         [
             *_changes(log, figures, unsolved),
             *_feedback(figures),
@@ -100,16 +94,19 @@ def _screen(
     look: Sequence[str],
     width: int,
 ) -> list[str]:
-    """The parts, folded to `width`. Where there are too many lines, `rows` and then `bottom` give way, and last the
-    warnings; a reference to `--full` stands for them.
+    """The parts, folded to `width` but for `rows`. Where there are too many lines, `rows` and then `bottom` give way,
+    and last the warnings; a reference to `--full` stands for them.
     """
-    width = max(NARROWEST, min(width, WIDTH))
-    loud = _folded([shortened(plain(text), 2 * width - 8) for text in warnings], width)
-    head, tail, rows, below = (_folded(part, width) for part in (top, look, rows, bottom))
+    width = _within(width)
+    loud, head, tail, below = (_folded(part, width) for part in (map(plain, warnings), top, look, bottom))
     room = LINES - len(head) - len(tail)
     loud = _cut(loud, room - 1)
     below = _cut(below, room - len(loud))
-    return [*loud, *head, *_cut(rows, room - len(loud) - len(below)), *below, *tail]
+    return [*loud, *head, *_cut(list(rows), room - len(loud) - len(below)), *below, *tail]
+
+
+def _within(width: int) -> int:
+    return max(NARROWEST, min(width, WIDTH))
 
 
 def _folded(parts: Iterable[str], width: int) -> list[str]:
@@ -151,7 +148,7 @@ def _rates(figures: Summary) -> Iterator[str]:
     name = "upper bound (not pass@1)" if figures.is_upper_bound else "pass@1"
     yield f"{name}  {rate(figures.pass_at_1)}"
     first, pair = figures.pass_at_1_first, figures.against_single
-    if first and pair and figures.attempts_mean > 1:
+    if first and pair and pair.n and figures.attempts_mean > 1:
         change = f"{cells.number(pair.difference, signed=True)} {cells.interval(pair.low, pair.high, signed=True)}"
         yield f"change since attempt 1  {change} points, p {cells.p_value(pair.p)}"
 
@@ -164,15 +161,21 @@ def rate(value: Rate) -> str:
     return f"{share}, {value.k} of {value.n} tasks, 95 % {value.method}"
 
 
-def _curve(points: Sequence[Point], width: int) -> list[str]:
+def _curve(log: Log, width: int) -> list[str]:
     """A bar per attempt, at most five; nothing for loops with a single attempt."""
+    points = log.points
     if len(points) < 2:
         return []
     points = [*points[:4], points[-1]] if len(points) > 5 else points
+    columns = min(BAR, _within(width) - 48)
     solved = len(f"{points[0].n}") * 2 + 1
+
+    def tokens(point: Point) -> str:
+        return f"{point.tokens_cum:,}" if point.tokens_cum else "unknown"
+
     return [
-        f"attempt {point.attempt:<2} {bar(point.pass_at_1, min(BAR, width - 48))} {cells.number(point.pass_at_1):>5}"
-        f"  {f'{point.solved}/{point.n}':>{solved}}  {point.tokens_cum:>9,} tokens"
+        f"attempt {point.attempt:<2} {bar(point.pass_at_1, columns)} {cells.number(point.pass_at_1):>5}"
+        f"  {f'{point.solved}/{point.n}':>{solved}}  {tokens(point):>9} tokens"
         for point in points
     ]
 
@@ -191,16 +194,18 @@ def _unsolved(log: Log) -> list[str]:
 
 
 def _changes(log: Log, figures: Summary, unsolved: Sequence[str]) -> Iterator[str]:
+    """Repairs and damage since attempt 1, and tasks unsolved; nothing without a hidden verdict."""
     pair, ids = figures.against_single, short_ids(log.results)
     moves = f"repaired {pair.repaired}, damaged {pair.damaged}, " if pair and figures.attempts_mean > 1 else ""
     names = f": {cells.listed([ids[task_id] for task_id in unsolved], 3)}" if unsolved else ""
-    yield f"{moves}unsolved {len(unsolved)}{names}"
+    if figures.pass_at_1.n:
+        yield f"{moves}unsolved {len(unsolved)}{names}"
 
 
 def _feedback(figures: Summary) -> Iterator[str]:
     """Errors of the feedback tests on what was submitted, and the reflections."""
     parts = []
-    if not figures.is_upper_bound and figures.no_feedback < figures.n_logged:
+    if not figures.is_upper_bound and figures.no_feedback < figures.n_logged and figures.pass_at_1.n:
         wrong = figures.feedback
         parts.append(
             f"feedback on submissions: {wrong.false_positives} false passes, {wrong.false_negatives} false fails"
@@ -313,10 +318,11 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     Returns
     -------
     list[str]
-        At most `LINES` lines of at most `width` columns; with many arms, differences at equal attempts alone.
+        At most `LINES` lines of at most `width` columns. With many arms, one difference of each: the registered one,
+        else the one as run where an arm was allowed more attempts, else that at equal attempts.
     """
-    rows = comparison.rows
-    names = {label: shortened(name, 24) for label, name in short_names([row.arm for row in rows]).items()}
+    width, rows = _within(width), comparison.rows
+    names = _names([row.arm for row in rows])
     cases, sources = (", ".join(dict.fromkeys(map(of, rows))) for of in (_cases, lambda row: row.feedback_source))
     about = f"{plain(comparison.benchmark)} · {cases} · feedback: {sources} · 95 % intervals"
     baseline = names.get(comparison.baseline or "", "none: all arms are upper bounds")
@@ -324,12 +330,22 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     differences = [difference for row in rows for difference in comparison.shown(row).values()]
     are_exploratory = {bool(difference.exploratory) for difference in differences}
     reason += "; exploratory" if are_exploratory == {True} else "; registered" if are_exploratory == {False} else ""
-    table = _separate(comparison, names, f"difference to {baseline}{reason}", width)
+    title = f"difference to {baseline}{reason}"
+    table = _separate(comparison, names, title, width)
     warnings = [_renamed(text, names) for text in tables.warnings(comparison)]
+    if excluded := len(list(tables.exclusions(comparison))):
+        warnings.append(f"cases without a verdict or a pair: {excluded} lines in --full")
+    top = [about]
     if len(table) + 2 * len(warnings) + len(look) + 1 > LINES:
-        title = f"difference at equal attempts to {baseline}{reason}"
-        table = [*_in_one(comparison, names, width), title]
-    return _screen([], [about], table, warnings, look, width)
+        top, table = [about, title], _in_one(comparison, names, width)
+    return _screen([], top, table, warnings, look, width)
+
+
+def _names(labels: Sequence[str]) -> dict[str, str]:
+    """Short names of arms of at most 24 characters, or longer where that would make two of them equal."""
+    short = short_names(labels)
+    cut_names = {label: bounded(name, 24) for label, name in short.items()}
+    return cut_names if len(set(cut_names.values())) == len(cut_names) else short
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:
@@ -361,18 +377,24 @@ def _separate(comparison: Comparison, names: Mapping[str, str], title: str, widt
         figures = _aligned([heads[:-1], *(line[:-1] for line in lines)])
         pairs = zip(figures[1:], lines, strict=True)
         below = [figures[0], *(part for text, line in pairs for part in (text, f"  {line[-1]}"))]
-    return [*table, *[title] * bool(others), *below]
+    return [*table, *(folded(title, width) if others else []), *below]
 
 
 def _in_one(comparison: Comparison, names: Mapping[str, str], width: int) -> list[str]:
-    """One line per arm: its rate, and its difference at equal attempts; in a narrow terminal without verdicts."""
+    """One line per arm: its rate, and one difference; in a narrow terminal the verdict is "detected" or nothing."""
     lines = []
     for row in comparison.rows:
-        difference = next(iter(_differences(row, comparison, (ATTEMPTS,))), ("", "baseline", "", ""))
-        lines.append((names[row.arm], _rate_cells(row)[1], *difference[1:]))
-    table = [("arm", "pass@1 [95 %]", "points [95 %]", "MDE", "verdict"), *lines]
-    whole = _aligned(table)
-    return whole if max(map(len, whole)) <= width else _aligned([line[:-1] for line in table])
+        shown = comparison.shown(row)
+        name = next((name for name, difference in shown.items() if not difference.exploratory), next(iter(shown), ""))
+        difference = next(iter(_differences(row, comparison, name)), ("", "baseline", "", ""))
+        lines.append((names[row.arm], _rate_cells(row)[1], *difference))
+    heads = ("arm", "pass@1 [95 %]", "at equal", "points [95 %]", "MDE", "verdict")
+    whole = _aligned([heads, *lines])
+    if max(map(len, whole)) <= width:
+        return whole
+    short = [(*line[:-1], "detected" if line[-1].startswith("detected") else "") for line in lines]
+    brief = _aligned([heads, *short])
+    return brief if max(map(len, brief)) <= width else _aligned([heads[:-1], *(line[:-1] for line in short)])
 
 
 def _rate_cells(row: Row) -> tuple[str, ...]:
@@ -381,17 +403,18 @@ def _rate_cells(row: Row) -> tuple[str, ...]:
     return cells.number(row.first.value), mark + cells.estimate(row.final), str(row.n), tokens
 
 
-def _differences(row: Row, comparison: Comparison, units: Sequence[str] = ()) -> Iterator[tuple[str, ...]]:
-    """Budget, difference, minimum detectable effect and verdict of each difference to print, of `units` if given."""
+def _differences(row: Row, comparison: Comparison, only: str = "") -> Iterator[tuple[str, ...]]:
+    """Budget, difference, minimum detectable effect and verdict of each difference to print, or `only` of that name."""
     if row.refused:
         yield "", row.refused, "", ""
-    for difference in comparison.shown(row).values():
-        if not units or difference.budget.removeprefix("equal ") in units:
+    for name, difference in comparison.shown(row).items():
+        if only in ("", name):
             at = f": {difference.cut.attempts}" if difference.cut and difference.cut.attempts else ""
             budget = difference.budget.removeprefix("equal ").replace("completion", "compl.") + at
             minimum = cells.number(difference.minimum) if difference.minimum else cells.NONE
             verdict = _short_verdict(tables.claim(row, difference))
             is_mixed = len({bool(each.exploratory) for each in comparison.shown(row).values()}) > 1
+            verdict += ", a price" if row.is_price(difference) else ""
             verdict += ", registered" if is_mixed and not difference.exploratory else ""
             yield budget, cells.estimate(difference.estimate, signed=True), minimum, verdict
 

@@ -123,13 +123,13 @@ def compose(*overrides: str) -> Config:
 
     overrides = in_full(overrides)
     try:
-        if any(override.startswith("hydra.") for override in overrides):
-            return _composed(*overrides)
+        if any(override.startswith("hydra") for override in overrides):
+            return _composed(*overrides, *_chat_words(overrides))
         with _HYDRA:
             return with_values(OverridesParser.create().parse_overrides(list(overrides)), conf_version())
     except Exception:
         try:
-            return _composed(*overrides)  # for Hydra's own message
+            return _composed(*overrides, *_chat_words(overrides))  # for Hydra's own message
         except Exception as problem:
             raise with_override_at_fault(problem, overrides) from problem.__cause__
 
@@ -156,13 +156,21 @@ def with_values(
         Overrides of Hydra's search path, in which `is_group` looks, too.
     """
     cfg = _with_values(overrides, version, searched, is_group)
-    own = {override.get_key_element() for override in overrides}
-    if chat := [choice for choice in chat_choices(cfg) if choice.partition("=")[0] not in own]:
+    if chat := _not_chosen(chat_choices(cfg), [override.get_key_element() for override in overrides]):
         from hydra.core.override_parser.overrides_parser import OverridesParser
 
         overrides = [*overrides, *OverridesParser.create().parse_overrides(chat)]
         cfg = _with_values(overrides, version, searched, is_group)
     return cfg
+
+
+def _chat_words(overrides: Sequence[str]) -> list[str]:
+    """`chat_choices` for the config that Hydra composes of `overrides`, but for what they choose."""
+    return _not_chosen(chat_choices(_composed(*overrides)), [override.partition("=")[0] for override in overrides])
+
+
+def _not_chosen(choices: Sequence[str], keys: Collection[str]) -> list[str]:
+    return [choice for choice in choices if choice.partition("=")[0] not in keys]
 
 
 def in_full(overrides: Sequence[str]) -> tuple[str, ...]:
@@ -194,6 +202,8 @@ def _with_values(
     from omegaconf import OmegaConf
 
     choices = [override for override in overrides if _is_choice(override, is_group)]
+    if any(_depends_on_order(override) for override in choices):
+        return _composed(*searched, *(override.input_line or "" for override in overrides))
     cfg = copy.deepcopy(_composed_once(version, *searched, *(override.input_line or "" for override in choices)))
     for override in overrides:
         if override not in choices:
@@ -211,6 +221,12 @@ def _composed_once(version: object, *choices: str) -> Config:
     return _composed(*choices)
 
 
+def _depends_on_order(override: Override) -> bool:
+    """Whether it adds or deletes a value, or sets a whole group: it may overrule a value before it."""
+    changes = override.is_add(), override.is_force_add(), override.is_delete()
+    return any(changes) or not isinstance(override.value(), str | list | None)
+
+
 def _is_choice(override: Override, is_group: Callable[[str], bool]) -> bool:
     """Whether the override does more than set a value: it chooses a group, adds, deletes, or sweeps."""
     key = override.key_or_group
@@ -223,6 +239,11 @@ def hydra_main(job: Callable[[Config], None], arguments: Sequence[str]) -> None:
     `--shell-completion`). Overrides alone need no Hydra application, which would compose them twice.
     """
     arguments = in_full(arguments)
+    if (flags := [word for word in arguments if word.startswith("-")]) and flags[0] in ("--cfg", "-c", "--info", "-i"):
+        # what is printed is what would run; the word behind a flag belongs to it
+        words = [word for word in arguments if "=" in word and not word.startswith(("-", "hydra"))]
+        with contextlib.suppress(Exception):  # Hydra names the problem below
+            arguments = [*arguments, *_chat_words(words)]
     if not any(word.startswith(("-", "hydra")) for word in arguments):
         cfg = compose(*arguments)
         with as_job(arguments):

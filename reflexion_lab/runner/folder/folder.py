@@ -21,6 +21,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -354,6 +355,8 @@ def _next(run_id: str) -> str:
     return f"{day}-{second}-{(int(micros) + 1) % 1_000_000:06d}-{what}"
 
 
+_STARTED = re.compile(r"\d{8}-\d{6}-")
+"""Begin of a run's name: day and time of its start, in UTC."""
 MANIFEST, CELLS = "manifest.json", "cells.jsonl"
 """Files that mark the folder of a run and that of a sweep."""
 RUNS = "runs"
@@ -392,9 +395,10 @@ def folders(*runs: object) -> list[RunFolder]:
 
 def newest(number: int, root: Path | str = RUNS) -> list[RunFolder]:
     """The `number` newest runs in `root`, oldest first. Raises FolderError: it has none."""
-    if runs := _runs_in(Path(root)):
-        return [RunFolder.existing(path) for path in runs[-number:]]
-    raise FolderError(root, "no run", "a folder of runs")
+    runs = [path for path in _runs_in(Path(root)) if _STARTED.match(path.name)]  # a copy of another name is not new
+    if len(runs) < number:
+        raise FolderError(root, f"{len(runs)} run{'s' * (len(runs) != 1)}", f"{number} or more")
+    return [RunFolder.existing(path) for path in runs[-number:]]
 
 
 def _is_no_run(path: str | Path) -> bool:
@@ -410,13 +414,22 @@ def _runs_in(root: Path) -> list[Path]:
     if not (root / CELLS).is_file():
         return sorted(path.parent for path in root.glob(f"[!.]*/{MANIFEST}"))
     folders: dict[int, str] = {}
+    numbers = set()
     for line in (root / CELLS).read_bytes().splitlines():
         with contextlib.suppress(msgspec.MsgspecError):  # torn
             state = msgspec.json.decode(line, type=_Cell)
             folders |= {state.number: state.folder} if state.folder else {}
+            numbers.add(state.number)
     paths = (Path(folder) for _, folder in sorted(folders.items()))
-    beside = (path if path.exists() else root.parents[1] / path.name for path in paths)  # the run root was moved
-    return [path for path in beside if (path / MANIFEST).is_file()]
+    beside = (
+        path if path.exists() else root.resolve().parents[1] / path.name for path in paths
+    )  # the run root was moved
+    runs = [path for path in beside if (path / MANIFEST).is_file()]
+    if missing := len(numbers) - len(runs):
+        warnings.warn(
+            f"{root}: {missing} of {len(numbers)} cells have no run: not started, failed, or deleted", stacklevel=2
+        )
+    return runs
 
 
 class _Cell(msgspec.Struct):

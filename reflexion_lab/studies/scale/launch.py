@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config.build import as_job
-from reflexion_lab.runner.config.compose import CONF, compose
+from reflexion_lab.runner.config.compose import CONF, compose, in_full
 from reflexion_lab.studies.sweep import run_cell
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Launch:
     """
 
     def __init__(self, overrides: Sequence[str], sweep_id: str) -> None:
-        self.overrides = (f"sweep_id={sweep_id}", *overrides)
+        self.overrides = (f"sweep_id={sweep_id}", *in_full(overrides))
         if any(override.startswith("hydra/launcher") for override in overrides):
             with self._composed():
                 pass  # errors show before anything is written
@@ -115,9 +115,8 @@ def run_job(numbers: Sequence[int], folder: str, cfg: DictConfig) -> float:
         expected = "expected the file system that the sweep's machines share"
         raise ConfigError(f"{folder}: not to be opened on {platform.node()} ({problem.strerror}); {expected}") from None
     job = HydraConfig.get()
-    if not any(override.startswith("hydra.searchpath") for override in job.overrides.hydra):
-        cfg = compose(*job.overrides.task)  # with the parts that fit the model
-    return run_cell(cfg, numbers[job.job.num])
+    searched = [override for override in job.overrides.hydra if override.startswith("hydra.searchpath")]
+    return run_cell(compose(*searched, *job.overrides.task), numbers[job.job.num])  # with the parts that fit the model
 
 
 def _stand_for_plugins() -> None:

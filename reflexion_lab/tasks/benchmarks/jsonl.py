@@ -14,7 +14,8 @@ def jsonl(path: str) -> Benchmark:
 
     The fields `task_id`, `prompt` and `entry_point` (a Python identifier) are required; tests are lists of Python
     source. A row with `test` and `canonical_solution` is read as one of HumanEval, a row with `test_list` as one of
-    MBPP, whose first test is visible. See `rows.read` for `path`, name, digest and errors.
+    MBPP, whose first test is visible and whose challenge tests are left out. See `rows.read` for `path`, name, digest
+    and errors.
     """
     return read(path, _task)
 
@@ -23,7 +24,7 @@ def _task(line: bytes) -> Task:
     fields = decoded(line, dict[str, object]).keys()
     if fields >= {"test", "canonical_solution"}:
         return checked(humaneval.task(line))
-    if "test_list" in fields:
+    if "test_list" in fields and not fields & {"visible_tests", "hidden_tests"}:
         return mbpp.task(line)
     if unknown := sorted(fields - set(Task.__struct_fields__)):
         expected = ", ".join(Task.__struct_fields__)
