@@ -134,7 +134,8 @@ def test_a_model_gets_the_parts_that_it_can_use_and_names_are_one_word(words, wh
     [
         ("loop.max_attempts=1", "++loop.max_attempts=5"), ("++loop.max_attempts=5", "loop.max_attempts=1"),
         ("benchmark.limit=5", "benchmark={limit:3}"), ("benchmark.limit=null", "++benchmark.limit=7"),
-        ("loop.max_attempts=2", "~experiment"), ("caps.calls=3", "caps=null"), ("stop=[budget]", "stop.budget.tokens=9"),
+        ("loop.max_attempts=2", "~experiment"), ("caps.calls=3", "caps=null"),
+        ("stop=[budget]", "stop.budget.tokens=9"),
         ("+extra=[1,2]", "extra=[3]"), ("arm='a, b'", "temperature=1e-1", "seed=7"),
     ],
 )  # fmt: skip

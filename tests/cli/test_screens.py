@@ -59,7 +59,7 @@ def answer(work, monkeypatch, capsys):
 def test_the_answer_stands_in_one_screen(answer, words, answer_line, expected, columns):
     lines = answer(*words, columns=columns)
     place = next(number for number, line in enumerate(lines) if expected in line)
-    assert place <= answer_line + (columns == 60), "two lines of heading in a narrow terminal"
+    assert place <= answer_line + 2 * (columns == 60), "headings of two lines in a narrow terminal"
     assert len(lines) <= 15 + 3 * (words is SWEEP), "a sweep adds its calls and its folder"
     longest = max((line for line in lines if "older: " not in line), key=len)
     assert len(longest) <= columns, longest

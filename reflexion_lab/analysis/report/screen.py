@@ -381,7 +381,7 @@ def _separate(comparison: Comparison, names: Mapping[str, str], title: str, widt
 
 
 def _in_one(comparison: Comparison, names: Mapping[str, str], width: int) -> list[str]:
-    """One line per arm: its rate, and one difference; in a narrow terminal the verdict is "detected" or nothing."""
+    """One line per arm: its rate, and one difference; in a narrow terminal the verdict is "detected" or left out."""
     lines = []
     for row in comparison.rows:
         shown = comparison.shown(row)
@@ -394,7 +394,7 @@ def _in_one(comparison: Comparison, names: Mapping[str, str], width: int) -> lis
         return whole
     short = [(*line[:-1], "detected" if line[-1].startswith("detected") else "") for line in lines]
     brief = _aligned([heads, *short])
-    return brief if max(map(len, brief)) <= width else _aligned([heads[:-1], *(line[:-1] for line in short)])
+    return brief if max(map(len, brief)) <= width else _aligned([heads[:-2], *(line[:-2] for line in short)])
 
 
 def _rate_cells(row: Row) -> tuple[str, ...]:
