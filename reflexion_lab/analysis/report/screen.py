@@ -394,7 +394,7 @@ def _in_one(comparison: Comparison, names: Mapping[str, str], width: int) -> lis
         return whole
     short = [(*line[:-1], "detected" if line[-1].startswith("detected") else "") for line in lines]
     brief = _aligned([heads, *short])
-    return brief if max(map(len, brief)) <= width else _aligned([heads[:-2], *(line[:-2] for line in short)])
+    return brief if max(map(len, brief)) <= width else _aligned([heads[:-2], *(line[:-2] for line in short)], gap=" ")
 
 
 def _rate_cells(row: Row) -> tuple[str, ...]:
@@ -424,12 +424,12 @@ def _short_verdict(claim: str) -> str:
     return short.replace("equivalent within", "equivalent")
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def _aligned(rows: Sequence[Sequence[str]], gap: str = "  ") -> list[str]:
     """Rows of cells in columns: the first and last are text, those between are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     last = len(widths) - 1
     return [
-        "  ".join(
+        gap.join(
             cell.ljust(size) if place == 0 or (place == last and size > 12) else cell.rjust(size)
             for place, (cell, size) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
