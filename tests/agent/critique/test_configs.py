@@ -56,7 +56,7 @@ def test_a_continuation_reviser_needs_a_completion_model():
     served = ("model=openai", "model.model=x", "model.base_url=http://127.0.0.1:9/v1")
     nested = ("actor=warming", "actor@actor.make_actor=critique_revise", "actor@actor.make_actor.generator=single_shot")
     with pytest.raises(ConfigError, match=r"reviser: got continuation with model=openai"):
-        load_models(compose(*nested, *served))
+        load_models(compose(*nested, *served, "reviser=continuation"))
 
 
 def test_the_lint_critic_has_a_linter_of_its_own(sandbox):
