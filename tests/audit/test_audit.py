@@ -171,6 +171,7 @@ def test_a_harness_error_is_no_evidence_of_a_cause(monkeypatch, write_rows):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_time_out_of_an_earlier_program_is_no_evidence(monkeypatch, write_rows):
     monkeypatch.setattr(stored_programs, "LIMITS", Limits(wall_seconds=2, cpu_seconds=1))
     monkeypatch.setattr(stored_programs, "PATIENT", Limits(wall_seconds=2, cpu_seconds=1))
@@ -275,6 +276,7 @@ def test_a_difference_whose_search_failed_keeps_its_evidence(monkeypatch, write_
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_time_outs_that_did_not_get_more_time_are_no_sign_either(monkeypatch, write_rows):
     monkeypatch.setattr("reflexion_lab.audit.audit.LONG_RUNS", 0)
     for name in ("LIMITS", "PATIENT"):

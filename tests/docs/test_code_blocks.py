@@ -209,19 +209,18 @@ def page(tmp_path, server):
         session.close()
 
 
-QUICK = [ROOT / "README.md", ROOT / "docs" / "configuration.md"]
-"""Pages of every `make test`; the others wait for a hundred commands, each a process of its own."""
+LONG = {"docs/guides/mlflow.md", "docs/guides/explore.md", "docs/presets.md", "docs/method.md"}
+"""Pages with a minute of commands, for `make soak`."""
 WITH_BLOCKS = [
-    pytest.param(path, id=str(path.relative_to(ROOT)), marks=[] if path in QUICK else pytest.mark.slow)
-    for path in PAGES
-    if blocks(path)
+    pytest.param(name, id=name, marks=pytest.mark.soak if name in LONG else [])
+    for name in (str(path.relative_to(ROOT)) for path in PAGES if blocks(path))
 ]
 
 
 @pytest.mark.parametrize("path", WITH_BLOCKS)
 @pytest.mark.slow
 def test_every_block_of_a_page_runs_and_says_what_it_shows(path, page):
-    for block in blocks(path):
+    for block in blocks(ROOT / path):
         page.play(block)
 
 

@@ -65,6 +65,7 @@ def test_a_written_folder_agrees(study, capsys):
 @pytest.mark.parametrize(
     "path", sorted(FOLDER.glob("*/*.bundle.zip")), ids=lambda path: f"{path.parent.name}/{path.name}"
 )
+@pytest.mark.soak
 def test_a_bundle_beside_an_experiment_replays(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert reflexion_lab(["replay", str(path), "--out", "again"]) == 0

@@ -128,6 +128,7 @@ def test_an_interrupted_run_resumes_in_the_same_kernel(kernel, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_an_interrupted_sweep_goes_on_with_the_same_call(kernel, tmp_path):
     k = kernel()
     k.run(BEGIN)

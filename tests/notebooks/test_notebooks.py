@@ -185,10 +185,11 @@ CUT_SHORT = {
 """Notebooks that a variable keeps to a part of their data, or to a script, and what they then say."""
 RECORDED = {"01_audit_published_logs", "03_retrieval_compared"}
 """Notebooks that read the recorded runs."""
-QUICK = {"00_the_loop_by_hand", "08_bring_your_own"}
-"""Notebooks that every `make test` executes; `make test-slow` executes the others."""
+EACH_TIME = ("00", "05", "07", "08", "09")
+"""Notebooks that `make test-slow` executes; `make soak` executes the others, too."""
 EXECUTED = [
-    pytest.param(path, id=path.stem, marks=[] if path.stem in QUICK else pytest.mark.slow) for path in NOTEBOOKS
+    pytest.param(path, id=path.stem, marks=[] if path.stem.startswith(EACH_TIME) else pytest.mark.soak)
+    for path in NOTEBOOKS
 ]
 
 

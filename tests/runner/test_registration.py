@@ -405,6 +405,7 @@ OWN = "from reflexion_lab.agent.actors.single_shot import SingleShot\n\n\nclass 
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_changed_sources_pools_and_stores_are_deviations(small, capsys, monkeypatch):
     monkeypatch.syspath_prepend(small.parent)
     part = small.parent / "registered_part.py"
@@ -460,6 +461,7 @@ def test_a_donor_that_is_there_is_registered_with_its_digest(small, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_arms_that_differ_in_their_donor_alone_are_told_apart(small, capsys):
     shared = SMALL.partition("shared: ")[2].partition("\n")[0].split()
     for first in ("0", "0.1"):

@@ -89,6 +89,7 @@ def test_results_do_not_depend_on_storage_and_no_password_leaks(words, tmp_path,
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_bundle_of_a_run_with_shared_calls_replays(words, tmp_path, url):
     assert cli.main(["run", *words("runs", "storage=postgres")]) == 0
     run = the_run(tmp_path / "runs")

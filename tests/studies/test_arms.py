@@ -62,6 +62,7 @@ def test_every_arm_begins_with_the_same_calls(run):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_arms_at_one_temperature_share_their_first_calls(run):
     expected = first_calls(*run("reflexion", "temperature=0.8"))
     for name in ARMS:

@@ -185,6 +185,7 @@ def test_cells_with_a_store_are_independent_of_their_order(grid, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_the_next_sweep_reads_the_store_and_an_added_cell_does_not(grid):
     first = sweep({**grid(seed=[0, 1]), **LEARNS}, quiet=True)
     wider = sweep({**grid(seed=[0, 1, 2]), **LEARNS}, quiet=True)
@@ -262,6 +263,7 @@ def swept_output(place, *more):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_changed_inputs_make_finished_cells_run_again(tmp_path):
     tasks, own = tmp_path / "tasks.jsonl", tmp_path / "own_evaluator.py"
     tasks.write_text(json.dumps(SUM) + "\n")
@@ -298,6 +300,7 @@ def test_changed_inputs_make_finished_cells_run_again(tmp_path):
 
 @pytest.mark.parametrize(("cost", "status"), [(9, "done"), (None, "kept")])
 @pytest.mark.slow
+@pytest.mark.soak
 def test_edited_prices_matter_only_to_a_stop_rule_on_cost(tmp_path, monkeypatch, cost, status):
     monkeypatch.setenv("OPENAI_API_KEY", "placeholder")
     prices = tmp_path / "prices.yaml"

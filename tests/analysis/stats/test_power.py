@@ -111,6 +111,7 @@ def test_the_least_difference_has_just_the_power(n, discordant, power):
     [(60, 3, 0.2, 0.5, 0.1), (40, 1, 0.3, 0.5, 0.2), (100, 3, 0.2, 1.0, 0.1), (164, 5, 0.1, 0.0, 0.02)],
 )
 @pytest.mark.slow
+@pytest.mark.soak
 def test_the_power_of_a_design_is_that_of_arms_drawn_case_by_case(tasks, seeds, discordance, agreement, gain):
     """Two arms whose tasks are alike in all seeds or in none, judged as `compare` judges them."""
     rng, runs = np.random.default_rng(16), 2000

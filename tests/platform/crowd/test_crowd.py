@@ -24,6 +24,7 @@ FORMS = [2, pytest.param(8, marks=pytest.mark.soak)]
         pytest.param(8, "jsonl", marks=pytest.mark.soak),
     ],
 )
+@pytest.mark.soak
 def test_sweeps_at_once_share_calls_memory_and_tracking(crowd, peaceful, n, store):
     process = crowd(f"store={store}", "memory.shared.across_cells=true", *SHARED)
     commands = _commands(n)

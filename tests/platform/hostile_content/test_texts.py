@@ -22,6 +22,7 @@ def read(size: int, seconds: int) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_no_reader_is_slow_or_falls_over_a_hostile_text() -> None:
     assert read(6_000, seconds=60) > 2_500
 

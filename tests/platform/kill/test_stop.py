@@ -51,6 +51,7 @@ def test_a_stopped_run_ends_its_attempts_and_says_how_to_resume(place, served, u
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_sweep_that_is_asked_to_stop_goes_on_with_the_same_command(place, served, undisturbed, outcome):
     whole, calls, _, _ = undisturbed("-m", "recall.omega=0,1")
     lab = place("-m", "recall.omega=0,1")

@@ -180,6 +180,7 @@ def test_a_read_only_run_folder_resumes_when_writable(place, served, undisturbed
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_second_process_on_the_same_run_is_refused_in_one_line(place, served, undisturbed, outcome):
     (whole,), _, _, _ = undisturbed()
     lab = place()

@@ -18,6 +18,7 @@ SIX = "seed=0,1,2,3,4,5"
 
 
 @pytest.mark.parametrize("launcher", ONE_OF)
+@pytest.mark.soak
 def test_a_killed_process_costs_no_more_than_its_calls_in_flight(launcher, lab, alone):
     lab.served.kill_at, jobs = {7}, []
     lab.served.at = {number: lambda: jobs.append(len(lab.processes("submitit.core._submit"))) for number in (2, 5, 9)}

@@ -163,6 +163,7 @@ def test_workers_of_a_cluster_write_the_same_bytes_as_threads(config, cluster, o
 
 @pytest.mark.slow
 @pytest.mark.parametrize("started, resumed", [("here", "there"), ("there", "here")])
+@pytest.mark.soak
 def test_a_run_is_resumed_in_another_place(config, cluster, tmp_path, started, resumed):
     with pytest.raises(ModelError, match="out of power") as caught:
         run_lab(config(started, *SHARED, "workers=1", "model.trouble=broken", "model.share=1"))
@@ -185,6 +186,7 @@ def test_a_killed_worker_costs_nothing_but_calls_in_flight(config, cluster, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_task_that_kills_every_worker_ends_the_run(config, cluster):
     cfg = config("there", "benchmark.limit=1", "executor.workers=1", "model.trouble=deadly", "model.share=1")
     with pytest.raises(HarnessError, match=r"task .*: 3 workers in a row ended while they had it"):
@@ -222,6 +224,7 @@ def test_a_task_without_an_answer_is_deferred_as_it_is_here(config, cluster):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_workers_of_other_isolation_or_version_are_refused(cluster):
     import ray
 

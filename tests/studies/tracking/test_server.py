@@ -113,6 +113,7 @@ def test_links_to_a_server_hold_no_log_in(site: tuple[str, str], run: Run) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_run_whose_server_was_away_can_be_tracked_later(
     site: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
