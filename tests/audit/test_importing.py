@@ -406,11 +406,13 @@ def test_our_execution_reproduces_the_curves_of_gpt4_on_mbpp(gpt4_on_mbpp):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_submissions_of_gpt4_on_mbpp_by_cut(gpt4_on_mbpp):
     assert [point.solved for point in gpt4_on_mbpp[1].points] == [311, 305, 305, 303, 304]
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_first_feedback_and_hidden_verdicts_are_as_published(gpt4_on_mbpp):
     run, log = gpt4_on_mbpp
     crossed = Counter(

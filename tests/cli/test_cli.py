@@ -273,7 +273,7 @@ def test_the_demo_says_what_drove_its_loops(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     cheap = ["model=simulated", "actor=single_shot", "tracker=none", f"run_root={tmp_path / 'runs'}", "quiet=true"]
     assert cli.main(["demo", "--tasks", "2", *cheap, "seed=3", "feedback_source=oracle"]) == 0
-    story = capsys.readouterr().out.partition("against a plain single attempt")[2]
+    story = capsys.readouterr().out.partition("against a single attempt")[2]
     assert "upper bound, not pass@1" in story
     assert "feedback source: oracle; seed 3;" in story
 

@@ -14,7 +14,7 @@ from typing import Any
 from reflexion_lab.analysis.arms import short_names
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.budgets import UNPRICED
-from reflexion_lab.analysis.comparison.row import Row
+from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.estimators import Point
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.report import cells, run_tables
@@ -328,8 +328,8 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     baseline = names.get(comparison.baseline or "", "none: all arms are upper bounds")
     reason = f" ({comparison.reason})" if comparison.reason else ""
     differences = [difference for row in rows for difference in comparison.shown(row).values()]
-    are_exploratory = {bool(difference.exploratory) for difference in differences}
-    reason += "; exploratory" if are_exploratory == {True} else "; registered" if are_exploratory == {False} else ""
+    registered = dict.fromkeys(_budget(difference) for difference in differences if not difference.exploratory)
+    reason += f"; registered: {', '.join(registered)}" if registered else "; exploratory" if differences else ""
     title = f"difference to {baseline}{reason}"
     table = _separate(comparison, names, title, width)
     warnings = [_renamed(text, names) for text in tables.warnings(comparison)]
@@ -409,14 +409,15 @@ def _differences(row: Row, comparison: Comparison, only: str = "") -> Iterator[t
         yield "", row.refused, "", ""
     for name, difference in comparison.shown(row).items():
         if only in ("", name):
-            at = f": {difference.cut.attempts}" if difference.cut and difference.cut.attempts else ""
-            budget = difference.budget.removeprefix("equal ").replace("completion", "compl.") + at
             minimum = cells.number(difference.minimum) if difference.minimum else cells.NONE
             verdict = _short_verdict(tables.claim(row, difference))
-            is_mixed = len({bool(each.exploratory) for each in comparison.shown(row).values()}) > 1
             verdict += ", a price" if row.is_price(difference) else ""
-            verdict += ", registered" if is_mixed and not difference.exploratory else ""
-            yield budget, cells.estimate(difference.estimate, signed=True), minimum, verdict
+            at = f": {difference.cut.attempts}" if difference.cut and difference.cut.attempts else ""
+            yield _budget(difference) + at, cells.estimate(difference.estimate, signed=True), minimum, verdict
+
+
+def _budget(difference: Difference) -> str:
+    return difference.budget.removeprefix("equal ").replace("completion", "compl.")
 
 
 def _short_verdict(claim: str) -> str:
