@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reflexion_lab.cli.place import Commands, add_command, add_flag, add_json, add_runs, chosen, columns, out_folder
+from reflexion_lab.cli.place import Commands, add_command, add_flag, add_json, add_runs, chosen, out_folder
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.io.terminal import columns
 
 if TYPE_CHECKING:
     from reflexion_lab.analysis.arms import Arm
@@ -77,7 +78,7 @@ def compare(options: argparse.Namespace) -> None:
     arms, comparison = read(options)
     rows, values = documents.rows(comparison), documents.builtins(comparison)
     tables = itertools.chain(sheets(comparison), _quality(options, arms))
-    screen = comparison_screen(comparison, columns(), _next(comparison))
+    screen = [] if options.json else comparison_screen(comparison, columns(), _next(comparison))
     _print(options, rows, values, tables, list(warnings(comparison)), screen, list(exclusions(comparison)))
 
 

@@ -78,7 +78,7 @@ def example(runs: Sequence[RunFolder]) -> None:
 
 
 def compare(rows: list[tuple[str, str, Summary]]) -> None:
-    """One row per run: pass@1 with its interval, paired gain over a single attempt, model-written reflections."""
+    """One row per run: pass@1 with its interval, paired change since attempt 1."""
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Column, Table
@@ -86,24 +86,21 @@ def compare(rows: list[tuple[str, str, Summary]]) -> None:
     summaries = [figures for _, _, figures in rows]
     is_bound = any(figures.is_upper_bound for figures in summaries)
     share = "upper bound, not pass@1 [95 %]" if is_bound else "pass@1 [95 %]"
-    table = Table(
-        "benchmark", "arm", Column(share, no_wrap=True), "gain (p)", "tokens", "model-written\nreflections", box=SIMPLE
-    )
+    table = Table("benchmark", "arm", Column(share, no_wrap=True), "change [95 %]", "tokens", box=SIMPLE)
     for benchmark, arm, summary in rows:
-        rate, gain, by_model = summary.pass_at_1, summary.against_single, summary.reflections_by_model
+        rate, change = summary.pass_at_1, summary.against_single
         table.add_row(
             benchmark,
             arm,
             f"{rate.k}/{rate.n} = {rate.share:.0%} [{100 * rate.low:.0f}, {100 * rate.high:.0f}]",
-            f"{100 * gain.difference:+.1f} ({gain.p:.2g})" if gain and arm != "simple" else "",
+            f"{100 * change.difference:+.1f} [{100 * change.low:+.0f}, {100 * change.high:+.0f}]"
+            if change and arm != "simple"
+            else "",
             f"{sum(usage.tokens for usage in summary.usage.values()):,}",
-            f"{by_model.k} of {by_model.n}" if by_model.n else "",
         )
     console = Console()
     console.print("\n[bold]Reflexion against a single attempt[/bold]")
     console.print(table)
     sources = ", ".join(dict.fromkeys(figures.feedback_source for figures in summaries))
     seeds = ", ".join(dict.fromkeys(str(figures.seed) for figures in summaries))
-    console.print(
-        f"feedback source: {sources}; seed {seeds}; Wilson intervals; gain over attempt 1 in points (exact McNemar)"
-    )
+    console.print(f"feedback source: {sources}; seed {seeds}; Wilson intervals; change since attempt 1 in points")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -76,11 +75,6 @@ def one_run(name: str) -> RunFolder:
     if len(runs) != 1:
         raise FolderError(name, f"{len(runs)} runs", "one", f"{runs[-1].path} is the newest")
     return runs[0]
-
-
-def columns() -> int:
-    """Columns of the terminal; 80 where there is none."""
-    return shutil.get_terminal_size((80, 24)).columns
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:

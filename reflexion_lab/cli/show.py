@@ -6,6 +6,7 @@ import argparse
 
 from reflexion_lab.cli import place
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.io.terminal import columns
 
 
 def add(commands: place.Commands) -> None:
@@ -41,7 +42,7 @@ def show(options: argparse.Namespace) -> None:
     elif task:
         log = Log.read(folder)
         most = None if options.full else screen.MOST_LINES
-        print("\n".join(screen.task_screen(folder, log, log.task_named(task), place.columns(), most)))
+        print("\n".join(screen.task_screen(folder, log, log.task_named(task), columns(), most)))
     elif options.full or options.all:
         from rich.console import Console
 
@@ -49,4 +50,4 @@ def show(options: argparse.Namespace) -> None:
 
         show_tables(folder, Console(), all_tasks=options.all)
     else:
-        print("\n".join(screen.run_screen(folder, Log.read(folder, texts=False), place.columns())))
+        print("\n".join(screen.run_screen(folder, Log.read(folder, texts=False), columns())))

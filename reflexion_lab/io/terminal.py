@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -185,6 +186,11 @@ def bar(**options: Any) -> tqdm[Any]:
     from tqdm import tqdm
 
     return tqdm(dynamic_ncols=True, leave=False, **options)
+
+
+def columns() -> int:
+    """Columns of the terminal; 80 where there is none."""
+    return shutil.get_terminal_size((80, 24)).columns
 
 
 def in_notebook() -> bool:

@@ -103,7 +103,8 @@ def compare(
         Run folders, patterns such as `"runs/*"`, runs and sweeps, or lists of these. Runs of one arm are pooled over
         seeds.
     baseline : str | None, optional
-        Arm to compare the others with; by default `feedback_only`, or the first one.
+        Arm to compare the others with; by default that of the registered study, else
+        `feedback_only`, `retry` or `simple`, else the first one.
     by : str | Sequence[str], default ()
         Config keys to name arms by, such as `recall.omega`; by default those in which runs of one arm differ.
     unit : {'attempts', 'completion_tokens', 'tokens', 'calls', 'cost'} | None, optional

@@ -74,7 +74,8 @@ def differences(
     Parameters
     ----------
     baseline : str | None, optional
-        Arm name; by default `feedback_only`, or the first arm that is no upper bound.
+        Arm name; by default that of the registered study, else `feedback_only`, `retry` or `simple`, else the first arm
+        that is no upper bound.
     unit : {'attempts', 'completion_tokens', 'tokens', 'calls', 'cost'} | None, optional
         See `notebook.compare.compare`.
     one_seed : bool, default False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from reflexion_lab.errors import FolderError, LabError
-from reflexion_lab.io.terminal import in_notebook
+from reflexion_lab.io.terminal import columns, in_notebook
 from reflexion_lab.protocols import Tracker
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import Lab, assemble
@@ -68,8 +67,7 @@ def present(lab: Lab, cfg: Config, is_printed: bool = False) -> Summary:
         from reflexion_lab.analysis.report.screen import run_screen
 
         calls = f"model calls: {lab.models.paid} made, {lab.models.stored} from the cache"
-        width = shutil.get_terminal_size((80, 24)).columns
-        print("\n".join(run_screen(lab.folder, log, width, [calls])))
+        print("\n".join(run_screen(lab.folder, log, columns(), [calls])))
     link = track(lab, log)
     if link and is_printed:
         print(f"MLflow: {link}\nopen it with: {lab.tracker.command}")

@@ -289,10 +289,10 @@ def _attempt(card: Card, width: int, most: int | None) -> Iterator[str]:
             f"  read: {item.kind} {item.name}{where}{'' if item.was_read else ', no room in the prompt'}", width
         )
     yield from folded(f"  program: {card.heading}" if card.heading else "  program", width)
-    shown = card.lines[:most]
-    for line in shown:
+    lines = card.lines[:most]
+    for line in lines:
         yield f"  {cut(visible(line.gutter + ''.join(text for text, _ in line.parts), kept=''), width - 2)}".rstrip()
-    if left := len(card.lines) - len(shown):
+    if left := len(card.lines) - len(lines):
         yield f"  … {left} more lines: --full"
     for check in attempt.evaluation.failures:
         sides = "; ".join(f"{label} {_text(text, most)}" for label, text in check_details(check))
@@ -384,8 +384,9 @@ def _in_one(comparison: Comparison, names: Mapping[str, str], width: int) -> lis
     """One line per arm: its rate, and one difference; in a narrow terminal the verdict is "detected" or left out."""
     lines = []
     for row in comparison.rows:
-        shown = comparison.shown(row)
-        name = next((name for name, difference in shown.items() if not difference.exploratory), next(iter(shown), ""))
+        differences = comparison.shown(row)
+        registered = (name for name, difference in differences.items() if not difference.exploratory)
+        name = next(registered, next(iter(differences), ""))
         difference = next(iter(_differences(row, comparison, name)), ("", "baseline", "", ""))
         lines.append((names[row.arm], _rate_cells(row)[1], *difference))
     heads = ("arm", "pass@1 [95 %]", "at equal", "points [95 %]", "MDE", "verdict")
