@@ -38,7 +38,7 @@ lock:  ## rewrite constraints.txt from a fresh environment: the newest versions 
 	$(VENV)/lock/bin/python -m pip freeze --all --exclude-editable --exclude pip | sed 's/+.*//' >> $(VENV)/lock/constraints.txt
 	mv $(VENV)/lock/constraints.txt constraints.txt && rm -rf $(VENV)/lock
 
-demo: $(VENV)/run-ready  ## the main job with the embedded model, in 4 minutes; make demo TASKS=164 for all of HumanEval
+demo: $(VENV)/run-ready  ## the main job with the embedded model, in 5 minutes; make demo TASKS=164 for all of HumanEval
 	$(LAB) demo --tasks $(TASKS)
 
 check: lint  ## before every commit, in a minute: lint, format, types, layers and the fast unit tests
