@@ -120,7 +120,7 @@ class OpenAIModel:
         self._place = f"{place.scheme}://{host}{place.path}"
         named = {"answers_as": sorted(answers_as)} if answers_as else {}
         window = f":context={context}" if context else ""
-        self.fingerprint = f"openai:{self._place.rstrip('/')}:{model}{window}{_digest(self._extra | named)}"
+        self.fingerprint = f"openai:{self._place.rstrip('/')}:{model}{window}{digest(self._extra | named)}"
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         """Whether a last message of role `assistant` is continued depends on the server.
@@ -238,7 +238,7 @@ class OpenAIModel:
         return plain(self._key.hidden(text))
 
 
-def _digest(extra: dict[str, object]) -> str:
+def digest(extra: dict[str, object]) -> str:
     if not extra:
         return ""
     return "+" + hashlib.sha256(msgspec.json.encode(extra, order="sorted")).hexdigest()[:8]

@@ -155,7 +155,9 @@ def price_of(node: Mapping[str, Any], lists: Sequence[Sequence[Entry]]) -> Price
 
 
 def host_of(node: Mapping[str, Any]) -> str:
-    """Host that the model of a config calls."""
+    """Host that the model of a config calls; of LiteLLM's models the provider."""
+    if not node.get("base_url") and str(node["_target_"]).endswith(".LiteLLMModel"):
+        return str(node["model"]).partition("/")[0]
     address = node.get("base_url") or os.environ.get("OPENAI_BASE_URL") or OPENAI
     return urlsplit(str(address)).netloc.rpartition("@")[2]
 

@@ -174,18 +174,23 @@ def _not_chosen(choices: Sequence[str], keys: Collection[str]) -> list[str]:
 
 
 def in_full(overrides: Sequence[str]) -> tuple[str, ...]:
-    """Overrides with `model=openai/NAME` and `benchmark=FILE` written out: group and value."""
+    """Overrides with `model=PROVIDER/NAME` and `benchmark=FILE` written out: group and value."""
     return tuple(full for override in overrides for full in _in_full(override))
 
 
-_SERVED = re.compile(r"model(@[\w.]+)?=openai/([^,]+)")
+_SERVED = re.compile(
+    r"model(@[\w.]+)?=((openai|vllm|ollama|llamacpp-server)/(?P<name>[^,]+)"
+    r"|(?:anthropic|azure|bedrock|cohere|deepseek|fireworks_ai|gemini|groq|huggingface|mistral|openrouter|together_ai"
+    r"|vertex_ai|xai)/[^,]+)"
+)
+"""Servers of OpenAI's protocol, which have a config file of their own; providers that LiteLLM calls."""
 _TASKS = re.compile(r"benchmark=((?:hf://)?[^,]+\.(?:jsonl|jsonl\.gz|parquet)|hf://[^,]+)")
 
 
 def _in_full(override: str) -> tuple[str, ...]:
     if served := _SERVED.fullmatch(override):
-        place = (served[1] or "@model")[1:]
-        return f"model{served[1] or ''}=openai", f"{place}.model={_quoted(served[2])}"
+        package, model = served[1] or "", served["name"] or served[2]
+        return f"model{package}={served[3] or 'litellm'}", f"{package[1:] or 'model'}.model={_quoted(model)}"
     if tasks := _TASKS.fullmatch(override):
         return "benchmark=jsonl", f"benchmark.load.path={_quoted(tasks[1])}"
     return (override,)

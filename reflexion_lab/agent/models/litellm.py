@@ -1,0 +1,157 @@
+"""Client for any provider that LiteLLM knows, such as Anthropic, Gemini, Mistral or Bedrock."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import random
+import time
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from reflexion_lab.agent.models.api_keys import ApiKey
+from reflexion_lab.agent.models.openai import OpenAIModel, digest
+from reflexion_lab.agent.models.prices import Price
+from reflexion_lab.agent.models.requests import Pace, Rejection, outcome_of
+from reflexion_lab.errors import ConfigError, ModelError
+from reflexion_lab.limits import Above0, Count, Positive, validated
+from reflexion_lab.records import Completion, Message, Sampling
+
+LONGEST_PAUSE = 8.0
+"""Seconds before a retry, at most."""
+
+
+class LiteLLMModel(OpenAIModel):
+    """A model of a provider that LiteLLM calls. Thread-safe. Replies, errors and secrets are treated as by
+    `OpenAIModel`; fields that the provider does not know, such as `seed`, are left out.
+
+    Parameters
+    ----------
+    model : str
+        PROVIDER/NAME, as LiteLLM spells it.
+    base_url : str, optional
+        Another server of the provider's protocol. Part of the fingerprint.
+    api_key_env : str, optional
+        Environment variable with the key; default: PROVIDER_API_KEY. If it is not set, LiteLLM looks for the
+        provider's other credentials.
+    retries : int
+        Retries, 0 or more, after a lost connection, a time-out, a 408, 409, 429 or 5xx.
+    timeout : float
+        Seconds after which a request fails.
+    api_key_file, answers_as, requests_per_minute, slots, context, price_per_million, extra_body
+        As of `OpenAIModel`.
+
+    Raises
+    ------
+    ConfigError
+        An argument is out of range.
+    ModelError
+        LiteLLM is not installed, or the provider rejects the request. No message contains the key.
+    Unanswered
+        No reply after all retries.
+    """
+
+    only_chats = "model=litellm, whose models chat"
+
+    @validated
+    def __init__(
+        self,
+        model: str,
+        base_url: str | None = None,
+        api_key_env: str | None = None,
+        *,
+        api_key_file: str | None = None,
+        answers_as: Sequence[str] | None = None,
+        retries: Count = 5,
+        timeout: Above0 = 120.0,
+        requests_per_minute: Above0 | None = None,
+        slots: Positive = 8,
+        context: Count = 0,
+        price_per_million: Annotated[Sequence[float], Meta(min_length=2, max_length=3)] | None = None,
+        extra_body: Mapping[str, object] | None = None,
+    ) -> None:
+        provider, _, name = model.partition("/")
+        if not (provider and name):
+            raise ConfigError("model.model", repr(model), "PROVIDER/NAME, such as anthropic/claude-sonnet-4-5")
+        prices = price_per_million
+        self._price = Price(per_million=None if prices is None else tuple(prices), words="as the config says")
+        self.slots = slots
+        self.context = context
+        self._model = model
+        self._names = (model, *(answers_as or ()))
+        self._was_right = False
+        self._extra = dict(extra_body or {})
+        variable = api_key_env or f"{provider.upper().replace('-', '_')}_API_KEY"
+        self._key = ApiKey(variable, api_key_file, is_needed=False)
+        self._key.read()
+        self._place = base_url or provider
+        self._base_url, self._retries, self._timeout = base_url, retries, timeout
+        self._pace = Pace(requests_per_minute)
+        _library()  # a missing package is reported before any file is written
+        named = {"answers_as": sorted(answers_as)} if answers_as else {}
+        window = f":context={context}" if context else ""
+        self.fingerprint = f"litellm:{base_url or ''}:{model}{window}{digest(self._extra | named)}"
+
+    def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
+        """Usage counts the seconds of the successful request only, without rate limiting and retries."""
+        import openai  # its errors are the base classes of LiteLLM's
+
+        chat = [{"role": message.role, "content": message.content} for message in messages]
+        fields = self._fields(messages, sampling, sample)
+        if sampling.top_p == 1:
+            del fields["top_p"]  # newer models of Anthropic refuse it beside a temperature
+        for retry in range(self._retries + 1):
+            self._pace.wait()
+            began = time.monotonic()
+            try:
+                answer = _library().completion(
+                    model=self._model,
+                    messages=chat,
+                    api_key=self._key.read() or None,
+                    base_url=self._base_url,
+                    timeout=self._timeout,
+                    num_retries=0,
+                    max_retries=0,
+                    drop_params=True,
+                    **fields,
+                )
+                return self._completion(_response(answer.model_dump_json().encode(), began), retry)
+            except (openai.OpenAIError, ValueError) as error:
+                if refusal := _refusal(error):
+                    return self._withheld(refusal, _response(b"", began), retry)
+                problem = error
+            if outcome_of(problem) in ("", "key_refused") or retry == self._retries:
+                break
+            time.sleep(min(LONGEST_PAUSE, 0.5 * 2**retry) * random.uniform(0.75, 1))
+        # Outside of the handler: the library's error, if chained, would expose request headers and the key.
+        raise self._error(problem)
+
+    def close(self) -> None:
+        """Nothing to close: LiteLLM keeps its connections for the process."""
+
+
+def _library() -> Any:
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else its import asks a server for prices
+    try:
+        import litellm
+    except ImportError as error:
+        raise ModelError("This model needs the package litellm: pip install 'reflexion_lab[litellm]'") from error
+    litellm.suppress_debug_info = True
+    litellm.telemetry = False
+    return litellm
+
+
+def _response(content: bytes, began: float) -> SimpleNamespace:
+    """What `OpenAIModel` reads of a response."""
+    return SimpleNamespace(content=content, elapsed=datetime.timedelta(seconds=time.monotonic() - began))
+
+
+def _refusal(problem: Exception) -> Rejection | None:
+    """Why the provider refuses this prompt, in which case a retry changes nothing."""
+    litellm = _library()
+    if isinstance(problem, litellm.ContextWindowExceededError):
+        return Rejection("context_overflow")
+    return Rejection("content_filter") if isinstance(problem, litellm.ContentPolicyViolationError) else None
