@@ -9,8 +9,9 @@ A metric of attempts or tasks is a column of that frame; tables of runs and arms
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from reflexion_lab.analysis.estimators import Paired, feedback_confusion, paired, suite_quality, verdict
 from reflexion_lab.analysis.stats.bootstrap import rate
@@ -146,6 +147,30 @@ def metric(
         return function
 
     return register
+
+
+def register_own(functions: Mapping[str, Callable[..., Any]]) -> None:
+    """Register metrics of a notebook by name; a name that it registered before is replaced.
+
+    Raises
+    ------
+    ConfigError
+        A function's first parameter or return annotation says not what it measures, or the name is the lab's.
+    """
+    for name, function in functions.items():
+        signature = inspect.signature(function, eval_str=True)
+        first = next(iter(signature.parameters), "none")
+        levels: dict[str, Level] = {"attempt": "attempt", "attempts": "task", "log": "run", "arm": "arm"}
+        if first not in levels:
+            raise ConfigError(f"metrics.{name}", f"a first parameter {first}", f"one of {', '.join(levels)}")
+        kinds = set(get_args(signature.return_annotation) or (signature.return_annotation,)) - {type(None)}
+        if len(kinds) != 1 or not kinds <= {bool, int, float}:
+            raise ConfigError(f"metrics.{name}", "no such return annotation", "-> bool (a share) or -> float")
+        key = levels[first], name
+        if key in REGISTRY and REGISTRY[key].of.__module__.startswith("reflexion_lab."):
+            raise ConfigError(f"metrics.{name}", "the name of a metric of the lab", "a name of its own")
+        REGISTRY.pop(key, None)
+        metric(key[0], "share" if kinds == {bool} else "number", label=name.replace("_", " "), name=name)(function)
 
 
 def of_level(*levels: Level) -> list[Metric]:

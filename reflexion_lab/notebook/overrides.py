@@ -1,12 +1,19 @@
-"""Overrides from Python values, and one-line errors about them."""
+"""Overrides from Python values, classes and objects, and one-line errors about them."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
+import msgspec
+
+from reflexion_lab.errors import ConfigError
+from reflexion_lab.runner import objects
+from reflexion_lab.runner.config.build import METHODS
 from reflexion_lab.runner.config.messages import is_user_error, one_line
 
 Override = str | Mapping[str, Any] | Sequence[str]
@@ -20,10 +27,48 @@ def as_lines(overrides: Sequence[Override]) -> list[str]:
     return [line for override in overrides for line in _lines(override)]
 
 
+def with_objects(overrides: Sequence[Override], parts: Mapping[str, object]) -> list[str]:
+    """Overrides with `parts` among them: classes, objects or names of choices by config group, and a `benchmark`.
+
+    Tasks in memory are written below the run root, where a run that is resumed or replayed finds them.
+
+    Raises
+    ------
+    ConfigError
+        No such group.
+    """
+    lines = as_lines(overrides)
+    for group, part in parts.items():
+        if group not in (*METHODS, "reviser", "benchmark"):
+            raise ConfigError(group, "an argument", f"one of {', '.join((*METHODS, 'reviser', 'benchmark'))}")
+        if isinstance(part, str | Path):
+            lines.append(f"{group}={part}")
+        elif group == "benchmark":
+            path = _kept_tasks(cast("Sequence[object]", part), lines)
+            lines += ["benchmark=jsonl", *as_lines([{"benchmark.load.path": path}])]
+        else:
+            lines += [f"~{group}", f"+{group}._target_={objects.register(part)}"]
+    return lines
+
+
+def _kept_tasks(tasks: Sequence[object], lines: Sequence[str]) -> Path:
+    """The file of tasks, named by a digest of its content."""
+    from reflexion_lab.io.files import replace
+    from reflexion_lab.runner.config.compose import compose
+
+    rows = [msgspec.json.encode(task) + b"\n" for task in tasks]
+    name = f"tasks-{hashlib.sha256(b''.join(rows)).hexdigest()[:8]}.jsonl"
+    run_root = compose(*(line for line in lines if line.startswith("run_root="))).run_root
+    path = Path(run_root, "benchmarks", name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace(path, rows)
+    return path
+
+
 @contextmanager
 def one_line_errors(applies: Callable[[Exception], bool] = is_user_error) -> Iterator[None]:
     """Raise errors for which `applies`, except CapReached, as a one-line ConfigError without Hydra's traceback."""
-    from reflexion_lab.errors import CapReached, ConfigError
+    from reflexion_lab.errors import CapReached
 
     try:
         yield

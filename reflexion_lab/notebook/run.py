@@ -2,23 +2,29 @@
 
 Where a function takes *overrides*, these are the words that follow `reflexion-lab run`, lists or mappings of them:
 `run("experiment=reflexion", {"loop.max_attempts": 5, "seed": 1})`.
+
+Where a function takes *parts*, these are classes or objects of the notebook by config group, `actor=Mine`, or names of
+choices; `benchmark` also takes tasks: a list of `Task`, or of mappings with its fields or those of HumanEval or MBPP.
+A class or function makes the part, as its `_target_` in a config would; an object is the part itself, shared by all
+loops, which run in threads. The digest of its source, and of the object's plain state, is in the run's manifest.
 """
 
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from reflexion_lab.analysis.metrics import register_own as register_metrics
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.sheets import Sheet
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.notebook.overrides import Override, as_lines, one_line_errors
+from reflexion_lab.notebook.overrides import Override, one_line_errors, with_objects
 from reflexion_lab.runner.config.messages import is_hydra_error
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.tasks.benchmarks.rows import INSTALL
@@ -90,7 +96,7 @@ class Run:
         return overview(self.log)
 
 
-def compose(*overrides: Override) -> Config:
+def compose(*overrides: Override, **parts: object) -> Config:
     """The config of `reflexion-lab run *overrides`, without running it; `print(OmegaConf.to_yaml(cfg))` reads well.
 
     Raises
@@ -101,16 +107,27 @@ def compose(*overrides: Override) -> Config:
     from reflexion_lab.runner.config.compose import compose as composed
 
     with one_line_errors():
-        return composed(*as_lines(overrides))
+        return composed(*with_objects(overrides, parts))
 
 
-def run(*overrides: Override, quiet: bool = False) -> Run:
+def run(
+    *overrides: Override,
+    quiet: bool = False,
+    metrics: Mapping[str, Callable[..., object]] | None = None,
+    **parts: object,
+) -> Run:
     """Run an experiment, as `reflexion-lab run *overrides` does.
 
     Parameters
     ----------
     quiet : bool, default False
         Without the progress bar.
+    metrics : mapping of str to function, optional
+        Metrics by name, for this process: `{"short": short}`. The first parameter says what the function measures:
+        `attempt` (then its `grade` or None), `attempts` of a task (then `grades` by number), `log` of a run, or `arm`;
+        its return annotation, `-> bool` or `-> float`, whether that is a share or a number.
+    **parts
+        Classes, objects or choices by config group, and `benchmark`: see the module.
 
     Raises
     ------
@@ -122,7 +139,8 @@ def run(*overrides: Override, quiet: bool = False) -> Run:
     from reflexion_lab.runner.config.compose import assemble
     from reflexion_lab.studies.run import finish
 
-    cfg = compose(*overrides)
+    register_metrics(metrics or {})
+    cfg = compose(*overrides, **parts)
     cfg.quiet = quiet or cfg.quiet
     with one_line_errors():
         lab = assemble(cfg)
@@ -130,7 +148,7 @@ def run(*overrides: Override, quiet: bool = False) -> Run:
     return Run(lab.folder)
 
 
-def sweep(*grid: Override, quiet: bool = False) -> Sweep:
+def sweep(*grid: Override, quiet: bool = False, **parts: object) -> Sweep:
     """Run a sweep, reusing finished cells: `sweep({"recall.omega": [0, 1, 3], "seed": range(3)})` equals
     `reflexion-lab run -m recall.omega=0,1,3 seed=0,1,2`.
 
@@ -140,6 +158,8 @@ def sweep(*grid: Override, quiet: bool = False) -> Sweep:
         A value per config key, or a list of values to sweep over; or overrides as on the command line.
     quiet : bool, default False
         Without the progress bar; failed cells are still printed.
+    **parts
+        As of `run`, for every cell.
 
     Raises
     ------
@@ -151,10 +171,10 @@ def sweep(*grid: Override, quiet: bool = False) -> Sweep:
     from reflexion_lab.studies.sweep import sweep as swept
 
     with one_line_errors(is_hydra_error):
-        return swept(as_lines(grid), quiet)
+        return swept(with_objects(grid, parts), quiet)
 
 
-def estimate(*overrides: Override, tasks: int = 3) -> Estimate:
+def estimate(*overrides: Override, tasks: int = 3, **parts: object) -> Estimate:
     """Expected calls, tokens, cost and time of a run, or of a sweep if an override names several values.
 
     Probes `tasks` tasks of each cell, through the call cache: the run does not pay for them again.
@@ -168,7 +188,7 @@ def estimate(*overrides: Override, tasks: int = 3) -> Estimate:
     from reflexion_lab.studies.estimate import estimate as estimated
 
     with one_line_errors(is_hydra_error):
-        return estimated([cell.cfg for cell in cells(as_lines(overrides))], tasks)
+        return estimated([cell.cfg for cell in cells(with_objects(overrides, parts))], tasks)
 
 
 def load(*runs: object, texts: bool = False) -> Frames:
@@ -283,7 +303,7 @@ class Parts(NamedTuple):
         return f"{len(self.tasks)} tasks of {self.tasks.name}; .tasks .loop() .judge"
 
 
-def by_hand(*overrides: Override) -> Parts:
+def by_hand(*overrides: Override, **parts: object) -> Parts:
     """The parts of `reflexion-lab run *overrides`.
 
     Raises
@@ -296,7 +316,7 @@ def by_hand(*overrides: Override) -> Parts:
     from reflexion_lab.tasks.evaluators.judge import HiddenTests
 
     with one_line_errors():
-        cfg = compose(*as_lines(overrides))
+        cfg = compose(*with_objects(overrides, parts))
         sandbox = load_sandbox(cfg, servers=1)
         atexit.register(sandbox.close)
         return Parts(load_benchmark(cfg, sandbox), loop_factory(cfg, load_models(cfg), sandbox), HiddenTests(sandbox))

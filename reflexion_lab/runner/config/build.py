@@ -158,6 +158,8 @@ def _rebuilt(node: Any, key: str, parts: Mapping[str, Any], **changed: Any) -> A
 def _target(node: Mapping[str, Any], key: str) -> Any:
     try:
         return located(str(node["_target_"]))
+    except ConfigError:
+        raise
     except (ImportError, AttributeError, ValueError) as problem:
         expected = "the dotted name of a class or function"
         raise ConfigError(f"{key}._target_", repr(node["_target_"]), f"{expected} ({problem})") from problem

