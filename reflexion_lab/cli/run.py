@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from reflexion_lab.studies.finished import CellState
     from reflexion_lab.studies.sweep import Sweep
 
-HELP = """usage: reflexion-lab run [-m] [GROUP=CHOICE ...] [KEY=VALUE ...]
+HELP = """usage: reflexion-lab run [-m] [--json] [GROUP=CHOICE ...] [KEY=VALUE ...]
 
 Run a benchmark through the loop. All further arguments are Hydra overrides:
 
@@ -22,6 +22,9 @@ Run a benchmark through the loop. All further arguments are Hydra overrides:
   reflexion-lab run benchmark=humaneval recall.omega=1 benchmark.limit=20
   reflexion-lab run experiment=simple benchmark=humaneval
   reflexion-lab run model=openai/gpt-4o-mini  any server of that protocol: model.base_url=…
+  reflexion-lab run model=ollama/llama3.2:1b  a local server; also vllm/…, llamacpp-server/…
+  reflexion-lab run model=anthropic/claude-sonnet-4-5
+                                              any provider of LiteLLM
   reflexion-lab run benchmark=tasks.jsonl     your tasks, or rows of HumanEval or MBPP
   reflexion-lab run actor=react_continuation  several turns per attempt
   reflexion-lab run model@roles.reflector=openai roles.reflector.model=gpt-4o
@@ -29,6 +32,7 @@ Run a benchmark through the loop. All further arguments are Hydra overrides:
   reflexion-lab run 'stop=[plateau,budget]' stop.budget.tokens=20000
   reflexion-lab run -m seed=0,1,2             one run per value
   reflexion-lab run ... resume=runs/FOLDER    finish an interrupted run
+  reflexion-lab run --json ...                print the result as JSON, of -m each cell's
   reflexion-lab run --cfg job                 print the whole config
 
 {groups}
@@ -41,16 +45,19 @@ def add(commands: place.Commands) -> None:
 
 
 def run(arguments: list[str]) -> int:
+    from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.runner.config.compose import CONF, hydra_main
 
     if "--help" in arguments or "-h" in arguments:
         groups = sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")
         print(HELP.format(groups=textwrap.fill(f"Groups: {', '.join(groups)}", 80)))
         return 0
+    as_json = "--json" in arguments
+    arguments = [part for part in arguments if part != "--json"]
     # Hydra accepts the flag only before the overrides; people write it anywhere.
     overrides = [part for part in arguments if part not in ("-m", "--multirun", "hydra.mode=MULTIRUN")]
     if len(overrides) < len(arguments):
-        return run_many(overrides)
+        return run_many(overrides, as_json)
     results: list[Summary | Exception] = []
 
     def job(cfg: Config) -> None:
@@ -58,7 +65,7 @@ def run(arguments: list[str]) -> int:
         from reflexion_lab.studies.run import carry_out
 
         try:
-            results.append(carry_out(cfg))
+            results.append(carry_out(cfg, is_printed=not as_json))
         except Exception as problem:
             results.append(problem)
 
@@ -66,11 +73,13 @@ def run(arguments: list[str]) -> int:
     for result in results:  # empty if Hydra only printed the config
         if isinstance(result, Exception):
             raise result
+        if as_json:
+            say_json(result)
         return int(result.harness_errors > 0)
     return 0
 
 
-def run_many(overrides: list[str]) -> int:
+def run_many(overrides: list[str], as_json: bool = False) -> int:
     """Run a sweep by Hydra's launchers. Finished cells are not run again; a failed cell does not end the sweep."""
     from reflexion_lab.studies.sweep import Sweep
 
@@ -79,13 +88,15 @@ def run_many(overrides: list[str]) -> int:
             "overrides alone; a config folder of your own is 'hydra.searchpath=[file:///FOLDER]', --cfg goes alone"
         )
         raise ConfigError("-m", f"{flags[0]} beside it", expected)
-    return run_sweep(Sweep.of(overrides), overrides)
+    return run_sweep(Sweep.of(overrides), overrides, as_json)
 
 
-def run_sweep(sweep: Sweep, overrides: list[str]) -> int:
+def run_sweep(sweep: Sweep, overrides: list[str], as_json: bool = False) -> int:
     """Run the cells of a sweep that are not finished; `overrides` are those of the launcher."""
+    import msgspec
     from rich.console import Console
 
+    from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.studies.scale.launch import Launch
     from reflexion_lab.studies.sweep import launch_all
     from reflexion_lab.studies.sweep_report import live_progress
@@ -99,9 +110,14 @@ def run_sweep(sweep: Sweep, overrides: list[str]) -> int:
     except KeyboardInterrupt as stop:
         stop.add_note("what had finished stands; the same command goes on with the sweep")
         raise
-    show_sweep(sweep, Console(stderr=quiet), problems_only=quiet)
+    if as_json:
+        cells = {cell.number: cell.overrides for cell in sweep}
+        states = [{**msgspec.to_builtins(state), "overrides": cells[n]} for n, state in sweep.states.items()]
+        say_json({"sweep_id": sweep.sweep_id, "folder": str(sweep.folder), "cells": states})
+    else:
+        show_sweep(sweep, Console(stderr=quiet), problems_only=quiet)
     links = sweep.track() if left or not sweep.is_tracked else {}  # last: it may take a minute
-    if links and not quiet:
+    if links and not quiet and not as_json:
         print("\n".join(f"MLflow, {name}: {link}" for name, link in links.items()))
         print(f"open it with: {sweep.tracker.command}")
     return max(map(exit_code, sweep.states.values()))

@@ -1,5 +1,6 @@
 """Commands answer first, in one screen: at most 15 lines of at most 80 columns, and of 60 in a narrow terminal."""
 
+import json
 import os
 import subprocess
 import sys
@@ -151,3 +152,18 @@ def test_a_closed_pipe_is_silence(work):
     line = ["bash", "-c", f"set -o pipefail; {sys.executable} -m reflexion_lab compare runs --full | head -c 1"]
     ended = subprocess.run(line, cwd=work, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode in (0, 1, 141) and ended.stderr == "", "1: of rich; 141: of the lab"
+
+
+def test_a_run_and_a_sweep_print_json(answer):
+    (line,) = answer("run", "--json", "experiment=reflexion", *SMALL)
+    result = json.loads(line)
+    assert (result["pass_at_1"]["k"], result["pass_at_1"]["n"]) == (6, 8)
+    (shown,) = answer("show", result["run_id"], "--json")
+    assert json.loads(shown) == result
+
+    (line,) = answer(*SWEEP, "--json")
+    swept = json.loads(line)
+    assert [cell["status"] for cell in swept["cells"]] == ["kept"] * 12
+    assert swept["cells"][1]["overrides"][:3] == ["recall.omega=0", "loop.max_attempts=2", "seed=1"]
+    (comparison,) = answer("compare", swept["folder"], "--json")
+    assert len(json.loads(comparison)["rows"]) == 6
