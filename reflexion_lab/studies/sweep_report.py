@@ -20,6 +20,8 @@ from reflexion_lab.analysis.report.sheets import Sheet, as_table, paragraphs
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.io.terminal import LOG_EVERY, bar, in_notebook
 from reflexion_lab.records import Usage
+from reflexion_lab.runner.config.build import plain
+from reflexion_lab.runner.config.parts import load_benchmark
 from reflexion_lab.studies.finished import CellState
 
 if TYPE_CHECKING:
@@ -86,13 +88,25 @@ def repeated(sweep: Sweep) -> list[str]:
     return [f"cell {state.number} ran again: {state.again}" for state in sweep.states.values() if state.again]
 
 
+def drawn_anew(sweep: Sweep) -> str:
+    """Where seeds draw different tasks, and are no repeats: a sentence that says so, with the keys to set."""
+    first = next(iter(sweep)).cfg
+    other = next((cell.cfg for cell in sweep if cell.cfg.seed != first.seed), first)
+    sampled = any(cell.cfg.benchmark.sample and cell.cfg.benchmark.get("sample_seed") is None for cell in sweep)
+    generated = any("${seed}" in str(plain(cell.cfg.benchmark, resolve=False)["load"]) for cell in sweep)
+    keys = ["benchmark.load.seed=0"] * generated + ["benchmark.sample_seed=0"] * sampled
+    if other is first or not keys or load_benchmark(first).tasks == load_benchmark(other).tasks:
+        return ""
+    return f"each seed has its own tasks: {' '.join(keys)} repeats them"
+
+
 def headline(sweep: Sweep) -> str:
     """Cells by status, calls made and saved, cost, over all starts of this sweep."""
     states = list(sweep.states.values())
     calls, stored, cost = _calls(sweep.lines)
     text = f"{len(states)} cells: {cells.counts(Counter(state.status for state in states))}; "
     text += f"model calls: {calls} made, {stored} saved by sharing"
-    return text + (f"; cost {cost:.4f}" if cost else "")
+    return "; ".join(filter(None, (text, f"cost {cost:.4f}" if cost else "", drawn_anew(sweep))))
 
 
 def _calls(states: Iterable[CellState]) -> tuple[int, int, float]:

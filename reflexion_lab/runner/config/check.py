@@ -51,6 +51,7 @@ class _Benchmark(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sample: int | None = None
     limit: int | None = None
     keep_failing: bool = False
+    sample_seed: int | None = None
 
 
 class _Sandbox(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -230,9 +230,9 @@ def load_benchmark(cfg: Config, sandbox: CachedSandbox | None = None) -> Benchma
     loaded = build(cfg.benchmark.load, "benchmark.load", {"compute": sandbox and sandbox.values})
     whole = loaded if isinstance(loaded, Benchmark) else Benchmark(name=cfg.benchmark.name, tasks=tuple(loaded))
     node = cfg.benchmark
-    chosen = construct(
-        "benchmark", whole.select, limit=node.limit, sample=node.sample, seed=cfg.seed, ids=plain(node.ids)
-    )
+    own_seed = getattr(node, "sample_seed", None)
+    seed = cfg.seed if own_seed is None else own_seed
+    chosen = construct("benchmark", whole.select, limit=node.limit, sample=node.sample, seed=seed, ids=plain(node.ids))
     if not len(chosen):
         raise ConfigError("benchmark: no task is left after ids, sample and limit", expected="at least one")
     if untested := [task.task_id for task in chosen if not task.hidden_tests]:

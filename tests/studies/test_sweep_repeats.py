@@ -1,0 +1,42 @@
+"""Seeds that draw different tasks are no repeats: the sweep says so, and which key pairs them."""
+
+import pytest
+
+from reflexion_lab.runner.config.build import plain
+from reflexion_lab.runner.config.grid import cells
+from reflexion_lab.runner.config.parts import load_benchmark
+from reflexion_lab.runner.folder.manifest import config_digest
+from reflexion_lab.studies.sweep import Sweep
+from reflexion_lab.studies.sweep_report import drawn_anew
+
+ANEW = "each seed has its own tasks: {} repeats them"
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "keys"),
+    [
+        (["benchmark=humaneval", "benchmark.sample=4"], "benchmark.sample_seed=0"),
+        (["benchmark=humaneval", "benchmark.sample=4", "benchmark.sample_seed=0"], None),
+        (["benchmark=humaneval"], None),
+        (["benchmark.limit=8"], "benchmark.load.seed=0"),
+        (["benchmark.load.seed=0"], None),
+        (["benchmark.sample=4"], "benchmark.load.seed=0 benchmark.sample_seed=0"),
+    ],
+)
+def test_it_says_whether_seeds_repeat_the_same_tasks(benchmark, keys):
+    sweep = Sweep(cells([*benchmark, "seed=1,2"]))
+    assert drawn_anew(sweep) == (ANEW.format(keys) if keys else "")
+    repeated = Sweep(cells([*benchmark, *(keys or "").split(), "seed=1,2"]))
+    first, second = (load_benchmark(cell.cfg).tasks for cell in repeated)
+    assert first == second
+    assert drawn_anew(repeated) == drawn_anew(Sweep(cells([*benchmark, "seed=1"]))) == ""
+
+
+def test_the_sample_of_runs_before_the_key_stays():
+    """And their config digests do: the key at its default is no part of them."""
+    cfg = cells(["benchmark=humaneval", "benchmark.sample=3", "seed=7"])[0].cfg
+    same = cells(["benchmark=humaneval", "benchmark.sample=3", "benchmark.sample_seed=7", "seed=1"])[0].cfg
+    assert [task.task_id for task in load_benchmark(cfg)] == [task.task_id for task in load_benchmark(same)]
+    config = plain(cfg)
+    former = {**config, "benchmark": {key: value for key, value in config["benchmark"].items() if key != "sample_seed"}}
+    assert config_digest(config) == config_digest(former) != config_digest(plain(same))
