@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from reflexion_lab.analysis.summary import Summary
     from reflexion_lab.runner.folder.folder import RunFolder
 
-BASICS_TASKS = 16
+BASICS_TASKS, HUMANEVAL_TASKS = 16, 12
 ARMS = {"simple": ("experiment=simple",), "reflexion": ("loop.reflect_on_last=false",)}
 """Overrides by arm. A reflection on the last attempt would only help later tasks, which a demo does not have."""
 
@@ -22,7 +22,8 @@ ARMS = {"simple": ("experiment=simple",), "reflexion": ("loop.reflect_on_last=fa
 def add(commands: place.Commands) -> None:
     text = "compare Reflexion with a single attempt, using the embedded model; takes minutes"
     sub = place.add_command(commands, "demo", demo, text)
-    sub.add_argument("--tasks", type=place.positive, default=12, help="sampled HumanEval tasks (default: %(default)s)")
+    tasks = f"HumanEval tasks for both arms (default: {HUMANEVAL_TASKS}, a single attempt each)"
+    sub.add_argument("--tasks", type=place.positive, help=tasks)
     sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides for every run")
 
 
@@ -30,7 +31,7 @@ def demo(options: argparse.Namespace) -> int:
     """Run both arms on both benchmarks, compare them, and show one repaired task; HumanEval is sampled by seed 0.
     Returns 1 after a harness error, else 0.
 
-    The arms share their first replies through the call cache, so the second one pays only for its retries.
+    HumanEval, which so small a model can hardly solve, has one attempt per task unless --tasks is given. The arms share their first replies through the call cache, so the second one pays only for its retries.
     """
     from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.runner.folder.folder import RunFolder
@@ -39,16 +40,16 @@ def demo(options: argparse.Namespace) -> int:
     start = time.monotonic()
     benchmarks = {
         "basics": ("benchmark=basics", f"benchmark.limit={BASICS_TASKS}"),
-        "HumanEval": ("benchmark=humaneval", f"benchmark.sample={options.tasks}"),
+        "HumanEval": ("benchmark=humaneval", f"benchmark.sample={options.tasks or HUMANEVAL_TASKS}"),
     }
+    pairs = [(benchmark, arm) for benchmark in benchmarks for arm in ARMS]
     rows: list[tuple[str, str, Summary]] = []
     runs: list[RunFolder] = []
-    for benchmark, overrides in benchmarks.items():
-        for arm, of_arm in ARMS.items():
-            print(f"=== {benchmark}: {arm}", flush=True)
-            cfg = compose(*overrides, *of_arm, *options.overrides)
-            rows.append((benchmark, arm, carry_out(cfg, is_printed=False)))
-            runs.append(RunFolder.existing(Path(cfg.run_root) / rows[-1][2].run_id))
+    for benchmark, arm in pairs if options.tasks else pairs[:-1]:
+        print(f"=== {benchmark}: {arm}", flush=True)
+        cfg = compose(*benchmarks[benchmark], *ARMS[arm], *options.overrides)
+        rows.append((benchmark, arm, carry_out(cfg, is_printed=False)))
+        runs.append(RunFolder.existing(Path(cfg.run_root) / rows[-1][2].run_id))
     compare(rows)
     example(runs[1::2])
     print(f"the whole demo took {time.monotonic() - start:.0f} s")
