@@ -165,6 +165,8 @@ __all__ = ["Limits", "Sandbox"]
 DEFAULTS = Limits()
 ENDED = ("timeout", "early_exit", "memory")
 """Outcomes of a check that may have ended its child."""
+CPU_USED_UP = 0.9
+"""Share of its CPU limit from which a program that timed out is no victim of a busy machine."""
 RESTARTS = 2
 """Maximum number of further children for checks that did not start; each child has the full time limit."""
 
@@ -199,7 +201,8 @@ class Sandbox:
         `RESTARTS` times. Comparisons of the program's own objects that cannot be decided outside are judged in place.
 
         Time limits scale with `cpu_seconds`, the CPU time of the canonical solution, if known. A program that times out
-        is run once more while nothing else runs in this sandbox, and only the second result counts.
+        before it has used its CPU time, as on a busy machine, is run once more while nothing else runs in this sandbox,
+        and only the second result counts.
 
         Raises
         ------
@@ -265,7 +268,8 @@ class Sandbox:
     def _report(self, request: Mapping[str, object], cpu_seconds: float) -> Reported:
         with self._slot() as slot:
             reported = slot.run(request, cpu_seconds)
-        if not reported.timed_out:
+        _, cpu = self.limits.times(cpu_seconds)
+        if not reported.timed_out or reported.cpu_seconds >= CPU_USED_UP * cpu:
             return reported
         with self._exclusive, contextlib.ExitStack() as stack:
             slots = [stack.enter_context(self._slot()) for _ in range(self.servers)]

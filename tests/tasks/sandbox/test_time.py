@@ -61,6 +61,22 @@ def test_a_time_out_counts_only_after_an_exclusive_run(monkeypatch):
     assert not any(execution.timed_out for execution in executions)
 
 
+def test_a_loop_that_used_up_its_cpu_time_gets_no_second_run(monkeypatch):
+    run, requests = Server.run, []
+
+    def counted(server, request, canonical):
+        requests.append(request)
+        return run(server, request, canonical)
+
+    monkeypatch.setattr(Server, "run", counted)
+    with Sandbox(Limits(cpu_seconds=1, wall_seconds=60), servers=1) as own:
+        assert own.run("def f(x):\n    while True: pass\n", "f", ["assert f(1)"]).timed_out
+        assert len(requests) == 1
+    with Sandbox(Limits(cpu_seconds=1, wall_seconds=0.5), servers=1) as own:
+        assert own.run("import time\ndef f(x): time.sleep(60)\n", "f", ["assert f(1)"]).timed_out
+        assert len(requests) == 3  # it slept: perhaps the machine was busy
+
+
 def test_canonical_solutions_are_timed_and_failing_ones_named(sandbox, task):
     from msgspec.structs import replace
 
