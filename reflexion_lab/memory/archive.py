@@ -222,15 +222,12 @@ class Archive:
         for _, loop in groupby(episodes, key=lambda episode: episode.session_id):
             attempts = list(loop)
             self.omega = adapted(self.omega, attempts)
-            self._count(attempts)
+            # Reflected failures, and those fixed by the next attempt, by category; unknown verdicts are skipped.
+            for failure, retry in pairwise(attempts):
+                if failure.reflection and not failure.passed and retry.metadata.get("outcome") not in UNKNOWN:
+                    fixed, n = self.outcomes.get(failure.category, (0, 0))
+                    self.outcomes[failure.category] = (fixed + retry.passed, n + 1)
         return [self.book[wisdom_id] for wisdom_id in changed]
-
-    def _count(self, loop: Sequence[Episode]) -> None:
-        """Count reflected failures and those fixed by the next attempt, by category; unknown verdicts are skipped."""
-        for failure, retry in pairwise(loop):
-            if failure.reflection and not failure.passed and retry.metadata.get("outcome") not in UNKNOWN:
-                fixed, n = self.outcomes.get(failure.category, (0, 0))
-                self.outcomes[failure.category] = (fixed + retry.passed, n + 1)
 
 
 def _end(ids: Sequence[str], count: int, newest: str) -> int:

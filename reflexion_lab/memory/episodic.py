@@ -18,7 +18,6 @@ from reflexion_lab.memory.texts import Match, document, signature
 from reflexion_lab.protocols import Known, Outcome, Recall, Retriever
 from reflexion_lab.records import (
     Attempt,
-    Check,
     Episode,
     Evaluation,
     MemoryState,
@@ -240,7 +239,8 @@ def described(
         parts.append(f"Key insights:\n{described_insights(insights)}")
     if reflections or not session.reflections:
         parts.append(f"Previous reflections:\n{described_reflections(reflections)}")
-    return _whole_lines("\n".join(parts), max_chars)
+    text = "\n".join(parts)
+    return text if len(text) <= max_chars else text[: max_chars + 1].rpartition("\n")[0] or text[:max_chars]
 
 
 def described_evaluation(evaluation: Evaluation | None, shows_checks: bool = False) -> str:
@@ -251,8 +251,10 @@ def described_evaluation(evaluation: Evaluation | None, shows_checks: bool = Fal
     if evaluation is None:
         return "Previous score: N/A\nParts: N/A\nIssues: None\nSuggestions: None"
     parts = ", ".join(f"{name.replace('_', ' ')} {_percent(part)} %" for name, part in evaluation.components.items())
-    failures = () if shows_checks else tuple(_failure(check) for check in evaluation.failures)
-    issues = evaluation.issues or failures
+    failing = () if shows_checks else evaluation.failures
+    issues = evaluation.issues or [
+        f"{check.name}: {check.message or check.error_type or check.outcome}" for check in failing
+    ]
     return (
         f"Previous score: {_percent(evaluation.reward)} of 100\nParts: {parts or 'N/A'}\n"
         f"Issues: {_listed(issues)}\nSuggestions: {_listed(evaluation.suggestions)}"
@@ -277,10 +279,6 @@ def described_reflections(reflections: Sequence[Reflection]) -> str:
     return "\n".join(entries) or "No previous reflections (this is the first attempt)."
 
 
-def _failure(check: Check) -> str:
-    return f"{check.name}: {check.message or check.error_type or check.outcome}"
-
-
 def _listed(entries: Sequence[str]) -> str:
     more = [f"and {len(entries) - NAMED} more"] if len(entries) > NAMED else []
     return "; ".join([*(line(entry, ENTRY_CHARS) for entry in entries[:NAMED]), *more]) or "None"
@@ -289,12 +287,6 @@ def _listed(entries: Sequence[str]) -> str:
 def _percent(share: float) -> int:
     # Inner rounding, since 100 * 0.285 is 28.499999999999996.
     return math.floor(round(100 * share, 6) + 0.5)
-
-
-def _whole_lines(text: str, max_chars: int) -> str:
-    if len(text) <= max_chars:
-        return text
-    return text[: max_chars + 1].rpartition("\n")[0] or text[:max_chars]
 
 
 DEFAULT_EPISODES = 1000
@@ -315,10 +307,6 @@ class EpisodeBuffer:
         Retrieval document of an episode, one of `texts.MATCHES`.
     """
 
-    capacity: int
-    total: int
-    """Number of episodes ever stored."""
-
     @validated
     def __init__(
         self, max_episodes: int = DEFAULT_EPISODES, retriever: Retriever | None = None, match: Match = "task"
@@ -327,9 +315,9 @@ class EpisodeBuffer:
         self._retriever = retriever
         self._match = match
         self._lock = threading.Lock()
-        # By the retriever's document numbers, `_first` to `_next - 1`.
+        # By the retriever's document numbers, `_first` to `total - 1`.
         self._episodes: dict[int, Episode] = {}
-        self.total = self._first = self._next = 0
+        self._first = self.total = 0
         self._by_task: dict[str, dict[int, Episode]] = {}
 
     def store(self, episode: Episode) -> Episode:
@@ -343,7 +331,15 @@ class EpisodeBuffer:
             if self._retriever is not None:
                 self._retriever.add([document(episode, self._match) for episode in stored])
             for episode in stored:
-                self._append(episode)
+                if len(self._episodes) == self.capacity:
+                    task_id = self._episodes.pop(self._first).task_id
+                    del self._by_task[task_id][self._first]
+                    if not self._by_task[task_id]:
+                        del self._by_task[task_id]
+                    self._first += 1
+                self._by_task.setdefault(episode.task_id, {})[self.total] = episode
+                self._episodes[self.total] = episode
+                self.total += 1
             if self._retriever is not None:
                 self._retriever.forget(self._first)
         return stored
@@ -369,19 +365,3 @@ class EpisodeBuffer:
         """A snapshot, oldest first."""
         with self._lock:
             return iter([*self._episodes.values()])
-
-    def _append(self, episode: Episode) -> None:
-        if len(self._episodes) == self.capacity:
-            self._drop_oldest()
-        self._by_task.setdefault(episode.task_id, {})[self._next] = episode
-        self._episodes[self._next] = episode
-        self._next += 1
-        self.total += 1
-
-    def _drop_oldest(self) -> None:
-        task_id = self._episodes.pop(self._first).task_id
-        of_task = self._by_task[task_id]
-        del of_task[self._first]
-        if not of_task:
-            del self._by_task[task_id]
-        self._first += 1

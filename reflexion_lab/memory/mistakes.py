@@ -58,8 +58,16 @@ class Mistakes:
             for mistake_id in new:
                 self._numbers[mistake_id] = self._next
                 self._next += 1
-            stored = [self._put(entry) for entry in entries]
-            self._evict()
+            stored = []
+            for entry in entries:
+                number = self._numbers[entry.mistake_id]
+                older = self._entries.get(number, entry)
+                self._entries[number] = replace(entry, correction=entry.correction or older.correction)
+                stored.append(self._entries[number])
+            while len(self._entries) > self.max_entries:
+                oldest = self._entries.pop(self._next - len(self._entries))
+                del self._numbers[oldest.mistake_id]
+            self._retriever.forget(self._next - len(self._entries))
         return stored
 
     def retrieve_similar(self, prompt: str, k: int = 3, *, except_task: str = "") -> list[Mistake]:
@@ -74,18 +82,6 @@ class Mistakes:
             hits = self._retriever.rank(prompt, k + own)
             near = [self._entries[hit.number] for hit in hits if hit.score >= self.threshold]
         return [mistake for mistake in near if not except_task or mistake.task_id != except_task][:k]
-
-    def _put(self, mistake: Mistake) -> Mistake:
-        number = self._numbers[mistake.mistake_id]
-        older = self._entries.get(number, mistake)
-        self._entries[number] = replace(mistake, correction=mistake.correction or older.correction)
-        return self._entries[number]
-
-    def _evict(self) -> None:
-        while len(self._entries) > self.max_entries:
-            oldest = self._entries.pop(self._next - len(self._entries))
-            del self._numbers[oldest.mistake_id]
-        self._retriever.forget(self._next - len(self._entries))
 
 
 def mistakes_of(

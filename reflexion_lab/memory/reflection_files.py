@@ -114,7 +114,8 @@ def _misfits(content: object, kind: type[msgspec.Struct], path: str) -> Iterator
     for field in msgspec.structs.fields(kind):
         where = f"{path}.{field.name}" if path else field.name
         value = content.get(field.name, _MISSING)
-        nested = [part for part in (field.type, *get_args(field.type)) if _is_struct(part)]
+        parts = (field.type, *get_args(field.type))
+        nested = [part for part in parts if isinstance(part, type) and issubclass(part, msgspec.Struct)]
         if value is _MISSING:
             if field.required:
                 yield where, f"{where}: got nothing, expected a value"
@@ -127,10 +128,6 @@ def _misfits(content: object, kind: type[msgspec.Struct], path: str) -> Iterator
                 wanted, _, place = str(problem).partition(" - at `$")
                 expected = wanted.partition(", got ")[0].removeprefix("Expected ").replace("`", "")
                 yield where, f"{where}{place.rstrip('`')}: got {value!r:.60}, expected {expected}"
-
-
-def _is_struct(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 _DECODER = msgspec.json.Decoder(ReflectionFile)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Positive, Share, validated
 from reflexion_lab.memory.texts import QUOTED
-from reflexion_lab.protocols import Hit, Retriever, Store
+from reflexion_lab.protocols import Retriever, Store
 from reflexion_lab.records import UNKNOWN, Episode, Reflection, Wisdom
 from reflexion_lab.text.replies.tokens import WORD, tokens
 
@@ -70,7 +70,11 @@ class WisdomBook:
         with self._lock:
             if known := self._known.get(wisdom.wisdom_id):
                 wisdom = with_fields_of(known, wisdom, HISTORY)
-            self._put(wisdom)
+            if known is None or document(known) != document(wisdom):
+                self._retriever.add([document(wisdom)])
+                self._numbers[wisdom.wisdom_id] = len(self._documents)
+                self._documents.append(wisdom.wisdom_id)
+            self._known[wisdom.wisdom_id] = wisdom
             return wisdom
 
     def relevant(
@@ -90,7 +94,14 @@ class WisdomBook:
             with self._lock:
                 hits = self._retriever.rank(text, depth)
                 views: dict[int, Wisdom] = {}
-                best = sorted(self._weighted(hits, min_score, view, views), reverse=True)[:k]
+                weighted: list[tuple[float, float, int]] = []
+                for number, score in hits:
+                    entry = self._known[self._documents[number]]
+                    is_current = self._numbers[entry.wisdom_id] == number
+                    if is_current and score >= min_score and not self.is_retired(entry) and (viewed := view(entry)):
+                        views[number] = viewed
+                        weighted.append((score * trust(entry), entry.impact, number))
+            best = sorted(weighted, reverse=True)[:k]
             # Trust is at most 1, so no further entry can outweigh the last hit's score.
             is_settled = len(best) == k and best[-1][0] > hits[-1].score
             if is_settled or len(hits) < depth or hits[-1].score < min_score:
@@ -120,29 +131,6 @@ class WisdomBook:
 
     def is_retired(self, wisdom: Wisdom) -> bool:
         return wisdom.use_count >= self.retire_after and wisdom.success_rate < self.retire_below
-
-    def _put(self, wisdom: Wisdom) -> None:
-        known = self._known.get(wisdom.wisdom_id)
-        if known is None or document(known) != document(wisdom):
-            self._retriever.add([document(wisdom)])
-            self._numbers[wisdom.wisdom_id] = len(self._documents)
-            self._documents.append(wisdom.wisdom_id)
-        self._known[wisdom.wisdom_id] = wisdom
-
-    def _weighted(
-        self,
-        hits: Iterable[Hit],
-        min_score: float,
-        view: Callable[[Wisdom], Wisdom | None],
-        views: dict[int, Wisdom],
-    ) -> Iterator[tuple[float, float, int]]:
-        """Weight, impact and document number of the eligible entries; fills `views`."""
-        for number, score in hits:
-            wisdom = self._known[self._documents[number]]
-            is_current = self._numbers[wisdom.wisdom_id] == number
-            if is_current and score >= min_score and not self.is_retired(wisdom) and (viewed := view(wisdom)):
-                views[number] = viewed
-                yield score * trust(wisdom), wisdom.impact, number
 
 
 def with_fields_of(source: Wisdom, wisdom: Wisdom, fields: Iterable[str]) -> Wisdom:
@@ -194,7 +182,7 @@ def recount(store: Store, known: int = -1) -> Recount:
         if changed := [entry for entry in wisdom if entry != before.get(entry.wisdom_id)]:
             store.append(changed)
         episodes = uses.episodes
-        if not changed or _n_episodes(store) == episodes:
+        if not changed or sum(1 for _ in store.read(Episode)) == episodes:
             new = sum(entry.wisdom_id not in first for entry in wisdom)
             different = sum(entry != first.get(entry.wisdom_id) for entry in wisdom)
             return Recount(episodes, len(wisdom), new, different - new)
@@ -240,10 +228,6 @@ def wisdom_used(episode: Episode) -> list[str]:
 def _counted(store: Store) -> tuple[_Uses, list[Wisdom]]:
     uses = _Uses()
     return uses, extract(uses.counted(store.read(Episode)))
-
-
-def _n_episodes(store: Store) -> int:
-    return sum(1 for _ in store.read(Episode))
 
 
 SOURCES = 1000
@@ -332,7 +316,9 @@ class _Group:
         self.sources.append(name)
         count, first, best = self.tasks.get(episode.task_id, (0, reflection, None))
         self.tasks[episode.task_id] = count + 1, first, _better(best, reflection)
-        self.domains.update(_signals(episode))
+        # The number of distinct keywords of each domain in the program and the error signature.
+        words = set(WORD.findall(f"{episode.code}\n{episode.failure_analysis}".casefold()))
+        self.domains.update({domain: len(known & words) for domain, known in _WORDS.items()})
         self.best = _better(self.best, reflection)
         if self.frequency == 2:  # now it is wisdom
             self.since = episode.timestamp
@@ -394,12 +380,6 @@ def _better(best: Reflection | None, other: Reflection) -> Reflection | None:
 
 def _tags(pattern: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(tokens(pattern, 3)))
-
-
-def _signals(episode: Episode) -> dict[str, int]:
-    """Number of distinct keywords of each domain in the program and the error signature."""
-    words = set(WORD.findall(f"{episode.code}\n{episode.failure_analysis}".casefold()))
-    return {domain: len(known & words) for domain, known in _WORDS.items()}
 
 
 def _id(episode: Episode) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from reflexion_lab.limits import Above0, validated
 from reflexion_lab.protocols import S, Stored
 from reflexion_lab.records import Episode, Search
-from reflexion_lab.storage.kinds import KIND_OF, KINDS, Kind, is_old, matching, prepared
+from reflexion_lab.storage.kinds import KIND_OF, KINDS, is_old, matching, prepared
 
 
 class InMemory:
@@ -45,21 +45,19 @@ class InMemory:
         return matching(search, self.read(Episode))
 
     def prune(self, before: float) -> int:
+        removed = 0
         with self._lock:
-            return sum(self._prune(kind, before) for kind in KINDS)
+            for kind in KINDS:
+                bodies, decode = self._bodies[kind.name], msgspec.json.Decoder(kind.record).decode
+                young = {key: body for key, body in bodies.items() if not is_old(decode(body), before)}
+                removed += len(bodies) - len(young)
+                self._bodies[kind.name] = young
+        return removed
 
     def clear(self) -> None:
         with self._lock:
             for bodies in self._bodies.values():
                 bodies.clear()
-
-    def _prune(self, kind: Kind, before: float) -> int:
-        bodies = self._bodies[kind.name]
-        decode = msgspec.json.Decoder(kind.record).decode
-        old = [key for key, body in bodies.items() if is_old(decode(body), before)]
-        for key in old:
-            del bodies[key]
-        return len(old)
 
     def close(self) -> None:
         """Nothing to do; records can still be read."""

@@ -11,6 +11,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,8 +32,11 @@ def locked(path: Path) -> Iterator[tuple[int, int]]:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # A process that rewrote the file meanwhile has replaced it.
-            if _is_current(path, descriptor):
+            try:
+                is_current = os.path.samestat(os.fstat(descriptor), path.stat())
+            except FileNotFoundError:  # a process that rewrote the file meanwhile has replaced it
+                is_current = False
+            if is_current:
                 yield descriptor, os.fstat(descriptor).st_size
                 return
         finally:
@@ -40,12 +44,6 @@ def locked(path: Path) -> Iterator[tuple[int, int]]:
             with suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
-
-
-def _is_current(path: Path, descriptor: int) -> bool:
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    return False
 
 
 @contextmanager
@@ -188,7 +186,9 @@ class RecordFile:
         with faults(self.path, "pruned"), locked(self.path) as (descriptor, size):
             old = sum(record is not None and is_old(record, before) for _, record in self._read(descriptor, size))
             if old or self._versions(descriptor, size):
-                replace(self.path, self._remaining(descriptor, size, before))
+                pairs = self._read(descriptor, size)
+                remaining = (line + b"\n" for line, record in pairs if record is None or not is_old(record, before))
+                replace(self.path, chain([self._header], remaining))
         return old
 
     def clear(self) -> None:
@@ -201,38 +201,28 @@ class RecordFile:
         with faults(self.path, "synced"), suppress(FileNotFoundError):
             sync(self.path)
 
-    def _remaining(self, descriptor: int, size: int, before: float) -> Iterator[bytes]:
-        yield self._header
-        for line, record in self._read(descriptor, size):
-            if record is None or not is_old(record, before):
-                yield line + b"\n"
-
     def _read(self, descriptor: int, size: int) -> Iterator[tuple[bytes, Stored | None]]:
         """Lines and their records; None for an unreadable line."""
         header_number = self._header_number(descriptor, size)
         versions = self._versions(descriptor, size)
         unreadable = []
-        for number, line, record in self._decoded(descriptor, size, header_number):
-            if record is None:
-                unreadable.append(number)
-            elif versions and (name := getattr(record, self._kind.id_field)) in versions:
-                newest, versions[name] = versions[name], None
-                if newest is not None:
-                    yield newest, self._decoder.decode(newest)
-                continue
-            yield line, record
+        for start, block in blocks(descriptor, size):
+            with collector_paused():
+                numbered = [(n, line) for n, line in enumerate(block, start) if line and n != header_number]
+                decoded = [(n, line, self._record(line, n)) for n, line in numbered]
+            for number, line, record in decoded:
+                if record is None:
+                    unreadable.append(number)
+                elif versions and (name := getattr(record, self._kind.id_field)) in versions:
+                    newest, versions[name] = versions[name], None
+                    if newest is not None:
+                        yield newest, self._decoder.decode(newest)
+                    continue
+                yield line, record
         if unreadable:
             first, count = unreadable[0], len(unreadable)
             which = f"line {first}" if count == 1 else f"{count} lines from line {first} on"
             warnings.warn(f"{self.path}: skipped {which}, torn or damaged", stacklevel=2)
-
-    def _decoded(self, descriptor: int, size: int, header: int) -> Iterator[tuple[int, bytes, Stored | None]]:
-        """Number, line and record of each line but the header."""
-        for first, block in blocks(descriptor, size):
-            with collector_paused():
-                numbered = [(number, line) for number, line in enumerate(block, first) if line and number != header]
-                decoded = [(number, line, self._record(line, number)) for number, line in numbered]
-            yield from decoded
 
     def _record(self, line: bytes, number: int) -> Stored | None:
         """None for a torn or damaged line. Raises StoreError for a line of another version."""

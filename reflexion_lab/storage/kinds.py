@@ -124,18 +124,16 @@ def matching(search: Search, episodes: Iterable[Episode]) -> list[Episode]:
 
 
 def matches(search: Search, episode: Episode) -> bool:
-    wanted = (
-        (search.task_id, episode.task_id),
-        (search.session_id, episode.session_id),
-        (search.agent_id, episode.agent_id),
-    )
-    return (
-        all(value in ("", actual) for value, actual in wanted)
+    names, enough = ("task_id", "session_id", "agent_id"), all if search.every_keyword else any
+    if not (
+        all(getattr(search, name) in ("", getattr(episode, name)) for name in names)
         and (not search.categories or episode.category in search.categories)
         and (search.passed is None or search.passed == episode.passed)
         and episode.confidence >= search.min_confidence
-        and _has_keywords(search, episode)
-    )
+    ):
+        return False
+    text = searched(episode) if search.keywords else ""
+    return not search.keywords or enough(keyword.casefold() in text for keyword in search.keywords)
 
 
 def searched(episode: Episode) -> str:
@@ -144,10 +142,3 @@ def searched(episode: Episode) -> str:
     words = (reflection.root_cause, reflection.what_went_wrong, reflection.what_to_change) if reflection else ()
     lessons = reflection.lessons if reflection else ()
     return "\n".join((episode.task_description, episode.failure_analysis, *words, *lessons)).casefold()
-
-
-def _has_keywords(search: Search, episode: Episode) -> bool:
-    if not search.keywords:
-        return True
-    text, enough = searched(episode), all if search.every_keyword else any
-    return enough(keyword.casefold() in text for keyword in search.keywords)

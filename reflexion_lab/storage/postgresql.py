@@ -199,19 +199,16 @@ class SharedTable:
                 if not (is_transient or _is_lost)(problem):
                     self._failed_at = 0.0  # the server has answered
                     raise
-                if self._is_timed_out():
-                    raise
+                with self._lock:
+                    now = time.monotonic()
+                    self._failed_at = self._failed_at or now
+                    if now - self._failed_at >= self._patience:
+                        raise
             else:
                 self._failed_at = 0.0
                 return result
             time.sleep(pause * random.uniform(0.5, 1.0))  # jitter, so that clients do not retry together
             pause = min(2 * pause, PAUSES[1])
-
-    def _is_timed_out(self) -> bool:
-        with self._lock:
-            now = time.monotonic()
-            self._failed_at = self._failed_at or now
-            return now - self._failed_at >= self._patience
 
     def _opened(self) -> Engine:
         with self._opening:
@@ -232,7 +229,12 @@ class SharedTable:
             from sqlalchemy import event
 
             event.listen(engine, "connect", _read_only)
-        schema = self._waiting(lambda: self._schema(engine), _is_busy)
+
+        def read_schema() -> int | None:
+            with _autocommit(engine).connect() as connection:
+                return self._schema_on(connection)
+
+        schema = self._waiting(read_schema, _is_busy)
         if schema is None and self._readonly:
             raise LayoutError(f"no table {layout.name} of reflexion_lab; record with cache.mode=read-write first")
         if schema is None:
@@ -243,12 +245,8 @@ class SharedTable:
                 "version of reflexion_lab that wrote it, or a database of its own"
             )
 
-    def _schema(self, engine: Engine) -> int | None:
-        """Version of the table; None if missing."""
-        with _autocommit(engine).connect() as connection:
-            return self._schema_on(connection)
-
     def _schema_on(self, connection: Connection) -> int | None:
+        """Version of the table; None if missing."""
         # Not `to_regclass`, which may have cached that the table was missing before another process created it.
         if connection.exec_driver_sql(HAS_LAYOUTS).one_or_none() is None:
             return None

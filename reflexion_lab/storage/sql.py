@@ -58,8 +58,10 @@ class Sql:
         for line in prepared(records):
             # One row per id: the last record, in the first one's place.
             rows.setdefault(line.kind.name, {})[line.id] = _row(line, self._json)
+        names = ", ".join(kind.name for kind in KINDS if kind.name in rows)
         with faults(self.place, "appended to"), writing(self._engine) as connection:
-            self._lock(connection, [kind.name for kind in KINDS if kind.name in rows])
+            if self._json and names:  # two writers that upsert the same ids in different orders would deadlock
+                connection.exec_driver_sql(f"LOCK TABLE {names} IN SHARE ROW EXCLUSIVE MODE")
             for name, by_id in rows.items():
                 connection.exec_driver_sql(self._upserts[name], list(by_id.values()))
 
@@ -95,11 +97,6 @@ class Sql:
 
     def close(self) -> None:
         self._engine.dispose()
-
-    def _lock(self, connection: Connection, names: list[str]) -> None:
-        # Two writers that upsert the same ids in different orders would deadlock.
-        if self._json and names:
-            connection.exec_driver_sql(f"LOCK TABLE {', '.join(names)} IN SHARE ROW EXCLUSIVE MODE")
 
     def _upsert(self, name: str) -> Any:
         from sqlalchemy import Text, bindparam, cast
@@ -228,9 +225,15 @@ def connected(parts: URL) -> Engine:
     engine = _file_engine(parts) if is_file else postgresql.engine(parts, pool_pre_ping=True, max_overflow=-1)
     with engine.connect() as connection:
         if is_file:
-            _refuse_strangers(place, connection)
+            application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
+            tables = connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
+            if tables and application != APPLICATION_ID:
+                got = f"{place}, the SQLite file of another program"
+                raise StoreError("store.place", got, "a file of the lab, or a new one")
         schema = schema_version(connection)
-    check_version(place, schema)
+    if schema > len(MIGRATIONS):
+        hint = "use the version of reflexion_lab that wrote it, or a newer one"
+        raise StoreError(place, f"schema {schema}", f"{len(MIGRATIONS)} or less", hint)
     if schema < len(MIGRATIONS):
         if is_file:
             with closing(engine.raw_connection()) as raw:
@@ -251,15 +254,6 @@ def _file_engine(parts: URL) -> Engine:
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     return engine
-
-
-def _refuse_strangers(place: str, connection: Connection) -> None:
-    application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
-    tables = connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
-    if tables and application != APPLICATION_ID:
-        raise StoreError(
-            "store.place", f"{place}, the SQLite file of another program", "a file of the lab, or a new one"
-        )
 
 
 def _prepare(connection: sqlite3.Connection, _: object) -> None:
@@ -334,17 +328,6 @@ def schema_version(connection: Connection) -> int:
     if not inspect(connection).has_table("schema_version"):
         return 0
     return int(connection.execute(text("SELECT max(version) FROM schema_version")).scalar_one() or 0)
-
-
-def check_version(place: str, version: int) -> None:
-    """Raises StoreError for a newer version's database."""
-    if version > len(MIGRATIONS):
-        raise StoreError(
-            place,
-            f"schema {version}",
-            f"{len(MIGRATIONS)} or less",
-            "use the version of reflexion_lab that wrote it, or a newer one",
-        )
 
 
 def migrate(connection: Connection, upto: int = len(MIGRATIONS)) -> None:

@@ -60,14 +60,18 @@ class Candidates:
         choice = self._choice(verdicts)
         # The evaluation of the attempt counts the seconds of the submitted candidate.
         verdicts[choice] = replace(verdicts[choice], seconds=0.0)
-        pairs = zip(candidates, verdicts, strict=True)
+        steps: list[Step] = []
+        for candidate, verdict in zip(candidates, verdicts, strict=True):
+            observation = verdict.feedback or verdict.outcome
+            draft = replace(drafted(candidate), observation=observation, seconds=verdict.seconds)
+            steps += [*candidate.steps, draft]
         return replace(
             candidates[choice],
             strategy="candidates",
             usage=sum((candidate.usage for candidate in candidates), Usage()),
             others=costs([candidate.others for candidate in candidates]),
             cached=all(candidate.cached for candidate in candidates),
-            steps=tuple(step for candidate, verdict in pairs for step in _steps(candidate, verdict)),
+            steps=tuple(steps),
             ended=ended,
         )
 
@@ -94,8 +98,3 @@ def behaviour(verdict: Evaluation) -> object:
     """Key of equal behaviour: each test's outcome, with the wrong value or the type of the error."""
     tests = (check for check in verdict.checks if check.kind == "test")
     return tuple((check.outcome, check.actual, check.error_type) for check in tests)
-
-
-def _steps(candidate: Trajectory, verdict: Evaluation) -> list[Step]:
-    step = replace(drafted(candidate), observation=verdict.feedback or verdict.outcome, seconds=verdict.seconds)
-    return [*candidate.steps, step]

@@ -9,7 +9,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from reflexion_lab.agent.actors.tools import Observation, ToolCall, run_tests, use
-from reflexion_lab.agent.actors.transcript import DROPPED, Reply, Turn, first_that_fits, read
+from reflexion_lab.agent.actors.transcript import DROPPED, Reply, Turn, layouts, read
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.protocols import Evaluator, Model, Sandbox
@@ -103,13 +103,9 @@ class _Work:
         # A quarter is reserved for turns, since all prompts of the transcript contain the same recalled items.
         for_head = None if self.room is None else self.room - self.room // 4
         name = "react" if actor.style == "chat" else "continue_react"
-        about = {
-            "prompt": task.prompt,
-            "task_id": task.task_id,
-            "max_steps": actor.max_steps,
-            "form": known_examples()[0],
-        }
-        self.head, self.left_out = actor.prompts.fit(name, for_head, recollection, **about)
+        about = {"prompt": task.prompt, "task_id": task.task_id, "max_steps": actor.max_steps}
+        fitted = actor.prompts.fit(name, for_head, recollection, form=known_examples()[0], **about)
+        self.head, self.left_out = fitted
         self.turns: list[Turn] = []
         self.steps: list[Step] = []
         self.completions: list[Completion] = []
@@ -209,13 +205,14 @@ class _Work:
         return max(self.drafts, key=lambda draft: (self.passed.get(draft.program, 0), draft.is_meant, draft.turn))
 
     def messages(self) -> tuple[Message, ...]:
-        """The prompt of the next turn, within the model's context."""
-        layout = first_that_fits(self.turns, self.drafts[-1].turn - 1, lambda levels: self.fits(self.laid_out(levels)))
-        return self.laid_out(layout)
-
-    def fits(self, messages: tuple[Message, ...]) -> bool:
-        size = sum(estimated(message.content) + PER_MESSAGE for message in messages)
-        return self.room is None or size <= self.room
+        """The prompt of the next turn: the first of `layouts` within the model's context, else the last one."""
+        messages: tuple[Message, ...] = ()
+        for levels in layouts(len(self.turns), self.drafts[-1].turn - 1):
+            messages = self.laid_out(levels)
+            size = sum(estimated(message.content) + PER_MESSAGE for message in messages)
+            if self.room is None or size <= self.room:
+                break
+        return messages
 
     def laid_out(self, levels: tuple[int, ...]) -> tuple[Message, ...]:
         included = [(turn, level) for turn, level in zip(self.turns, levels, strict=True) if level != DROPPED]

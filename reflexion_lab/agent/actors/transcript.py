@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from reflexion_lab.agent.actors.tools import TOOLS, shortened
@@ -117,15 +117,6 @@ def layouts(turns: int, draft: int) -> Iterator[tuple[int, ...]]:
     for level in range(1, len(LEVELS) if turns else 0):
         levels[-1] = level
         yield tuple(levels)
-
-
-def first_that_fits(turns: Sequence[Turn], draft: int, fits: Callable[[tuple[int, ...]], bool]) -> tuple[int, ...]:
-    """The first of `layouts` that fits, else the last one."""
-    layout: tuple[int, ...] = ()
-    for layout in layouts(len(turns), draft):
-        if fits(layout):
-            break
-    return layout
 
 
 class Part(NamedTuple):

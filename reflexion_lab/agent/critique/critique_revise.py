@@ -81,7 +81,8 @@ class CritiqueRevise:
                 critique = critique_by(self.critic, task, program, mistakes)
                 drafts[-1] = replace(drafts[-1], critique=critique)
                 spent += critique.usage
-                ended = self._ended(task, drafts)
+                reason = self.convergence.reached(drafts, prompt=task.prompt.rstrip())
+                ended = reason or ("max_iterations" if len(drafts) == self.max_iterations else "")
                 if not ended:
                     trajectories.append(self.reviser.revise(task, program, critique))
                     drafts.append(drafted(trajectories[-1]))
@@ -107,11 +108,6 @@ class CritiqueRevise:
             ended=ended,
             status="stuck" if ended == "error" else first.status,
         )
-
-    def _ended(self, task: Task, drafts: Sequence[Step]) -> str:
-        """Stop reason, or "" to continue."""
-        reason = self.convergence.reached(drafts, prompt=task.prompt.rstrip())
-        return reason or ("max_iterations" if len(drafts) == self.max_iterations else "")
 
 
 def drafted(trajectory: Trajectory) -> Step:

@@ -40,7 +40,6 @@ class Targeted:
         self.fallback = fallback
 
     def revise(self, task: Task, program: str, critique: Critique) -> Trajectory:
-
         issues, fixed, applied = "\n".join(critique.issues), program, list[str]()
         for rule in RULES:
             result = rule(task, fixed, issues)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from reflexion_lab.agent.reflectors import evidence
 from reflexion_lab.limits import PositiveShare, validated
 from reflexion_lab.protocols import Evaluator
-from reflexion_lab.records import UNKNOWN, Check, Critique, Evaluation, Task, Trajectory
+from reflexion_lab.records import UNKNOWN, Critique, Evaluation, Task, Trajectory
 
 SHOWN = 3
 """Number of failing checks that are described; the others are counted."""
@@ -55,13 +55,10 @@ class ToolCritic:
 def issues_of(evaluation: Evaluation) -> Iterator[str]:
     """Descriptions of the failing checks; if none fails, the evaluator's other issues."""
     failing = evaluation.failures
-    yield from map(_described, failing[:SHOWN])
+    for check in failing[:SHOWN]:
+        where = f" (line {check.line} of the program)" if check.line else ""
+        yield evidence.described(check, where, OUTCOMES, chars=250, mark="")
     if len(failing) > SHOWN:
         yield f"{len(failing) - SHOWN} more checks fail"
     if not failing:
         yield from evaluation.issues
-
-
-def _described(check: Check) -> str:
-    where = f" (line {check.line} of the program)" if check.line else ""
-    return evidence.described(check, where, OUTCOMES, chars=250, mark="")

@@ -48,7 +48,7 @@ KEYS = {
     "suggestions": ("suggestions", "suggestion", "fixes", "fix"),
 }
 """Spellings of each label in lines and JSON keys; the first key of an object counts."""
-LISTS = ("issues", "suggestions")
+LISTS, MEASURES = ("issues", "suggestions"), ("score", "confidence")
 NONE = re.compile(
     r"""\W*(?:none|nothing|n/?a|no\s+(?:\w+\s+)?(?:issues?|problems?|bugs?|errors?|suggestions?|changes?))
     (?:\s+(?:found|at\ all|needed|here))?\W*""",
@@ -88,7 +88,8 @@ def parse_verdict(text: str) -> Verdict:
     reply, _ = without_thoughts(text[:CHARS])
     values = _from_json(reply) or _from_lines(reply)
     issues, suggestions = (_items(values.get(key, ())) for key in LISTS)
-    score, confidence = (_number(_first(values.get(key))) for key in ("score", "confidence"))
+    firsts = (value[0] if isinstance(value, list) and value else value for value in map(values.get, MEASURES))
+    score, confidence = map(_number, firsts)
     stated = [severity for severity in map(_number, _severities(values)) if not math.isnan(severity)]
     severity = min(1.0, max(stated)) if stated else math.nan
     says_none = "issues" in values or bool(NONE.fullmatch(reply))
@@ -145,10 +146,6 @@ def _severities(values: Mapping[str, object]) -> Iterator[object]:
     for issue in issues if isinstance(issues, list) else [issues]:
         if isinstance(issue, Mapping):
             yield issue.get("severity")
-
-
-def _first(value: object) -> object:
-    return value[0] if isinstance(value, list) and value else value
 
 
 def _items(value: object) -> tuple[str, ...]:

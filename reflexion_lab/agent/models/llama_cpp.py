@@ -87,9 +87,6 @@ class LlamaCppModel:
             )
         if "error" in answer:
             raise ModelError(f"{self.path.name} refused a call: {answer['error'].get('message', answer['error'])}")
-        return self._completion(answer)
-
-    def _completion(self, answer: dict[str, Any]) -> Completion:
         choice, counted, timings = answer["choices"][0], answer["usage"], answer.get("timings", {})
         return Completion(
             text=choice["text"] if "text" in choice else choice["message"]["content"] or "",

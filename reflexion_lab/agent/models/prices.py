@@ -320,9 +320,8 @@ class Meter:
 
     def _message(self, cap: str, spent: Spending, most: Spending) -> str:
         limit, needed = getattr(self.caps, cap), getattr(spent, cap) + getattr(most, cap)
-        more = (
-            "" if cap == "seconds" else f", and the next call may take {Spending(*most[:3], 0.0)}".removesuffix(", 0 s")
-        )
+        next_call = str(Spending(*most[:3])).removesuffix(", 0 s")
+        more = "" if cap == "seconds" else f", and the next call may take {next_call}"
         return (
             f"caps.{cap}={limit:g} is reached: newly spent are {spent}{more}; what had finished is kept. To go on, "
             f"raise it, such as caps.{cap}={2 * max(limit, needed):.6g}"
@@ -354,7 +353,11 @@ class CappedModel(WrappedModel):
         self._meter.reserve(most)
         try:
             completion = super().complete(messages, sampling=sampling, sample=sample)
-            spent = _spent(completion, most)
+            usage = completion.usage
+            if usage.refused:
+                spent = Spending(1)
+            elif usage.tokens:
+                spent = Spending(1, usage.tokens, usage.cost)
         finally:
             self._meter.settle(most, spent)
         return completion
@@ -366,13 +369,6 @@ class CappedModel(WrappedModel):
             prompt, reply = min(prompt, self.context), min(reply, self.context)
         tokens = min(prompt + reply, self.context) if self.context else prompt + reply
         return Spending(1, tokens, self._price.cost(prompt, reply))
-
-
-def _spent(completion: Completion, most: Spending) -> Spending:
-    usage = completion.usage
-    if usage.refused:
-        return Spending(1)
-    return Spending(1, usage.tokens, usage.cost) if usage.tokens else most
 
 
 def longest_reply(node: Mapping[str, Any], caps: Caps) -> int:

@@ -106,17 +106,9 @@ class ScriptedModel:
         if self._seconds:
             time.sleep(self._seconds)
         text = self._reply(received)
-        usage = Usage(
-            calls=1,
-            prompt_tokens=_tokens("".join(message.content for message in received)),
-            completion_tokens=_tokens(text),
-            seconds=self._seconds,
-        )
+        prompt, reply = -(-sum(len(message.content) for message in received) // 4), -(-len(text) // 4)
+        usage = Usage(calls=1, prompt_tokens=prompt, completion_tokens=reply, seconds=self._seconds)
         return Completion(text=text, model=self.fingerprint, usage=usage)
-
-
-def _tokens(text: str) -> int:
-    return -(-len(text) // 4)
 
 
 def _searched(messages: Sequence[Message], scope: str) -> str:

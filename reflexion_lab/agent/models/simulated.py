@@ -171,11 +171,9 @@ class SimulatedModel:
 
     def _wrong(self, task: Task, draw: random.Random) -> str:
         """A wrong program; with `partial`, of those drawn the first that fails a hidden test."""
-        name = f"{draw.getrandbits(16):04x}"
-        for _ in range(DRAWS if self.partial else 0):
-            if _fails(task, name, self.partial):
-                break
-            name = f"{draw.getrandbits(16):04x}"
+        name, left = f"{draw.getrandbits(16):04x}", DRAWS if self.partial else 0
+        while left and not _fails(task, name, self.partial):
+            name, left = f"{draw.getrandbits(16):04x}", left - 1
         return self._draft(task, name)
 
     def _draft(self, task: Task, name: str) -> str:
@@ -260,15 +258,10 @@ def partly_wrong(task: Task, name: str, share: float) -> str:
     return PARTLY_WRONG.format(name=name, program=program, entry_point=entry_point, share=share)
 
 
-def _position(name: str, arguments: str) -> float:
-    """Where an input falls in [0, 1): below `share`, the program `partly_wrong` is right on it."""
-    text = "".join(sorted(arguments)) if "{" in arguments else arguments
-    return hashlib.sha256((name + text).encode(errors="replace")).digest()[0] / 256
-
-
 def _fails(task: Task, name: str, share: float) -> bool:
     """Whether `partly_wrong` is wrong on an input of the hidden tests."""
-    return any(_position(name, arguments) >= share for arguments in _inputs(task))
+    texts = ("".join(sorted(arguments)) if "{" in arguments else arguments for arguments in _inputs(task))
+    return any(hashlib.sha256((name + text).encode(errors="replace")).digest()[0] / 256 >= share for text in texts)
 
 
 def _inputs(task: Task) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -86,14 +86,20 @@ def untrue(
         Correct programs of all tasks.
     """
     true = {difference.change for difference in differences(program, correct, entry_point)}
-    if (tree := parsed(program)) and (right := parsed(correct)):  # those beyond `LOCAL`, too
+    tree, right = parsed(program), parsed(correct)
+    if tree and right:  # those beyond `LOCAL`, too
         true |= {difference.change for difference in _in_place(program, tree, right)}
     true |= {difference.change for difference in by_constructs(program, correct)}
-    drawn = [
-        *_of_mutants(program, entry_point, rng),
-        *_of_statements(program, task_solutions),
-        *_of_others(program, task_solutions, correct),
-    ]
+    drawn: list[Difference] = []
+    if tree:
+        most = max(1, MUTANTS * LINES // max(LINES, len(program.splitlines())))
+        for mutant in mutants(program, most=most, rng=rng):
+            drawn += differences(program, mutant.program, entry_point)
+    drawn += _of_statements(program, task_solutions)
+    mine, theirs = constructs(program), constructs(correct)
+    others = dict.fromkeys(each for solution in task_solutions for each in constructs(solution))
+    drawn += [each.missing for each in others if each not in mine and each not in theirs]
+    drawn += [each.superfluous for each in mine if each in theirs]
     distinct = {difference.change: difference for difference in drawn if difference.change not in true}
     return rng.sample(sorted(distinct.values()), len(distinct))
 
@@ -118,7 +124,7 @@ def _in_place(program: str, tree: ast.Module, right: ast.Module) -> list[Differe
     for node in tree.body:
         if functions & {*_assigned(node)}:
             compared.superfluous(node)
-    return compared.differences
+    return list(compared.differences)
 
 
 def _assigned(node: ast.stmt) -> list[str]:
@@ -141,14 +147,6 @@ def _body(node: Function) -> list[ast.stmt]:
     return node.body[is_docstring:]
 
 
-def _renamed(correct: Function, own: Function) -> dict[str, str]:
-    """Names in the program by local names of the correct one: equal names stay, others match in order of binding."""
-    theirs, mine = _locals(correct), _locals(own)
-    unmatched = [name for name in mine if name not in theirs]
-    names = (name for name in theirs if name not in mine)
-    return dict(zip(names, unmatched, strict=False))
-
-
 def _locals(node: Function) -> list[str]:
     parameters = [each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg)]
     bound: list[Any] = [each for each in ast.walk(node) if isinstance(each, Function) and each is not node]
@@ -164,26 +162,25 @@ class _Compared:
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
         self.names: dict[str, str] = {}
-        self._all: dict[Difference, None] = {}
+        self.differences: dict[Difference, None] = {}
         self._added = 0
         self._line = 0
         """Of the last compared node that has one: parameters and clauses of comprehensions have none."""
-
-    @property
-    def differences(self) -> list[Difference]:
-        return list(self._all)
 
     def add(self, kind: str, node: Any, cause: str, change: str, where: str = "in") -> None:
         """Add a difference at the line of `node`, which stands before `cause` and after `change`."""
         number = getattr(node, "lineno", self._line)
         quoted = shorten.line(self.lines[number - 1], QUOTED) if 0 < number <= len(self.lines) else ""
         place = f"line {number}, `{quoted}`" if quoted and "`" not in quoted else f"line {number}"
-        self._all[Difference(kind, f"In {place}, {cause}.", f"{change} {where} line {number}.")] = None
+        self.differences[Difference(kind, f"In {place}, {cause}.", f"{change} {where} line {number}.")] = None
         self._added += 1
 
     def functions(self, own: Function, correct: Function) -> None:
         """Compare two functions of one name: kind, parameters, body."""
-        self.names = _renamed(correct, own)
+        # Local names of the program by those of the correct one: equal names stay, others match in order of binding.
+        theirs, mine = _locals(correct), _locals(own)
+        unmatched = [name for name in mine if name not in theirs]
+        self.names = dict(zip((name for name in theirs if name not in mine), unmatched, strict=False))
         if type(own) is not type(correct):
             keyword = "async" if isinstance(correct, ast.AsyncFunctionDef) else "no `async`"
             self.add("kind of function", own, f"`{own.name}` must have {keyword}", f"Give `{own.name}` {keyword}")
@@ -244,12 +241,13 @@ class _Compared:
                 self._operators(kind, own, [own.op], [correct.op])
                 self._fields(own, correct, [name for name in own._fields if name != "op"])
             case ast.Constant():
-                self._constant(own, correct)
+                mine, theirs = value_words(own), value_words(correct)
+                change = f"Replace {mine} by {theirs}" if mine != theirs else f"Correct {mine}"
+                self.add("constant", own, f"{mine} is wrong; it must be {theirs}", change)
             case ast.Name():
                 self._token("name", own, own.id, self.names.get(correct.id, correct.id))
             case ast.Attribute():
-                if own.attr != correct.attr:
-                    self._token("name", own, own.attr, correct.attr)
+                self._token("name", own, own.attr, correct.attr)
                 self.nodes(own.value, correct.value)
             case ast.Call():
                 self._call(own, correct)
@@ -272,8 +270,12 @@ class _Compared:
                     self._lists(own, mine, theirs)
             elif isinstance(mine, ast.AST) and isinstance(theirs, ast.AST):
                 self.nodes(mine, theirs)
-            elif (mine is None) != (theirs is None):
-                self._absent(own, mine, theirs)
+            elif mine is None and theirs is not None:
+                words = expression_words(theirs)
+                self.add("missing value", own, f"{words} is missing", f"Use {words}")
+            elif theirs is None and mine is not None:
+                words = expression_words(mine)
+                self.add("superfluous value", own, f"{words} is not needed", f"Leave out {words}")
 
     def _lists(self, own: ast.AST, mine: Sequence[Any], theirs: Sequence[Any]) -> None:
         for first, second in zip(mine, theirs, strict=False):
@@ -283,17 +285,6 @@ class _Compared:
             size = "fewer" if len(mine) > len(theirs) else "more"
             self.add("number of parts", own, f"{expression_words(own)} needs {size} parts", f"Use {size} parts")
 
-    def _absent(self, own: ast.AST, mine: Any, theirs: Any) -> None:
-        if mine is None:
-            self.add("missing value", own, f"{expression_words(theirs)} is missing", f"Use {expression_words(theirs)}")
-        else:
-            self.add(
-                "superfluous value",
-                own,
-                f"{expression_words(mine)} is not needed",
-                f"Leave out {expression_words(mine)}",
-            )
-
     def _operators(self, kind: str, node: ast.AST, own: Sequence[ast.AST], correct: Sequence[ast.AST]) -> None:
         for mine, theirs in zip(own, correct, strict=True):
             if type(mine) is not type(theirs):
@@ -302,11 +293,6 @@ class _Compared:
     def _token(self, kind: str, node: ast.AST, own: str, correct: str) -> None:
         if own != correct:
             self.add(kind, node, f"`{own}` is wrong; it must be `{correct}`", f"Replace `{own}` by `{correct}`")
-
-    def _constant(self, own: ast.Constant, correct: ast.Constant) -> None:
-        mine, theirs = value_words(own), value_words(correct)
-        change = f"Replace {mine} by {theirs}" if mine != theirs else f"Correct {mine}"
-        self.add("constant", own, f"{mine} is wrong; it must be {theirs}", change)
 
     def _call(self, own: ast.Call, correct: ast.Call) -> None:
         self.nodes(own.func, correct.func)
@@ -403,14 +389,6 @@ class _Compared:
 # Differences that do not hold
 
 
-def _of_mutants(program: str, entry_point: str, rng: Random) -> Iterator[Difference]:
-    """Differences that would hold if a mutant of `program` were correct."""
-    if parsed(program):
-        most = max(1, MUTANTS * LINES // max(LINES, len(program.splitlines())))
-        for mutant in mutants(program, most=most, rng=rng):
-            yield from differences(program, mutant.program, entry_point)
-
-
 def _of_statements(program: str, task_solutions: Sequence[str]) -> list[Difference]:
     """Differences that would hold if a statement were superfluous, or if another task's result were to be returned."""
     compared = _Compared(program.splitlines())
@@ -422,7 +400,7 @@ def _of_statements(program: str, task_solutions: Sequence[str]) -> list[Differen
         for value in values.values():
             if type(node.value) is not type(value):
                 compared.nodes(node.value, value)
-    return compared.differences
+    return list(compared.differences)
 
 
 def _returns(program: str) -> list[ast.Return]:
@@ -432,11 +410,3 @@ def _returns(program: str) -> list[ast.Return]:
 def _nodes(program: str, kind: type[N]) -> list[N]:
     tree = parsed(program)
     return [node for node in ast.walk(tree) if isinstance(node, kind)] if tree else []
-
-
-def _of_others(program: str, task_solutions: Sequence[str], correct: str) -> Iterator[Difference]:
-    """Constructs of other tasks' solutions as missing, and constructs of both programs as superfluous."""
-    mine, theirs = constructs(program), constructs(correct)
-    others = dict.fromkeys(each for solution in task_solutions for each in constructs(solution))
-    yield from (each.missing for each in others if each not in mine and each not in theirs)
-    yield from (each.superfluous for each in mine if each in theirs)

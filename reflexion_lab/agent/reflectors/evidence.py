@@ -88,14 +88,10 @@ def describe(attempt: Attempt, check: Check | None) -> str:
     if check is None:
         outcome = attempt.evaluation.outcome
         return shorten.line(_OUTCOMES.get(outcome, f"the checks ended in {outcome}"), 200)
-    return described(check, _where(attempt.trajectory.solution, check.line), _OUTCOMES)
-
-
-def _where(solution: str, line: int) -> str:
-    lines = solution.splitlines()
-    if not 1 <= line <= len(lines):
-        return f" (line {line})" if line else ""
-    return f" (line {line}: {shorten.line(lines[line - 1], 120)})"
+    lines, where = attempt.trajectory.solution.splitlines(), f" (line {check.line})" if check.line else ""
+    if 1 <= check.line <= len(lines):
+        where = f" (line {check.line}: {shorten.line(lines[check.line - 1], 120)})"
+    return described(check, where, _OUTCOMES)
 
 
 class FailureClass(Record, frozen=True, kw_only=True):
@@ -277,14 +273,10 @@ def _raised(text: str) -> tuple[str, str]:
         return "KeyError", text
     # After a header, the first line that is not indented names the exception; notes may follow it.
     for line in lines if header else reversed(lines):
-        match = _EXCEPTION_LINE.fullmatch(line.rstrip())
-        if match and _is_exception(match["type"]):
-            return match["type"], match["message"] or ""
+        if match := _EXCEPTION_LINE.fullmatch(line.rstrip()):
+            kind = getattr(builtins, match["type"], None)
+            is_builtin = isinstance(kind, type) and issubclass(kind, BaseException)
+            # "Error" alone is a common word, not a type.
+            if is_builtin or re.search(r".(Error|Exception|Exit|Interrupt|Expired)$", match["type"]):
+                return match["type"], match["message"] or ""
     return "", text
-
-
-def _is_exception(name: str) -> bool:
-    kind = getattr(builtins, name, None)
-    known = isinstance(kind, type) and issubclass(kind, BaseException)
-    # "Error" alone is a common word, not a type.
-    return known or bool(re.search(r".(Error|Exception|Exit|Interrupt|Expired)$", name))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from msgspec.structs import replace
 
 from reflexion_lab.agent.reflectors.evidence import reflection_on
-from reflexion_lab.agent.reflectors.llm import Kind, ReflectionError, kind_of
+from reflexion_lab.agent.reflectors.llm import ReflectionError, kind_of
 from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.errors import CapReached, ConfigError, HarnessError, Unanswered
 from reflexion_lab.limits import Above0, validated
@@ -55,31 +55,22 @@ class WithFallback:
         self.timeout = timeout
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
+        reply, usage = "", Usage()
         try:
             return within(self.timeout, lambda: self.first.reflect(task, attempt, episodes), LATE)
         except NEVER_REPLACED:
             raise
         except ReflectionError as problem:
-            failure = Failure(problem.kind, str(problem), problem.text, problem.usage)
+            why, reply, usage = f"{problem.kind}: {problem}", problem.text, problem.usage
         except Exception as problem:
             if self.on_failure == "set_aside":
                 if isinstance(problem, TimeoutError):
                     raise Unanswered(str(problem) or "the model did not answer in time", "timeout") from problem
                 raise
-            failure = Failure(kind_of(problem), str(problem) or type(problem).__name__)
+            why = f"{kind_of(problem)}: {str(problem) or type(problem).__name__}"
         if self.on_failure == "skip":
             replacement = reflection_on(attempt, "failed")
         else:
             reflection = self.rules.reflect(task, attempt, episodes)
             replacement = replace(reflection, source=reflection.source.replace("rules", "fallback", 1))
-        problem_text = f"{failure.kind}: {failure.message}"
-        return replace(replacement, problem=problem_text, text=failure.reply, usage=failure.usage)
-
-
-class Failure(NamedTuple):
-    """A failed reflection: its kind and message, the reply and its cost where there was one."""
-
-    kind: Kind
-    message: str
-    reply: str = ""
-    usage: Usage = Usage()
+        return replace(replacement, problem=why, text=reply, usage=usage)

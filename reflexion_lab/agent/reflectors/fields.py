@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping
 
@@ -55,9 +54,8 @@ Values = Mapping[str, tuple[str, ...]]
 """Texts by label: several for `LISTS`, else one. Labels without text are left out."""
 
 
-@functools.cache
-def _labels() -> Labels:
-    return Labels({label: (label,) for label in (*LABELS, *FURTHER)})
+_LABELS = Labels({label: (label,) for label in (*LABELS, *FURTHER)})
+_CATEGORIES = {letters(category).removesuffix("error"): category for category in Category}
 
 
 class ParseError(ValueError):
@@ -108,7 +106,7 @@ def parse_fields(text: str) -> Fields:
     reply = without_thoughts(text)[0]
     values = _from_lines(reply)
     if _stated(values) < len(LABELS):
-        values = max(values, _from_json(reply), key=_stated)
+        values = max([values, *map(_labelled, objects(reply))], key=_stated)
     if missing := [label for label in LABELS if label not in values]:
         expected = f"one line each for {', '.join(LABELS)}, or a JSON object with these keys"
         raise ParseError(f"the reply lacks {', '.join(missing)}; expected {expected}")
@@ -135,7 +133,7 @@ def _stated(values: Values) -> int:
 
 def _from_lines(text: str) -> Values:
     values: dict[str, tuple[str, ...]] = {}
-    for label, lines in _labels().sections(text):
+    for label, lines in _LABELS.sections(text):
         if label in LISTS:
             texts = entries((" ".join(BULLET.sub("", line, count=1).split()) for line in lines), ITEMS, ITEM_CHARS)
         else:
@@ -143,16 +141,6 @@ def _from_lines(text: str) -> Values:
         if texts:
             values.setdefault(label, texts)
     return values
-
-
-def _from_json(text: str) -> Values:
-    best: Values = {}
-    for values in map(_labelled, objects(text)):
-        if not best or _stated(values) > _stated(best):
-            best = values
-        if _stated(best) == len(LABELS):
-            break
-    return best
 
 
 def _labelled(fields: Mapping[str, object]) -> Values:
@@ -193,12 +181,7 @@ def _confidence(stated: str) -> float:
 
 def named(stated: str, otherwise: Category = Category.ROOT_CAUSE) -> Category:
     """The category with this name, in any case and with any separators, with or without "error"; else `otherwise`."""
-    return _by_letters().get(letters(stated).removesuffix("error"), otherwise)
-
-
-@functools.cache
-def _by_letters() -> dict[str, Category]:
-    return {letters(category).removesuffix("error"): category for category in Category}
+    return _CATEGORIES.get(letters(stated).removesuffix("error"), otherwise)
 
 
 SUCCESS = r"""

@@ -104,9 +104,8 @@ class Corrupted:
             return None
         reflection = replace(reflection, source=f"control:{CORRUPTED}")
         rng = random.Random(f"{self.seed}:{task.task_id}:{attempt.number}")
-        return self._wrong(reflection, attempt, rng) if rng.random() < self.share else reflection
-
-    def _wrong(self, reflection: Reflection, attempt: Attempt, rng: random.Random) -> Reflection:
+        if rng.random() >= self.share:
+            return reflection
         known, program = self._tasks[attempt.task_id], attempt.trajectory.solution
         kinds = {difference.change: difference.kind for difference in true_differences(program, known)}
         left = untrue(program, self._solutions, known.canonical_program, known.entry_point, rng)

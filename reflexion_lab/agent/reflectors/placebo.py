@@ -111,22 +111,16 @@ class Unaware:
         return reflection
 
 
+TEXTS = ("root_cause", "what_went_wrong", "what_to_change", "what_worked", "key_insight")
+FIELDS = (*TEXTS, "action_items", "lessons", "quoted_code")
+"""Fields with words for the actor, in the order of the draws of `LengthMatched`."""
+
+
 def _reworded(name: str, reflection: Reflection, reword: Callable[[str], str]) -> Reflection:
-    reword = functools.cache(
-        reword
-    )  # equal texts stay equal, so that a retry reads each once (`Reflection.statements`)
-    return replace(
-        reflection,
-        source=f"control:{name}",
-        root_cause=reword(reflection.root_cause),
-        what_went_wrong=reword(reflection.what_went_wrong),
-        what_to_change=reword(reflection.what_to_change),
-        what_worked=reword(reflection.what_worked),
-        key_insight=reword(reflection.key_insight),
-        action_items=tuple(map(reword, reflection.action_items)),
-        lessons=tuple(map(reword, reflection.lessons)),
-        quoted_code=reword(reflection.quoted_code),
-    )
+    reword = functools.cache(reword)  # equal texts stay equal: a retry reads each once (`Reflection.statements`)
+    old = {field: getattr(reflection, field) for field in FIELDS}
+    new = {field: reword(text) if isinstance(text, str) else tuple(map(reword, text)) for field, text in old.items()}
+    return replace(reflection, source=f"control:{name}", **new)
 
 
 def _filler(text: str, rng: random.Random) -> str:

@@ -49,24 +49,14 @@ class Reviewed:
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
         try:
-            reflection = self._flagged(task, attempt, episodes)
+            first = self._flagged(task, attempt, episodes)
         except ReflectionError as error:
             problem = f"{error.kind}: {error}"
             return reflection_on(attempt, "failed", text=error.text, problem=problem, usage=error.usage)
-        if reflection is None or not self._faults(reflection) or reflection.source != "llm":
-            return reflection
-        if self.policy == "retry":
-            return self._again(reflection, task, attempt, episodes)
-        return _rejected(reflection, self._faults(reflection)) if self.policy == "reject" else reflection
-
-    def _flagged(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
-        reflection = self.first.reflect(task, attempt, episodes)
-        return reflection and replace(reflection, flags=(*reflection.flags, *flags(reflection, attempt, episodes)))
-
-    def _faults(self, reflection: Reflection) -> tuple[str, ...]:
-        return tuple(name for name in reflection.flags if name in self.severe)
-
-    def _again(self, first: Reflection, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
+        if first is None or first.source != "llm" or self.policy == "flag" or not self._faults(first):
+            return first
+        if self.policy == "reject":
+            return _rejected(first, self._faults(first))
         try:
             second = self._flagged(task, attempt, episodes)
         except ReflectionError as error:
@@ -76,26 +66,23 @@ class Reviewed:
         is_better = second.source == "llm" and len(self._faults(second)) < len(self._faults(first))
         return replace(second if is_better else first, usage=first.usage + second.usage)
 
+    def _flagged(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
+        reflection = self.first.reflect(task, attempt, episodes)
+        return reflection and replace(reflection, flags=(*reflection.flags, *flags(reflection, attempt, episodes)))
+
+    def _faults(self, reflection: Reflection) -> tuple[str, ...]:
+        return tuple(name for name in reflection.flags if name in self.severe)
+
 
 def _rejected(reflection: Reflection, faults: Sequence[str]) -> Reflection:
-    words = (
-        reflection.root_cause,
-        reflection.what_went_wrong,
-        reflection.what_to_change,
-        reflection.what_worked,
-        *reflection.action_items,
-    )
+    texts = ("root_cause", "what_went_wrong", "what_to_change", "what_worked")
+    words = (*(getattr(reflection, name) for name in texts), *reflection.action_items)
     why = f"rejected: {', '.join(faults)}"
     return replace(
         reflection,
-        root_cause="",
-        what_went_wrong="",
-        what_to_change="",
-        what_worked="",
-        key_insight="",
+        **dict.fromkeys((*texts, "key_insight", "quoted_code"), ""),
         action_items=(),
         lessons=(),
-        quoted_code="",
         text=reflection.text or "\n".join(filter(None, words)),
         problem="; ".join(filter(None, (reflection.problem, why))),
     )
@@ -147,6 +134,7 @@ def flags(reflection: Reflection, attempt: Attempt, earlier: Sequence[Episode]) 
     texts = _texts(reflection)
     text = " ".join(" ".join(texts)[:READ].split())
     failures = attempt.evaluation.failures
+    intended = " ".join((reflection.what_to_change, *reflection.action_items))[:READ]
     own = _names(attempt.trajectory.solution, failures)
     written = _canonical(text)
     cites = any(_cites(written, check) for check in failures)
@@ -154,7 +142,7 @@ def flags(reflection: Reflection, attempt: Attempt, earlier: Sequence[Episode]) 
     no_better = attempt.number > 1 and not attempt.evaluation.passed and not attempt.delta.is_improvement
     is_flagged = {
         "short": len(text) < SHORT,
-        "no_action": not _acts(reflection, text),
+        "no_action": not (ACT.search(intended) or INTENDED_ACT.search(text)),
         "no_credit": not (CREDIT.search(text) or own & set(_NAME.findall(text))),
         "generic": len(set(tokens(text)) - COMMONPLACE) < SPECIFIC,
         "blames_externals": bool(BLAME.search(text)),
@@ -171,12 +159,6 @@ def flags(reflection: Reflection, attempt: Attempt, earlier: Sequence[Episode]) 
 def _texts(reflection: Reflection) -> tuple[str, ...]:
     """Its distinct non-empty texts."""
     return tuple(dict.fromkeys(filter(None, reflection.texts)))
-
-
-def _acts(reflection: Reflection, text: str) -> bool:
-    """Whether it names a concrete change as an intention, or anywhere in the texts that contain intentions only."""
-    intended = " ".join((reflection.what_to_change, *reflection.action_items))[:READ]
-    return bool(ACT.search(intended) or INTENDED_ACT.search(text))
 
 
 def _names(program: str, failures: Sequence[Check]) -> set[str]:

@@ -93,10 +93,20 @@ class Vectors:
 
     def add(self, vectors: NDArray[float32]) -> None:
         """Add unit vectors, shape (documents, dimensions)."""
-        if len(vectors):
-            matrix = self._with_room(*vectors.shape)
-            matrix[self._size : self._size + len(vectors)] = vectors
-            self._size += len(vectors)
+        import numpy as np
+
+        if not len(vectors):
+            return
+        end = self._size + len(vectors)
+        if self._matrix is None or end > len(self._matrix):  # reallocate without forgotten rows, at twice the size
+            gone = min(self.first - self._dropped, self._size)
+            remaining, end = self._size - gone, end - gone
+            matrix = np.empty((max(2 * remaining, end, SMALLEST), vectors.shape[1]), np.float32)
+            if self._matrix is not None:
+                matrix[:remaining] = self._matrix[gone : self._size]
+            self._matrix, self._dropped = matrix, self._dropped + gone
+        self._matrix[end - len(vectors) : end] = vectors
+        self._size = end
 
     def forget(self, before: int) -> None:
         """Constant time; rows are removed by the next reallocation."""
@@ -120,19 +130,6 @@ class Vectors:
         order = np.lexsort((-numbers, -scores))[:k]
         pairs = zip(numbers[order].tolist(), scores[order].tolist(), strict=True)
         return [Hit(number, score) for number, score in pairs if score > 0]
-
-    def _with_room(self, more: int, dimensions: int) -> NDArray[float32]:
-        """The matrix with space for `more` rows. It is reallocated, without forgotten rows, at twice the size."""
-        import numpy as np
-
-        if self._matrix is None or self._size + more > len(self._matrix):
-            gone = min(self.first - self._dropped, self._size)
-            remaining = self._size - gone
-            matrix = np.empty((max(2 * remaining, remaining + more, SMALLEST), dimensions), np.float32)
-            if self._matrix is not None:
-                matrix[:remaining] = self._matrix[gone : self._size]
-            self._matrix, self._size, self._dropped = matrix, remaining, self._dropped + gone
-        return self._matrix
 
 
 def _nearest(scores: NDArray[float32], k: int) -> NDArray[int64]:

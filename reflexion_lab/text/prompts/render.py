@@ -134,21 +134,17 @@ def shortened(episode: Episode, fits: Callable[[Episode], bool]) -> Episode | No
         return episode
     episode = replace(episode, code=program(episode, len(episode.code)))
     for part in _LEAST_NEEDED_FIRST:
-        if part_text := _longest_part(episode, part, fits):
-            return _with_part(episode, part, part_text)
+        if text := _longest_part(episode, part, fits):
+            return _with_part(episode, part, text)
         episode = _with_part(episode, part, excerpt(episode.code, 0) if part == "code" else "")
     return None
 
 
 def _longest_part(episode: Episode, part: str, fits: Callable[[Episode], bool]) -> str:
-    whole, shorter = _part(episode, part), excerpt if part == "code" else cut
+    value = getattr(episode if part in _OF_EPISODE else episode.reflection, part, "")
+    whole, shorter = "\n".join(value) if part in _LISTS else str(value), excerpt if part == "code" else cut
     text = longest(whole, lambda text: fits(_with_part(episode, part, text)), shorter)
     return text if part == "code" or len(text) >= min(LEAST, len(whole)) else ""
-
-
-def _part(episode: Episode, name: str) -> str:
-    part = getattr(episode if name in _OF_EPISODE else episode.reflection, name, "")
-    return "\n".join(part) if name in _LISTS else str(part)
 
 
 def _with_part(episode: Episode, name: str, text: str) -> Episode:
@@ -228,7 +224,8 @@ class Prompts:
         whole = render(memory=memory)
         if room is None or estimated(whole) <= room:
             return Fitted(whole, ())
-        packed, chosen = _bare(memory), self.examples[:0]
+        packed = replace(memory, episodes=(), wisdom=(), mistakes=(), insights=(), session="")
+        chosen = self.examples[:0]
 
         def fits(newest: Episode) -> bool:
             return estimated(render(memory=replace(packed, episodes=(newest,)), examples=chosen)) <= room
@@ -261,10 +258,6 @@ def _parts(memory: Recollection, examples: Sequence[Example]) -> Iterator[Callab
     yield lambda packed, chosen: (replace(packed, session=memory.session), chosen)
     for example in examples:
         yield lambda packed, chosen, item=example: (packed, (*chosen, item))
-
-
-def _bare(memory: Recollection) -> Recollection:
-    return replace(memory, episodes=(), wisdom=(), mistakes=(), insights=(), session="")
 
 
 def digests() -> dict[str, str]:

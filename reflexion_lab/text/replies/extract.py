@@ -232,7 +232,12 @@ def extract(reply: str, task: Task) -> Extraction:
     text, thinking = without_thoughts(reply)
     every, parser = blocks(text), Parser()
     readable = [block for block in every if len(block.text) <= CODE_CHARS]
-    best = _best(Reader(task, parser).readings(readable))
+    first: dict[str, Reading] = {}  # of each kind
+    for reading in Reader(task, parser).readings(readable):
+        first.setdefault(reading.what, reading)
+        if reading.what == "function":  # a complete function ends the search
+            break
+    best = min(first.values(), key=lambda reading: ORDER.index(reading.what), default=None)
     if best is None:
         return Extraction("", "thinking" if thinking else "too_long" if len(readable) < len(every) else "none")
     where = "fence+" if best.block.fenced else ""
@@ -248,16 +253,6 @@ def preamble(task: Task) -> str:
     decorators, name = r"(?:@.*\n(?:[ \t)#].*\n)*)*", re.escape(task.entry_point)
     head = re.search(rf"^{decorators}(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b", task.prompt, re.MULTILINE)
     return task.prompt[: head.start()] if head else ""
-
-
-def _best(readings: Iterator[Reading]) -> Reading | None:
-    """The first reading of the most reliable kind; a complete function ends the search."""
-    first: dict[str, Reading] = {}
-    for reading in readings:
-        first.setdefault(reading.what, reading)
-        if reading.what == "function":
-            break
-    return min(first.values(), key=lambda reading: ORDER.index(reading.what), default=None)
 
 
 def _helpers(best: Reading, every: list[Block], task: Task, parser: Parser) -> list[str]:
@@ -284,18 +279,13 @@ def _assembled(code: str, helpers: list[str], task: Task, parser: Parser) -> tup
         return code.strip("\n") + "\n", False
     before = preamble(task)
     known = parser.parse(before) or ast.Module([], [])
-    trials = usage(tree, task.entry_point, known)
-    front = _lacking(before, known, bound_names(tree))
+    trials, bound = usage(tree, task.entry_point, known), bound_names(tree)
+    defined = [node for node in known.body if bound_names(ast.Module([node], [])) <= bound]
+    front = without(before, known, defined).lstrip("\n") if len(defined) < len(known.body) else ""
     future = future_imports(tree) if front or helpers else []
     first = [f"{ast.unparse(node)}\n" for node in future]  # these must precede all other statements
     rest = without(code, tree, [*trials, *future, *idle(tree)]).strip("\n")
     return f"{''.join(first)}{front}{rest}\n", bool(trials)
-
-
-def _lacking(before: str, tree: ast.Module, bound: set[str]) -> str:
-    """The statements of `before` (parsed: `tree`) that define names not in `bound`."""
-    known = [node for node in tree.body if bound_names(ast.Module([node], [])) <= bound]
-    return without(before, tree, known).lstrip("\n") if len(known) < len(tree.body) else ""
 
 
 ORDER = ("function", "function+truncated", "unparsed", "body", "body+truncated", "stub", "undefined", "faulty")
