@@ -125,13 +125,14 @@ def start(what, place, cap=0, prefix=""):
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.text(st.characters(exclude_categories=["Cs"])) | st.just("%s %(x)s \0 '' \u2028 \U0001f40d"),
-    counts=st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)),
+    reason=st.sampled_from(["stop", "length", ""]),
+    counts=st.tuples(*[st.integers(0, 10**9)] * 3),
     seconds=st.floats(0, 1e6),
 )
-def test_any_completion_comes_back_without_loss(place, text, counts, seconds):
-    paid = Completion(
-        text=text, model=text, usage=Usage(calls=1, prompt_tokens=counts[0], retries=counts[1], seconds=seconds)
-    )
+def test_any_completion_comes_back_without_loss(place, text, reason, counts, seconds):
+    prompt, written, retries = counts
+    usage = Usage(calls=1, prompt_tokens=prompt, completion_tokens=written, retries=retries, seconds=seconds)
+    paid = Completion(text=text, model=text, finish_reason=reason, usage=usage)
     with closing(CallStore(place)) as calls:
         assert calls.put(repr(paid), "m", b'{"%s": "\\u0000"}', paid) == paid
         assert calls.get(repr(paid)) == paid
@@ -161,6 +162,7 @@ def test_any_text_of_a_reply_can_be_stored_twice_and_stands(place, text):
 def test_a_cache_for_reading_makes_nothing_and_writes_nothing(place):
     with pytest.raises(StoreError, match=r"call cache.*no (such file|table calls)"):
         CallStore(place, readonly=True)
+    assert not Path(place).exists()
     with closing(CallStore(place)) as calls:
         calls.put("key", "m", b"{}", PAID)
     with closing(CallStore(place, readonly=True)) as calls:
@@ -178,7 +180,7 @@ def test_a_damaged_reply_is_named_by_its_key(place):
             calls.get("the-key")
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("place", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 def test_processes_that_open_a_new_cache_at_once_agree_on_every_reply(place):
     processes = [start("call", place, prefix=f"{name}-") for name in "abcd"]
     for process in processes:

@@ -5,7 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from reflexion_lab.memory.retrieval import corpus
 from reflexion_lab.memory.retrieval.bm25 import BM25
 from reflexion_lab.memory.retrieval.controls import Random, Recency
 from reflexion_lab.memory.retrieval.embedding import EmbeddingRetriever
@@ -69,11 +72,6 @@ def filled(make, texts=TEXTS):
     return retriever
 
 
-def assert_alike(hits, others, moved=0):
-    assert [hit.number - moved for hit in hits] == [hit.number for hit in others]
-    assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in others], abs=1e-6)
-
-
 def test_an_empty_index_or_a_k_of_zero_or_less_gives_no_hits(make):
     assert make().rank("numbers", 5) == filled(make, []).rank("numbers", 5) == []
     retriever = filled(make)
@@ -110,63 +108,54 @@ def test_the_same_text_is_nearest(name):
         assert retriever.rank(TEXTS[number], 1)[0].number == number
 
 
-def test_adding_one_by_one_is_adding_at_once(make):
-    for query in QUERIES:
-        one_by_one = make()
-        for text in TEXTS:
-            one_by_one.add([text])
-            one_by_one.rank(query, 3)
-        assert_alike(one_by_one.rank(query, 100), filled(make).rank(query, 100))
+WORDS = st.lists(st.sampled_from(["red", "blue", "green", "sort", "list", "x", "the"]), max_size=8).map(" ".join)
+BATCHES = st.lists(WORDS, max_size=6)
+FORGET = st.integers(-2, 40)
+SHALLOW = {"hybrid_shallow": lambda: Hybrid([BM25(), Jaccard()], depth=4)}
 
 
-def test_what_was_added_is_found_at_once(make):
-    retriever = filled(make)
-    retriever.rank("numbers", 3)
-    retriever.add(("an unheard of question",))
-    assert len(TEXTS) in {hit.number for hit in retriever.rank("unheard question", 100)}
+@pytest.fixture(autouse=True, scope="module")
+def small():
+    """Many blocks of few scores."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus, "BLOCK", 3)
+        yield
 
 
-def test_forgotten_documents_are_gone_others_keep_their_numbers(make):
-    retriever = filled(make)
-    retriever.rank("numbers", 3)
-    retriever.forget(4)
-    assert {hit.number for hit in retriever.rank("numbers of a list", 100)} <= set(range(4, len(TEXTS)))
-    retriever.forget(len(TEXTS))
-    assert retriever.rank("numbers", 5) == []
-    retriever.add(["numbers"])
-    assert [hit.number for hit in retriever.rank("numbers", 100)] == [len(TEXTS)]
-
-
-def test_forgetting_less_than_before_brings_nothing_back(make):
-    retriever = filled(make)
-    for before in (8, 3, 0, -2):
-        retriever.forget(before)
-        assert {hit.number for hit in retriever.rank("sum of a list of numbers", 100)} <= {8, 9}
-
-
-def test_only_what_was_added_is_forgotten(make):
-    retriever = make()
-    retriever.forget(3)
-    retriever.add(TEXTS[:2])
-    assert {hit.number for hit in retriever.rank(TEXTS[0], 5)} >= {0}
-    retriever.forget(100)
-    retriever.add(TEXTS[2:5])
-    assert {hit.number for hit in retriever.rank("numbers of a list and the vowels of a string", 5)} >= {2}
-
-
-def test_documents_that_came_and_went_leave_no_trace(make):
-    for query in QUERIES:
-        old, never = make(), make()
-        old.add(["gone for ever", "numbers numbers numbers"])
-        old.rank(query, 5)
-        old.add(TEXTS)
-        old.forget(2)
-        never.add(TEXTS)
-        hits, others = old.rank(query, 100), never.rank(query, 100)
-        if make is FACTORIES["random"]:  # it draws numbers, and these are others
-            assert {hit.number for hit in hits} == set(range(2, len(TEXTS) + 2))
+def played(make, steps, query):
+    """A retriever after every step, a query after many, and the documents that are left, with the first's number."""
+    retriever, texts, first = make(), [], 0
+    for step in steps:
+        if isinstance(step, int):
+            first = max(first, min(step, len(texts)))
+            retriever.forget(step)
         else:
-            assert_alike(hits, others, moved=2)
+            texts += step
+            retriever.add(tuple(step))
+        if len(texts) % 3:
+            retriever.rank(query, 2)
+    return retriever, texts[first:], first
+
+
+@pytest.mark.parametrize("name", [*FACTORIES, *SHALLOW])
+@given(steps=st.lists(BATCHES | FORGET, max_size=14), query=WORDS.map(lambda text: f"red {text}"), k=st.integers(1, 20))
+@settings(deadline=None)
+def test_any_history_equals_adding_the_remaining_documents(name, steps, query, k):
+    make = (FACTORIES | SHALLOW)[name]
+    retriever, texts, first = played(make, steps, query)
+    hits, others = retriever.rank(query, k), filled(make, texts).rank(query, k)
+    assert hits == sorted(hits, key=lambda hit: (-hit.score, -hit.number))
+    assert all(0 < hit.score <= 1 and first <= hit.number < first + len(texts) for hit in hits)
+    assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in others], abs=1e-6)
+    if name != "random":  # it draws numbers, which are others after a `forget`
+        assert [hit.number - first for hit in hits] == [hit.number for hit in others]
+    if not any(isinstance(step, int) for step in steps):
+        assert hits == others
+    if name in WORDS_ONLY:
+        scores = {}  # documents of the same words tie
+        for hit in retriever.rank(query, len(texts)):
+            words = " ".join(sorted(texts[hit.number - first].split()))
+            assert scores.setdefault(words, hit.score) == hit.score
 
 
 def test_eight_threads_get_what_an_equal_retriever_gets_alone(make):

@@ -338,20 +338,6 @@ def test_lessons_fit_their_token_budget():
     assert tighter.lessons(task("c", CAUSE), []).insights == ("insight of b",)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: archive(shown=Shown(min_score=2.0)), r"Shown\.min_score: got 2\.0, expected 0 to 1"),
-        (lambda: archive(shown=Shown(wisdom=-1)), r"Shown\.wisdom: got -1, expected 0 or more"),
-        (lambda: archive(shown=Shown(max_tokens=-1)), r"Shown\.max_tokens: got -1"),
-        (lambda: archive(match="tsk"), r"Archive\.match: got 'tsk', expected one of task, task_error"),
-    ],
-)
-def test_an_invalid_option_is_named(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
 def test_the_oldest_leave_at_capacity():
     assert similar(archive("abc", max_episodes=2)) == ["c", "b"]
 

@@ -33,12 +33,6 @@ def test_a_capacity_of_zero_or_less_means_a_thousand(requested, capacity):
     assert (buffer.capacity, len(buffer), buffer.total) == (capacity, 0, 0)
 
 
-@pytest.mark.parametrize("wrong", ["5", 2.5, None, True])
-def test_a_capacity_that_is_no_int_is_named(wrong):
-    with pytest.raises(ValueError, match=r"EpisodeBuffer\.max_episodes"):
-        EpisodeBuffer(wrong)
-
-
 def test_missing_ids_and_timestamps_are_filled():
     buffer = EpisodeBuffer()
     new, old = buffer.store(entry()), buffer.store(entry("mine", timestamp=5.0))

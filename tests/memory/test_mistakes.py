@@ -40,16 +40,6 @@ def attempt(number, message="", change="", outcome="fail", **fields):
     )
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("max_entries", 0), ("max_entries", -1), ("max_entries", 2.5), ("max_entries", True)]
-    + [("threshold", 1.5), ("threshold", -0.1), ("threshold", float("nan")), ("threshold", "0.5")],
-)
-def test_a_bound_that_is_out_of_range_is_named(field, value):
-    with pytest.raises(ValueError, match=rf"Mistakes\.{field}"):
-        Mistakes(Jaccard(), **{field: value})
-
-
 def test_at_capacity_the_oldest_leaves():
     memory = remembering(*(mistake(f"Q{n}", f"question {n} alone") for n in range(1, 6)), max_entries=3)
     assert len(memory) == 3

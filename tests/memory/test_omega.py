@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.memory.recall import Window, adapted, capacity
+from reflexion_lab.memory.recall import adapted, capacity
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.basics import basics
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
@@ -83,12 +83,6 @@ def test_adaptive_narrows_after_an_easy_success_within_1_and_10():
 
 def test_adaptive_goes_on_from_where_the_last_loops_left_it():
     assert capacity("adaptive", [episode(reward=0.0)], task(), adapted_so_far=6) == 7
-
-
-@pytest.mark.parametrize("omega", [-1, 1.5, "some", True, None])
-def test_an_impossible_omega_is_named_with_what_would_do(omega):
-    with pytest.raises(ValueError, match=r"Window\.omega: .* expected an int of 0 or more, or one of all"):
-        Window(omega)
 
 
 def test_an_unknown_verdict_does_not_move_the_adaptive_omega():

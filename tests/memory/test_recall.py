@@ -81,15 +81,6 @@ def test_of_another_tasks_episode_its_task_counts_too():
     assert ids(Similar(max_tokens=99).select([], TASK, Described())) == []
 
 
-@pytest.mark.parametrize(
-    ("policy", "option", "value"),
-    [(Similar, "k", -1), (Similar, "min_score", 1.5), (Window, "max_tokens", -1), (WindowThenSimilar, "omega", -2)],
-)
-def test_an_invalid_option_is_named(policy, option, value):
-    with pytest.raises(ValueError, match=rf"{policy.__name__}\.{option}: got {value}"):
-        policy(**{option: value})
-
-
 @given(st.lists(st.integers(0, 60), max_size=12), st.integers(0, 60))
 def test_packing_keeps_order_and_budget_and_takes_the_newest_that_fit(sizes, budget):
     own = [episode(number, code="x" * size) for number, size in enumerate(sizes)]

@@ -8,19 +8,10 @@ from msgspec.structs import replace
 from reflexion_lab.agent.reflectors.evidence import CLASSES
 from reflexion_lab.errors import StoreError
 from reflexion_lab.memory.reflection_files import WORDS, ReflectionFile, ReflectionFiles
-from reflexion_lab.records import Category, MemoryState, Reflection
+from reflexion_lab.records import Category, MemoryState
+from tests import builders
 
-REFLECTION = Reflection(
-    reflection_id="t#1",
-    about_attempt=1,
-    root_cause="cause",
-    what_went_wrong="wrong",
-    what_to_change="change",
-    confidence=0.5,
-    source="llm",
-    category="type",
-    lessons=("π", "line\nbreak"),
-)
+REFLECTION = builders.reflection(category="type", lessons=("π", "line\nbreak"))
 
 
 def reflection_file(number, loop_id="my-loop", omega=3, reward=0.5, passed=False, reflection=REFLECTION):

@@ -3,6 +3,7 @@
 import json
 import random
 import time
+from functools import partial
 
 import pytest
 
@@ -24,23 +25,30 @@ SHARED = (
 )
 
 
-@pytest.fixture
-def config(tmp_path):
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
     """A run over twelve tasks in rounds of four whose actors read all that is known."""
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps(SCRIPT))
+    root = tmp_path_factory.mktemp("rounds")
+    (root / "script.json").write_text(json.dumps(SCRIPT))
 
     def config(*overrides):
         return compose(
-            "model=scripted", f"model.path={script}", f"run_root={tmp_path / 'runs'}", "benchmark.limit=12",
+            "model=scripted", f"model.path={root / 'script.json'}", f"run_root={root / 'runs'}", "benchmark.limit=12",
             "reflector=rules", "tracker=none", "quiet=true", "cache.mode=off", *overrides,
         )  # fmt: skip
 
     return config
 
 
-def carried_out(cfg):
+@pytest.fixture(scope="module")
+def unbroken(config):
+    """The folder of such a run by one worker."""
+    return carried_out(config(*SHARED, "workers=1"))
+
+
+def carried_out(cfg, wrap=lambda model: model):
     lab = assemble(cfg)
+    lab.model._model = wrap(lab.model._model)
     try:
         lab.runner.run()
     finally:
@@ -72,25 +80,15 @@ class Jittery:
         return self.model.complete(messages, sampling=sampling, sample=sample)
 
 
-def jittery(cfg, seed):
-    lab = assemble(cfg)
-    lab.model._model = Jittery(lab.model._model, seed)
-    try:
-        lab.runner.run()
-    finally:
-        lab.close()
-    return lab.folder
-
-
 @pytest.mark.slow
-def test_the_number_of_workers_changes_nothing_in_a_round(config):
-    folders = [jittery(config(*SHARED, f"workers={n}"), n) for n in (1, 2, 8)]
-    single, two, eight = map(read_by_the_actors, folders)
-    assert single == two == eight
+def test_the_number_of_workers_changes_nothing_in_a_round(config, unbroken):
+    single = read_by_the_actors(unbroken)
+    for n in (2, 8):
+        assert read_by_the_actors(carried_out(config(*SHARED, f"workers={n}"), partial(Jittery, seed=n))) == single
     recalled = [ids for attempts in single.values() for ids, _, _ in attempts]
     assert any("wis-" in name for ids in recalled for name in ids)
     assert any("mistake-" in name for ids in recalled for name in ids)
-    attempts = folders[0].attempts
+    attempts = unbroken.attempts
     rounds = {task_id: place // 4 for place, task_id in enumerate(attempts)}
     others = [
         (rounds[task_id], rounds[name.split("/", 1)[1].rsplit("-", 1)[0]])
@@ -102,11 +100,9 @@ def test_the_number_of_workers_changes_nothing_in_a_round(config):
     assert others and all(earlier < own for own, earlier in others)
 
 
-def test_the_round_size_counts(config):
-    small, large = (
-        read_by_the_actors(carried_out(config(*SHARED, f"memory.shared.round_size={size}"))) for size in (4, 12)
-    )
-    assert small != large
+def test_the_round_size_counts(config, unbroken):
+    large = carried_out(config(*SHARED, "memory.shared.round_size=12"))
+    assert read_by_the_actors(large) != read_by_the_actors(unbroken)
 
 
 class Breaking(Jittery):
@@ -125,8 +121,7 @@ class Breaking(Jittery):
 
 @pytest.mark.parametrize("at", [14, 33, *(pytest.param(at, marks=pytest.mark.slow) for at in (2, 20))])
 @pytest.mark.slow
-def test_a_resumed_run_recalls_what_an_unbroken_one_does(config, tmp_path, at):
-    whole = read_by_the_actors(carried_out(config(*SHARED, "workers=1")))
+def test_a_resumed_run_recalls_what_an_unbroken_one_does(config, unbroken, tmp_path, at):
     place = f"store.place={tmp_path / 'memory.sqlite'}"
     lab = assemble(config(*SHARED, "workers=2", "store=sqlite", place))
     lab.model._model = Breaking(lab.model._model, at)
@@ -134,7 +129,7 @@ def test_a_resumed_run_recalls_what_an_unbroken_one_does(config, tmp_path, at):
         lab.runner.run()
     lab.close()
     folder = carried_out(config(*SHARED, "workers=2", "store=sqlite", place, f"resume={lab.folder.path}"))
-    assert read_by_the_actors(folder) == whole
+    assert read_by_the_actors(folder) == read_by_the_actors(unbroken)
     store = opened(str(tmp_path / "memory.sqlite"))
     assert len(list(store.read(Episode))) == sum(map(len, folder.attempts.values()))
     assert [entry.frequency for entry in store.read(Wisdom)] == [36]

@@ -209,12 +209,6 @@ def test_an_upserted_text_replaces_the_older_one_in_searches():
     assert len(book) == 1
 
 
-@pytest.mark.parametrize(("option", "value"), [("retire_after", 0), ("retire_below", 1.5)])
-def test_an_invalid_option_is_named(option, value):
-    with pytest.raises(ValueError, match=f"WisdomBook.{option}: got {value}"):
-        WisdomBook(Jaccard(), **{option: value})
-
-
 def test_threads_that_read_and_write_at_once_lose_nothing():
     book = WisdomBook(Jaccard(), retire_after=10**6)
     book.upsert(wisdom("pointer", 1))

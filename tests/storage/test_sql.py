@@ -29,13 +29,9 @@ def ids(store):
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path, server):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/kept.sqlite"
-    schema = f"s{abs(hash(tmp_path))}"
-    with psycopg.connect(server.url, autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA {schema}")
-    return f"{server.url.replace('postgresql:', 'postgresql+psycopg:')}&options=-csearch_path%3D{schema}"
+def url(request, tmp_path, schema):
+    is_file = request.param == "sqlite"
+    return f"sqlite:///{tmp_path}/kept.sqlite" if is_file else schema().replace("postgresql:", "postgresql+psycopg:")
 
 
 @pytest.fixture
@@ -170,10 +166,8 @@ def test_appended_records_survive_a_crash_of_the_server(episode):
         assert ids(store) == ["before", "after"]
 
 
-def test_a_read_only_postgresql_is_an_error(server, episode):
-    with psycopg.connect(server.url, autocommit=True) as connection:
-        connection.execute("CREATE SCHEMA closed")
-    url = f"{server.url}&options=-csearch_path%3Dclosed"
+def test_a_read_only_postgresql_is_an_error(schema, episode):
+    url = schema()
     with closing(Sql(url)) as store:
         store.append([episode("kept")])
     with closing(Sql(f"{url}%20-cdefault_transaction_read_only%3Don")) as store:
@@ -182,12 +176,11 @@ def test_a_read_only_postgresql_is_an_error(server, episode):
         assert ids(store) == ["kept"]
 
 
-def test_json_queries_work_on_the_bodies(server, episode):
-    with psycopg.connect(server.url, autocommit=True) as connection:
-        connection.execute("CREATE SCHEMA queried")
-        with closing(Sql(f"{server.url}&options=-csearch_path%3Dqueried")) as store:
-            store.append([episode("e1", metadata={"outcome": "fail"}), episode("e2")])
-        rows = connection.execute('SELECT id FROM queried.episodes WHERE body @> \'{"metadata": {"outcome": "fail"}}\'')
+def test_json_queries_work_on_the_bodies(schema, episode):
+    url = schema()
+    with closing(Sql(url)) as store, psycopg.connect(url) as connection:
+        store.append([episode("e1", metadata={"outcome": "fail"}), episode("e2")])
+        rows = connection.execute('SELECT id FROM episodes WHERE body @> \'{"metadata": {"outcome": "fail"}}\'')
         assert rows.fetchall() == [("e1",)]
 
 

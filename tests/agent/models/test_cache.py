@@ -1,8 +1,4 @@
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.agent.models.cache import CachedModel, call_key
+from reflexion_lab.agent.models.cache import CachedModel, Draws, call_key
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.errors import ModelError, StoreError
-from reflexion_lab.records import Completion, Message, Sampling, Usage
-from reflexion_lab.storage.call_store import CallStore
+from reflexion_lab.records import Message, Sampling
+from tests.builders import Replies
 
 GREEDY = Sampling()
 
@@ -52,23 +48,6 @@ def cached(scripted, path):
     model = CachedModel(scripted, path)
     yield model
     model.close()
-
-
-def start(script, path):
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-    pipe = subprocess.PIPE
-    command = [sys.executable, "-c", script, str(path)]
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=env)
-
-
-PROLOGUE = """
-import os, random, sys, time
-from reflexion_lab.agent.models.cache import CachedModel
-from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.records import Message, Sampling
-def ask(model, text):
-    return model.complete([Message(role="user", content=text)], sampling=Sampling())
-"""
 
 
 # Keys
@@ -132,9 +111,10 @@ def test_an_equal_call_is_made_once_in_this_and_later_runs(cached, scripted, pat
     later.close()
 
 
-def test_a_message_that_is_no_text_is_refused_in_words(cached):
-    with pytest.raises(ModelError, match="a message cannot be sent: surrogates not allowed"):
-        cached.complete([Message(role="user", content="\ud800")], sampling=Sampling())
+def test_a_message_that_is_no_text_is_refused_in_words(cached, scripted):
+    for model in (cached, Draws(scripted)):
+        with pytest.raises(ModelError, match="a message cannot be sent: surrogates not allowed"):
+            model.complete(says("\ud800"), sampling=GREEDY)
 
 
 def test_a_failed_call_is_not_stored_and_is_asked_again(path):
@@ -153,49 +133,15 @@ def test_a_failed_call_is_not_stored_and_is_asked_again(path):
     model.close()
 
 
-class Ends:
-    """Every reply ends in `reason`."""
-
-    fingerprint, slots, context = "ends", 1, 0
-
-    def __init__(self, reason):
-        self.reason, self.calls = reason, 0
-
-    def complete(self, messages, *, sampling, sample=0):
-        self.calls += 1
-        return Completion(text="", model="other", finish_reason=self.reason)
-
-
 @pytest.mark.parametrize(("reason", "calls"), [("wrong_model", 2), ("context_overflow", 5), ("stop", 1)])
 def test_a_paid_wrong_model_reply_is_retried_once(path, reason, calls):
     """A prompt that was refused as too long costs nothing, and is asked again every time."""
-    model = Ends(reason)
+    model = Replies("", finish_reason=reason)
     for _ in range(5):
         cell = CachedModel(model, path)
         assert cell.complete(says("hi"), sampling=GREEDY).finish_reason == reason
         cell.close()
-    assert model.calls == calls
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    store = CallStore(tmp_path_factory.mktemp("any") / "calls.sqlite")
-    yield store
-    store.close()
-
-
-@given(
-    text=st.text(st.characters(exclude_categories=["Cs"])),
-    finish_reason=st.sampled_from(["stop", "length", ""]),
-    counts=st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)),
-    seconds=st.floats(0, 1e6),
-)
-def test_any_completion_comes_back_without_loss(store, text, finish_reason, counts, seconds):
-    usage = Usage(calls=1, prompt_tokens=counts[0], completion_tokens=counts[1], seconds=seconds)
-    paid = Completion(text=text, model="m", finish_reason=finish_reason, usage=usage)
-    key = repr(paid)
-    assert store.put(key, "m", b"{}", paid) == paid
-    assert store.get(key) == paid
+    assert len(model.requests) == calls
 
 
 def test_off_asks_every_time_and_opens_no_file(scripted, path):
@@ -277,58 +223,6 @@ def test_counters_add_up_under_threads(cached):
     assert cached.hits + cached.misses + cached.coalesced == 400
 
 
-# Processes
-
-
-def test_four_processes_on_one_new_file_lose_nothing_and_agree(path):
-    # Every process has other replies in mind; they agree because the first one stored stands for all.
-    script = PROLOGUE + (
-        "print('ready', flush=True); sys.stdin.readline()\n"
-        "model = CachedModel(ScriptedModel(lambda m: f'{m[-1].content} by {os.getpid()}'), sys.argv[1])\n"
-        "for text in random.sample(range(100), 100): ask(model, str(text))\n"
-        "print(sorted(ask(model, str(text)).text for text in range(100)))\n"
-    )
-    processes = [start(script, path) for _ in range(4)]
-    for process in processes:
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    replies = {process.communicate(timeout=120)[0] for process in processes}
-    assert [process.returncode for process in processes] == [0] * 4
-    assert len(replies) == 1
-    assert len(rows(path)) == 100
-
-
-def test_the_first_stored_reply_counts_and_both_are_paid(path):
-    store = CallStore(path)
-    theirs = Completion(text="theirs", model="m", usage=Usage(calls=1, seconds=1.0))
-    ours = Completion(text="ours", model="m", usage=Usage(calls=1, seconds=2.0))
-    assert store.put("key", "m", b"{}", theirs) == theirs
-    assert store.put("key", "m", b"{}", ours) == Completion(text="theirs", model="m", usage=ours.usage)
-    assert store.get("key") == theirs
-    store.close()
-
-
-def test_a_finished_call_survives_the_kill_of_its_process(path, scripted):
-    script = PROLOGUE + (
-        "def reply(messages):\n"
-        "    if messages[-1].content == 'second': print('under way', flush=True); time.sleep(600)\n"
-        "    return 'paid'\n"
-        "model = CachedModel(ScriptedModel(reply), sys.argv[1])\n"
-        "ask(model, 'first'); ask(model, 'second')\n"
-    )
-    process = start(script, path)
-    assert process.stdout.readline() == "under way\n"
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    later = CachedModel(scripted, path)
-    assert later.complete(says("first"), sampling=GREEDY).text == "paid"
-    assert later.complete(says("second"), sampling=GREEDY).text == "echo second"
-    assert (later.hits, later.misses) == (1, 1)
-    later.close()
-
-
 # Files that cannot be used
 
 
@@ -363,63 +257,38 @@ def file_of_a_later_version(path, whole):
     connection.close()
 
 
-@pytest.mark.parametrize("mode", ["read-write", "replay-only"])
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        text_file,
-        torn_file,
-        shorter_than_a_header,
-        file_with_lost_pages,
-        file_of_another_program,
-        file_of_a_later_version,
-    ],
-)
-def test_a_spoilt_file_is_refused_by_name_and_left_alone(scripted, tmp_path, spoil, mode):
-    good, bad = CachedModel(scripted, tmp_path / "good"), tmp_path / "bad"
+MODES = ("read-write", "replay-only")
+SPOILT = [text_file, torn_file, shorter_than_a_header, file_with_lost_pages, file_of_another_program]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The bytes of a cache of several pages."""
+    path = tmp_path_factory.mktemp("good") / "calls.sqlite"
+    good = CachedModel(ScriptedModel(echo), path)
     for number in range(50):
         good.complete(says(f"{number} {'x' * 3000}"), sampling=GREEDY)
     good.close()
-    spoil(bad, (tmp_path / "good").read_bytes())
-    before = bad.read_bytes()
-    with pytest.raises(StoreError, match=r"cannot be used as a call cache \(.*name another file") as caught:
-        CachedModel(scripted, bad, mode)
-    assert str(bad) in str(caught.value)
-    assert bad.read_bytes() == before
+    return path.read_bytes()
 
 
-@pytest.mark.parametrize("mode", ["read-write", "replay-only"])
+@pytest.mark.parametrize("spoil", [*SPOILT, file_of_a_later_version])
+def test_a_spoilt_file_is_refused_by_name_and_left_alone(scripted, tmp_path, whole, spoil):
+    for mode in MODES:
+        bad = tmp_path / mode
+        spoil(bad, whole)
+        before = bad.read_bytes()
+        with pytest.raises(StoreError, match=r"cannot be used as a call cache \(.*name another file") as caught:
+            CachedModel(scripted, bad, mode)
+        assert str(bad) in str(caught.value)
+        assert bad.read_bytes() == before
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_a_folder_is_refused_by_name(scripted, tmp_path, mode):
     with pytest.raises(StoreError, match="cannot be used as a call cache") as caught:
         CachedModel(scripted, tmp_path, mode)
     assert str(tmp_path) in str(caught.value)
-
-
-def test_a_store_opened_for_reading_cannot_be_written(path):
-    begun = CallStore(path)
-    begun.open()
-    begun.close()
-    store = CallStore(path, readonly=True)
-    with pytest.raises(StoreError, match="readonly"):
-        store.put("key", "m", b"{}", Completion(text="", model="m"))
-    store.close()
-    assert rows(path) == []
-
-
-def test_replay_only_does_not_create_the_file_it_misses(scripted, path):
-    with pytest.raises(StoreError, match="no such file"):
-        CachedModel(scripted, path, "replay-only")
-    assert not path.exists()
-
-
-def test_a_damaged_reply_is_named_by_its_key(cached, path):
-    cached.complete(says("hi"), sampling=GREEDY)
-    connection = sqlite3.connect(path)
-    connection.execute("UPDATE calls SET completion = '{\"text\": 3}'")
-    connection.commit()
-    connection.close()
-    with pytest.raises(StoreError, match=call_key(cached.fingerprint, says("hi"), GREEDY, 0)):
-        cached.complete(says("hi"), sampling=GREEDY)
 
 
 def test_a_closed_cache_says_so(scripted, path):

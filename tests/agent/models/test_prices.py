@@ -135,33 +135,27 @@ def test_a_price_older_than_a_year_is_a_warning(tmp_path):
         settled("actor", node(model="tiny-1"), new)
 
 
-def test_a_cap_on_cost_is_refused_where_nobody_knows_the_price(tmp_path):
-    cfg = compose("model=openai", "model.model=nobodys", "actor=single_shot", "caps.cost=5", f"run_root={tmp_path}")
-    with pytest.raises(ValueError, match=r"caps\.cost: got 5 and no price of nobodys \(actor\) at .*, expected one"):
-        load_models(cfg)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_cap_that_no_limit_of_the_reply_could_hold_is_refused(tmp_path):
-    served = ("model=openai", "model.model=gpt-4o-mini", "actor=single_shot", f"run_root={tmp_path}")
-    with pytest.raises(ValueError, match=r"model\.extra_body: got no max_tokens, expected max_completion_tokens"):
-        load_models(compose(*served, "caps.tokens=5", "model.extra_body={max_tokens:null}"))
+SERVED = ("model=openai", "actor=single_shot", "model.model=gpt-4o-mini")
+UNPRICED = ("model=openai", "actor=single_shot", "model.model=nobodys")
+TWO = ("model@roles.critic=openai", "roles.critic.model=tiny-2", "prices.path={}/own.yaml")
 
 
 @pytest.mark.filterwarnings("ignore:actor")
-def test_money_of_two_currencies_is_not_added_up(tmp_path):
-    path = own_file(tmp_path, currency="EUR")
-    roles = ("model@roles.critic=openai", "roles.critic.model=tiny-2", f"prices.path={path}")
-    cfg = compose("model=openai", "model.model=gpt-4o-mini", "actor=single_shot", f"run_root={tmp_path}", *roles)
-    with pytest.raises(ValueError, match="roles: got prices in EUR and USD, expected one currency"):
-        load_models(cfg)
-
-
-def test_an_impossible_cap_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"caps.*: got -1, expected 0 or more"):
-        load_models(compose("model=replay", "caps.calls=-1", f"run_root={tmp_path}"))
-    with pytest.raises(ConfigError, match=r"caps.*, expected an int of 0 or more, or null"):
-        load_models(compose("model=replay", "caps.tokens=many", f"run_root={tmp_path}"))
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ((*UNPRICED, "caps.cost=5"), r"caps\.cost: got 5 and no price of nobodys \(actor\) at .*, expected one"),
+        ((*SERVED, "caps.tokens=5", "model.extra_body={{max_tokens:null}}"), "got no max_tokens, expected max_comple"),
+        ((*SERVED, *TWO), "roles: got prices in EUR and USD, expected one currency"),
+        (("model=replay", "caps.calls=-1"), r"caps.*: got -1, expected 0 or more"),
+        (("model=replay", "caps.tokens=many"), r"caps.*, expected an int of 0 or more, or null"),
+    ],
+)
+def test_caps_and_prices_that_do_not_go_together_are_refused_before_any_file(tmp_path, overrides, message):
+    own_file(tmp_path, currency="EUR")
+    with pytest.raises(ConfigError, match=message):
+        load_models(compose(*(each.format(tmp_path) for each in overrides), f"run_root={tmp_path}/runs"))
+    assert [path.name for path in tmp_path.iterdir()] == ["own.yaml"]
 
 
 def test_cached_prompt_tokens_have_their_own_price():
@@ -179,13 +173,8 @@ def test_a_stored_reply_gets_a_cost_once_it_is_known(tmp_path):
     assert (completion.cached, completion.usage.tokens, completion.usage.cost) == (True, 5, 5.0)
 
 
-def test_a_cost_that_was_paid_stays_as_it_was():
-    paid = Completion(text="", model="", usage=Usage(calls=1, prompt_tokens=5, cost=0.25))
-    assert Price(per_million=(1e6, 1e6), words="").put_on(paid) == paid
-    assert UNKNOWN.put_on(paid) == paid
-
-
-def test_a_stored_reply_is_priced_with_its_cached_tokens():
-    usage = Usage(calls=1, prompt_tokens=100, completion_tokens=10, cached_tokens=60)
-    stored = Completion(text="", model="", usage=usage)
-    assert Price(per_million=(4.0, 8.0, 1.0), words="").put_on(stored).usage.cost == pytest.approx(300e-6)
+def test_a_stored_reply_is_priced_with_its_cached_tokens_unless_it_was_paid():
+    usage, price = Usage(calls=1, prompt_tokens=100, completion_tokens=10, cached_tokens=60), (4.0, 8.0, 1.0)
+    free, paid = (Completion(text="", model="", usage=msgspec.structs.replace(usage, cost=c)) for c in (0.0, 0.25))
+    assert Price(per_million=price, words="").put_on(free).usage.cost == pytest.approx(300e-6)
+    assert Price(per_million=price, words="").put_on(paid) == UNKNOWN.put_on(paid) == paid

@@ -71,17 +71,20 @@ def test_the_first_program_is_right_with_its_probability():
     assert [share_right(SimulatedModel(TASKS, first=first), tasks=TASKS[:60]) for first in (0, 1)] == [0, 1]
 
 
-def test_a_wrong_program_is_fixed_with_its_probability(after):
-    model = SimulatedModel(TASKS, first=0, repair=0.4)
-    assert share_right(model, lambda task: after(task, wrong(task, "0f0f"))) == pytest.approx(0.4, abs=0.082)
-
-
-def test_a_right_program_is_broken_with_its_probability(after):
-    model = SimulatedModel(TASKS, first=0, damage=0.3)
-    assert share_right(model, lambda task: after(task, task.canonical_program)) == pytest.approx(0.7, abs=0.082)
-
-
 STUDENT = {"first": 0.0, "repair": 0.0, "repair_true": 1.0, "repair_wrong": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("skill", "draft", "share"),
+    [
+        ({"first": 0, "repair": 0.4}, lambda task: wrong(task, "0f0f"), 0.4),
+        ({"first": 0, "damage": 0.3}, lambda task: task.canonical_program, 0.7),
+        (STUDENT | {"repair": 0.4}, lambda task: wrong(task, "0f0f"), 0.4),  # without words, as any other
+    ],
+)
+def test_the_last_program_is_fixed_or_broken_with_its_probability(after, skill, draft, share):
+    model = SimulatedModel(TASKS, **skill)
+    assert share_right(model, lambda task: after(task, draft(task))) == pytest.approx(share, abs=0.082)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -128,14 +131,10 @@ def test_wrong_words_that_quote_a_line_of_the_draft_stay_wrong(attempt):
     assert "wrong draft" in actor.act(task.public, Recollection(episodes=(episode,), attempt=2)).solution
 
 
-def test_without_words_a_student_repairs_as_any_other(after):
-    model = SimulatedModel(TASKS, **STUDENT | {"repair": 0.4})
-    assert share_right(model, lambda task: after(task, wrong(task, "0f0f"))) == pytest.approx(0.4, abs=0.082)
-
-
-def test_only_a_set_curve_changes_the_fingerprint():
-    prints = [SimulatedModel(TASKS[:2], **curve).fingerprint for curve in ({}, {"repair_true": 0.5}, STUDENT)]
-    assert len(set(prints)) == 3
+def test_the_fingerprint_depends_on_skill_and_seed_and_on_a_curve_that_is_set():
+    skills = [{}, {"repair_true": 0.5}, STUDENT, {"first": 0.1}, {"first": 0.2}, {"seed": 1}, {"first": 0.1, "seed": 1}]
+    prints = [SimulatedModel(TASKS[:2], **skill).fingerprint for skill in skills]
+    assert len(set(prints)) == len(skills)
     assert prints[0] == "simulated:0a8d7424ec3e5eed"
 
 
@@ -180,12 +179,6 @@ def test_right_programs_pass_and_wrong_ones_fail_every_test(sandbox):
         for program, outcomes in ((task.canonical_program, {"pass"}), (wrong(task, "0f0f"), {"error"})):
             ran = sandbox.run(program, task.entry_point, [*task.visible_tests, *task.hidden_tests])
             assert {check.outcome for check in ran.checks} == outcomes
-
-
-def test_the_fingerprint_depends_on_the_skill():
-    prints = {SimulatedModel(TASKS, first=first, seed=seed).fingerprint for first in (0.1, 0.2) for seed in (0, 1)}
-    assert len(prints) == 4
-    assert all(name.startswith("simulated:") for name in prints)
 
 
 @pytest.mark.parametrize("shape", ["fields", "lessons", "service", "session"])

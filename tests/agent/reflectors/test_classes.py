@@ -9,18 +9,9 @@ from hypothesis import strategies as st
 from reflexion_lab.agent.reflectors.evidence import CLASSES, classify
 
 CONFIDENCES = {
-    "syntax": 0.6,
-    "assertion": 0.5,
-    "timeout": 0.5,
-    "null": 0.6,
-    "index": 0.6,
-    "permission": 0.4,
-    "import": 0.6,
-    "type": 0.5,
-    "concurrency": 0.4,
-    "memory": 0.4,
-    "unknown": 0.3,
-}
+    "syntax": 0.6, "assertion": 0.5, "timeout": 0.5, "null": 0.6, "index": 0.6, "permission": 0.4, "import": 0.6,
+    "type": 0.5, "concurrency": 0.4, "memory": 0.4, "unknown": 0.3,
+}  # fmt: skip
 
 WORDED = {
     "syntax": ("def f(:", "if True:\npass", "x = (", "x = 'a", "if x:\n    y\n  z", "missing"),

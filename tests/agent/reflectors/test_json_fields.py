@@ -130,27 +130,28 @@ def test_the_analysed_shape_is_bounded():
     assert (fields.confidence, fields.category) == (1.0, "root_cause")
 
 
-@pytest.mark.parametrize("stated", [{}, {"confidence": None}, {"confidence": "high"}])
-def test_an_unclear_confidence_costs_the_confidence_alone(stated):
-    without = {key: value for key, value in ANALYSED.items() if key != "confidence"}
-    fields = parse_fields(json.dumps({**without, **stated}))
-    assert (fields.what_to_change, fields.confidence, fields.is_stated) == ("Return 0 for an empty list.", 0.5, False)
+SILENT = {key: value for key, value in ANALYSED.items() if key != "confidence"}
 
 
-def test_the_scored_shape_needs_no_confidence():
+@pytest.mark.parametrize(
+    ("shape", "stated", "confidence", "is_stated"),
+    [
+        *((shape, {}, 0.5, False) for shape in (SILENT, SCORED)),
+        *((shape, {"confidence": words}, 0.5, False) for shape in (SILENT, SCORED) for words in (None, "high")),
+        *((shape, {"confidence": value}, value, True) for shape in (SILENT, SCORED) for value in (0.5, 0.9)),
+    ],
+)
+def test_an_unclear_confidence_costs_the_confidence_alone(shape, stated, confidence, is_stated):
+    fields = parse_fields(json.dumps({**shape, **stated}))
+    assert fields.what_to_change == shape.get("suggestion", shape.get("strategy_change"))
+    assert (fields.confidence, fields.is_stated) == (confidence, is_stated)
+
+
+def test_the_scored_shape_is_read():
     fields = parse_fields(json.dumps(SCORED))
     assert (fields.root_cause, fields.what_went_wrong) == ("range ends before its end.", "The last item was left out.")
     assert fields.what_to_change == "Loop over the items, not over positions."
     assert (fields.what_worked, fields.key_insight) == ("The loop itself.", "A range leaves out its end.")
-    assert fields.confidence == 0.5
-    assert parse_fields(json.dumps({**SCORED, "confidence": 0.9})).confidence == 0.9
-
-
-@pytest.mark.parametrize("more", [{}, {"confidence": None}])
-def test_a_neutral_confidence_is_not_said_to_be_stated(more):
-    assert not parse_fields(json.dumps({**SCORED, **more})).is_stated
-    assert parse_fields(json.dumps({**SCORED, "confidence": 0.5})).is_stated
-    assert parse_fields(json.dumps(ANALYSED)).is_stated
 
 
 def test_of_a_key_given_twice_the_first_with_a_value_counts():

@@ -93,13 +93,6 @@ def test_a_bound_is_exact_and_spares_what_fits(length: int, limit: int) -> None:
     assert ("…" in prompt) == (length > limit)
 
 
-@pytest.mark.parametrize("error", [KeyError("a bug"), RuntimeError("a bug"), KeyboardInterrupt()])
-def test_an_error_of_the_program_is_not_swallowed(error: BaseException) -> None:
-    reflector = WithFallback(LLMReflector(says(error), Sampling()), Rules())
-    with pytest.raises(type(error)):
-        reflector.reflect(TASK, attempt_with(WRONG), [])
-
-
 def fitted(
     context: int, task: Task, attempt: Attempt, episodes: Sequence[Episode], examples: int = 0
 ) -> tuple[str, int]:
@@ -322,8 +315,11 @@ def test_rules_replace_an_unreadable_reply_and_keep_its_cost(reply: str, message
         assert reflection == replace(rules, source=source, problem=problem, text=reply, usage=COST)
 
 
-@pytest.mark.parametrize("problem", [REJECTED, LATE, Unanswered("503", "server_error"), RuntimeError("a bug")])
-def test_by_default_no_rule_replaces_a_missing_reply(problem: Exception) -> None:
+BUGS = (RuntimeError("a bug"), KeyError("a bug"), KeyboardInterrupt())
+
+
+@pytest.mark.parametrize("problem", [REJECTED, LATE, Unanswered("503", "server_error"), *BUGS])
+def test_by_default_no_rule_replaces_a_missing_reply(problem: BaseException) -> None:
     reflector = WithFallback(LLMReflector(says(problem), Sampling()), Rules())
     with pytest.raises(type(problem)) as caught:
         reflector.reflect(TASK, attempt_with(WRONG), [])

@@ -73,46 +73,26 @@ def test_each_kind_of_difference_is_named(wrong, kind, change):
     assert change is None or first.change == change
 
 
+def returns(value, parameters="x"):
+    return f"def add({parameters}):\n    return {value}\n"
+
+
 @pytest.mark.parametrize(
     ("wrong", "correct", "change"),
     [
         (
-            "def add(x):\n    return sqrt(x)\n",
-            "from math import sqrt\ndef add(x):\n    return sqrt(x)\n",
+            returns("sqrt(x)"),
+            f"from math import sqrt\n{returns('sqrt(x)')}",
             "Define or import `sqrt`, used in line 2.",
         ),
-        (
-            "def add(a, b):\n    return a - b\n",
-            "def add(b, a):\n    return a - b\n",
-            "Write the task's parameters in line 1.",
-        ),
-        (
-            "def add(x, n=2):\n    return x\n",
-            "def add(x, n=1):\n    return x\n",
-            "Write the task's parameters in line 1.",
-        ),
-        ("async def add(x):\n    return x\n", "def add(x):\n    return x\n", "Give `add` no `async` in line 1."),
-        (
-            "K = 2\ndef add(x):\n    return x * K\n",
-            "K = 3\ndef add(x):\n    return x * K\n",
-            "Replace `2` by `3` in line 1.",
-        ),
-        ("def add(x):\n    return x\nadd = None\n", "def add(x):\n    return x\n", "Remove the assignment in line 3."),
-        (
-            "def add(x):\n    return f'{x!r}'\n",
-            "def add(x):\n    return f'{x!s}'\n",
-            "Correct an expression in line 2.",
-        ),
-        (
-            "def add(xs):\n    return [x for x in xs]\n",
-            "def add(xs):\n    return [x for x in xs if x]\n",
-            "Use more parts in line 2.",
-        ),
-        (
-            "def add(xs):\n    return max(xs, key=lambda x: x)\n",
-            "def add(xs):\n    return max(xs, key=lambda x, y=1: x)\n",
-            "Use more parts in line 2.",
-        ),
+        (returns("a - b", "a, b"), returns("a - b", "b, a"), "Write the task's parameters in line 1."),
+        (returns("x", "x, n=2"), returns("x", "x, n=1"), "Write the task's parameters in line 1."),
+        (f"async {returns('x')}", returns("x"), "Give `add` no `async` in line 1."),
+        (f"K = 2\n{returns('x * K')}", f"K = 3\n{returns('x * K')}", "Replace `2` by `3` in line 1."),
+        (f"{returns('x')}add = None\n", returns("x"), "Remove the assignment in line 3."),
+        (returns("f'{x!r}'"), returns("f'{x!s}'"), "Correct an expression in line 2."),
+        (returns("[y for y in x]"), returns("[y for y in x if y]"), "Use more parts in line 2."),
+        (returns("max(x, key=lambda y: y)"), returns("max(x, key=lambda y, z=1: y)"), "Use more parts in line 2."),
     ],
 )
 def test_differences_outside_statements_of_the_body_are_named(wrong, correct, change):

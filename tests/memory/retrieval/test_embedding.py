@@ -115,11 +115,6 @@ def test_nothing_is_embedded_where_nothing_can_be_found():
     assert embedder.batches == [["a"]]
 
 
-def test_a_negative_crossing_is_refused():
-    with pytest.raises(ValueError, match=r"EmbeddingRetriever\.approximate_beyond: got -1, expected"):
-        EmbeddingRetriever(Hashed(), approximate_beyond=-1)
-
-
 # Exact search
 
 

@@ -12,10 +12,11 @@ from reflexion_lab.agent.actors.single_shot import SingleShot
 from reflexion_lab.agent.models.llama_cpp import LlamaCppModel
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.memory.episodic import token_ratio
-from reflexion_lab.records import Completion, Episode, Recollection, Reflection, Sampling, Task, Usage
+from reflexion_lab.records import Episode, Recollection, Reflection, Sampling, Task, Usage
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
 from reflexion_lab.text.prompts.render import ENVELOPE, VARIANTS, Asking, Prompts, continued, room
 from reflexion_lab.text.shorten import estimated
+from tests.builders import Replies
 
 TASK = Task(task_id="t", prompt='\n\ndef f(x):\n    """Twice x."""\n', entry_point="f")
 ACTORS = {
@@ -108,38 +109,27 @@ def test_where_the_estimate_was_too_low_less_is_shown(tiny):
     assert trajectory.left_out and trajectory.usage == model.replies[0].usage + model.replies[1].usage
 
 
-class Refusing:
+def refusing(counted=9999, context=2048):
     """Says of every prompt that it is too long."""
-
-    def __init__(self, counted=9999, context=2048):
-        self.counted, self.context = counted, context
-        self.calls = 0
-        self.lengths = []
-
-    def complete(self, messages, *, sampling, sample=0):
-        self.calls += 1
-        self.lengths.append(len(messages[-1].content))
-        usage = Usage(calls=1, refused=1)
-        return Completion(
-            text="", model="m", finish_reason="context_overflow", usage=usage, refused_tokens=self.counted
-        )
+    usage = Usage(calls=1, refused=1)
+    return Replies("", context, finish_reason="context_overflow", usage=usage, refused_tokens=counted)
 
 
 def test_a_rejected_prompt_is_sent_again_only_with_less_memory():
-    model = Refusing()
+    model = refusing()
     Asking(model, Sampling())("solve", TASK, Recollection())
-    assert model.calls == 1
+    assert len(model.requests) == 1
     answer = Asking(model, Sampling())("solve", TASK, remembered([TASK] * 2))
-    assert (model.calls, answer.left_out, answer.extraction.program) == (3, ("e0", "e1"), "")
+    assert (len(model.requests), answer.left_out, answer.extraction.program) == (3, ("e0", "e1"), "")
 
 
 @pytest.mark.parametrize("context", [0, 1500, 2200, 100_000])
 @pytest.mark.parametrize("counted", [0, 900, 5000])
 def test_a_prompt_that_was_too_long_is_asked_again_with_less(context, counted):
-    model = Refusing(counted, context)
+    model = refusing(counted, context)
     memory = remembered(list(humaneval().tasks)[20:40])
     answer = Asking(model, Sampling(max_tokens=64))("solve", TASK, memory)
-    first, second = model.lengths
+    first, second = (len(messages[-1].content) for messages, _, _ in model.requests)
     assert second < first
     assert (answer.completion.usage.calls, answer.completion.usage.refused) == (2, 2)
 
@@ -175,22 +165,10 @@ def test_text_after_the_prompt_is_part_of_the_program():
     assert continued("text", " \n", TASK) == ("", "none")
 
 
-class Answering:
-    """Gives one reply that ended for `reason`."""
-
-    context = 0
-
-    def __init__(self, reply, reason):
-        self.reply, self.reason = reply, reason
-
-    def complete(self, messages, *, sampling, sample=0):
-        return Completion(text=self.reply, model="m", finish_reason=self.reason)
-
-
 @pytest.mark.parametrize("rest", ["    print((x,", "    def g(y", '    """Not', "    if x:", "    return max("])
 def test_a_truncated_continuation_is_cut_back_until_it_parses(rest):
     reply = f"\n    y = 2 * x\n    if y:\n        return y\n{rest}"
-    trajectory = Continuation(Answering(reply, "length"), Sampling()).act(TASK, Recollection())
+    trajectory = Continuation(Replies(reply, finish_reason="length"), Sampling()).act(TASK, Recollection())
     assert trajectory.solution == f"{TASK.prompt.rstrip()}\n    y = 2 * x\n    if y:\n        return y\n"
     assert trajectory.extraction == "continuation+truncated"
 
@@ -205,7 +183,7 @@ def test_a_truncated_continuation_is_cut_back_until_it_parses(rest):
     ],
 )
 def test_any_other_continuation_is_left_as_it_is(reply, reason):
-    trajectory = Continuation(Answering(reply, reason), Sampling()).act(TASK, Recollection())
+    trajectory = Continuation(Replies(reply, finish_reason=reason), Sampling()).act(TASK, Recollection())
     assert (trajectory.solution, trajectory.extraction) == (f"{TASK.prompt.rstrip()}{reply}\n", "continuation")
 
 

@@ -131,11 +131,8 @@ def test_the_variants_differ_and_terse_is_the_shortest(name):
 
 
 def test_included_templates_are_of_the_same_variant():
-    assert [rendered("solve", v, memory=MEMORIES["one"]).count("[self-reflection on it]") for v in VARIANTS] == [
-        0,
-        0,
-        1,
-    ]
+    texts = [rendered("solve", variant, memory=MEMORIES["one"]) for variant in VARIANTS]
+    assert [text.count("[self-reflection on it]") for text in texts] == [0, 0, 1]
 
 
 def test_an_actor_reads_its_task_once_and_every_episode():

@@ -34,25 +34,10 @@ EXPRESSIONS = [
 ]
 FORMS = ["def f(x):\n    return {}\n", "```python\ndef f(x):\n    return {}\n```", "    return {}", "```\n{}"]
 REPEATED = [
-    "```\n",
-    "```python\ndef f(x):\n    return (\n```\n",
-    "```python\na = 1\n```\n",
-    "def f(x):\n  pass\nprose\n",
-    "x = 1\nprose\n",
-    "    return x x\nprose\n",
-    "<think>",
-    "</think>",
-    "[PYTHON]",
-    "<|",
-    "class A(",
-    "if :",
-    "a:-",
-    "f((",
-    "`",
-    "~",
-    "\r",
-    " ",
-]
+    "```\n", "```python\ndef f(x):\n    return (\n```\n", "```python\na = 1\n```\n", "def f(x):\n  pass\nprose\n",
+    "x = 1\nprose\n", "    return x x\nprose\n", "<think>", "</think>", "[PYTHON]", "<|", "class A(", "if :", "a:-",
+    "f((", "`", "~", "\r", " ",
+]  # fmt: skip
 LONG = [
     "```" + " " * LONGEST + "`x",
     "`" * LONGEST + "x``y",

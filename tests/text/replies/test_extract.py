@@ -239,21 +239,8 @@ def test_faulty_code_is_handed_over_and_named(reply, rule):
     assert "This adds" not in program
 
 
-PROSE_LINES = st.lists(
-    st.sampled_from(
-        [
-            "Here's the function:",
-            "",
-            "It adds one (I think).",
-            "- first, it reads `x`",
-            "1. Then it's done",
-            "# Answer",
-            "Note: O(n)",
-            "Done",
-        ]
-    ),
-    max_size=4,
-).map("\n".join)
+LINES = ("Here's the function:", "", "It adds one (I think).", "- first, it reads `x`", "1. Then it's done")
+PROSE_LINES = st.lists(st.sampled_from([*LINES, "# Answer", "Note: O(n)", "Done"]), max_size=4).map("\n".join)
 STATEMENTS = st.sampled_from(
     [
         "y = x + 1",
