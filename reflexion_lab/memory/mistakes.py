@@ -106,13 +106,14 @@ def mistakes_of(
         if evaluation.passed or evaluation.outcome in UNKNOWN:
             continue
         kind = "\n".join([signature(evaluation) or evaluation.outcome, *_failing_check(evaluation)])
+        before = next((before for before, later in pairwise(attempts[place:]) if later.evaluation.passed), None)
         mistake = Mistake(
             mistake_id=f"mistake-{session_id or task.task_id}-{_digest(prompt_hash, kind)}",
             task_id=task.task_id,
             prompt=task.prompt,
             prompt_hash=prompt_hash,
             mistake=_description(attempt),
-            correction=_correction(attempts[place:]),
+            correction=before.reflection.what_to_change if before and before.reflection else "",
             severity=min(max(1 - evaluation.reward, 0.0), 1.0),
             timestamp=now,
         )
@@ -134,13 +135,6 @@ def _description(attempt: Attempt) -> str:
 
 def _failing_check(evaluation: Evaluation) -> list[str]:
     return [f"Failing check: {failure.name[:CHECK_CHARS]}" for failure in evaluation.failures[:1]]
-
-
-def _correction(attempts: Sequence[Attempt]) -> str:
-    for before, attempt in pairwise(attempts):
-        if attempt.evaluation.passed:
-            return before.reflection.what_to_change if before.reflection else ""
-    return ""
 
 
 def _digest(*texts: str) -> str:

@@ -75,22 +75,21 @@ def prepared(records: Sequence[Stored]) -> list[Line]:
     DataError
         A record could not be read back: an agent or id is missing, or a number is not finite.
     """
-    return [_line(record, f"record {number} of {len(records)}") for number, record in enumerate(records, 1)]
-
-
-def _line(record: Stored, which: str) -> Line:
-    kind = KIND_OF[type(record)]
-    if isinstance(record, Episode):
-        record = filled(record, which)
-    name = getattr(record, kind.id_field)
-    if not name or "\0" in name or len(name) > LONGEST_ID:
-        raise DataError(f"{which}, {kind.id_field}", repr(name[:40]), f"1 to {LONGEST_ID} characters, none of them NUL")
-    try:
-        # All stores keep the decoded value: 1 becomes 1.0, and NaN, which JSON lacks, is refused.
-        body = msgspec.json.encode(record, order="deterministic")
-        return Line(kind, name, body, _DECODERS[kind.record].decode(body))
-    except (UnicodeEncodeError, msgspec.MsgspecError) as problem:
-        raise DataError(f"{kind.id_field} {name!r}: cannot be read back ({problem}); correct that field") from None
+    lines = []
+    for number, given in enumerate(records, 1):
+        kind, which = KIND_OF[type(given)], f"record {number} of {len(records)}"
+        record = filled(given, which) if isinstance(given, Episode) else given
+        name = getattr(record, kind.id_field)
+        if not name or "\0" in name or len(name) > LONGEST_ID:
+            allowed = f"1 to {LONGEST_ID} characters, none of them NUL"
+            raise DataError(f"{which}, {kind.id_field}", repr(name[:40]), allowed)
+        try:
+            # All stores keep the decoded value: 1 becomes 1.0, and NaN, which JSON lacks, is refused.
+            body = msgspec.json.encode(record, order="deterministic")
+            lines.append(Line(kind, name, body, _DECODERS[kind.record].decode(body)))
+        except (UnicodeEncodeError, msgspec.MsgspecError) as problem:
+            raise DataError(f"{kind.id_field} {name!r}: cannot be read back ({problem}); correct that field") from None
+    return lines
 
 
 def failure(place: object, verb: str, reason: object, advice: str) -> StoreError:

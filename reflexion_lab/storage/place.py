@@ -45,7 +45,17 @@ def opened(place: str | Path, retention_days: Above0 | None = None) -> Store:
     StoreError
         The store cannot be opened.
     """
-    store = _store(str(place))
+    text, path = str(place), Path(place)
+    store: Store
+    if not text:
+        store = InMemory()
+    elif "://" in text or path.suffix in (".sqlite", ".db"):
+        store = Sql(text if "://" in text else path)
+    elif path.is_file() or path.suffix in (".json", ".jsonl"):
+        hint = "`reflexion-lab memory import` reads the records of a file"
+        raise ConfigError("store.place", f"{place}, a file", PLACES, hint)
+    else:
+        store = Jsonl(path)
     if retention_days is not None and (removed := store.prune(time.time() - retention_days * DAY)):
         warnings.warn(
             f"store.retention_days: {removed:,} episodes and mistakes older than {retention_days:g} days were removed; "
@@ -54,24 +64,6 @@ def opened(place: str | Path, retention_days: Above0 | None = None) -> Store:
             stacklevel=2,
         )
     return store
-
-
-def _store(place: str) -> Store:
-    if not place:
-        return InMemory()
-    if "://" in place:
-        return Sql(place)
-    path = Path(place)
-    if path.suffix in (".sqlite", ".db"):
-        return Sql(path)
-    if path.is_file() or path.suffix in (".json", ".jsonl"):
-        raise ConfigError(
-            "store.place",
-            f"{place}, a file",
-            PLACES,
-            "`reflexion-lab memory import` reads the records of a file",
-        )
-    return Jsonl(path)
 
 
 BATCH = 1000

@@ -57,7 +57,12 @@ class Candidates:
                 ended = "passed"
             elif len(candidates) == self.n:
                 ended = "max_candidates"
-        choice = self._choice(verdicts)
+        if self.rule == "vote":
+            choice = voted(verdicts)
+        elif self.rule == "first" and ended == "passed":
+            choice = len(verdicts) - 1
+        else:
+            choice = max(range(len(verdicts)), key=lambda number: verdicts[number].rank)
         # The evaluation of the attempt counts the seconds of the submitted candidate.
         verdicts[choice] = replace(verdicts[choice], seconds=0.0)
         steps: list[Step] = []
@@ -74,13 +79,6 @@ class Candidates:
             steps=tuple(steps),
             ended=ended,
         )
-
-    def _choice(self, verdicts: Sequence[Evaluation]) -> int:
-        if self.rule == "vote":
-            return voted(verdicts)
-        if self.rule == "first" and verdicts[-1].passed:
-            return len(verdicts) - 1
-        return max(range(len(verdicts)), key=lambda number: verdicts[number].rank)
 
 
 def voted(verdicts: Sequence[Evaluation]) -> int:

@@ -145,7 +145,15 @@ class _Work:
         withheld = completion.finish_reason if completion.finish_reason in WITHHELD else ""
         reply = read("" if withheld else completion.text)
         draft = self.draft_of(reply)
-        observation = Observation("", ENDED[withheld]) if withheld else self.observe(reply, draft)
+        if withheld:
+            observation = Observation("", ENDED[withheld])
+        else:
+            newest = self.drafts[-1].program
+            self.calls.append((reply.action, reply.code, newest if reply.action else reply.thought))
+            call = ToolCall(reply.action, reply.code, draft.program, newest)
+            observation = use(self.actor.sandbox, self.task, call, self.actor.max_observation)
+            if reply.action == "run_tests" and not observation.error:
+                self.passed[newest] = observation.passed
         self.completions.append(completion)
         self.turns.append(Turn(len(self.turns) + 1, reply, observation.text))
         step = Step(
@@ -160,7 +168,11 @@ class _Work:
             seconds=observation.seconds,
         )
         self.steps.append(step)
-        return withheld or self.end(reply, observation)
+        if withheld or (reply.action == "finish" and not observation.error):
+            return withheld or "finish"
+        if self.calls[-REPEATS:] == [self.calls[-1]] * REPEATS:
+            return "repeated"
+        return "max_steps" if len(self.steps) == self.actor.max_steps else ""
 
     def draft_of(self, reply: Reply) -> Draft:
         """The draft in a reply, or an empty draft.
@@ -176,22 +188,6 @@ class _Work:
         is_meant = bool(reply.action) and not reply.is_quoted and words.isdisjoint(("stub", "unparsed"))
         self.drafts.append(Draft(program, rule, len(self.turns) + 1, is_meant))
         return self.drafts[-1]
-
-    def observe(self, reply: Reply, draft: Draft) -> Observation:
-        newest = self.drafts[-1].program
-        self.calls.append((reply.action, reply.code, newest if reply.action else reply.thought))
-        call = ToolCall(reply.action, reply.code, draft.program, newest)
-        observation = use(self.actor.sandbox, self.task, call, self.actor.max_observation)
-        if reply.action == "run_tests" and not observation.error:
-            self.passed[newest] = observation.passed
-        return observation
-
-    def end(self, reply: Reply, observation: Observation) -> str:
-        if reply.action == "finish" and not observation.error:
-            return "finish"
-        if self.calls[-REPEATS:] == [self.calls[-1]] * REPEATS:
-            return "repeated"
-        return "max_steps" if len(self.steps) == self.actor.max_steps else ""
 
     def best(self) -> Draft:
         """The draft that passes most visible tests; untested drafts are tested first."""

@@ -179,9 +179,9 @@ def _confidence(stated: str) -> float:
     return value if math.isnan(value) else min(1.0, max(0.0, value))
 
 
-def named(stated: str, otherwise: Category = Category.ROOT_CAUSE) -> Category:
-    """The category with this name, in any case and with any separators, with or without "error"; else `otherwise`."""
-    return _CATEGORIES.get(letters(stated).removesuffix("error"), otherwise)
+def named(stated: str) -> Category:
+    """The category with this name, in any case and with any separators, with or without "error"; else ROOT_CAUSE."""
+    return _CATEGORIES.get(letters(stated).removesuffix("error"), Category.ROOT_CAUSE)
 
 
 SUCCESS = r"""

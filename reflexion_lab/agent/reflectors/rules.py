@@ -44,7 +44,12 @@ class Rules:
             # Not in `what_to_change`: the next reflection would quote the quote.
             wrong = f'{wrong} My last fix was not enough: "{fixes[-1][:200]}"'
             change = f"I will not repeat the last fix but look elsewhere. {change}"
-        confidence, confidence_source = self._confidence(category, is_again=bool(fixes))
+        fixed, cases = self.known.outcomes.get(category, (0, 0)) if self.known else (0, 0)
+        confidence, confidence_source = failure.confidence, "class"
+        if cases >= self.enough:
+            confidence, confidence_source = round((fixed + 1) / (cases + 2), 4), "measured"
+        elif fixes:
+            confidence = round(confidence * NOT_ENOUGH, 4)
         return reflection_on(
             attempt,
             f"rules:{category}",
@@ -55,13 +60,6 @@ class Rules:
             confidence_source=confidence_source,
             action_items=(failure.action.replace("{evidence}", evidence),),
         )
-
-    def _confidence(self, category: str, is_again: bool) -> tuple[float, str]:
-        fixed, cases = self.known.outcomes.get(category, (0, 0)) if self.known else (0, 0)
-        if cases >= self.enough:
-            return round((fixed + 1) / (cases + 2), 4), "measured"
-        constant = CLASSES[category].confidence
-        return round(constant * NOT_ENOUGH, 4) if is_again else constant, "class"
 
 
 def _on_success(attempt: Attempt, fixes: Sequence[str]) -> Reflection:

@@ -53,7 +53,8 @@ class ShuffledWords:
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
         """Raises ConfigError if the pool has no reflection on another task."""
         others = [prior for prior in self._pool if prior.task_id != task.task_id]
-        foreign = [prior for prior in others if _same_benchmark(prior.task_id, task.task_id)] or others
+        benchmark = task.task_id.partition("/")[0]
+        foreign = [prior for prior in others if prior.task_id.partition("/")[0] == benchmark] or others
         if not foreign:
             raise ConfigError(
                 "reflector.pool",
@@ -81,8 +82,3 @@ def taken_over(words: Reflection, attempt: Attempt, source: str) -> Reflection:
         problem="",
         usage=Usage(),
     )
-
-
-def _same_benchmark(first_id: str, second_id: str) -> bool:
-    """Whether two task ids name the same benchmark."""
-    return first_id.partition("/")[0] == second_id.partition("/")[0]

@@ -188,18 +188,16 @@ class ReplayEmbedder:
 
         if not texts:
             return np.empty((0, self.dimensions), np.float32)
-        return _matrix([self._vector(text) for text in texts])
-
-    def _vector(self, text: str) -> bytes:
-        digest = _digest(text)
-        vectors = _stored(self._rows, self.fingerprint, [digest])
-        if not vectors:
-            raise ModelError(f"{self.path} holds no vector of the text that begins {text[:80]!r}")
-        if (vector := vectors[digest]) is None:
-            raise ModelError(
-                f"{self.path}: the vector of the text that begins {text[:80]!r} is damaged; record it again"
-            )
-        return vector
+        vectors = []
+        for text in texts:
+            digest, beginning = _digest(text), f"the text that begins {text[:80]!r}"
+            stored = _stored(self._rows, self.fingerprint, [digest])
+            if not stored:
+                raise ModelError(f"{self.path} holds no vector of {beginning}")
+            if (vector := stored[digest]) is None:
+                raise ModelError(f"{self.path}: the vector of {beginning} is damaged; record it again")
+            vectors.append(vector)
+        return _matrix(vectors)
 
     def _rows(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         try:

@@ -35,7 +35,7 @@ class Corpus(ABC, Generic[Index]):
 
     def add(self, documents: Sequence[str]) -> None:
         with self._lock:
-            self._documents += map(self._words, documents)
+            self._documents += (tokens(document, self._min_length) for document in documents)
             self._index = None
 
     def forget(self, before: int) -> None:
@@ -50,7 +50,7 @@ class Corpus(ABC, Generic[Index]):
             if self._index is None and any(self._documents):
                 self._index = self._build(self._documents)
             first, index = self._first, self._index
-        return [] if index is None or k < 1 else self._rank(index, self._words(query), k, first)
+        return [] if index is None or k < 1 else self._rank(index, tokens(query, self._min_length), k, first)
 
     @abstractmethod
     def _build(self, documents: list[list[str]]) -> Index:
@@ -59,9 +59,6 @@ class Corpus(ABC, Generic[Index]):
     @abstractmethod
     def _rank(self, index: Index, words: list[str], k: int, first: int) -> list[Hit]:
         """The `k` best documents; `first` is the number of the oldest one in `index`."""
-
-    def _words(self, text: str) -> list[str]:
-        return tokens(text, self._min_length)
 
 
 def best(scores: Array, k: int, first: int, digits: int | None = None) -> list[Hit]:

@@ -52,7 +52,10 @@ class Jaccard:
             self._first = max(self._first, min(before, self._dropped + len(self._sizes)))
             # Postings are rebuilt when a third of their documents is forgotten: amortised, two copies per document.
             if 3 * (self._first - self._dropped) > len(self._sizes):
-                self._drop()
+                alive = ((word, [n for n in row if n >= self._first]) for word, row in self._postings.items())
+                self._postings = defaultdict(_numbers, {word: _numbers(row) for word, row in alive if row})
+                del self._sizes[: self._first - self._dropped]
+                self._dropped = self._first
 
     def rank(self, query: str, k: int) -> list[Hit]:
         import numpy as np
@@ -67,9 +70,3 @@ class Jaccard:
                 rows = np.array(self._postings[word]) - self._first
                 common[rows[rows >= 0]] += 1
         return best(common / (len(words) + sizes - common), k, self._first)
-
-    def _drop(self) -> None:
-        remaining = ((word, [n for n in numbers if n >= self._first]) for word, numbers in self._postings.items())
-        self._postings = defaultdict(_numbers, {word: _numbers(numbers) for word, numbers in remaining if numbers})
-        del self._sizes[: self._first - self._dropped]
-        self._dropped = self._first

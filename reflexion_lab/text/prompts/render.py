@@ -9,12 +9,12 @@ import hashlib
 import io
 import re
 import tokenize
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -235,29 +235,22 @@ class Prompts:
         if is_own and estimated(render(memory=packed, examples=chosen)) <= room:
             newest = shortened(memory.episodes[-1], fits)
             memory = replace(memory, episodes=(*memory.episodes[:-1], newest)) if newest else memory
-        for add in _parts(memory, self.examples):
-            more, examples = add(packed, chosen)
+        parts: list[tuple[str, Any]] = [("episodes", episode) for episode in reversed(memory.episodes)]
+        parts += [(kind, item) for kind in ("wisdom", "mistakes") for item in getattr(memory, kind)]
+        parts += [("insights", insight) for insight in reversed(memory.insights)]
+        parts += [("session", memory.session), *(("examples", example) for example in self.examples)]
+        for kind, item in parts:
+            more, examples = packed, chosen
+            if kind == "examples":
+                examples = (*chosen, item)
+            elif kind == "session":
+                more = replace(packed, session=item)
+            else:
+                items, is_newest_last = getattr(packed, kind), kind in ("episodes", "insights")
+                more = replace(packed, **{kind: (item, *items) if is_newest_last else (*items, item)})
             if estimated(render(memory=more, examples=examples)) <= room:
                 packed, chosen = more, examples
         return Fitted(render(memory=packed, examples=chosen), tuple(sorted(memory.ids - packed.ids)))
-
-
-Packed = tuple[Recollection, tuple[Example, ...]]
-
-
-def _parts(memory: Recollection, examples: Sequence[Example]) -> Iterator[Callable[..., Packed]]:
-    """Functions that add one item each at its place in the prompt, the most important item first."""
-    for episode in reversed(memory.episodes):
-        yield lambda packed, chosen, item=episode: (replace(packed, episodes=(item, *packed.episodes)), chosen)
-    for wisdom in memory.wisdom:
-        yield lambda packed, chosen, item=wisdom: (replace(packed, wisdom=(*packed.wisdom, item)), chosen)
-    for mistake in memory.mistakes:
-        yield lambda packed, chosen, item=mistake: (replace(packed, mistakes=(*packed.mistakes, item)), chosen)
-    for insight in reversed(memory.insights):
-        yield lambda packed, chosen, item=insight: (replace(packed, insights=(item, *packed.insights)), chosen)
-    yield lambda packed, chosen: (replace(packed, session=memory.session), chosen)
-    for example in examples:
-        yield lambda packed, chosen, item=example: (packed, (*chosen, item))
 
 
 def digests() -> dict[str, str]:

@@ -131,8 +131,8 @@ def blocks(text: str) -> list[Block]:
         opens = indent is None or bool(info)
         end(closed=True)
         indent = fence[1] if opens else None
-        if opens and (code := _code_after(info)):
-            lines.append(code)
+        if opens:  # code on the line of the fence, with or without a language before it
+            lines += [code for code in (info, INFO.sub("", info, count=1)) if STATEMENT.match(code)][:1]
         if opens and len(info) < len(fence[2].rstrip()):  # the block is closed on the same line
             end(closed=True)
             indent = None
@@ -189,12 +189,6 @@ def _plain(text: str) -> str:
 
 def _unmarked(line: str) -> str:
     return SPECIAL.sub(lambda token: token[1] or "\n", line)
-
-
-def _code_after(info: str) -> str:
-    """Code on the line of the opening fence, with or without a language before it."""
-    rest = INFO.sub("", info, count=1)
-    return next((code for code in (info, rest) if STATEMENT.match(code)), "")
 
 
 REPLY_CHARS = 1_000_000

@@ -319,7 +319,7 @@ def test_without_literal_arguments_a_wrong_program_raises():
 
 def test_equal_runs_are_equal(tmp_path):
     noise = ("evaluator.wrong_tests=0.3", "evaluator.weak_tests=0.3", "model.partial=0.5")
-    folder, twin = (run(tmp_path / name, *noise) for name in ("one", "two"))
+    folder, twin = (run(tmp_path / name, *noise, "benchmark.limit=5") for name in ("one", "two"))
     assert json.dumps({k: [a.trajectory.solution for a in v] for k, v in folder.attempts.items()}, sort_keys=True) == (
         json.dumps({k: [a.trajectory.solution for a in v] for k, v in twin.attempts.items()}, sort_keys=True)
     )

@@ -29,6 +29,5 @@ def test_a_class_may_be_called_an_error(stated, category):
 
 
 @pytest.mark.parametrize("stated", ["", "error", "cosmic rays", "root", "\u212a"])
-def test_any_other_name_is_a_root_cause_unless_told_otherwise(stated):
+def test_any_other_name_is_a_root_cause(stated):
     assert named(stated) is Category.ROOT_CAUSE
-    assert named(stated, otherwise=Category.UNKNOWN) is Category.UNKNOWN

@@ -112,7 +112,7 @@ def script(path: Path, words: str) -> str:
 
 def settings(path: Path, words: str, **more: object) -> dict[str, object]:
     return {
-        "tracker": "none", "benchmark.limit": 3, "loop.max_attempts": 2, "model": "scripted",
+        "tracker": "none", "benchmark.limit": 2, "loop.max_attempts": 2, "model": "scripted",
         "model.path": script(path / f"{words}.json", words), "run_root": str(path / "runs"), **more,
     }  # fmt: skip
 
