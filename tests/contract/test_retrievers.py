@@ -111,7 +111,7 @@ def test_the_same_text_is_nearest(name):
 WORDS = st.lists(st.sampled_from(["red", "blue", "green", "sort", "list", "x", "the"]), max_size=8).map(" ".join)
 BATCHES = st.lists(WORDS, max_size=6)
 FORGET = st.integers(-2, 40)
-SHALLOW = {"hybrid_shallow": lambda: Hybrid([BM25(), Jaccard()], depth=4)}
+SHALLOW = FACTORIES | {"hybrid": lambda: Hybrid([BM25(), Jaccard()], depth=4)}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -137,13 +137,12 @@ def played(make, steps, query):
     return retriever, texts[first:], first
 
 
-@pytest.mark.parametrize("name", [*FACTORIES, *SHALLOW])
+@pytest.mark.parametrize("name", SHALLOW)
 @given(steps=st.lists(BATCHES | FORGET, max_size=14), query=WORDS.map(lambda text: f"red {text}"), k=st.integers(1, 20))
 @settings(deadline=None)
 def test_any_history_equals_adding_the_remaining_documents(name, steps, query, k):
-    make = (FACTORIES | SHALLOW)[name]
-    retriever, texts, first = played(make, steps, query)
-    hits, others = retriever.rank(query, k), filled(make, texts).rank(query, k)
+    retriever, texts, first = played(SHALLOW[name], steps, query)
+    hits, others = retriever.rank(query, k), filled(SHALLOW[name], texts).rank(query, k)
     assert hits == sorted(hits, key=lambda hit: (-hit.score, -hit.number))
     assert all(0 < hit.score <= 1 and first <= hit.number < first + len(texts) for hit in hits)
     assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in others], abs=1e-6)

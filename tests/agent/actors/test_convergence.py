@@ -14,18 +14,20 @@ def drafts(*critiques):
     return [Step(program=chr(97 + number) * 40, critique=critique) for number, critique in enumerate(critiques)]
 
 
-def test_minimal_changes_are_edits_over_the_longer_draft():
-    """Kitten and sitting: 3 edits over 7 characters."""
-    steps = [Step(program=text, critique=critique()) for text in ("kitten", "sitting")]
-    assert Convergence(3 / 7 + 0.001).reached(steps) == "minimal_change"
-    assert Convergence(3 / 7).reached(steps) is None
+RETURN = "def f(x):\n    return sorted(x)[0] {} 1\n"
 
 
-def test_a_small_edit_is_a_minimal_change():
-    text = "def f(x):\n    return sorted(x)[0] + 1\n"
-    steps = [Step(program=text, critique=critique()), Step(program=text.replace("+ 1", "- 1"), critique=critique())]
-    assert Convergence(0.1).reached(steps) == "minimal_change"
-    assert Convergence(0.01).reached(steps) is None
+@pytest.mark.parametrize(
+    ("texts", "above", "below"),
+    [
+        (("kitten", "sitting"), 3 / 7 + 0.001, 3 / 7),  # 3 edits over 7 characters
+        ((RETURN.format("+"), RETURN.format("-")), 0.1, 0.01),
+    ],
+)
+def test_minimal_changes_are_edits_over_the_longer_draft(texts, above, below):
+    steps = [Step(program=text, critique=critique()) for text in texts]
+    assert Convergence(above).reached(steps) == "minimal_change"
+    assert Convergence(below).reached(steps) is None
 
 
 def test_what_the_task_gave_is_no_part_of_a_change():

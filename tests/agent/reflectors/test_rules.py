@@ -23,6 +23,9 @@ WRONG = Check(
 SYNTAX = Check(name="assert add(1, 2) == 3", outcome="error", error_type="SyntaxError", message="invalid syntax")
 LATE = Check(name="assert add(9, 9) == 18", outcome="timeout")
 LARGE = Check(name="assert add(9, 9) == 18", outcome="memory")
+VALUES = Check(name="assert f() == 1", outcome="fail", message="expected deadlock, got out of memory")
+"""The values of a failed comparison do not decide its class, nor does the name of a check."""
+NAMED = Check(name="test_import_types()", outcome="error", error_type="Odd", message="wrong value 3")
 
 
 def attempt_with(*checks: Check, outcome: str = "fail", number: int = 1) -> Attempt:
@@ -50,22 +53,14 @@ def episode_with(what_to_change: str | None, number: int = 1, task_id: str = TAS
         ((), "no_tests", "unknown", None),
         ((), "harness_error", "unknown", None),
         ((PASS,), "fail", "unknown", None),
+        ((VALUES,), "fail", "assertion", VALUES),
+        ((NAMED,), "error", "unknown", NAMED),
     ],
 )
 def test_outcome_decides_before_the_first_failing_check(
     checks: tuple[Check, ...], outcome: str, category: str, telling: Check | None
 ) -> None:
     assert classify_evaluation(attempt_with(*checks, outcome=outcome).evaluation) == (category, telling)
-
-
-def test_values_of_a_failed_comparison_do_not_decide() -> None:
-    check = Check(name="assert f() == 1", outcome="fail", message="expected deadlock, got out of memory")
-    assert classify_evaluation(attempt_with(check).evaluation)[0] == "assertion"
-
-
-def test_name_of_a_check_decides_nothing() -> None:
-    check = Check(name="test_import_types()", outcome="error", error_type="Odd", message="wrong value 3")
-    assert classify_evaluation(attempt_with(check, outcome="error").evaluation)[0] == "unknown"
 
 
 def test_evidence_quotes_assertion_values_and_line() -> None:
