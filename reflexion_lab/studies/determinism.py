@@ -123,12 +123,7 @@ class Prompt(NamedTuple):
 
 
 class UnansweredCall(BaseException):
-    """A model call of an actor without a recorded reply."""
-
-    def __init__(self, messages: Sequence[Message], sampling: Sampling) -> None:
-        super().__init__()
-        self.messages = tuple(messages)
-        self.sampling = sampling
+    """A model call of an actor without a recorded reply; its arguments are the messages and their sampling."""
 
 
 class Recorded(WrappedModel):
@@ -141,7 +136,7 @@ class Recorded(WrappedModel):
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         """Raises UnansweredCall: no reply is left."""
         if not self._replies:
-            raise UnansweredCall(messages, sampling)
+            raise UnansweredCall(tuple(messages), sampling)
         return self._replies.pop()
 
 
@@ -174,30 +169,29 @@ def determinism(cfg: Config, prompts: int, repeats: int, announce: Callable[[str
         whole, model = load_benchmark(cfg, sandbox), models.of("actor")
         benchmark = whole.sample(min(prompts, len(whole)), cfg.seed)
         calls = [_first_prompt(cfg, model, sandbox, task) for task in benchmark]
-        announce(_plan(model, calls, repeats))
+        names = {1: ALONE, model.slots: f"{model.slots} at once"} if model.slots > 1 else {1: ALONE}
+        planned = " and ".join(["one at a time", *list(names.values())[1:]])
+        size, sampling = f"{len(calls)} prompts × {repeats}, {planned}", calls[0].sampling
+        drawn = f"temperature {sampling.temperature:g}, seed {sampling.seed}"
+        n = len(calls) * repeats * len(names)
+        announce(f"{n} calls to {plain(model.fingerprint)}: {size}; {drawn}; the call cache is off")
         conditions = []
-        for at_once in sorted({1, model.slots}):
-            completions = replies(model, calls, repeats, at_once)
-            answered = zip(calls, completions, strict=True)
-            conditions.append([_replies_of(cfg, model, sandbox, prompt, repeated) for prompt, repeated in answered])
+        for at_once in names:
+            completions = zip(calls, replies(model, calls, repeats, at_once), strict=True)
+            conditions.append([_replies_of(cfg, model, sandbox, prompt, repeated) for prompt, repeated in completions])
+        agreements = [within(name, by_prompt) for name, by_prompt in zip(names.values(), conditions, strict=True)]
+        if len(conditions) > 1:
+            agreements.append(across(BETWEEN, *conditions))
         return Determinism(
             model=model.fingerprint,
             slots=model.slots,
-            sampling=calls[0].sampling,
+            sampling=sampling,
             benchmark=benchmark.name,
             prompts=len(calls),
             repeats=repeats,
-            conditions=tuple(_compared(conditions, model.slots)),
+            conditions=tuple(agreements),
             spent=models.spent,
         )
-
-
-def _plan(model: Model, prompts: Sequence[Prompt], repeats: int) -> str:
-    conditions = ["one at a time", *([_at_once(model.slots)] if model.slots > 1 else [])]
-    calls, sampling = len(prompts) * repeats * len(conditions), prompts[0].sampling
-    size = f"{len(prompts)} prompts × {repeats}, {' and '.join(conditions)}"
-    drawn = f"temperature {sampling.temperature:g}, seed {sampling.seed}"
-    return f"{calls} calls to {plain(model.fingerprint)}: {size}; {drawn}; the call cache is off"
 
 
 def replies(model: Model, prompts: Sequence[Prompt], repeats: int, at_once: int) -> list[list[Completion]]:
@@ -206,16 +200,6 @@ def replies(model: Model, prompts: Sequence[Prompt], repeats: int, at_once: int)
     with ThreadPoolExecutor(at_once) as pool:
         completions = list(pool.map(lambda prompt: model.complete(prompt.messages, sampling=prompt.sampling), rounds))
     return [completions[number :: len(prompts)] for number in range(len(prompts))]
-
-
-def _compared(conditions: Sequence[Sequence[Sequence[Reply]]], slots: int) -> list[Agreement]:
-    names = [ALONE, _at_once(slots)]
-    agreements = [within(name, by_prompt) for name, by_prompt in zip(names, conditions, strict=False)]
-    return [*agreements, across(BETWEEN, *conditions)] if len(conditions) > 1 else agreements
-
-
-def _at_once(slots: int) -> str:
-    return f"{slots} at once"
 
 
 def _actor(cfg: Config, model: Model, sandbox: CachedSandbox) -> Actor:
@@ -234,7 +218,7 @@ def _first_prompt(cfg: Config, model: Model, sandbox: CachedSandbox, task: Task)
     try:
         _actor(cfg, Recorded(model, None), sandbox).act(taught, Recollection())
     except UnansweredCall as call:
-        return Prompt(taught, call.messages, call.sampling)
+        return Prompt(taught, *call.args)
     raise ConfigError("actor", f"{cfg.actor._target_}, which makes no model call", "one that does")
 
 
@@ -260,13 +244,12 @@ def show(result: Determinism, console: Console) -> None:
     table = cells.table(title, "condition", *columns)
     for condition in result.conditions:
         rate, differences = condition.differing, condition.first_differences
-        row = (
-            condition.name,
-            f"{rate.k} of {rate.n} {cells.interval(rate.low, rate.high)}",
-            _percent(condition.pairs),
-            _percent(condition.same_program) if condition.same_program else "-",
-            f"{median(differences):g}" if differences else "-",
-        )
+        differing = f"{rate.k} of {rate.n} {cells.interval(rate.low, rate.high)}"
+        shares = [
+            f"{100 * share.value:.1f} {cells.interval(share.low, share.high)}" if share else "-"
+            for share in (condition.pairs, condition.same_program)
+        ]
+        row = (condition.name, differing, *shares, f"{median(differences):g}" if differences else "-")
         table.add_row(*map(cells.line, row))
     table.caption = "95 % intervals over prompts; differ from: the first character, the median over prompts that differ"
     console.print(table)
@@ -277,9 +260,3 @@ def show(result: Determinism, console: Console) -> None:
             console.print(cells.line(f"system_fingerprint, {condition.name}: {names}{changes}"))
     spent = result.spent
     console.print(cells.line(f"spent: {spent.calls} calls, {spent.tokens:,} tokens, cost {spent.cost:.4f}"))
-
-
-def _percent(share: Estimate) -> str:
-    from reflexion_lab.analysis.report import cells
-
-    return f"{100 * share.value:.1f} {cells.interval(share.low, share.high)}"

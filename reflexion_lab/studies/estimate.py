@@ -10,7 +10,7 @@ import copy
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from functools import cache
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from reflexion_lab.memory.archive import Archive
     from reflexion_lab.runner.config.build import Config
     from reflexion_lab.runner.config.parts import Models
-    from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 
 
@@ -67,102 +66,105 @@ def estimate(cells: Sequence[Config], tasks: int = 3) -> Estimate:
             settings = f"{cfg.sandbox} {cfg.cache}"
             if settings not in sandboxes:
                 sandboxes[settings] = stack.enter_context(closing(load_sandbox(cfg)))
-            probes.append(_probe_cell(cfg, tasks, scope, sandboxes[settings]))
+            probes.append(_probe(cfg, tasks, scope, sandboxes[settings]))
     return _summed(probes)
 
 
-def _probe_cell(cfg: Config, tasks: int, scope: str, sandbox: CachedSandbox) -> _Probed:
-    from reflexion_lab.runner.config.parts import load_benchmark, timed_tasks
+def _probe(cfg: Config, n: int, scope: str, sandbox: CachedSandbox) -> _Probed:
+    """Run the loops of `n` tasks, the same ones for all cells with these tasks; where tasks learn from each other, of
+    the first round. `scope`: where its spending counts towards the caps.
+    """
+    from reflexion_lab.runner.config.parts import load_archive, load_benchmark, load_models, timed_tasks
 
     cfg = without_traces(cfg)
     benchmark = load_benchmark(cfg, sandbox)
-    keep_failing = cfg.benchmark.get("keep_failing", False)
-    chosen = timed_tasks(benchmark.only(_chosen(cfg, benchmark, tasks)), sandbox, keep_failing)
-    traces, workers = probe(cfg, chosen, sandbox, scope)
-    attempts = cfg.loop.max_attempts + cfg.loop.extra_attempts
-    return _Probed(tuple(task.task_id for task in benchmark), benchmark.digest, traces, attempts, workers)
-
-
-def _chosen(cfg: Config, benchmark: Benchmark, tasks: int) -> list[str]:
-    """Equal for all cells with the same tasks. Where tasks learn from each other, from the first round."""
-    from reflexion_lab.runner.config.parts import load_archive
-
     ids = [task.task_id for task in benchmark]
-    archive = load_archive(cfg)
-    if archive:
-        archive.close()
-        ids = ids[: cfg.memory.shared.round_size]
-    return random.Random("estimate").sample(ids, min(tasks, len(ids)))
+    with ExitStack() as stack:
+        archive = load_archive(cfg)
+        if archive:
+            stack.enter_context(closing(archive))
+        first = ids[: cfg.memory.shared.round_size] if archive else ids
+        chosen = random.Random("estimate").sample(first, min(n, len(first)))
+        tasks = timed_tasks(benchmark.only(chosen), sandbox, cfg.benchmark.get("keep_failing", False))
+        models = stack.enter_context(closing(load_models(cfg)))
+        models.meter.scope = scope
+        workers = cfg.workers or models.of("actor").slots
+        if archive:
+            archive.begin()
+        with ThreadPoolExecutor(min(workers, len(tasks))) as pool:
+            traces = list(pool.map(lambda task: _trace(cfg, models, sandbox, archive, task), tasks))
+    return _Probed(tuple(ids), benchmark.digest, traces, cfg.loop.max_attempts + cfg.loop.extra_attempts, workers)
+
+
+def _trace(cfg: Config, models: Models, sandbox: CachedSandbox, archive: Archive | None, task: Task) -> Trace:
+    """One task's loop, from the tests that a model writes for it to its last attempt."""
+    from reflexion_lab.runner.config.compose import loop_factory
+    from reflexion_lab.runner.config.parts import ROLES, suite_writer_factory
+    from reflexion_lab.runner.runner import teach
+
+    trace = Trace(task.task_id, [], [])
+    models_by_role = {role: cast(CachedModel, Recording(models.of(role), role, trace)) for role in ROLES}
+    written: tuple[str, ...] = ()
+    if cfg.feedback_source == "self_tests":
+        written = suite_writer_factory(cfg, models_by_role["suite_writer"], sandbox)().write(task.public).tests
+    loop = loop_factory(cfg, models._replace(by_role=models_by_role), sandbox, archive)()
+    for attempt in loop.attempts(teach(task, cfg.feedback_source, written)):
+        trace.attempts.append(attempt)
+    return trace
 
 
 def _summed(cells: list[_Probed]) -> Estimate:
-    groups = _groups(cells)
+    groups: dict[object, list[_Probed]] = defaultdict(list)
+    """Cells with the same tasks."""
+    for cell in cells:
+        groups[cell.digest, cell.tasks].append(cell)
     every = [call for cell in cells for trace in cell.traces for call in trace.calls]
-    new = _first_of_equal(every)
+    new = list({call.key: call for call in reversed(every)}.values())
+    """The first of equal calls."""
     prices = {call.role: str(call.price) for call in every}
 
-    def of(role: str) -> Part:
-        return _part(groups, new, lambda call: call.role == role)
+    def part(calls: Iterable[Call], left: bool = False) -> Part:
+        counted = set(map(id, calls))
+        return sum((_part(group, counted, left) for group in groups.values()), Part())
 
     return Estimate(
         cells=len(cells),
         tasks=sum(len(cell.tasks) for cell in cells),
         probed=max(len(cell.traces) for cell in cells),
-        roles={role: of(role) for role in sorted(prices)},
-        first_attempts=_part(groups, new, lambda call: not call.is_retry),
-        retries=_part(groups, new, lambda call: call.is_retry),
-        total=_part(groups, new, lambda call: True),
-        apart=_part(groups, {id(call) for call in every}, lambda call: True),
+        roles={role: part(call for call in new if call.role == role) for role in sorted(prices)},
+        first_attempts=part(call for call in new if not call.is_retry),
+        retries=part(call for call in new if call.is_retry),
+        total=part(new),
+        apart=part(every),
         paid=sum((call.usage for call in every if not call.cached), Usage()),
-        to_pay=_part(groups, new, lambda call: True, left=True),
+        to_pay=part(new, left=True),
         at_most=sum((_at_most(cell) for cell in cells), Usage()),
-        seconds=_seconds(cells, new),
+        seconds=_seconds(cells, set(map(id, new))),
         prices=prices,
         notes=tuple(_notes(cells)),
     )
 
 
-def _first_of_equal(calls: Sequence[Call]) -> set[int]:
-    """The first of equal calls, by `id`."""
-    return set({call.key: id(call) for call in reversed(calls)}.values())
-
-
-def _groups(cells: list[_Probed]) -> list[list[_Probed]]:
-    """Cells with the same tasks."""
-    groups: dict[object, list[_Probed]] = defaultdict(list)
+def _part(cells: list[_Probed], counted: set[int], left: bool) -> Part:
+    """The calls `counted`, by `id`, in cells with the same tasks. `left`: without the probed tasks."""
+    by_task: dict[str, Usage] = defaultdict(Usage)
     for cell in cells:
-        groups[cell.digest, cell.tasks].append(cell)
-    return list(groups.values())
-
-
-def _part(groups: list[list[_Probed]], counted: set[int], selected: Callable[[Call], bool], left: bool = False) -> Part:
-    """`left`: without the probed tasks."""
-    total = Part()
-    for group in groups:
-        by_task: dict[str, Usage] = defaultdict(Usage)
-        for cell in group:
-            for trace in cell.traces:
-                by_task[trace.task_id] += sum(
-                    (call.usage for call in trace.calls if id(call) in counted and selected(call)), Usage()
-                )
-        n = len(group[0].tasks) - (len(by_task) if left else 0)
-        figures = {field: [getattr(usage, field) for usage in by_task.values()] for field in Part.__struct_fields__}
-        total += Part(**{field: Range(n * min(v), n * fmean(v), n * max(v)) for field, v in figures.items()})
-    return total
+        for trace in cell.traces:
+            by_task[trace.task_id] += sum((call.usage for call in trace.calls if id(call) in counted), Usage())
+    n = len(cells[0].tasks) - (len(by_task) if left else 0)
+    figures = {field: [getattr(usage, field) for usage in by_task.values()] for field in Part.__struct_fields__}
+    return Part(**{field: Range(n * min(v), n * fmean(v), n * max(v)) for field, v in figures.items()})
 
 
 def _at_most(cell: _Probed) -> Usage:
     total = Usage()
-    by_role: dict[str, list[tuple[str, Call]]] = defaultdict(list)
-    for trace in cell.traces:
-        for call in trace.calls:
-            by_role[call.role].append((trace.task_id, call))
-    for calls in by_role.values():
-        own = [call for _, call in calls]
-        per_attempt = max(Counter((task_id, call.attempt) for task_id, call in calls).values())
-        times = per_attempt * (cell.attempts if any(call.attempt for call in own) else 1) * len(cell.tasks)
-        prompt, reply = max(call.usage.prompt_tokens for call in own), max(call.max_tokens for call in own)
-        cost = max(call.price.cost(prompt, reply) for call in own)
+    every = [(trace.task_id, call) for trace in cell.traces for call in trace.calls]
+    for role in dict.fromkeys(call.role for _, call in every):
+        calls = [call for _, call in every if call.role == role]
+        per_attempt = max(Counter((task_id, call.attempt) for task_id, call in every if call.role == role).values())
+        times = per_attempt * (cell.attempts if any(call.attempt for call in calls) else 1) * len(cell.tasks)
+        prompt, reply = max(call.usage.prompt_tokens for call in calls), max(call.max_tokens for call in calls)
+        cost = max(call.price.cost(prompt, reply) for call in calls)
         total += Usage(calls=times, prompt_tokens=times * prompt, completion_tokens=times * reply, cost=times * cost)
     return total
 
@@ -262,13 +264,9 @@ def sheet(estimate: Estimate) -> Sheet:
     """Calls, tokens and cost: of first attempts and retries, of each role, of all, and of what is left to pay."""
     from reflexion_lab.analysis.report.sheets import Sheet
 
-    cells = f"{estimate.cells} cells, " if estimate.cells > 1 else ""
-    parts = {
-        "first attempts": estimate.first_attempts,
-        "retries": estimate.retries,
-        **estimate.roles,
-        "all": estimate.total,
-    }
+    cells, unpriced = f"{estimate.cells} cells, " if estimate.cells > 1 else "", estimate.unpriced
+    parts = {"first attempts": estimate.first_attempts, "retries": estimate.retries, **estimate.roles}
+    parts["all"] = estimate.total
     if estimate.cells > 1:
         parts["without sharing"] = estimate.apart
     parts["still to pay"] = estimate.to_pay
@@ -276,12 +274,7 @@ def sheet(estimate: Estimate) -> Sheet:
         title=f"Estimate: {cells}{estimate.tasks:,} tasks, from {estimate.probed} probed",
         columns=("", "calls", "tokens", "cost"),
         rows=tuple(
-            (
-                name,
-                _counted(part.calls),
-                _counted(part.tokens),
-                "unknown" if estimate.unpriced else _counted(part.cost, 4),
-            )
+            (name, _counted(part.calls), _counted(part.tokens), "unknown" if unpriced else _counted(part.cost, 4))
             for name, part in parts.items()
         ),
         caption="Mean of the probed tasks; in brackets, if all cost as much as the cheapest or the most expensive; no "
@@ -387,51 +380,3 @@ def _no_store() -> Any:
     from reflexion_lab.runner.config.compose import compose
 
     return compose("store=none").store
-
-
-def probe(cfg: Config, tasks: Sequence[Task], sandbox: CachedSandbox, scope: str) -> tuple[list[Trace], int]:
-    """Run the loops of `tasks`; returns their traces and the number of workers of a run.
-
-    Parameters
-    ----------
-    cfg : Config
-        A result of `without_traces`.
-    scope : str
-        New spending counts towards the caps of this scope.
-
-    Raises
-    ------
-    CapReached
-        A spending cap is reached.
-    """
-    from reflexion_lab.runner.config.parts import load_archive, load_models
-
-    models, archive = load_models(cfg), load_archive(cfg)
-    models.meter.scope = scope
-    workers = cfg.workers or models.of("actor").slots
-    try:
-        if archive:
-            archive.begin()
-        with ThreadPoolExecutor(min(workers, len(tasks))) as pool:
-            return list(pool.map(lambda task: trace(cfg, models, sandbox, archive, task), tasks)), workers
-    finally:
-        models.close()
-        if archive:
-            archive.close()
-
-
-def trace(cfg: Config, models: Models, sandbox: CachedSandbox, archive: Archive | None, task: Task) -> Trace:
-    """One task's loop, from the tests that a model writes for it to its last attempt."""
-    from reflexion_lab.runner.config.compose import loop_factory
-    from reflexion_lab.runner.config.parts import ROLES, suite_writer_factory
-    from reflexion_lab.runner.runner import teach
-
-    task_trace = Trace(task.task_id, [], [])
-    models_by_role = {role: cast(CachedModel, Recording(models.of(role), role, task_trace)) for role in ROLES}
-    written: tuple[str, ...] = ()
-    if cfg.feedback_source == "self_tests":
-        written = suite_writer_factory(cfg, models_by_role["suite_writer"], sandbox)().write(task.public).tests
-    loop = loop_factory(cfg, models._replace(by_role=models_by_role), sandbox, archive)()
-    for attempt in loop.attempts(teach(task, cfg.feedback_source, written)):
-        task_trace.attempts.append(attempt)
-    return task_trace

@@ -7,7 +7,6 @@ import fcntl
 import os
 import time
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -115,56 +114,37 @@ _SUMMARY, _MANIFEST = msgspec.json.Decoder(Summary), msgspec.json.Decoder(_Manif
 
 
 class Runs:
-    """The runs in `root`, the oldest first."""
+    """The runs in `root`, the oldest first. Current benchmarks and models are loaded once for all cells."""
 
     def __init__(self, root: Path) -> None:
-        self.runs = list(_read(root))
-        self._inputs = _CurrentInputs()
+        self.runs: list[Run] = []
+        for path in sorted(root.glob("[!.]*/manifest.json")):
+            with contextlib.suppress(OSError, msgspec.MsgspecError):  # of another version, or not a run
+                manifest = _MANIFEST.decode(path.read_bytes())
+                key = RunKey(manifest.config_digest, manifest.study_digest, place=store_place(manifest.config))
+                self.runs.append(Run(path.parent, key))
+        self._benchmarks: dict[bytes, str] = {}
+        self._models: dict[bytes, tuple[dict[str, str], dict[str, str]]] = {}
 
     def finished(self, cfg: Config) -> Run | None:
         """The first finished run of this config whose inputs are unchanged."""
-        return next((run for run in self._finished(cfg) if not self._inputs.changes(cfg, run)), None)
+        return next((run for run in self._finished(cfg) if not self._changes(cfg, run)), None)
 
     def why_again(self, cfg: Config) -> str:
         """Why no finished run of this config is kept: `benchmark_digest changed`; "" if there is no such run."""
-        changes = [self._inputs.changes(cfg, run) for run in self._finished(cfg)]
+        changes = [self._changes(cfg, run) for run in self._finished(cfg)]
         return ", ".join(changes[-1]) if changes and all(changes) else ""
-
-    def _finished(self, cfg: Config) -> list[Run]:
-        key = RunKey.of(cfg)
-        return [run for run in self.runs if key.matches(run) and run.summary]
 
     def unfinished(self, key: RunKey) -> Run | None:
         """The newest interrupted run that no process is writing to."""
         cut = (run for run in reversed(self.runs) if key.matches(run) and not run.summary)
         return next((run for run in cut if run.is_free), None)
 
+    def _finished(self, cfg: Config) -> list[Run]:
+        key = RunKey.of(cfg)
+        return [run for run in self.runs if key.matches(run) and run.summary]
 
-def kept_state(number: int, run: Run, previous: CellState | None = None) -> CellState:
-    """The state of a cell with a finished run. `previous`: its state in this sweep, which has the cost of its calls."""
-    if previous and previous.folder == str(run.folder) and previous.status in ("done", "kept"):
-        return msgspec.structs.replace(previous, status="kept", again="")
-    state = CellState(number=number, status="kept", folder=str(run.folder))
-    if (figures := run.summary) is None:
-        return state
-    return msgspec.structs.replace(state, **outcome(figures))
-
-
-def outcome(summary: Summary | RunSummary) -> dict[str, Any]:
-    """The fields of a cell's state that come from its run's summary."""
-    problem = f"{summary.harness_errors} harness errors" if summary.harness_errors else ""
-    source, bound = summary.feedback_source, summary.is_upper_bound
-    return {"problem": problem, "feedback_source": source, "is_upper_bound": bound, "pass_at_1": summary.pass_at_1}
-
-
-class _CurrentInputs:
-    """Current benchmarks, models and own parts. Each is loaded once for all cells."""
-
-    def __init__(self) -> None:
-        self._benchmarks: dict[bytes, str] = {}
-        self._models: dict[bytes, tuple[dict[str, str], dict[str, str]]] = {}
-
-    def changes(self, cfg: Config, run: Run) -> list[str]:
+    def _changes(self, cfg: Config, run: Run) -> list[str]:
         """Inputs that differ between `run` and a new run of `cfg`, such as `benchmark_digest changed`."""
         try:
             before = RunFolder.existing(run.folder).manifest
@@ -182,26 +162,24 @@ class _CurrentInputs:
         if provenance.embedder_fingerprint and has_shared_memory(cfg):
             embedder = embedder_fingerprint(cfg, load_archive(cfg, InMemory()))
         pool = pool_of(cfg, before, provenance.pool) if draws_from_runs(cfg) else {}
+        loads = msgspec.json.encode(plain(cfg.benchmark.load), order="sorted")
+        if loads not in self._benchmarks:
+            with contextlib.closing(load_sandbox(cfg)) as sandbox:
+                self._benchmarks[loads] = load_benchmark(cfg, sandbox).digest
         return msgspec.structs.replace(
             before,
-            benchmark_digest=self._benchmark_digest(cfg),
+            benchmark_digest=self._benchmarks[loads],
             prompt_digests=digests(),
-            model_fingerprint=fingerprints["actor"],
-            role_fingerprints={role: value for role, value in fingerprints.items() if role != "actor"},
+            model_fingerprint=fingerprints.pop("actor"),
+            role_fingerprints=fingerprints,
             prices=prices,
             provenance=msgspec.structs.replace(
                 provenance, own_parts=own_parts(plain(cfg)), embedder_fingerprint=embedder, pool=pool
             ),
         )
 
-    def _benchmark_digest(self, cfg: Config) -> str:
-        key = msgspec.json.encode(plain(cfg.benchmark.load), order="sorted")
-        if key not in self._benchmarks:
-            with contextlib.closing(load_sandbox(cfg)) as sandbox:
-                self._benchmarks[key] = load_benchmark(cfg, sandbox).digest
-        return self._benchmarks[key]
-
     def _fingerprints_and_prices(self, cfg: Config) -> tuple[dict[str, str], dict[str, str]]:
+        """By role."""
         nodes = [plain(cfg.model), plain(cfg.roles), plain(cfg.prices)]
         if "'_partial_': True" in str(nodes):  # a model whose constructor receives the tasks
             nodes += [plain(cfg.benchmark), cfg.seed]
@@ -210,18 +188,23 @@ class _CurrentInputs:
             with contextlib.closing(load_models(cfg)) as models:
                 fingerprints = {role: model.fingerprint for role, model in models.by_role.items()}
                 self._models[key] = fingerprints, prices_of(models.by_role)
-        return self._models[key]
+        fingerprints, prices = self._models[key]
+        return dict(fingerprints), prices
 
 
-def _read(root: Path) -> Iterator[Run]:
-    for path in sorted(root.glob("[!.]*/manifest.json")):
-        try:
-            manifest = _MANIFEST.decode(path.read_bytes())
-        except (OSError, msgspec.MsgspecError):
-            continue  # of another version, or not a run: nothing to reuse
-        yield Run(
-            path.parent, RunKey(manifest.config_digest, manifest.study_digest, place=store_place(manifest.config))
-        )
+def kept_state(number: int, run: Run, previous: CellState | None = None) -> CellState:
+    """The state of a cell with a finished run. `previous`: its state in this sweep, which has the cost of its calls."""
+    if previous and previous.folder == str(run.folder) and previous.status in ("done", "kept"):
+        return msgspec.structs.replace(previous, status="kept", again="")
+    figures = run.summary
+    return CellState(number=number, status="kept", folder=str(run.folder), **outcome(figures) if figures else {})
+
+
+def outcome(summary: Summary | RunSummary) -> dict[str, Any]:
+    """The fields of a cell's state that come from its run's summary."""
+    problem = f"{summary.harness_errors} harness errors" if summary.harness_errors else ""
+    source, bound = summary.feedback_source, summary.is_upper_bound
+    return {"problem": problem, "feedback_source": source, "is_upper_bound": bound, "pass_at_1": summary.pass_at_1}
 
 
 class CellState(Record, frozen=True, kw_only=True):

@@ -70,8 +70,20 @@ class Status(NamedTuple):
 def status(path: Path, runs: Sequence[Path]) -> Status:
     """Raises ValueError: the study or a run cannot be read."""
     study = registration.read(path)
-    members = tuple(_membership(study, Log.read(RunFolder.existing(run))) for run in runs)
-    return Status(study, members, tuple(_missing(study, members)), power(study), tuple(_evidence(path)))
+    members = []
+    for log in (Log.read(RunFolder.existing(run)) for run in runs):
+        manifest = log.manifest
+        member = Membership(
+            run_id=manifest.run_id,
+            arm=study.arm_of(manifest) or str(manifest.config.get("arm")),
+            seed=manifest.seed,
+            done=len(log.results),
+            n_expected=manifest.n_expected,
+            usage=sum(summary(log).usage.values(), Usage()),
+            deviations=tuple(registration.deviations(study, manifest)),
+        )
+        members.append(member)
+    return Status(study, tuple(members), tuple(_missing(study, members)), power(study), tuple(_evidence(path)))
 
 
 def power(study: Registration) -> Rate | None:
@@ -167,19 +179,6 @@ def _manifest(study: Registration, arm: str, seed: int, cell: Cell) -> Manifest:
     return manifest
 
 
-def _membership(study: Registration, log: Log) -> Membership:
-    manifest = log.manifest
-    return Membership(
-        run_id=manifest.run_id,
-        arm=study.arm_of(manifest) or str(manifest.config.get("arm")),
-        seed=manifest.seed,
-        done=len(log.results),
-        n_expected=manifest.n_expected,
-        usage=sum(summary(log).usage.values(), Usage()),
-        deviations=tuple(registration.deviations(study, manifest)),
-    )
-
-
 def _missing(study: Registration, runs: Sequence[Membership]) -> Iterator[str]:
     mine = [run for run in runs if not run.deviations]
     for arm in study.arms:
@@ -223,7 +222,11 @@ def show(state: Status, console: Console) -> None:
     from reflexion_lab.analysis.report import cells
 
     study = state.study
-    console.print(cells.line(_answer(state), "bold"))
+    exploratory = [run for run in state.runs if run.deviations]
+    registered_runs = [run for run in state.runs if not run.deviations]
+    parts = [f"{len(registered_runs)} registered and {len(exploratory)} exploratory runs"] * bool(state.runs)
+    parts.append(f"{len(state.missing)} missing" if state.missing else "nothing is missing")
+    console.print(cells.line(f"{study.name}, digest {study.digest}: {', '.join(parts)}", "bold"))
     for hypothesis in study.hypotheses:
         console.print(cells.line(f"hypothesis: {hypothesis}"))
     effect = f"minimum detectable effect {100 * study.minimum_detectable_effect:.1f} points"
@@ -246,27 +249,12 @@ def show(state: Status, console: Console) -> None:
         if bound:
             over = ": MORE THAN REGISTERED" if used > bound else ""
             console.print(cells.line(f"{unit}: {used:,} of {bound:,}{over}"))
-    _show_runs(state.runs, console)
+    for arm in dict.fromkeys(run.arm for run in registered_runs):
+        seeds = sorted(run.seed for run in registered_runs if run.arm == arm)
+        console.print(cells.line(f"registered: {arm}, seed {', '.join(map(str, seeds))}"))
+    for run in exploratory:
+        console.print(cells.line(f"EXPLORATORY: {run.run_id}", "yellow"))
+        for deviation in run.deviations:
+            console.print(cells.line(f"  {deviation}"))
     for text in state.missing:
         console.print(cells.line(f"missing: {text}", "yellow"))
-
-
-def _show_runs(runs: Sequence[Membership], console: Console) -> None:
-    from reflexion_lab.analysis.report import cells
-
-    for arm in dict.fromkeys(run.arm for run in runs if not run.deviations):
-        seeds = sorted(run.seed for run in runs if run.arm == arm and not run.deviations)
-        console.print(cells.line(f"registered: {arm}, seed {', '.join(map(str, seeds))}"))
-    for run in runs:
-        if run.deviations:
-            console.print(cells.line(f"EXPLORATORY: {run.run_id}", "yellow"))
-            for deviation in run.deviations:
-                console.print(cells.line(f"  {deviation}"))
-
-
-def _answer(state: Status) -> str:
-    name = f"{state.study.name}, digest {state.study.digest}"
-    exploratory = sum(bool(run.deviations) for run in state.runs)
-    parts = [f"{len(state.runs) - exploratory} registered and {exploratory} exploratory runs"] * bool(state.runs)
-    parts.append(f"{len(state.missing)} missing" if state.missing else "nothing is missing")
-    return f"{name}: {', '.join(parts)}"

@@ -72,6 +72,7 @@ class Sweep:
         self.sweep_id = sweep_id or name_of(self.cells)
         self.root = Path(cells[0].cfg.run_root)
         self.folder = self.root / "sweeps" / self.sweep_id
+        self._tracked = self.folder / ".tracked"
         for cell in self.cells:
             cell.cfg.sweep_id = self.sweep_id
 
@@ -96,10 +97,9 @@ class Sweep:
                 known[line.number] = line
         return {cell.number: known.get(cell.number, CellState(number=cell.number, status="waiting")) for cell in self}
 
-    def is_elsewhere(self, number: int) -> bool:
-        """Whether another process is running this cell."""
-        with _alone(self.root, self.digests[number]) as alone:
-            return not alone
+    def note(self, state: CellState) -> None:
+        """Record the state of a cell."""
+        record(self.folder, replace(state, digest=self.digests[state.number]))
 
     @property
     def runs(self) -> list[Path]:
@@ -121,8 +121,7 @@ class Sweep:
             if run := runs.finished(cell.cfg):
                 if (snapshot := snapshot_path(cell.cfg)) and not snapshot.exists():
                     shutil.copyfile(run.folder / "memory.json", snapshot)  # later cells start from it too
-                state = kept_state(cell.number, run, states[cell.number])
-                record(self.folder, replace(state, digest=self.digests[cell.number]))
+                self.note(kept_state(cell.number, run, states[cell.number]))
             else:
                 left.append(cell)
         if left:
@@ -133,10 +132,6 @@ class Sweep:
     def is_tracked(self) -> bool:
         """Whether its arms were sent to the tracker and no cell was run since."""
         return self._tracked.exists()
-
-    @property
-    def _tracked(self) -> Path:
-        return self.folder / ".tracked"
 
     @property
     def tracker(self) -> Tracker:
@@ -202,7 +197,7 @@ def run_cell(cfg: Config, number: int) -> float:
     folder.mkdir(parents=True, exist_ok=True)
     digest = cell_digest(cfg)
     with _alone(Path(cfg.run_root), digest) as alone:
-        state = _run_or_reuse(cfg, number, folder) if alone else elsewhere(number)
+        state = _run_or_reuse(cfg, number, folder, digest) if alone else elsewhere(number)
     record(folder, replace(state, digest=digest))
     return state.pass_at_1.share if state.pass_at_1 and state.pass_at_1.n else float("nan")
 
@@ -211,7 +206,8 @@ def elsewhere(number: int) -> CellState:
     return CellState(number=number, status="elsewhere", problem="another process is running this cell")
 
 
-def _run_or_reuse(cfg: Config, number: int, folder: Path) -> CellState:
+def _run_or_reuse(cfg: Config, number: int, folder: Path, digest: str) -> CellState:
+    """The final state, with the calls that a failed cell had paid for."""
     started, cfg.quiet, lab = time.monotonic(), True, None
     try:
         runs, key = Runs(Path(cfg.run_root)), RunKey.of(cfg)
@@ -219,26 +215,18 @@ def _run_or_reuse(cfg: Config, number: int, folder: Path) -> CellState:
             return kept_state(number, run)
         again = runs.why_again(cfg)
         lab = _assembled(cfg, runs.unfinished(key))
-        path = str(lab.folder.path)
-        record(folder, CellState(number=number, status="running", digest=cell_digest(cfg), folder=path))
-        run_summary = finish(lab, cfg)
+        state = CellState(number=number, status="running", digest=digest, folder=str(lab.folder.path))
+        record(folder, state)
+        state = replace(state, status="done", again=again, **outcome(finish(lab, cfg)))
     except Exception as problem:
         with suppress(OSError):  # the disk may be full
             (folder / f"cell-{number}.log").write_text(full_traceback(problem))
         known = is_user_error(problem) or isinstance(problem, CapReached)
         message = one_line(problem) if known else one_safe_line(f"{type(problem).__name__}: {problem}")
         status = "stopped" if isinstance(problem, CapReached) else "failed"
-        return _ended(CellState(number=number, status=status, problem=message), lab, started)
-    state = CellState(number=number, status="done", folder=path, again=again, **outcome(run_summary))
-    return _ended(state, lab, started)
-
-
-def _ended(state: CellState, lab: Lab | None, started: float) -> CellState:
-    """`state` with its time and calls, including the calls that a failed cell had paid for."""
+        state = CellState(number=number, status=status, problem=message)
     state = replace(state, seconds=time.monotonic() - started)
-    if lab is None:
-        return state
-    return replace(state, made=lab.models.paid, stored=lab.models.stored, spent=lab.models.spent)
+    return replace(state, made=lab.models.paid, stored=lab.models.stored, spent=lab.models.spent) if lab else state
 
 
 def _assembled(cfg: Config, unfinished: Run | None) -> Lab:
@@ -261,7 +249,7 @@ def launch_all(sweep: Sweep, left: Sequence[Cell], launch: Callable[[Sequence[Ce
         pending, starts = wave, Counter[int]()
         while pending:
             for cell in pending:
-                _note(sweep, CellState(number=cell.number, status="waiting"))
+                sweep.note(CellState(number=cell.number, status="waiting"))
             lost = not_ended(sweep, pending, launch(pending))
             started = [state.number for state in lost if state.folder]
             starts.update(started)
@@ -281,20 +269,18 @@ def not_ended(sweep: Sweep, cells: Sequence[Cell], why: Sequence[str]) -> list[C
         state = states[cell.number]
         if state.status not in ("waiting", "running"):
             continue
-        if run := runs.finished(cell.cfg):  # the run finished before its process was lost
-            state = kept_state(cell.number, run)
-        elif sweep.is_elsewhere(cell.number):  # the newest state was written by another command
-            state = elsewhere(cell.number)
-        else:
-            message = f"its process was lost ({problem or 'reason unknown'}); the same command resumes the cell"
-            state = replace(state, status="lost", problem=message)
-            lost.append(state)
-        _note(sweep, state)
+        run = runs.finished(cell.cfg)
+        with _alone(sweep.root, sweep.digests[cell.number]) as alone:
+            if run:  # the run finished before its process was lost
+                state = kept_state(cell.number, run)
+            elif not alone:  # the newest state was written by another command
+                state = elsewhere(cell.number)
+            else:
+                message = f"its process was lost ({problem or 'reason unknown'}); the same command resumes the cell"
+                state = replace(state, status="lost", problem=message)
+                lost.append(state)
+        sweep.note(state)
     return lost
-
-
-def _note(sweep: Sweep, state: CellState) -> None:
-    record(sweep.folder, replace(state, digest=sweep.digests[state.number]))
 
 
 def _check(cells: Sequence[Cell], sweep_id: str) -> None:

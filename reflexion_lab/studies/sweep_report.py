@@ -28,38 +28,31 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from reflexion_lab.runner.config.grid import Cell
-    from reflexion_lab.studies.finished import CellState
     from reflexion_lab.studies.sweep import Sweep
 
 ROWS = 40
 """Rows of the table; finished cells are left out first."""
-STYLES = {
-    "done": "green",
-    "kept": "cyan",
-    "failed": "bold red",
-    "lost": "bold red",
-    "stopped": "red",
-    "elsewhere": "yellow",
-    "running": "yellow",
-}
+COLUMNS = ("status", "n", "pass@1, % [95 %]", "calls\nmade", "saved", "seconds")
+STYLES = {"done": "green", "kept": "cyan", "failed": "bold red", "lost": "bold red", "stopped": "red"}
+STYLES |= {"elsewhere": "yellow", "running": "yellow"}
 EVERY = 0.5
 """Seconds between two updates."""
 
 
 def show(sweep: Sweep, console: Console, problems_only: bool = False) -> None:
     """Print the state of every cell, and the problem of each that failed."""
-    answer = [] if problems_only else screen(sweep, console.width)
-    if not problems_only and not answer:
-        console.print(as_table(sheet(sweep), STYLES))
+    answer, failures = [] if problems_only else screen(sweep, console.width), problems(sweep)
     if not problems_only:
+        if not answer:
+            console.print(as_table(sheet(sweep), STYLES))
         for line in repeated(sweep):
             console.print(cells.line(line), soft_wrap=True)
-    for problem in problems(sweep):
+    for problem in failures:
         console.print(cells.line(problem, "red"), soft_wrap=True)
     if not problems_only:
-        if problems(sweep):
-            console.print("fix the problems above; the same command resumes the sweep", soft_wrap=True)
-        for line in (*answer, *folded(headline(sweep), console.width), f"sweep folder: {sweep.folder}"):
+        last = ["fix the problems above; the same command resumes the sweep"] if failures else []
+        last += [*answer, *folded(headline(sweep), console.width), f"sweep folder: {sweep.folder}"]
+        for line in last:
             console.print(cells.line(line), soft_wrap=True)
 
 
@@ -134,16 +127,7 @@ def sheet(sweep: Sweep) -> Sheet:
     left_out = len(sweep) - len(chosen)
     return Sheet(
         title=f"Sweep {sweep.sweep_id}, feedback: {', '.join(sorted(sources)) or 'none yet'}",
-        columns=(
-            "cell",
-            *(key.rpartition(".")[2] for key in keys),
-            "status",
-            "n",
-            "pass@1, % [95 %]",
-            "calls\nmade",
-            "saved",
-            "seconds",
-        ),
+        columns=("cell", *(key.rpartition(".")[2] for key in keys), *COLUMNS),
         rows=tuple(_row(cell, keys, states[cell.number]) for cell in sorted(chosen, key=lambda cell: cell.number)),
         caption=f"{left_out} more cells in cells.jsonl" if left_out else "",
         names=len(keys) + 2,

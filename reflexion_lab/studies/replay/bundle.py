@@ -111,7 +111,12 @@ def read(path: Path) -> tuple[About, dict[str, bytes]]:
         raise BundleError(path, f"a file that cannot be read ({problem.strerror})", "a bundle") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as problem:
         raise BundleError(path, f"a damaged file or no zip file ({problem})", "a bundle", "copy it again") from None
-    about = _about(path, contents.pop(ABOUT))
+    try:
+        about = msgspec.json.decode(contents.pop(ABOUT), type=About)
+    except UNREADABLE as problem:
+        raise BundleError(f"{path}: {ABOUT}: {problem}; was it written by another version?") from None
+    if about.format != FORMAT:
+        raise BundleError(path, f"format {about.format}", FORMAT, "use the version that wrote it")
     for name in sorted(contents.keys() | about.members.keys()):
         if name not in contents or sha256(contents[name]) != about.members.get(name):
             raise BundleError(f"{path}: {name} is not what {ABOUT} says; the bundle is damaged or was changed")
@@ -153,16 +158,6 @@ def _checked(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipI
     if ABOUT not in by_name:
         raise BundleError(path, f"no {ABOUT}", "what `reflexion-lab bundle` writes")
     return by_name
-
-
-def _about(path: Path, text: bytes) -> About:
-    try:
-        about = msgspec.json.decode(text, type=About)
-    except UNREADABLE as problem:
-        raise BundleError(f"{path}: {ABOUT}: {problem}; was it written by another version?") from None
-    if about.format != FORMAT:
-        raise BundleError(path, f"format {about.format}", FORMAT, "use the version that wrote it")
-    return about
 
 
 class Call(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -29,23 +29,12 @@ from reflexion_lab.storage.jsonl import Jsonl
 from reflexion_lab.storage.postgresql import with_login
 from reflexion_lab.storage.table import is_url
 from reflexion_lab.studies.replay import bundle
-from reflexion_lab.studies.replay.bundle import (
-    CALLS,
-    VECTORS,
-    About,
-    BundleError,
-    Call,
-    as_file,
-    as_json,
-    as_lines,
-    copied,
-)
+from reflexion_lab.studies.replay.bundle import CALLS, VECTORS, About, BundleError, Call, as_file, as_json, as_lines
 from reflexion_lab.studies.replay.findings import Verification
 from reflexion_lab.studies.replay.replay import Supplies, compare, fingerprints, pools, rerun
 from reflexion_lab.tasks.benchmarks.rows import HUB
 
-NAMES = ("attempts", "results", "grades", "written_tests", "suite_verdicts", "resumptions")
-LOG = tuple(f"{name}.jsonl" for name in NAMES)
+LOG = ("attempts", "results", "grades", "written_tests", "suite_verdicts", "resumptions")
 KEYS = re.compile(SHAPES.pattern.encode())
 KEPT = ("workers", "quiet")
 """Execution settings that do not describe the machine."""
@@ -107,55 +96,50 @@ def pack(run: RunFolder, out: Path, calls: str | Path | None = None, store: Stor
 
 
 def _gather(run: RunFolder, log: Log, here: Path, calls: str | Path | None, store: Store | None) -> Supplies:
-    config: dict[str, Any] = log.manifest.config
-    study = run.path / registration.FILE
+    from reflexion_lab.runner.pool import pool_runs
+
+    manifest = log.manifest
+    config: dict[str, Any] = manifest.config
+    study, memory = run.path / registration.FILE, here / "memory"
     cache: Mapping[str, Any] = config.get("cache") or {}
-    memory = here / "memory"
     if has_durable_store(config):
-        _write_memory(log.beginning or Beginning(), log.manifest.run_id, store, memory)
-    vectors = _beside(run, cache.get("embeddings"), "embeddings.sqlite")
-    stored = _calls(run, log.manifest, str(calls or ""), here)
+        _write_memory(log.beginning or Beginning(), manifest.run_id, store, memory)
+    nodes = {"actor": config["model"], **(config.get("roles") or {})}
+    models = {role: nodes[role] for role in fingerprints(manifest)}
+    stored = _calls(run, manifest, str(calls or ""), str(cache.get("path") or ""), here)
+    known = manifest.provenance.pool
+    pool = (earlier for node in pools(config) for earlier in pool_runs(node["pool"], manifest.seed, known=known))
     return Supplies(
-        calls=_priced(stored, log.manifest, here / "priced.sqlite"),
-        contexts={role: int(node.get("context") or 0) for role, node in _models(log.manifest).items()},
-        embeddings=vectors,
+        calls=_priced(stored, manifest, models, here / "priced.sqlite"),
+        contexts={role: int(node.get("context") or 0) for role, node in models.items()},
+        embeddings=_beside(run, cache.get("embeddings"), "embeddings.sqlite"),
         embedder="",
         memory=memory,
         data=_data(config),
-        pool=_pool(log.manifest),
+        pool=tuple(str(earlier.resolve()) for earlier in pool),
         study=str(study) if study.is_file() else None,
     )
 
 
-def _models(manifest: Manifest) -> dict[str, Any]:
-    """The configs of the run's models by role."""
-    config: dict[str, Any] = manifest.config
-    nodes = {"actor": config["model"], **(config.get("roles") or {})}
-    return {role: nodes[role] for role in fingerprints(manifest)}
-
-
-def _calls(run: RunFolder, manifest: Manifest, named: str, here: Path) -> Path:
-    """The call cache as a file: `named`, or the one of the config."""
-    config: dict[str, Any] = manifest.config
-    usual = str((config.get("cache") or {}).get("path") or "")
+def _calls(run: RunFolder, manifest: Manifest, named: str, usual: str, here: Path) -> Path:
+    """The call cache as a file: `named`, or the `usual` one of the config."""
     if is_url(named or usual):
-        return copied(named or with_login(usual), [*fingerprints(manifest).values()], here / "shared.sqlite")
+        return bundle.copied(named or with_login(usual), [*fingerprints(manifest).values()], here / "shared.sqlite")
     path = Path(named) if named else _beside(run, usual, "calls.sqlite")
     if not path.is_file():
         raise BundleError(path, "no call cache", "a run with cache.mode on", "name it with --calls")
     return path
 
 
-def _priced(calls: Path, manifest: Manifest, out: Path) -> Path:
+def _priced(calls: Path, manifest: Manifest, models: Mapping[str, Any], out: Path) -> Path:
     """The call cache as the run read it: replies stored without a price get one."""
     from reflexion_lab.agent.models.prices import price_of, read
 
     config: dict[str, Any] = manifest.config
-    nodes = _models(manifest)
-    if not any("price_per_million" in node for node in nodes.values()):
+    if not any("price_per_million" in node for node in models.values()):
         return calls  # models that run here cost nothing
     lists = read((config.get("prices") or {}).get("path"))
-    prices = {name: price_of(nodes[role], lists) for role, name in fingerprints(manifest).items()}
+    prices = {name: price_of(models[role], lists) for role, name in fingerprints(manifest).items()}
     priced = []
     for line in as_lines(calls, CALLS).splitlines():
         call = msgspec.json.decode(line, type=Call)
@@ -183,14 +167,6 @@ def _data(config: Mapping[str, Any]) -> str | None:
     return path
 
 
-def _pool(manifest: Manifest) -> tuple[str, ...]:
-    from reflexion_lab.runner.pool import pool_runs
-
-    nodes, known = pools(manifest.config), manifest.provenance.pool
-    runs = (run for node in nodes for run in pool_runs(node["pool"], manifest.seed, known=known))
-    return tuple(str(run.resolve()) for run in runs)
-
-
 def _write_memory(beginning: Beginning, run_id: str, store: Store | None, folder: Path) -> None:
     """Write the contents of the store at the start of the run into a store of its own."""
     if store is None and (beginning.episodes or beginning.mistakes):
@@ -207,7 +183,7 @@ def _write_memory(beginning: Beginning, run_id: str, store: Store | None, folder
 
 def _members(run: RunFolder, manifest: Manifest, supplies: Supplies, again: Path) -> Iterator[tuple[str, bytes]]:
     yield "manifest.json", as_json(portable(manifest))
-    for name in (*LOG, "memory.json", registration.FILE):
+    for name in (*(f"{name}.jsonl" for name in LOG), "memory.json", registration.FILE):
         if (run.path / name).is_file():
             yield name, (run.path / name).read_bytes()
     yield "calls.jsonl", as_lines(again / "calls.sqlite", CALLS)

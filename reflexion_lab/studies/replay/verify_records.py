@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -30,6 +30,8 @@ from reflexion_lab.studies.replay.findings import Disagreement, Finding, unlike
 from reflexion_lab.tasks.evaluators.combined import WEIGHTS, weighted_mean
 
 R = TypeVar("R", bound=Record)
+Ended = Sequence[tuple[TaskResult, Sequence[Attempt]]]
+"""By task, its result and its attempts."""
 
 BY_TESTS = ("unit_tests", "combined", "injected_false_negative", "injected_false_positive")
 """Verdicts by tests alone; the last two are in runs from before `Evaluation.injected`."""
@@ -85,21 +87,20 @@ def read(folder: Path) -> Lines:
 def loops(lines: Lines, manifest: Manifest, attempts: Mapping[str, Sequence[Attempt]]) -> list[Finding]:
     """Findings about loops. `attempts`: by task, those that count, in order."""
     results = {result.task_id: result for result in lines.results}
-    by_task = {task: attempts.get(task, ()) for task in results}
-    every = sum(map(len, by_task.values()))
-    return [
-        _counted("tasks that ended", manifest.n_expected, _ended(lines, manifest, attempts)),
-        _counted("attempts", every, _numbered(lines, results, by_task)),
-        _counted("submissions", len(results), _submitted(results, by_task, manifest)),
-        _counted("ends of loops", len(results), _stopped(results, by_task)),
-        _counted("changes between attempts", every, _changed(by_task)),
-        _counted("hidden verdicts", len(lines.grades), _graded(lines, results, by_task)),
-        *_suites(lines, manifest),
-    ]
-
-
-def _counted(name: str, n: int, wrong: Iterable[Disagreement]) -> Finding:
-    return Finding(name=name, value=str(n), disagreements=tuple(wrong))
+    ended = [(result, attempts.get(task, ())) for task, result in results.items()]
+    every = sum(len(history) for _, history in ended)
+    wrong = {
+        "tasks that ended": (manifest.n_expected, _ended(lines, manifest, attempts)),
+        "attempts": (every, _numbered(lines, ended)),
+        "submissions": (len(results), _submitted(ended, manifest)),
+        "ends of loops": (len(results), _stopped(ended)),
+        "changes between attempts": (every, _changed(ended)),
+        "hidden verdicts": (len(lines.grades), _graded(lines, ended)),
+    }
+    if lines.written or manifest.feedback_source == "self_tests":
+        tests = {written.task_id: len(written.tests) for written in lines.written}
+        wrong["tests by the model"] = len(tests), _judged(lines.verdicts, tests)
+    return [Finding(name=name, value=str(n), disagreements=tuple(places)) for name, (n, places) in wrong.items()]
 
 
 def _ended(lines: Lines, manifest: Manifest, attempts: Mapping[str, Sequence[Attempt]]) -> Iterator[Disagreement]:
@@ -111,70 +112,70 @@ def _ended(lines: Lines, manifest: Manifest, attempts: Mapping[str, Sequence[Att
         yield unlike(f"{task}, attempts", len(attempts[task]), "none, since it has no result")
 
 
-def _numbered(
-    lines: Lines, results: Mapping[str, TaskResult], by_task: Mapping[str, Sequence[Attempt]]
-) -> Iterator[Disagreement]:
+def _numbered(lines: Lines, ended: Ended) -> Iterator[Disagreement]:
     last: Counter[str] = Counter()
     for attempt in lines.attempts:
         task = attempt.task_id
         if attempt.number not in (1, last[task] + 1):  # 1: an interrupted loop is restarted
             yield unlike(f"{task}, attempt after {last[task]}", attempt.number, last[task] + 1)
         last[task] = attempt.number
-    for task, history in by_task.items():
-        numbers, n = [attempt.number for attempt in history], results[task].attempts
+    for result, history in ended:
+        numbers, n = [attempt.number for attempt in history], result.attempts
         if numbers != list(range(1, n + 1)):
-            yield unlike(f"{task}, attempts", numbers, f"1 to {n}, as its result says")
+            yield unlike(f"{result.task_id}, attempts", numbers, f"1 to {n}, as its result says")
 
 
-def _submitted(
-    results: Mapping[str, TaskResult], by_task: Mapping[str, Sequence[Attempt]], manifest: Manifest
-) -> Iterator[Disagreement]:
-    for task, history in by_task.items():
-        if not history:
-            continue
-        expected = {
-            "submitted": submitted_at(history).number,
-            "best": best_of(history).number,
-            "last": history[-1].number,
-            "feedback_source": manifest.feedback_source,
-        }
-        yield from _unlike_fields(task, results[task], expected)
-
-
-def _stopped(results: Mapping[str, TaskResult], by_task: Mapping[str, Sequence[Attempt]]) -> Iterator[Disagreement]:
-    for task, history in by_task.items():
-        for attempt in history:
-            where, reason, is_last = f"{task}, attempt {attempt.number}", attempt.stop_reason, attempt is history[-1]
-            if bool(reason) != is_last:
-                yield unlike(f"{where}, stop_reason", reason or "none", "one" if is_last else "none before the end")
-            if reason == "passed" and not attempt.evaluation.passed:
-                expected = f"another, its checks ended in {attempt.evaluation.outcome}"
-                yield unlike(f"{where}, stop_reason", reason, expected)
+def _submitted(ended: Ended, manifest: Manifest) -> Iterator[Disagreement]:
+    for result, history in ended:
         if history:
-            yield from _unlike_fields(task, results[task], {"stop_reason": history[-1].stop_reason})
+            yield from _unlike_fields(
+                result,
+                submitted=submitted_at(history).number,
+                best=best_of(history).number,
+                last=history[-1].number,
+                feedback_source=manifest.feedback_source,
+            )
 
 
-def _changed(by_task: Mapping[str, Sequence[Attempt]]) -> Iterator[Disagreement]:
-    for task, history in by_task.items():
+def _stopped(ended: Ended) -> Iterator[Disagreement]:
+    for result, history in ended:
+        for attempt in history:
+            where, reason = f"{result.task_id}, attempt {attempt.number}, stop_reason", attempt.stop_reason
+            is_last = attempt is history[-1]
+            if bool(reason) != is_last:
+                yield unlike(where, reason or "none", "one" if is_last else "none before the end")
+            if reason == "passed" and not attempt.evaluation.passed:
+                yield unlike(where, reason, f"another, its checks ended in {attempt.evaluation.outcome}")
+        if history:
+            yield from _unlike_fields(result, stop_reason=history[-1].stop_reason)
+
+
+def _unlike_fields(result: TaskResult, **expected: object) -> Iterator[Disagreement]:
+    for field, value in expected.items():
+        if (got := getattr(result, field)) != value:
+            yield unlike(f"{result.task_id}, {field}", got, value)
+
+
+def _changed(ended: Ended) -> Iterator[Disagreement]:
+    for result, history in ended:
         for number, attempt in enumerate(history):
             expected = delta(attempt.evaluation, history[:number])
             if attempt.delta != expected:
-                yield unlike(f"{task}, attempt {attempt.number}, delta", attempt.delta, expected)
+                yield unlike(f"{result.task_id}, attempt {attempt.number}, delta", attempt.delta, expected)
 
 
-def _graded(
-    lines: Lines, results: Mapping[str, TaskResult], by_task: Mapping[str, Sequence[Attempt]]
-) -> Iterator[Disagreement]:
-    known = {(task, attempt.number) for task, history in by_task.items() for attempt in history}
+def _graded(lines: Lines, ended: Ended) -> Iterator[Disagreement]:
+    submitted = {(result.task_id, attempt.number): result.submitted for result, history in ended for attempt in history}
+    """By attempt, the number of the one that its task submitted."""
     counts = Counter((grade.task_id, grade.number) for grade in lines.grades)
     yield from (unlike(f"{task}, attempt {number}, grades", n, 1) for (task, number), n in counts.items() if n > 1)
-    for task, number in sorted(known - counts.keys()):
+    for task, number in sorted(submitted.keys() - counts.keys()):
         yield unlike(f"{task}, attempt {number}, grades", 0, 1)
     for grade in lines.grades:
         where = f"{grade.task_id}, grade of attempt {grade.number}"
-        if (grade.task_id, grade.number) not in known:
+        if (grade.task_id, grade.number) not in submitted:
             yield unlike(where, "no such attempt", "a grade of an attempt in the log")
-        elif grade.sealed is (grade.number == results[grade.task_id].submitted):
+        elif grade.sealed is (grade.number == submitted[grade.task_id, grade.number]):
             yield unlike(f"{where}, sealed", grade.sealed, not grade.sealed)
         yield from _sound(where, grade)
 
@@ -189,22 +190,10 @@ def _sound(where: str, grade: Grade) -> Iterator[Disagreement]:
         yield unlike(f"{where}, checks_in_place", grade.checks_in_place, f"0 to {grade.checks_total}")
 
 
-def _suites(lines: Lines, manifest: Manifest) -> Iterator[Finding]:
-    if not lines.written and manifest.feedback_source != "self_tests":
-        return
-    tests = {written.task_id: len(written.tests) for written in lines.written}
-    wrong = [
-        unlike(f"{verdict.task_id}, verdicts on written tests", len(verdict.checks), tests.get(verdict.task_id, 0))
-        for verdict in lines.verdicts
-        if len(verdict.checks) != tests.get(verdict.task_id, 0)
-    ]
-    yield _counted("tests by the model", len(tests), wrong)
-
-
-def _unlike_fields(task: str, result: TaskResult, expected: Mapping[str, object]) -> Iterator[Disagreement]:
-    for field, value in expected.items():
-        if (got := getattr(result, field)) != value:
-            yield unlike(f"{task}, {field}", got, value)
+def _judged(verdicts: Sequence[SuiteVerdict], tests: Mapping[str, int]) -> Iterator[Disagreement]:
+    for verdict in verdicts:
+        if len(verdict.checks) != (n := tests.get(verdict.task_id, 0)):
+            yield unlike(f"{verdict.task_id}, verdicts on written tests", len(verdict.checks), n)
 
 
 def verdicts(by_task: Mapping[str, Sequence[Attempt]], config: Mapping[str, Any]) -> Finding:
@@ -213,14 +202,12 @@ def verdicts(by_task: Mapping[str, Sequence[Attempt]], config: Mapping[str, Any]
     named = str(evaluator.get("_target_", "")) if isinstance(evaluator, dict) else ""
     is_ours = named.startswith("reflexion_lab.") or "recorded" in config
     every = [attempt for attempts in by_task.values() for attempt in attempts]
-    wrong: list[Disagreement] = []
-    for attempt in every:
-        where = f"{attempt.task_id}, attempt {attempt.number}"
-        wrong += _unlike_checks(where, attempt.evaluation, evaluator, is_ours)
+    wrong = (place for attempt in every for place in _unlike_checks(attempt, evaluator, is_ours))
     return Finding(name="feedback verdicts", value=str(len(every)), disagreements=tuple(wrong))
 
 
-def _unlike_checks(where: str, evaluation: Evaluation, evaluator: object, is_ours: bool) -> Iterator[Disagreement]:
+def _unlike_checks(attempt: Attempt, evaluator: object, is_ours: bool) -> Iterator[Disagreement]:
+    where, evaluation = f"{attempt.task_id}, attempt {attempt.number}", attempt.evaluation
     for field in ("reward", "confidence"):
         if not 0 <= (value := getattr(evaluation, field)) <= 1:
             yield unlike(f"{where}, {field}", value, "0 to 1")
@@ -246,15 +233,12 @@ def _by_checks(evaluation: Evaluation, evaluator: object) -> dict[str, object]:
         return {}
     failing = [outcome for outcome in tests if outcome != "pass"]
     outcome = (failing[0] if failing else "pass") if tests else "no_tests"
-    reward = _mean(evaluation, evaluator) if evaluation.verification_type == "combined" else evaluation.pass_rate
+    reward = evaluation.pass_rate
+    if evaluation.verification_type == "combined":  # the mean of its components, that of the tests being this share
+        weights, parts = _weights(evaluator), evaluation.components
+        parts = {name: reward if name == "tests" else share for name, share in parts.items() if name in weights}
+        reward = weighted_mean(weights, parts)
     return {"passed": outcome == "pass", "outcome": outcome, "reward": reward}
-
-
-def _mean(evaluation: Evaluation, evaluator: object) -> float:
-    """The weighted mean of the components, that of the tests being the share that passed."""
-    parts = {name: evaluation.pass_rate if name == "tests" else share for name, share in evaluation.components.items()}
-    weights = _weights(evaluator)
-    return weighted_mean(weights, {name: share for name, share in parts.items() if name in weights})
 
 
 def _weights(evaluator: object) -> dict[str, float]:

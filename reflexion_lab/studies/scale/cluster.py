@@ -159,8 +159,12 @@ class Cluster:
                 ray.init(self.address, **quiet)
             else:
                 self._own = Scratch()
+                os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # else Ray writes one into HOME
+                os.environ.setdefault("RAY_memory_monitor_refresh_ms", "0")  # whom to kill is the system's choice
+                cpus = self.workers * self.cpus if self.workers else None
+                own: dict[str, Any] = {"_temp_dir": str(self._own.path), "include_dashboard": False, "num_cpus": cpus}
                 with _patient(self.patience), _lean(self._own.path):
-                    ray.init("local", **quiet, **self._new(self._own.path))
+                    ray.init("local", object_store_memory=OBJECT_STORE, **quiet, **own)
         except Exception as problem:  # of many types, one of them Exception itself
             place = self.address or "a cluster of this machine alone"
             reason = " ".join(str(problem).split())[:300]
@@ -168,16 +172,6 @@ class Cluster:
         finally:
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, handler)  # Ray replaces the lab's handler
-
-    def _new(self, folder: Path) -> dict[str, Any]:
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # else Ray writes one into the home folder
-        os.environ.setdefault("RAY_memory_monitor_refresh_ms", "0")  # who is killed for memory is the system's choice
-        return {
-            "_temp_dir": str(folder),
-            "include_dashboard": False,
-            "object_store_memory": OBJECT_STORE,
-            "num_cpus": self.workers * self.cpus if self.workers else None,
-        }
 
 
 @contextlib.contextmanager

@@ -75,6 +75,7 @@ class Launch:
     def _composed(self) -> Iterator[tuple[Hydra, DictConfig]]:
         """The config as `hydra.main` composes it in a multirun."""
         from hydra import initialize_config_dir
+        from hydra.core.config_store import ConfigStore
         from hydra.core.global_hydra import GlobalHydra
         from hydra.core.hydra_config import HydraConfig
         from hydra.types import RunMode
@@ -82,7 +83,9 @@ class Launch:
         with initialize_config_dir(version_base="1.3", config_dir=str(CONF), job_name="reflexion-lab"):
             hydra = GlobalHydra.instance().hydra
             assert hydra is not None
-            _stand_for_plugins()
+            theirs = ConfigStore.instance().repo["hydra"]["launcher"]
+            for path in (CONF / "hydra" / "launcher").glob("*.yaml"):
+                theirs.pop(path.name, None)  # Hydra would merge the plugin's config into ours, with a warning
             cfg = hydra.compose_config("config", overrides=list(self.overrides), run_mode=RunMode.MULTIRUN)
             HydraConfig.instance().set_config(cfg)
             _check(_name(cfg), str(cfg.hydra.launcher._target_))
@@ -117,15 +120,6 @@ def run_job(numbers: Sequence[int], folder: str, cfg: DictConfig) -> float:
     job = HydraConfig.get()
     searched = [override for override in job.overrides.hydra if override.startswith("hydra.searchpath")]
     return run_cell(compose(*searched, *job.overrides.task), numbers[job.job.num])  # with the parts that fit the model
-
-
-def _stand_for_plugins() -> None:
-    """Our configs replace those of the plugins, which Hydra would merge into ours with a warning."""
-    from hydra.core.config_store import ConfigStore
-
-    theirs = ConfigStore.instance().repo["hydra"]["launcher"]
-    for path in (CONF / "hydra" / "launcher").glob("*.yaml"):
-        theirs.pop(path.name, None)
 
 
 def _name(cfg: DictConfig) -> str:

@@ -13,7 +13,6 @@ from reflexion_lab.analysis import metrics as registry
 from reflexion_lab.analysis.arms import Arm, arms
 from reflexion_lab.analysis.comparison import Comparison, compare
 from reflexion_lab.analysis.comparison.row import Difference, Row
-from reflexion_lab.analysis.estimators import Confusion
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.comparison import claim, is_registered
@@ -78,12 +77,22 @@ def write(client: Any, experiment_id: str, compared: Compared) -> None:
     former = _superseded(client, experiment_id, compared)
     with Scratch() as scratch:
         save_report(scratch.path, compared.comparison, compared.arms)
-        for place, arm in enumerate(compared.arms):
-            own_id = summary_id(arm, compared.sweep_id)
-            same_arm = [run for run in former if run.data.tags["summary_id"] == own_id]
+        for place, (arm, row) in enumerate(zip(compared.arms, compared.comparison.rows, strict=True)):
+            arm_tags = tags(arm, row, compared.comparison, compared.sweep_id)
+            entry = Entry(
+                name=name(arm),
+                began=compared.began,
+                ended=compared.ended,
+                status="FINISHED",
+                metrics=metrics(row, compared.comparison, Curve.over(arm, len(row.curve))),
+                params=params(arm),
+                tags=arm_tags | {"mlflow.note.content": note(row, compared.comparison)},
+                data=arm.logs[0].manifest,
+            )
+            same_arm = [run for run in former if run.data.tags["summary_id"] == arm_tags["summary_id"]]
             with_report = place == 0 or len(compared.arms) <= COPIES
             fill = partial(client.log_artifacts, local_dir=str(scratch.path)) if with_report else None
-            write_run(client, experiment_id, _entry(compared, place), same_arm, fill)
+            write_run(client, experiment_id, entry, same_arm, fill)
             former = [run for run in former if run not in same_arm]
     for run in former:
         discard(client, experiment_id, run.info.run_id)
@@ -121,21 +130,6 @@ def seed_differences(compared: Compared) -> Iterator[tuple[Log, str, float]]:
                 yield log, name, sum(own[case] - verdicts[case] for case in both) / len(both)
 
 
-def _entry(compared: Compared, place: int) -> Entry:
-    arm, row = compared.arms[place], compared.comparison.rows[place]
-    arm_tags = tags(arm, row, compared.comparison, compared.sweep_id)
-    return Entry(
-        name=name(arm),
-        began=compared.began,
-        ended=compared.ended,
-        status="FINISHED",
-        metrics=metrics(row, compared.comparison, Curve.over(arm, len(row.curve))),
-        params=params(arm),
-        tags=arm_tags | {"mlflow.note.content": note(row, compared.comparison)},
-        data=arm.logs[0].manifest,
-    )
-
-
 def name(arm: Arm) -> str:
     """As in `reflexion Ω=3, 3 seeds`; distinguishing parts come first."""
     oracle = " oracle" if arm.feedback_source == "oracle" and "oracle" not in arm.label else ""
@@ -145,11 +139,9 @@ def name(arm: Arm) -> str:
 
 def params(arm: Arm) -> dict[str, str]:
     """The arm's label, and parameters that all of its runs share."""
-    params_by_run = [params_of(log.manifest) for log in arm.logs]
-    same = {
-        key: value for key, value in params_by_run[0].items() if all(other.get(key) == value for other in params_by_run)
-    }
-    same.pop("arm", None)
+    first, *others = [params_of(log.manifest) for log in arm.logs]
+    first.pop("arm", None)
+    same = {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
     return {SUMMARY_OF: arm.label[:LONGEST_VALUE], **same}
 
 
@@ -162,11 +154,9 @@ def group_keys(arms: Sequence[Arm]) -> tuple[str, ...]:
 def summary_id(arm: Arm, sweep_id: str) -> str:
     """Equal for the same arm of the same study, sweep, benchmark, feedback source and models."""
     manifest = arm.logs[0].manifest
-    models = [
-        manifest.model_fingerprint,
-        *(f"{role}={name}" for role, name in sorted(manifest.role_fingerprints.items())),
-    ]
-    parts = (manifest.study, sweep_id, arm.label, manifest.benchmark_digest, manifest.feedback_source, *models)
+    roles = (f"{role}={name}" for role, name in sorted(manifest.role_fingerprints.items()))
+    data = (manifest.benchmark_digest, manifest.feedback_source)
+    parts = (manifest.study, sweep_id, arm.label, *data, manifest.model_fingerprint, *roles)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
@@ -196,6 +186,13 @@ def tags(arm: Arm, row: Row, comparison: Comparison, sweep_id: str) -> dict[str,
 def metrics(row: Row, comparison: Comparison, curve: Curve) -> list[Metric]:
     """Curve, final figures, differences to the baseline and usage; an upper bound is named so."""
     headline, prefix = ("upper_bound", "upper_bound_") if row.is_upper_bound else ("pass_at_1", "")
+    feedback = {
+        "feedback_false_positive_rate": row.feedback.false_positive_rate,
+        "feedback_false_negative_rate": row.feedback.false_negative_rate,
+        "feedback_wrong_if_passed": row.feedback.wrong_if_passed,
+        "feedback_right_if_failed": row.feedback.right_if_failed,
+    }
+    """Quality of the feedback tests, measured by the hidden ones."""
     figures = {
         **registry.numbers(f"final/{headline}", row.final),
         "final/n": float(row.n),
@@ -208,8 +205,9 @@ def metrics(row: Row, comparison: Comparison, curve: Curve) -> list[Metric]:
         f"final/{prefix}auc": row.area,
         **registry.numbers("final/repair", row.moves.repair),
         **registry.numbers("final/damage", row.moves.damage),
-        **(_feedback(row.feedback) if not row.is_upper_bound else {}),
-        **_spent(row),
+        **{f"final/{key}": rate.share for key, rate in feedback.items() if rate.n and not row.is_upper_bound},
+        **{f"usage/{key}": float(getattr(row.spent.usage, key)) for key in ("tokens", *Usage.__struct_fields__)},
+        **registry.numbers("usage/tokens_per_solved", row.tokens_per_solved),
         **{k: v for key, value in row.metrics.items() for k, v in registry.numbers(f"final/{key}", value).items()},
     }
     fields = {
@@ -282,12 +280,9 @@ def _at_equal(row: Row, prefix: str) -> dict[str, float]:
     values: dict[str, float] = {}
     for unit, difference in _matched(row).items():
         values |= _difference(f"{prefix}{unit}", difference, not row.is_upper_bound)
-        ratios = (
-            {"price_ratio": difference.price.ratio, "break_even": difference.price.break_even}
-            if difference.price
-            else {}
-        )
-        values |= {f"{prefix}{unit}_{name}": value for name, value in ratios.items() if value is not None}
+        if price := difference.price:
+            ratios = {"price_ratio": price.ratio, "break_even": price.break_even}
+            values |= {f"{prefix}{unit}_{name}": value for name, value in ratios.items() if value is not None}
     return values
 
 
@@ -297,20 +292,3 @@ def _difference(key: str, difference: Difference | None, is_claim: bool) -> dict
         return registry.numbers(key, difference.estimate if difference else None)
     p_values = {f"{key}_p": difference.p_tasks, f"{key}_p_mcnemar": difference.p, f"{key}_p_holm": difference.p_holm}
     return {**registry.numbers(key, difference.estimate), **p_values, f"{key}_n": float(difference.n)}
-
-
-def _feedback(confusion: Confusion) -> dict[str, float]:
-    """Quality of the feedback tests, measured by the hidden ones."""
-    rates = {
-        "feedback_false_positive_rate": confusion.false_positive_rate,
-        "feedback_false_negative_rate": confusion.false_negative_rate,
-        "feedback_wrong_if_passed": confusion.wrong_if_passed,
-        "feedback_right_if_failed": confusion.right_if_failed,
-    }
-    return {f"final/{key}": rate.share for key, rate in rates.items() if rate.n}
-
-
-def _spent(row: Row) -> dict[str, float]:
-    """Usage of all of the arm's runs."""
-    values = {f"usage/{key}": float(getattr(row.spent.usage, key)) for key in ("tokens", *Usage.__struct_fields__)}
-    return values | registry.numbers("usage/tokens_per_solved", row.tokens_per_solved)

@@ -7,7 +7,7 @@ import fcntl
 import importlib.util
 import os
 import shlex
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -131,9 +131,7 @@ class MlflowTracker:
 
             def fill(run_id: str) -> None:
                 writing.files(client, run_id, folder, log)
-                trace_writing.write(
-                    client, experiment_id, run_id, log, entry.began, share=self._traces, most=self._max_traces
-                )
+                trace_writing.write(client, experiment_id, run_id, log, entry.began, self._traces, self._max_traces)
 
             writing.write(client, experiment_id, entry, _runs_of(client, experiment_id, log), fill)
             sweep_id = str(log.manifest.config.get("sweep_id") or "")
@@ -170,7 +168,15 @@ class MlflowTracker:
         differences = list(seed_differences(compared))
         with_difference = {log.manifest.run_id for log, _, _ in differences}
         for folder in folders:
-            self._track_missing(folder, with_difference)
+            log = Log.read(RunFolder.existing(folder))
+            run_id = log.manifest.run_id
+            with self._reported(f"run {run_id}", folder):
+                client, experiment_id = self._open(log.manifest.study or self.experiment)
+                former = _runs_of(client, experiment_id, log)
+            names = (name for run in former for name in run.data.metrics)
+            is_stale = run_id not in with_difference and any(name.endswith("difference") for name in names)
+            if is_stale or [run.info.status for run in former] != ["FINISHED"]:  # stale: MLflow deletes no metric
+                self.track(folder)
         with self._reported("arms"):
             client, experiment_id = self._open(compared.study or self.experiment)
             with self._alone("arms"):
@@ -182,21 +188,16 @@ class MlflowTracker:
             _save_views(client, experiment_id, compared.sweep_id, group_keys(compared.arms))
         return links(self.site, experiment_id, compared.sweep_id)
 
-    def _track_missing(self, folder: Path, with_difference: Container[str]) -> None:
-        """Track a run that is missing, unfinished there, or has a stale difference: MLflow deletes no metric."""
-        log = Log.read(RunFolder.existing(folder))
-        with self._reported(f"run {log.manifest.run_id}", folder):
-            client, experiment_id = self._open(log.manifest.study or self.experiment)
-            former = _runs_of(client, experiment_id, log)
-        is_stale = log.manifest.run_id not in with_difference and any(
-            name.endswith("difference") for run in former for name in run.data.metrics
-        )
-        if is_stale or [run.info.status for run in former] != ["FINISHED"]:
-            self.track(folder)
-
-    def _alone(self, what: str) -> contextlib.AbstractContextManager[None]:
-        """One writer of a database file at a time; a server handles several itself."""
-        return _locked(self.database, what) if self.database else contextlib.nullcontext()
+    @contextlib.contextmanager
+    def _alone(self, what: str) -> Iterator[None]:
+        """One writer of a database file at a time, process or thread; a server handles several itself."""
+        if self.database is None:
+            yield
+            return
+        self.database.parent.mkdir(parents=True, exist_ok=True)
+        with Path(f"{self.database}{f'.{what}' if what else ''}.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # ends with its process
+            yield
 
     def _open(self, name: str) -> tuple[Any, str]:
         """The client, and the id of the experiment of that name."""
@@ -269,12 +270,3 @@ def _lay_out(database: Path) -> None:
         left.unlink(missing_ok=True)
     MlflowClient(f"sqlite:///{draft}").search_experiments(max_results=1)
     draft.rename(database)
-
-
-@contextlib.contextmanager
-def _locked(database: Path, what: str) -> Iterator[None]:
-    """One process or thread at a time; the lock ends with its process."""
-    database.parent.mkdir(parents=True, exist_ok=True)
-    with Path(f"{database}{f'.{what}' if what else ''}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -90,7 +90,6 @@ def curves(points: Iterable[Any], fields: Mapping[str, str]) -> list[Metric]:
 
 
 def _usage(summary: Summary) -> dict[str, float]:
-    """Usage in all and by role."""
     total = sum(summary.usage.values(), Usage())
     values = {f"usage/{name}": float(getattr(total, name)) for name in ("tokens", "calls", "cost", "seconds")}
     for role, usage in summary.usage.items():

@@ -105,14 +105,16 @@ def _write(uri: str, experiment_id: str, run_id: str, batch: Sequence[Trace]) ->
     from mlflow.entities import Span as MlflowSpan
     from mlflow.tracing.client import TracingClient
 
-    client = TracingClient(uri)
+    client, spans = TracingClient(uri), []
     for trace in batch:
-        client.start_trace(_head(trace, experiment_id, run_id))
-    spans = [_plain(span, number, _id(trace, run_id)) for trace in batch for number, span in enumerate(trace.spans)]
-    client.log_spans(experiment_id, [MlflowSpan.from_dict(span) for span in spans])
+        name = f"{run_id}/{trace.tags['task_id']}/{trace.tags['attempt']}"
+        trace_id = f"tr-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+        client.start_trace(_head(trace, trace_id, experiment_id, run_id))
+        spans += [MlflowSpan.from_dict(_plain(span, number, trace_id)) for number, span in enumerate(trace.spans)]
+    client.log_spans(experiment_id, spans)
 
 
-def _head(trace: Trace, experiment_id: str, run_id: str) -> Any:
+def _head(trace: Trace, trace_id: str, experiment_id: str, run_id: str) -> Any:
     from mlflow.entities import TraceInfo, TraceLocation, TraceState
 
     tags, attempt = trace.tags, trace.spans[0]
@@ -122,7 +124,7 @@ def _head(trace: Trace, experiment_id: str, run_id: str) -> Any:
     if len(session) > LONGEST_SESSION:
         session = f"{session[:230]}… {hashlib.sha256(session.encode()).hexdigest()[:16]}"
     return TraceInfo(
-        trace_id=_id(trace, run_id),
+        trace_id=trace_id,
         trace_location=TraceLocation.from_experiment_id(experiment_id),
         request_time=attempt.began // 1_000_000,
         state=TraceState.OK,
@@ -161,24 +163,15 @@ def _plain(span: Span, number: int, trace_id: str) -> dict[str, Any]:
     }
 
 
-def _id(trace: Trace, run_id: str) -> str:
-    name = f"{run_id}/{trace.tags['task_id']}/{trace.tags['attempt']}"
-    return f"tr-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
-
-
 def _span_id(number: int) -> str:
     return f"{number + 1:016x}"
 
 
 def _tokens(usage: Usage) -> str:
     """JSON, as MLflow's columns of tokens read it."""
-    counts = {
-        "input_tokens": usage.prompt_tokens,
-        "output_tokens": usage.completion_tokens,
-        "total_tokens": usage.tokens,
-        **({"cache_read_input_tokens": usage.cached_tokens} if usage.cached_tokens else {}),
-    }
-    return json.dumps(counts)
+    prompt, completion = usage.prompt_tokens, usage.completion_tokens
+    counts = {"input_tokens": prompt, "output_tokens": completion, "total_tokens": usage.tokens}
+    return json.dumps(counts | ({"cache_read_input_tokens": usage.cached_tokens} if usage.cached_tokens else {}))
 
 
 def sampled(tasks: Sequence[str], traces: float, seed: int) -> list[str]:
@@ -225,40 +218,20 @@ def _spans(attempt: Attempt, began: int) -> list[Span]:
     for number, step in enumerate(trajectory.steps, 1):
         steps.append(_step(step, number, at))
         at = steps[-1].ended
-    actor = Span(
-        name="actor",
-        kind="AGENT" if steps else "LLM",
-        inputs=_messages(trajectory.messages),
-        outputs=_json(
-            {"reply": trajectory.reply, "extraction": trajectory.extraction, "finish_reason": trajectory.finish_reason}
-        ),
-        began=began,
-        ended=at,
-        usage=Usage() if steps else usage,  # MLflow adds up that of the steps
-    )
-    evaluator = Span(
-        name="evaluator",
-        kind="EVALUATOR",
-        inputs=_json({"program": _code(trajectory.solution)}),
-        outputs=_json(
-            {
-                "outcome": evaluation.outcome,
-                "reward": evaluation.reward,
-                "feedback": evaluation.feedback,
-                "checks": {check.name: check.outcome for check in evaluation.checks},
-            }
-        ),
-        began=at,
-        ended=at + _nanoseconds(evaluation.seconds),
-    )
-    last = [_reflector(reflection, evaluation.feedback, evaluator.ended)] if reflection else []
+    kind, own = ("AGENT", Usage()) if steps else ("LLM", usage)  # MLflow adds up the usage of steps
+    reply = {name: getattr(trajectory, name) for name in ("reply", "extraction", "finish_reason")}
+    actor = Span("actor", kind, _messages(trajectory.messages), _json(reply), began, at, usage=own)
+    program = _code(trajectory.solution)
+    checks = {check.name: check.outcome for check in evaluation.checks}
+    verdict = {name: getattr(evaluation, name) for name in ("outcome", "reward", "feedback")} | {"checks": checks}
+    ended = at + _nanoseconds(evaluation.seconds)
+    evaluator = Span("evaluator", "EVALUATOR", _json({"program": program}), _json(verdict), at, ended)
+    last = [_reflector(reflection, evaluation.feedback, ended)] if reflection else []
     whole = Span(
         name=f"attempt {attempt.number}: {attempt.task_id}",
         kind="AGENT",
         inputs=_json({"task": attempt.task_id, "recalled": attempt.recalled, "wisdom": attempt.recalled_wisdom}),
-        outputs=_json(
-            {"outcome": evaluation.outcome, "program": _code(trajectory.solution), "stop_reason": attempt.stop_reason}
-        ),
+        outputs=_json({"outcome": evaluation.outcome, "program": program, "stop_reason": attempt.stop_reason}),
         began=began,
         ended=(last or [evaluator])[0].ended,
         parent=None,
@@ -267,9 +240,8 @@ def _spans(attempt: Attempt, began: int) -> list[Span]:
 
 
 def _step(step: Step, number: int, began: int) -> Span:
-    critique = step.critique
+    critique, usage = step.critique, _usage(step)
     review = {"issues": critique.issues, "reply": critique.reply} if critique else None
-    usage = _usage(step)
     return Span(
         name=f"step {number}" + (f": {step.action}" if step.action else ""),
         kind="LLM" if usage.calls else "TOOL",
@@ -288,16 +260,11 @@ def _usage(step: Step) -> Usage:
 
 def _reflector(reflection: Reflection, feedback: str, began: int) -> Span:
     """A run folder does not hold the reflector's prompt; its reply is verbatim."""
-    words = {name: getattr(reflection, name) for name in ("source", "root_cause", "what_went_wrong", "what_to_change")}
-    return Span(
-        name="reflector",
-        kind="LLM" if reflection.usage.calls else "AGENT",
-        inputs=_json({"about_attempt": reflection.about_attempt, "feedback": feedback}),
-        outputs=_json({"reply": reflection.text, **words, "confidence": reflection.confidence}),
-        began=began,
-        ended=began + _nanoseconds(reflection.usage.seconds),
-        usage=reflection.usage,
-    )
+    names = ("source", "root_cause", "what_went_wrong", "what_to_change", "confidence")
+    words = {"reply": reflection.text} | {name: getattr(reflection, name) for name in names}
+    inputs = _json({"about_attempt": reflection.about_attempt, "feedback": feedback})
+    kind, ended = "LLM" if reflection.usage.calls else "AGENT", began + _nanoseconds(reflection.usage.seconds)
+    return Span("reflector", kind, inputs, _json(words), began, ended, usage=reflection.usage)
 
 
 def _nanoseconds(seconds: float) -> int:
