@@ -219,7 +219,9 @@ def _audit(
     first = samples[:limit]
     with StoredPrograms(workers) as programs, counter(name, "sample", len(first), quiet) as bar:
         shared = programs.map(execute, first, key=_key, each=lambda _: bar.update())
-        suites = programs.map(_visible_passed, first, key=_visible_key)
+        suites = programs.map(
+            _visible_passed, first, key=lambda sample: (_key(sample), sample.feedback, sample.visible_passed)
+        )
         verdicts = [
             replace(verdict, sample=replace(sample, visible_passed=suite.passed))
             for sample, verdict, suite in zip(first, shared, suites, strict=True)
@@ -276,10 +278,6 @@ def _visible_passed(sandbox: Sandbox, sample: Sample) -> _Suite:
         return _Suite(None, "")
     verdict = execute(sandbox, replace(sample, tests=sample.feedback, setup=""))
     return _Suite(None if verdict.broken else verdict.passed, verdict.outcome)
-
-
-def _visible_key(sample: Sample) -> tuple[object, ...]:
-    return *_key(sample), sample.feedback, sample.visible_passed
 
 
 def _key(sample: Sample) -> tuple[object, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -48,24 +49,27 @@ def show(
 
     Harness errors are printed in red.
     """
+    say = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
     for text in summary(audits, unread, outcomes):
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        say(text)
     if details:
         console.print(as_table(overview(audits)))
         for audit in audits:
-            lines = [*_differing(audit), *(f"- {line}" for line in findings(audit))]
+            lines = [f"- {line}" for line in findings(audit)]
+            if differing := audit.disagreements:
+                rows = [_differing(verdict) for verdict in differing]
+                lines = [f"- {len(differing)} of {audit.compared} logged verdicts differ:", *rows, *lines]
             if lines:
-                text = "\n".join([visible(audit.name), *lines, ""])
-                console.print(text, markup=False, highlight=False, soft_wrap=True)
+                say("\n".join([visible(audit.name), *lines, ""]))
         for file in unread:
-            console.print(visible(f"not read: {plain(file.problem)}"), markup=False, highlight=False, soft_wrap=True)
+            say(visible(f"not read: {plain(file.problem)}"))
     for line in (harness_line(audit) for audit in audits if audit.harness_errors):
-        console.print(line, style="bold white on red", markup=False, highlight=False, soft_wrap=True)
+        say(line, style="bold white on red")
 
 
 def summary(audits: Sequence[Audit], unread: Sequence[Unread] = (), outcomes: Sequence[Outcomes] = ()) -> list[str]:
     """The answer in at most `LINES` lines of `COLUMNS` columns: agreement, pass rates, causes, unreadable files."""
-    lines = _answer(audits) if audits else []
+    lines = list(_answer(audits)) if audits else []
     lines += [line for log in outcomes for line in outcome_lines(log)]
     lines += [f"Not read: {file.name}: {plain(file.problem)}" for file in unread]
     others = sum(1 for audit in audits for _ in findings(audit))
@@ -76,58 +80,38 @@ def summary(audits: Sequence[Audit], unread: Sequence[Unread] = (), outcomes: Se
     return [shorten.cut(visible(line, kept=""), COLUMNS) for line in (*lines, *last)]
 
 
-def _answer(audits: Sequence[Audit]) -> list[str]:
-    compared, agree = sum(audit.compared for audit in audits), sum(audit.agree for audit in audits)
-    lines = ["No logged verdict to compare"]
-    if compared:
+def _answer(audits: Sequence[Audit]) -> Iterator[str]:
+    if compared := sum(audit.compared for audit in audits):
         share = agreement(audits)
         percent = f"{100 * share.value:.2f} % {interval(share.low, share.high, digits=2)}"
-        lines = [f"Agreement: {agree} of {compared} logged verdicts hold: {percent}"]
-    logged, here = _total([audit.logged_rate for audit in audits]), _total([audit.rate for audit in audits])
-    lines.append(f"Passes: {logged.k} of {logged.n} logged, {_rate(here)} executed here")
-    lines += _causes(audits)
-    return lines + [f"Grades itself: {rule}" for rule in _rules(audits)]
-
-
-def _total(rates: Sequence[Rate]) -> Rate:
-    return Rate.of(sum(rate.k for rate in rates), sum(rate.n for rate in rates))
-
-
-def _rate(rate: Rate) -> str:
-    share = f" ({100 * rate.share:.1f} % {interval(rate.low, rate.high)})" if rate.n else ""
-    return f"{rate.k} of {rate.n}{share}"
+        yield f"Agreement: {sum(audit.agree for audit in audits)} of {compared} logged verdicts hold: {percent}"
+    else:
+        yield "No logged verdict to compare"
+    logged, here = (
+        Rate.of(sum(rate.k for rate in rates), sum(rate.n for rate in rates))
+        for rates in ([audit.logged_rate for audit in audits], [audit.rate for audit in audits])
+    )
+    percent = f" ({100 * here.share:.1f} % {interval(here.low, here.high)})" if here.n else ""
+    yield f"Passes: {logged.k} of {logged.n} logged, {here.k} of {here.n}{percent} executed here"
+    if counts := _counts(audits):
+        yield f"Differences by cause, n = {counts.total()}:"
+    for cause, count in counts.most_common():
+        yield f"{count:>6}  {cause or UNKNOWN_CAUSE:<17} {CAUSES.get(cause, 'no execution shows a cause')}"
+    for audit in audits:
+        rules = {rule.wrong: rule for rule in reversed(audit.self_graded)}  # of rules on the same verdicts the first
+        for rule in (rule for rule in audit.self_graded if rules[rule.wrong] is rule):
+            where = f" ({_stem(audit)} {rule.run})" if len(audits) > 1 else ""
+            yield f"Grades itself: {rule}; {len(rule.wrong)} differ{where}"
 
 
 def _counts(audits: Sequence[Audit]) -> Counter[str]:
     return sum((audit.causes for audit in audits), start=Counter[str]())
 
 
-def _causes(audits: Sequence[Audit]) -> Iterator[str]:
-    counts = _counts(audits)
-    if counts:
-        yield f"Differences by cause, n = {counts.total()}:"
-    for cause, count in counts.most_common():
-        yield f"{count:>6}  {cause or UNKNOWN_CAUSE:<17} {CAUSES.get(cause, 'no execution shows a cause')}"
-
-
-def _rules(audits: Sequence[Audit]) -> Iterator[str]:
-    """What logged verdicts follow from; of rules on the same verdicts the first."""
-    for audit in audits:
-        explained: set[tuple[str, ...]] = set()
-        for rule in audit.self_graded:
-            if rule.wrong not in explained:
-                explained.add(rule.wrong)
-                where = f" ({_stem(audit)} {rule.run})" if len(audits) > 1 else ""
-                yield f"{rule}; {len(rule.wrong)} differ{where}"
-
-
-def _differing(audit: Audit) -> Iterator[str]:
-    """Disagreements as lines, since causes are too long for a column."""
-    if audit.disagreements:
-        yield f"- {len(audit.disagreements)} of {audit.compared} logged verdicts differ:"
-    for verdict in audit.disagreements:
-        outcomes = f"logged {WORD[verdict.sample.logged]}, re-executed {verdict.outcome}"
-        yield visible(f"    {verdict.sample.id}: {outcomes}: {why(verdict)}").replace("\n", " ")
+def _differing(verdict: Verdict) -> str:
+    """A line, since causes are too long for a column."""
+    outcomes = f"logged {WORD[verdict.sample.logged]}, re-executed {verdict.outcome}"
+    return visible(f"    {verdict.sample.id}: {outcomes}: {why(verdict)}").replace("\n", " ")
 
 
 def overview(audits: Sequence[Audit]) -> Sheet:
@@ -233,13 +217,14 @@ def as_json(
         for audit in audits
         for verdict in audit.disagreements
     ]
+    share = agreement(audits) if any(audit.compared for audit in audits) else None
     return {
         "n": sum(audit.n for audit in audits),
         "logged_pass": sum(audit.logged_rate.k for audit in audits),
         "pass": sum(audit.rate.k for audit in audits),
         "agree": sum(audit.agree for audit in audits),
         "kappa": {audit.name: audit.kappa for audit in audits},
-        "agreement": _agreement(audits),
+        "agreement": {"share": share.value, "low": share.low, "high": share.high} if share else None,
         "causes": {cause or UNKNOWN_CAUSE: count for cause, count in _counts(audits).items()},
         "self_graded": {audit.name: [str(rule) for rule in audit.self_graded] for audit in audits if audit.self_graded},
         "outcomes": [outcome_json(log) for log in outcomes],
@@ -248,13 +233,6 @@ def as_json(
         "harness_errors": sum(audit.harness_errors for audit in audits),
         "seconds": round(seconds, 3),
     }
-
-
-def _agreement(audits: Sequence[Audit]) -> dict[str, float] | None:
-    if not any(audit.compared for audit in audits):
-        return None
-    share = agreement(audits)
-    return {"share": share.value, "low": share.low, "high": share.high}
 
 
 def why(verdict: Verdict) -> str:

@@ -76,15 +76,7 @@ class Explained(NamedTuple):
 
 
 class Causes:
-    """Causes of the differing verdicts of one log.
-
-    Parameters
-    ----------
-    samples : sequence of Sample
-        The whole log, in its order.
-    execute : callable
-        Executes a sample in a sandbox.
-    """
+    """Causes of the differing verdicts of one log; `samples`: the whole log, in its order."""
 
     def __init__(self, samples: Sequence[Sample]) -> None:
         self.samples = samples
@@ -203,21 +195,17 @@ def from_other_logs(logs: Sequence[Sequence[Verdict]]) -> list[list[Verdict]]:
     The same run may be logged twice, once without its attempts: in both, tasks have the same programs and verdicts. In
     another run the same program may differ for another reason, and `self_graded` is a cause of a log, not of a program.
     """
-    runs = [_by_run(log) for log in logs]
+    runs: list[dict[str, dict[str, list[Verdict]]]] = [{} for _ in logs]
+    """Of each log, its verdicts by run and task."""
+    for of_log, log in zip(runs, logs, strict=True):
+        for verdict in log:
+            of_log.setdefault(verdict.sample.run, {}).setdefault(verdict.sample.task_id, []).append(verdict)
     explained: list[list[Verdict]] = []
     for place, log in enumerate(logs):
         others = [run for number, other in enumerate(runs) if number != place for run in other.values()]
         same = {name: [other for other in others if _is_same(run, other)] for name, run in runs[place].items()}
-        explained.append([_with_cause_of(verdict, _elsewhere(verdict, same[verdict.sample.run])) for verdict in log])
+        explained.append([_explained_elsewhere(verdict, same[verdict.sample.run]) for verdict in log])
     return explained
-
-
-def _by_run(log: Sequence[Verdict]) -> dict[str, dict[str, list[Verdict]]]:
-    """Verdicts by run and task."""
-    runs: dict[str, dict[str, list[Verdict]]] = {}
-    for verdict in log:
-        runs.setdefault(verdict.sample.run, {}).setdefault(verdict.sample.task_id, []).append(verdict)
-    return runs
 
 
 def _is_same(run: Mapping[str, Sequence[Verdict]], other: Mapping[str, Sequence[Verdict]]) -> bool:
@@ -227,21 +215,19 @@ def _is_same(run: Mapping[str, Sequence[Verdict]], other: Mapping[str, Sequence[
     return bool(common) and equal >= SAME * len(common)
 
 
-def _elsewhere(verdict: Verdict, runs: Sequence[Mapping[str, Sequence[Verdict]]]) -> Verdict | None:
-    others = (other for run in runs for other in run.get(verdict.sample.task_id, ()) if other.differs and other.cause)
-    return next((other for other in others if other.cause != "self_graded" and _case(other) == _case(verdict)), None)
+def _explained_elsewhere(verdict: Verdict, runs: Sequence[Mapping[str, Sequence[Verdict]]]) -> Verdict:
+    if not verdict.differs or verdict.cause:
+        return verdict
+    for other in (other for run in runs for other in run.get(verdict.sample.task_id, ())):
+        if other.differs and other.cause not in ("", "self_graded") and _case(other) == _case(verdict):
+            evidence = f"as {other.sample.id} in another log: {other.evidence or CAUSES[other.cause]}"
+            return replace(verdict, cause=other.cause, evidence=evidence)
+    return verdict
 
 
 def _case(verdict: Verdict) -> tuple[object, ...]:
     sample = verdict.sample
     return sample.task_id, sample.program.strip(), sample.tests, sample.logged, verdict.outcome
-
-
-def _with_cause_of(verdict: Verdict, other: Verdict | None) -> Verdict:
-    if not other or not verdict.differs or verdict.cause:
-        return verdict
-    evidence = f"as {other.sample.id} in another log: {other.evidence or CAUSES[other.cause]}"
-    return replace(verdict, cause=other.cause, evidence=evidence)
 
 
 def _fails(verdict: Verdict) -> bool:

@@ -61,8 +61,11 @@ def describe(recording: Recording, terms: Terms, executor: Sandbox) -> Manifest:
     config = _config(recording, terms)
     commit, dirty = git_state()
     known = {task.task_id for task in terms.benchmark}
+    how = ("" if terms.lenient else "-strict") + (f"-a{terms.cut}" if terms.cut else "")
+    arm, benchmark = named(recording.known.arm), named(terms.benchmark.name)  # the arm is foreign text
+    source = recording.source.partition(" (")[0]  # without its remarks
     return Manifest(
-        run_id=_name(recording, terms),
+        run_id=f"recorded-{arm}-{recording.label}-{benchmark}{how}-s{recording.seed}",
         created_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         seed=recording.seed,
         config=config,
@@ -74,17 +77,12 @@ def describe(recording: Recording, terms: Terms, executor: Sandbox) -> Manifest:
         benchmark_digest=terms.benchmark.digest,
         n_expected=sum(loop.task_id in known for loop in recording.loops),
         prompt_digests={},
-        model_fingerprint=_fingerprint(recording),
+        model_fingerprint=f"recorded:{source}/{'+'.join(recording.models)}",
         slots=0,
         feedback_source=recording.known.feedback_source,
         isolation=tuple(executor.layers),
         provenance=provenance(config, sandbox_version=VERSION),
     )
-
-
-def _fingerprint(recording: Recording) -> str:
-    """`recorded:<source>/<model>`, without the source's remarks in brackets."""
-    return f"recorded:{recording.source.partition(' (')[0]}/{'+'.join(recording.models)}"
 
 
 def _not_recorded(recording: Recording, terms: Terms) -> list[str]:
@@ -128,12 +126,6 @@ def _config(recording: Recording, terms: Terms) -> dict[str, object]:
             "not_recorded": _not_recorded(recording, terms),
         },
     }
-
-
-def _name(recording: Recording, terms: Terms) -> str:
-    how = ("" if terms.lenient else "-strict") + (f"-a{terms.cut}" if terms.cut else "")
-    arm, benchmark = named(recording.known.arm), named(terms.benchmark.name)  # the arm is foreign text
-    return f"recorded-{arm}-{recording.label}-{benchmark}{how}-s{recording.seed}"
 
 
 Prompts = Mapping[str, tuple[Message, ...]]
@@ -185,6 +177,7 @@ def as_tried(recording: Recording, program: str, task: Task) -> str:
 def trajectory(recording: Recording, step: Step, task: Task, prompts: Prompts) -> Trajectory:
     """The recorded trajectory."""
     solution, extraction = program(step, task)
+    latency = step.fields.get("latency_s")
     return Trajectory(
         solution=solution,
         strategy=recording.strategy,
@@ -197,7 +190,7 @@ def trajectory(recording: Recording, step: Step, task: Task, prompts: Prompts) -
             calls=recording.known.calls,
             prompt_tokens=_whole(step, "prompt_tokens"),
             completion_tokens=_whole(step, "completion_tokens"),
-            seconds=_number(step, "latency_s"),
+            seconds=float(latency) if isinstance(latency, int | float) and not isinstance(latency, bool) else 0.0,
         ),
     )
 
@@ -283,8 +276,3 @@ def _ended(longest: int, number: int, evaluation: Evaluation) -> str:
 def _whole(step: Step, name: str) -> int:
     value = step.fields.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-def _number(step: Step, name: str) -> float:
-    value = step.fields.get(name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0

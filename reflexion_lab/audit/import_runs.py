@@ -29,17 +29,7 @@ from reflexion_lab.io.files import UNREADABLE, content, gunzipped
 from reflexion_lab.io.terminal import Progress
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.protocols import Sandbox
-from reflexion_lab.records import (
-    Attempt,
-    Evaluation,
-    Grade,
-    Manifest,
-    Message,
-    SuiteVerdict,
-    Task,
-    Trajectory,
-    WrittenTests,
-)
+from reflexion_lab.records import Attempt, Grade, Message, SuiteVerdict, Task, Trajectory, WrittenTests
 from reflexion_lab.runner.folder.folder import RunFolder, seal
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
@@ -47,9 +37,6 @@ from reflexion_lab.tasks.benchmarks.recorded import recorded
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 
 HIDDEN = ("own", "humaneval")
-
-Load = Callable[..., tuple[Benchmark, dict[str, object]]]
-"""`_load_tasks`, with each result kept."""
 
 
 def import_files(
@@ -99,8 +86,13 @@ def import_files(
     runs: list[tuple[Recording, Terms]] = []
     longest: Counter[tuple[str, ...]] = Counter()
     for path, recording in _selected(paths, feedback_source, only):
-        tests = _hidden_tests(path, recording, hidden)
-        benchmark, loading = _tasks(load, path, tests, recording)
+        if hidden == "own" and not recording.has_tests:
+            raise ConfigError(path, "rows without `prompt` and `test`", "both, or --hidden humaneval")
+        tests = hidden or ("own" if recording.has_tests else "humaneval")
+        try:
+            benchmark, loading = load(path, tests)
+        except DataError:  # its runs word a prompt differently
+            benchmark, loading = load(path, tests, recording.run, recording.model)
         runs.append((recording.cut(cut), Terms(benchmark, loading, tests, lenient, messages, cut)))
         longest[_variant(recording)] = max(longest[_variant(recording)], runs[-1][0].longest)
     out.mkdir(parents=True, exist_ok=True)
@@ -126,21 +118,6 @@ def _label(recording: Recording) -> str:
 
 def _variant(recording: Recording) -> tuple[str, ...]:
     return recording.file, recording.source, recording.strategy, recording.variant
-
-
-def _hidden_tests(path: Path, recording: Recording, hidden: str) -> str:
-    """Raises ConfigError: rows without tests of their own."""
-    if hidden == "own" and not recording.has_tests:
-        raise ConfigError(path, "rows without `prompt` and `test`", "both, or --hidden humaneval")
-    return hidden or ("own" if recording.has_tests else "humaneval")
-
-
-def _tasks(load: Load, path: Path, hidden: str, recording: Recording) -> tuple[Benchmark, dict[str, object]]:
-    """The tasks of the file; if its runs word a prompt differently, those of the run alone."""
-    try:
-        return load(path, hidden)
-    except DataError:
-        return load(path, hidden, recording.run, recording.model)
 
 
 def _load_tasks(
@@ -200,9 +177,15 @@ class Importer:
         """
         manifest = describe(recording, terms, self.programs.sandbox)
         folder = self.out / manifest.run_id
-        same_as = self._names.setdefault(_digest(recording), recording.run)
+        steps = sorted((loop.task_id, [step.fields for step in loop.steps]) for loop in recording.loops)
+        digest = hashlib.sha256(msgspec.json.encode(steps, order="deterministic")).hexdigest()
+        same_as = self._names.setdefault(digest, recording.run)
         if folder.exists():
-            return Imported(folder, _existing_account(folder, manifest), False)
+            other = RunFolder.existing(folder).manifest
+            if (other.config_digest, other.benchmark_digest) != (manifest.config_digest, manifest.benchmark_digest):
+                raise DataError(folder, "another run", f"{manifest.run_id} or nothing", "name another --out")
+            text = (folder / "recorded.json").read_bytes()
+            return Imported(folder, msgspec.json.decode(text, type=Account), False)
         draft = RunFolder(self.out / f".{manifest.run_id}.part")
         shutil.rmtree(draft.path, ignore_errors=True)
         draft.write_manifest(manifest)
@@ -252,7 +235,11 @@ class Importer:
                 solution = actor_trajectory.solution
                 program = as_tried(recording, solution, task) if terms.lenient else solution
                 trials.append(_Trial(task, actor_trajectory, program, loop.tests if has_feedback else ()))
-        evaluations = self.programs.map(_evaluation, trials, each=lambda _: self.progress.attempt())
+        evaluations = self.programs.map(
+            lambda sandbox, trial: run_tests(sandbox, trial.task, trial.program, trial.tests),
+            trials,
+            each=lambda _: self.progress.attempt(),
+        )
         executed = iter(zip(trials, evaluations, strict=True))
         by_task = {}
         for loop in loops:
@@ -304,20 +291,3 @@ class _Trial(NamedTuple):
     trajectory: Trajectory
     program: str
     tests: tuple[str, ...]
-
-
-def _evaluation(sandbox: Sandbox, trial: _Trial) -> Evaluation:
-    return run_tests(sandbox, trial.task, trial.program, trial.tests)
-
-
-def _existing_account(folder: Path, manifest: Manifest) -> Account:
-    other = RunFolder.existing(folder).manifest
-    if (other.config_digest, other.benchmark_digest) != (manifest.config_digest, manifest.benchmark_digest):
-        raise DataError(folder, "another run", f"{manifest.run_id} or nothing", "name another --out")
-    return msgspec.json.decode((folder / "recorded.json").read_bytes(), type=Account)
-
-
-def _digest(recording: Recording) -> str:
-    """Digest of the recorded attempts."""
-    recorded = sorted((loop.task_id, [step.fields for step in loop.steps]) for loop in recording.loops)
-    return hashlib.sha256(msgspec.json.encode(recorded, order="deterministic")).hexdigest()

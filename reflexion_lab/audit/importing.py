@@ -184,7 +184,13 @@ def _loops(rows: Iterable[Row]) -> tuple[list[Transcript], list[tuple[str, str]]
     for row in rows:
         place = f"line {row.line}, {row.fields.get('problem')}"
         try:
-            loop = _loop(row)
+            loop = Transcript.of(row)
+            if not loop.steps:
+                raise row.wrong("attempts", "none", "at least one")
+            for step in loop.steps:
+                for name in ("code", "raw", "reflection", "model"):
+                    step.text(name, "")
+            row.text("problem")
         except DataError as problem:
             excluded.append((place, str(problem).partition(", field ")[2] or str(problem)))
             continue
@@ -193,15 +199,3 @@ def _loops(rows: Iterable[Row]) -> tuple[list[Transcript], list[tuple[str, str]]
             continue
         loops[loop.task_id] = loop
     return list(loops.values()), excluded
-
-
-def _loop(row: Row) -> Transcript:
-    """Raises DataError: there is no problem or attempt, or a field is not text."""
-    loop = Transcript.of(row)
-    if not loop.steps:
-        raise row.wrong("attempts", "none", "at least one")
-    for step in loop.steps:
-        for name in ("code", "raw", "reflection", "model"):
-            step.text(name, "")
-    row.text("problem")
-    return loop

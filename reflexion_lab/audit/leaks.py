@@ -40,6 +40,11 @@ def leaks(samples: Sequence[Sample], attempts: bool = False) -> Leaks:
     """Findings in samples. With `attempts`, several samples of a task in a run are attempts, not repetitions."""
     missing, repeated = _rows(samples)
     counts = [_shown(sample) for sample in samples]
+    equal: dict[str, list[bool]] = defaultdict(list)
+    """By run, of each retry whether it repeats the program before."""
+    for sample in samples:
+        equal[sample.run] += [before == after for before, after in pairwise(sample.attempts) if before.strip()]
+    retries = {run: Retries(n=len(pairs), identical=sum(pairs)) for run, pairs in equal.items()}
     return Leaks(
         missing=missing,
         repeated=() if attempts else repeated,
@@ -48,15 +53,8 @@ def leaks(samples: Sequence[Sample], attempts: bool = False) -> Leaks:
         shown_beyond_prompt=sum(beyond for _, beyond in counts),
         samples_beyond_prompt=sum(beyond > 0 for _, beyond in counts),
         unstored=tuple(sample.id for sample in samples if sample.logged and not sample.program.strip()),
-        fixed=tuple(pair for pair in _retries(samples).items() if pair[1].is_fixed),
+        fixed=tuple(pair for pair in retries.items() if pair[1].is_fixed),
     )
-
-
-def _retries(samples: Sequence[Sample]) -> dict[str, Retries]:
-    pairs: dict[str, list[bool]] = defaultdict(list)
-    for sample in samples:
-        pairs[sample.run] += [before == after for before, after in pairwise(sample.attempts) if before.strip()]
-    return {run: Retries(n=len(equal), identical=sum(equal)) for run, equal in pairs.items()}
 
 
 def _rows(samples: Sequence[Sample]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -28,6 +28,8 @@ SIMILAR = 0.7
 """Minimum cosine of near duplicates. In HumanEval it links 7 with 29 (substring filters) and 40 with 43 (zero sums)."""
 MISTAKES = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError, SystemError)
 """Raised by `ast` for a program that is not Python, or is too deep or too large."""
+ACTS = (ast.Assert, ast.Call, ast.Raise)
+"""What a test has, or it cannot fail."""
 Severity = Literal["error", "warning", "not checked"]
 CHECKS = (
     "ids unique",
@@ -142,21 +144,13 @@ def lint(
     return Linted(benchmark, len(tasks), tuple(findings), trials, near_duplicates(tasks))
 
 
-def ids(tasks: Sequence[Task]) -> Iterator[Row]:
-    yield from _twice(tasks, lambda task: task.task_id, "error", "the id")
-
-
-def prompts(tasks: Sequence[Task]) -> Iterator[Row]:
-    yield from _twice(tasks, lambda task: " ".join(task.prompt.split()), "warning", "the prompt")
-
-
 def parses(tasks: Sequence[Task]) -> Iterator[Row]:
     for task in tasks:
         named = [("the canonical solution", task.canonical_program), ("the setup", task.setup)]
         named += [(f"visible test {i}", test) for i, test in enumerate(task.visible_tests, 1)]
         named += [(f"hidden test {i}", test) for i, test in enumerate(task.hidden_tests, 1)]
         for name, code in named:
-            if parsed(code) is None:
+            if Parser().parse(code) is None:
                 yield "error", task.task_id, f"{name} is not Python: {line(code, DETAIL_CHARS)}"
 
 
@@ -169,7 +163,7 @@ def suites(tasks: Sequence[Task]) -> Iterator[Row]:
         for test in (*task.visible_tests, *task.hidden_tests):
             if not test.strip():
                 yield "error", task.task_id, "an empty test passes every program"
-            elif (tree := parsed(test)) and not _can_fail(tree):
+            elif (tree := Parser().parse(test)) and not any(isinstance(node, ACTS) for node in ast.walk(tree)):
                 yield "warning", task.task_id, f"nothing is asserted or called by {line(test, DETAIL_CHARS)}"
 
 
@@ -179,11 +173,11 @@ def entry_points(tasks: Sequence[Task]) -> Iterator[Row]:
         if not name.isidentifier():
             yield "error", task.task_id, f"{name!r} is not a function name"
             continue
-        solution = parsed(task.canonical_program)
+        solution = Parser().parse(task.canonical_program)
         if task.canonical_solution.strip() and solution and name not in bound_names(solution):
             yield "error", task.task_id, f"the canonical solution does not define {name}"
         for side, tests in (("visible", task.visible_tests), ("hidden", task.hidden_tests)):
-            silent = [test for test in tests if not _mentions(test, name)]
+            silent = [test for test in tests if not re.search(rf"\b(?:candidate|{re.escape(name)})\b", test)]
             if silent and len(silent) == len(tests):
                 yield "error", task.task_id, f"no {side} test mentions {name}"
             elif silent:
@@ -210,9 +204,9 @@ def disjoint(tasks: Sequence[Task]) -> Iterator[Row]:
             yield "warning", task.task_id, f"{len(overlaps)} of {len(task.hidden_tests)} hidden tests, {example}"
 
 
-READERS = {
-    "ids unique": ids,
-    "prompts unique": prompts,
+READERS: dict[str, Callable[[Sequence[Task]], Iterator[Row]]] = {
+    "ids unique": lambda tasks: _twice(tasks, lambda task: task.task_id, "error", "the id"),
+    "prompts unique": lambda tasks: _twice(tasks, lambda task: " ".join(task.prompt.split()), "warning", "the prompt"),
     "code parses": parses,
     "tests there": suites,
     "entry point tested": entry_points,
@@ -253,11 +247,6 @@ def near_duplicates(tasks: Sequence[Task], similarity: float = SIMILAR) -> tuple
     return tuple(tuple(ids) for ids in groups.values() if len(ids) > 1)
 
 
-def parsed(code: str) -> ast.Module | None:
-    """The tree of `code`; None if it is not Python or too large."""
-    return Parser().parse(code)
-
-
 def _twice(
     tasks: Sequence[Task], key: Callable[[Task], str], severity: Literal["error", "warning"], name: str
 ) -> Iterator[Row]:
@@ -271,7 +260,7 @@ def _twice(
 
 def _claims(test: str, entry_point: str) -> dict[str, set[str]]:
     """Canonical forms of a test's text, asserts, and calls of the entry point."""
-    tree = parsed(test)
+    tree = Parser().parse(test)
     nodes = list(ast.walk(tree)) if tree else []
     for node in nodes:
         if isinstance(node, ast.Name) and node.id == "candidate":
@@ -290,14 +279,6 @@ def _claims(test: str, entry_point: str) -> dict[str, set[str]]:
             if call.args or call.keywords
         },
     }
-
-
-def _can_fail(tree: ast.Module) -> bool:
-    return any(isinstance(node, ast.Assert | ast.Call | ast.Raise) for node in ast.walk(tree))
-
-
-def _mentions(test: str, name: str) -> bool:
-    return bool(re.search(rf"\b(?:candidate|{re.escape(name)})\b", test))
 
 
 def run_programs(task: Task, executor: Sandbox, limit: int, seed: int) -> Trial:
@@ -325,13 +306,23 @@ def run_programs(task: Task, executor: Sandbox, limit: int, seed: int) -> Trial:
         add("canonical passes", "error", f"the canonical solution fails {detail}")
         add("mutants fail", "not checked", "the canonical solution fails")
         return Trial(tuple(findings))
-    return _mutated(task, executor, sampled_mutants(task, limit, seed), execution.cpu_seconds, findings)
+    sample, n_visible = sampled_mutants(task, limit, seed), len(task.visible_tests)
+    survivors, visible_survivors = list[Mutant](), 0
+    for mutant in sample:
+        checks = _run(executor, task, mutant.program, tests, execution.cpu_seconds).checks
+        visible_survivors += bool(n_visible) and _passes(checks[:n_visible])
+        if task.hidden_tests and _passes(checks[n_visible:]):
+            survivors.append(mutant)
+            add("mutants fail", "warning", f"{mutant.kind}, {difference(task.canonical_program, mutant)}")
+    if not sample:
+        add("mutants fail", "not checked", "the canonical solution has no mutants")
+    return Trial(tuple(findings), len(sample), tuple(survivors), bool(n_visible), visible_survivors)
 
 
 def sampled_mutants(task: Task, limit: int, seed: int) -> list[Mutant]:
     """At most `limit` mutants of the canonical solution, in the order of their places; the prompt is not mutated."""
     program = task.canonical_program
-    if parsed(program) is None:
+    if Parser().parse(program) is None:
         return []
     first_line = 1 if program == task.canonical_solution else 1 + task.prompt.count("\n")
     try:
@@ -346,22 +337,6 @@ def difference(program: str, mutant: Mutant) -> str:
     i = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)) - 1)
     added = " (added)" if len(new) > len(old) else ""
     return f"line {mutant.line}: {old[i].strip()} -> {new[i].strip()}{added}"
-
-
-def _mutated(task: Task, executor: Sandbox, sample: list[Mutant], cpu_seconds: float, findings: list[Finding]) -> Trial:
-    survivors, visible_survivors = list[Mutant](), 0
-    n_visible = len(task.visible_tests)
-    tests = (*task.visible_tests, *task.hidden_tests)
-    for mutant in sample:
-        checks = _run(executor, task, mutant.program, tests, cpu_seconds).checks
-        visible_survivors += bool(n_visible) and _passes(checks[:n_visible])
-        if task.hidden_tests and _passes(checks[n_visible:]):
-            survivors.append(mutant)
-            detail = f"{mutant.kind}, {difference(task.canonical_program, mutant)}"
-            findings.append(Finding("mutants fail", "warning", task.task_id, detail))
-    if not sample:
-        findings.append(Finding("mutants fail", "not checked", task.task_id, "the canonical solution has no mutants"))
-    return Trial(tuple(findings), len(sample), tuple(survivors), bool(n_visible), visible_survivors)
 
 
 def _run(executor: Sandbox, task: Task, program: str, tests: Sequence[str], cpu_seconds: float = 0.0) -> Execution:

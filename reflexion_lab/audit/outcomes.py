@@ -15,6 +15,7 @@ Formats, recognised by their content:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import lzma
 import zipfile
@@ -25,10 +26,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.analysis.stats.intervals import Estimate
-from reflexion_lab.audit.transcripts import read_rows
+from reflexion_lab.audit.transcripts import read_rows, unpacked
 from reflexion_lab.audit.trials import TEXT_TRIAL, Trials, read_trials
 from reflexion_lab.errors import ConfigError, DataError
-from reflexion_lab.io.files import GZIP, LARGEST, RATIO, SMALL, content, gunzipped
+from reflexion_lab.io.files import LARGEST, RATIO, SMALL, content
 from reflexion_lab.records import Record
 
 if TYPE_CHECKING:
@@ -115,21 +116,14 @@ def read_outcomes(path: Path | str, metric: str = "") -> Outcomes:
     data = content(path, "a log of an evaluation")
     if data.startswith(ZIP):
         return _inspect(path, _unzipped(path, data), metric)
-    text = _gunzipped(path, data)
-    return _inspect_or_evalplus(path, text, metric) or _lines(path, text, metric)
-
-
-def _inspect_or_evalplus(path: Path, text: bytes, metric: str) -> Outcomes | None:
-    """The outcomes of a file that is one JSON object; None for another form."""
-    whole = _whole(text) if text.lstrip()[:1] == b"{" else None
-    if whole is None or not isinstance(entries := whole.get("eval"), dict):
-        return None
-    if isinstance(samples := whole.get("samples"), list):
-        return _inspect(path, _objects(path, samples), metric)
-    return _evalplus(path, entries, metric)
-
-
-def _lines(path: Path, text: bytes, metric: str) -> Outcomes:
+    text = unpacked(path, data)
+    whole = None
+    with contextlib.suppress(ValueError, RecursionError):  # of another form, such as one object a line
+        whole = json.loads(text) if text.lstrip()[:1] == b"{" else None
+    if isinstance(whole, dict) and isinstance(entries := whole.get("eval"), dict):
+        samples = whole.get("samples")
+        is_inspect = isinstance(samples, list)
+        return _inspect(path, _objects(path, samples), metric) if is_inspect else _evalplus(path, entries, metric)
     if TEXT_TRIAL.search(text[:HEAD].decode(errors="replace")):
         return _trials(path)
     first = next(read_rows(path), None)
@@ -322,22 +316,6 @@ def _logged(path: Path) -> Outcomes:
 
     logged = ((sample.task_id, sample.logged) for sample in read_samples(path) if sample.logged is not None)
     return Outcomes(name=path.name, format="samples", metric="logged verdict", by_task=_collected(path, logged))
-
-
-def _gunzipped(path: Path, data: bytes) -> bytes:
-    try:
-        return gunzipped(data) if data.startswith(GZIP) else data
-    except ValueError as problem:
-        raise DataError(path, problem, "a whole gzip file") from None
-
-
-def _whole(text: bytes) -> dict[str, Any] | None:
-    """The object that the whole text is; None if it is another form, such as one object a line."""
-    try:
-        whole = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return whole if isinstance(whole, dict) else None
 
 
 def _unzipped(path: Path, data: bytes) -> Iterator[dict[str, Any]]:

@@ -128,14 +128,11 @@ def _reflexion_log(row: Row) -> Sample:
 
 
 def _logged(solution: str, task: Task) -> str:
-    return solution if _is_whole(solution, task.entry_point) else completed(task.prompt, solution)
-
-
-def _is_whole(solution: str, entry_point: str) -> bool:
-    """Whether it defines its entry point, or cannot be a body: a retry may define another function."""
+    """Whole if it defines its entry point, or cannot be a body: a retry may define another function."""
     lines = (line for line in solution.splitlines() if line.strip() and not line.lstrip().startswith("#"))
-    defines = re.search(rf"^(?:async )?def[ \t]+{re.escape(entry_point)}\b", solution, re.MULTILINE)
-    return bool(defines) or not next(lines, "").startswith((" ", "\t"))
+    defines = re.search(rf"^(?:async )?def[ \t]+{re.escape(task.entry_point)}\b", solution, re.MULTILINE)
+    is_body = not defines and next(lines, "").startswith((" ", "\t"))
+    return completed(task.prompt, solution) if is_body else solution
 
 
 def _transcript(row: Transcript, every: bool) -> Iterator[Sample]:
@@ -197,6 +194,9 @@ def _sample(row: Row, task: Task, program: str, logged: bool | None) -> Sample:
     run, sample_id = row.text("run", ""), row.fields.get("id")
     if sample_id is not None and (not isinstance(sample_id, str | int) or isinstance(sample_id, bool)):
         raise row.wrong("id", repr(sample_id)[:60], "text or an int")
+    reflections, listed = row.fields.get("n_reflections"), row.fields.get("reflections")
+    if not isinstance(reflections, int) or isinstance(reflections, bool):
+        reflections = len(listed) if isinstance(listed, list) else None
     return Sample(
         id=str(sample_id) if sample_id is not None else f"{run}/{task.task_id}" if run else task.task_id,
         task_id=task.task_id,
@@ -206,17 +206,9 @@ def _sample(row: Row, task: Task, program: str, logged: bool | None) -> Sample:
         tests=task.hidden_tests,
         logged=logged,
         feedback=tuple(dict.fromkeys(test for name in SUITES for test in _asserts(row.fields.get(name)))),
-        reflections=_count(row),
+        reflections=reflections,
         run=run,
     )
-
-
-def _count(row: Row) -> int | None:
-    """The number of reflections, as a number or as a list; None if it is neither."""
-    number, listed = row.fields.get("n_reflections"), row.fields.get("reflections")
-    if isinstance(number, int) and not isinstance(number, bool):
-        return number
-    return len(listed) if isinstance(listed, list) else None
 
 
 def _asserts(feedback: Any) -> Iterator[str]:

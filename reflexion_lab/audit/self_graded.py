@@ -28,12 +28,6 @@ SIGNS: dict[str, Callable[[Sample], object]] = {
 """By name, what a logged verdict may follow from; None if the log does not have it."""
 
 
-def _are_too_many(wrong: int, n: int) -> bool:
-    from scipy.stats import binom
-
-    return wrong >= FEWEST_WRONG and bool(binom.sf(wrong - 1, n, HONEST) < CHANCE)
-
-
 class SelfGraded(Record, frozen=True, kw_only=True):
     """Samples of one run with one value of a sign: all have the same logged verdict, whatever the hidden tests say."""
 
@@ -72,9 +66,11 @@ def _rules(run: str, verdicts: Sequence[Verdict]) -> Iterator[SelfGraded]:
         for value, group in groups.items():
             logged = {verdict.sample.logged for verdict in group}
             wrong = [v for v in group if v.differs and not v.cause and v.is_searched]
-            if len(group) >= FEWEST and len(logged) == 1 and _are_too_many(len(wrong), len(group)):
+            if len(group) < FEWEST or len(logged) > 1 or len(wrong) < FEWEST_WRONG:
+                continue
+            from scipy.stats import binom  # takes a second, which most logs do not need
+
+            if binom.sf(len(wrong) - 1, len(group), HONEST) < CHANCE:
                 ids = tuple(verdict.sample.id for verdict in wrong)
-                text = (
-                    {True: "passed", False: "failed"}.get(value, str(value)) if isinstance(value, bool) else str(value)
-                )
+                text = ("passed" if value else "failed") if isinstance(value, bool) else str(value)
                 yield SelfGraded(run=run, sign=sign, value=text, logged=bool(logged.pop()), n=len(group), wrong=ids)

@@ -63,7 +63,8 @@ def read_rows(path: Path) -> Iterator[Row]:
     DataError
         The file cannot be read or unpacked, or a line is not a JSON object.
     """
-    for number, line in enumerate(_unpacked(path).split(b"\n"), 1):
+    text = unpacked(path, content(path, "rows of a log (.jsonl, .jsonl.gz)")).removeprefix(codecs.BOM_UTF8)
+    for number, line in enumerate(text.split(b"\n"), 1):
         if not line.strip():
             continue
         try:
@@ -76,10 +77,10 @@ def read_rows(path: Path) -> Iterator[Row]:
         yield Row(file=str(path), line=number, fields=fields)
 
 
-def _unpacked(path: Path) -> bytes:
-    data = content(path, "rows of a log (.jsonl, .jsonl.gz)")
+def unpacked(path: Path, data: bytes) -> bytes:
+    """The text in the file's `data`, packed by gzip or not."""
     try:
-        return (gunzipped(data) if data.startswith(GZIP) else data).removeprefix(codecs.BOM_UTF8)
+        return gunzipped(data) if data.startswith(GZIP) else data
     except ValueError as problem:
         raise DataError(path, problem, "a whole gzip file") from None
 

@@ -138,18 +138,15 @@ def read_text(path: Path) -> Trials:
     if not parts:
         raise DataError(path, "no `BEGIN TRIAL N`", "a text log of trials")
     trials = [_sections(path, int(number), part) for number, part in zip(parts[::2], parts[1::2], strict=True)]
-    names = dict.fromkeys(name for trial in trials for name in trial)
-    has_solved: dict[str, list[bool]] = {name: [] for name in names}
+    has_solved: dict[str, list[bool]] = {name: [] for trial in trials for name in trial}
     for trial in trials:
         for name, before in has_solved.items():  # a solved question is not tried again
             before.append(any(before[-1:]) or trial.get(name, ("", False))[1])
-    pairs = itertools.pairwise(trials)
-    stem = re.sub(r"(\.txt)?(\.gz)?$", "", path.name)
     return Trials(
         world=path.resolve().parent.name,
-        name=stem,
+        name=re.sub(r"(\.txt)?(\.gz)?$", "", path.name),
         solved={name: tuple(has) for name, has in has_solved.items()},
-        retries=tuple(_retries(before, after) for before, after in pairs),
+        retries=tuple(_retries(before, after) for before, after in itertools.pairwise(trials)),
         start=int(parts[0]),
     )
 
@@ -206,15 +203,12 @@ def _below(folder: Path) -> Iterator[Trials]:
     if not folder.is_dir():
         yield read_text(folder)
         return
-    files = {path for path in folder.rglob("env_results_trial_*.json") if TRIAL.fullmatch(path.name)}
-    for place in sorted({path.parent for path in files}):
-        yield _read(place, {_number(path): path for path in files if path.parent == place})
-
-
-def _number(path: Path) -> int:
-    match = TRIAL.fullmatch(path.name)
-    assert match is not None, path
-    return int(match[1])
+    files: dict[Path, dict[int, Path]] = {}
+    for path in folder.rglob("env_results_trial_*.json"):
+        if match := TRIAL.fullmatch(path.name):
+            files.setdefault(path.parent, {})[int(match[1])] = path
+    for place in sorted(files):
+        yield _read(place, files[place])
 
 
 def _read(folder: Path, files: dict[int, Path]) -> Trials:

@@ -1,7 +1,5 @@
 """Each check of a benchmark reports its defect, and nothing in a sound task."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -36,16 +34,16 @@ SOUND = Task(
 
 
 @pytest.fixture
-def findings(sandbox: Sandbox):
+def findings(sandbox):
     """Severity, task and detail of each finding of a check."""
 
-    def run(check: str, *tasks: Task):
+    def run(check, *tasks):
         return [finding[1:] for finding in lint(tasks, sandbox).findings if finding.check == check]
 
     return run
 
 
-def severities(check: str, linted: Linted) -> list[str]:
+def severities(check, linted):
     return [finding.severity for finding in linted.findings if finding.check == check]
 
 

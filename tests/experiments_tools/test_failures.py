@@ -4,7 +4,6 @@ import csv
 import gzip
 import io
 import json
-import random
 import traceback
 
 import matplotlib as mpl
@@ -14,7 +13,7 @@ from rich.console import Console
 
 from experiments._tools import failures as command
 from experiments._tools.failing_attempts import execute, read_failures, untyped
-from experiments._tools.failure_cases import Case, compare, compared, macro_f1, score
+from experiments._tools.failure_cases import Case, compare, compared, macro_f1
 from experiments._tools.failure_evidence import EVIDENCE, OURS, RULES, classified, evidence_text, read_cases, save_cases
 from experiments._tools.failure_labels import FIELDS, draw, read_labels, write_cases
 from experiments._tools.failures_report import METHOD, as_rows, by_class, overall, save, show
@@ -216,32 +215,6 @@ def cases(*rows):
         Case(problem=problem, kind="", truth=truth, guesses={OURS: ours, "ten keywords": ten})
         for problem, truth, ours, ten in rows
     ]
-
-
-def test_scores_agree_with_scikit_learn():
-    from sklearn.metrics import f1_score
-
-    chance = random.Random("0:scores")
-    names = ["a", "b", "c", "unknown"]
-    rows = [(str(n % 40), chance.choice(names[:3]), chance.choice(names), chance.choice(names)) for n in range(200)]
-    classified = cases(*rows)
-    result = score(classified, OURS)
-    truths, guesses = [case.truth for case in classified], [case.guesses[OURS] for case in classified]
-    classes = sorted(set(truths))
-    expected = f1_score(truths, guesses, labels=classes, average=None)
-    assert {class_.name: class_.f1 for class_ in result.classes} == pytest.approx(
-        dict(zip(classes, expected, strict=True))
-    )
-    assert result.macro_f1.value == pytest.approx(expected.mean())
-    assert result.macro_f1.low < result.macro_f1.value < result.macro_f1.high
-    assert result.accuracy.share == pytest.approx(sum(map(str.__eq__, truths, guesses)) / 200)
-
-
-def test_cases_of_one_problem_widen_the_interval():
-    alone = score(cases(*[(str(n), "a", "a", "b") for n in range(20)]), OURS).accuracy
-    together = score(cases(*[("p", "a", "a", "b") for n in range(20)]), OURS).accuracy
-    assert alone.share == together.share == 1.0
-    assert together.low < alone.low
 
 
 def test_rules_are_compared_case_by_case():

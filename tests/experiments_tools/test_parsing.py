@@ -7,13 +7,12 @@ import json
 
 import matplotlib as mpl
 import pytest
-from msgspec.structs import replace
 from rich.console import Console
 
 from experiments._tools import parsing as command
 from experiments._tools import replies as study
 from experiments._tools.parsing_cases import read_cases, write_cases
-from experiments._tools.parsing_report import alarms, as_rows, disagreements, reflections, replies, save, share, show
+from experiments._tools.parsing_report import alarms, as_rows, disagreements, reflections, replies, save, show
 from experiments._tools.replies import CAUSES, Words, extracted, parse_recorded, parsed, recorded
 from reflexion_lab.audit import stored_programs
 from reflexion_lab.tasks.sandbox.sandbox import Limits
@@ -148,15 +147,6 @@ def test_the_extractor_sees_no_hidden_test(tmp_path, monkeypatch):
     extracted(reply)
     assert reply.task.hidden_tests
     assert texts == [reply.task.public]
-
-
-def test_intervals_count_tasks_and_not_replies(read):
-    many = read(*[row(answer(RIGHT, code=RIGHT)) for _ in range(40)]).replies
-    few = share(many, lambda case: case.passed)
-    apart = [replace(case, task=replace(case.task, task_id=str(place))) for place, case in enumerate(many)]
-    more = share(apart, lambda case: case.passed)
-    assert few.share == more.share == 1
-    assert few.low < 0.5 < more.low
 
 
 def test_rows_and_sheets_hold_the_same_figures(read):

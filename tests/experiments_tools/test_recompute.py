@@ -20,45 +20,30 @@ FOLDER = Path(__file__).parents[2] / "experiments"
 STUDIES = sorted(path.parent.name for path in FOLDER.glob("*/analysis.py"))
 
 
-@functools.cache
-def texts(name):
-    """Computed once: the largest comparison takes half a minute."""
-    return importlib.import_module(f"experiments.{name}.analysis").compute(FOLDER / name)
+@pytest.mark.parametrize("name", STUDIES)
+def test_table_and_readme_are_those_of_the_evidence(name, tmp_path, capsys):
+    copy = Path(shutil.copytree(FOLDER / name, tmp_path / name))
+    texts = importlib.import_module(f"experiments.{name}.analysis").compute(FOLDER / name)
 
+    def run(*words):
+        code = main(str(copy / "analysis.py"), lambda _: texts, words)
+        return code, capsys.readouterr().out
 
-@pytest.fixture(params=STUDIES)
-def study(request, tmp_path):
-    """The texts that an experiment computes and a copy of its folder."""
-    copy = tmp_path / request.param
-    shutil.copytree(FOLDER / request.param, copy)
-    return lambda _: texts(request.param), copy
+    code, printed = run("--check")
+    assert code == 0 and "agree with the evidence" in printed, printed
 
-
-@pytest.mark.slow
-def test_the_published_figures_are_those_of_the_evidence(study, capsys):
-    compute, copy = study
-    assert main(str(copy / "analysis.py"), compute, ["--check"]) == 0
-    assert "agree with the evidence" in capsys.readouterr().out
-
-
-def test_one_altered_digit_of_a_readme_is_named(study, capsys):
-    compute, copy = study
     path = copy / README
     text = path.read_text(encoding="utf-8")
-    digit = random.Random(copy.name).choice(list(re.finditer(r"\d", text)))
+    digit = random.Random(name).choice(list(re.finditer(r"\d", text)))
     altered = str((int(digit[0]) + 1) % 10)
     path.write_text(text[: digit.start()] + altered + text[digit.end() :], encoding="utf-8")
     line = text.count("\n", 0, digit.start()) + 1
-    assert main(str(copy / "analysis.py"), compute, ["--check"]) == 1
-    assert f"{copy.name}/{README}, line {line}: got " in capsys.readouterr().out
+    code, printed = run("--check")
+    assert code == 1 and f"{name}/{README}, line {line}: got " in printed, printed
 
-
-def test_a_written_folder_agrees(study, capsys):
-    compute, copy = study
-    for name in compute(copy):
-        (copy / name).write_text("another text", encoding="utf-8")
-    assert main(str(copy / "analysis.py"), compute, []) == 0
-    assert main(str(copy / "analysis.py"), compute, ["--check"]) == 0
+    for written in texts:
+        (copy / written).write_text("another text", encoding="utf-8")
+    assert run()[0] == run("--check")[0] == 0
 
 
 @pytest.mark.slow
@@ -76,7 +61,8 @@ def test_a_bundle_beside_an_experiment_replays(path, tmp_path, monkeypatch, caps
     assert again.verdicts(1) == published.verdicts(1)
 
 
-def test_answers_of_the_overview_are_those_of_the_tables(tmp_path, capsys):
+def test_answers_of_the_overview_are_those_of_the_tables(tmp_path, monkeypatch):
+    monkeypatch.setattr(index, "answer_of", functools.cache(index.answer_of))
     assert index.main(["--check"]) == 0
     lines = (FOLDER / README).read_text(encoding="utf-8").split("\n")
     named = {number: match for number, line in enumerate(lines, 1) if (match := index.LINE.fullmatch(line))}

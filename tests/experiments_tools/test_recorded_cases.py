@@ -65,32 +65,21 @@ def test_comparisons_of_the_files_are_those_of_the_run_folders(folders, evidence
     assert [line["pass_at_1"] for line in lines] == [pytest.approx(1 / 3), pytest.approx(2 / 3)]
 
 
-def test_a_cut_keeps_the_first_attempts(evidence):
-    (first, *_) = read_cases(evidence)
+def test_the_files_hold_verdicts_and_no_text(evidence, tmp_path):
+    (first, second, *_) = read_cases(evidence)
     assert {task: len(own) for task, own in first.log.attempts.items()} == {"own/1": 1, "own/2": 2, "own/3": 1}
     assert {len(own) for own in first.cut(1).attempts.values()} == {1}
     assert first.cut(1).is_graded
-
-
-def test_verdicts_here_and_in_the_record_stand_side_by_side(evidence):
-    (first, second, *_) = read_cases(evidence)
     assert [(case.feedback, case.feedback_recorded, case.hidden_recorded) for case in first.cases] == [
         ("pass", "1", "1"),
-        ("fail", "0", "0"),
-        ("fail", "0", "0"),
-        ("fail", "0", "0"),
+        *[("fail", "0", "0")] * 3,
     ]
     assert (second.cases[0].feedback, second.cases[0].feedback_recorded) == ("pass", "0")
     assert [case.by_source for case in first.cases] == ["1", "1", "", "1"]
     assert [bool(attempt.reflection) for attempt in first.log.every] == [False, True, True, True]
-
-
-def test_no_text_is_in_the_files(evidence):
     text = (evidence / RUNS).read_text() + gzip.decompress((evidence / CASES).read_bytes()).decode()
     assert "own/2" in text and WORDS not in text and "double" not in text
 
-
-def test_a_missing_file_or_column_is_named(evidence, tmp_path):
     with pytest.raises(ValueError, match=RUNS):
         read_cases(tmp_path / "elsewhere")
     path = evidence / CASES

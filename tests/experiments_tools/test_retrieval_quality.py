@@ -4,15 +4,13 @@ import math
 import random
 
 import matplotlib as mpl
-import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from scipy.stats import bootstrap
 
-from experiments._tools.output import forest, value_of
+from experiments._tools.output import forest
 from experiments._tools.retrieval_quality import Answer, answer, difference, quality
 from reflexion_lab.analysis.figures.style import caption
-from reflexion_lab.analysis.stats.intervals import Estimate, effective, wilson
+from reflexion_lab.analysis.stats.intervals import Estimate, effective
 
 mpl.use("Agg")
 
@@ -62,65 +60,10 @@ def test_an_impossible_ranking_is_refused(hits, relevant, k):
         answer("t", hits, relevant, k)
 
 
-def test_hit_interval_is_wilsons_where_every_task_has_one_query():
-    result = quality(answered([1.0] * 7 + [0.0] * 3), k=5).hit
-    assert result.share == 0.7
-    assert (result.low, result.high) == wilson(7, 10)
-
-
-def test_queries_that_share_tasks_widen_every_interval():
-    rng = random.Random(3)
-    each = [float(rng.random() < 0.6) for _ in range(30)]
-    apart = quality(answered(each * 6), k=5)
-    shared = quality(answered(each * 6, list(range(30)) * 6), k=5)
-    assert (shared.queries, shared.tasks, apart.tasks) == (180, 30, 180)
-    for wide, narrow in ((shared.hit, apart.hit), (shared.mrr, apart.mrr), (shared.ndcg, apart.ndcg)):
-        assert value_of(wide) == value_of(narrow)
-        assert wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
-
-
 def test_effective_size_is_the_number_of_equal_clusters():
     assert effective([1] * 40) == 40
     assert effective([5] * 40) == 40
     assert effective([97, 1, 1, 1]) == 1
-
-
-def test_bootstrap_interval_is_scipys():
-    values = np.random.default_rng(1).beta(2, 1, size=80)
-    ours = quality(answered(list(map(float, values))), k=5).ndcg
-    theirs = bootstrap((values,), np.mean, method="percentile", n_resamples=9999, rng=np.random.default_rng(2))
-    assert ours.value == pytest.approx(values.mean())
-    assert ours.low == pytest.approx(theirs.confidence_interval.low, abs=0.01)
-    assert ours.high == pytest.approx(theirs.confidence_interval.high, abs=0.01)
-
-
-def test_bootstrap_of_clusters_covers_the_mean_that_it_should():
-    rng, covered = np.random.default_rng(5), 0
-    for _ in range(200):
-        centres = rng.normal(0.5, 0.1, size=40)
-        tasks = [task for task in range(40) for _ in range(1 + task % 5)]
-        values = [float(centres[task] + rng.normal(0, 0.05)) for task in tasks]
-        result = quality(answered(values, tasks), k=5).mrr
-        covered += result.low <= 0.5 <= result.high
-    assert 0.88 <= covered / 200 <= 0.99
-
-
-def test_a_paired_difference_is_narrower_than_the_two_intervals():
-    hard = [0.95 * random.Random(seed).random() for seed in range(60)]
-    first, second = answered(hard), answered([value + 0.05 for value in hard])
-    gain = difference(first, second, "ndcg")
-    assert gain.value == pytest.approx(0.05)
-    alone = quality(first, k=5).ndcg
-    assert gain.low < 0.05 < gain.high
-    assert gain.high - gain.low < 0.7 * (alone.high - alone.low)
-    loss = difference(second, first, "ndcg")
-    assert (loss.value, loss.low, loss.high) == pytest.approx((-gain.value, -gain.high, -gain.low))
-
-
-def test_a_seed_gives_one_interval_and_another_seed_another():
-    some = answered([random.Random(seed).random() for seed in range(40)])
-    assert quality(some, k=5, seed=1) == quality(some, k=5, seed=1)
-    assert quality(some, k=5, seed=1).ndcg != quality(some, k=5, seed=2).ndcg
 
 
 @pytest.mark.parametrize(
@@ -135,9 +78,6 @@ def test_a_seed_gives_one_interval_and_another_seed_another():
 def test_invalid_pairs_are_refused(first, second, measure, message):
     with pytest.raises(ValueError, match=message):
         difference(first, second, measure)
-
-
-def test_no_query_has_no_quality():
     with pytest.raises(ValueError, match="expected at least one with a relevant document"):
         quality([], k=5)
 

@@ -35,15 +35,6 @@ def test_each_prompt_holds_the_parts_in_its_name(style, name):
     assert ("got [1, 2]" in text) != name.startswith("words")
 
 
-def test_uptake_is_paired_with_the_styles_default():
-    default = [case(str(n), passed=n < 3) for n in range(10)]
-    other = [case(str(n), passed=n in (2, 3, 4, 5), prompt="other", empty=n == 9) for n in range(10)]
-    first, second = table([*default, *other])
-    assert (first["uptake"], first["won"], first["lost"], first["p_mcnemar"]) == (0.3, 0, 0, 1.0)
-    assert (second["passed"], second["empty"], second["won"], second["lost"]) == (4, 1, 3, 2)
-    assert second["low"] < 0.4 < second["high"]
-
-
 def test_a_table_goes_into_a_folder_that_is_not_there_yet(tmp_path):
     path = tmp_path / "results" / "table.csv"
     write_csv(path, table([case("1", passed=True)]))

@@ -2,14 +2,11 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
-from typing import Any
 
 from model_server import ModelServer, completion
 
-from reflexion_lab.runner.config.compose import Lab, assemble
+from reflexion_lab.runner.config.compose import assemble
 
 REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: {0}\nCONFIDENCE: 0.5\n"
 NEVER_PASSES = [
@@ -19,14 +16,14 @@ NEVER_PASSES = [
 ]
 
 
-def script(folder: Path, rules: list[dict[str, str]] = NEVER_PASSES) -> Path:
+def script(folder, rules=NEVER_PASSES):
     """The file of a scripted model's rules, below `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "script.json").write_text(json.dumps(rules))
     return folder / "script.json"
 
 
-def run_lab(cfg: Any) -> Lab:
+def run_lab(cfg):
     """Run the experiment of `cfg`, without summary and tracker, and close its lab."""
     lab = assemble(cfg)
     with closing(lab):
@@ -35,11 +32,11 @@ def run_lab(cfg: Any) -> Lab:
 
 
 @contextmanager
-def chat_server(reply: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[ModelServer]:
+def chat_server(reply):
     """A server with its `requests`. `reply`: from a request to the fields of its completion, `text` among them."""
     counting = threading.Lock()
 
-    def respond(request: dict[str, Any], _: Any) -> tuple[int, dict[str, Any]]:
+    def respond(request, _):
         with counting:
             server.requests.append(request)
             fields = reply(request)

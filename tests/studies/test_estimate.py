@@ -59,10 +59,8 @@ def test_where_tasks_cost_alike_the_estimate_is_exact(overrides):
     figures, models = run(overrides)
     assert expected.roles.keys() == figures.usage.keys() == {"actor", "reflector"}
     for role, usage in figures.usage.items():
-        part = expected.roles[role]
-        assert part.calls == exactly(usage.calls)
-        assert part.prompt_tokens == exactly(usage.prompt_tokens)
-        assert part.completion_tokens == exactly(usage.completion_tokens)
+        for field in ("calls", "prompt_tokens", "completion_tokens"):
+            assert getattr(expected.roles[role], field) == exactly(getattr(usage, field)), (role, field)
     assert expected.total.calls == exactly(48)
     assert expected.first_attempts.calls == exactly(12)
     assert expected.retries.calls == exactly(36)
@@ -100,14 +98,11 @@ def test_cost_is_computed_from_the_price_of_the_model(overrides):
     assert set(expected.prices.values()) == {"1e+06/2e+06 per million, as the config says"}
 
 
-def test_a_run_with_a_store_reflects_on_the_last_attempt_in_its_estimate_too(overrides):
+def test_a_probe_writes_nothing_but_caches_and_ledger_and_reflects_as_its_run_does(overrides, tmp_path):
     default = [*overrides, "loop.reflect_on_last=null"]
-    assert estimate([compose(*default, "store=jsonl")]).roles["reflector"].calls == exactly(24)
+    stored = estimate([compose(*default, "store=jsonl", f"memory.reflection_files={tmp_path / 'words'}")])
+    assert stored.roles["reflector"].calls == exactly(24)
     assert estimate([compose(*default)]).roles["reflector"].calls == exactly(12)
-
-
-def test_a_probe_writes_nothing_but_caches_and_ledger(overrides, tmp_path):
-    estimate([compose(*overrides, "store=jsonl", f"memory.reflection_files={tmp_path / 'words'}")])
     files = {path.name.removesuffix("-wal").removesuffix("-shm") for path in (tmp_path / "runs").iterdir()}
     assert files <= {"calls.sqlite", "executions.sqlite", "embeddings.sqlite", "spending.sqlite"}
     assert not (tmp_path / "words").exists()
@@ -132,7 +127,7 @@ def test_a_probe_without_a_retry_says_so(overrides, tmp_path):
     assert "saw no retry" in expected.notes[0]
 
 
-def test_the_command_prints_a_table_and_one_json_object(overrides, capsys):
+def test_the_command_prints_a_table_and_one_json_object_and_takes_a_sweep(overrides, capsys):
     assert cli.main(["estimate", *overrides, "--json"]) == 0
     *table, last = capsys.readouterr().out.splitlines()
     expected = json.loads(last)
@@ -141,9 +136,6 @@ def test_the_command_prints_a_table_and_one_json_object(overrides, capsys):
     text = " ".join(" ".join(table).split())
     assert "12 tasks, from 3 probed" in text
     assert "still to pay 36 [36, 36]" in text
-
-
-def test_the_command_takes_a_sweep(overrides, capsys):
     rest = [override for override in overrides if not override.startswith("loop.max_attempts")]
     assert cli.main(["estimate", *rest, "--tasks", "2", "-m", "loop.max_attempts=1,2", "seed=0,1"]) == 0
     assert "4 cells, 48 tasks, from 2 probed" in capsys.readouterr().out

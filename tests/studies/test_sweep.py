@@ -22,7 +22,7 @@ from reflexion_lab.runner.config.grid import cells, digest_of, lines
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.call_store import CallStore
-from reflexion_lab.studies.finished import CellState, read_states, record
+from reflexion_lab.studies.finished import CellState, record
 from reflexion_lab.studies.run import carry_out
 from reflexion_lab.studies.sweep import Sweep, not_ended, run_cell, sweep
 from reflexion_lab.studies.sweep_report import SweepProgress
@@ -125,10 +125,6 @@ def test_a_grid_is_written_as_hydras_grammar_reads_it():
     assert (grid[0].cfg.quiet, grid[0].cfg.workers, grid[0].cfg.loop.timeout) == (True, None, 0.5)
 
 
-def test_hydras_own_keys_are_no_part_of_a_cell():
-    assert [cell.digest for cell in cells(["seed=0,1", *JOBLIB])] == [cell.digest for cell in cells(["seed=0,1"])]
-
-
 @pytest.mark.slow
 def test_python_and_the_command_line_run_the_same_cells(grid, tmp_path):
     here = sweep(grid(recall__omega=[0, 1]), quiet=True)
@@ -159,18 +155,9 @@ def test_sharing_changes_no_result(grid, tmp_path):
         assert results(alone.folder.path) == results(run)
 
 
-def initial_memory(run):
-    """Episodes in the store at the start, and all prompts by task."""
-    log = Log.read(RunFolder.existing(run))
-    prompts = {
-        task_id: [[message.content for message in attempt.trajectory.messages] for attempt in attempts]
-        for task_id, attempts in sorted(log.attempts.items())
-    }
-    return log.beginning.episodes, prompts
-
-
 def initial_episodes(swept):
-    return [initial_memory(run)[0] for run in swept.runs]
+    """Episodes in the store at the start of each run."""
+    return [RunFolder.existing(run).beginning.episodes for run in swept.runs]
 
 
 @pytest.mark.slow
@@ -179,9 +166,15 @@ def test_cells_with_a_store_are_independent_of_their_order(grid, tmp_path):
     for name, seeds in (("up", [0, 1, 2]), ("down", [2, 1, 0])):
         more = grid(seed=seeds, run_root=str(tmp_path / name), memory__shared__round_size=2)
         swept = sweep({**more, **LEARNS}, quiet=True)
-        by_seed.append({cell.cfg.seed: initial_memory(run) for cell, run in zip(swept, swept.runs, strict=True)})
+        assert initial_episodes(swept) == [0, 0, 0]
+        logs = [Log.read(RunFolder.existing(run)) for run in swept.runs]
+        prompts = {
+            (log.manifest.seed, task_id): [attempt.trajectory.messages for attempt in attempts]
+            for log in logs
+            for task_id, attempts in log.attempts.items()
+        }
+        by_seed.append(prompts)
     assert by_seed[0] == by_seed[1]
-    assert {episodes for episodes, _ in by_seed[0].values()} == {0}
 
 
 @pytest.mark.slow
@@ -442,13 +435,6 @@ def test_an_interrupted_cell_is_resumed(grid, tmp_path, monkeypatch):
     assert results(lab.folder.path) == results(sweep(grid(run_root=str(tmp_path / "whole")), quiet=True).runs[0])
 
 
-def test_a_cell_that_another_process_runs_is_left_to_it(grid):
-    swept = Sweep.of(lines(grid(sweep_id="both")))
-    with held(swept, swept.cells[0].digest):
-        run_cell(swept.cells[0].cfg, 0)
-    assert [state.status for state in read_states(swept.folder)] == ["elsewhere"]
-
-
 def test_equal_cells_are_run_once_with_a_warning(grid, tmp_path):
     with pytest.warns(RuntimeWarning, match=r"cell 1 \(workers=2\) measures the same as cell 0; it is run once"):
         swept = sweep(grid(workers=[1, 2]), quiet=True)
@@ -464,6 +450,7 @@ def test_joblib_runs_the_cells_too_in_hydras_own_multirun_mode(grid, tmp_path):
     assert "warning: cell 1 (workers=2) measures the same as cell 0; it is run once" in ended.stderr
     assert "2 cells: 1 done, 1 failed" in ended.stdout
     assert "recall.omega: got -1" in ended.stdout
+    assert [cell.digest for cell in cells(overrides)] == [cell.digest for cell in cells(overrides[: -len(JOBLIB)])]
     (run,) = Sweep.of(overrides).runs
     (alone,) = sweep(grid(recall__omega=0, run_root=str(tmp_path / "alone")), quiet=True).runs
     assert results(run) == results(alone)
@@ -496,9 +483,12 @@ def test_a_finished_cell_is_not_running_elsewhere(recorded):
     assert statuses(recorded(states, seed=[0, 1])) == ["done", "elsewhere"]
 
 
-def test_a_cell_that_another_command_runs_is_not_lost(recorded):
+def test_a_cell_that_another_process_runs_is_left_to_it_and_not_lost(recorded):
     swept = recorded([(0, "running"), (1, "running")], seed=[0, 1])
     with held(swept, swept.digests[1]):
+        run_cell(swept.cells[1].cfg, 1)
+        assert statuses(swept) == ["running", "elsewhere"]
+        record(swept.folder, CellState(number=1, status="running", folder="f", digest=swept.digests[1]))
         lost = not_ended(swept, swept.cells, ["", ""])
     assert [state.number for state in lost] == [0]
     assert statuses(swept) == ["lost", "elsewhere"]
@@ -511,16 +501,10 @@ def test_tasks_finished_by_another_process_are_not_run_again(grid):
         lab.runner.run()
         lab.close()
     run = RunFolder.existing(first.folder.path)
+    with run.held(), pytest.raises(FolderError, match="another process writes"), RunFolder(run.path).held():
+        pass
     assert (run.path / "results.jsonl").read_text().count("\n") == len(run.results) == 3
     assert (run.path / "grades.jsonl").read_text().count("\n") == len(run.grades)
-
-
-def test_only_one_process_may_write_into_a_run(tmp_path):
-    folder = RunFolder(tmp_path)
-    with folder.held(), pytest.raises(FolderError, match="another process writes"), RunFolder(tmp_path).held():
-        pass
-    with folder.held():
-        pass
 
 
 def test_the_live_view_counts_cells_calls_and_cost(grid):

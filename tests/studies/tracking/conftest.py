@@ -1,19 +1,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.records import Attempt, Usage
-from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.records import Usage
 from reflexion_lab.studies.tracking.mlflow import MlflowTracker
 from tests.builders import attempt, reflection
 
-CONFIG: dict[str, object] = {
+CONFIG = {
     "arm": "reflexion",
     "seed": 0,
     "feedback_source": "visible",
@@ -47,19 +43,19 @@ WORDS = {"source": "llm", "usage": CALL}, {"source": "fallback:unknown", "usage"
 SETTINGS = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "MLFLOW_ENABLE_ASYNC_LOGGING": "false"}
 
 
-def with_values(**values: object) -> dict[str, object]:
+def with_values(**values):
     """CONFIG with dotted keys (`loop__max_attempts`) set to other values."""
     config = {key: dict(value) if isinstance(value, dict) else value for key, value in CONFIG.items()}
     for name, value in values.items():
         group, _, key = name.partition("__")
         if key:
-            config[group][key] = value  # type: ignore[index]
+            config[group][key] = value
         else:
             config[group] = value
     return config
 
 
-def history(task_id: str, solved: int, allowed: int) -> list[Attempt]:
+def history(task_id, solved, allowed):
     """Attempts that pass at number `solved`; 0 is never."""
     last = solved or allowed
     return [
@@ -75,28 +71,21 @@ def history(task_id: str, solved: int, allowed: int) -> list[Attempt]:
     ]
 
 
-@pytest.fixture(scope="session")
-def write(runs_written_in: Callable[[Path], Callable[..., RunFolder]]) -> Callable[..., Path]:
-    """Writes a run at a path: task i passes its feedback and hidden tests at attempt `solved_at[i]`; 0 is never.
-
-    is_drawn: its figures are there, so they are not drawn.
+@pytest.fixture
+def run(tmp_path, write_run):
+    """Writes a run folder below `tmp_path`: task i passes its feedback and hidden tests at attempt `solved_at[i]`; 0 is
+    never. `is_drawn`: its figures are there, so they are not drawn. Returns its path.
     """
 
-    def write_run(
-        path: Path,
-        solved_at: tuple[int, ...] = (1, 2, 3, 0),
-        n_expected: int = 4,
-        is_drawn: bool = True,
-        **values: object,
-    ) -> Path:
-        config: dict[str, Any] = with_values(**values)
+    def write(name="run", solved_at=(1, 2, 3, 0), n_expected=4, is_drawn=True, **values):
+        config = with_values(**values)
         allowed = config["loop"]["max_attempts"]
         attempts = {f"t/{task}": history(f"t/{task}", solved, allowed) for task, solved in enumerate(solved_at)}
-        folder = runs_written_in(path.parent)(attempts=attempts, n_expected=n_expected, name=path.name)
+        folder = write_run(attempts=attempts, n_expected=n_expected, name=name)
         folder.write_manifest(
             replace(
                 folder.manifest,
-                run_id=f"{path.name}-id",
+                run_id=f"{name}-id",
                 created_at="2025-03-01T10:00:00Z",
                 seed=config["seed"],
                 config=config,
@@ -110,21 +99,15 @@ def write(runs_written_in: Callable[[Path], Callable[..., RunFolder]]) -> Callab
                 isolation=("process", "rlimits"),
             )
         )
-        for name in ("convergence.png", "reflections.png") if is_drawn else ():
-            (path / name).write_bytes(b"drawn")
-        return path
+        for figure in ("convergence.png", "reflections.png") if is_drawn else ():
+            (folder.path / figure).write_bytes(b"drawn")
+        return folder.path
 
-    return write_run
-
-
-@pytest.fixture
-def run(tmp_path: Path, write: Callable[..., Path]) -> Callable[..., Path]:
-    """Writes a run folder below `tmp_path` and returns its path."""
-    return lambda name="run", **values: write(tmp_path / name, **values)
+    return write
 
 
 @pytest.fixture(scope="session", autouse=True)
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def settings(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**SETTINGS, "HOME": str(tmp_path_factory.mktemp("home"))}.items():
             patch.setenv(name, value)
@@ -132,7 +115,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory, settings: None) -> Path:
+def migrated(tmp_path_factory, settings):
     """A new database, to be copied, since migrating takes seconds."""
     database = tmp_path_factory.mktemp("migrated") / "mlflow.db"
     MlflowTracker(f"sqlite:///{database}").prepare()
@@ -140,17 +123,17 @@ def migrated(tmp_path_factory: pytest.TempPathFactory, settings: None) -> Path:
 
 
 @pytest.fixture
-def tracker(tmp_path: Path, migrated: Path) -> MlflowTracker:
+def tracker(tmp_path, migrated):
     shutil.copy(migrated, tmp_path / "mlflow.db")
     return MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}", experiment="trial")
 
 
 @pytest.fixture
-def logged(tracker: MlflowTracker) -> Callable[..., list[Any]]:
+def logged(tracker):
     """Reads back the runs of a kind that are not in the trash."""
     from mlflow import MlflowClient
 
-    def read(kind: str = "job", experiment: str = "trial") -> list[Any]:
+    def read(kind="job", experiment="trial"):
         client = MlflowClient(tracker.uri)
         place = client.get_experiment_by_name(experiment).experiment_id
         return list(client.search_runs([place], filter_string=f"tags.kind = '{kind}'"))

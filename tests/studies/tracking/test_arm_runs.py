@@ -1,10 +1,3 @@
-from __future__ import annotations
-
-import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
-
 import pytest
 from msgspec.structs import replace
 
@@ -13,12 +6,8 @@ from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking import arm_runs
-from reflexion_lab.studies.tracking.mlflow import MlflowTracker
 from reflexion_lab.studies.tracking.run_view import params
 from reflexion_lab.studies.tracking.saved_views import TAG
-
-Run = Callable[..., Path]
-Logged = Callable[..., list[Any]]
 
 SOLVED = {
     "feedback_only": ((1, 0, 0, 0), (1, 2, 0, 0)),
@@ -27,84 +16,85 @@ SOLVED = {
 }
 
 
-class Tracked(NamedTuple):
-    """What MLflow holds after arms were tracked."""
-
-    tracker: MlflowTracker
-    client: Any
-    links: dict[str, str]
-    folders: list[Path]
-
-    @property
-    def experiment(self) -> Any:
-        return self.client.get_experiment_by_name("trial")
-
-    def runs(self, kind: str) -> list[Any]:
-        where = f"tags.kind = '{kind}'"
-        return list(self.client.search_runs([self.experiment.experiment_id], filter_string=where))
-
-    def arm(self, label: str) -> Any:
-        (arm,) = (run for run in self.runs("arm") if run.data.params["summary_of"] == label)
-        return arm
-
-
 @pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def undrawn(monkeypatch):
     """Reports without figures."""
     monkeypatch.setattr("reflexion_lab.analysis.report.documents.save_figures", lambda *_: [])
 
 
-@pytest.fixture(scope="module")
-def tracked(tmp_path_factory: pytest.TempPathFactory, migrated: Path, write: Run) -> Tracked:
+def test_arms_and_their_runs_as_mlflow_holds_them(tracker, run, logged, monkeypatch):
     """Three arms of two seeds; the first run was there before."""
     from mlflow import MlflowClient
 
-    place = tmp_path_factory.mktemp("arms")
-    shutil.copy(migrated, place / "mlflow.db")
-    tracker = MlflowTracker(f"sqlite:///{place / 'mlflow.db'}", experiment="trial")
-    source = {"oracle": "oracle"}
     folders = [
-        write(place / f"{arm}-{seed}", solved, arm=arm, seed=seed, feedback_source=source.get(arm, "visible"))
+        run(
+            f"{arm}-{seed}",
+            solved_at=solved,
+            arm=arm,
+            seed=seed,
+            feedback_source="oracle" if arm == "oracle" else "visible",
+        )
         for arm, by_seed in SOLVED.items()
         for seed, solved in enumerate(by_seed)
     ]
     tracker.track(folders[0])
-    return Tracked(tracker, MlflowClient(tracker.uri), tracker.track_arms(folders), folders)
+    links, client, jobs = tracker.track_arms(folders), MlflowClient(tracker.uri), logged()
+    by_arm = {run.data.params["summary_of"]: run for run in logged("arm")}
+    metrics = {(run.data.params["arm"], run.data.params["seed"]): run.data.metrics for run in jobs}
 
+    # One summary an arm, and every run once; grouping by arm takes jobs alone.
+    assert sorted(by_arm) == sorted(SOLVED) and len(logged("arm")) == len(SOLVED)
+    assert sorted(run.data.tags["run_id"] for run in jobs) == sorted(f"{folder.name}-id" for folder in folders)
+    assert not [run for run in by_arm.values() if "arm" in run.data.params]
+    assert len({run.data.tags["mlflow.runColor"] for run in by_arm.values()}) == len(SOLVED)
 
-def test_every_arm_has_one_summary_and_every_run_is_there_once(tracked: Tracked) -> None:
-    assert sorted(run.data.params["summary_of"] for run in tracked.runs("arm")) == sorted(SOLVED)
-    ids = sorted(run.data.tags["run_id"] for run in tracked.runs("job"))
-    assert ids == sorted(f"{folder.name}-id" for folder in tracked.folders)
-    assert not [run for run in tracked.runs("arm") if "arm" in run.data.params], "grouping by arm takes jobs alone"
-    assert all("arm" in run.data.params for run in tracked.runs("job"))
-    assert len({run.data.tags["mlflow.runColor"] for run in tracked.runs("arm")}) == len(SOLVED)
-
-
-def test_runs_of_a_group_have_every_curve_at_every_step(tracked: Tracked) -> None:
-    for arm in ("feedback_only", "reflexion"):
-        runs = [run for run in tracked.runs("job") if run.data.params["arm"] == arm]
+    # Every curve has every step; that of a summary has an interval.
+    for job in (job for job in jobs if job.data.params["arm"] != "oracle"):
         for key in ("curve/pass_at_1", "curve/reward", "curve/visible_pass", "usage/tokens_cum"):
-            histories = [tracked.client.get_metric_history(run.info.run_id, key) for run in runs]
-            assert [[point.step for point in history] for history in histories] == [[1, 2, 3], [1, 2, 3]]
-
-
-def test_a_summary_has_mean_and_interval_at_every_attempt(tracked: Tracked) -> None:
-    run_id = tracked.arm("reflexion").info.run_id
+            assert [point.step for point in client.get_metric_history(job.info.run_id, key)] == [1, 2, 3]
+    own_id = by_arm["reflexion"].info.run_id
     low, mean, high = (
-        [(point.step, point.value) for point in tracked.client.get_metric_history(run_id, f"curve/pass_at_1{end}")]
+        [(point.step, point.value) for point in client.get_metric_history(own_id, f"curve/pass_at_1{end}")]
         for end in ("_low", "", "_high")
     )
     assert mean == [(1, 0.25), (2, 0.5), (3, 0.75)]
     assert all(a[1] < b[1] < c[1] for a, b, c in zip(low, mean, high, strict=True))
 
+    check_differences(folders, by_arm["reflexion"].data)
+    assert not [key for key in by_arm["feedback_only"].data.metrics if "difference" in key]
+    check_upper_bound(by_arm["oracle"].data)
 
-def test_differences_are_those_of_the_comparison(tracked: Tracked) -> None:
-    row = next(row for row in compare(arms(tracked.folders)).rows if row.arm == "reflexion")
-    metrics = tracked.arm("reflexion").data.metrics
-    assert row.as_run
+    # A run has the difference to the baseline of its seed, and no p.
+    assert [metrics["reflexion", seed]["final/difference"] for seed in ("0", "1")] == [0.5, 0.25]
+    assert metrics["oracle", "0"]["final/upper_bound_difference"] == 0.75
+    assert "final/difference" not in metrics["oracle", "0"].keys() | metrics["feedback_only", "0"].keys()
+    assert not [key for key in metrics["reflexion", "0"] if key.startswith("final/difference_")]
+
+    for summary in by_arm.values():
+        names = {item.path for item in client.list_artifacts(summary.info.run_id)}
+        assert {"report.md", "report.html"} <= names
+        assert [name for name in names if name.endswith((".svg", ".png"))]
+
+    # Links lead to views that are there.
+    assert set(links) == {"arms", "runs", "charts"}
+    views = client.get_experiment_by_name("trial").tags
+    assert all(f"{TAG}{link.partition('viewStateShareKey=')[2]}" in views for link in links.values())
+    assert "compareRunsMode=CHART" in links["charts"]
+
+    # Tracked again, summaries alone are renewed.
+    monkeypatch.setattr("reflexion_lab.analysis.report.documents.save_figures", lambda *_: [])
+    former = {run.info.run_id: run.data.tags["mlflow.runColor"] for run in by_arm.values()}
+    assert tracker.track_arms(folders) == links
+    renewed = {run.info.run_id: run.data.tags["mlflow.runColor"] for run in logged("arm")}
+    assert sorted(run.info.run_id for run in logged()) == sorted(run.info.run_id for run in jobs)
+    assert not former.keys() & renewed.keys()
+    assert sorted(former.values()) == sorted(renewed.values())
+
+
+def check_differences(folders, data):
+    row = next(row for row in compare(arms(folders)).rows if row.arm == "reflexion")
+    metrics, tags = data.metrics, data.tags
     price = row.equal["tokens"].price
-    assert price
     assert metrics["final/difference"] == 0.375
     pairs = {
         "final/difference": row.as_run.estimate.value,
@@ -123,7 +113,7 @@ def test_differences_are_those_of_the_comparison(tracked: Tracked) -> None:
         "usage/tokens": row.spent.usage.tokens,
     }
     assert {key: metrics[key] for key in pairs} == pytest.approx(pairs, rel=1e-5)
-    tags, estimate = tracked.arm("reflexion").data.tags, row.as_run.estimate
+    estimate = row.as_run.estimate
     expected = {
         "baseline": "feedback_only",
         "interval": f"[{row.final.low:.3f}, {row.final.high:.3f}]",
@@ -136,21 +126,9 @@ def test_differences_are_those_of_the_comparison(tracked: Tracked) -> None:
         text in note
         for text in ("pass@1 **0.750**", f"**{row.as_run.verdict}**", "minimum detectable effect", "Exploratory")
     )
-    assert not [key for key in tracked.arm("feedback_only").data.metrics if "difference" in key]
 
 
-def test_a_run_has_its_difference_to_the_baseline_of_its_seed(tracked: Tracked) -> None:
-    metrics = {(run.data.params["arm"], run.data.params["seed"]): run.data.metrics for run in tracked.runs("job")}
-    assert metrics["reflexion", "0"]["final/difference"] == 0.5
-    assert metrics["reflexion", "1"]["final/difference"] == 0.25
-    assert metrics["oracle", "0"]["final/upper_bound_difference"] == 0.75
-    assert "final/difference" not in metrics["oracle", "0"]
-    assert "final/difference" not in metrics["feedback_only", "0"]
-    assert not [key for key in metrics["reflexion", "0"] if key.startswith("final/difference_")]  # one seed: no p
-
-
-def test_figures_of_an_upper_bound_are_named_so(tracked: Tracked) -> None:
-    oracle = tracked.arm("oracle").data
+def check_upper_bound(oracle):
     assert not [key for key in oracle.metrics if "pass_at_1" in key or key.startswith("final/difference")]
     assert oracle.metrics["final/upper_bound"] == 1.0
     assert oracle.metrics["final/upper_bound_difference"] == 0.625
@@ -163,27 +141,9 @@ def test_figures_of_an_upper_bound_are_named_so(tracked: Tracked) -> None:
     assert "p_holm" not in oracle.tags
 
 
-def test_a_summary_holds_report_and_figures(tracked: Tracked) -> None:
-    for run in tracked.runs("arm"):
-        names = {item.path for item in tracked.client.list_artifacts(run.info.run_id)}
-        assert {"report.md", "report.html"} <= names
-        assert [name for name in names if name.endswith((".svg", ".png"))]
-
-
 @pytest.mark.usefixtures("undrawn")
-def test_tracking_arms_again_renews_summaries_alone(tracked: Tracked) -> None:
-    jobs = sorted(run.info.run_id for run in tracked.runs("job"))
-    former = {run.info.run_id: run.data.tags["mlflow.runColor"] for run in tracked.runs("arm")}
-    assert tracked.tracker.track_arms(tracked.folders) == tracked.links
-    renewed = {run.info.run_id: run.data.tags["mlflow.runColor"] for run in tracked.runs("arm")}
-    assert sorted(run.info.run_id for run in tracked.runs("job")) == jobs
-    assert not former.keys() & renewed.keys()
-    assert sorted(former.values()) == sorted(renewed.values())
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_a_difference_belongs_to_the_newest_comparison(tracker: MlflowTracker, run: Run, logged: Logged) -> None:
-    def differences() -> dict[str, tuple[float | None, str | None]]:
+def test_a_difference_belongs_to_the_newest_comparison(tracker, run, logged):
+    def differences():
         return {
             job.data.params["arm"]: (job.data.metrics.get("final/difference"), job.data.tags.get("difference_to"))
             for job in logged()
@@ -198,8 +158,8 @@ def test_a_difference_belongs_to_the_newest_comparison(tracker: MlflowTracker, r
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_only_summaries_of_the_same_runs_are_replaced(tracker: MlflowTracker, run: Run, logged: Logged) -> None:
-    def summaries() -> list[str]:
+def test_only_summaries_of_the_same_runs_are_replaced(tracker, run, logged):
+    def summaries():
         return sorted(f"{arm.data.tags['benchmark_digest'][:1]} {arm.info.run_name}" for arm in logged("arm"))
 
     first, other = ([run(f"{name}-{seed}", seed=seed) for seed in (0, 1)] for name in ("first", "other"))
@@ -214,15 +174,7 @@ def test_only_summaries_of_the_same_runs_are_replaced(tracker: MlflowTracker, ru
     assert summaries() == ["d reflexion Ω=1, 2 seeds", "d reflexion Ω=3, 2 seeds", "e reflexion, 2 seeds"]
 
 
-def test_links_lead_to_views_that_are_there(tracked: Tracked) -> None:
-    assert set(tracked.links) == {"arms", "runs", "charts"}
-    for link in tracked.links.values():
-        key = link.partition("viewStateShareKey=")[2]
-        assert f"{TAG}{key}" in tracked.experiment.tags
-    assert "compareRunsMode=CHART" in tracked.links["charts"]
-
-
-def test_charts_group_by_all_keys_that_distinguish_arms(run: Run) -> None:
+def test_charts_group_by_all_keys_that_distinguish_arms(run):
     sizes = [run(f"{omega}-{seed}", seed=seed, recall__omega=omega) for omega in (0, 3) for seed in (0, 1)]
     assert arm_runs.group_keys(arms(sizes)) == ("arm", "recall.omega")
     parts = [run(name, recall___target_=f"reflexion_lab.memory.recall.{name}") for name in ("Window", "Recency")]
@@ -231,7 +183,7 @@ def test_charts_group_by_all_keys_that_distinguish_arms(run: Run) -> None:
     assert all(key in params(RunFolder.existing(path).manifest) for key in keys for path in parts)
 
 
-def test_a_difference_from_one_seed_is_refused_until_asked_for(run: Run) -> None:
+def test_a_difference_from_one_seed_is_refused_until_asked_for(run):
     both = arms([run("a", arm="feedback_only"), run("b", solved_at=(1, 1, 2, 2))])
     for one_seed in (False, True):
         comparison = compare(both, one_seed=one_seed)
@@ -241,8 +193,8 @@ def test_a_difference_from_one_seed_is_refused_until_asked_for(run: Run) -> None
         assert ("No difference: one seed" in arm_runs.note(row, comparison)) is not one_seed
 
 
-def test_a_note_names_the_study_where_it_registered_a_comparison(run: Run) -> None:
-    def note(*exploratory: str) -> str:
+def test_a_note_names_the_study_where_it_registered_a_comparison(run):
+    def note(*exploratory):
         row = comparison.rows[1]
         assert row.as_run
         own = replace(row, study="words help", as_run=replace(row.as_run, exploratory=exploratory))
@@ -260,7 +212,7 @@ def test_a_note_names_the_study_where_it_registered_a_comparison(run: Run) -> No
     assert "Exploratory: no registered comparison of words help" in note("no run of the registered seed 7")
 
 
-def test_a_note_marks_a_budget_that_did_not_match(run: Run) -> None:
+def test_a_note_marks_a_budget_that_did_not_match(run):
     both = arms([run(f"{arm}-{seed}", arm=arm, seed=seed) for arm in ("feedback_only", "reflexion") for seed in (0, 1)])
     comparison = compare(both, unit="calls")
     row = comparison.rows[1]
@@ -276,7 +228,7 @@ def test_a_note_marks_a_budget_that_did_not_match(run: Run) -> None:
     assert "equal calls: " in line
 
 
-def test_runs_of_several_studies_are_refused(tracker: MlflowTracker, run: Run) -> None:
+def test_runs_of_several_studies_are_refused(tracker, run):
     first, second = run("first", seed=0), run("second", seed=1)
     folder = RunFolder.existing(second)
     folder.write_manifest(replace(folder.manifest, study="another"))
@@ -284,6 +236,6 @@ def test_runs_of_several_studies_are_refused(tracker: MlflowTracker, run: Run) -
         tracker.track_arms([first, second])
 
 
-def test_a_run_that_is_not_finished_makes_no_arm(tracker: MlflowTracker, run: Run) -> None:
+def test_a_run_that_is_not_finished_makes_no_arm(tracker, run):
     with pytest.raises(ValueError, match="finish it with resume="):
         tracker.track_arms([run(n_expected=5)])

@@ -1,16 +1,12 @@
 """One MLflow run for each run folder: written in whole, replaced in whole, by any number of processes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -21,18 +17,16 @@ from reflexion_lab.studies.tracking.mlflow import MlflowTracker, TrackerError
 from reflexion_lab.studies.tracking.null import NullTracker
 from reflexion_lab.studies.tracking.saved_views import TAG
 
-Run = Callable[..., Path]
-Logged = Callable[..., list[Any]]
 FIGURES = ("convergence", "reflections")
 
 
-def client(tracker: MlflowTracker) -> Any:
+def client(tracker):
     from mlflow import MlflowClient
 
     return MlflowClient(tracker.uri)
 
 
-def test_a_folder_is_one_flat_run_with_all_its_figures(tracker: MlflowTracker, run: Run, logged: Logged) -> None:
+def test_a_folder_is_one_flat_run_with_all_its_figures(tracker, run, logged):
     path = run(solved_at=(1, 2, 3, 0))
     (path / "summary.json").write_text('{"ended_at": "2025-03-01T10:00:07Z"}')
     os.utime(path / "results.jsonl", (2e9, 2e9))  # times come from the records, not from the files
@@ -55,13 +49,11 @@ def test_a_folder_is_one_flat_run_with_all_its_figures(tracker: MlflowTracker, r
 
 
 @pytest.mark.parametrize(("seeds", "runs"), [((0, 1, 2, 3), ["0", "1", "2", "3"]), ((0, 0, 0), ["0"])])
-def test_threads_may_track_runs_at_once(
-    tracker: MlflowTracker, run: Run, logged: Logged, seeds: tuple[int, ...], runs: list[str]
-) -> None:
+def test_threads_may_track_runs_at_once(tracker, run, logged, seeds, runs):
     folders = {seed: run(f"run-{seed}", seed=seed) for seed in seeds}
     barrier = threading.Barrier(len(seeds))
 
-    def track(seed: int) -> str:
+    def track(seed):
         barrier.wait()
         return tracker.track(folders[seed])
 
@@ -72,7 +64,7 @@ def test_threads_may_track_runs_at_once(
     assert len({job.data.tags["mlflow.runColor"] for job in logged()}) == len(runs)
 
 
-def test_files_are_copied_without_drafts(tracker: MlflowTracker, run: Run, logged: Logged) -> None:
+def test_files_are_copied_without_drafts(tracker, run, logged):
     path = run(is_drawn=False)
     (path / ".manifest.json.99").write_text("half")
     (path / "reflections").mkdir()
@@ -90,7 +82,7 @@ def test_files_are_copied_without_drafts(tracker: MlflowTracker, run: Run, logge
     assert copied.read_bytes() == (path / "attempts.jsonl").read_bytes()
 
 
-def test_tracking_again_replaces_the_run(tracker: MlflowTracker, run: Run, logged: Logged) -> None:
+def test_tracking_again_replaces_the_run(tracker, run, logged):
     path = run(solved_at=(1, 0), n_expected=4)
     tracker.track(path)
     (first,) = logged()
@@ -102,7 +94,7 @@ def test_tracking_again_replaces_the_run(tracker: MlflowTracker, run: Run, logge
     assert second.data.tags["mlflow.runColor"] == first.data.tags["mlflow.runColor"]
 
 
-def test_the_link_opens_a_saved_view_and_changed_views_stay(tracker: MlflowTracker, run: Run) -> None:
+def test_the_link_opens_a_saved_view_and_changed_views_stay(tracker, run):
     link = tracker.track(run())
     experiment = client(tracker).get_experiment_by_name("trial")
     charts = f"http://127.0.0.1:5000/#/experiments/{experiment.experiment_id}/runs?compareRunsMode=CHART"
@@ -113,7 +105,7 @@ def test_the_link_opens_a_saved_view_and_changed_views_stay(tracker: MlflowTrack
     assert client(tracker).get_experiment_by_name("trial").tags[f"{TAG}runs"] == "changed"
 
 
-def test_a_registered_study_has_an_experiment_of_its_name(tracker: MlflowTracker, run: Run) -> None:
+def test_a_registered_study_has_an_experiment_of_its_name(tracker, run):
     path = run()
     folder = RunFolder.existing(path)
     folder.write_manifest(replace(folder.manifest, study="does it help", study_digest="ab"))
@@ -124,9 +116,7 @@ def test_a_registered_study_has_an_experiment_of_its_name(tracker: MlflowTracker
     assert client(tracker).get_experiment_by_name("trial") is None
 
 
-def test_a_failure_keeps_the_former_run_and_says_how_to_try_again(
-    tracker: MlflowTracker, run: Run, tmp_path: Path, logged: Logged
-) -> None:
+def test_a_failure_keeps_the_former_run_and_says_how_to_try_again(tracker, run, tmp_path, logged):
     path = run()
     tracker.track(path)
     (former,) = logged()
@@ -137,18 +127,15 @@ def test_a_failure_keeps_the_former_run_and_says_how_to_try_again(
     assert [job.info.run_id for job in logged()] == [former.info.run_id]
 
 
-def test_a_damaged_database_is_a_tracker_error(tmp_path: Path, run: Run) -> None:
+def test_a_damaged_database_and_a_folder_without_a_run_are_named(tracker, tmp_path, run):
+    with pytest.raises(FolderError, match="no manifest"):
+        tracker.track(tmp_path)
     (tmp_path / "broken.db").write_text("no database" * 100)
     with pytest.raises(TrackerError, match=r"broken\.db failed"):
         MlflowTracker(f"sqlite:///{tmp_path / 'broken.db'}").track(run())
 
 
-def test_a_folder_without_a_run_is_named(tracker: MlflowTracker, tmp_path: Path) -> None:
-    with pytest.raises(FolderError, match="no manifest"):
-        tracker.track(tmp_path)
-
-
-def test_the_database_is_fixed_when_the_tracker_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_database_is_fixed_when_the_tracker_is_made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tracker = MlflowTracker("sqlite:///runs/mlflow.db")
     monkeypatch.chdir("/")
@@ -157,29 +144,26 @@ def test_the_database_is_fixed_when_the_tracker_is_made(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("uri", ["mlflow.db", "./mlruns", "file:///tmp/mlruns", "sqlite://", "sqlite:///:memory:"])
-def test_an_address_that_is_no_database_is_refused(uri: str) -> None:
+def test_an_address_that_is_no_database_is_refused(uri):
     with pytest.raises(ValueError, match=r"tracker\.uri"):
         MlflowTracker(uri)
 
 
-def test_the_command_opens_this_database_on_this_machine_alone(tracker: MlflowTracker) -> None:
+def test_the_command_opens_this_database_on_this_machine_alone_and_starts_no_server(tracker):
     assert f"mlflow ui --backend-store-uri {tracker.uri} --host 127.0.0.1 --port 5000 --workers 1" in tracker.command
     assert tracker.command.startswith("MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false ")
-
-
-def test_a_server_is_linked_to_and_not_started() -> None:
     tracker = MlflowTracker("http://tracking.example:8080/")
     assert (tracker.site, tracker.command, tracker.database) == ("http://tracking.example:8080", "", None)
 
 
-def test_a_missing_mlflow_is_said_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_mlflow_is_said_before_the_run(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(TrackerError, match="pip install 'mlflow"):
         MlflowTracker()
 
 
 @pytest.mark.parametrize("tracker", ["mlflow import MlflowTracker as Tracker", "null import NullTracker as Tracker"])
-def test_making_a_tracker_imports_no_mlflow(tracker: str) -> None:
+def test_making_a_tracker_imports_no_mlflow(tracker):
     program = (
         f"import sys; from reflexion_lab.studies.tracking.{tracker}; Tracker(); "
         "print([name for name in ('mlflow', 'matplotlib', 'numpy') if name in sys.modules])"
@@ -188,12 +172,12 @@ def test_making_a_tracker_imports_no_mlflow(tracker: str) -> None:
     assert answer.stdout.strip() == "[]"
 
 
-def test_the_null_tracker_writes_nothing_and_has_no_link(tmp_path: Path) -> None:
+def test_the_null_tracker_writes_nothing_and_has_no_link(tmp_path):
     assert (NullTracker().track(tmp_path), NullTracker().track_arms([tmp_path])) == ("", {})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_torn_last_line_does_not_prevent_tracking(tracker: MlflowTracker, run: Run, logged: Logged) -> None:
+def test_a_torn_last_line_does_not_prevent_tracking(tracker, run, logged):
     path = run()
     with (path / "attempts.jsonl").open("ab") as file:
         file.write(b'{"task_id": "t/9", "num')

@@ -1,12 +1,9 @@
-from __future__ import annotations
-
 import json
-from typing import Any
 
 from reflexion_lab.studies.tracking.saved_views import TAG, links, missing, views
 
 
-def state(name: str, sweep_id: str = "", group_by: tuple[str, ...] = ("arm",)) -> dict[str, Any]:
+def state(name, sweep_id="", group_by=("arm",)):
     tags = views(sweep_id, group_by)
     view = json.loads(tags[f"{TAG}{name}-{sweep_id}" if sweep_id else TAG + name])
     assert isinstance(view["name"], str)
@@ -14,14 +11,14 @@ def state(name: str, sweep_id: str = "", group_by: tuple[str, ...] = ("arm",)) -
     return dict(json.loads(view["state"]))
 
 
-def test_views_hide_no_run_and_sort_by_pass_at_1() -> None:
+def test_views_hide_no_run_and_sort_by_pass_at_1():
     for name in ("runs", "arms", "charts"):
         page = state(name)
         assert (page["orderByKey"], page["orderByAsc"]) == ("metrics.`final/pass_at_1`", False)
         assert page["runsHiddenMode"] == "SHOW_ALL"
 
 
-def test_the_columns_fit_into_a_window() -> None:
+def test_the_columns_fit_into_a_window():
     runs, arms = state("runs")["selectedColumns"], state("arms")["selectedColumns"]
     shared = ["params.`feedback_source`", "metrics.`final/n`", "metrics.`final/pass_at_1`", "tags.`interval`"]
     for columns in (runs, arms):
@@ -35,7 +32,7 @@ def test_the_columns_fit_into_a_window() -> None:
         assert sum(widths.values()) + boxes - bound < 1140  # what a window of 1400 has left
 
 
-def test_charts_draw_one_mean_and_band_an_arm_of_single_runs() -> None:
+def test_charts_draw_one_mean_and_band_an_arm_of_single_runs():
     page = state("charts")
     assert page["searchFilter"] == "tags.kind = 'job'"
     assert page["groupBy"] == {"aggregateFunction": "average", "groupByKeys": [{"mode": "param", "groupByData": "arm"}]}
@@ -46,13 +43,13 @@ def test_charts_draw_one_mean_and_band_an_arm_of_single_runs() -> None:
     assert first["metricSectionId"] in {section["uuid"] for section in page["compareRunSections"] if section["display"]}
 
 
-def test_a_sweep_has_views_of_its_own() -> None:
+def test_a_sweep_has_views_of_its_own():
     assert state("charts", "s-1")["searchFilter"] == "tags.kind = 'job' and tags.sweep_id = 's-1'"
     assert state("arms", "s-1")["searchFilter"] == "tags.kind = 'arm' and tags.sweep_id = 's-1'"
     assert not views("s-1").keys() & views().keys()
 
 
-def test_links_name_the_views() -> None:
+def test_links_name_the_views():
     page = links("http://host:5000", "7", "a b")
     assert page["charts"].startswith("http://host:5000/#/experiments/7/runs?compareRunsMode=CHART&")
     assert page["charts"].endswith("viewStateShareKey=charts-a%20b")
@@ -60,7 +57,7 @@ def test_links_name_the_views() -> None:
     assert links("http://host:5000", "7")["runs"].endswith("viewStateShareKey=runs")
 
 
-def test_existing_views_stay_unless_arms_need_a_finer_grouping() -> None:
+def test_existing_views_stay_unless_arms_need_a_finer_grouping():
     existing = list(missing((), "s-1", ("arm",)))
     assert len(existing) == 6
     assert missing(existing, "s-1", ("arm",)) == {}
@@ -68,6 +65,6 @@ def test_existing_views_stay_unless_arms_need_a_finer_grouping() -> None:
     assert list(finer) == [f"{TAG}{name}-s-1" for name in ("charts", "runs", "arms")]
 
 
-def test_a_view_fits_into_a_tag() -> None:
+def test_a_view_fits_into_a_tag():
     keys = tuple(f"some.long.key.of.a.config.number_{n}" for n in range(8))
     assert all(len(tag) < 5000 for tag in views("s" * 60, keys).values())

@@ -1,17 +1,12 @@
 """An MLflow tracking server with PostgreSQL behind it, both started here for real: the view that machines share."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -20,19 +15,18 @@ from own_server import own_server
 from reflexion_lab.cli import main as cli
 from reflexion_lab.studies.tracking.mlflow import MlflowTracker, TrackerError
 
-Run = Callable[..., Path]
 LIGHT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
 RUN = ["benchmark.limit=2", "loop.max_attempts=2", "model=simulated", "actor=single_shot", "reflector=rules"]
 
 
-def free_port() -> int:
+def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+def site(tmp_path_factory):
     """The address of the server, and that of its database."""
     folder, port = tmp_path_factory.mktemp("served"), free_port()
     with own_server() as database, (folder / "log").open("w") as log:
@@ -53,7 +47,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
                 os.killpg(server.pid, signal.SIGTERM)
 
 
-def wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
+def wait_for(address, server, log):
     while server.poll() is None:
         try:
             with urllib.request.urlopen(address, timeout=60):
@@ -64,7 +58,7 @@ def wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
     raise AssertionError(log.read_text())
 
 
-def runs_of(site: str, experiment: str) -> list[Any]:
+def runs_of(site, experiment):
     from mlflow import MlflowClient
 
     client = MlflowClient(site)
@@ -72,9 +66,7 @@ def runs_of(site: str, experiment: str) -> list[Any]:
 
 
 @pytest.mark.slow
-def test_a_run_and_a_sweep_are_tracked_over_http_into_postgresql(
-    site: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_and_a_sweep_are_tracked_over_http_into_postgresql(site, tmp_path, capsys):
     address, url = site
     where = [f"run_root={tmp_path}", f"storage.tracking={address}", "tracker.experiment=wide"]
     assert cli.main(["run", *RUN, *where]) == 0
@@ -97,7 +89,7 @@ def test_a_run_and_a_sweep_are_tracked_over_http_into_postgresql(
 
 
 @pytest.mark.slow
-def test_an_experiment_that_several_create_is_created_once(site: tuple[str, str]) -> None:
+def test_an_experiment_that_several_create_is_created_once(site):
     from mlflow import MlflowClient
 
     tracker, client = MlflowTracker(site[0], "born together"), MlflowClient(site[0])
@@ -107,16 +99,14 @@ def test_an_experiment_that_several_create_is_created_once(site: tuple[str, str]
 
 
 @pytest.mark.slow
-def test_links_to_a_server_hold_no_log_in(site: tuple[str, str], run: Run) -> None:
+def test_links_to_a_server_hold_no_log_in(site, run):
     tracker = MlflowTracker(site[0].replace("//", "//someone:hunter2@"), "linked")
     assert tracker.track(run()).startswith(f"{site[0]}/#/experiments/")
 
 
 @pytest.mark.slow
 @pytest.mark.soak
-def test_a_run_whose_server_was_away_can_be_tracked_later(
-    site: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_whose_server_was_away_can_be_tracked_later(site, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     dead = f"http://someone:hunter2@127.0.0.1:{free_port()}"
     where = [f"run_root={tmp_path}", f"storage.tracking={dead}", "tracker.experiment=late"]
@@ -130,10 +120,10 @@ def test_a_run_whose_server_was_away_can_be_tracked_later(
     assert [run.data.tags["run_id"] for run in runs_of(site[0], "late")] == [folder.name]
 
 
-def test_a_server_that_is_away_is_given_up_in_seconds(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_away_is_given_up_in_seconds(run, monkeypatch):
     """MLflow by itself would try for four minutes, once for every run of a sweep."""
     monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", raising=False)
-    pauses: list[float] = []
+    pauses = []
     monkeypatch.setattr("time.sleep", pauses.append)
     with pytest.raises(TrackerError, match="the run is safe in its folder"):
         MlflowTracker(f"http://127.0.0.1:{free_port()}").track(run())

@@ -1,41 +1,34 @@
 """Traces: spans of attempts, and what MLflow holds of them."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Sequence
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.records import Attempt, Critique, Message, Step, Usage
+from reflexion_lab.records import Critique, Message, Step, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking import traces as trace_writing
 from reflexion_lab.studies.tracking.mlflow import MlflowTracker, TrackerError
-from reflexion_lab.studies.tracking.traces import AFTER, Trace, sampled, traces
+from reflexion_lab.studies.tracking.traces import AFTER, sampled, traces
 
-Run = Callable[..., Path]
-Traced = Callable[[], list[Any]]
 BEGAN = 1_740_823_200_000_000_000
 
 
-def log_of(path: Path) -> Log:
+def log_of(path):
     return Log.read(RunFolder.existing(path))
 
 
-def changed(log: Log, attempt: Attempt) -> Log:
+def changed(log, attempt):
     return replace(log, attempts={attempt.task_id: [attempt]}, results={})
 
 
-def traces_of(log: Log, tasks: Sequence[str]) -> list[Trace]:
+def traces_of(log, tasks):
     return list(traces(log, tasks, BEGAN))
 
 
-def timed(attempt: Attempt, acted: float, evaluated: float, reflected: float) -> Attempt:
+def timed(attempt, acted, evaluated, reflected):
     assert attempt.reflection
     return replace(
         attempt,
@@ -45,14 +38,14 @@ def timed(attempt: Attempt, acted: float, evaluated: float, reflected: float) ->
     )
 
 
-def test_an_attempt_is_actor_evaluator_and_reflector(run: Run) -> None:
+def test_an_attempt_is_actor_evaluator_and_reflector(run):
     first, second, last = traces_of(log_of(run(solved_at=(3,), n_expected=1)), ["t/0"])
     assert [span.name for span in first.spans[1:]] == ["actor", "evaluator", "reflector"]
     assert [span.name for span in last.spans[1:]] == ["actor", "evaluator"]  # nothing to reflect on
     assert (first.tags["attempt"], second.tags["attempt"], last.tags["attempt"]) == ("1", "2", "3")
 
 
-def test_steps_follow_each_other_without_a_gap(run: Run) -> None:
+def test_steps_follow_each_other_without_a_gap(run):
     log = log_of(run(solved_at=(0,), n_expected=1))
     log = changed(log, timed(log.attempts["t/0"][0], 1.0, 0.25, 0.5))
     (trace,) = traces_of(log, ["t/0"])
@@ -61,7 +54,7 @@ def test_steps_follow_each_other_without_a_gap(run: Run) -> None:
     assert [span.parent for span in trace.spans] == [None, 0, 0, 0]
 
 
-def test_turns_of_an_actor_are_within_it_and_cost_is_counted_once(run: Run) -> None:
+def test_turns_of_an_actor_are_within_it_and_cost_is_counted_once(run):
     log = log_of(run(solved_at=(1,), n_expected=1))
     attempt = log.attempts["t/0"][0]
     own, critics = Usage(calls=1, prompt_tokens=5, completion_tokens=2, seconds=1.0), Usage(calls=1, prompt_tokens=3)
@@ -79,7 +72,7 @@ def test_turns_of_an_actor_are_within_it_and_cost_is_counted_once(run: Run) -> N
     assert actor.ended - actor.began == 2 * 10**9
 
 
-def test_the_hidden_verdict_is_a_tag_and_nowhere_in_the_spans(run: Run) -> None:
+def test_the_hidden_verdict_is_a_tag_and_nowhere_in_the_spans(run):
     log = log_of(run(solved_at=(0,), n_expected=1))
     grades = {key: replace(grade, outcome="hidden-word") for key, grade in log.grades.items()}
     for trace in traces_of(replace(log, grades=grades), ["t/0"]):
@@ -87,7 +80,7 @@ def test_the_hidden_verdict_is_a_tag_and_nowhere_in_the_spans(run: Run) -> None:
         assert "hidden-word" not in "".join(span.inputs + span.outputs for span in trace.spans)
 
 
-def test_prompt_reply_and_feedback_are_verbatim_without_logins(run: Run) -> None:
+def test_prompt_reply_and_feedback_are_verbatim_without_logins(run):
     log = log_of(run(solved_at=(0,), n_expected=1))
     attempt = log.attempts["t/0"][0]
     prompt = (Message(role="user", content="Write ‘f’\nnow"),)
@@ -100,7 +93,7 @@ def test_prompt_reply_and_feedback_are_verbatim_without_logins(run: Run) -> None
     assert json.loads(evaluator.outputs)["feedback"] == json.loads(reflector.inputs)["feedback"] == "f(1) was 2"
 
 
-def test_samples_of_tasks_are_nested_and_depend_on_the_seed_alone() -> None:
+def test_samples_of_tasks_are_nested_and_depend_on_the_seed_alone():
     tasks = [f"t/{number}" for number in range(40)]
     samples = [sampled(tasks, share, seed=3) for share in (0.0, 0.1, 0.5, 1.0)]
     assert [len(sample) for sample in samples] == [0, 4, 20, 40]
@@ -111,11 +104,11 @@ def test_samples_of_tasks_are_nested_and_depend_on_the_seed_alone() -> None:
 
 
 @pytest.fixture
-def traced(tracker: MlflowTracker) -> Traced:
+def traced(tracker):
     """Reads back the traces of the experiment, spans included."""
     from mlflow import MlflowClient
 
-    def read() -> list[Any]:
+    def read():
         client = MlflowClient(tracker.uri)
         place = client.get_experiment_by_name("trial").experiment_id
         return list(client.search_traces(locations=[place], max_results=500))
@@ -123,22 +116,26 @@ def traced(tracker: MlflowTracker) -> Traced:
     return read
 
 
-def showing(tracker: MlflowTracker, traces: float, most: int = 1000) -> MlflowTracker:
+def showing(tracker, traces, most=1000):
     return MlflowTracker(tracker.uri, experiment="trial", traces=traces, max_traces=most)
 
 
-def test_every_attempt_of_the_sampled_tasks_is_a_trace(
-    tracker: MlflowTracker, run: Run, traced: Traced, logged: Callable[..., list[Any]]
-) -> None:
-    showing(tracker, 1.0).track(run(solved_at=(1, 2, 3, 0)))
+def test_every_attempt_of_the_sampled_tasks_is_a_trace_up_to_a_cap(tracker, run, traced, logged, capsys):
+    path = run(solved_at=(1, 2, 3, 0))
+    showing(tracker, 1.0, most=4).track(path)
+    assert len(traced()) == 4
+    assert "4 of 9 attempts written; tracker.max_traces ends them" in capsys.readouterr().err
+    showing(tracker, 1.0).track(path)
     (job,), infos = logged(), [trace.info for trace in traced()]
     assert len(infos) == 9
     assert {info.trace_metadata["mlflow.sourceRun"] for info in infos} == {job.info.run_id}
     assert {(info.tags["task_id"], info.tags["attempt"]) for info in infos} >= {("t/2", "3"), ("t/3", "1")}
     assert {str(info.state.value) for info in infos} == {"OK"}
+    tracker.track(path)
+    assert traced() == [], "by default nothing is traced"
 
 
-def test_a_trace_reads_back_with_roles_tokens_and_verdicts(tracker: MlflowTracker, run: Run, traced: Traced) -> None:
+def test_a_trace_reads_back_with_roles_tokens_and_verdicts(tracker, run, traced):
     showing(tracker, 1.0).track(run(solved_at=(2,), n_expected=1))
     first = next(trace for trace in traced() if trace.info.tags["attempt"] == "1")
     root, *inner = first.data.spans
@@ -157,9 +154,7 @@ def test_a_trace_reads_back_with_roles_tokens_and_verdicts(tracker: MlflowTracke
     assert not [secret for secret in ("hunter2", "abc-auth-token", "SOME_API_KEY", "/home/someone") if secret in text]
 
 
-def test_traces_of_tasks_with_long_names_keep_to_their_sessions(
-    tracker: MlflowTracker, run: Run, traced: Traced
-) -> None:
+def test_traces_of_tasks_with_long_names_keep_to_their_sessions(tracker, run, traced):
     folder = run(solved_at=(0, 0), n_expected=2)
     for path in folder.glob("*.jsonl"):
         path.write_text(path.read_text().replace("t/", "long" * 75))
@@ -168,34 +163,12 @@ def test_traces_of_tasks_with_long_names_keep_to_their_sessions(
     assert len(sessions) == len(set(sessions.values())) == 2
 
 
-def test_tracking_again_replaces_the_traces(
-    tracker: MlflowTracker, run: Run, traced: Traced, logged: Callable[..., list[Any]]
-) -> None:
-    path = run(solved_at=(1, 2), n_expected=2)
-    showing(tracker, 1.0).track(path)
-    showing(tracker, 1.0).track(path)
-    assert len(traced()) == 3
-    assert {trace.info.trace_metadata["mlflow.sourceRun"] for trace in traced()} == {logged()[0].info.run_id}
-    tracker.track(path)
-    assert traced() == [], "by default nothing is traced"
-
-
-def test_a_cap_ends_them_and_says_so(
-    tracker: MlflowTracker, run: Run, traced: Traced, capsys: pytest.CaptureFixture[str]
-) -> None:
-    showing(tracker, 1.0, most=4).track(run(solved_at=(1, 2, 3, 0)))
-    assert len(traced()) == 4
-    assert "4 of 9 attempts written; tracker.max_traces ends them" in capsys.readouterr().err
-
-
-def test_a_failure_within_traces_leaves_the_former_run(
-    tracker: MlflowTracker, run: Run, logged: Callable[..., list[Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_within_traces_leaves_the_former_run(tracker, run, logged, monkeypatch):
     path = run(solved_at=(1, 2), n_expected=2)
     tracker.track(path)
     (former,) = logged()
 
-    def broken(*_: object, **__: object) -> None:
+    def broken(*_, **__):
         raise OSError("no space left")
 
     monkeypatch.setattr(trace_writing, "write", broken)
@@ -205,6 +178,6 @@ def test_a_failure_within_traces_leaves_the_former_run(
 
 
 @pytest.mark.parametrize(("arguments", "key"), [((-0.1,), "traces"), ((1.5,), "traces"), ((1.0, 0), "max_traces")])
-def test_an_impossible_share_or_cap_is_refused(arguments: tuple[float, int], key: str) -> None:
+def test_an_impossible_share_or_cap_is_refused(arguments, key):
     with pytest.raises(ValueError, match=rf"tracker\.{key}: "):
         MlflowTracker("sqlite:///some.db", "trial", None, "127.0.0.1", 5000, *arguments)

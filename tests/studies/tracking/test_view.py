@@ -1,31 +1,22 @@
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.summary import Log, summary
-from reflexion_lab.records import Manifest
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking import run_view as view
 from reflexion_lab.studies.tracking.run_view import LONGEST_VALUE, params
 
-Run = Callable[..., Path]
 
-
-def manifest(path: Path) -> Manifest:
+def manifest(path):
     return RunFolder.existing(path).manifest
 
 
-def metrics_of(path: Path) -> dict[tuple[str, int], float]:
+def metrics_of(path):
     log = Log.read(RunFolder.existing(path))
     return {(metric.name, metric.step): metric.value for metric in view.metrics(log, summary(log))}
 
 
-def text(path: Path) -> str:
+def text(path):
     log = Log.read(RunFolder.existing(path))
     return view.note(log, summary(log), path)
 
@@ -40,12 +31,12 @@ def text(path: Path) -> str:
         ({"arm": "x" * 200, "seed": 12}, "x" * 18 + " a3 Ω1 s12"),
     ],
 )
-def test_a_short_name_begins_with_what_distinguishes_a_run(run: Run, values: dict[str, Any], name: str) -> None:
+def test_a_short_name_begins_with_what_distinguishes_a_run(run, values, name):
     assert view.run_name(manifest(run(**values, solved_at=(1, 0)))) == name
     assert len(name) <= view.NAME_LENGTH
 
 
-def test_params_are_dotted_keys_and_classes_of_groups(run: Run) -> None:
+def test_params_are_dotted_keys_and_classes_of_groups(run):
     figures = params(manifest(run(actor__prompt="p" * 9000)))
     expected = {
         "loop.max_attempts": "3", "recall.omega": "1", "recall.max_tokens": "600", "arm": "reflexion", "seed": "0",
@@ -56,7 +47,7 @@ def test_params_are_dotted_keys_and_classes_of_groups(run: Run) -> None:
     assert list(figures)[:3] == ["arm", "seed", "feedback_source"]
 
 
-def test_secrets_folders_and_execution_settings_are_no_params(run: Run) -> None:
+def test_secrets_folders_and_execution_settings_are_no_params(run):
     figures = params(manifest(run()))
     assert not [key for key in figures if "key" in key or "secret" in key or "auth" in key or "_target_" in key]
     assert not [
@@ -66,7 +57,7 @@ def test_secrets_folders_and_execution_settings_are_no_params(run: Run) -> None:
     assert "benchmark.ids" not in figures
 
 
-def test_metrics_are_curves_rates_and_usage(run: Run) -> None:
+def test_metrics_are_curves_rates_and_usage(run):
     figures = metrics_of(run(solved_at=(1, 2, 3, 0)))
     assert [name for name, _ in figures][:3] == ["final/pass_at_1", "final/pass_at_1_low", "final/pass_at_1_high"]
     assert figures["final/pass_at_1_low", 0] < 0.75 < figures["final/pass_at_1_high", 0]
@@ -98,23 +89,23 @@ def test_metrics_are_curves_rates_and_usage(run: Run) -> None:
         ({"feedback_source": "oracle"}, ("feedback_right_if_failed", "pass_at_1")),
     ],
 )
-def test_a_metric_without_cases_is_left_out(run: Run, values: dict[str, Any], absent: tuple[str, ...]) -> None:
+def test_a_metric_without_cases_is_left_out(run, values, absent):
     assert not [name for name, _ in metrics_of(run(**values)) if any(part in name for part in absent)]
 
 
-def test_a_curve_extends_to_the_allowed_attempts(run: Run) -> None:
+def test_a_curve_extends_to_the_allowed_attempts(run):
     figures = metrics_of(run(solved_at=(1, 2), n_expected=2, loop__max_attempts=5))
     assert [figures["curve/pass_at_1", step] for step in range(1, 6)] == [0.5, 1.0, 1.0, 1.0, 1.0]
 
 
-def test_parts_that_a_run_never_called_are_no_params(run: Run) -> None:
+def test_parts_that_a_run_never_called_are_no_params(run):
     writer = {"suite_writer": {"writer": {"max_tests": 6}}, "critic": {"weight": 1.0}}
     assert not [key for key in params(manifest(run("a", **writer))) if key.startswith(("suite_writer", "critic"))]
     written = params(manifest(run("b", feedback_source="self_tests", **writer)))
     assert written["suite_writer.writer.max_tests"] == "6"
 
 
-def test_the_effect_of_reading_reflections_is_a_metric(run: Run) -> None:
+def test_the_effect_of_reading_reflections_is_a_metric(run):
     path = run(solved_at=(0, 2), n_expected=2)
     text = (path / "attempts.jsonl").read_text()
     second, third = (f'"task_id":"t/0","number":{number},"recalled":[' for number in (2, 3))
@@ -130,31 +121,31 @@ def test_the_effect_of_reading_reflections_is_a_metric(run: Run) -> None:
     assert figures["reflections/brier_stated", 0] == 0.25
 
 
-def test_the_quality_of_feedback_is_a_metric(run: Run) -> None:
+def test_the_quality_of_feedback_is_a_metric(run):
     figures = metrics_of(run(solved_at=(1, 0)))
     assert figures["final/feedback_wrong_if_passed", 0] == figures["final/feedback_right_if_failed", 0] == 0.0
 
 
-def test_an_oracle_run_has_an_upper_bound(run: Run) -> None:
+def test_an_oracle_run_has_an_upper_bound(run):
     path = run(feedback_source="oracle")
     assert metrics_of(path)["final/upper_bound", 0] == 0.75
     assert "upper bound, no pass@1" in text(path)
 
 
-def test_a_run_cut_off_before_its_grades_has_no_curve_and_says_so(run: Run) -> None:
+def test_a_run_cut_off_before_its_grades_has_no_curve_and_says_so(run):
     path = run()
     (path / "grades.jsonl").unlink()
     assert not [name for name, _ in metrics_of(path) if "pass_at_1" in name]
     assert "unfinished" in text(path)
 
 
-def test_the_note_has_figure_interval_and_n(run: Run) -> None:
+def test_the_note_has_figure_interval_and_n(run):
     path = run()
     assert "pass@1 **0.750** (95 % interval 0.301 to 0.954); 0.250 at attempt 1" in text(path)
     assert "n = 4 of 4 tasks" in text(path)
 
 
-def test_tags_say_whether_runs_may_be_compared(run: Run) -> None:
+def test_tags_say_whether_runs_may_be_compared(run):
     log = Log.read(RunFolder.existing(run(n_expected=6)))
     log = replace(log, manifest=replace(log.manifest, role_fingerprints={"critic": "big:1"}), deviations=("a", "b"))
     assert view.tags(log, summary(log)) == {
