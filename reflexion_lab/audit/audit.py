@@ -54,7 +54,6 @@ class Audit(Record, frozen=True, kw_only=True):
 
     @property
     def _pairs(self) -> list[tuple[bool, bool]]:
-        """Logged verdicts and ours."""
         return [(v.sample.logged, v.passed) for v in self.verdicts if v.is_compared and v.sample.logged is not None]
 
     @property
@@ -263,8 +262,6 @@ def _with_more_time(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 
 class _Suite(NamedTuple):
-    """The verdict of feedback tests on a program."""
-
     passed: bool | None
     """None: there are none, or one is not Python, such as a test that the log cut off."""
     outcome: str

@@ -170,7 +170,6 @@ def submitted_by_source(loop: Transcript) -> int | None:
 
 
 def _feedback(attempt: Attempt) -> bool | None:
-    """Our feedback verdict; None without one."""
     return None if attempt.evaluation.outcome in UNKNOWN else attempt.evaluation.passed
 
 

@@ -103,7 +103,6 @@ def import_files(
 
 
 def _selected(paths: Sequence[Path | str], feedback_source: str, only: Sequence[str]) -> list[tuple[Path, Recording]]:
-    """Raises ConfigError: no run is selected."""
     recordings = [(Path(path), recording) for path in paths for recording in read_recordings([path], feedback_source)]
     selected = [pair for pair in recordings if not only or any(text in _label(pair[1]) for text in only)]
     if not selected:
@@ -133,7 +132,6 @@ def _load_tasks(
 
 
 def _prompts(path: Path | None) -> Prompts:
-    """Raises OSError, ConfigError: the file cannot be read as prompts."""
     if path is None:
         return {}
     data = content(path, "prompts (.json, .json.gz)")

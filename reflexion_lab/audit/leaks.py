@@ -58,7 +58,6 @@ def leaks(samples: Sequence[Sample], attempts: bool = False) -> Leaks:
 
 
 def _rows(samples: Sequence[Sample]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Missing and repeated tasks."""
     runs: dict[str, Counter[str]] = defaultdict(Counter)
     for sample in samples:
         runs[sample.run][sample.task_id] += 1

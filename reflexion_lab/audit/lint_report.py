@@ -37,14 +37,22 @@ def show(linted: Linted, console: Console, all_findings: bool = False) -> None:
     columns = ("check", "tasks", "errors", "warnings", "not checked", "first tasks")
     summary = table(f"{linted.benchmark}: {linted.tasks} tasks", *columns)
     summary.columns[-1].justify, summary.columns[-1].no_wrap = "left", False
-    for check in CHECKS:
-        findings = [finding for finding in linted.findings if finding.check == check]
+    by_check = {check: [finding for finding in linted.findings if finding.check == check] for check in CHECKS}
+    for check, findings in by_check.items():
         counts = Counter(finding.severity for finding in findings)
         numbers = (str(counts[name] or "-") for name in ("error", "warning", "not checked"))
-        summary.add_row(check, str(linted.tasks - counts["not checked"]), *numbers, line(_first_ids(findings)))
+        ids = list(dict.fromkeys(finding.task_id for finding in _ranked(findings, WORST)))
+        first = ", ".join(ids[:IDS]) + (f" and {len(ids) - IDS} more" if len(ids) > IDS else "")
+        summary.add_row(check, str(linted.tasks - counts["not checked"]), *numbers, line(first))
     console.print(summary)
-    for check in CHECKS:
-        _show_findings([finding for finding in linted.findings if finding.check == check], console, all_findings)
+    for check, findings in by_check.items():
+        ranked = _ranked(findings, tuple(STYLES) if all_findings else WORST)
+        listed = ranked if all_findings else ranked[:FIRST]
+        for finding in listed:
+            text = f"{finding.severity}  {check}  {finding.task_id}  {finding.detail}"
+            console.print(line(text, STYLES[finding.severity]), soft_wrap=True)
+        if len(listed) < len(ranked):
+            console.print(line(f"... and {len(ranked) - len(listed)} more of {check}; --all shows them", "dim"))
     for text in figures(linted):
         console.print(line(text), soft_wrap=True)
     word = "error" if linted.errors == 1 else "errors"
@@ -106,25 +114,10 @@ def progress(total: int) -> Iterator[Callable[[], None]]:
         yield step
 
 
-def _show_findings(findings: Sequence[Finding], console: Console, all_findings: bool) -> None:
-    ranked = _ranked(findings, tuple(STYLES) if all_findings else WORST)
-    listed = ranked if all_findings else ranked[:FIRST]
-    for finding in listed:
-        text = f"{finding.severity}  {finding.check}  {finding.task_id}  {finding.detail}"
-        console.print(line(text, STYLES[finding.severity]), soft_wrap=True)
-    if len(listed) < len(ranked):
-        console.print(line(f"... and {len(ranked) - len(listed)} more of {findings[0].check}; --all shows them", "dim"))
-
-
 def _ranked(findings: Sequence[Finding], severities: Sequence[str]) -> list[Finding]:
     """Findings of these severities, worst first."""
     chosen = (finding for finding in findings if finding.severity in severities)
     return sorted(chosen, key=lambda finding: list(STYLES).index(finding.severity))
-
-
-def _first_ids(findings: Sequence[Finding]) -> str:
-    ids = list(dict.fromkeys(finding.task_id for finding in _ranked(findings, WORST)))
-    return ", ".join(ids[:IDS]) + (f" and {len(ids) - IDS} more" if len(ids) > IDS else "")
 
 
 def _share(score: Rate) -> str:

@@ -112,7 +112,7 @@ def read_outcomes(path: Path | str, metric: str = "") -> Outcomes:
     """
     path = Path(path)
     if path.is_dir():
-        return _run_folder(path) if (path / "manifest.json").is_file() else _trials(path)
+        return _logged(path) if (path / "manifest.json").is_file() else _trials(path)
     data = content(path, "a log of an evaluation")
     if data.startswith(ZIP):
         return _inspect(path, _unzipped(path, data), metric)
@@ -123,7 +123,7 @@ def read_outcomes(path: Path | str, metric: str = "") -> Outcomes:
     if isinstance(whole, dict) and isinstance(entries := whole.get("eval"), dict):
         samples = whole.get("samples")
         is_inspect = isinstance(samples, list)
-        return _inspect(path, _objects(path, samples), metric) if is_inspect else _evalplus(path, entries, metric)
+        return _inspect(path, _objects(path, samples or []), metric) if is_inspect else _evalplus(path, entries, metric)
     if TEXT_TRIAL.search(text[:HEAD].decode(errors="replace")):
         return _trials(path)
     first = next(read_rows(path), None)
@@ -147,7 +147,12 @@ def compare(first: Outcomes, second: Outcomes) -> PairedOutcomes:
     from reflexion_lab.analysis.stats.bootstrap import difference
     from reflexion_lab.analysis.stats.permutation import sign_flip
 
-    first, second = _at_common_trial(first, second)
+    if first.trials and second.trials:
+        if first.trials.start != second.trials.start:
+            starts = f"logs from trial {first.trials.start} and {second.trials.start}"
+            raise DataError(f"{first.name} and {second.name}", starts, "the same first trial")
+        last = min(first.trials.length, second.trials.length)
+        first, second = _by_trial(first.trials, last), _by_trial(second.trials, last)
     if first.format == second.format and first.metric != second.metric:
         metrics = f"{first.metric} of {first.name}, {second.metric} of {second.name}"
         raise ConfigError("--metric", metrics, "one that both have, such as base for evalplus")
@@ -171,16 +176,6 @@ def compare(first: Outcomes, second: Outcomes) -> PairedOutcomes:
         p=sign_flip(before, after),
         alone=len(first.by_task.keys() ^ second.by_task.keys()),
     )
-
-
-def _at_common_trial(first: Outcomes, second: Outcomes) -> tuple[Outcomes, Outcomes]:
-    if not first.trials or not second.trials:
-        return first, second
-    if first.trials.start != second.trials.start:
-        starts = f"logs from trial {first.trials.start} and {second.trials.start}"
-        raise DataError(f"{first.name} and {second.name}", starts, "the same first trial")
-    last = min(first.trials.length, second.trials.length)
-    return _by_trial(first.trials, last), _by_trial(second.trials, last)
 
 
 def _by_trial(trials: Trials, last: int) -> Outcomes:
@@ -296,26 +291,21 @@ def _graded(scores: dict[str, Any]) -> dict[str, bool]:
 
 
 def _trials(path: Path) -> Outcomes:
-    read = read_trials([path])
-    if len(read) > 1:
-        raise DataError(path, f"{len(read)} logs of trials", "one", f"name one, such as {read[0].label}")
-    (trials,) = read
+    trials, *others = read_trials([path])
+    if others:
+        raise DataError(path, f"{1 + len(others)} logs of trials", "one", f"name one, such as {trials.label}")
     return _by_trial(trials, trials.length)
 
 
-def _run_folder(path: Path) -> Outcomes:
-    from reflexion_lab.audit.own_runs import run_samples
-
-    samples = run_samples(path, attempts=False)
-    outcomes = ((sample.task_id, sample.logged) for sample in samples if sample.logged is not None)
-    return Outcomes(name=path.name, format="run folder", metric="hidden tests", by_task=_collected(path, outcomes))
-
-
 def _logged(path: Path) -> Outcomes:
+    from reflexion_lab.audit.own_runs import run_samples
     from reflexion_lab.audit.samples import read_samples
 
-    logged = ((sample.task_id, sample.logged) for sample in read_samples(path) if sample.logged is not None)
-    return Outcomes(name=path.name, format="samples", metric="logged verdict", by_task=_collected(path, logged))
+    is_run = path.is_dir()
+    samples = run_samples(path, attempts=False) if is_run else read_samples(path)
+    logged = ((sample.task_id, sample.logged) for sample in samples if sample.logged is not None)
+    form, metric = ("run folder", "hidden tests") if is_run else ("samples", "logged verdict")
+    return Outcomes(name=path.name, format=form, metric=metric, by_task=_collected(path, logged))
 
 
 def _unzipped(path: Path, data: bytes) -> Iterator[dict[str, Any]]:

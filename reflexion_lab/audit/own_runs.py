@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.solutions import benchmark_of
 from reflexion_lab.audit.samples import Sample
 from reflexion_lab.errors import FolderError
-from reflexion_lab.records import UNKNOWN, Manifest
+from reflexion_lab.records import UNKNOWN
 from reflexion_lab.runner.folder.folder import RunFolder
-
-if TYPE_CHECKING:
-    from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
 
 def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
@@ -27,7 +23,10 @@ def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
     from reflexion_lab.analysis.summary import Log
 
     log = Log.read(RunFolder.existing(path))
-    benchmark = _same_benchmark(path, log.manifest)
+    benchmark, digest = benchmark_of(path, log.manifest), log.manifest.benchmark_digest
+    if benchmark.digest != digest:
+        got = f"{benchmark.name} with digest {benchmark.digest[:12]}"
+        raise FolderError(path, got, f"{digest[:12]}, the digest in the manifest")
     if lost := sorted(log.attempts.keys() - {task.task_id for task in benchmark}):
         raise FolderError(path, f"task {lost[0]}", f"one of {benchmark.name}")
     submitted = {task_id: result.submitted for task_id, result in log.results.items()}
@@ -50,11 +49,3 @@ def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
             feedback=feedback,
             visible_passed=attempt.evaluation.passed if has_verdict else None,
         )
-
-
-def _same_benchmark(path: Path, manifest: Manifest) -> Benchmark:
-    benchmark = benchmark_of(path, manifest)
-    if benchmark.digest != manifest.benchmark_digest:
-        got = f"{benchmark.name} with digest {benchmark.digest[:12]}"
-        raise FolderError(path, got, f"{manifest.benchmark_digest[:12]}, the digest in the manifest")
-    return benchmark

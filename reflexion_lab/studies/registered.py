@@ -150,7 +150,6 @@ def sweep_of(path: Path, overrides: Sequence[str] = ()) -> Sweep:
 
 
 def _cells(study: Registration, arm: str, *more: str) -> Iterator[tuple[int, Cell]]:
-    """The runs of an arm with their seeds."""
     from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.runner.config.grid import Cell
 

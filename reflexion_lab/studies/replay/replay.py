@@ -240,7 +240,7 @@ def compare(place: Path, recorded: Log, packed: Mapping[str, Any], again: Rerun)
         Headline figures of the run, as they were packed.
     """
     replayed = Log.read(again.folder)
-    findings = [*_conditions(recorded.manifest, replayed.manifest), _beginning(recorded, replayed)]
+    findings = list(_conditions(recorded, replayed))
     if again.problem:
         findings.append(_unrecorded_call(recorded, again.folder.attempts, again.problem))
     timed_out = _timed_out_in_one(recorded.attempts, again.folder.attempts)
@@ -253,20 +253,17 @@ def compare(place: Path, recorded: Log, packed: Mapping[str, Any], again: Rerun)
     return Verification(run=str(place), run_id=recorded.manifest.run_id, findings=tuple(findings), notes=tuple(notes))
 
 
-def _conditions(recorded: Manifest, replayed: Manifest) -> Iterator[Finding]:
+def _conditions(recorded: Log, replayed: Log) -> Iterator[Finding]:
+    was, now, memory = recorded.manifest, replayed.manifest, recorded.beginning
     fields = ("benchmark", "benchmark_digest", "n_expected")
-    here, then = ({field: getattr(manifest, field) for field in fields} for manifest in (replayed, recorded))
-    yield equal_items("tasks", here, then, f"{recorded.n_expected} of {recorded.benchmark}", "tasks, ")
-    here, then = replayed.prompt_digests, recorded.prompt_digests
-    yield equal_items("prompts", here, then, f"{len(then)} templates", "prompt ")
-    yield equal("study", replayed.study_digest, recorded.study_digest, "study, digest", value=recorded.study or "none")
-
-
-def _beginning(recorded: Log, replayed: Log) -> Finding:
+    here, then = ({field: getattr(manifest, field) for field in fields} for manifest in (now, was))
+    yield equal_items("tasks", here, then, f"{was.n_expected} of {was.benchmark}", "tasks, ")
+    templates = f"{len(was.prompt_digests)} templates"
+    yield equal_items("prompts", now.prompt_digests, was.prompt_digests, templates, "prompt ")
+    yield equal("study", now.study_digest, was.study_digest, "study, digest", value=was.study or "none")
     before, after = (bare(log.beginning, log.manifest.run_id) for log in (recorded, replayed))
-    memory = recorded.beginning
     value = f"{memory.episodes} episodes, {len(memory.wisdom)} wisdom" if memory else "none"
-    return Finding(name=MEMORY, value=value, disagreements=tuple(_unlike(before, after, MEMORY)))
+    yield Finding(name=MEMORY, value=value, disagreements=tuple(_unlike(before, after, MEMORY)))
 
 
 def _records(recorded: Log, replayed: Log, timed_out: Sequence[str]) -> Iterator[Finding]:
@@ -307,7 +304,6 @@ def _unrecorded_call(recorded: Log, replayed: Mapping[str, Sequence[Attempt]], p
 
 
 def _unlike(recorded: Any, replayed: Any, where: str) -> Iterator[Disagreement]:
-    """All places where two plain values differ."""
     for at, then, here in differences(recorded, replayed):
         yield unlike(f"{where}{at}" if at.startswith("[") else f"{where}.{at}" if at else where, here, then)
 

@@ -9,7 +9,6 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -19,7 +18,7 @@ from reflexion_lab.audit.import_records import lenient
 from reflexion_lab.audit.stored_programs import StoredPrograms, graded
 from reflexion_lab.errors import FolderError
 from reflexion_lab.protocols import Sandbox
-from reflexion_lab.records import Attempt, Grade, Manifest, Task
+from reflexion_lab.records import Attempt, Grade, Manifest
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import DIGESTS, Digest, RunFolder, digests, sealed
@@ -205,16 +204,6 @@ def of_study(folder: Path, manifest: Manifest) -> Finding:
     return equal_items("study", here, then, value, f"{registration.FILE}, ")
 
 
-class _Case(NamedTuple):
-    """One attempt and its hidden verdict."""
-
-    attempt: Attempt
-    then: Grade
-    task: Task
-    is_lenient: bool
-    """Whether the run was imported with its programs repaired."""
-
-
 def executed(log: Log | None, benchmark: Benchmark | None, n: int | None) -> Finding:
     """Execute every graded attempt again, or `n` random ones. Verdicts with a harness error are left out.
 
@@ -229,45 +218,38 @@ def executed(log: Log | None, benchmark: Benchmark | None, n: int | None) -> Fin
         return Finding(name=EXECUTED, unchecked="its benchmark is not here")
     if log is None:
         return Finding(name=EXECUTED, unchecked="records are missing")
-    chosen = _chosen(log, n)
-    recorded = log.manifest.config.get("recorded")
-    node = log.manifest.config.get("sandbox")
+    recorded, node = log.manifest.config.get("recorded"), log.manifest.config.get("sandbox")
+    is_lenient = isinstance(recorded, dict) and bool(recorded.get("lenient"))  # imported with its programs repaired
     limits = node.get("limits") if isinstance(node, dict) else None
+    every = [(a, g) for a in log.by_task.every if (g := log.grades.get((a.task_id, a.number)))]
+    cases = [(attempt, grade) for attempt, grade in every if grade.outcome != "harness_error"]
+    if n is not None and n < len(cases):
+        cases = random.Random(f"verify:{log.manifest.seed}").sample(cases, n)
     with StoredPrograms(limits=msgspec.convert(limits or {}, Limits)) as programs:
-        ids = sorted({attempt.task_id for attempt, _ in chosen})
+        ids = sorted({attempt.task_id for attempt, _ in cases})
         chosen_tasks = tuple(benchmark.only(ids)) if ids else ()
         if recorded is None:  # a run measured the cost of canonical solutions; an import measured nothing
             chosen_tasks, _ = measured(chosen_tasks, programs.sandbox, programs.workers)
         tasks = {task.task_id: task for task in chosen_tasks}
-        is_lenient = isinstance(recorded, dict) and bool(recorded.get("lenient"))
-        cases = [_Case(attempt, grade, tasks[attempt.task_id], is_lenient) for attempt, grade in chosen]
-        grades = programs.map(_grade, cases, again=_is_about_time)
+
+        def grade(sandbox: Sandbox, case: tuple[Attempt, Grade]) -> Grade:
+            attempt, task = case[0], tasks[case[0].task_id]
+            program = attempt.trajectory.solution
+            return graded(sandbox, task, attempt.number, lenient(program, task) if is_lenient else program)
+
+        def is_about_time(case: tuple[Attempt, Grade], now: Grade) -> bool:
+            return case[1].outcome != now.outcome and "timeout" in (case[1].outcome, now.outcome)
+
+        grades = programs.map(grade, cases, again=is_about_time)
     wrong = [
         unlike(
-            f"{case.attempt.task_id}, attempt {case.attempt.number}, {field}",
-            getattr(case.then, field),
+            f"{attempt.task_id}, attempt {attempt.number}, {field}",
+            getattr(then, field),
             f"{getattr(now, field)!r}, executed here",
         )
-        for case, now in zip(cases, grades, strict=True)
+        for (attempt, then), now in zip(cases, grades, strict=True)
         for field in COMPARED
-        if getattr(case.then, field) != getattr(now, field)
+        if getattr(then, field) != getattr(now, field)
     ]
     of = f" of {len(log.grades)}" if n is not None else ""
     return Finding(name=EXECUTED, value=f"{len(cases)}{of} programs", disagreements=tuple(wrong))
-
-
-def _chosen(log: Log, n: int | None) -> list[tuple[Attempt, Grade]]:
-    every = [(a, g) for a in log.by_task.every if (g := log.grades.get((a.task_id, a.number)))]
-    sound = [(attempt, grade) for attempt, grade in every if grade.outcome != "harness_error"]
-    if n is None or n >= len(sound):
-        return sound
-    return random.Random(f"verify:{log.manifest.seed}").sample(sound, n)
-
-
-def _grade(sandbox: Sandbox, case: _Case) -> Grade:
-    program = case.attempt.trajectory.solution
-    return graded(sandbox, case.task, case.attempt.number, lenient(program, case.task) if case.is_lenient else program)
-
-
-def _is_about_time(case: _Case, now: Grade) -> bool:
-    return case.then.outcome != now.outcome and "timeout" in (case.then.outcome, now.outcome)

@@ -100,7 +100,6 @@ def _stderr_in(path: Path) -> Iterator[None]:
 
 
 def _wait(jobs: Sequence[Job[Any]], at_most: int) -> None:
-    """Wait until at most `at_most` jobs are running."""
     left = list(jobs)
     while len(left := [job for job in left if not job.done()]) > at_most:
         time.sleep(EVERY)

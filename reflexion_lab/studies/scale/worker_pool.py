@@ -201,8 +201,14 @@ class WorkerPool:
                 "set executor.workers, or executor.cpus, lower",
             )
         try:
-            handle.place = self._answer(handle, pending)
-            self._check(handle.place)
+            place: Place = self._answer(handle, pending)
+            handle.place = place
+            self._first = first = self._first or place
+            for name in ("layers", "version"):
+                got, expected = getattr(place, name), getattr(first, name)
+                if got != expected:
+                    workers = f"{name} {got!r} on {place.node} and {expected!r} on {first.node}"
+                    raise HarnessError("executor", workers, "the same, or results would depend on the machine")
             while not self._joined(handle):
                 method, what = self._broadcasts[handle.received]
                 self._answer(handle, handle.actor.ask.remote(method, what))
@@ -217,14 +223,6 @@ class WorkerPool:
                 self._handles.append(handle)
                 self._changed.notify_all()
             return handle in self._handles
-
-    def _check(self, place: Place) -> None:
-        self._first = first = self._first or place
-        for name in ("layers", "version"):
-            got, expected = getattr(place, name), getattr(first, name)
-            if got != expected:
-                workers = f"{name} {got!r} on {place.node} and {expected!r} on {first.node}"
-                raise HarnessError("executor", workers, "the same, or results would depend on the machine")
 
 
 class Programs:

@@ -238,9 +238,7 @@ class MlflowTracker:
 
 
 def _runs_of(client: Any, experiment_id: str, log: Log) -> list[Any]:
-    """MLflow's runs of this folder."""
-    where = f'tags.run_id = "{log.manifest.run_id}"'
-    return list(client.search_runs([experiment_id], filter_string=where))
+    return list(client.search_runs([experiment_id], filter_string=f'tags.run_id = "{log.manifest.run_id}"'))
 
 
 def _save_views(client: Any, experiment_id: str, sweep_id: str, group_by: Sequence[str]) -> None:

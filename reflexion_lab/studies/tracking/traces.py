@@ -168,7 +168,6 @@ def _span_id(number: int) -> str:
 
 
 def _tokens(usage: Usage) -> str:
-    """JSON, as MLflow's columns of tokens read it."""
     prompt, completion = usage.prompt_tokens, usage.completion_tokens
     counts = {"input_tokens": prompt, "output_tokens": completion, "total_tokens": usage.tokens}
     return json.dumps(counts | ({"cache_read_input_tokens": usage.cached_tokens} if usage.cached_tokens else {}))
