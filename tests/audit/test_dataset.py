@@ -47,16 +47,13 @@ def severities(check, linted):
     return [finding.severity for finding in linted.findings if finding.check == check]
 
 
-def test_a_sound_task_has_only_equivalent_mutants(sandbox):
+def test_a_sound_task_has_only_equivalent_mutants_which_strict_makes_errors(sandbox):
     linted = lint([SOUND], sandbox)
     assert [(finding.check, finding.severity, finding.detail) for finding in linted.findings] == [
         ("mutants fail", "warning", "comparison, line 6: if n > 10: -> if n >= 10:"),
         ("mutants fail", "warning", "constant, line 6: if n > 10: -> if n > 9:"),
     ]
     assert linted.errors == 0
-
-
-def test_strict_makes_errors_of_warnings(sandbox):
     assert lint([SOUND], sandbox, strict=True).errors == 2
 
 
@@ -195,14 +192,11 @@ def test_a_mutant_that_never_ends_counts_as_failed():
     assert linted.trials[0].mutants >= 6
 
 
-def test_the_prompts_own_part_is_not_mutated():
+def test_mutants_are_of_the_solution_alone_sampled_by_seed_up_to_the_limit():
     task = replace(SOUND, prompt="def twice(n):\n    return n + n\n\n\n" + SOUND.prompt)
     chosen = sampled_mutants(task, 100, 0)
     assert len(chosen) > 5
     assert all("return n + n" in mutant.program for mutant in chosen)
-
-
-def test_mutants_are_sampled_by_seed_up_to_the_limit():
     every = [mutant.program for mutant in sampled_mutants(SOUND, 100, 0)]
     some = [mutant.program for mutant in sampled_mutants(SOUND, 3, 0)]
     assert len(some) == 3
@@ -210,26 +204,17 @@ def test_mutants_are_sampled_by_seed_up_to_the_limit():
     assert some == [mutant.program for mutant in sampled_mutants(SOUND, 3, 0)]
     assert some != [mutant.program for mutant in sampled_mutants(SOUND, 3, 1)]
     assert sampled_mutants(SOUND, 0, 0) == []
-
-
-def test_programs_that_are_too_deep_to_write_have_no_mutants():
     deep = replace(SOUND, prompt="", canonical_solution=f"def limit(n):\n    return {'+'.join(['n'] * 3000)}\n")
     assert sampled_mutants(deep, 5, 0) == []
-
-
-def test_a_difference_names_line_and_both_texts():
     (added,) = (finding for finding in sampled_mutants(SOUND, 100, 0) if finding.kind == "early return")
     assert difference(SOUND.canonical_program, added) == "line 1: if n > 10: -> return 0 (added)"
 
 
-def test_each_is_called_after_every_task(sandbox):
-    calls = []
-    lint([SOUND, replace(SOUND, task_id="b")], sandbox, mutants=1, workers=2, each=lambda: calls.append(1))
-    assert len(calls) == 2
-
-
 def test_table_and_json_agree(sandbox):
-    linted = lint([SOUND, replace(SOUND, canonical_solution="")], sandbox, benchmark="own")
+    calls = []
+    tasks = [SOUND, replace(SOUND, canonical_solution="")]
+    linted = lint(tasks, sandbox, benchmark="own", workers=2, each=lambda: calls.append(1))
+    assert len(calls) == 2
     text = io.StringIO()
     show(linted, Console(file=text), all_findings=True)
     report = as_json(linted, 1.0)

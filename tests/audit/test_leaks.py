@@ -17,9 +17,7 @@ def test_hidden_asserts_in_feedback_are_counted_in_any_form():
     findings = leaks([sample(0, feedback=feedback), sample(1, feedback=("assert f(1) == 2",)), sample(2)])
     assert (findings.shown, findings.shown_hidden) == (5, 4)
     assert (findings.shown_beyond_prompt, findings.samples_beyond_prompt) == (2, 1)
-
-
-def test_a_longer_assert_is_not_the_shorter_one_it_begins_with():
+    # A longer assert is not the shorter one that it begins with.
     assert leaks([sample(0, feedback=("assert f(7) == 80", "assert f(7) == "))]).shown_hidden == 0
 
 
@@ -33,9 +31,7 @@ def test_rows_are_missed_by_run():
     findings = leaks([*whole, *(sample(n, "b") for n in range(164) if n != 10)])
     assert findings.missing == ("b/HumanEval/10",)
     assert leaks(whole).missing == ()
-
-
-def test_unknown_tasks_are_missing_only_beside_other_runs():
+    # Tasks of no known benchmark are missing only beside other runs.
     items = [sample(n, "a", task_id=f"mbpp_{n}") for n in range(3)]
     assert leaks(items).missing == ()
     assert leaks([*items, sample(0, "b", task_id="mbpp_0")]).missing == ("b/mbpp_1", "b/mbpp_2")

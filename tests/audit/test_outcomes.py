@@ -221,18 +221,18 @@ def test_text_trials_are_paired_at_their_last_common_trial(tmp_path, capsys):
     ]
 
 
-def test_a_text_log_that_cannot_be_taken_apart_is_refused(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("correct", "wrong", "message"),
+    [
+        (3, "", "got 1 transcripts of correct agents, expected 3, as its summary says"),
+        (1, "Question: a\ny\n", "got a correct and a failed transcript of 'a'"),
+    ],
+)
+def test_a_text_log_that_cannot_be_taken_apart_is_refused(tmp_path, capsys, correct, wrong, message):
     path = tmp_path / "log.txt"
-    path.write_text(HOTPOT.format(number=1, correct=3, incorrect=0, right="Question: a\n", wrong=""))
+    path.write_text(HOTPOT.format(number=1, correct=correct, incorrect=1, right="Question: a\nx\n", wrong=wrong))
     assert main(["audit", "--paired", str(path), str(path)]) == 2
-    assert "trial 1: got 1 transcripts of correct agents, expected 3, as its summary says" in capsys.readouterr().err
-
-
-def test_a_question_with_two_outcomes_in_one_trial_is_refused(tmp_path, capsys):
-    path = tmp_path / "log.txt"
-    path.write_text(HOTPOT.format(number=1, correct=1, incorrect=1, right="Question: a\nx\n", wrong="Question: a\ny\n"))
-    assert main(["audit", "--paired", str(path), str(path)]) == 2
-    assert "trial 1: got a correct and a failed transcript of 'a'" in capsys.readouterr().err
+    assert f"trial 1: {message}" in capsys.readouterr().err
 
 
 def test_different_metrics_are_not_compared(write_rows, capsys):

@@ -61,7 +61,7 @@ def test_a_verdict_without_a_solution_has_no_program(write):
     assert (sample.program, sample.logged, sample.entry_point) == ("", True, "has_close_elements")
 
 
-def test_a_transcript_gives_its_solution(write):
+def test_a_transcript_gives_its_solution_or_every_attempt_with_its_own_verdict(write):
     first, last, own = read_samples(
         write(
             transcript(solution_is_attempt=0),
@@ -73,9 +73,6 @@ def test_a_transcript_gives_its_solution(write):
     assert (last.program, last.logged) == (WHOLE, False)
     assert own.program == BODY
     assert first.feedback == ("assert double(1) == 2",)
-
-
-def test_a_transcript_gives_every_attempt_with_its_own_verdict(write):
     samples = read_samples(write(transcript(id="mine")), attempts=True)
     assert [(sample.id, sample.logged) for sample in samples] == [("mine/0", False), ("mine/1", True)]
     assert [sample.program for sample in samples] == ["def double(x):\n    return x\n", WHOLE]

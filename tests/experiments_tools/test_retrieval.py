@@ -113,7 +113,7 @@ def test_same_task_is_relevant_only_among_other_models():
     assert probe.chance == pytest.approx((1 / 2 + 1 / 2 + 2 / 4 + 1 / 2 + 1 / 4) / 5)
 
 
-def test_same_class_is_relevant_only_in_other_tasks():
+def test_same_class_is_relevant_only_in_other_tasks_and_nothing_to_itself():
     probe, questions = probe_of("same class")
     assert questions == {
         0: ({4}, {3, 4, 5}),
@@ -123,15 +123,9 @@ def test_same_class_is_relevant_only_in_other_tasks():
         4: ({0, 1}, {0, 1, 2, 5}),
     }
     assert probe.alone == 1
-
-
-def test_queries_of_the_most_common_class_are_not_rare():
-    probe, questions = probe_of("rare class")
+    probe, questions = probe_of("rare class")  # those of the most common class are not rare
     assert set(questions) == {2, 3}
     assert "assertion" in probe.asks
-
-
-def test_no_query_retrieves_itself():
     for question in (question for probe in probes(EPISODES) for question in probe.questions):
         assert question.number in question.excluded and not question.excluded & question.relevant
 
@@ -168,20 +162,14 @@ def compared():
     return compare(EPISODES, {"jaccard": Overlap, "backwards": Backwards}, ("task", "task_error"), k=2, quiet=True)
 
 
-def test_a_better_ranking_scores_higher(compared):
+def test_a_better_ranking_scores_higher_in_every_view(compared):
     good, bad = (compared.cell("same task", "task", name) for name in ("jaccard", "backwards"))
     assert good.quality.ndcg.value == 1.0
     assert compared.minus(good, bad).value == pytest.approx(good.quality.ndcg.value - bad.quality.ndcg.value)
     assert compared.minus(good, bad).value > 0
-
-
-def test_documents_outside_the_pool_take_no_rank(compared):
     # Episode 1 shares every word with 0, and both are of the asking model: 2 comes first all the same.
     answers = compared.cell("same task", "task", "jaccard").answers
     assert [answer.reciprocal_rank for answer in answers] == [1.0] * 5
-
-
-def test_every_retriever_answers_every_query_in_every_view(compared):
     sizes = {probe.name: len(probe.questions) for probe in compared.probes}
     assert len(compared.cells) == 3 * 2 * 2
     assert all(cell.quality.queries == len(cell.answers) == sizes[cell.probe] for cell in compared.cells)

@@ -93,9 +93,11 @@ def test_a_metric_without_cases_is_left_out(run, values, absent):
     assert not [name for name, _ in metrics_of(run(**values)) if any(part in name for part in absent)]
 
 
-def test_a_curve_extends_to_the_allowed_attempts(run):
+def test_a_curve_extends_to_the_allowed_attempts_and_feedback_has_its_quality(run):
     figures = metrics_of(run(solved_at=(1, 2), n_expected=2, loop__max_attempts=5))
     assert [figures["curve/pass_at_1", step] for step in range(1, 6)] == [0.5, 1.0, 1.0, 1.0, 1.0]
+    figures = metrics_of(run(solved_at=(1, 0)))
+    assert figures["final/feedback_wrong_if_passed", 0] == figures["final/feedback_right_if_failed", 0] == 0.0
 
 
 def test_parts_that_a_run_never_called_are_no_params(run):
@@ -121,28 +123,16 @@ def test_the_effect_of_reading_reflections_is_a_metric(run):
     assert figures["reflections/brier_stated", 0] == 0.25
 
 
-def test_the_quality_of_feedback_is_a_metric(run):
-    figures = metrics_of(run(solved_at=(1, 0)))
-    assert figures["final/feedback_wrong_if_passed", 0] == figures["final/feedback_right_if_failed", 0] == 0.0
-
-
-def test_an_oracle_run_has_an_upper_bound(run):
-    path = run(feedback_source="oracle")
+def test_the_note_has_figure_interval_and_n(run):
+    path = run("oracle", feedback_source="oracle")
     assert metrics_of(path)["final/upper_bound", 0] == 0.75
     assert "upper bound, no pass@1" in text(path)
-
-
-def test_a_run_cut_off_before_its_grades_has_no_curve_and_says_so(run):
-    path = run()
-    (path / "grades.jsonl").unlink()
-    assert not [name for name, _ in metrics_of(path) if "pass_at_1" in name]
-    assert "unfinished" in text(path)
-
-
-def test_the_note_has_figure_interval_and_n(run):
     path = run()
     assert "pass@1 **0.750** (95 % interval 0.301 to 0.954); 0.250 at attempt 1" in text(path)
     assert "n = 4 of 4 tasks" in text(path)
+    (path / "grades.jsonl").unlink()
+    assert not [name for name, _ in metrics_of(path) if "pass_at_1" in name]
+    assert "unfinished" in text(path)
 
 
 def test_tags_say_whether_runs_may_be_compared(run):
