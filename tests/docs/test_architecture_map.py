@@ -1,4 +1,4 @@
-"""The README's map of the package is that of the code."""
+"""The architecture page shows the packages, their imports and the files of one attempt as they are."""
 
 import importlib.util
 import re
@@ -13,17 +13,29 @@ architecture_map = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(architecture_map)
 
 
-def test_the_readme_has_the_map_of_the_code():
-    readme = (ROOT / "README.md").read_text()
-    assert architecture_map.table() in readme, "run python docs/architecture_map.py --write"
+PAGE = architecture_map.PAGE.read_text()
 
 
-def test_every_wing_says_what_goes_in_and_out():
-    folders = [wing for wing in architecture_map.wings() if (ROOT / "reflexion_lab" / wing).is_dir()]
+def test_the_page_has_the_table_and_the_drawing_of_the_code():
+    assert architecture_map.table() in PAGE, "run python docs/architecture_map.py --write"
+    drawn = architecture_map.DRAWING.read_text()
+    assert architecture_map.drawing() == drawn, "run python docs/architecture_map.py --write"
+
+
+def test_the_drawing_implies_every_import_and_no_other():
+    arrows = {("a", "b"), ("b", "c"), ("a", "c"), ("a", "d"), ("c", "d")}
+    assert architecture_map.reduced(arrows) == {("a", "b"), ("b", "c"), ("c", "d")}
+    assert architecture_map.rows("abcd", {("a", "b"), ("b", "c"), ("a", "d"), ("c", "d")}) == [
+        ["a"], ["b", "a>d"], ["c", "a>d"], ["d"],
+    ]  # fmt: skip
+
+
+def test_every_package_says_what_goes_in_and_out():
+    folders = [name for name in architecture_map.packages() if (ROOT / "reflexion_lab" / name).is_dir()]
     assert len(folders) == 14
-    for wing in folders:
-        text = (ROOT / "reflexion_lab" / wing / "__init__.py").read_text()
-        assert "In" in text and "ut:" in text, wing
+    for name in folders:
+        text = (ROOT / "reflexion_lab" / name / "__init__.py").read_text()
+        assert "In" in text and "ut:" in text, name
 
 
 RUN = """
@@ -41,12 +53,12 @@ sys.exit(status)
 """
 
 
-def test_one_attempt_passes_the_files_that_the_readme_names(tmp_path):
-    readme = (ROOT / "README.md").read_text()
-    section = readme.partition("One attempt, from the command")[2].partition("<!-- wings -->")[0]
-    files = re.findall(r"\((reflexion_lab/[\w/]+\.py)\)", section)
+def test_one_attempt_passes_the_files_that_the_page_names(tmp_path):
+    section = PAGE.partition("One attempt, from the command")[2].partition("\n## ")[0]
+    files = re.findall(r"\[`([\w/]+\.py)`\]", section)
     ran = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, check=True, cwd=tmp_path)
     executed = ran.stdout.partition("executed\n")[2].splitlines()
     assert len(files) == 13
-    assert [file for file in files if not any(path.endswith(file) for path in executed)] == []
+    assert [file for file in files if not any(path.endswith(f"reflexion_lab/{file}") for path in executed)] == []
+    assert "`text/prompts/memory.md.jinja`" in section
     assert (ROOT / "reflexion_lab/text/prompts/memory.md.jinja").is_file()
