@@ -1,5 +1,6 @@
 """The built documentation: whole, without a dead link, and without anything from the network."""
 
+import json
 import os
 import re
 import subprocess
@@ -103,6 +104,20 @@ def test_every_room_is_documented(pages):
     sources = "\n".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
     documented = set(re.findall(r"^::: reflexion_lab\.(\w+)$", sources, re.MULTILINE))
     assert documented == folders | modules
+
+
+def test_every_notebook_is_shown_with_its_stored_outputs(site):
+    notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
+    assert len(notebooks) == 10
+    for path in notebooks:
+        page = (site / "notebooks" / f"{path.stem}.html").read_text()
+        outputs = [output for cell in json.loads(path.read_text())["cells"] for output in cell.get("outputs", [])]
+        shown = page.split('<div class="nb-output">')[1:]
+        assert len(shown) == len(outputs), path.name
+        for html, output in zip(shown, outputs, strict=True):
+            mark = {"text/html": "<div", "image/png": "<img"}
+            kinds = [mark[kind] for kind in mark if kind in output.get("data", {})] or ["<pre"]
+            assert html.lstrip().startswith(kinds[0]), f"{path.name}: {html[:60]}"
 
 
 def test_every_config_choice_is_documented(site):
