@@ -60,6 +60,11 @@ class Compared(NamedTuple):
         ------
         ConfigError
             `k` is below 1, or a task has fewer draws.
+
+        Examples
+        --------
+        >>> rl.compare(sweep).pass_at_k(2)["pass_at_k"].tolist()
+        [0.75, 0.75]
         """
         import numpy as np
         import pandas as pd
@@ -123,6 +128,14 @@ def compare(
         No run given, or a folder is no run.
     ConfigError
         The runs cannot be compared.
+
+    Examples
+    --------
+    >>> compared = rl.compare(sweep)
+    >>> [arm.label for arm in compared.arms]
+    ['retry', 'reflexion']
+    >>> compared.table[["arm", "n", "pass_at_1"]].values.tolist()
+    [['retry', 16, 0.8125], ['reflexion', 16, 0.875]]
     """
     from reflexion_lab.analysis.comparison import side_by_side
 
@@ -159,6 +172,12 @@ def report(
         `out` cannot be written to.
     FolderError, ConfigError
         As for `compare`.
+
+    Examples
+    --------
+    >>> files = rl.report(sweep, out="paper")
+    >>> [path.name for path in files[:3]]
+    ['report.md', 'report.html', 'report.tex']
     """
     from reflexion_lab.analysis.figures.drawing import Kind
     from reflexion_lab.analysis.report.documents import save_report

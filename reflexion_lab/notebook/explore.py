@@ -134,6 +134,11 @@ def explore(run: object) -> Explorer:
         The folder is no run, or a file in it cannot be read.
     ConfigError
         Several runs.
+
+    Examples
+    --------
+    >>> rl.explore(run).heading
+    'reflexion, seed 0, basics, feedback source visible: 8 tasks, 2 not solved, 1 repaired, 5 solved at once'
     """
     run_folders = folders(run)
     if len(run_folders) != 1:

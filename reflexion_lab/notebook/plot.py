@@ -51,7 +51,14 @@ def __dir__() -> list[str]:
 
 
 def curves(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
-    """Share of tasks solved by attempt, with 95 % intervals: bands, or bars where there are many arms."""
+    """Share of tasks solved by attempt, with 95 % intervals: bands, or bars where there are many arms.
+
+    Examples
+    --------
+    >>> axes = rl.plot.curves(sweep)
+    >>> axes.get_xlabel(), axes.get_ylabel()
+    ('loop cut at attempt', 'share of tasks solved')
+    """
     return _drawn("curves", _curves.drawing(_arms(runs)), ax, caption)
 
 
@@ -80,6 +87,11 @@ def differences(
         See `notebook.compare.compare`.
     one_seed : bool, default False
         Include differences that rest on one seed, which are refused otherwise.
+
+    Examples
+    --------
+    >>> rl.plot.differences(sweep).get_xlabel()
+    'solved, percentage points above retry'
     """
     arms = _read(runs)
     comparison, names = compare(arms, baseline, unit, one_seed), readable(arms)
@@ -90,7 +102,13 @@ def differences(
 
 
 def outcome_map(*runs: object, arm: str | None = None, ax: Axes | None = None, caption: bool = True) -> Axes:
-    """Hidden outcome of every attempt at every task, the easiest task on top; of one arm."""
+    """Hidden outcome of every attempt at every task, the easiest task on top; of one arm.
+
+    Examples
+    --------
+    >>> rl.plot.outcome_map(run).get_xlabel()
+    'attempt'
+    """
     return _drawn("outcome_map", _outcome_map.drawing([_one(runs, arm)]), ax, caption)
 
 

@@ -103,6 +103,12 @@ def compose(*overrides: Override, **parts: object) -> Config:
     ------
     ConfigError
         An override cannot be read, or names an unknown key or choice.
+
+    Examples
+    --------
+    >>> cfg = rl.compose("experiment=reflexion", {"loop.max_attempts": 5})
+    >>> cfg.arm, cfg.loop.max_attempts, cfg.recall.omega
+    ('reflexion', 5, 1)
     """
     from reflexion_lab.runner.config.compose import compose as composed
 
@@ -135,6 +141,16 @@ def run(
         A value is invalid; nothing has run.
     KeyboardInterrupt
         Finished tasks are kept; the same call with the printed `"resume=FOLDER"` resumes the run.
+
+    Examples
+    --------
+    >>> small = {"model": "simulated", "temperature": 0.8, "tracker": "none"}
+    >>> small |= {"benchmark.load.n": 8, "benchmark.load.seed": 0}
+    >>> run = rl.run("experiment=reflexion", small, quiet=True)
+    >>> run.summary.pass_at_1.k, run.summary.pass_at_1.n
+    (6, 8)
+    >>> run
+    20...-reflexion-basics-s0: pass@1 75.0 % [40.9, 92.9] (6 of 8 tasks, Wilson 95 %), feedback visible
     """
     from reflexion_lab.runner.config.compose import assemble
     from reflexion_lab.studies.run import finish
@@ -167,6 +183,12 @@ def sweep(*grid: Override, quiet: bool = False, **parts: object) -> Sweep:
         An override of a cell cannot be read, or names an unknown key or choice.
     KeyboardInterrupt
         Finished cells are kept; the same call resumes the sweep.
+
+    Examples
+    --------
+    >>> sweep = rl.sweep({"experiment": ["retry", "reflexion"], "seed": [0, 1]}, small, quiet=True)
+    >>> len(sweep.runs)
+    4
     """
     from reflexion_lab.studies.sweep import sweep as swept
 
@@ -183,6 +205,12 @@ def estimate(*overrides: Override, tasks: int = 3, **parts: object) -> Estimate:
     ------
     ConfigError
         An override names an unknown key or choice, or the replies would not be kept.
+
+    Examples
+    --------
+    >>> estimate = rl.estimate("experiment=reflexion", small, tasks=2)
+    >>> estimate.tasks, estimate.probed
+    (8, 2)
     """
     from reflexion_lab.runner.config.grid import cells
     from reflexion_lab.studies.estimate import estimate as estimated
@@ -205,6 +233,14 @@ def load(*runs: object, texts: bool = False) -> Frames:
     ------
     FolderError
         No run given, a folder is no run, or a file cannot be read.
+
+    Examples
+    --------
+    >>> frames = rl.load(sweep)
+    >>> len(frames.runs), len(frames.tasks), len(frames.attempts)
+    (4, 32, 51)
+    >>> frames.tasks.groupby("arm").size().to_dict()
+    {'reflexion': 16, 'retry': 16}
     """
     from reflexion_lab.analysis.frames import load as loaded
 
@@ -240,6 +276,11 @@ def runs(root: Path | str = "runs") -> RunTable:
     """The run folders in `root`, oldest first, with conditions and results; `load(runs())` loads them all.
 
     Only manifests and summaries are read; folders that cannot be read are named below the table.
+
+    Examples
+    --------
+    >>> len(rl.runs("runs").runs)
+    4
     """
     root = Path(root)
     run_folders, broken = [], []
@@ -310,6 +351,13 @@ def by_hand(*overrides: Override, **parts: object) -> Parts:
     ------
     ConfigError
         A value is invalid.
+
+    Examples
+    --------
+    >>> parts = rl.by_hand("model=simulated", "benchmark.load.n=4")
+    >>> task, loop = parts.tasks.tasks[0], parts.loop()
+    >>> [attempt.evaluation.outcome for attempt in loop.attempts(task.public)]
+    ['pass']
     """
     from reflexion_lab.runner.config.compose import compose, loop_factory
     from reflexion_lab.runner.config.parts import load_benchmark, load_models, load_sandbox
@@ -343,6 +391,11 @@ def to_dataset(*runs: object, table: str = "attempts", texts: bool = True) -> da
         Unknown table, or the package `datasets` is not installed.
     FolderError
         As for `load`.
+
+    Examples
+    --------
+    >>> rl.to_dataset(run, table="attempts").num_rows
+    14
     """
     try:
         from datasets import Dataset

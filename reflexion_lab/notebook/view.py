@@ -59,6 +59,12 @@ def view(
         `thing` is of another type, or `task` is no string.
     FolderError
         No run, or the run has no attempt at `task`.
+
+    Examples
+    --------
+    >>> print(rl.view(run, task="count_from"))
+    basics/count_from/0 · 3 attempts · submitted 3 · solved
+    ...
     """
     if task is not None and not isinstance(task, str):
         raise TypeError(f"task: got {task!r:.80}, expected a task's id, such as 'HumanEval/0'")

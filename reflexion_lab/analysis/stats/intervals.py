@@ -90,6 +90,12 @@ def wilson(k: int, n: int, level: float = LEVEL) -> tuple[float, float]:
     ------
     ConfigError
         Not 0 <= k <= n, or `level` not in (0, 1).
+
+    Examples
+    --------
+    >>> low, high = wilson(6, 8)
+    >>> round(low, 3), round(high, 3)
+    (0.409, 0.929)
     """
     if not 0 <= k <= n:
         raise ConfigError("k", f"{k} of n = {n}", "0 <= k <= n")
@@ -118,6 +124,11 @@ def mcnemar(b: int, c: int) -> float:
     ------
     ConfigError
         A negative count.
+
+    Examples
+    --------
+    >>> mcnemar(1, 8)
+    0.0390625
     """
     if b < 0 or c < 0:
         raise ConfigError("discordant pairs", f"{b} and {c}", "counts of 0 or more")
@@ -158,6 +169,12 @@ def over_tasks(differences: ArrayLike, scale: float = 1.0, level: float = LEVEL)
     -------
     tuple[float, float]
         Low, high in [-1, 1]; (-1, 1) for fewer than two tasks.
+
+    Examples
+    --------
+    >>> low, high = over_tasks([0, 0, 1, 0, -1, 1, 0, 1])
+    >>> round(low, 2), round(high, 2)
+    (-0.38, 0.81)
     """
     import numpy as np
 
@@ -245,6 +262,11 @@ def effective(sizes: Sequence[int]) -> int:
     ------
     ConfigError
         There is no case.
+
+    Examples
+    --------
+    >>> effective([3, 3, 3]), effective([7, 1, 1])
+    (3, 1)
     """
     if not sum(sizes):
         raise ConfigError("clusters", "no case in any", "at least one")

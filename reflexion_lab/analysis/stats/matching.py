@@ -118,7 +118,7 @@ def break_even(ratio: float, share: float) -> float:
     Examples
     --------
     >>> round(break_even(790 / 119, 0.063), 2)
-    5.56
+    5.57
     """
     if ratio < 0 or not 0 <= share <= 1:
         raise ConfigError("ratio and share", f"{ratio} and {share}", "a ratio of 0 or more, and a share in [0, 1]")

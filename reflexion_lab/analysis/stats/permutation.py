@@ -33,6 +33,11 @@ def sign_flip(first: ArrayLike, second: ArrayLike) -> float:
     ------
     ConfigError
         Different shapes, or values other than 0 and 1.
+
+    Examples
+    --------
+    >>> sign_flip([[0, 0], [0, 1], [0, 0]], [[1, 1], [1, 1], [1, 0]])
+    0.25
     """
     import numpy as np
 
@@ -76,6 +81,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
     ------
     ConfigError
         A value outside [0, 1].
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
     """
     if odd := [p for p in p_values if not 0 <= p <= 1]:
         raise ConfigError("p_values", odd[0], "numbers in [0, 1]")
@@ -103,6 +113,11 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     ------
     ConfigError
         Not 0 <= c <= n, or not 1 <= k <= n.
+
+    Examples
+    --------
+    >>> round(pass_at_k(n=10, c=3, k=5), 3)
+    0.917
     """
     if not 0 <= c <= n:
         raise ConfigError("c", f"{c} of n = {n}", "0 <= c <= n")

@@ -154,6 +154,11 @@ def needed(discordant: int, alpha: float = ALPHA) -> tuple[int, int] | None:
     ------
     ConfigError
         A negative count, or a level outside (0, 1).
+
+    Examples
+    --------
+    >>> needed(10)
+    (9, 1)
     """
     _check(alpha, "alpha")
     if discordant < 0:
@@ -187,6 +192,11 @@ def minimum_detectable(n: int, discordant: float, power: float = POWER, alpha: f
     ------
     ConfigError
         N below 1; a share, power or level out of range.
+
+    Examples
+    --------
+    >>> round(minimum_detectable(n=100, discordant=0.2), 3)
+    0.128
     """
     _check(power, "power")
     _check(alpha, "alpha")

@@ -64,6 +64,12 @@ def kaplan_meier(
     ------
     ConfigError
         No case, different lengths, or an attempt below 1.
+
+    Examples
+    --------
+    >>> survival = kaplan_meier([1, 1, 2, 3, 3], [True, True, True, True, False])
+    >>> survival.median, [step.unsolved.value for step in survival.steps]
+    (2, [0.6, 0.4, 0.2])
     """
     names = tuple(clusters) if clusters is not None else tuple(range(len(attempts)))
     if not attempts or not len(attempts) == len(solved) == len(names):
