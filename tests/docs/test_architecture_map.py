@@ -1,6 +1,7 @@
 """The architecture page shows the packages, their imports and the files of one attempt as they are."""
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -56,7 +57,9 @@ sys.exit(status)
 def test_one_attempt_passes_the_files_that_the_page_names(tmp_path):
     section = PAGE.partition("One attempt, from the command")[2].partition("\n## ")[0]
     files = re.findall(r"\[`([\w/]+\.py)`\]", section)
-    ran = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, check=True, cwd=tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # this checkout, whatever is installed
+    command = [sys.executable, "-c", RUN]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=tmp_path)
     executed = ran.stdout.partition("executed\n")[2].splitlines()
     assert len(files) == 13
     assert [file for file in files if not any(path.endswith(f"reflexion_lab/{file}") for path in executed)] == []
