@@ -31,7 +31,8 @@ def demo(options: argparse.Namespace) -> int:
     """Run both arms on both benchmarks, compare them, and show one repaired task; HumanEval is sampled by seed 0.
     Returns 1 after a harness error, else 0.
 
-    HumanEval, which so small a model can hardly solve, has one attempt per task unless --tasks is given. The arms share their first replies through the call cache, so the second one pays only for its retries.
+    HumanEval, which so small a model can hardly solve, has one attempt per task unless --tasks is given. The arms
+    share their first replies through the call cache, so the second one pays only for its retries.
     """
     from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.runner.folder.folder import RunFolder
