@@ -2,9 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
-# uv takes one minute where pip takes six. It reads no settings of pip's, so the indexes are passed on; where it fails, pip installs.
+# uv takes one minute where pip takes six. It reads no settings of pip's, so indexes are passed on; where it fails, pip installs.
+pip_setting = $$($(PIP) config get global.$(1) 2>/dev/null)
 UV := VIRTUAL_ENV=$(VENV) UV_SYSTEM_CERTS=1 UV_INDEX_STRATEGY=unsafe-best-match UV_FIND_LINKS="$$PIP_FIND_LINKS" \
-	UV_EXTRA_INDEX_URL="$$($(PIP) config get global.extra-index-url 2>/dev/null)" $(VENV)/bin/uv --quiet pip
+	UV_DEFAULT_INDEX="$${PIP_INDEX_URL:-$(call pip_setting,index-url)}" \
+	UV_EXTRA_INDEX_URL="$$PIP_EXTRA_INDEX_URL $(call pip_setting,extra-index-url)" $(VENV)/bin/uv --quiet pip
 install = ($(PIP) install uv && $(UV) install $(1)) || $(PIP) install $(1)
 LAB := $(VENV)/bin/reflexion-lab
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest

@@ -157,20 +157,28 @@ def register_own(functions: Mapping[str, Callable[..., Any]]) -> None:
     ConfigError
         A function's first parameter or return annotation says not what it measures, or the name is the lab's.
     """
+    from reflexion_lab.analysis.frames import rows
+
+    columns = {*rows.RUNS, *rows.HEAD, *rows.CLUSTER, *rows.NUMBER, *rows.TASKS, *rows.ATTEMPTS, *rows.ATTEMPT_TEXTS}
+    of_lab = [each for each in REGISTRY.values() if each.of.__module__.startswith("reflexion_lab.")]
+    columns |= {key for each in of_lab for key in (each.name, each.key(), each.key(True))}
+    levels: dict[str, Level] = {"attempt": "attempt", "attempts": "task", "log": "run", "arm": "arm"}
     for name, function in functions.items():
-        signature = inspect.signature(function, eval_str=True)
+        try:
+            signature = inspect.signature(function, eval_str=True)
+        except (TypeError, NameError, ValueError) as problem:
+            raise ConfigError(f"metrics.{name}", str(problem), "a function whose annotations can be read") from None
         first = next(iter(signature.parameters), "none")
-        levels: dict[str, Level] = {"attempt": "attempt", "attempts": "task", "log": "run", "arm": "arm"}
         if first not in levels:
             raise ConfigError(f"metrics.{name}", f"a first parameter {first}", f"one of {', '.join(levels)}")
         kinds = set(get_args(signature.return_annotation) or (signature.return_annotation,)) - {type(None)}
         if len(kinds) != 1 or not kinds <= {bool, int, float}:
             raise ConfigError(f"metrics.{name}", "no such return annotation", "-> bool (a share) or -> float")
-        key = levels[first], name
-        if key in REGISTRY and REGISTRY[key].of.__module__.startswith("reflexion_lab."):
-            raise ConfigError(f"metrics.{name}", "the name of a metric of the lab", "a name of its own")
-        REGISTRY.pop(key, None)
-        metric(key[0], "share" if kinds == {bool} else "number", label=name.replace("_", " "), name=name)(function)
+        if {name, f"{name}_rate"} & columns:
+            raise ConfigError(f"metrics.{name}", "the name of a metric or column of the lab", "a name of its own")
+        REGISTRY.pop((levels[first], name), None)
+        unit: Unit = "share" if kinds == {bool} else "number"
+        metric(levels[first], unit, label=name.replace("_", " "), name=name)(function)
 
 
 def of_level(*levels: Level) -> list[Metric]:

@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.records import Task
 from reflexion_lab.runner import objects
 from reflexion_lab.runner.config.build import METHODS
 from reflexion_lab.runner.config.messages import is_user_error, one_line
@@ -44,20 +45,34 @@ def with_objects(overrides: Sequence[Override], parts: Mapping[str, object]) -> 
         if isinstance(part, str | Path):
             lines.append(f"{group}={part}")
         elif group == "benchmark":
-            path = _kept_tasks(cast("Sequence[object]", part), lines)
+            path = _kept_tasks(part, lines)
             lines += ["benchmark=jsonl", *as_lines([{"benchmark.load.path": path}])]
         else:
-            lines += [f"~{group}", f"+{group}._target_={objects.register(part)}"]
+            from reflexion_lab.runner.config.compose import set_without
+
+            choices = [line for line in lines if line.startswith(("experiment=", "preset=")) and "," not in line]
+            left = [f"~{group}.{key}" for key in set_without(group, *choices)]
+            lines += [f"~{group}", *left, f"+{group}._target_={objects.register(part)}"]
     return lines
 
 
-def _kept_tasks(tasks: Sequence[object], lines: Sequence[str]) -> Path:
-    """The file of tasks, named by a digest of its content."""
+def _kept_tasks(tasks: object, lines: Sequence[str]) -> Path:
+    """The file of tasks, named by a digest of its content.
+
+    Raises
+    ------
+    ConfigError
+        They are no list of tasks, nor a `Benchmark`.
+    """
     from reflexion_lab.io.files import replace
     from reflexion_lab.runner.config.compose import compose
+    from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
+    if not isinstance(tasks, list | tuple | Benchmark) or not all(isinstance(task, dict | Task) for task in tasks):
+        expected = "a list of tasks: `Task` or mappings of its fields (of a DataFrame: df.to_dict('records'))"
+        raise ConfigError("benchmark", type(tasks).__name__, expected)
     rows = [msgspec.json.encode(task) + b"\n" for task in tasks]
-    name = f"tasks-{hashlib.sha256(b''.join(rows)).hexdigest()[:8]}.jsonl"
+    name = f"{getattr(tasks, 'name', 'tasks')}-{hashlib.sha256(b''.join(rows)).hexdigest()[:8]}.jsonl"
     run_root = compose(*(line for line in lines if line.startswith("run_root="))).run_root
     path = Path(run_root, "benchmarks", name)
     path.parent.mkdir(parents=True, exist_ok=True)

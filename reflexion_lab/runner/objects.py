@@ -2,24 +2,42 @@
 
     rl.run("experiment=reflexion", actor=Mine)        # actor._target_: reflexion_lab.runner.objects.Mine_1f0c…
 
-The target ends in a digest of the source and of the object's plain state, so that a changed class is another arm.
+The target ends in a digest of what the part does, so that a changed class is another arm.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dis
+import functools
 import hashlib
 import inspect
 import marshal
+import os
+import pickle
 import re
-from collections.abc import Iterator
-from types import CodeType
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
-
-import msgspec
 
 from reflexion_lab.errors import ConfigError
 
 _OBJECTS: dict[str, Any] = {}
+SILENT = {"__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__", "__static_attributes__", "__slots__"}
+"""Entries of a class that change nothing, or stand elsewhere."""
+
+
+class _Same:
+    """Makes the object that it was given. `part_class` is where capabilities of the part are looked up."""
+
+    def __init__(self, part: object) -> None:
+        self._part = part
+        self.part_class = type(part)
+
+    def __call__(self) -> object:
+        return self._part
 
 
 def register(part: object) -> str:
@@ -36,24 +54,26 @@ def register(part: object) -> str:
     str
         Its `_target_`.
     """
-    kind = part if inspect.isclass(part) or inspect.isroutine(part) else type(part)
-    name = f"{re.sub(r'[^0-9A-Za-z_]+', '_', kind.__qualname__)}_{digest(part)}"
-    _OBJECTS[name] = part if kind is part else _same(part)
+    is_maker = inspect.isclass(part) or inspect.isroutine(part)
+    kind = part if is_maker else type(part)
+    name = f"{re.sub(r'[^0-9A-Za-z_]+', '_', getattr(kind, '__qualname__', 'part'))}_{digest(part)}"
+    _OBJECTS[name] = part if is_maker else _Same(part)
     return f"{__name__}.{name}"
 
 
 def digest(part: object) -> str:
-    """SHA-256 over the source of a class (or an object's class), its bases outside of the lab, and the state of an
-    object as far as it is plain data; of a function over its source. Shortened to 8 hex digits.
+    """SHA-256 over the sources of a part, the values of the notebook's names that they use, and its state; shortened
+    to 8 hex digits. Modules and packages that the sources import count by name alone, and so does the state of an
+    object of theirs that cannot be pickled.
     """
-    return hashlib.sha256("\n".join(_sources(part)).encode()).hexdigest()[:8]
+    return hashlib.sha256("\n".join(_texts(part, set())).encode(errors="surrogatepass")).hexdigest()[:8]
 
 
-def named(target: str) -> tuple[str, str] | None:
+def named(target: object) -> tuple[str, str] | None:
     """Name and digest of a part of a notebook; None for other targets."""
-    if not target.startswith(f"{__name__}."):
+    if not str(target).startswith(f"{__name__}."):
         return None
-    name, _, source = target.rpartition(".")[2].rpartition("_")
+    name, _, source = str(target).rpartition(".")[2].rpartition("_")
     return name, source
 
 
@@ -66,47 +86,108 @@ def __getattr__(name: str) -> Any:
     raise ConfigError("_target_", f"{name}, an object of a notebook", expected)
 
 
-def _same(part: object) -> Any:
-    """A function that returns `part`, with the capabilities that its class declares."""
-
-    def target() -> object:
-        return part
-
-    target.__dict__.update({name: value for name, value in vars(type(part)).items() if not name.startswith("_")})
-    return target
-
-
-def _sources(part: object) -> Iterator[str]:
-    if inspect.isroutine(part):
-        yield _source(part)
+def _texts(value: Any, seen: set[int]) -> Iterator[str]:
+    """Everything about a value that can change what it does, as lines; an object that contains itself ends there."""
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        yield f"{type(value).__name__} {value!r}"
         return
-    kind = part if inspect.isclass(part) else type(part)
-    for base in kind.__mro__:
-        if base is object or base.__module__.startswith("reflexion_lab."):
-            continue
-        yield base.__qualname__
-        for name, value in sorted(vars(base).items()):
-            if name not in ("__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__"):
-                yield f"{name}: {_text(value)}"
-    if kind is not part:
-        yield _text(getattr(part, "__dict__", {}))
+    if id(value) in seen:
+        yield "again"
+        return
+    seen = {*seen, id(value)}
+    if inspect.isfunction(value):
+        yield from _function(value, seen)
+    elif inspect.isclass(value):
+        yield from _class(value, seen)
+    elif (parts := _parts(value)) is None:
+        yield from _object(value, seen)
+    else:
+        lines = [list(_texts(part, seen)) for part in parts]
+        yield f"{type(value).__qualname__} of {len(lines)}"
+        for each in sorted(lines) if isinstance(value, AbstractSet) else lines:
+            yield from each
 
 
-def _text(value: object) -> str:
-    """Source of a function or method, plain data as JSON; of anything else its type."""
-    value = getattr(value, "__func__", getattr(value, "fget", value))
-    if inspect.isroutine(value):
-        return _source(value)
-    return msgspec.json.encode(value, enc_hook=_unencodable, order="deterministic").decode()
+def _parts(value: Any) -> list[Any] | None:
+    """What a container, a wrapper of a function, a path, a pattern or a module consists of; None for other objects."""
+    match value:
+        case Mapping():
+            return [part for pair in value.items() for part in pair]
+        case list() | tuple() | AbstractSet():
+            return list(value)
+        case functools.partial():
+            return [value.func, value.args, value.keywords]
+        case classmethod() | staticmethod():
+            return [value.__func__]
+        case types.MethodType():
+            return [value.__func__, value.__self__]
+        case property():
+            return [value.fget, value.fset]
+        case functools.cached_property():
+            return [value.func]
+    if isinstance(value, os.PathLike):
+        return [os.fspath(value)]
+    if isinstance(value, re.Pattern):
+        return [value.pattern, value.flags]
+    return [value.__name__] if isinstance(value, types.ModuleType) else None
 
 
-def _unencodable(value: object) -> str:
-    return _source(value) if inspect.isroutine(value) else type(value).__qualname__
-
-
-def _source(function: Any) -> str:
+def _function(function: types.FunctionType, seen: set[int]) -> Iterator[str]:
+    if not _is_notebooks(function):
+        yield f"function {function.__module__}.{function.__qualname__}"
+        return
     try:
-        return inspect.getsource(function)
-    except (OSError, TypeError):  # made by exec, or without Python code
-        code = getattr(function, "__code__", None)
-        return marshal.dumps(code).hex() if isinstance(code, CodeType) else function.__qualname__
+        yield inspect.getsource(function)
+    except (OSError, TypeError):  # made by exec
+        yield marshal.dumps(function.__code__).hex()
+    yield from _texts([function.__defaults__, function.__kwdefaults__], seen)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield name
+        with contextlib.suppress(ValueError):  # still empty, as `__class__` in a class that is being made
+            yield from _texts(cell.cell_contents, seen)
+    for name in sorted(_names(function.__code__) & function.__globals__.keys()):
+        yield name
+        yield from _texts(function.__globals__[name], seen)
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """Names of globals that code reads, functions within it included."""
+    names = {str(step.argval) for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return names.union(*(_names(inner) for inner in code.co_consts if isinstance(inner, types.CodeType)))
+
+
+def _class(kind: type, seen: set[int]) -> Iterator[str]:
+    if not _is_notebooks(kind):
+        yield f"class {kind.__module__}.{kind.__qualname__}"
+        return
+    for base in kind.__bases__:
+        yield from _texts(base, seen)
+    for name, value in sorted(vars(kind).items()):
+        if name not in SILENT and not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
+            yield name
+            yield from _texts(value, seen)
+
+
+def _object(value: Any, seen: set[int]) -> Iterator[str]:
+    kind = type(value)
+    yield from _texts(kind, seen)
+    if not _is_notebooks(kind):
+        try:
+            yield hashlib.sha256(pickle.dumps(value, protocol=4)).hexdigest()
+        except Exception:  # a lock, a connection: any error of any class
+            return
+        return
+    slots = [slot for base in kind.__mro__ for slot in (getattr(base, "__slots__", None) or ())]
+    fields = [*vars(value)] if hasattr(value, "__dict__") else []
+    for name in sorted({*slots, *fields, *getattr(kind, "__struct_fields__", ())} - {"__dict__", "__weakref__"}):
+        yield name
+        yield from _texts(getattr(value, name, None), seen)
+
+
+def _is_notebooks(thing: Any) -> bool:
+    """Whether a class or function stands in a notebook, a script or a module of the user: in no installed package."""
+    module = getattr(thing, "__module__", None) or "__main__"
+    top = module.partition(".")[0]
+    if top == "reflexion_lab" or top in sys.stdlib_module_names - {"__main__"}:
+        return False
+    return "site-packages" not in (getattr(sys.modules.get(module), "__file__", None) or "")

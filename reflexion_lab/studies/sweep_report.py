@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -18,9 +19,10 @@ from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.screen import comparison_screen, folded
 from reflexion_lab.analysis.report.sheets import Sheet, as_table, paragraphs
 from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.errors import LabError
 from reflexion_lab.io.terminal import LOG_EVERY, bar, in_notebook
 from reflexion_lab.records import Usage
-from reflexion_lab.runner.config.build import plain
+from reflexion_lab.runner.config.build import Config, plain
 from reflexion_lab.runner.config.parts import load_benchmark
 from reflexion_lab.studies.finished import CellState
 
@@ -59,7 +61,6 @@ def show(sweep: Sweep, console: Console, problems_only: bool = False) -> None:
 def screen(sweep: Sweep, width: int) -> list[str]:
     """The comparison of the sweep's arms, once every cell has ended; [] before, and where its runs do not compare."""
     from reflexion_lab.analysis.comparison import side_by_side
-    from reflexion_lab.errors import LabError
     from reflexion_lab.runner.folder.folder import folders
 
     if any(state.status not in ("done", "kept") for state in sweep.states.values()):
@@ -83,14 +84,18 @@ def repeated(sweep: Sweep) -> list[str]:
 
 def drawn_anew(sweep: Sweep) -> str:
     """Where seeds draw different tasks, and are no repeats: a sentence that says so, with the keys to set."""
-    first = next(iter(sweep)).cfg
-    other = next((cell.cfg for cell in sweep if cell.cfg.seed != first.seed), first)
-    sampled = any(cell.cfg.benchmark.sample and cell.cfg.benchmark.get("sample_seed") is None for cell in sweep)
-    generated = any("${seed}" in str(plain(cell.cfg.benchmark, resolve=False)["load"]) for cell in sweep)
-    keys = ["benchmark.load.seed=0"] * generated + ["benchmark.sample_seed=0"] * sampled
-    if other is first or not keys or load_benchmark(first).tasks == load_benchmark(other).tasks:
-        return ""
-    return f"each seed has its own tasks: {' '.join(keys)} repeats them"
+    by_benchmark: dict[str, dict[int, Config]] = {}
+    for cell in sweep:
+        by_benchmark.setdefault(str(plain(cell.cfg.benchmark, resolve=False)), {}).setdefault(cell.cfg.seed, cell.cfg)
+    pairs = [list(of_seed.values())[:2] for of_seed in by_benchmark.values() if len(of_seed) > 1]
+    keys = []
+    for first, other in pairs:
+        generated = "${seed}" in str(plain(first.benchmark, resolve=False)["load"])
+        sampled = first.benchmark.sample and first.benchmark.get("sample_seed") is None
+        wanted = ["benchmark.load.seed=0"] * generated + ["benchmark.sample_seed=0"] * bool(sampled)
+        with contextlib.suppress(OSError, ValueError, LabError):  # the file is gone, or needs the sandbox: not known
+            keys += wanted if wanted and load_benchmark(first).tasks != load_benchmark(other).tasks else []
+    return f"each seed has its own tasks: {' '.join(dict.fromkeys(keys))} repeats them" if keys else ""
 
 
 def headline(sweep: Sweep) -> str:

@@ -1,14 +1,25 @@
 """`rl.run(actor=Mine, metrics={…}, benchmark=[…])`: classes, objects and tasks of a notebook as parts of a run."""
 
+import dataclasses
+import functools
 import json
+import random
+import re
+import threading
+from pathlib import Path
 
+import msgspec
+import numpy
 import pytest
 
 import reflexion_lab as rl
+from reflexion_lab.agent.models.openai import OpenAIModel
 from reflexion_lab.analysis import metrics
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Completion, Message, Reflection, Sampling, Task, Trajectory, Usage
 from reflexion_lab.runner import objects
+from reflexion_lab.runner.config.build import capability
+from reflexion_lab.runner.config.grid import cells
 
 TWICE = {
     "task_id": "mine/twice",
@@ -118,15 +129,101 @@ class Changed(Direct):
     limit = 3
 
 
-def test_the_digest_is_of_source_and_state():
+WORDS = "x + x"
+
+
+class ReadsName:
+    def act(self, task, recollection):
+        return [WORDS for _ in range(1)]
+
+
+def of_closure(number):
+    class Inner:
+        def act(self):
+            return number
+
+    return Inner
+
+
+class Struct(msgspec.Struct):
+    value: object
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    value: object
+
+
+class Holder:
+    def __init__(self, value):
+        self.value, self.lock, self.me = value, threading.Lock(), self
+
+    @functools.cached_property
+    def longer(self):
+        return [self.value, self.value]
+
+
+PAIRS = [
+    (1, 2), ({(1, 2): 3}, {(1, 2): 4}), ({1, "a"}, {1, "b"}), ("\ud800", "\ud801"), (re.compile("a"), re.compile("b")),
+    (Path("a"), Path("b")), (functools.partial(of_closure, 1), functools.partial(of_closure, 2)),
+    (numpy.arange(3), numpy.arange(4)), (random.Random(1), random.Random(2)), (of_closure(1), of_closure(2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [Holder, Struct, Slotted, FirstFailure])
+def test_the_digest_is_of_the_state(kind):
+    for first, other in PAIRS:
+        assert objects.digest(kind(first)) == objects.digest(kind(first)) != objects.digest(kind(other)), first
+        assert objects.digest(kind(Holder(first))) != objects.digest(kind(Holder(other))), first
+
+
+def test_the_digest_is_of_the_source_and_of_what_it_reads(monkeypatch):
     assert objects.digest(Direct) == objects.digest(Direct) != objects.digest(Changed)
-    assert objects.digest(FirstFailure("a")) == objects.digest(FirstFailure("a")) != objects.digest(FirstFailure("b"))
-    assert objects.digest(FirstFailure(object())) == objects.digest(FirstFailure(object()))
+    before = objects.digest(ReadsName)
+    monkeypatch.setitem(globals(), "WORDS", "x - x")
+    assert objects.digest(ReadsName) != before
+    first, other = (lambda model: Direct(model=model)), (lambda model: Changed(model=model))
+    assert objects.digest(first) != objects.digest(other)
     namespace = {}
     exec("class Made:\n    def act(self): return 1\nclass Other:\n    def act(self): return 2\n", namespace)
     assert objects.digest(namespace["Made"]) != objects.digest(namespace["Other"])  # without source
     assert objects.named(objects.register(namespace["Made"])) == ("Made", objects.digest(namespace["Made"]))
     assert objects.named("my_parts.Checklist") is None
+
+
+class Words(Stubborn):
+    """Its `fingerprint` stays while its program changes."""
+
+    def __init__(self, program):
+        self.inner = Holder(program)
+
+    def complete(self, messages, *, sampling, sample=0):
+        return Completion(text=f"def twice(x):\n    return {self.inner.value}\n", model="words", usage=Usage(calls=1))
+
+
+def test_no_reply_of_a_former_version_of_a_model_is_used(here):
+    rates = [run(model=Words(program), benchmark=[TWICE]).summary.pass_at_1.k for program in ("2 * x", "x - x")]
+    assert rates == [1, 0]
+
+
+class Guess(Direct):
+    only_chats = "a class attribute"
+
+
+class Inherits(Guess):
+    pass
+
+
+def test_an_object_has_the_capabilities_of_its_class(here):
+    node = {"_target_": objects.register(Inherits(None))}
+    assert capability(node, "only_chats", "") == "a class attribute"
+    assert capability(node, "only_chats", "", is_inherited=False) == ""
+
+
+@pytest.mark.parametrize("experiment", ["retry", "reflexion", "reflexion_shuffled", "omega_sweep"])
+def test_a_part_replaces_what_an_experiment_sets(here, experiment):
+    cfg = rl.compose(f"experiment={experiment}", recall=of_closure(1), reflector=FirstFailure("a"))
+    assert [*cfg.recall] == [*cfg.reflector] == ["_target_"]
 
 
 def untyped(attempt, grade):
@@ -146,6 +243,9 @@ def of_nothing(words) -> bool:
         ({"metrics": {"words": of_nothing}}, r"metrics.words: got a first parameter words, expected one of attempt"),
         ({"metrics": {"pass_at_1": lambda log: 1}}, "metrics.pass_at_1: got no such return annotation"),
         ({"benchmark": [{"prompt": "def f(): pass"}]}, r"tasks-\w+\.jsonl, line 1"),
+        ({"benchmark": TWICE}, "benchmark: got dict, expected a list of tasks"),
+        ({"model": OpenAIModel("any", "http://127.0.0.1:9/v1")}, "got a OpenAIModel object, expected its config"),
+        ({"metrics": {"passed": tries}}, "metrics.passed: got the name of a metric or column of the lab"),
     ],
 )
 def test_what_it_refuses_before_anything_runs(here, arguments, message):
@@ -158,11 +258,9 @@ def test_a_metric_is_replaced_by_its_next_version_but_never_one_of_the_lab(here)
     metrics.register_own({"tries": tries})
     metrics.register_own({"tries": tries})
 
-    def pass_at_1(log) -> float:
-        return 1.0
-
-    with pytest.raises(ConfigError, match="the name of a metric of the lab"):
-        metrics.register_own({"pass_at_1": pass_at_1})
+    for name in ("pass_at_1", "passed", "seed", "upper_bound"):  # at any level, and every column of a frame
+        with pytest.raises(ConfigError, match="the name of a metric or column of the lab"):
+            metrics.register_own({name: tries})
 
 
 def test_another_process_names_what_is_missing(here):
@@ -170,3 +268,12 @@ def test_another_process_names_what_is_missing(here):
     objects._OBJECTS.clear()
     with pytest.raises(ConfigError, match=r"Direct_\w+, an object of a notebook, expected one that this process"):
         rl.run("tracker=none", f"actor._target_={own.folder.manifest.config['actor']['_target_']}", "~actor.sampling")
+
+
+def test_models_in_one_word_from_a_mapping_and_in_a_sweep():
+    assert rl.compose({"model": "anthropic/claude-x"}).model.model == "anthropic/claude-x"
+    swept = cells(["model=openai/a,ollama/b:1b"])
+    assert [(cell.cfg.model.model, cell.overrides[-1]) for cell in swept] == [
+        ("a", "model.model='a'"),
+        ("b:1b", "model.model='b:1b'"),
+    ]

@@ -11,37 +11,48 @@ from types import SimpleNamespace
 from typing import Annotated, Any
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from reflexion_lab.agent.models.api_keys import ApiKey
 from reflexion_lab.agent.models.openai import OpenAIModel, digest
 from reflexion_lab.agent.models.prices import Price
-from reflexion_lab.agent.models.requests import Pace, Rejection, outcome_of
+from reflexion_lab.agent.models.requests import COUNTED, OVERFLOW, Pace, Rejection, is_out_of_credit, outcome_of
 from reflexion_lab.errors import ConfigError, ModelError
+from reflexion_lab.io.secrets import without_keys
 from reflexion_lab.limits import Above0, Count, Positive, validated
 from reflexion_lab.records import Completion, Message, Sampling
 
+RESERVED = {
+    "model", "messages", "api_key", "base_url", "timeout", "num_retries", "max_retries", "allowed_openai_params",
+}  # fmt: skip
+"""Arguments of LiteLLM's `completion` that the other keys set."""
 LONGEST_PAUSE = 8.0
 """Seconds before a retry, at most."""
 
 
 class LiteLLMModel(OpenAIModel):
     """A model of a provider that LiteLLM calls. Thread-safe. Replies, errors and secrets are treated as by
-    `OpenAIModel`; fields that the provider does not know, such as `seed`, are left out.
+    `OpenAIModel`; a `seed` is left out where the provider takes none. Regions and projects of clouds come from the
+    environment and are not part of the fingerprint.
 
     Parameters
     ----------
     model : str
         PROVIDER/NAME, as LiteLLM spells it.
     base_url : str, optional
-        Another server of the provider's protocol. Part of the fingerprint.
+        Another server of the provider's protocol; default: PROVIDER_API_BASE, else the provider's. Part of the
+        fingerprint.
     api_key_env : str, optional
         Environment variable with the key; default: PROVIDER_API_KEY. If it is not set, LiteLLM looks for the
         provider's other credentials.
     retries : int
-        Retries, 0 or more, after a lost connection, a time-out, a 408, 409, 429 or 5xx.
+        Retries, 0 or more, after a lost connection, a time-out, a 408, 409, 429 or 5xx; none once the credit is spent.
     timeout : float
-        Seconds after which a request fails.
-    api_key_file, answers_as, requests_per_minute, slots, context, price_per_million, extra_body
+        Seconds without data after which a request fails.
+    extra_body : mapping, optional
+        Fields of LiteLLM's `completion` to add or replace; None removes one. Part of the fingerprint. A field that the
+        provider does not know is an error.
+    api_key_file, answers_as, requests_per_minute, slots, context, price_per_million
         As of `OpenAIModel`.
 
     Raises
@@ -76,6 +87,9 @@ class LiteLLMModel(OpenAIModel):
         provider, _, name = model.partition("/")
         if not (provider and name):
             raise ConfigError("model.model", repr(model), "PROVIDER/NAME, such as anthropic/claude-sonnet-4-5")
+        if reserved := sorted(RESERVED & set(extra_body or {})):
+            raise ConfigError("model.extra_body", ", ".join(reserved), "fields that are no keys of this config")
+        base_url = base_url or os.environ.get(f"{_variable(provider)}_API_BASE") or None
         prices = price_per_million
         self._price = Price(per_million=None if prices is None else tuple(prices), words="as the config says")
         self.slots = slots
@@ -84,7 +98,7 @@ class LiteLLMModel(OpenAIModel):
         self._names = (model, *(answers_as or ()))
         self._was_right = False
         self._extra = dict(extra_body or {})
-        variable = api_key_env or f"{provider.upper().replace('-', '_')}_API_KEY"
+        variable = api_key_env or f"{_variable(provider)}_API_KEY"
         self._key = ApiKey(variable, api_key_file, is_needed=False)
         self._key.read()
         self._place = base_url or provider
@@ -101,8 +115,11 @@ class LiteLLMModel(OpenAIModel):
 
         chat = [{"role": message.role, "content": message.content} for message in messages]
         fields = self._fields(messages, sampling, sample)
-        if sampling.top_p == 1:
-            del fields["top_p"]  # newer models of Anthropic refuse it beside a temperature
+        if sampling.top_p == 1 and "top_p" not in self._extra:
+            fields.pop("top_p", None)  # newer models of Anthropic refuse it beside a temperature
+        takes_seed = "seed" in (_library().get_supported_openai_params(model=self._model) or ())
+        if not takes_seed and "seed" not in self._extra:
+            fields.pop("seed", None)
         for retry in range(self._retries + 1):
             self._pace.wait()
             began = time.monotonic()
@@ -115,7 +132,7 @@ class LiteLLMModel(OpenAIModel):
                     timeout=self._timeout,
                     num_retries=0,
                     max_retries=0,
-                    drop_params=True,
+                    allowed_openai_params=[*self._extra],
                     **fields,
                 )
                 return self._completion(_response(answer.model_dump_json().encode(), began), retry)
@@ -123,11 +140,21 @@ class LiteLLMModel(OpenAIModel):
                 if refusal := _refusal(error):
                     return self._withheld(refusal, _response(b"", began), retry)
                 problem = error
-            if outcome_of(problem) in ("", "key_refused") or retry == self._retries:
+            content = getattr(getattr(problem, "response", None), "content", b"")
+            is_spent = getattr(problem, "status_code", 0) == 402 or is_out_of_credit(content)
+            if outcome_of(problem) in ("", "key_refused") or is_spent or retry == self._retries:
                 break
             time.sleep(min(LONGEST_PAUSE, 0.5 * 2**retry) * random.uniform(0.75, 1))
         # Outside of the handler: the library's error, if chained, would expose request headers and the key.
         raise self._error(problem)
+
+    def _completion(self, response: Any, retries: int) -> Completion:
+        completion = super()._completion(response, retries)
+        # LiteLLM may have found a key that this part does not know, and a server may echo it.
+        return replace(completion, text=without_keys(completion.text), model=without_keys(completion.model))
+
+    def _shown(self, text: str) -> str:
+        return without_keys(super()._shown(text))
 
     def close(self) -> None:
         """Nothing to close: LiteLLM keeps its connections for the process."""
@@ -135,6 +162,7 @@ class LiteLLMModel(OpenAIModel):
 
 def _library() -> Any:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else its import asks a server for prices
+    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # else its import loads a `.env` into the environment
     try:
         import litellm
     except ImportError as error:
@@ -151,7 +179,14 @@ def _response(content: bytes, began: float) -> SimpleNamespace:
 
 def _refusal(problem: Exception) -> Rejection | None:
     """Why the provider refuses this prompt, in which case a retry changes nothing."""
-    litellm = _library()
-    if isinstance(problem, litellm.ContextWindowExceededError):
-        return Rejection("context_overflow")
+    litellm, text = _library(), str(problem)
+    is_overflow = getattr(problem, "status_code", 0) in (400, 413) and OVERFLOW.search(text)
+    if is_overflow or isinstance(problem, litellm.ContextWindowExceededError):
+        count = COUNTED.search(text.replace(",", ""))
+        return Rejection("context_overflow", int(next(filter(None, count.groups())) if count else 0))
     return Rejection("content_filter") if isinstance(problem, litellm.ContentPolicyViolationError) else None
+
+
+def _variable(provider: str) -> str:
+    """How names of a provider's environment variables begin."""
+    return provider.upper().replace("-", "_")

@@ -279,6 +279,7 @@ def capability(node: Mapping[str, Any], name: str, default: Any, is_inherited: b
     except (ImportError, AttributeError, ValueError):  # building it says so
         return default
     owner = getattr(target, "__self__", target)
+    owner = getattr(owner, "part_class", owner)  # of an object of a notebook
     return getattr(owner, name, default) if is_inherited else getattr(owner, "__dict__", {}).get(name, default)
 
 

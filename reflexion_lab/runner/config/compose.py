@@ -134,6 +134,11 @@ def compose(*overrides: str) -> Config:
             raise with_override_at_fault(problem, overrides) from problem.__cause__
 
 
+def set_without(group: str, *choices: str) -> list[str]:
+    """Keys of `group` that `choices` of an experiment or a preset set, though no choice of the group is made."""
+    return list(_composed(*choices, f"~{group}").get(group) or {})
+
+
 def is_group(key: str) -> bool:
     """Whether `key` names a config group of the lab."""
     return (CONF / key).is_dir()
@@ -188,6 +193,8 @@ _TASKS = re.compile(r"benchmark=((?:hf://)?[^,]+\.(?:jsonl|jsonl\.gz|parquet)|hf
 
 
 def _in_full(override: str) -> tuple[str, ...]:
+    if override.startswith(("model", "benchmark=")):
+        override = re.sub(r"""([\w@.]+=)(["'])([^"'\\]*)\2""", r"\1\3", override)  # quoted, as from a mapping in Python
     if served := _SERVED.fullmatch(override):
         package, model = served[1] or "", served["name"] or served[2]
         return f"model{package}={served[3] or 'litellm'}", f"{package[1:] or 'model'}.model={_quoted(model)}"

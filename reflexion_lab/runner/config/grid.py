@@ -71,13 +71,10 @@ def cells(overrides: Sequence[str]) -> list[Cell]:
         )
         grid = itertools.product(*map(_each, parser.parse_overrides(params) + own))
         version = object() if searched else conf_version()  # files of a search path may change between two sweeps
+        chosen = [in_full(overrides) for overrides in grid]  # a sweep over models: model=openai/a,openai/b
         return [
-            Cell(
-                number,
-                tuple(chosen),
-                _of_cell(number, parser.parse_overrides(list(chosen)), version, searched, is_group),
-            )
-            for number, chosen in enumerate(grid)
+            Cell(n, words, _of_cell(n, parser.parse_overrides(list(words)), version, searched, is_group))
+            for n, words in enumerate(chosen)
         ]
 
 

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from reflexion_lab.agent.models.prices import Meter
+from reflexion_lab.agent.models.wrapped import WrappedModel
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.io.secrets import is_given, without_logins
 from reflexion_lab.io.terminal_text import visible
 from reflexion_lab.protocols import Embedder, Loop, Model, Pool, Sandbox, StartedRun, Stop, Store, SuiteWriter
 from reflexion_lab.records import Record, Usage
+from reflexion_lab.runner import objects
 from reflexion_lab.runner.config.build import (
     Config,
     build,
@@ -280,7 +282,7 @@ def _cached(
     if takes("model", node, "tasks"):
         model = build(node, "model", {"tasks": load_benchmark(cfg).tasks})
     else:
-        model = _model(msgspec.json.encode(node, order="sorted"), _files(node))
+        model = _own_model(node) or _model(msgspec.json.encode(node, order="sorted"), _files(node))
     if price is not RECORDED:
         model = CappedModel(model, meter, price, longest_reply(node, meter.caps))
     where = {"path": cfg.cache.path, "mode": cfg.cache.mode, "unsaved": Path(cfg.run_root) / UNSAVED}
@@ -349,6 +351,25 @@ def _files(node: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     """Files named by a model's config, with their modification times: a changed file is another model."""
     paths = [Path(value).absolute() for value in node.values() if isinstance(value, str) and Path(value).is_file()]
     return tuple((str(path), path.stat().st_mtime_ns) for path in paths)
+
+
+class _OwnModel(WrappedModel):
+    """A model of a notebook, whose replies are kept under its present source."""
+
+    def __init__(self, model: Model, digest: str) -> None:
+        super().__init__(model)
+        self.fingerprint = f"{model.fingerprint}+{digest}"
+
+
+def _own_model(node: Mapping[str, Any]) -> Model | None:
+    """The model of a notebook that the config node names, if it does."""
+    if not (name := objects.named(node["_target_"])):
+        return None
+    model = build(node, "model")
+    if hasattr(model, "_price"):
+        kind = type(model).__name__
+        raise ConfigError("model", f"a {kind} object", "its config, such as model='openai/NAME', which knows its price")
+    return _OwnModel(model, name[1])
 
 
 @functools.cache

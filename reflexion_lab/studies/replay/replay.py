@@ -154,7 +154,8 @@ def check_parts(config: Mapping[str, Any]) -> None:
         names = [target, node.get("path")] if target == "hydra.utils.get_object" else [target] if target else []
         for name in names:
             if current(name) not in parts():
-                raise ConfigError("config", f"the part {name}", "one that conf/ names here", "use its version")
+                hint = "use its version; a class of a notebook goes into a module with a config file of its own"
+                raise ConfigError("config", f"the part {name}", "one that conf/ names here", hint)
 
 
 @functools.cache
