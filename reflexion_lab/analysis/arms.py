@@ -45,6 +45,8 @@ class Arm:
         Name in tables and figures.
     logs : Sequence[Log]
         Runs with every attempt graded.
+    shared : str, default ""
+        For captions: what a short label leaves out (`shared_words`).
 
     Raises
     ------
@@ -53,8 +55,9 @@ class Arm:
         verdict.
     """
 
-    def __init__(self, label: str, logs: Sequence[Log]) -> None:
+    def __init__(self, label: str, logs: Sequence[Log], shared: str = "") -> None:
         self.label = label
+        self.shared = shared
         self.logs = tuple(sorted(logs, key=lambda log: log.manifest.seed))
         if not self.logs:
             raise DataError(f"arm {label}", "no run", "at least one")
@@ -208,21 +211,43 @@ def short_names(labels: Sequence[str]) -> dict[str, str]:
     the words that all labels share (`Ω3 a4` where every arm is a `reflexion`). Labels stay where short names collide.
     """
     words = {label: label.split(" ") for label in labels}
-    keys = {word.partition("=")[0] for parts in words.values() for word in parts if "=" in word}
-    ends = Counter(key.rpartition(".")[2] for key in keys)
-    common = set.intersection(*map(set, words.values())) if len(words) > 1 else set()
+    keys, common = _short_keys(labels), _common_words(labels)
     short = {
-        label: " ".join(_short_word(word, ends) for word in [word for word in parts if word not in common] or parts)
+        label: " ".join(_short_word(word, keys) for word in [word for word in parts if word not in common] or parts)
         for label, parts in words.items()
     }
     return short if len(set(short.values())) == len(short) else {label: label for label in labels}
 
 
-def _short_word(word: str, ends: Mapping[str, int]) -> str:
-    """`ends`: number of keys by their last part; a key that shares it keeps all of its parts."""
+def shared_words(labels: Sequence[str]) -> str:
+    """What `short_names` leaves out, to be written once: `All arms: reflexion; Ω: recall.omega, a: loop.max_attempts.`;
+    "" if it leaves out nothing.
+    """
+    if all(name == label for label, name in short_names(labels).items()):
+        return ""
+    keys = _short_keys(labels)
+    common = " ".join(_short_word(word, keys) for word in _common_words(labels))
+    symbols = ", ".join(f"{name}: {key}" for key, name in keys.items() if name != key)
+    return "; ".join(part for part in (f"All arms: {common}" * bool(common), symbols) if part) + "."
+
+
+def _common_words(labels: Sequence[str]) -> list[str]:
+    words = [label.split(" ") for label in labels]
+    return [word for word in words[0] if all(word in parts for parts in words)] if len(set(labels)) > 1 else []
+
+
+def _short_keys(labels: Sequence[str]) -> dict[str, str]:
+    """Short names of the config keys in `labels`; a key that shares its last part with another keeps all parts."""
+    words = [word for label in labels for word in label.split(" ")]
+    keys = dict.fromkeys(word.partition("=")[0] for word in words if "=" in word)
+    ends = Counter(key.rpartition(".")[2] for key in keys)
+    last = {key: key.rpartition(".")[2] for key in keys}
+    return {key: SYMBOLS.get(key, last[key] if ends[last[key]] == 1 else key) for key in keys}
+
+
+def _short_word(word: str, keys: Mapping[str, str]) -> str:
     key, is_setting, value = word.partition("=")
-    end = key.rpartition(".")[2]
-    return f"{SYMBOLS[key]}{value}" if key in SYMBOLS else f"{end if ends[end] == 1 else key}{is_setting}{value}"
+    return f"{keys.get(key, key)}{'' if key in SYMBOLS else is_setting}{value}"
 
 
 def _split(name: str, logs: Sequence[Log], by: Sequence[str]) -> list[Arm]:

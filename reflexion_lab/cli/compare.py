@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 """Minimum width of the tables, in characters."""
-COMPARED = ("baseline", "by", "unit", "one_seed", "margin", "over", "figures", "bundles")
+COMPARED = ("baseline", "by", "unit", "one_seed", "margin", "over", "figures", "no_captions", "bundles")
 """Options of a comparison."""
-CAPTION = 2 * WIDTH
-"""Maximum characters of a caption below a table; `--explain` prints longer ones."""
 SMALL = 1_000_000
 """Largest size in bytes of a bundle beside a report."""
 
@@ -46,6 +44,7 @@ def add(commands: Commands) -> None:
     )
     sub.add_argument("--out", metavar="FOLDER", help="folder to write to, created if missing; a comparison needs it")
     sub.add_argument("--figures", choices=("png", "svg", "pdf"), help="format of a comparison's figures (default: png)")
+    add_flag(sub, "--no-captions", "figures without titles and captions, for a paper")
     add_flag(sub, "--bundles", "also pack each run for an offline replay, if its bundle is at most 1 MB")
     sub.set_defaults(over=None)  # None: not on the command line
 
@@ -76,10 +75,10 @@ def compare(options: argparse.Namespace) -> None:
         _pooled(options)
         return
     arms, comparison = read(options)
-    rows, values = documents.rows(comparison), documents.builtins(comparison)
+    rows, values, short = documents.rows(comparison), documents.builtins(comparison), comparison.short
     tables = itertools.chain(sheets(comparison), _quality(options, arms))
     screen = [] if options.json else comparison_screen(comparison, columns(), _next(comparison))
-    _print(options, rows, values, tables, list(warnings(comparison)), screen, list(exclusions(comparison)))
+    _print(options, rows, values, tables, list(warnings(short)), screen, list(exclusions(short)))
 
 
 def _next(comparison: Comparison) -> list[str]:
@@ -115,7 +114,6 @@ def _print(
     """Write `rows` as CSV where asked for; print `values` as JSON, the `screen` if there is one and neither --full nor
     --explain, the captions of the tables, or the tables between their warnings.
     """
-    from msgspec.structs import replace
     from rich.console import Console
 
     from reflexion_lab.analysis.report.cells import line
@@ -133,16 +131,12 @@ def _print(
         return
     if options.explain:
         for sheet in tables:
-            print(
-                f"{sheet.title}\n" + "\n".join(f"  {part}" for part in folded(sheet.caption, min(columns(), 100) - 2))
-            )
+            text = folded(f"{sheet.caption} {sheet.method}", min(columns(), 100) - 2)
+            print(f"{sheet.title}\n" + "\n".join(f"  {part}" for part in text))
         return
     if screen and not options.full:
         print("\n".join(screen))
         return
-    if screen:  # its captions explain; those of a pooled comparison hold figures
-        explained = "meaning of the columns: --explain"
-        tables = [replace(sheet, caption=explained) if len(sheet.caption) > CAPTION else sheet for sheet in tables]
     grids = [as_table(sheet) for sheet in tables]
     widest = max(Console().measure(grid).minimum for grid in grids)
     console = Console(width=max(WIDTH, widest, Console().width))  # a narrower one would cut figures
@@ -183,12 +177,14 @@ def _keys(options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _quality(options: argparse.Namespace, arms: Sequence[Arm]) -> Iterator[Sheet]:
+    from reflexion_lab.analysis.arms import short_names
     from reflexion_lab.analysis.report.words import quality_sheet
     from reflexion_lab.analysis.solutions import solutions
 
     if _cases(options):
         return iter(())
-    return quality_sheet({arm.label: arm.logs for arm in arms}, lambda: solutions(chosen(options)))
+    names = short_names([arm.label for arm in arms])
+    return quality_sheet({names[arm.label]: arm.logs for arm in arms}, lambda: solutions(chosen(options)))
 
 
 def report(options: argparse.Namespace) -> None:
@@ -245,4 +241,5 @@ def _comparison(options: argparse.Namespace) -> list[Path]:
         raise ConfigError("--bundles", _cases(options), "run folders: cases hold no prompts and replies")
     folder = out_folder(options.out)
     arms, comparison = read(options)
-    return save_report(folder, comparison, arms, options.figures or "png", tuple(_quality(options, arms)))
+    further = tuple(_quality(options, arms))
+    return save_report(folder, comparison, arms, options.figures or "png", further, not options.no_captions)

@@ -32,7 +32,7 @@ class Compared(NamedTuple):
         """Warnings to show above the results, one per line."""
         from reflexion_lab.analysis.report.comparison import warnings
 
-        return list(warnings(self.comparison))
+        return list(warnings(self.comparison.short))
 
     @property
     def sheets(self) -> list[Sheet]:
@@ -151,6 +151,7 @@ def report(
     unit: Unit | None = None,
     one_seed: bool = False,
     figures: Literal["png", "svg", "pdf"] = "png",
+    captions: bool = True,
     margin: float | None = None,
     over: Literal["tasks", "seeds"] = "tasks",
 ) -> list[Path]:
@@ -163,6 +164,8 @@ def report(
         Output folder, created if missing.
     figures : {'png', 'svg', 'pdf'}, default "png"
         Format of the figures. LaTeX includes PNG and PDF; SVG has to be converted first.
+    captions : bool, default True
+        Write titles and captions into the figures; off for papers.
     baseline, by, unit, one_seed, margin, over
         As for `compare`.
 
@@ -187,4 +190,4 @@ def report(
     comparison = compare(*runs, baseline=baseline, by=by, unit=unit, one_seed=one_seed, margin=margin, over=over)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    return save_report(folder, comparison.comparison, comparison.arms, figures)
+    return save_report(folder, comparison.comparison, comparison.arms, figures, are_captioned=captions)

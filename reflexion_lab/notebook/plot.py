@@ -9,8 +9,9 @@
 Common to all:
 
 - `runs`: run folders, patterns such as "runs/*", runs and sweeps. Runs that differ only in their seed are one arm.
+- `arm`, `baseline`: an arm's name in full, or in short as figures show it (`Ω3 a4`).
 - `ax`: the Axes to draw on; by default those of a new pyplot figure.
-- `caption`: write n, seeds, feedback source and method below; switch it off for papers, which have their own captions.
+- `caption`: write title, n, seeds, feedback source and kind of interval; off for papers, which have their own.
 
 Raises FolderError for a folder that is no run, and ConfigError where the runs have no data for the figure.
 """
@@ -27,13 +28,14 @@ from reflexion_lab.analysis.figures import config_curves as _config_curves
 from reflexion_lab.analysis.figures import curves as _curves
 from reflexion_lab.analysis.figures import differences as _differences
 from reflexion_lab.analysis.figures import feedback as _feedback
+from reflexion_lab.analysis.figures import heat_map as _heat_map
 from reflexion_lab.analysis.figures import outcome_map as _outcome_map
 from reflexion_lab.analysis.figures import reflections as _reflections
 from reflexion_lab.analysis.figures import repairs as _repairs
 from reflexion_lab.analysis.figures import similarity as _similarity
 from reflexion_lab.analysis.figures import survival as _survival
 from reflexion_lab.analysis.figures import transitions as _transitions
-from reflexion_lab.analysis.figures.drawing import Drawing, on_axes, readable, renamed
+from reflexion_lab.analysis.figures.drawing import Drawing, on_axes, readable
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.folder.folder import some_folders
 
@@ -97,7 +99,8 @@ def differences(
     comparison, names = compare(arms, baseline, unit, one_seed), readable(arms)
     refused = "".join(f"; {row.arm}: {row.refused}" for row in comparison.rows if row.refused)
     missing = "no difference to a baseline", f"two arms or more on the same tasks and seeds{refused}"
-    drawing = _differences.drawing(renamed(comparison, names), list(names.values()))
+    short = comparison.renamed({label: arm.label for label, arm in names.items()})
+    drawing = _differences.drawing(short, list(names.values()))
     return _drawn("differences", drawing, ax, caption, missing)
 
 
@@ -153,6 +156,18 @@ def over(*runs: object, key: str = "recall.omega", ax: Axes | None = None, capti
     return _drawn("over", _config_curves.drawing(_arms(runs), key), ax, caption)
 
 
+def heat_map(*runs: object, keys: tuple[str, str] | None = None, ax: Axes | None = None, caption: bool = True) -> Axes:
+    """Share of tasks solved over two config keys, with interval and n in each cell.
+
+    Parameters
+    ----------
+    keys : tuple[str, str] | None, optional
+        The key down and the key across; by default the two that differ.
+    """
+    missing = "no grid of two config keys", "runs of a sweep over two keys, or keys="
+    return _drawn("heat_map", _heat_map.drawing(_arms(runs), keys or ()), ax, caption, missing)
+
+
 def feedback(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
     """Error rates of the feedback tests: false positives and false negatives."""
     missing = "no arm with feedback apart from the hidden tests", "feedback_source=visible or self_tests"
@@ -197,8 +212,9 @@ def _one(runs: Sequence[object], name: str | None) -> Arm:
     by_name = readable(_read(runs))
     if name is None and len(by_name) == 1:
         return next(iter(by_name.values()))
-    if name in by_name:
-        return by_name[name]
+    for label, arm in by_name.items():
+        if name in (label, arm.label):
+            return arm
     expected = "one, since an Axes has room for one; name it with arm=" if name is None else "one of these"
     raise ConfigError("arm", repr(name or len(by_name)), f"{expected}: {', '.join(by_name)}")
 

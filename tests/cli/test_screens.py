@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import reflexion_lab as rl
-from reflexion_lab.analysis.arms import short_names
+from reflexion_lab.analysis.arms import shared_words, short_names
 from reflexion_lab.cli.main import main
 from reflexion_lab.runner.folder.folder import folders
 
@@ -145,6 +145,9 @@ def test_names_of_arms_leave_out_what_all_share():
     assert short_names(["reflexion", "retry"]) == {"reflexion": "reflexion", "retry": "retry"}
     assert short_names(["reflexion"]) == {"reflexion": "reflexion"}
     assert list(short_names(["a x.k=1", "a y.k=1"]).values()) == ["x.k=1", "y.k=1"], "k alone would be two keys"
+    assert shared_words(labels) == "All arms: reflexion; a: loop.max_attempts, Ω: recall.omega."
+    assert shared_words(["retry recall.k=1", "reflexion recall.k=2"]) == "k: recall.k."
+    assert shared_words(["reflexion", "retry"]) == shared_words(["reflexion"]) == ""
 
 
 def test_a_closed_pipe_is_silence(work):

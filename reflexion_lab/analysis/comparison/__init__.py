@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.arms import Arm, arms
+from reflexion_lab.analysis.arms import Arm, arms, short_names
 from reflexion_lab.analysis.ceiling import Ceiling, ceilings
 from reflexion_lab.analysis.comparison.budgets import ATTEMPTS, check_unit, currencies, is_known
 from reflexion_lab.analysis.comparison.row import Claim, Difference, Row, corrected, row
@@ -48,6 +48,24 @@ class Comparison(Record, frozen=True, kw_only=True):
     ceilings: tuple[Ceiling, ...] = ()
     """Effects of words beside those of true words; () without an arm of true words."""
 
+    def renamed(self, names: Mapping[str, str]) -> Comparison:
+        """The same with other names of its arms, by their labels."""
+        unpriced = self.unpriced
+        for label in sorted(names, key=len, reverse=True):
+            unpriced = unpriced.replace(label, names[label])
+        return replace(
+            self,
+            baseline=None if self.baseline is None else names[self.baseline],
+            unpriced=unpriced,
+            rows=tuple(replace(row, arm=names[row.arm]) for row in self.rows),
+            ceilings=tuple(replace(each, arm=names[each.arm], ceiling=names[each.ceiling]) for each in self.ceilings),
+        )
+
+    @property
+    def short(self) -> Comparison:
+        """The same with short names of its arms (`arms.short_names`)."""
+        return self.renamed(short_names([row.arm for row in self.rows]))
+
     def shown(self, row: Row) -> dict[str, Difference]:
         """The differences of `row` to print, by name: no tokens beside cost, and as run only where it is not at equal
         attempts.
@@ -72,8 +90,8 @@ def compare(
     Parameters
     ----------
     baseline : str | None, optional
-        Label of an arm; by default that of the registered study, else `feedback_only`, `retry` or `simple`, else the
-        first arm that is not an upper bound.
+        Label of an arm, or its short name; by default that of the registered study, else `feedback_only`, `retry` or
+        `simple`, else the first arm that is not an upper bound.
     unit : str | None, optional
         Unit of a budget beside equal attempts: `completion_tokens`, `tokens`, `calls` or `cost`; `attempts` for none.
         By default completion tokens, tokens, and cost where all arms have a price in one currency.
@@ -163,8 +181,9 @@ def _baseline(arms: Sequence[Arm], label: str | None, study: Registration | None
                 if name.split(" ")[0] == control:
                     return arm, reason
         return next(iter(eligible.values()), None), "the first arm" if eligible else ""
-    if label in eligible:
-        return eligible[label], "as asked"
+    for name, short in short_names([arm.label for arm in arms]).items():
+        if label in (name, short) and name in eligible:
+            return eligible[name], "as asked"
     if any(arm.label == label for arm in arms):
         raise ConfigError("baseline", f"{label!r}, an upper bound", "an arm that saw no hidden test")
     raise ConfigError("baseline", repr(label), f"one of the arms: {', '.join(eligible) or 'all are upper bounds'}")

@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison.budgets import Spot, accuracy_by_spending, is_known
-from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure, share_methods
-from reflexion_lab.analysis.figures.style import INK, Style, bars, frame, line_only, look, mark_bounds, named, per_cent
+from reflexion_lab.analysis.figures.drawing import FEW, Drawing, brief, facts, figure, share_methods
+from reflexion_lab.analysis.figures.style import (
+    INK,
+    Style,
+    bars,
+    frame,
+    line_only,
+    look,
+    mark_bounds,
+    named,
+    share_axis,
+)
 from reflexion_lab.analysis.stats.matching import hull
 
 if TYPE_CHECKING:
@@ -47,11 +57,12 @@ def budget(by_arm: Mapping[Arm, Sequence[Spot]], unit: str, ax: Axes) -> Axes:
         name = named(arm.label, arm.is_upper_bound)
         ax.plot(last.spend, y[-1], **style, markersize=size, zorder=5, label=name, gid="final")
     _hull(by_arm, ax)
-    ax.set(xlabel=LABELS[unit], ylabel="share of tasks solved")
+    every = [spot.pass_at_1 for spots in by_arm.values() for spot in spots]
+    share_axis(ax, [end for share in every for end in (share.low, share.high)], "share of tasks solved")
+    ax.set(xlabel=LABELS[unit])
     if all(spot.spend > 0 for spots in by_arm.values() for spot in spots):
         ax.set_xscale("log")
         _ticks(ax)
-    per_cent(ax.yaxis)
     mark_bounds(ax, [arm.label for arm in by_arm if arm.is_upper_bound])
     return frame(ax, "both")
 
@@ -76,14 +87,17 @@ def drawing(arms: Sequence[Arm], seed: int = 0, units: Sequence[str] = tuple(LAB
         for spot in own
     ]
     text = (
-        f"{facts(arms)} Each line is an arm cut at attempt 1, 2, ...; the large mark is the whole loop with its 95 % "
-        f"interval ({share_methods(arms)}). Dashed: convex hull of all cuts, upper bounds left out; mixing two methods "
-        "reaches every point on it. Spending after the submitted attempt is not counted; cached replies count as "
-        f"when first drawn.{_missing(spots)}"
+        f"{facts(arms)} 95 % intervals of whole loops: {brief(share_methods(arms))}. Dashed: convex hull."
+        f"{_missing(spots)}"
+    )
+    method = (
+        "Each line is an arm cut at attempt 1, 2, ...; the large mark is the whole loop. 95 % intervals: "
+        f"{share_methods(arms)}. Convex hull: of all cuts, upper bounds left out; mixing two methods reaches every "
+        "point on it. Spending after the submitted attempt is not counted; cached replies count as when first drawn."
     )
     panels = [functools.partial(budget, by_arm, unit) for unit, by_arm in spots.items()]
-    size = 5.2, 3.6 + 0.1 * len(arms)
-    return Drawing("budget", "pass@1 against spending", panels, COLUMNS, rows, text, size, has_legend=True)
+    size, title = (5.2, 3.6 + 0.1 * len(arms)), "pass@1 against spending"
+    return Drawing("budget", title, panels, COLUMNS, rows, text, size, has_legend=True, method=method)
 
 
 def _overlaps(last: Spot, other: Sequence[Spot]) -> bool:
@@ -128,7 +142,7 @@ def _ticks(ax: Axes) -> None:
     """Plain numbers, more of them where the range is less than a power of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-    ax.margins(x=0.12, y=0.12)
+    ax.margins(x=0.12)
     low, high = ax.get_xlim()
     subs = (1, 2, 5) if high / low > 8 else (1, 1.5, 2, 3, 4, 5, 7)
     ax.xaxis.set_major_locator(LogLocator(subs=subs) if high / low > 3 else MaxNLocator(6))

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from reflexion_lab.analysis.arms import SEEDED, Arm
-from reflexion_lab.analysis.figures.drawing import Drawing, facts, figure, share_methods
+from reflexion_lab.analysis.arms import SEEDED, SYMBOLS, Arm
+from reflexion_lab.analysis.figures.drawing import Drawing, brief, facts, figure, share_methods
 from reflexion_lab.analysis.figures.style import (
     UPPER_BOUND,
     bars,
@@ -17,7 +17,7 @@ from reflexion_lab.analysis.figures.style import (
     mark_bounds,
     marker_only,
     named,
-    per_cent,
+    share_axis,
 )
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.errors import ConfigError
@@ -39,12 +39,12 @@ def over(curves: Mapping[str, Mapping[Value, tuple[Arm, Estimate]]], key: str, a
     Numbers are placed to scale, logarithmic where they span a factor of 50; words follow at the right. `curves` holds,
     by series and by value, the arm and its share.
     """
-    places = _places(dict.fromkeys(value for series in curves.values() for value in series))
+    places = _places(dict.fromkeys(value for points in curves.values() for value in points))
     step = 0.02 * (max(places.values()) - min(places.values()) or 1)
-    for number, (name, series) in enumerate(curves.items()):
+    for number, (name, points) in enumerate(curves.items()):
         style, shift = look(number), (number - (len(curves) - 1) / 2) * step
-        values = sorted(series, key=lambda value: places[value])
-        shares = [series[value][1] for value in values]
+        values = sorted(points, key=lambda value: places[value])
+        shares = [points[value][1] for value in values]
         x = [places[value] + shift for value in values]
         bars(x, shares, style["color"], ax)
         y = [share.value for share in shares]
@@ -52,16 +52,17 @@ def over(curves: Mapping[str, Mapping[Value, tuple[Arm, Estimate]]], key: str, a
         ax.plot(x[:n_numbers], y[:n_numbers], **line_only(style), linewidth=1.6, zorder=3)
         ax.plot(x, y, **marker_only(style), markersize=7, zorder=4, label=name, gid="over")
     ax.set_xticks(list(places.values()), [f"{value:g}" if not isinstance(value, str) else value for value in places])
-    ax.set(xlabel=key, ylabel="share of tasks solved")
-    per_cent(ax.yaxis)
-    bounds = [arm.label for series in curves.values() for arm, _ in series.values() if arm.is_upper_bound]
+    ends = [end for points in curves.values() for _, share in points.values() for end in (share.low, share.high)]
+    share_axis(ax, ends, "share of tasks solved")
+    ax.set(xlabel=key)
+    bounds = [arm.label for points in curves.values() for arm, _ in points.values() if arm.is_upper_bound]
     mark_bounds(ax, bounds[:1], height=0.5)
     return frame(ax, "y")
 
 
 def swept(arms: Sequence[Arm]) -> list[str]:
     """Config keys with numbers in which some arms differ while all else is equal."""
-    configs = [_config(arm) for arm in arms]
+    configs = [config(arm) for arm in arms]
     keys = dict.fromkeys(key for config in configs for key in config)
     return [key for key in keys if key not in SEEDED and not key.endswith(".seed") and _varies(configs, key)]
 
@@ -75,28 +76,31 @@ def drawings(arms: Sequence[Arm]) -> Iterator[Drawing]:
 
 def drawing(arms: Sequence[Arm], key: str, seed: int = 0) -> Drawing:
     """One curve per set of arms that differ in `key` alone. Raises ConfigError: no arm has this key."""
-    having = [arm for arm in arms if key in _config(arm)]
+    having = [arm for arm in arms if key in config(arm)]
     if not having:
         raise ConfigError("key", repr(key), "a dotted config key of an arm, such as recall.omega")
-    series: dict[str, dict[Value, tuple[Arm, Estimate]]] = {}
+    curves: dict[str, dict[Value, tuple[Arm, Estimate]]] = {}
     for arm in having:
         share = arm.share(arm.verdicts(), seed)
-        series.setdefault(_series(arm, key), {})[_value(_config(arm)[key])] = arm, share
-    series = {name: points for name, points in series.items() if len(points) > 1} or series
+        curves.setdefault(series(arm, (key,)), {})[value_of(config(arm)[key])] = arm, share
+    curves = {name: points for name, points in curves.items() if len(points) > 1} or curves
     rows = [
         (key, value, name, arm.label, arm.feedback_source, len(arm.judged), share.value, share.low, share.high)
-        for name, points in series.items()
+        for name, points in curves.items()
         for value, (arm, share) in points.items()
     ]
-    drawn = [arm for points in series.values() for arm, _ in points.values()]
-    text = f"{facts(drawn)} 95 % intervals: {share_methods(drawn)}."
-    parts = [list(series.items())[start : start + MOST] for start in range(0, len(series), MOST)]
+    drawn = [arm for points in curves.values() for arm, _ in points.values()]
+    method = f"95 % intervals: {share_methods(drawn)}."
+    text = f"{facts(drawn)} {brief(method)}"
+    parts = [list(curves.items())[start : start + MOST] for start in range(0, len(curves), MOST)]
     panels = [functools.partial(over, dict(part), key) for part in parts]
     metric = UPPER_BOUND if all(arm.is_upper_bound for arm in drawn) else "pass@1"
-    return Drawing(f"over_{key}", f"{metric} over {key}", panels, COLUMNS, rows, text, (6.6, 4.0), has_legend=True)
+    name, title, size = f"over_{key}", f"{metric} over {key}", (6.6, 4.0)
+    return Drawing(name, title, panels, COLUMNS, rows, text, size, has_legend=True, method=method)
 
 
-def _config(arm: Arm) -> dict[str, object]:
+def config(arm: Arm) -> dict[str, object]:
+    """The config of its first run by dotted key."""
     return settings(arm.logs[0].manifest.config)
 
 
@@ -105,17 +109,21 @@ def _varies(configs: Sequence[Mapping[str, object]], key: str) -> bool:
     for config in configs:
         if key in config:
             rest = repr(sorted((name, repr(value)) for name, value in config.items() if name not in (key, "seed")))
-            groups.setdefault(rest, set()).add(_value(config[key]))
+            groups.setdefault(rest, set()).add(value_of(config[key]))
     return any(len(values) > 1 and any(not isinstance(value, str) for value in values) for values in groups.values())
 
 
-def _series(arm: Arm, key: str) -> str:
-    """The arm's name without the key."""
-    name = arm.label.replace(f" {key}={_config(arm)[key]}", "")
-    return named(name, arm.is_upper_bound)
+def series(arm: Arm, keys: Sequence[str]) -> str:
+    """The arm's name, in full or in short, without the keys."""
+    values = {key: config(arm)[key] for key in keys}
+    left_out = {f"{key}={value}" for key, value in values.items()}
+    left_out |= {f"{SYMBOLS.get(key, key.rpartition('.')[2] + '=')}{value}" for key, value in values.items()}
+    words = [word for word in arm.label.split(" ") if word not in left_out]
+    return named(" ".join(words) or "all arms", arm.is_upper_bound)
 
 
-def _value(value: object) -> Value:
+def value_of(value: object) -> Value:
+    """A number, or the value as text."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 

@@ -14,20 +14,22 @@ from msgspec.structs import replace
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.estimators import Point
-from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, feedback_words, figure, save
+from reflexion_lab.analysis.figures.drawing import FEW, Drawing, brief, facts, feedback_words, figure, save
 from reflexion_lab.analysis.figures.style import (
+    BANDS,
     INK,
+    LINES,
     SMALL,
     UPPER_BOUND,
     Style,
     bars,
     frame,
-    line_only,
     look,
     mark_bounds,
     marker_only,
-    per_cent,
+    share_axis,
     spread,
+    weighed,
 )
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.bootstrap import bands
@@ -41,10 +43,12 @@ if TYPE_CHECKING:
 
 MOST_BANDS = 2
 """Maximum number of curves with bands; those of more would hide each other, and are bars side by side."""
+METHOD = "Hidden verdict on the submission at each cut."
 STOPPED = (
     "A loop that stopped earlier counts with its submission then; what loops that were stuck or at a cap, which are no "
     "random sample, would have solved later is not estimated."
 )
+ENDED = "Ring: the last attempt of an arm's loops."
 COLUMNS = ("arm", "feedback_source", "seeds", "attempt", "n", "solved", "share", "low", "high", "any_solved", "tokens")
 
 
@@ -57,6 +61,8 @@ class Curve(Record, frozen=True, kw_only=True):
     seeds: tuple[int, ...]
     points: tuple[Point, ...]
     """At least one."""
+    longest: int
+    """Last attempt of its longest loop; later points repeat it."""
 
     @classmethod
     def of(cls, log: Log, label: str) -> Curve:
@@ -66,7 +72,14 @@ class Curve(Record, frozen=True, kw_only=True):
             raise DataError(f"run {manifest.run_id}", "no curve", "all attempts graded", "resume it")
         source, bound = manifest.feedback_source, manifest.is_upper_bound
         seeds = (manifest.seed,)
-        return cls(label=label, feedback_source=source, is_upper_bound=bound, seeds=seeds, points=tuple(points))
+        return cls(
+            label=label,
+            feedback_source=source,
+            is_upper_bound=bound,
+            seeds=seeds,
+            points=tuple(points),
+            longest=len(points),
+        )
 
     @classmethod
     def over(cls, arm: Arm, longest: int = 0, seed: int = 0) -> Curve:
@@ -87,8 +100,14 @@ class Curve(Record, frozen=True, kw_only=True):
             cases = [arm.outcomes(arm.verdicts(point.attempt)) for point in points]
             ends = bands(cases, seed, clusters=list(places(arm.tasks, arm.clusters).values()))
             points = [replace(point, low=end.low, high=end.high) for point, end in zip(points, ends, strict=True)]
-        source, bound = arm.feedback_source, arm.is_upper_bound
-        return cls(label=arm.label, feedback_source=source, is_upper_bound=bound, seeds=arm.seeds, points=tuple(points))
+        return cls(
+            label=arm.label,
+            feedback_source=arm.feedback_source,
+            is_upper_bound=arm.is_upper_bound,
+            seeds=arm.seeds,
+            points=tuple(points),
+            longest=arm.longest,
+        )
 
     @property
     def facts(self) -> str:
@@ -101,6 +120,8 @@ class Curve(Record, frozen=True, kw_only=True):
 
 def curves(arm_curves: Sequence[Curve], ax: Axes, feedback: bool = False) -> Axes:
     """Draw the curves with their intervals; each is named at its end with its last share in per cent.
+
+    A curve whose loops end before the last attempt has a ring there, and is dotted after it.
 
     Parameters
     ----------
@@ -119,10 +140,11 @@ def curves(arm_curves: Sequence[Curve], ax: Axes, feedback: bool = False) -> Axe
         _curve(curve, place, shift, is_crowded, ax)
         if feedback and curve.feedback_source == "visible":  # an oracle's is the curve itself; without feedback it is 0
             _dashed(curve, place, shift, ax)
-    low, high = _span(arm_curves, feedback)
-    ax.set(xlim=(0.65, last + 0.4), ylim=(low, high), xlabel="loop cut at attempt", ylabel="share of tasks solved")
+    points = [point for curve in arm_curves for point in curve.points]
+    passed = [point.visible_pass for point in points if feedback and point.visible_pass is not None]
+    share_axis(ax, [end for point in points for end in (point.low, point.high)] + passed, "share of tasks solved")
+    ax.set(xlim=(0.65, last + 0.4), xlabel="loop cut at attempt")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    per_cent(ax.yaxis)
     _names(arm_curves, shifts, ax)
     mark_bounds(ax, [curve.label for curve in arm_curves if curve.is_upper_bound])
     return frame(ax, "y")
@@ -143,13 +165,16 @@ def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing:
         True: "bootstrap over tasks and seeds (percentiles of 10,000 draws; score intervals where there are few tasks)",
     }
     methods = " and ".join(dict.fromkeys(kinds.get(len(arm.seeds) > 1, arm.share_method) for arm in arms))
-    text = f"Hidden verdict on the submission at each cut. {facts(arms)} 95 % intervals: {methods}. {STOPPED}"
-    if len(arms) > 1:
-        text += f" {_shared(arms)}"
+    notes = [ENDED * any(arm.longest < longest for arm in arms), _unlike(arms)]
+    text = " ".join([f"{facts(arms)} 95 % intervals: {brief(methods)}.", *filter(None, notes)])
+    method = f"{METHOD} 95 % intervals: {methods}. {STOPPED}"
+    if len(arms) > 1 and not _unlike(arms):
+        method += " All arms share the same first attempts."
     longest_name = max(len(_name(curve)) for curve in arm_curves)
     panel = 7.6 + 0.07 * max(0, longest_name - 20), 4.2 + 0.2 * max(0, len(arms) - 5)
     metric = "Share solved" if all(arm.is_upper_bound for arm in arms) else "pass@1"
-    return Drawing("curves", f"{metric} by attempt", [lambda ax: curves(arm_curves, ax)], COLUMNS, rows, text, panel)
+    panels = [lambda ax: curves(arm_curves, ax)]
+    return Drawing("curves", f"{metric} by attempt", panels, COLUMNS, rows, text, panel, method=method)
 
 
 def run_drawing(log: Log, label: str) -> Drawing:
@@ -158,13 +183,14 @@ def run_drawing(log: Log, label: str) -> Drawing:
     head = (curve.label, curve.feedback_source, " ".join(map(str, curve.seeds)))
     rows = [(*head, *msgspec.structs.astuple(point)) for point in curve.points]
     method = metrics.pass_at_1(log).method
-    text = f"{curve.facts}.\nHidden verdict on the submission at each cut; {method} 95 % interval.\n{STOPPED}"
+    text = f"{curve.facts}. {method} 95 % intervals."
     if curve.feedback_source == "visible":
-        text += "\nDashed: passed the feedback tests, which the loop can see."
+        text += " Dashed: passed the feedback tests, which the loop can see."
     columns = ("label", "feedback_source", "seeds", *Point.__struct_fields__)
     metric = UPPER_BOUND if curve.is_upper_bound else "pass@1"
     panel = partial(curves, [curve], feedback=True)
-    return Drawing("convergence", f"{metric} by attempt", [panel], columns, rows, text, (7.6, 4.2), has_legend=True)
+    title, size, method = f"{metric} by attempt", (7.6, 4.2), f"{METHOD} {STOPPED}"
+    return Drawing("convergence", title, [panel], columns, rows, text, size, has_legend=True, method=method)
 
 
 def save_convergence(folder: Path, log: Log, label: str) -> Path:
@@ -196,16 +222,20 @@ def _pooled(points: Sequence[Point]) -> Point:
 
 def _curve(curve: Curve, place: int, shift: float, is_crowded: bool, ax: Axes) -> None:
     x = [point.attempt + shift for point in curve.points]
-    style = look(place)
+    style, end = look(place), curve.longest
+    measured = curve.points[:end]
     if is_crowded:
-        bars(x, curve.points, style["color"], ax)
+        bars(x[:end], measured, style["color"], ax)
     else:
-        low, high = [point.low for point in curve.points], [point.high for point in curve.points]
-        ax.fill_between(x, low, high, color=style["color"], alpha=0.13, linewidth=0, gid="interval")
+        low, high = [point.low for point in measured], [point.high for point in measured]
+        ax.fill_between(x[:end], low, high, linewidth=0, gid="interval", **weighed(style["color"], BANDS))
         for edge in (low, high):
-            ax.plot(x, edge, **line_only(style), linewidth=0.6, alpha=0.5)
+            ax.plot(x[:end], edge, linestyle=style["linestyle"], linewidth=0.6, **weighed(style["color"], LINES))
     shares = [point.pass_at_1 for point in curve.points]
-    ax.plot(x, shares, **style, linewidth=1.8, markersize=7, zorder=4, label=_name(curve), gid="pass_at_1")
+    ax.plot(x[:end], shares[:end], **style, linewidth=1.8, markersize=7, zorder=4, label=_name(curve), gid="pass_at_1")
+    if end < len(x):
+        ring: Style = {"marker": "o", "markersize": 13, "markerfacecolor": "none", "markevery": [0], "gid": "ended"}
+        ax.plot(x[end - 1 :], shares[end - 1 :], ":", color=style["color"], linewidth=1.4, zorder=5, **ring)
 
 
 def _dashed(curve: Curve, place: int, shift: float, ax: Axes) -> None:
@@ -218,16 +248,6 @@ def _dashed(curve: Curve, place: int, shift: float, ax: Axes) -> None:
 
 def _name(curve: Curve) -> str:
     return f"{curve.label} ({UPPER_BOUND}, not pass@1)" if curve.is_upper_bound else curve.label
-
-
-def _span(arm_curves: Sequence[Curve], feedback: bool) -> tuple[float, float]:
-    """Limits of the share axis: all that is drawn, and at least a third of the scale."""
-    points = [point for curve in arm_curves for point in curve.points]
-    passed = [point.visible_pass for point in points if feedback and point.visible_pass is not None]
-    low = min([point.low for point in points] + passed)
-    high = max([point.high for point in points] + passed)
-    pad = max(0.06, (0.34 - (high - low)) / 2)
-    return max(-0.02, low - pad), min(1.02, high + pad)
 
 
 def _names(arm_curves: Sequence[Curve], shifts: Sequence[float], ax: Axes) -> None:
@@ -243,14 +263,12 @@ def _names(arm_curves: Sequence[Curve], shifts: Sequence[float], ax: Axes) -> No
         ax.annotate(text, (right, height), (4, 0), textcoords="offset points", va="center", gid="name", **SMALL)
 
 
-def _shared(arms: Sequence[Arm]) -> str:
-    """Sentence on whether the arms have equal first attempts."""
+def _unlike(arms: Sequence[Arm]) -> str:
+    """Sentence on arms whose first attempts are not those of the first arm; "" for none."""
     first = [{case: attempts[0].trajectory.solution for case, attempts in arm.attempts.items()} for arm in arms]
     odd = [
         arm.label
         for arm, own in zip(arms[1:], first[1:], strict=True)
         if any(own[case] != solution for case, solution in first[0].items() if case in own)
     ]
-    if not odd:
-        return "All arms share the same first attempts."
-    return f"The first attempts of {', '.join(odd)} are not those of {arms[0].label}."
+    return f"The first attempts of {', '.join(odd)} are not those of {arms[0].label}." if odd else ""

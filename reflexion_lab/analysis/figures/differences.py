@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.row import Difference, Row
-from reflexion_lab.analysis.figures.drawing import LEGEND_COLUMNS, Drawing, facts, figure
+from reflexion_lab.analysis.figures.drawing import LEGEND_COLUMNS, Drawing, brief, facts, figure
 from reflexion_lab.analysis.figures.style import (
     COLOURS,
     FAINT,
@@ -95,19 +95,22 @@ def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
     unmatched = [f"{row.arm} ({', '.join(dict.fromkeys(row.unmatched.values()))})" for row in arm_rows if row.unmatched]
     refused = [f"{row.arm} ({row.refused})" for row in comparison.rows if row.refused]
     text = (
-        f"{facts([arm for arm in arms if arm.label in known])} Paired by task and seed; 95 % intervals, each by "
-        f"itself: {methods}. p: tasks or clusters as units, Holm over the arms at a budget. Grey: below the minimum "
-        "detectable effect at 80 % power; where there is none, no difference is detectable."
+        f"{facts([arm for arm in arms if arm.label in known])} 95 % intervals, paired: {brief(methods)}. p: Holm."
         + f" Without a difference: {', '.join(refused)}." * bool(refused)
         + f" Not at equal spending: {', '.join(unmatched)}." * bool(unmatched)
+    )
+    method = (
+        f"Paired by task and seed; 95 % intervals, each by itself: {methods}. p: tasks or clusters as units, Holm over "
+        "the arms at a budget. Grey, where it is drawn: below the minimum detectable effect at 80 % power; where a "
+        "difference has none, none is detectable."
     )
     baseline = comparison.baseline
     size = (
         6.4 + beside([row.arm for row in arm_rows]),
         1.6 + 0.31 * max(2, *(len(comparison.shown(row)) for row in arm_rows)) * len(arm_rows),
     )
-    title = f"Difference to {baseline}"
-    return Drawing("differences", title, [lambda ax: differences(comparison, ax)], COLUMNS, lines, text, size)
+    title, panels = f"Difference to {baseline}", [lambda ax: differences(comparison, ax)]
+    return Drawing("differences", title, panels, COLUMNS, lines, text, size, method=method)
 
 
 def _with_difference(comparison: Comparison) -> list[Row]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import csv
 import importlib
 import pkgutil
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
-from msgspec.structs import replace
-
 from reflexion_lab.analysis import figures
-from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.arms import Arm, shared_words, short_names
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.figures.style import INK, SMALL, UPPER_BOUND, Style
 from reflexion_lab.io.terminal_text import plain
@@ -33,6 +32,8 @@ LINE = 0.19
 """Inches per line of a caption or legend."""
 MOST_NAMED = 3
 """Arms of one kind that a caption names where there are others."""
+MOST_LINES = 2
+"""Lines of a caption in a file."""
 NARROWEST = 6.5
 """Minimum width in inches, so that a caption stays short."""
 LONGEST = 72
@@ -52,9 +53,17 @@ class Figure(NamedTuple):
     path: Path
     table: Path
     """The CSV with the numbers drawn."""
+    title: str
     caption: str
+    method: str
     in_print: Path
     """For LaTeX: the PDF if there is one, else `path`."""
+    is_captioned: bool
+    """Title and caption are in the figure."""
+
+    @property
+    def files(self) -> list[Path]:
+        return list(dict.fromkeys((self.path, self.in_print, self.table)))
 
 
 class Drawing(NamedTuple):
@@ -67,12 +76,15 @@ class Drawing(NamedTuple):
     rows: Sequence[Sequence[object]]
     """Rows of the CSV beside the figure; a column `arm` is needed for `save_figures`."""
     caption: str
+    """n, seeds, feedback and kind of interval, in two lines at most: a file's is cut there."""
     size: tuple[float, float] = (7.6, 4.8)
     """Size of a panel in inches."""
     across: int = 2
     """Maximum number of panels per row."""
     has_legend: bool = False
     """One legend above all panels."""
+    method: str = ""
+    """What the caption has no room for."""
 
 
 Drawings = Callable[..., Drawing | Iterable[Drawing] | None]
@@ -107,10 +119,15 @@ def figure(place: int, most: int = MANY, is_compared: bool = False) -> Callable[
     return register
 
 
-def save(folder: Path, drawing: Drawing, kind: Kind = "png") -> Figure:
+def save(folder: Path, drawing: Drawing, kind: Kind = "png", is_captioned: bool = True) -> Figure:
     """Write `<name>.png` and `<name>.csv` into `folder`, without a display and in any thread.
 
-    The kind `pdf` writes a PDF beside the PNG, which pages show.
+    Parameters
+    ----------
+    kind : {'png', 'svg', 'pdf'}, default "png"
+        `pdf` writes a PDF beside the PNG, which pages show.
+    is_captioned : bool, default True
+        Write title and caption into the figure; off for papers.
     """
     from matplotlib import figure, rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -122,8 +139,8 @@ def save(folder: Path, drawing: Drawing, kind: Kind = "png") -> Figure:
         canvas.set_layout_engine("constrained", wspace=0.04, w_pad=0.08, h_pad=0.06)
         FigureCanvasAgg(canvas)
         down = _draw_panels(canvas, drawing)
-        lines = _write_words(canvas, drawing, width)
-        canvas.set_size_inches(width, drawing.size[1] * down + LINE * lines + 0.3)
+        lines = _write_words(canvas, drawing, width, is_captioned)
+        canvas.set_size_inches(width, drawing.size[1] * down + LINE * lines + 0.3 * is_captioned)
         canvas.draw_without_rendering()
         canvas.set_layout_engine("none")  # laid out once: savefig would do it again, at each of its passes
         path = folder / f"{drawing.name}.{'svg' if kind == 'svg' else 'png'}"
@@ -134,7 +151,16 @@ def save(folder: Path, drawing: Drawing, kind: Kind = "png") -> Figure:
     table = folder / f"{drawing.name}.csv"
     with table.open("w", newline="") as file:
         csv.writer(file).writerows([drawing.columns, *(map(_cell, row) for row in drawing.rows)])
-    return Figure(drawing.name, path, table, drawing.caption, in_print)
+    return Figure(
+        name=drawing.name,
+        path=path,
+        table=table,
+        title=drawing.title,
+        caption=drawing.caption,
+        method=drawing.method,
+        in_print=in_print,
+        is_captioned=is_captioned,
+    )
 
 
 def _cell(value: object) -> object:
@@ -159,29 +185,37 @@ def _draw_panels(canvas: Canvas, drawing: Drawing) -> int:
     return down
 
 
-def _write_words(canvas: Canvas, drawing: Drawing, width: float) -> int:
-    """Write title, legend and caption; returns their number of lines."""
-    caption = _wrapped(drawing.caption, width)
-    canvas.supxlabel(caption, x=0.01, ha="left", linespacing=1.5, gid="caption", **SMALL)
-    lines = 2 + caption.count("\n")
-    if not drawing.has_legend:
+def _write_words(canvas: Canvas, drawing: Drawing, width: float, is_captioned: bool) -> int:
+    """Write the legend, and title and caption if `is_captioned`; returns their number of lines."""
+    lines = 0
+    if is_captioned:
+        caption = _wrapped(drawing.caption, width, MOST_LINES)
+        canvas.supxlabel(caption, x=0.01, ha="left", linespacing=1.5, gid="caption", **SMALL)
+        lines = 2 + caption.count("\n")
+    if drawing.has_legend:
+        place: Style = {"loc": "outside upper left", "borderaxespad": 0.3}
+        return lines + _legend(canvas, canvas.axes, drawing.title if is_captioned else "", width, place)
+    if is_captioned:
         canvas.suptitle(drawing.title, x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK)
-        return lines
-    place: Style = {"loc": "outside upper left", "borderaxespad": 0.3}
-    return lines + _legend(canvas, canvas.axes, drawing.title, width, place)
+    return lines
 
 
 def facts(arms: Sequence[Arm]) -> str:
-    """Caption sentences on n, seeds and feedback sources."""
+    """Caption sentences on n, seeds and feedback sources, and on what all names of arms leave out."""
     bound = f", hence {UPPER_BOUND}, not pass@1"
     sizes = _by_arm((_size(arm), arm.label) for arm in arms)
     sources = _by_arm((arm.feedback_source + bound * arm.is_upper_bound, arm.label) for arm in arms)
-    return f"n = {sizes}. Feedback: {sources}."
+    return f"n = {sizes}. Feedback: {sources}. {arms[0].shared}".rstrip()
 
 
 def share_methods(arms: Sequence[Arm]) -> str:
     """Methods of the intervals of `Arm.share`."""
     return " and ".join(dict.fromkeys(arm.share_method for arm in arms))
+
+
+def brief(method: str) -> str:
+    """`method` for a caption, without what it says in parentheses and of matching."""
+    return re.sub(r" \([^()]*\)|, each draw matched again", "", method)
 
 
 def _size(arm: Arm) -> str:
@@ -236,7 +270,7 @@ def on_axes(drawing: Drawing, ax: Axes | None = None, is_captioned: bool = True)
         target.figure.set_facecolor("white")
         target.set_facecolor("white")
         drawing.panels[0](target)
-        rows = _head(drawing, target)
+        rows = _head(drawing, target, is_captioned)
         if ax is None and (figure := target.get_figure(root=True)):
             width, height = figure.get_size_inches()
             figure.set_size_inches(width, height + LINE * rows)
@@ -259,12 +293,12 @@ def _new(drawing: Drawing, is_captioned: bool) -> Axes:
     return ax
 
 
-def _wrapped(caption: str, inches: float) -> str:
-    return "\n".join(textwrap.fill(line, max(20, int(inches * LETTERS))) for line in caption.splitlines())
+def _wrapped(caption: str, inches: float, most: int | None = None) -> str:
+    return textwrap.fill(caption, max(20, int(inches * LETTERS)), max_lines=most, placeholder=" …")
 
 
-def _head(drawing: Drawing, ax: Axes) -> int:
-    """Write title and legend above the Axes and its own title, if any; returns the rows of the legend."""
+def _head(drawing: Drawing, ax: Axes, is_captioned: bool) -> int:
+    """Write legend, and title if `is_captioned`, above the Axes and its own title; returns the rows of the legend."""
     from matplotlib.transforms import ScaledTranslation
 
     inches = ax.get_window_extent().width / ax.figure.dpi
@@ -274,8 +308,8 @@ def _head(drawing: Drawing, ax: Axes) -> int:
         points = 6 + 14 * (1 + own.count("\n")) * bool(own)
         above = ax.transAxes + ScaledTranslation(0, points / 72, ax.figure.dpi_scale_trans)
         place: Style = {"loc": "lower left", "bbox_to_anchor": (0, 1), "bbox_transform": above, "borderaxespad": 0}
-        return _legend(ax, [ax], drawing.title, inches, place | {"borderpad": 0})
-    if drawing.title:
+        return _legend(ax, [ax], drawing.title if is_captioned else "", inches, place | {"borderpad": 0})
+    if drawing.title and is_captioned:
         legend = ax.get_legend()  # the panel's own lies just above it
         pad = 9 + 15 * -(-len(legend.get_texts()) // LEGEND_COLUMNS) if legend else 8
         ax.set_title(drawing.title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=pad)
@@ -312,13 +346,16 @@ def _plain(ax: Axes) -> None:
         artist.set_usetex(False)
 
 
-def save_figures(folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Kind = "png") -> list[Figure]:
+def save_figures(
+    folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Kind = "png", are_captioned: bool = True
+) -> list[Figure]:
     """Write the figures of these arms and their comparison into `folder`; empty ones are left out."""
     folder.mkdir(parents=True, exist_ok=True)
     named_arms = readable(arms)
     whole = {arm.label: plain(name) for name, arm in named_arms.items()}
-    drawings = _drawings(renamed(comparison, named_arms), list(named_arms.values()))
-    return [save(folder, _in_full(drawing, whole), kind) for drawing in drawings]
+    renamed = comparison.renamed({name: arm.label for name, arm in named_arms.items()})
+    drawings = _drawings(renamed, list(named_arms.values()))
+    return [save(folder, _in_full(drawing, whole), kind, are_captioned) for drawing in drawings]
 
 
 def _in_full(drawing: Drawing, whole: Mapping[str, str]) -> Drawing:
@@ -339,24 +376,19 @@ def _drawings(comparison: Comparison, arms: Sequence[Arm]) -> Iterator[Drawing]:
 
 
 def readable(arms: Sequence[Arm]) -> dict[str, Arm]:
-    """Arms with names for figures, by their whole names: on one line, cut in the middle to `LONGEST`, and unique."""
+    """Arms with short names for figures, by their labels: on one line, cut in the middle to `LONGEST`, and unique."""
     by_label: dict[str, Arm] = {}
     used: set[str] = set()
+    labels = [arm.label for arm in arms]
+    short, shared = short_names(labels), plain(shared_words(labels))
     for arm in arms:
-        whole = _visible(plain(arm.label))
+        whole = _visible(plain(short[arm.label]))
         name, number = bounded(whole, LONGEST), 2
         while name in used:
             name, number = f"{bounded(whole, LONGEST - 5)} ({number})", number + 1
         used.add(name)
-        by_label[arm.label] = Arm(name, arm.logs)
+        by_label[arm.label] = Arm(name, arm.logs, shared)
     return by_label
-
-
-def renamed(comparison: Comparison, by_label: Mapping[str, Arm]) -> Comparison:
-    """The comparison with the names that `readable` gives its arms."""
-    rows = tuple(replace(row, arm=by_label[row.arm].label) for row in comparison.rows)
-    baseline = by_label[comparison.baseline].label if comparison.baseline else None
-    return replace(comparison, rows=rows, baseline=baseline)
 
 
 def _visible(name: str) -> str:

@@ -60,12 +60,9 @@ def drawing(arms: Sequence[Arm]) -> Drawing | None:
         for field in RATES
         for rate in [getattr(confusion, field)]
     ]
-    text = (
-        f"Feedback verdicts on the programs of all attempts against the hidden ones. {facts(list(confusions))} Wilson "
-        "95 % intervals, which assume independent programs: attempts at one task are not, so they are too narrow."
-    )
+    text = f"{facts(list(confusions))} Wilson 95 % intervals, too narrow: attempts at one task are not independent."
+    method = "Feedback verdicts on the programs of all attempts against the hidden ones."
     size = 6.4 + beside([arm.label for arm in confusions]), 1.1 + 0.55 * len(confusions)
     title = "Errors of the feedback tests"
-    return Drawing(
-        "feedback", title, [lambda ax: feedback_errors(confusions, ax)], COLUMNS, table, text, size, has_legend=True
-    )
+    panels = [lambda ax: feedback_errors(confusions, ax)]
+    return Drawing("feedback", title, panels, COLUMNS, table, text, size, has_legend=True, method=method)

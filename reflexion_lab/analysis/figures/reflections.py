@@ -96,8 +96,13 @@ def drawing(log: Log, label: str, seed: int = 0) -> Drawing | None:
         partial(reliability, calibrated, label=f"Confidence, {name}")
         for name, calibrated in figures.calibration.items()
     ]
-    text = _facts(log, figures, label)
-    return Drawing("reflections", "Reflections", panels, COLUMNS, list(_table(figures)), text, (4.8, 4.2))
+    source = feedback_words(log.manifest.feedback_source, log.is_upper_bound)
+    text = (
+        f"{label}: {figures.n} reflections on {figures.tasks} tasks, {figures.every.read.k} of them read later; "
+        f"seed {log.manifest.seed}, {source}. Wilson 95 % intervals."
+    )
+    rows, method = list(_table(figures)), _method(figures)
+    return Drawing("reflections", "Reflections", panels, COLUMNS, rows, text, (4.8, 4.2), method=method)
 
 
 def save_reflections(folder: Path, log: Log, label: str, seed: int = 0) -> Path | None:
@@ -130,12 +135,16 @@ def confidence(arm: Arm, source: str | None = None, seed: int = 0) -> Drawing | 
         raise ConfigError("source", repr(selected), f"one of {', '.join(by_source)}")
     figures = calibration(by_source[selected], seed=seed)
     text = (
-        f"Confidence of {figures.n} reflections ({selected}) on {figures.tasks} tasks against the feedback verdict on "
-        f"the next attempt, which read them. {facts([arm])} {WILSON} Bars are n; dashed: calibrated. Expected "
-        f"calibration error {figures.error:.3f}, by chance up to {figures.error_by_chance:.3f}; Brier: lower is better."
+        f"{facts([arm])} {figures.n} reflections, confidence: {selected}. Wilson 95 % intervals. Bars: n; dashed: "
+        "calibrated."
+    )
+    method = (
+        f"Confidence of reflections on {figures.tasks} tasks against the feedback verdict on the next attempt, which "
+        f"read them. {WILSON} Expected calibration error {figures.error:.3f}, by chance up to "
+        f"{figures.error_by_chance:.3f}; Brier: lower is better."
     )
     panel = partial(reliability, figures, label=f"Confidence of reflections, {arm.label}")
-    return Drawing("reliability", "", [panel], (), (), text, (4.8, 4.4))
+    return Drawing("reliability", "", [panel], (), (), text, (4.8, 4.4), method=method)
 
 
 def flagged(arm: Arm) -> Drawing | None:
@@ -145,8 +154,9 @@ def flagged(arm: Arm) -> Drawing | None:
     if not counts:
         return None
     flags = {flag: Rate.of(count, len(written)) for flag, count in counts.most_common()}
-    text = f"Flags by heuristics for English on {len(written)} reflections of {arm.label}. {facts([arm])} {WILSON}"
-    return Drawing("flags", "", [partial(flag_rates, flags)], (), (), text, (5.4, 1.0 + 0.34 * len(flags)))
+    text = f"{facts([arm])} {len(written)} reflections of {arm.label}. Wilson 95 % intervals."
+    size, method = (5.4, 1.0 + 0.34 * len(flags)), f"Flags by heuristics for English. {WILSON}"
+    return Drawing("flags", "", [partial(flag_rates, flags)], (), (), text, size, method=method)
 
 
 def read(arm: Arm, seed: int = 0) -> Drawing | None:
@@ -155,31 +165,26 @@ def read(arm: Arm, seed: int = 0) -> Drawing | None:
     figures = reflections(first.logs[0], seed)
     if not figures or not any(group.retries.n for group in figures.by_category.values()):
         return None
-    text = (
-        f"Retries of {arm.label} that passed their feedback tests after they had read a reflection, by its failure "
-        f"class: k/n, and the difference to the base ({figures.base_of}). {facts([first])} 95 % intervals: "
-        f"{EFFECT_INTERVALS}. {READERS}"
+    text = f"{facts([first])} {arm.label}, k/n retries; base: {figures.base_of}. 95 % intervals: bootstrap. {READERS}"
+    method = (
+        "Retries that passed their feedback tests after they had read a reflection, by its failure class, and the "
+        f"difference to the base. 95 % intervals: {EFFECT_INTERVALS}."
     )
-    panel = partial(effects, figures.by_category, figures.base)
-    return Drawing("effects", "", [panel], (), (), text, (5.4, 1.1 + 0.34 * len(figures.by_category)))
+    panel, size = partial(effects, figures.by_category, figures.base), (5.4, 1.1 + 0.34 * len(figures.by_category))
+    return Drawing("effects", "", [panel], (), (), text, size, method=method)
 
 
-def _facts(log: Log, figures: ReflectionFigures, label: str) -> str:
-    source = feedback_words(log.manifest.feedback_source, log.is_upper_bound)
+def _method(figures: ReflectionFigures) -> str:
     errors = ", ".join(
         f"{name} {calibrated.error:.3f} (by chance up to {calibrated.error_by_chance:.3f})"
         for name, calibrated in figures.calibration.items()
     )
-    lines = [
-        f"{label}: {figures.n} reflections on {figures.tasks} tasks, {figures.every.read.k} of them read later; "
-        f"seed {log.manifest.seed}, {source}.",
-        f"Passed: feedback tests. Shares: {WILSON}",
-        f"Passed after reading, by failure class: k/n retries, and the difference to the base ({figures.base_of});",
-        f"95 %: {EFFECT_INTERVALS}. {READERS}",
-    ]
-    if errors:
-        lines += ["Confidence: bars are n; dashed: calibrated.", f"Expected calibration error: {errors}."]
-    return "\n".join(lines)
+    text = (
+        f"Passed: feedback tests. Shares: {WILSON} Passed after reading, by failure class: k/n retries, and the "
+        f"difference to the base ({figures.base_of}); 95 %: {EFFECT_INTERVALS}. {READERS}"
+    )
+    calibrated = f" Confidence: bars are n; dashed: calibrated. Expected calibration error: {errors}."
+    return text + calibrated * bool(errors)
 
 
 def _table(figures: ReflectionFigures) -> Iterator[tuple[object, ...]]:

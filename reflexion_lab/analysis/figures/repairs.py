@@ -71,17 +71,19 @@ def drawing(arms: Sequence[Arm], seed: int = 0, until: Sequence[Until] = ("next"
         sum(getattr(class_repairs, field) for class_repairs in by_arm.values()) for field in ("rejected", "unknown")
     )
     text = (
-        "Of the programs that fail both feedback and hidden tests, and whose loop continued, the share repaired: the "
-        "next attempt's program, or the submission, passes the hidden tests. Class: by fixed rules, of the first "
-        f"failing feedback check. k of n beside each line. {facts(list(by_arm))} 95 % intervals: bootstrap over "
-        "tasks, or score intervals where there are few tasks."
+        f"{facts(list(by_arm))} 95 % intervals: bootstrap over tasks; k of n beside each."
         + f" Left out: {rejected} right programs that the feedback rejected." * bool(rejected)
         + f" Without a verdict: {unknown}." * bool(unknown)
     )
+    method = (
+        "Of the programs that fail both feedback and hidden tests, and whose loop continued, the share repaired: the "
+        "next attempt's program, or the submission, passes the hidden tests. Class: by fixed rules, of the first "
+        "failing feedback check. Score intervals where there are few tasks."
+    )
     lines = sum(len(rates.by_class) for rates in by_arm.values()) + 0.3 * len(_classes(list(by_arm.values())))
     panels = [functools.partial(repair_rates, list(by_arm.values()), way) for way in until]
-    size = 5.4, 1.1 + 0.24 * lines
-    return Drawing("repairs", "Failures repaired, by class", panels, COLUMNS, rows, text, size, has_legend=True)
+    size, title = (5.4, 1.1 + 0.24 * lines), "Failures repaired, by class"
+    return Drawing("repairs", title, panels, COLUMNS, rows, text, size, has_legend=True, method=method)
 
 
 def failure_class(evaluation: Evaluation) -> str:

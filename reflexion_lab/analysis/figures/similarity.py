@@ -96,18 +96,20 @@ def drawing(arms: Sequence[Arm], seed: int = 0, later: Sequence[bool] = (False, 
     drawn = list(dict.fromkeys(arm for by_arm, _ in parts.values() for arm in by_arm))
     unknown = sum(group.result.unknown for by_arm, _ in parts.values() for group in by_arm.values())
     text = (
+        f"{facts(drawn)} 95 % intervals: bootstrap over tasks. Ticks: attempts, passed above, failed below."
+        + f" Left out, since what they read is not in these runs: {unknown}." * bool(unknown)
+    )
+    method = (
         "Hidden verdicts on attempts that read episodes or mistakes of other tasks, by similarity of the nearest. "
         "Scores are not recorded but computed again from the run folders: Jaccard over the texts that the run "
-        f"compared, whatever its retriever. {facts(drawn)} Bins of about equal counts, drawn equally wide; 95 % "
-        "intervals: bootstrap over tasks, or score intervals where there are few tasks. Ticks are attempts, above: "
-        'passed, below: failed; "none": nothing of other tasks was read. Tasks with near neighbours differ in more '
-        "than that." + f" Left out, since what they read is not in these runs: {unknown}." * bool(unknown)
+        "compared, whatever its retriever. Bins of about equal counts, drawn equally wide; score intervals where there "
+        'are few tasks. "none": nothing of other tasks was read. Tasks with near neighbours differ in more than that.'
     )
     panels = [
         functools.partial(by_similarity, by_arm, ends, NAMES[is_later]) for is_later, (by_arm, ends) in parts.items()
     ]
     title = "Passed, by similarity of recalled items"
-    return Drawing("similarity", title, panels, COLUMNS, rows, text, (5.4, 3.6), has_legend=True)
+    return Drawing("similarity", title, panels, COLUMNS, rows, text, (5.4, 3.6), has_legend=True, method=method)
 
 
 def compared(attempt: Attempt, match: str) -> str:

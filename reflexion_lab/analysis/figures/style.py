@@ -21,6 +21,10 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 INK, FAINT = "#333333", "#D9D9D9"
 UPPER_BOUND = "UPPER BOUND"
+LINES, BANDS = 0.24, 0.06
+"""Darkness on white, from 0 to 1, of intervals drawn as lines and as bands, the same for every colour."""
+NARROWEST_SPAN = 1 / 3
+"""Minimum part of the scale from 0 to 1 that a share axis shows: small differences are not to look large."""
 ASIDE = 36
 """Characters per line of a name beside an axis."""
 SMALL: Style = {"fontsize": 8, "color": INK}
@@ -70,6 +74,33 @@ def frame(ax: Axes, grid: Literal["x", "y", "both"]) -> Axes:
     return ax
 
 
+def weighed(colour: str, darkness: float) -> Style:
+    """`colour` so transparent that its luma on white is 1 - `darkness`, so that no interval looks surer than another.
+
+    Luma by Rec. 709. The lightest of `COLOURS` reaches a darkness of 0.35.
+    """
+    red, green, blue = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    luma = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    return {"color": colour, "alpha": min(1.0, darkness / (1 - luma))}
+
+
+def share_limits(shares: Sequence[float], room: float = 0.06) -> tuple[float, float]:
+    """The range of `shares` with `room` on both sides, and at least a third of the scale, within [0, 1]."""
+    low, high = min(shares), max(shares)
+    room = max(room, (NARROWEST_SPAN - (high - low)) / 2)
+    low, high = low - room, high + room
+    return max(0.0, low - max(0.0, high - 1)), min(1.0, high + max(0.0, -low))
+
+
+def share_axis(ax: Axes, values: Iterable[float], label: str) -> None:
+    """Limits of a y axis of shares by `share_limits`; the label names them if they are not 0 and 100 %."""
+    low, high = share_limits(list(values))
+    part = "" if (low, high) == (0, 1) else f" (axis: {100 * low:.0f} to {100 * high:.0f} %)"
+    ax.set_ylim(low - 0.02 * (low == 0), high + 0.02 * (high == 1))
+    ax.set_ylabel(f"{label}{part}")
+    per_cent(ax.yaxis)
+
+
 def per_cent(axis: Axis) -> None:
     """Label shares in [0, 1] in per cent."""
     from matplotlib.ticker import FuncFormatter
@@ -111,12 +142,12 @@ def bars(x: Iterable[float], ends: Iterable[Ends], colour: str, ax: Axes) -> Non
     """Draw vertical intervals."""
     lines = [(end.low, end.high) for end in ends]
     low, high = [line[0] for line in lines], [line[1] for line in lines]
-    ax.vlines(list(x), low, high, color=colour, linewidth=1.6, alpha=0.5, gid="interval")
+    ax.vlines(list(x), low, high, linewidth=1.6, gid="interval", **weighed(colour, LINES))
 
 
 def dot(value: float, ends: Ends, y: float, ax: Axes, **look: Any) -> None:
     """Draw a value with its horizontal interval, level with `y`."""
-    ax.hlines(y, ends.low, ends.high, color=look["color"], linewidth=2.2, alpha=0.5, zorder=3)
+    ax.hlines(y, ends.low, ends.high, linewidth=2.2, zorder=3, **weighed(look["color"], LINES))
     marker: Style = {"markersize": 7, "markeredgecolor": "white", "zorder": 4}
     ax.plot(value, y, **marker | marker_only(look))
 

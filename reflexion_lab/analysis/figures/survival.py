@@ -16,7 +16,7 @@ from reflexion_lab.analysis.figures.style import (
     mark_bounds,
     marker_only,
     named,
-    per_cent,
+    share_axis,
 )
 from reflexion_lab.analysis.stats.survival import Survival, kaplan_meier
 
@@ -60,11 +60,10 @@ def unsolved(curves: Mapping[Arm, Survival], ax: Axes) -> Axes:
             if step.censored:
                 tick: Style = {"color": style["color"], "markersize": 11, "markeredgewidth": 1.6, "gid": "censored"}
                 ax.plot(step.attempt + 0.45, step.unsolved.value, "|", **tick)
-    top = max(curve.steps[0].unsolved.high for curve in curves.values())
-    ax.set(xlim=(0.5, last + 0.6), ylim=(-0.02, min(1.02, top + 0.1)))
-    ax.set(xlabel="attempt", ylabel="share of tasks not solved yet")
+    drawn = [step.unsolved for curve in curves.values() for step in curve.steps]
+    share_axis(ax, [end for rate in drawn for end in (rate.low, rate.high)], "share of tasks not solved yet")
+    ax.set(xlim=(0.5, last + 0.6), xlabel="attempt")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    per_cent(ax.yaxis)
     mark_bounds(ax, [arm.label for arm in curves if arm.is_upper_bound])
     return frame(ax, "y")
 
@@ -81,14 +80,13 @@ def drawing(arms: Sequence[Arm]) -> Drawing | None:
         for arm, curve in curves.items()
         for step in curve.steps
     ]  # fmt: skip
-    text = (
+    text = f"{facts(list(curves))} Kaplan-Meier, 95 % intervals: Greenwood's. Ticks: censored loops."
+    method = (
         "Kaplan-Meier estimate of the tasks without a submission up to this attempt that passes the hidden tests. "
-        f"{facts(list(curves))} 95 % intervals: Greenwood's on log(-log), discounted for clusters. Ticks: "
-        f"censored loops (ended by {', '.join(CUT_OFF)}, or at the last attempt). Censoring at a cap is informative: "
+        "Intervals: Greenwood's on log(-log), discounted for clusters. Censored: loops that ended by "
+        f"{', '.join(CUT_OFF)}, or at the last attempt. Censoring at a cap is informative: "
         "such loops tend to be on harder tasks, so the curve may be too low. A loop that stopped on a wrong program by "
         "another rule, such as a plateau, stays unsolved."
     )
-    size = 7.6, 4.2
-    return Drawing(
-        "survival", "Unsolved tasks", [lambda ax: unsolved(curves, ax)], COLUMNS, rows, text, size, has_legend=True
-    )
+    panels, size = [lambda ax: unsolved(curves, ax)], (7.6, 4.2)
+    return Drawing("survival", "Unsolved tasks", panels, COLUMNS, rows, text, size, has_legend=True, method=method)

@@ -62,15 +62,16 @@ def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing | None:
     if not every:
         return None
     rows = [_row(arm_moves, moves) for arm_moves in every for moves in arm_moves.programs]
-    text = (
-        f"Hidden verdicts on programs, from one attempt to the next, of the loops that continued. {facts(longer)} "
-        "Loops whose feedback passed have ended: n shrinks, and the right programs in it are those that the feedback "
-        "rejected. Rates with 95 % intervals (bootstrap over tasks) are in the CSV beside the figure."
+    text = f"{facts(longer)} Rates with 95 % intervals: in the CSV beside the figure."
+    method = (
+        "Hidden verdicts on programs, from one attempt to the next, of the loops that continued. Loops whose feedback "
+        "passed have ended: n shrinks, and the right programs in it are those that the feedback rejected. Intervals: "
+        "bootstrap over tasks."
     )
     panels = [functools.partial(transition_bars, arm_moves) for arm_moves in every]
     across = min(len(every), 2 if len(every) < 5 else 3)
     title = "Programs kept, repaired and damaged by an attempt"
-    return Drawing("transitions", title, panels, COLUMNS, rows, text, (4.4, 2.9), across, has_legend=True)
+    return Drawing("transitions", title, panels, COLUMNS, rows, text, (4.4, 2.9), across, True, method)
 
 
 def _row(arm_moves: Transitions, moves: Moves) -> Sequence[object]:

@@ -22,13 +22,16 @@ def ceiling_sheet(rows: Sequence[Ceiling], baseline: str) -> Sheet:
         "share of the\nceiling, % [95 %]": _share,
     }
     caption = (
-        f"Percentage points of hidden verdicts, arm minus {plain(baseline)}, each loop cut at the same attempt, over "
-        "the n cases that the three arms share; intervals: adjusted t over tasks. Ceiling: an arm whose retries read "
+        f"Percentage points of hidden verdicts, arm minus {plain(baseline)}, loops cut at the same attempt. 95 %: "
+        "adjusted t over tasks; of the share: Fieller's method."
+    )
+    method = (
+        "n: the cases that the three arms share. Ceiling: an arm whose retries read "
         "the canonical solution (quoted) or what differs from it (oracle), hence the most that words can do with this "
         "model and prompt. Share: ratio of the two differences by Fieller's method over tasks; undefined if the "
         "interval of the ceiling's effect does not lie above 0."
     )
-    return Sheet.of("Ceiling of words", rows, columns, caption, names=2)
+    return Sheet.of("Ceiling of words", rows, columns, caption, names=2, method=method)
 
 
 def _share(row: Ceiling) -> str:

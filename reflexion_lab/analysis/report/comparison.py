@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from reflexion_lab.analysis import metrics
-from reflexion_lab.analysis.arms import Case
+from reflexion_lab.analysis.arms import Case, shared_words
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.budgets import ATTEMPTS
 from reflexion_lab.analysis.comparison.row import Difference, RetryPrice, Row
+from reflexion_lab.analysis.figures.drawing import brief
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.ceiling import ceiling_sheet
@@ -25,12 +26,16 @@ Cell = Callable[[Row], str]
 
 
 def sheets(comparison: Comparison) -> list[Sheet]:
-    """All tables of a comparison; that of differences only where there are arms to compare."""
+    """All tables of a comparison, with short names of arms, which the last table has in full; that of differences only
+    where there are arms to compare.
+    """
+    labels, comparison = [row.arm for row in comparison.rows], comparison.short
     differences = [difference_sheet(comparison), *_bayesian(comparison)] if len(comparison.rows) > 1 else []
     if comparison.ceilings:
         differences.append(ceiling_sheet(comparison.ceilings, comparison.baseline or ""))
     loops = [_loops(comparison), _costs(comparison), *_prices(comparison), *_further(comparison)]
-    return [_results(comparison), *differences, *loops, _left_out(comparison), _runs(comparison)]
+    results = _results(comparison, shared_words(labels))
+    return [results, *differences, *loops, _left_out(comparison), _runs(comparison, labels)]
 
 
 def warnings(comparison: Comparison) -> Iterator[str]:
@@ -88,13 +93,17 @@ def exclusions(comparison: Comparison) -> Iterator[str]:
 def method(comparison: Comparison) -> str:
     """Benchmark, n, seeds, feedback sources and method of the intervals, in a sentence."""
     sources = ", ".join(dict.fromkeys(row.feedback_source for row in comparison.rows))
-    methods = " and ".join(dict.fromkeys(row.method for row in comparison.rows))
+    methods = brief(_methods(comparison))
     tasks, clusters = (
         ", ".join(dict.fromkeys(str(getattr(row, unit)) for row in comparison.rows)) for unit in ("tasks", "clusters")
     )
     units = f" in {clusters} clusters" if clusters != tasks else ""
     n = f"n = {tasks} tasks{units}, {_seeds(comparison.rows)}"
     return f"{plain(comparison.benchmark)}, {n}, feedback source: {sources}; 95 %: {methods}"
+
+
+def _methods(comparison: Comparison) -> str:
+    return " and ".join(dict.fromkeys(row.method for row in comparison.rows))
 
 
 def _size(row: Row) -> str:
@@ -108,7 +117,7 @@ def _arm(row: Row) -> str:
     return plain(row.arm)
 
 
-def _results(comparison: Comparison) -> Sheet:
+def _results(comparison: Comparison, shared: str) -> Sheet:
     columns: dict[str, Cell] = {
         "arm": _arm,
         "feedback\nsource": lambda row: row.feedback_source,
@@ -117,14 +126,15 @@ def _results(comparison: Comparison) -> Sheet:
         "final\n[95 %]": lambda row: f"{UPPER_BOUND} " * row.is_upper_bound + cells.estimate(row.final),
         "AUC": lambda row: cells.number(row.area),
     }
-    caption = (
-        f"{method(comparison)}. In %: cases (a task at a seed) whose submission passes the hidden tests, the loop cut "
-        f"at attempt 1 and at its end. AUC: mean height of that curve over attempts 1 "
-        f"to {len(comparison.rows[0].curve)}."
+    caption = f"{method(comparison)}. {plain(shared)}".rstrip()
+    meaning = (
+        "In %: cases (a task at a seed) whose submission passes the hidden tests, the loop cut at attempt 1 and at its "
+        f"end. AUC: mean height of that curve over attempts 1 to {len(comparison.rows[0].curve)}. 95 % intervals: "
+        f"{_methods(comparison)}."
     )
     bounded = any(row.is_upper_bound for row in comparison.rows)
     title = f"pass@1; a row marked {UPPER_BOUND} is none" if bounded else "pass@1"
-    return Sheet.of(title, comparison.rows, columns, caption, names=2)
+    return Sheet.of(title, comparison.rows, columns, caption, names=2, method=meaning, key="pass_at_1")
 
 
 def _loops(comparison: Comparison) -> Sheet:
@@ -138,12 +148,16 @@ def _loops(comparison: Comparison) -> Sheet:
         "blind\nretries": partial(_metric_rate, "blind_retries_rate"),
     }
     caption = (
-        "In %. Repaired: of the cases wrong at attempt 1, those right as submitted; damaged: the reverse. FP: of all "
+        "In %. Repaired: wrong at attempt 1, right as submitted; damaged: the reverse. FP, FN: wrong verdicts of the "
+        "feedback tests."
+    )
+    meaning = (
+        "Repaired: of the cases wrong at attempt 1, those right as submitted; damaged: the reverse. FP: of all "
         "wrong programs, those that pass the feedback tests; FN: of all right ones, those that fail them. Blind: of "
         "the retries with Ω of 1 or more, those whose prompt held nothing of their own past. Empty: of all "
         "retries, those whose reply held no program."
     )
-    return Sheet.of("Repairs and feedback errors", comparison.rows, columns, caption)
+    return Sheet.of("Repairs and feedback errors", comparison.rows, columns, caption, method=meaning)
 
 
 def _moved(moved: int, stayed: int) -> str:
@@ -187,13 +201,18 @@ def _prices(comparison: Comparison) -> Iterator[Sheet]:
     columns = ("arm", "unit", "price,\narm :\nbaseline", "solved,\narm", "solved,\nbaseline", "needed",
                "per case,\narm :\nbaseline")  # fmt: skip
     caption = (
+        "Price: mean spending on a further attempt. Solved: of further attempts on unsolved cases, in %, Wilson 95 %. "
+        "Needed: the share that makes up for the price."
+    )
+    meaning = (
         "Price: mean spending on a further attempt, after the first, with the reflection before it (of an arm without "
         "any: on a first attempt). Solved: of the further attempts on cases not yet solved, those that solve, in %, "
         "with Wilson's interval for independent attempts. Needed: the share with which one makes up its price, "
         "1 - (1 - p)^ratio for p solved by the baseline. Per case: mean spending after the cut."
     )
     if lines:
-        yield Sheet(title="Price of a further attempt", columns=columns, rows=lines, caption=caption, names=2)
+        title = "Price of a further attempt"
+        yield Sheet(title=title, columns=columns, rows=lines, caption=caption, names=2, method=meaning)
 
 
 def _price_line(row: Row, unit: str, difference: Difference, price: RetryPrice) -> tuple[str, ...]:
@@ -264,19 +283,25 @@ def _left_out(comparison: Comparison) -> Sheet:
     }
     for metric in _broken():
         columns[metric.label.replace(" ", "\n")] = partial(_metric_rate, metric.key())
-    named = " ".join(f"{line}." for line in exclusions(comparison)) or "No case was left out."
-    caption = f"Counts of cases; then attempts, and in % of them those without a program and those that broke. {named}"
-    return Sheet.of("Errors and exclusions", comparison.rows, columns, caption)
+    named = " ".join(f"{line}." for line in exclusions(comparison))
+    left_out = "Cases left out are named below." if named else "No case was left out."
+    caption = (
+        f"Counts of cases; then attempts, and in % of them those without a program and those that broke. {left_out}"
+    )
+    return Sheet.of("Errors and exclusions", comparison.rows, columns, caption, method=named)
 
 
-def _runs(comparison: Comparison) -> Sheet:
+def _runs(comparison: Comparison, labels: Sequence[str]) -> Sheet:
+    whole = dict(zip((row.arm for row in comparison.rows), labels, strict=True))
     columns: dict[str, Cell] = {
         "arm": _arm,
         "study": mark,
         "seeds": lambda row: ", ".join(map(str, row.seeds)),
         "model": _models,
     }
-    return Sheet.of("Runs", comparison.rows, columns, names=4)
+    if any(name != label for name, label in whole.items()):
+        columns["name in full"] = lambda row: plain(whole[row.arm])
+    return Sheet.of("Runs", comparison.rows, columns, names=len(columns))
 
 
 def mark(row: Row) -> str:
@@ -326,19 +351,23 @@ def difference_sheet(comparison: Comparison) -> Sheet:
     methods = " and ".join(dict.fromkeys(difference.method for difference in differences)) or NONE
     scope = "other tasks at these seeds" if comparison.over == "tasks" else "other tasks and other seeds"
     caption = (
-        f"Percentage points of pass@1, arm minus baseline, paired by task and seed, n = {pairs} pairs{units}; 95 % "
+        f"Percentage points, arm minus baseline, n = {pairs} pairs{units}; 95 %: {brief(methods)}. "
+        f"{_registered(differences)}"
+    )
+    meaning = (
+        "Percentage points of pass@1, arm minus baseline, paired by task and seed; 95 % "
         f"intervals of each difference by itself, for {scope}: {methods}. p: McNemar's exact test over pairs, as if "
         f"those of one task were independent. p, Holm: exact test over whole {unit}, corrected for all arms at this "
         "budget. Critical split: the split of the discordant pairs that is just significant, and its difference. MDE: "
         f"minimum detectable effect of this design at 80 % power ({NONE}: none). Detected: the interval excludes 0 and "
-        f"p, Holm is below 0.05. {_claims(comparison)} {_budgets(comparison)}{_registered(differences)}"
-    )
+        f"p, Holm is below 0.05. {_claims(comparison)} {_budgets(comparison)}"
+    ).rstrip()
     title = (
         f"Difference to {plain(comparison.baseline)}"
         if comparison.baseline
         else "No difference: all arms are upper bounds"
     )
-    return Sheet(title=title, columns=columns, rows=rows, caption=caption, names=2)
+    return Sheet(title=title, columns=columns, rows=rows, caption=caption, names=2, method=meaning, key="differences")
 
 
 def _budgets(comparison: Comparison) -> str:
@@ -425,12 +454,12 @@ def _bayesian(comparison: Comparison) -> Iterator[Sheet]:
     }
     if comparison.margin is not None:
         columns[f"P(within\n±{100 * comparison.margin:g})"] = of(lambda it: cells.number(it.within or 0.0))
-    caption = (
-        "As run, percentage points and %. Posterior of the mean difference over tasks: Bayesian bootstrap of whole "
-        f"tasks (all seeds of a task together) with a prior of {PRIOR:g} discordant tasks, one for each side. For "
-        "other tasks at these seeds; no correction for several arms."
+    caption = "As run, percentage points and %: posterior of the mean difference over tasks, by Bayesian bootstrap."
+    meaning = (
+        f"Bayesian bootstrap of whole tasks (all seeds of a task together) with a prior of {PRIOR:g} discordant tasks, "
+        "one for each side. For other tasks at these seeds; no correction for several arms."
     )
-    yield Sheet.of("Bayesian comparison", rows, columns, caption)
+    yield Sheet.of("Bayesian comparison", rows, columns, caption, method=meaning)
 
 
 def claim(row: Row, difference: Difference) -> str:
@@ -454,4 +483,4 @@ def _registered(differences: Sequence[Difference]) -> str:
     if len(exploratory) == len(differences):
         return "All of it is exploratory: none of these comparisons was registered."
     budgets = dict.fromkeys(difference.budget for difference in differences if not difference.exploratory)
-    return f"Registered: {', '.join(budgets)}, of the arms marked so below; the others are exploratory."
+    return f"Registered: {', '.join(budgets)}, of the arms marked so in Runs; the others are exploratory."

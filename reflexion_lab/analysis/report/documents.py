@@ -20,9 +20,9 @@ from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.figures.drawing import Figure, Kind, inert, save_figures
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.comparison import claim, sheets, warnings
-from reflexion_lab.analysis.report.latex import latex
+from reflexion_lab.analysis.report.latex import TABLES, latex, save_tables
 from reflexion_lab.analysis.report.pieces import escaping, markup
-from reflexion_lab.analysis.report.sheets import Document, Sheet
+from reflexion_lab.analysis.report.sheets import METHOD, Document, Sheet
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.io.terminal_text import plain
 
@@ -30,10 +30,15 @@ MEDIA = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
 def save_report(
-    folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Kind = "png", further: Sequence[Sheet] = ()
+    folder: Path,
+    comparison: Comparison,
+    arms: Sequence[Arm],
+    kind: Kind = "png",
+    further: Sequence[Sheet] = (),
+    are_captioned: bool = True,
 ) -> list[Path]:
-    """Write `report.md`, `report.html`, `report.tex`, `table.csv`, `cases.csv` and the figures into `folder`; returns
-    their paths.
+    """Write `report.md`, `report.html`, `report.tex`, `table.csv`, `cases.csv`, the figures, and `tables/*.tex` into
+    `folder`; returns the paths of all files.
 
     Parameters
     ----------
@@ -43,17 +48,19 @@ def save_report(
         Format of the figures; PDF comes beside PNG. LaTeX includes both; SVG has to be converted first.
     further : Sequence[Sheet], default ()
         Tables after those of the comparison.
+    are_captioned : bool, default True
+        Write titles and captions into the figures; off for papers.
 
     Raises
     ------
     OSError
         The folder cannot be written to.
     """
-    figures = save_figures(folder, comparison, arms, kind)
+    figures, short = save_figures(folder, comparison, arms, kind, are_captioned), comparison.short
     document = Document(
-        title=f"{plain(comparison.benchmark)}: {cells.listed((plain(row.arm) for row in comparison.rows), 6)}",
-        warnings=tuple(warnings(comparison)),
-        sheets=(*sheets(comparison), *further, _folders(comparison)),
+        title=f"{plain(comparison.benchmark)}: {cells.listed((plain(row.arm) for row in short.rows), 6)}",
+        warnings=tuple(warnings(short)),
+        sheets=(*sheets(comparison), *further, _folders(short)),
         figures=tuple(figures),
     )
     written = []
@@ -61,7 +68,8 @@ def save_report(
         written.append(folder / name)
         written[-1].write_text(write(document), encoding="utf-8", errors="backslashreplace")
     written += [write_table(folder / "table.csv", comparison), save_cases(folder / FILE, arms)]
-    return [*written, *(figure.path for figure in figures)]
+    written += [path for figure in figures for path in figure.files]
+    return written + save_tables(folder / TABLES, document.sheets)
 
 
 def _folders(comparison: Comparison) -> Sheet:
@@ -77,7 +85,7 @@ def page(document: Document) -> str:
     """The report as one HTML file. Texts are escaped; figures are images, in which no script runs."""
     template = escaping(Path(__file__).parent).get_template("document.html.jinja")
     tables = [(sheet, markup(sheet.html_table())) for sheet in document.sheets]
-    return str(template.render(document=document, tables=tables, source=_source))
+    return str(template.render(document=document, tables=tables, source=_source, method=METHOD))
 
 
 def _source(path: Path) -> str:
@@ -103,10 +111,17 @@ def _parts(document: Document) -> Iterator[str]:
         yield f"> **{escaped(warning)}**"
     for sheet in document.sheets:
         yield from (f"## {escaped(sheet.title)}", _table(sheet), escaped(sheet.caption))
+        yield from _fold(sheet.method)
     if document.figures:
         yield "## Figures"
     for figure in document.figures:
         yield _figure(figure)
+        yield from _fold(f"{figure.caption} {figure.method}")
+
+
+def _fold(method: str) -> Iterator[str]:
+    if method:
+        yield f"<details><summary>{METHOD}</summary>\n\n{escaped(method)}\n\n</details>"
 
 
 def _table(sheet: Sheet) -> str:

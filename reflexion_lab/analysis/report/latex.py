@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.report.sheets import Document, Sheet
 from reflexion_lab.io.terminal_text import plain
+
+if TYPE_CHECKING:
+    from reflexion_lab.analysis.figures.drawing import Figure
 
 ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -21,7 +27,7 @@ ESCAPES = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
+    '"': r"{\char34}",
     "'": r"\textquotesingle{}",
     "`": r"\textasciigrave{}",
     "-": "{-}",
@@ -43,13 +49,33 @@ HEAD = r"""\documentclass[10pt]{article}
 \begin{document}"""
 
 
+TABLES = "tables"
+"""Folder of the tables, beside the document."""
+
+
 def latex(document: Document) -> str:
+    """The report, which inputs the tables of `save_tables`; methods are in an appendix."""
     return "\n\n".join([HEAD, rf"\section*{{{escaped(document.title)}}}", *_parts(document), r"\end{document}"]) + "\n"
 
 
 def escaped(text: str) -> str:
     """`text` on one line, escaped for LaTeX."""
     return "".join(_escaped(character) for character in plain(text))
+
+
+def save_tables(folder: Path, sheets: Sequence[Sheet]) -> list[Path]:
+    """Write each table as `<name>.tex`, a bare tabular to input into a paper; returns the paths."""
+    folder.mkdir(exist_ok=True)
+    paths = []
+    for sheet in sheets:
+        paths.append(folder / f"{sheet.file}.tex")
+        head = f"% {escaped(sheet.title)}. Needs \\usepackage{{booktabs}}.\n% \\caption{{{_caption(sheet)}}}"
+        paths[-1].write_text(f"{head}\n{tabular(sheet)}\n", encoding="utf-8")
+    return paths
+
+
+def _caption(sheet: Sheet) -> str:
+    return f"{escaped(sheet.title)}. {escaped(sheet.caption)}".rstrip()
 
 
 def tabular(sheet: Sheet) -> str:
@@ -68,7 +94,8 @@ def _escaped(character: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """An escaped cell. LaTeX would take a leading bracket for an argument of the line before."""
+    """An escaped cell, with real minus signs. LaTeX would take a leading bracket for an argument of the line before."""
+    text = re.sub(r"(?<!\w)-(?=\d)", "−", text)
     return f"{{{escaped(text)}}}" if text.lstrip()[:1] in ("[", "*") else escaped(text)
 
 
@@ -80,8 +107,8 @@ def _parts(document: Document) -> Iterator[str]:
             [
                 r"\begin{table}[!ht]",
                 r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
-                rf"\caption{{{escaped(sheet.title)}. {escaped(sheet.caption)}}}",
-                tabular(sheet),
+                rf"\caption{{{_caption(sheet)}}}",
+                rf"\input{{{TABLES}/{sheet.file}.tex}}",
                 r"\end{table}",
             ]
         )
@@ -93,7 +120,17 @@ def _parts(document: Document) -> Iterator[str]:
             [
                 r"\begin{figure}[!ht]",
                 rf"\centering\includegraphics[{SIZE}]{{{figure.in_print.name}}}",
-                rf"\caption{{{escaped(figure.caption)}}}",
+                rf"\caption{{{escaped(figure.title)}.{_unless_drawn(figure)}}}",
                 r"\end{figure}",
             ]
         )
+    yield r"\clearpage\section*{Columns and method}"
+    methods = {sheet.title: sheet.method for sheet in document.sheets}
+    methods |= {figure.title: f"{figure.caption} {figure.method}" for figure in document.figures}
+    for title, method in methods.items():
+        if method:
+            yield rf"\paragraph{{{escaped(title)}}} {escaped(method)}"
+
+
+def _unless_drawn(figure: Figure) -> str:
+    return "" if figure.is_captioned else f" {escaped(figure.caption)}"

@@ -33,18 +33,20 @@ def pooled_warnings(comparison: PooledComparison) -> Iterator[str]:
 def _sheet(arm: PooledArm, comparison: PooledComparison) -> Sheet:
     shared = " Studies share a benchmark: the model ignores that their errors are correlated." * comparison.shares_tasks
     unregistered = any(effect.difference.exploratory for effect in arm.effects)
-    exploratory = " Exploratory: the study did not register this comparison." * unregistered
+    exploratory = " Exploratory: a study that did not register this comparison." * unregistered
     left_out = f" Left out: {plain('; '.join(comparison.left_out))}." * bool(comparison.left_out)
     model = arm.pooled
     caption = (
-        f"Percentage points of pass@1, {plain(arm.arm)} minus {plain(comparison.baseline)}, {arm.budget}. "
-        f"Random-effects model over {len(arm.effects)} studies: standard deviation of true effects between studies "
-        f"(Paule and Mandel) {cells.number(model.between)} points, I² {cells.number(model.heterogeneity)} %. Pooled: "
-        "interval of the mean effect by Hartung, Knapp, Sidik and Jonkman. Prediction: where the true effect of "
-        f"another such study lies (three studies or more).{exploratory}{shared}{left_out}"
+        f"Percentage points, arm minus {plain(comparison.baseline)}; random effects of {len(arm.effects)} studies: "
+        f"SD {cells.number(model.between)} points, I² {cells.number(model.heterogeneity)} %.{exploratory}{left_out}"
+    )
+    method = (
+        f"Percentage points of pass@1, {plain(arm.arm)} minus {plain(comparison.baseline)}. SD: standard deviation of "
+        "true effects between studies (Paule and Mandel). Pooled: interval of the mean effect by Hartung, Knapp, Sidik "
+        f"and Jonkman. Prediction: where the true effect of another such study lies (three studies or more).{shared}"
     )
     title = f"{plain(arm.arm)} over studies, {arm.budget}"
-    return Sheet(title=title, columns=COLUMNS, rows=tuple(_rows(arm)), caption=caption)
+    return Sheet(title=title, columns=COLUMNS, rows=tuple(_rows(arm)), caption=caption, method=method)
 
 
 def _rows(arm: PooledArm) -> Iterator[tuple[str, ...]]:

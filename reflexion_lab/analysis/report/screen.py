@@ -321,23 +321,23 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
         At most `LINES` lines of at most `width` columns. With many arms, one difference of each: the registered one,
         else the one as run where an arm was allowed more attempts, else that at equal attempts.
     """
+    comparison = comparison.renamed(_names([row.arm for row in comparison.rows]))
     width, rows = _within(width), comparison.rows
-    names = _names([row.arm for row in rows])
     cases, sources = (", ".join(dict.fromkeys(map(of, rows))) for of in (_cases, lambda row: row.feedback_source))
     about = f"{plain(comparison.benchmark)} · {cases} · feedback: {sources} · 95 % intervals"
-    baseline = names.get(comparison.baseline or "", "none: all arms are upper bounds")
+    baseline = comparison.baseline or "none: all arms are upper bounds"
     reason = f" ({comparison.reason})" if comparison.reason else ""
     differences = [difference for row in rows for difference in comparison.shown(row).values()]
     registered = dict.fromkeys(_budget(difference) for difference in differences if not difference.exploratory)
     reason += f"; registered: {', '.join(registered)}" if registered else "; exploratory" if differences else ""
     title = f"difference to {baseline}{reason}"
-    table = _separate(comparison, names, title, width)
-    warnings = [_renamed(text, names) for text in tables.warnings(comparison)]
+    table = _separate(comparison, title, width)
+    warnings = list(tables.warnings(comparison))
     if excluded := len(list(tables.exclusions(comparison))):
         warnings.append(f"cases without a verdict or a pair: {excluded} lines in --full")
     top = [about]
     if len(table) + 2 * len(warnings) + len(look) + 1 > LINES:
-        top, table = [about, title], _in_one(comparison, names, width)
+        top, table = [about, title], _in_one(comparison, width)
     return _screen([], top, table, warnings, look, width)
 
 
@@ -346,13 +346,6 @@ def _names(labels: Sequence[str]) -> dict[str, str]:
     short = short_names(labels)
     cut_names = {label: bounded(name, 24) for label, name in short.items()}
     return cut_names if len(set(cut_names.values())) == len(cut_names) else short
-
-
-def _renamed(text: str, names: Mapping[str, str]) -> str:
-    """`text` with short names of arms."""
-    for label in sorted(names, key=len, reverse=True):
-        text = text.replace(plain(label), names[label])
-    return text
 
 
 def _cases(row: Row) -> str:
@@ -365,12 +358,12 @@ def _cases(row: Row) -> str:
     return f"{row.tasks} tasks{clusters} over {seeds}" + (", no repeats" if row.n == row.tasks else f", {row.n} cases")
 
 
-def _separate(comparison: Comparison, names: Mapping[str, str], title: str, width: int) -> list[str]:
+def _separate(comparison: Comparison, title: str, width: int) -> list[str]:
     """A table of rates, and one of differences with a line per budget."""
-    rates = [(names[row.arm], *_rate_cells(row)) for row in comparison.rows]
+    rates = [(row.arm, *_rate_cells(row)) for row in comparison.rows]
     table = _aligned([("arm", "attempt 1", "pass@1 [95 %]", "n", "tokens/case"), *rates])
     others = [row for row in comparison.rows if row.arm != comparison.baseline]
-    lines = [(names[row.arm], *line) for row in others for line in _differences(row, comparison)]
+    lines = [(row.arm, *line) for row in others for line in _differences(row, comparison)]
     heads = ("", "at equal", "points [95 %]", "MDE", "verdict")
     below = _aligned([heads, *lines]) if lines else []
     if max(map(len, below), default=0) > width:  # verdicts on lines of their own
@@ -380,7 +373,7 @@ def _separate(comparison: Comparison, names: Mapping[str, str], title: str, widt
     return [*table, *(folded(title, width) if others else []), *below]
 
 
-def _in_one(comparison: Comparison, names: Mapping[str, str], width: int) -> list[str]:
+def _in_one(comparison: Comparison, width: int) -> list[str]:
     """One line per arm: its rate, and one difference; in a narrow terminal the verdict is "detected" or left out."""
     lines = []
     for row in comparison.rows:
@@ -388,7 +381,7 @@ def _in_one(comparison: Comparison, names: Mapping[str, str], width: int) -> lis
         registered = (name for name, difference in differences.items() if not difference.exploratory)
         name = next(registered, next(iter(differences), ""))
         difference = next(iter(_differences(row, comparison, name)), ("", "baseline", "", ""))
-        lines.append((names[row.arm], _rate_cells(row)[1], *difference))
+        lines.append((row.arm, _rate_cells(row)[1], *difference))
     heads = ("arm", "pass@1 [95 %]", "at equal", "points [95 %]", "MDE", "verdict")
     whole = _aligned([heads, *lines])
     if max(map(len, whole)) <= width:

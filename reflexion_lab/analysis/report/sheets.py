@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 BREAK = re.compile(r"(?<=[ -])(?=\w{5,}$)")
 """Line break in the heading of a figure without one: before its last long word."""
+METHOD = "Columns and method"
+"""Heading of the fold with what a caption has no room for."""
 TABLE = "border-collapse: collapse; margin: 0; font-size: 13px; font-variant-numeric: tabular-nums"
 TITLE = "font-weight: bold; font-size: 14px; padding: 4px 0"
 CAPTION = "opacity: 0.75; font-size: 12px; line-height: 1.45; padding: 4px 0; max-width: 880px"
@@ -41,8 +43,18 @@ class Sheet(Record, frozen=True, kw_only=True):
     rows: tuple[tuple[str, ...], ...]
     """One cell per column; a line break in a cell is a hint likewise."""
     caption: str = ""
+    """In a report, two lines at most."""
     names: int = 1
     """Number of columns with text, which come first; the others are right-aligned figures."""
+    method: str = ""
+    """What the caption has no room for: the meaning of the columns, the method; behind a fold or an option."""
+    key: str = ""
+    """Name of its file, by default from the title."""
+
+    @property
+    def file(self) -> str:
+        """The name of its file, without an ending."""
+        return self.key or "_".join(re.findall(r"[a-z0-9]+", self.title.lower())) or "table"
 
     @classmethod
     def of(
@@ -52,10 +64,13 @@ class Sheet(Record, frozen=True, kw_only=True):
         columns: Mapping[str, Callable[[T], str]],
         caption: str = "",
         names: int = 1,
+        method: str = "",
+        key: str = "",
     ) -> Sheet:
         """One row per item; `columns` maps each heading to the function that gives its cell."""
         rows = tuple(tuple(cell(item) for cell in columns.values()) for item in items)
-        return cls(title=title, columns=tuple(columns), rows=rows, caption=caption, names=names)
+        columns_of = tuple(columns)
+        return cls(title=title, columns=columns_of, rows=rows, caption=caption, names=names, method=method, key=key)
 
     def __repr__(self) -> str:
         lines = [[visible(cell.replace("\n", " ")) for cell in row] for row in (self.columns, *self.rows)]
@@ -70,6 +85,8 @@ class Sheet(Record, frozen=True, kw_only=True):
 
     def _repr_html_(self) -> str:
         caption = f'<div style="{CAPTION}">{html(self.caption)}</div>' if self.caption else ""
+        fold = f"<details><summary>{METHOD}</summary>{html(self.method)}</details>"
+        caption += f'<div style="{CAPTION}">{fold}</div>' if self.method else ""
         table = f'<div style="{TITLE}">{html(self.title)}</div>{self.html_table()}{caption}'
         return f'<div style="overflow-x: auto; margin: 0 0 14px">{table}</div>'
 

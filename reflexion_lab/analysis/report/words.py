@@ -15,9 +15,11 @@ from reflexion_lab.io.terminal_text import plain
 
 COLUMNS = ("quality", "n", "% [95 %]", "by\nchance", "repaired\nwith", "repaired\nwithout", "difference\n[95 %]")
 WORDS = {"names_check": "failing check named", "names_cause": "true cause named", "is_advice": "executable advice"}
-CAPTION = """by rules for English (docs/method.md); `reflexion-lab rate` compares them with people
-repaired: wrong programs whose next attempt read the words and passes the hidden tests
-difference: descriptive, since words with and without a quality are about other failures"""
+CAPTION = "By rules for English (docs/method.md); `reflexion-lab rate` compares them with people."
+METHOD = (
+    "Repaired: wrong programs whose next attempt read the words and passes the hidden tests. Difference: descriptive, "
+    "since words with and without a quality are about other failures."
+)
 
 
 def quality_sheet(logs_by_arm: Mapping[str, Sequence[Log]], solutions: Callable[[], Solutions]) -> Iterator[Sheet]:
@@ -28,8 +30,15 @@ def quality_sheet(logs_by_arm: Mapping[str, Sequence[Log]], solutions: Callable[
         rows = tuple(row for arm, logs in written.items() for row in _rows(plain(arm), logs, programs))
         arm = () if len(written) == 1 else ("arm",)
         rows = tuple(row[1 - len(arm) :] for row in rows)
-        title = "Quality of reflections; shares in %"
-        yield Sheet(title=title, columns=(*arm, *COLUMNS), rows=rows, caption=CAPTION, names=1 + len(arm))
+        yield Sheet(
+            title="Quality of reflections; shares in %",
+            columns=(*arm, *COLUMNS),
+            rows=rows,
+            caption=CAPTION,
+            names=1 + len(arm),
+            method=METHOD,
+            key="quality_of_reflections",
+        )
 
 
 def _rows(arm: str, logs: Sequence[Log], solutions: Solutions) -> Iterator[tuple[str, ...]]:

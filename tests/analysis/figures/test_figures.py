@@ -14,7 +14,7 @@ from reflexion_lab.analysis.arms import Arm, arms
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.budgets import accuracy_by_spending
 from reflexion_lab.analysis.figures import budgets as budget_plots
-from reflexion_lab.analysis.figures import config_curves, curves, drawing
+from reflexion_lab.analysis.figures import config_curves, curves, drawing, heat_map
 from reflexion_lab.analysis.figures import outcome_map as outcome_panels
 from reflexion_lab.analysis.figures import transitions as transition_plots
 from reflexion_lab.analysis.figures.budgets import budget
@@ -22,7 +22,7 @@ from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.figures.differences import differences
 from reflexion_lab.analysis.figures.drawing import save_figures
 from reflexion_lab.analysis.figures.outcome_map import outcome_map
-from reflexion_lab.analysis.figures.style import COLOURS, look, spread
+from reflexion_lab.analysis.figures.style import COLOURS, LINES, look, share_axis, spread, weighed
 from reflexion_lab.analysis.figures.survival import drawing as survival_drawing
 from reflexion_lab.analysis.figures.survival import survival, unsolved
 from reflexion_lab.analysis.figures.transitions import transition_bars
@@ -129,7 +129,7 @@ def test_curves_are_those_of_the_arms_with_bands_over_tasks_and_seeds(saved, mak
     ]
     assert all(float(row["low"]) <= float(row["share"]) <= float(row["high"]) for row in table)
     assert "tasks and seeds" in figure.caption
-    assert "share the same first attempts" in figure.caption
+    assert "share the same first attempts" in figure.method
     assert table[0]["share"] == table[3]["share"]
 
 
@@ -277,7 +277,7 @@ def test_a_loop_that_was_cut_off_is_censored_where_it_was(make_arms):
     for reason in ("budget", "timeout", "cancelled", "harness_error"):
         arm.attempts[case] = [history[0], replace(history[1], stop_reason=reason)]
         assert [step.censored for step in survival(arm).steps][:2] == [0, 1], reason
-    assert "Censoring at a cap is informative" in survival_drawing([arm]).caption
+    assert "Censoring at a cap is informative" in survival_drawing([arm]).method
 
 
 def test_numbers_are_to_scale_and_words_behind_them(make_arms):
@@ -292,6 +292,66 @@ def test_numbers_are_to_scale_and_words_behind_them(make_arms):
     wide = make_arms(*["reflexion"] * 3, configs=[{"memory": {"size": size}} for size in (1, 10, 100)])
     ax = config_curves.drawing(wide, "memory.size").panels[0](axes())
     assert list(ax.get_xticks()) == pytest.approx([0, 1, 2])
+
+
+def test_two_swept_keys_are_a_heat_map_with_rate_interval_and_n_in_each_cell(make_arms):
+    grid = [{"recall": {"omega": omega}, "loop": {"max_attempts": a}} for omega in (1, 3) for a in (2, 3)]
+    swept_arms = list(drawing.readable(make_arms(*["reflexion"] * 4, configs=grid)).values())
+    drawn = heat_map.drawing(swept_arms)
+    assert [(row[1], row[3], row[5]) for row in drawn.rows] == [
+        (1.0, 2.0, "a2 Ω1"), (1.0, 3.0, "a3 Ω1"), (3.0, 2.0, "a2 Ω3"), (3.0, 3.0, "a3 Ω3"),
+    ]  # fmt: skip
+    ax = drawn.panels[0](axes())
+    (image,) = ax.images
+    for arm, row, place in zip(swept_arms, drawn.rows, ((0, 0), (0, 1), (1, 0), (1, 1)), strict=True):
+        share = arm.share(arm.verdicts())
+        assert row[8] == image.get_array()[place] == share.value
+    texts = [text.get_text() for text in by_gid(ax.texts, "cell")]
+    assert all("n = 48" in text and "[" in text for text in texts)
+    assert heat_map.drawing(swept_arms[:2]) is None, "one key is a curve"
+
+
+def test_captions_have_two_lines_and_say_once_what_all_arms_share(make_arms, tmp_path):
+    grid = [{"recall": {"omega": omega}, "loop": {"max_attempts": a}} for omega in (1, 3) for a in (2, 3)]
+    named = list(drawing.readable(make_arms(*["reflexion"] * 4, configs=grid)).values())
+    drawn = curves.drawing(named)
+    assert "All arms: reflexion; a: loop.max_attempts, Ω: recall.omega." in drawn.caption
+    assert {row[0] for row in drawn.rows} == {"a2 Ω1", "a3 Ω1", "a2 Ω3", "a3 Ω3"}
+    assert drawing._wrapped(drawn.caption, drawn.size[0], drawing.MOST_LINES).count("\n") == 1
+    bare = drawing.save(tmp_path, drawn, "svg", is_captioned=False).path.read_text()
+    assert drawn.title not in bare and "All arms" not in bare
+    assert drawn.title in drawing.save(tmp_path, drawn, "svg").path.read_text()
+
+
+def test_a_curve_is_marked_where_its_loops_ended(make_arms):
+    simple, longer = (Curve.over(arm, 3) for arm in make_arms("simple", "reflexion"))
+    ax = curves.curves([simple, longer], axes())
+    (rest,) = by_gid(ax.lines, "ended")
+    assert list(rest.get_xdata()) == pytest.approx([point.attempt for point in simple.points], abs=0.5)
+    assert [len(line.get_xdata()) for line in by_gid(ax.lines, "pass_at_1")] == [1, 3]
+    assert "Ring: the last attempt" in curves.drawing(make_arms("simple", "reflexion")).caption
+    assert "Ring" not in curves.drawing(make_arms("retry", "reflexion")).caption
+
+
+def test_share_axes_hold_all_intervals_and_name_their_range(make_arms):
+    drawn = [Curve.over(arm) for arm in make_arms("retry", "reflexion")]
+    ax = curves.curves(drawn, axes())
+    low, high = ax.get_ylim()
+    ends = [end for curve in drawn for point in curve.points for end in (point.low, point.high)]
+    assert low <= min(ends) and max(ends) <= high
+    assert f"(axis: {100 * low:.0f} to {100 * high:.0f} %)" in ax.get_ylabel()
+    share_axis(ax, [0.5, 0.51], "share")
+    assert ax.get_ylim()[1] - ax.get_ylim()[0] == pytest.approx(1 / 3)
+    share_axis(ax, [0.0, 1.0], "share")
+    assert ax.get_ylabel() == "share"
+
+
+def test_intervals_of_all_colours_are_equally_dark():
+    def darkness(colour):
+        red, green, blue = (255 - int(colour[place : place + 2], 16) for place in (1, 3, 5))
+        return weighed(colour, LINES)["alpha"] * (0.2126 * red + 0.7152 * green + 0.0722 * blue) / 255
+
+    assert [darkness(colour) for colour in COLOURS] == pytest.approx([LINES] * len(COLOURS))
 
 
 def test_seeds_and_words_alone_are_no_sweep_nor_an_unknown_key(make_arms):

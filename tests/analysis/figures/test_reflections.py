@@ -177,7 +177,7 @@ def test_every_attempt_is_a_tick_and_every_bin_a_mark(near):
     assert list(without.get_ydata()) == [0.0]
     ends = [segment[:, 1].tolist() for c in by_id(ax.collections, "interval") for segment in c.get_segments()]
     assert ends[: len(columns["low"])] == [list(pair) for pair in zip(columns["low"], columns["high"], strict=True)]
-    assert "computed again" in drawing.caption
+    assert "computed again" in drawing.method
 
 
 def test_no_similarity_figure_without_memory_across_tasks(failing):

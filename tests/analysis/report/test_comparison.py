@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import re
+import shutil
+import subprocess
+import warnings as warnings_
 from html.parser import HTMLParser
 from io import StringIO
 
@@ -104,8 +107,9 @@ def test_methods_and_upper_bounds_are_named_wherever_they_stand(three_arms):
     results, differences, *_ = sheets(comparison)
     method = "toy, n = 4 tasks, seeds 7, 8, feedback source: visible, oracle; 95 %: bootstrap over tasks"
     assert method in results.caption
-    assert "McNemar" in differences.caption
-    assert "Detected: the interval excludes 0 and p, Holm is below 0.05." in differences.caption
+    assert "McNemar" in differences.method
+    assert "Detected: the interval excludes 0 and p, Holm is below 0.05." in differences.method
+    assert max(len(sheet.caption) for sheet in sheets(comparison)) <= 200, "two lines of a page"
     assert "exploratory: none of these comparisons was registered" in differences.caption
     assert cells(results, "oracle")["final [95 %]"].startswith("UPPER BOUND 50.0")
     assert "UPPER BOUND" in results.title
@@ -163,7 +167,7 @@ def test_cases_without_a_partner_are_counted_and_named(run):
     comparison = compare(arms(runs))
     expected = "words against feedback_only: 4 cases that feedback_only alone has: 4 at seed 3 (a, b, c, d)"
     assert list(exclusions(comparison)) == [expected]
-    assert expected in sheets(comparison)[-2].caption
+    assert expected in sheets(comparison)[-2].method
 
 
 def test_different_models_and_currencies_are_allowed_and_loud(run):
@@ -265,22 +269,48 @@ def test_latex_sets_what_it_would_obey():
     assert "\\input" not in text
     assert text.isascii()
     left = text.replace(r"\textbackslash{}", "")
-    left = re.sub(r"\\text[a-z]+\{\}|\\[{}$&#%_]", "", left).replace("{-}", "")
+    left = re.sub(r"\\text[a-z]+\{\}|\\[{}$&#%_]", "", left).replace("{-}", "").replace(r"{\char34}", "")
     assert not set(left) & set('\\{}$&#%_^~<>|"`')
     assert latex_escaped("日") == "[U+65E5]"
 
 
 def test_latex_tables_have_as_many_cells_as_columns(report):
     text = (report / "report.tex").read_text()
-    tables = re.findall(r"\\begin\{tabular\}\{([lr]+)\}\n(.*?)\\end\{tabular\}", text, re.DOTALL)
-    assert len(tables) == 9
-    for sides, body in tables:
+    inputs = re.findall(r"\\input\{(tables/[a-z0-9_]+\.tex)\}", text)
+    assert len(inputs) == len(set(inputs)) == 9
+    assert {report / name for name in inputs} == set((report / "tables").iterdir())
+    for name in inputs:
+        comments, table = re.fullmatch(r"((?:%[^\n]*\n)+)(.*\n)", (report / name).read_text(), re.DOTALL).groups()
+        assert r"\caption{" in comments
+        sides, body = re.fullmatch(r"\\begin\{tabular\}\{([lr]+)\}\n(.*?)\\end\{tabular\}\n", table, re.DOTALL).groups()
         lines = [line for line in body.splitlines() if line.endswith(r"\\")]
         assert lines
         assert {len(re.findall(r"(?<!\\)&", line)) + 1 for line in lines} == {len(sides)}
     unescaped = re.sub(r"\\[{}]", "", text)
     assert unescaped.count("{") == unescaped.count("}")
     assert text.rstrip().endswith(r"\end{document}")
+
+
+@pytest.mark.slow
+def test_the_report_and_a_paper_that_inputs_its_tables_compile(run, tmp_path):
+    if not shutil.which("pdflatex"):
+        text = "no pdflatex, so no LaTeX was compiled: apt-get install texlive-latex-base texlive-latex-recommended"
+        warnings_.warn(text, stacklevel=1)
+        pytest.skip(text)
+    all_arms = three(run)
+    written = save_report(tmp_path, compare(all_arms), all_arms, "pdf", are_captioned=False)
+    inputs = [rf"\begin{{table}}\input{{tables/{path.name}}}\end{{table}}" for path in written if path.suffix == ".tex"]
+    pictures = [rf"\includegraphics[width=3in]{{{path.name}}}" for path in written if path.suffix == ".pdf"]
+    assert pictures
+    body = "\n".join([*inputs[1:], *pictures])  # without report.tex
+    packages = r"\usepackage{booktabs,graphicx}"
+    paper = rf"\documentclass{{article}}{packages}\begin{{document}}{body}\end{{document}}"
+    (tmp_path / "paper.tex").write_text(paper)
+    for name in ("paper", "report"):
+        command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{name}.tex"]
+        done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, timeout=120)
+        assert done.returncode == 0, done.stdout.decode(errors="replace")[-3000:]
+        assert (tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_the_csv_holds_the_numbers_of_the_comparison(report):
@@ -333,7 +363,8 @@ def test_tasks_that_each_seed_draws_for_itself_are_told_as_cases(write_run):
 def test_a_report_for_print_includes_pdf_and_its_page_shows_png(run, tmp_path):
     runs = arms([run(arm, BASE, seed) for arm in ("feedback_only", "words") for seed in (1, 2)])
     written = {path.name for path in save_report(tmp_path / "out", compare(runs), runs, "pdf")}
-    assert {"curves.png", "report.html", "report.tex"} <= written
+    assert {"curves.png", "curves.pdf", "curves.csv", "report.html", "report.tex", "differences.tex"} <= written
+    assert written == {path.name for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert (tmp_path / "out" / "curves.pdf").read_bytes().startswith(b"%PDF")
     assert "{curves.pdf}" in (tmp_path / "out" / "report.tex").read_text()
     assert "data:image/png" in (tmp_path / "out" / "report.html").read_text()

@@ -1,0 +1,109 @@
+"""pass@1 over two config keys: a cell per pair of values, such as Ω and attempts."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from reflexion_lab.analysis.arms import SYMBOLS, Arm
+from reflexion_lab.analysis.figures.config_curves import Value, config, series, swept, value_of
+from reflexion_lab.analysis.figures.drawing import Drawing, brief, facts, figure, share_methods
+from reflexion_lab.analysis.figures.style import INK, UPPER_BOUND, share_limits, watermark
+from reflexion_lab.analysis.report import cells
+from reflexion_lab.analysis.stats.intervals import Estimate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLUMNS = ("row_key", "row_value", "column_key", "column_value", "series", "arm", "feedback_source", "n", "share",
+           "low", "high")  # fmt: skip
+Cells = Mapping[tuple[Value, Value], tuple[Arm, Estimate]]
+"""Arm and share by the values of the key down and the key across."""
+
+
+def heat_map(grid: Cells, keys: tuple[str, str], limits: tuple[float, float], title: str, ax: Axes) -> Axes:
+    """Draw a cell per pair of values, with its rate in per cent, interval and n; empty where there is no arm.
+
+    Parameters
+    ----------
+    keys : tuple[str, str]
+        The key down and the key across.
+    limits : tuple[float, float]
+        Shares of the lightest and the darkest cell.
+    """
+    import numpy as np
+    from matplotlib.colors import LinearSegmentedColormap
+
+    down, across = (_ordered({pair[side] for pair in grid}) for side in (0, 1))
+    shares = np.full((len(down), len(across)), np.nan)
+    low, high = limits
+    for (first, second), (arm, share) in grid.items():
+        y, x = down.index(first), across.index(second)
+        shares[y, x] = share.value
+        text = f"{cells.number(share.value)} %\n{cells.interval(share.low, share.high)}\nn = {len(arm.judged)}"
+        colour = "white" if share.value - low > 0.55 * (high - low) else INK
+        ax.text(x, y, text, ha="center", va="center", fontsize=8, color=colour, linespacing=1.4, gid="cell")
+    blues = LinearSegmentedColormap.from_list("blues", ("#EAF3FA", "#0072B2", "#00395A"))
+    ax.imshow(shares, cmap=blues, vmin=low, vmax=high, aspect="auto", gid="map")
+    ax.set_xticks(range(len(across)), [_text(value) for value in across])
+    ax.set_yticks(range(len(down)), [_text(value) for value in down])
+    ax.set(ylabel=_name(keys[0]), xlabel=_name(keys[1]))
+    ax.set_title(title, loc="left", fontsize=9)
+    ax.tick_params(length=0, colors=INK, labelsize=9)
+    ax.spines[:].set_visible(False)
+    return watermark(ax) if any(arm.is_upper_bound for arm, _ in grid.values()) else ax
+
+
+@figure(45)
+def drawing(arms: Sequence[Arm], keys: Sequence[str] = (), seed: int = 0) -> Drawing | None:
+    """A panel per set of arms that differ in two keys alone; None unless there are two keys and a grid of them.
+
+    Parameters
+    ----------
+    keys : Sequence[str], default ()
+        The key down and the key across; by default those that are swept, if these are two.
+    """
+    pair = tuple(keys or sorted(swept(arms), reverse=True))
+    if len(pair) != 2:
+        return None
+    grids: dict[str, dict[tuple[Value, Value], tuple[Arm, Estimate]]] = {}
+    for arm in arms:
+        if all(key in config(arm) for key in pair):
+            values = value_of(config(arm)[pair[0]]), value_of(config(arm)[pair[1]])
+            grids.setdefault(series(arm, pair), {})[values] = arm, arm.share(arm.verdicts(), seed)
+    grids = {name: grid for name, grid in grids.items() if min(len({p[side] for p in grid}) for side in (0, 1)) > 1}
+    if not grids:
+        return None
+    drawn = [arm for grid in grids.values() for arm, _ in grid.values()]
+    rows = [
+        (pair[0], first, pair[1], second, name, arm.label, arm.feedback_source, len(arm.judged), share.value, share.low,
+         share.high)
+        for name, grid in grids.items()
+        for (first, second), (arm, share) in grid.items()
+    ]  # fmt: skip
+    limits = share_limits([share.value for grid in grids.values() for _, share in grid.values()], room=0.0)
+    shown = f"Colour: {100 * limits[0]:.0f} to {100 * limits[1]:.0f} %."
+    method = f"Cell: share of cases solved, 95 % interval, n. 95 % intervals: {share_methods(drawn)}. {shown}"
+    text = f"{facts(drawn)} 95 % intervals: {brief(share_methods(drawn))}. {shown}"
+    panels = [
+        functools.partial(heat_map, grid, (pair[0], pair[1]), limits, name if len(grids) > 1 else "")
+        for name, grid in grids.items()
+    ]
+    wide, high = (max(len({p[side] for p in grid}) for grid in grids.values()) for side in (1, 0))
+    metric = UPPER_BOUND if all(arm.is_upper_bound for arm in drawn) else "pass@1"
+    title = f"{metric} over {_name(pair[0])} and {_name(pair[1])}"
+    return Drawing("heat_map", title, panels, COLUMNS, rows, text, (1.2 + 1.25 * wide, 0.9 + 0.8 * high), method=method)
+
+
+def _ordered(values: set[Value]) -> list[Value]:
+    """Numbers first, then words."""
+    return sorted(values, key=lambda value: (isinstance(value, str), value))
+
+
+def _text(value: Value) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _name(key: str) -> str:
+    return f"{SYMBOLS[key]} ({key})" if key in SYMBOLS else key
