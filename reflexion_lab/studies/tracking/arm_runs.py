@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from reflexion_lab.analysis import metrics as registry
-from reflexion_lab.analysis.arms import Arm, arms
+from reflexion_lab.analysis.arms import Arm, arms, short_names
 from reflexion_lab.analysis.comparison import Comparison, compare
 from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.figures.curves import Curve
+from reflexion_lab.analysis.figures.style import share_limits
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.comparison import claim, is_registered
 from reflexion_lab.analysis.report.documents import escaped
@@ -24,7 +24,7 @@ from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.studies.tracking.run_view import LONGEST_VALUE, UNFIT, Metric, curves, interval
+from reflexion_lab.studies.tracking.run_view import LONGEST_VALUE, Metric, curves, interval
 from reflexion_lab.studies.tracking.run_view import params as params_of
 from reflexion_lab.studies.tracking.writing import Entry, discard, times
 from reflexion_lab.studies.tracking.writing import write as write_run
@@ -48,6 +48,17 @@ class Compared(NamedTuple):
     """Start of the first run, milliseconds since the epoch."""
     ended: int
     """End of the last run."""
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Short names of the arms by label."""
+        return short_names([arm.label for arm in self.arms])
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The range of the curves of its runs, with room, and at least a third of the scale."""
+        shares = [point.pass_at_1 for arm in self.arms for log in arm.logs for point in log.points]
+        return share_limits(shares)
 
     @classmethod
     def of(cls, folders: Sequence[Path], baseline: str | None, one_seed: bool) -> Compared:
@@ -80,7 +91,7 @@ def write(client: Any, experiment_id: str, compared: Compared) -> None:
         for place, (arm, row) in enumerate(zip(compared.arms, compared.comparison.rows, strict=True)):
             arm_tags = tags(arm, row, compared.comparison, compared.sweep_id)
             entry = Entry(
-                name=name(arm),
+                name=name(arm, compared.names[arm.label]),
                 began=compared.began,
                 ended=compared.ended,
                 status="FINISHED",
@@ -130,11 +141,12 @@ def seed_differences(compared: Compared) -> Iterator[tuple[Log, str, float]]:
                 yield log, name, sum(own[case] - verdicts[case] for case in both) / len(both)
 
 
-def name(arm: Arm) -> str:
-    """As in `reflexion Ω=3, 3 seeds`; distinguishing parts come first."""
-    oracle = " oracle" if arm.feedback_source == "oracle" and "oracle" not in arm.label else ""
+def name(arm: Arm, short: str) -> str:
+    """As in `Ω3 reflexion, 3 seeds`: the short name comes first, since tables cut the end."""
+    words = [word for word in arm.label.split(" ") if "=" not in word and word not in short.split(" ")]
+    oracle = ["oracle"] if arm.feedback_source == "oracle" and "oracle" not in arm.label else []
     seeds = f"{len(arm.seeds)} seed{'s' * (len(arm.seeds) != 1)}"
-    return plain(f"{arm.label.replace('recall.omega=', 'Ω=')}{oracle}, {seeds}")
+    return plain(f"{' '.join([short, *words, *oracle])}, {seeds}")
 
 
 def params(arm: Arm) -> dict[str, str]:
@@ -143,12 +155,6 @@ def params(arm: Arm) -> dict[str, str]:
     first.pop("arm", None)
     same = {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
     return {SUMMARY_OF: arm.label[:LONGEST_VALUE], **same}
-
-
-def group_keys(arms: Sequence[Arm]) -> tuple[str, ...]:
-    """The parameters of single runs that distinguish these arms: `arm`, and the keys in their labels."""
-    named = [key for arm in arms for key in re.findall(r" ([^\s=]+)=", arm.label)]
-    return ("arm", *dict.fromkeys(UNFIT.sub("_", key.removesuffix("._target_")) for key in named))
 
 
 def summary_id(arm: Arm, sweep_id: str) -> str:
@@ -165,6 +171,7 @@ def tags(arm: Arm, row: Row, comparison: Comparison, sweep_id: str) -> dict[str,
     manifest = arm.logs[0].manifest
     values = {
         "kind": "arm",
+        "label": arm.label,
         "summary_id": summary_id(arm, sweep_id),
         "sweep_id": sweep_id,
         "study": row.study,

@@ -18,9 +18,9 @@ from reflexion_lab.io.secrets import without_keys, without_login
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking import traces as trace_writing
 from reflexion_lab.studies.tracking import writing
-from reflexion_lab.studies.tracking.arm_runs import Compared, group_keys, seed_differences
+from reflexion_lab.studies.tracking.arm_runs import Compared, seed_differences
 from reflexion_lab.studies.tracking.arm_runs import write as write_arms
-from reflexion_lab.studies.tracking.saved_views import BY_ARM, links, missing
+from reflexion_lab.studies.tracking.saved_views import links, missing
 
 INSTALL = "pip install 'mlflow>=3.5,<4'"
 
@@ -135,7 +135,7 @@ class MlflowTracker:
 
             writing.write(client, experiment_id, entry, _runs_of(client, experiment_id, log), fill)
             sweep_id = str(log.manifest.config.get("sweep_id") or "")
-            _save_views(client, experiment_id, sweep_id, BY_ARM)
+            _save_views(client, experiment_id, sweep_id)
         return links(self.site, experiment_id, sweep_id)["charts"]
 
     def track_arms(
@@ -144,8 +144,9 @@ class MlflowTracker:
         """Log missing runs and one summary per arm; returns addresses of the tables of arms and runs and of the charts.
 
         A summary is replaced by one of the same study, sweep, arm, benchmark, feedback source and models, and by
-        summaries made of all of its runs. A run's `final/difference` names its baseline in the tag `difference_to`; a
-        run with a difference of an earlier comparison and none in this one is logged again.
+        summaries made of all of its runs. The tag `name` of a run is the short name of its arm. A run's
+        `final/difference` names its baseline in the tag `difference_to`; a run with a difference of an earlier
+        comparison and none in this one is logged again.
 
         Parameters
         ----------
@@ -165,8 +166,7 @@ class MlflowTracker:
         """
         folders = [Path(folder).absolute() for folder in folders]
         compared = Compared.of(folders, baseline, one_seed)
-        differences = list(seed_differences(compared))
-        with_difference = {log.manifest.run_id for log, _, _ in differences}
+        differences = {log.manifest.run_id: (name, value) for log, name, value in seed_differences(compared)}
         for folder in folders:
             log = Log.read(RunFolder.existing(folder))
             run_id = log.manifest.run_id
@@ -174,18 +174,21 @@ class MlflowTracker:
                 client, experiment_id = self._open(log.manifest.study or self.experiment)
                 former = _runs_of(client, experiment_id, log)
             names = (name for run in former for name in run.data.metrics)
-            is_stale = run_id not in with_difference and any(name.endswith("difference") for name in names)
+            is_stale = run_id not in differences and any(name.endswith("difference") for name in names)
             if is_stale or [run.info.status for run in former] != ["FINISHED"]:  # stale: MLflow deletes no metric
                 self.track(folder)
         with self._reported("arms"):
             client, experiment_id = self._open(compared.study or self.experiment)
             with self._alone("arms"):
                 write_arms(client, experiment_id, compared)
-                for log, name, value in differences:
+                for arm, log in ((each, log) for each in compared.arms for log in each.logs):
                     for run in _runs_of(client, experiment_id, log):
-                        client.log_metric(run.info.run_id, name, writing.short(value), step=0)
-                        client.set_tag(run.info.run_id, "difference_to", str(compared.comparison.baseline))
-            _save_views(client, experiment_id, compared.sweep_id, group_keys(compared.arms))
+                        client.set_tag(run.info.run_id, "name", compared.names[arm.label])
+                        if log.manifest.run_id in differences:
+                            name, value = differences[log.manifest.run_id]
+                            client.log_metric(run.info.run_id, name, writing.short(value), step=0)
+                            client.set_tag(run.info.run_id, "difference_to", str(compared.comparison.baseline))
+            _save_views(client, experiment_id, compared.sweep_id, compared.span)
         return links(self.site, experiment_id, compared.sweep_id)
 
     @contextlib.contextmanager
@@ -241,9 +244,9 @@ def _runs_of(client: Any, experiment_id: str, log: Log) -> list[Any]:
     return list(client.search_runs([experiment_id], filter_string=f'tags.run_id = "{log.manifest.run_id}"'))
 
 
-def _save_views(client: Any, experiment_id: str, sweep_id: str, group_by: Sequence[str]) -> None:
+def _save_views(client: Any, experiment_id: str, sweep_id: str, span: tuple[float, float] | None = None) -> None:
     there = client.get_experiment(experiment_id).tags
-    for key, value in missing(there, sweep_id, group_by).items():
+    for key, value in missing(there, sweep_id, span).items():
         client.set_experiment_tag(experiment_id, key, value)
 
 

@@ -7,12 +7,11 @@ in the menu at the top of the runs page of MLflow 3.17, brings its own; older ve
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from typing import Any
 from urllib.parse import quote
 
 TAG = "mlflow.sharedViewState."
-BY_ARM = ("arm",)
 RUN_WIDTHS = {
     "attributes.`Run Name`": 185,
     "runDateAndNestInfo": 40,  # the mark of success, which MLflow always shows
@@ -41,7 +40,8 @@ ARM_WIDTHS = {
     "metrics.`final/upper_bound`": 128,
 }
 """Columns of arms."""
-OPEN_CHARTS = ("curve/pass_at_1", "curve/upper_bound", "curve/visible_pass")
+CURVES = ("curve/pass_at_1", "curve/upper_bound")
+OPEN_CHARTS = (*CURVES, "curve/visible_pass")
 """Metrics of the first charts; MLflow adds one for every other metric."""
 SECTIONS = {"curve": True, "final": False, "reflections": False, "usage": False}
 """Sections of charts by the prefix of their metrics, and which of them are open."""
@@ -57,14 +57,16 @@ def links(site: str, experiment_id: str, sweep_id: str = "") -> dict[str, str]:
     }
 
 
-def views(sweep_id: str = "", group_by: Sequence[str] = BY_ARM) -> dict[str, str]:
+def views(sweep_id: str = "", span: tuple[float, float] | None = None) -> dict[str, str]:
     """Tags with the views of one sweep, or of all runs: charts of arms, runs, and arms with intervals.
+
+    Charts draw one mean and one band, minimum to maximum, per arm.
 
     Parameters
     ----------
-    group_by : Sequence[str], default BY_ARM
-        Parameters that distinguish arms. Charts draw one mean and one band, minimum to maximum, for each of their
-        values.
+    span : tuple[float, float] | None, optional
+        Once the arms of a sweep are compared: the range of their curves. Charts then group by the tag `name`, the short
+        name of an arm, instead of the parameter `arm`, which arms of one sweep can share.
     """
     of_sweep, within = (f" of sweep {sweep_id}", f" and tags.sweep_id = '{sweep_id}'") if sweep_id else ("", "")
     jobs, arms = f"tags.kind = 'job'{within}", f"tags.kind = 'arm'{within}"
@@ -74,7 +76,7 @@ def views(sweep_id: str = "", group_by: Sequence[str] = BY_ARM) -> dict[str, str
         "arms": f"Arms{of_sweep}: intervals and differences",
     }
     states = {
-        "charts": _state(jobs, RUN_WIDTHS) | _grouped(group_by),
+        "charts": _state(jobs, RUN_WIDTHS) | _grouped(span),
         "runs": _state(jobs, RUN_WIDTHS),
         "arms": _state(arms, ARM_WIDTHS),
     }
@@ -86,14 +88,14 @@ def views(sweep_id: str = "", group_by: Sequence[str] = BY_ARM) -> dict[str, str
     }
 
 
-def missing(there: Container[str], sweep_id: str, group_by: Sequence[str]) -> dict[str, str]:
+def missing(there: Container[str], sweep_id: str, span: tuple[float, float] | None = None) -> dict[str, str]:
     """Tags that an experiment with the tags `there` still needs, for the sweep and for all runs.
 
-    An existing view stays, since a reader may have changed it, unless `arm` alone does not distinguish these arms.
+    An existing view stays, since a reader may have changed it; but the charts of a sweep follow its arms (`span`).
     """
-    own, every = views(sweep_id, group_by), views() if sweep_id else {}
-    is_finer = tuple(group_by) != BY_ARM
-    return {key: tag for key, tag in (own | every).items() if key not in there or (is_finer and key in own)}
+    own, every = views(sweep_id, span if sweep_id else None), views()
+    renewed = {TAG + _key("charts", sweep_id)} if sweep_id and span else set()
+    return {key: tag for key, tag in (own | every).items() if key not in there or key in renewed}
 
 
 def _key(name: str, sweep_id: str) -> str:
@@ -116,20 +118,23 @@ def _state(runs: str, widths: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def _grouped(group_by: Sequence[str]) -> dict[str, Any]:
-    keys = [{"mode": "param", "groupByData": key} for key in group_by]
+def _grouped(span: tuple[float, float] | None) -> dict[str, Any]:
+    key = {"mode": "tag", "groupByData": "name"} if span else {"mode": "param", "groupByData": "arm"}
     return {
-        "groupBy": {"aggregateFunction": "average", "groupByKeys": keys},
+        "groupBy": {"aggregateFunction": "average", "groupByKeys": [key]},
         "useGroupedValuesInCharts": True,
-        "compareRunCharts": [_chart(metric) for metric in OPEN_CHARTS],
+        "compareRunCharts": [_chart(metric, span if metric in CURVES else None) for metric in OPEN_CHARTS],
         "compareRunSections": [_section(name, is_open) for name, is_open in SECTIONS.items()],
         "isAccordionReordered": True,  # else they are sorted, and new ones put between them
     }
 
 
-def _chart(metric: str) -> dict[str, Any]:
-    """A line over attempts. MLflow's default smoothing would draw points that were not measured."""
-    return {
+def _chart(metric: str, span: tuple[float, float] | None) -> dict[str, Any]:
+    """A line over attempts. MLflow's default smoothing would draw points that were not measured, and its axis begins at
+    0 without a range.
+    """
+    limits = {"range": {"yMin": round(span[0], 3), "yMax": round(span[1], 3)}} if span else {}
+    return limits | {
         "uuid": metric,
         "type": "LINE",
         "metricKey": metric,

@@ -6,7 +6,6 @@ from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking import arm_runs
-from reflexion_lab.studies.tracking.run_view import params
 from reflexion_lab.studies.tracking.saved_views import TAG
 
 SOLVED = {
@@ -19,7 +18,7 @@ SOLVED = {
 @pytest.fixture
 def undrawn(monkeypatch):
     """Reports without figures."""
-    monkeypatch.setattr("reflexion_lab.analysis.report.documents.save_figures", lambda *_: [])
+    monkeypatch.setattr("reflexion_lab.analysis.report.documents.save_figures", lambda *_, **__: [])
 
 
 def test_arms_and_their_runs_as_mlflow_holds_them(tracker, run, logged, monkeypatch):
@@ -171,16 +170,23 @@ def test_only_summaries_of_the_same_runs_are_replaced(tracker, run, logged):
     assert summaries() == ["d reflexion, 2 seeds", "e reflexion, 2 seeds"]
     wider = [run(f"wider-{seed}", seed=seed, recall__omega=3) for seed in (0, 1)]
     tracker.track_arms([*first, *wider])
-    assert summaries() == ["d reflexion Ω=1, 2 seeds", "d reflexion Ω=3, 2 seeds", "e reflexion, 2 seeds"]
+    assert summaries() == ["d Ω1 reflexion, 2 seeds", "d Ω3 reflexion, 2 seeds", "e reflexion, 2 seeds"]
+    assert {arm.data.tags["label"] for arm in logged("arm")} == {f"reflexion recall.omega={o}" for o in (1, 3)} | {
+        "reflexion"
+    }
 
 
-def test_charts_group_by_all_keys_that_distinguish_arms(run):
-    sizes = [run(f"{omega}-{seed}", seed=seed, recall__omega=omega) for omega in (0, 3) for seed in (0, 1)]
-    assert arm_runs.group_keys(arms(sizes)) == ("arm", "recall.omega")
-    parts = [run(name, recall___target_=f"reflexion_lab.memory.recall.{name}") for name in ("Window", "Recency")]
-    keys = arm_runs.group_keys(arms(parts))
-    assert keys == ("arm", "recall")
-    assert all(key in params(RunFolder.existing(path).manifest) for key in keys for path in parts)
+def test_charts_group_runs_by_short_names_within_the_range_of_their_curves(tracker, run, logged, undrawn):
+    sizes = [
+        run(f"{omega}-{seed}", seed=seed, recall__omega=omega, sweep_id="s-1") for omega in (0, 3) for seed in (0, 1)
+    ]
+    tracker.track_arms(sizes)
+    assert sorted(job.data.tags["name"] for job in logged("job")) == ["Ω0", "Ω0", "Ω3", "Ω3"]
+    low, high = arm_runs.Compared.of(sizes, None, one_seed=False).span
+    shares = [value for job in logged("job") for key, value in job.data.metrics.items() if key == "curve/pass_at_1"]
+    assert shares
+    assert 0 <= low <= min(shares) and max(shares) <= high <= 1
+    assert high - low >= 1 / 3
 
 
 def test_a_difference_from_one_seed_is_refused_until_asked_for(run):

@@ -3,8 +3,8 @@ import json
 from reflexion_lab.studies.tracking.saved_views import TAG, links, missing, views
 
 
-def state(name, sweep_id="", group_by=("arm",)):
-    tags = views(sweep_id, group_by)
+def state(name, sweep_id="", span=None):
+    tags = views(sweep_id, span)
     view = json.loads(tags[f"{TAG}{name}-{sweep_id}" if sweep_id else TAG + name])
     assert isinstance(view["name"], str)
     assert isinstance(view["createdAt"], int)
@@ -57,14 +57,21 @@ def test_links_name_the_views():
     assert links("http://host:5000", "7")["runs"].endswith("viewStateShareKey=runs")
 
 
-def test_existing_views_stay_unless_arms_need_a_finer_grouping():
-    existing = list(missing((), "s-1", ("arm",)))
+def test_existing_views_stay_but_the_charts_of_a_sweep_follow_its_arms():
+    existing = list(missing((), "s-1"))
     assert len(existing) == 6
-    assert missing(existing, "s-1", ("arm",)) == {}
-    finer = missing(existing, "s-1", ("arm", "recall.omega"))
-    assert list(finer) == [f"{TAG}{name}-s-1" for name in ("charts", "runs", "arms")]
+    assert missing(existing, "s-1") == {}
+    assert list(missing(existing, "s-1", (0.5, 1.0))) == [f"{TAG}charts-s-1"]
+    assert missing(existing, "", (0.5, 1.0)) == {}
+
+
+def test_charts_of_compared_arms_group_by_short_name_and_begin_where_the_data_do():
+    page = state("charts", "s-1", (0.41, 0.97))
+    assert page["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "name"}]
+    ranges = {chart["metricKey"]: chart.get("range") for chart in page["compareRunCharts"]}
+    assert ranges["curve/pass_at_1"] == {"yMin": 0.41, "yMax": 0.97}
+    assert ranges["curve/visible_pass"] is None
 
 
 def test_a_view_fits_into_a_tag():
-    keys = tuple(f"some.long.key.of.a.config.number_{n}" for n in range(8))
-    assert all(len(tag) < 5000 for tag in views("s" * 60, keys).values())
+    assert all(len(tag) < 5000 for tag in views("s" * 60, (0.123, 0.987)).values())
