@@ -159,3 +159,14 @@ def test_effects_are_of_one_run_and_say_which_seed(make_runs):
     with pytest.raises(ValueError, match="name it with arm="):
         plot.effects(make_runs("words", "others"))
     assert caption(plot.effects(make_runs("words", "others"), arm="others"))
+
+
+def test_arms_of_a_sweep_have_short_names_a_heat_map_and_figures_without_words(make_runs):
+    runs = make_runs("reflexion", "reflexion", "reflexion")
+    assert sorted(text.get_text() for text in plot.survival(runs).get_legend().get_texts()) == ["Ω0", "Ω1", "Ω2"]
+    bare = plot.curves(runs, caption=False)
+    assert bare.get_title(loc="left") == ""
+    assert plot.transitions(runs, arm="Ω1").get_title(loc="left") == "Ω1"
+    assert plot.transitions(runs, arm="reflexion recall.omega=1").get_title(loc="left") == "Ω1"
+    with pytest.raises(ValueError, match="heat_map: got no grid of two config keys"):
+        plot.heat_map(runs)
