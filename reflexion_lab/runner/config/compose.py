@@ -196,7 +196,7 @@ def _in_full(override: str) -> tuple[str, ...]:
     if override.startswith(("model", "benchmark=")):
         override = re.sub(r"""([\w@.]+=)(["'])([^"'\\]*)\2""", r"\1\3", override)  # quoted, as from a mapping in Python
     if served := _SERVED.fullmatch(override):
-        package, model = served[1] or "", served["name"] or served[2]
+        package, model = served[1] or "", re.sub(r"\\(.)", r"\1", served["name"] or served[2])
         return f"model{package}={served[3] or 'litellm'}", f"{package[1:] or 'model'}.model={_quoted(model)}"
     if tasks := _TASKS.fullmatch(override):
         return "benchmark=jsonl", f"benchmark.load.path={_quoted(tasks[1])}"
