@@ -61,9 +61,7 @@ NOT_RUN = {
     "$ .venv/bin/reflexion-lab demo": "minutes of a real model; its two commands run elsewhere",
 }
 """Commands that are not run, each with the reason."""
-SKETCHES = {
-    "for number in range(1, max_attempts + 1):": "the loop as a sketch; the real one is tested everywhere",
-}
+SKETCHES = {"for number in range(1, max_attempts + 1):": "the loop as a sketch; the real one is tested everywhere"}
 """First lines of Python blocks that are not run, each with the reason."""
 
 

@@ -11,12 +11,7 @@ from reflexion_lab.notebook.explore import explore
 from tests import builders
 
 RIGHT, WRONG = (1, True), (0, False)
-LOOPS = {
-    "t/10": [WRONG, RIGHT],
-    "t/9": [RIGHT],
-    "t/2": [WRONG, WRONG, WRONG],
-    "t/1": [(0.5, True), (1, False)],
-}
+LOOPS = {"t/10": [WRONG, RIGHT], "t/9": [RIGHT], "t/2": [WRONG, WRONG, WRONG], "t/1": [(0.5, True), (1, False)]}
 
 
 @pytest.fixture

@@ -8,15 +8,7 @@ from reflexion_lab.analysis.report import pieces as views
 from reflexion_lab.errors import FolderError
 from reflexion_lab.notebook.run import by_hand
 from reflexion_lab.notebook.view import view
-from reflexion_lab.records import (
-    OUTCOMES,
-    Check,
-    Critique,
-    Grade,
-    Message,
-    Step,
-    Usage,
-)
+from reflexion_lab.records import OUTCOMES, Check, Critique, Grade, Message, Step, Usage
 from tests import builders
 
 HOSTILE = "</pre></details></div><script>alert(1)</script><img src=x onerror='alert(2)'>\"&amp;"

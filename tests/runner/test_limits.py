@@ -70,10 +70,7 @@ BEYOND = [
 
 @pytest.mark.parametrize(("name", "value", "expected"), BEYOND)
 def test_a_value_beyond_its_limits_is_named(name, value, expected):
-    for call, key in (
-        (lambda: Part(**{name: value}), "Part"),
-        (lambda: check(Part, {name: value}, "actor"), "actor"),
-    ):
+    for call, key in ((lambda: Part(**{name: value}), "Part"), (lambda: check(Part, {name: value}, "actor"), "actor")):
         with pytest.raises(ConfigError) as caught:
             call()
         assert caught.value.args[:3] == (f"{key}.{name}", str(value) if "finite" in expected else repr(value), expected)

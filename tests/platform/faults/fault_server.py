@@ -138,9 +138,7 @@ def says(body, kind="application/json"):
 
 def date(handler, server, request):
     handler.send(
-        {"error": {"message": "slow down"}},
-        429,
-        headers={"Retry-After": formatdate(time.time() + 1, usegmt=True)},
+        {"error": {"message": "slow down"}}, 429, headers={"Retry-After": formatdate(time.time() + 1, usegmt=True)}
     )
 
 

@@ -200,8 +200,7 @@ WITHHELD = {"refusal": "refusal", "content_filter": "content_filter", "azure_fil
 
 
 @pytest.mark.parametrize(
-    "server_of",
-    ["openai", "vllm", "vllm_new", "llama_cpp", "llama_cpp_old", "ollama", "ollama_cloud", "anthropic"],
+    "server_of", ["openai", "vllm", "vllm_new", "llama_cpp", "llama_cpp_old", "ollama", "ollama_cloud", "anthropic"]
 )
 def test_every_server_is_understood_that_the_prompt_is_too_long(faults, server_of):
     with faults.FaultServer(None, lambda request: f"overflow_{server_of}") as server:

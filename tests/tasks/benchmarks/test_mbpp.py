@@ -156,8 +156,7 @@ def test_a_json_file_without_an_array_is_an_error(complaint):
 
 
 @pytest.mark.parametrize(
-    ("options", "key"),
-    [({"split": "tests"}, "split"), ({"subset": "mini"}, "subset"), ({"visible": -1}, "visible")],
+    ("options", "key"), [({"split": "tests"}, "split"), ({"subset": "mini"}, "subset"), ({"visible": -1}, "visible")]
 )
 def test_an_impossible_argument_is_named_as_its_config_key(options, key):
     with pytest.raises(ValueError, match=rf"mbpp\.{key}: got .*, expected "):
