@@ -12,11 +12,9 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
-from own_server import own_server
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.loop.selection import submitted_at
@@ -64,6 +62,8 @@ def learner(messages):
 @pytest.fixture(scope="module")
 def server():
     """A PostgreSQL, which tests may crash."""
+    from own_server import own_server
+
     with own_server() as running:
         yield running
 
@@ -71,6 +71,8 @@ def server():
 @pytest.fixture
 def schema(server, tmp_path):
     """Makes the URL of a new, empty schema in it."""
+    import psycopg
+
     numbers = itertools.count()
 
     def create():
@@ -180,12 +182,12 @@ def _grades(verdicts: Mapping[str, Sequence[Verdict]]) -> dict[tuple[str, int], 
     }
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def attempt() -> Callable[..., Attempt]:
     return _attempt
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def reflection() -> Callable[..., Reflection]:
     return _reflection
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from scipy.stats import t
 
 from reflexion_lab.analysis.arms import Case, arms
 from reflexion_lab.analysis.comparison import compare
@@ -472,6 +471,8 @@ def test_the_verdict_is_a_claim_at_the_margin(run, sizes, margin, verdict):
 
 
 def test_equivalence_is_two_one_sided_t_tests(run):
+    from scipy.stats import t
+
     runs = [run(arm, many(won), 1) for arm, won in (("feedback_only", 20), ("words", 21))]
     result = named(compare(arms(runs), one_seed=True), "words").as_run
     centre, error = adjusted([1.0] + [0.0] * 39)

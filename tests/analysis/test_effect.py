@@ -6,7 +6,6 @@ import random
 
 import numpy as np
 import pytest
-from scipy.stats import bootstrap
 
 from reflexion_lab.analysis.learning.effect import effect
 from reflexion_lab.analysis.stats.intervals import clustered, unpaired_difference, wilson
@@ -73,6 +72,8 @@ def test_a_base_that_holds_some_of_the_cases_is_refused():
 
 
 def test_many_tasks_have_scipys_bootstrap_over_tasks():
+    from scipy.stats import bootstrap
+
     rng = random.Random(4)
     groups = [["".join(rng.choice("+--") for _ in range(rng.randint(0, 3))) for _ in range(60)] for _ in range(2)]
     after, base = cases(*groups[0]), {(task, 100 + n): p for (task, n), p in cases(*groups[1]).items()}

@@ -1,7 +1,5 @@
 """The figure of an audit: what a log says, what its programs do, and what was printed."""
 
-from matplotlib.figure import Figure
-
 from experiments._tools.audit_plot import METHOD, logged_against_executed
 from reflexion_lab.audit.audit import Audit, Verdict
 from reflexion_lab.audit.audit_report import Printed
@@ -15,6 +13,8 @@ def verdict(number, logged, passed):
 
 
 def test_the_figure_shows_log_programs_and_paper_and_says_how():
+    from matplotlib.figure import Figure
+
     verdicts = [verdict(n, logged=n < 9, passed=n < 8) for n in range(10)]
     audit = Audit(name="log.jsonl.gz", verdicts=tuple(verdicts), leaks=Leaks(), seconds=1.0)
     ax = Figure().add_subplot()
@@ -27,4 +27,6 @@ def test_the_figure_shows_log_programs_and_paper_and_says_how():
 
 
 def test_a_figure_without_logs_is_empty_and_no_error():
+    from matplotlib.figure import Figure
+
     assert len(logged_against_executed({}, {}, Figure().add_subplot()).lines) == 0

@@ -6,9 +6,7 @@ import io
 import json
 import traceback
 
-import matplotlib as mpl
 import pytest
-from matplotlib.figure import Figure
 from rich.console import Console
 
 from experiments._tools import failures as command
@@ -20,8 +18,6 @@ from experiments._tools.failures_report import METHOD, as_rows, by_class, overal
 from experiments._tools.failures_report import draw as plot
 from experiments._tools.keyword_rules import SIX_CLASSES, SYSTEMS, TEN_CLASSES, classify_by, first_kind
 from reflexion_lab.agent.reflectors.evidence import classify
-
-mpl.use("Agg")
 
 BODIES = {
     "AssertionError": "return 0",
@@ -268,6 +264,8 @@ def test_labels_are_the_truth_of_their_comparisons(executed, label):
 
 
 def test_report_and_figure_hold_every_score(executed, label, tmp_path):
+    from matplotlib.figure import Figure
+
     result = compare(classified(executed), label(executed, first="index", second="index"))
     console = Console(file=io.StringIO(), width=250)
     show(classified(executed), result, console)

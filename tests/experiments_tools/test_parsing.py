@@ -5,7 +5,6 @@ import gzip
 import io
 import json
 
-import matplotlib as mpl
 import pytest
 from rich.console import Console
 
@@ -16,8 +15,6 @@ from experiments._tools.parsing_report import alarms, as_rows, disagreements, re
 from experiments._tools.replies import CAUSES, Words, extracted, parse_recorded, parsed, recorded
 from reflexion_lab.audit import stored_programs
 from reflexion_lab.tasks.sandbox.sandbox import Limits
-
-mpl.use("Agg")
 
 PROMPT = 'def double(x):\n    """Twice x."""\n'
 TEST = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(-3) == -6\n"

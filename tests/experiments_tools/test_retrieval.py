@@ -5,9 +5,7 @@ import gzip
 import io
 import json
 
-import matplotlib as mpl
 import pytest
-from matplotlib.figure import Figure
 from rich.console import Console
 
 from experiments._tools import retrieval as command
@@ -35,7 +33,6 @@ from reflexion_lab.records import Task
 from reflexion_lab.runner.config.compose import compose
 from tests import builders
 
-mpl.use("Agg")
 FILES = (
     "agentevals_reflexion_humaneval",
     "cray_deepseek_humaneval",
@@ -238,6 +235,8 @@ def test_a_probe_without_queries_is_reported():
 
 
 def test_table_and_figure_are_reproducible(compared, tmp_path):
+    from matplotlib.figure import Figure
+
     table, picture = save(compared, ["log.jsonl"], tmp_path)
     rows = list(csv.DictReader(table.open()))
     assert len(rows) == len(compared.cells)

@@ -3,16 +3,12 @@
 import math
 import random
 
-import matplotlib as mpl
 import pytest
-from matplotlib.figure import Figure
 
 from experiments._tools.output import forest
 from experiments._tools.retrieval_quality import Answer, answer, difference, quality
 from reflexion_lab.analysis.figures.style import caption
 from reflexion_lab.analysis.stats.intervals import Estimate, effective
-
-mpl.use("Agg")
 
 
 def ranking(relevant, of, seed):
@@ -83,6 +79,8 @@ def test_invalid_pairs_are_refused(first, second, measure, message):
 
 
 def test_the_figure_shows_every_value_and_its_caption():
+    from matplotlib.figure import Figure
+
     rows = {
         "jaccard": {
             "task": Estimate(value=0.5, low=0.4, high=0.6),

@@ -126,19 +126,24 @@ def store(forms: dict[str, Any]) -> None:
     STORED.write_bytes(lzma.compress(text.encode("utf-8", "surrogatepass"), preset=9))
 
 
-@contextlib.contextmanager
-def _in_a_folder() -> Iterator[Path]:
-    """An empty working folder with the student's programs."""
+@functools.cache
+def _programs() -> str:
+    """The student's programs by the name of their function, as JSON."""
     import reflexion_lab as rl
     from reflexion_lab.runner.config.parts import load_benchmark
 
+    tasks = load_benchmark(rl.compose("benchmark=basics", "benchmark.load.n=30", "benchmark.load.seed=0"))
+    return json.dumps({task.entry_point: task.canonical_program for task in tasks})
+
+
+@contextlib.contextmanager
+def _in_a_folder() -> Iterator[Path]:
+    """An empty working folder with the student's programs."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="golden-") as name:
         os.chdir(name)
         try:
-            tasks = load_benchmark(rl.compose("benchmark=basics", "benchmark.load.n=30", "benchmark.load.seed=0"))
-            programs = {task.entry_point: task.canonical_program for task in tasks}
-            Path("programs.json").write_text(json.dumps(programs))
+            Path("programs.json").write_text(_programs())
             yield Path(name)
         finally:
             os.chdir(before)
@@ -161,14 +166,7 @@ def _run(overrides: Sequence[str]) -> dict[str, Any]:
 def _sweep() -> list[dict[str, Any]]:
     import reflexion_lab as rl
 
-    grid = [
-        *STUDENT,
-        *SMALL,
-        "actor=single_shot",
-        "recall.omega=0,2",
-        "experiment=reflexion,reflexion_shuffled",
-        "seed=0,1",
-    ]
+    grid = ["recall.omega=0,2", "experiment=reflexion,reflexion_shuffled", "seed=0,1"]
     return [form(path) for path in rl.sweep([*STUDENT, *SMALL, "actor=single_shot", *grid], quiet=True).runs]
 
 

@@ -1,17 +1,14 @@
 from reflexion_lab.io.terminal import Progress
-from reflexion_lab.records import Grade, Usage
+from reflexion_lab.records import Usage
+from tests.builders import grade
 
 USAGE = Usage(calls=1, prompt_tokens=5, completion_tokens=7, seconds=1.0, cost=0.25)
-
-
-def grade(passed):
-    return Grade(task_id="t", number=1, passed=passed, outcome="pass", checks_passed=1, checks_total=1, sealed=False)
 
 
 def test_a_log_gets_a_line_with_tasks_passes_rates_cost_and_time(capsys):
     progress = Progress(total=3, spent=lambda: USAGE)
     progress.attempt()
-    progress.task(grade(True))
+    progress.task(grade(passed=True))
     progress.close()
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("1/3 tasks, 1 passed, ")
@@ -34,6 +31,6 @@ def test_a_resumed_run_begins_where_it_stood(capsys):
 
 def test_quiet_is_quiet(capsys):
     progress = Progress(total=1, quiet=True)
-    progress.task(grade(False))
+    progress.task(grade())
     progress.close()
     assert capsys.readouterr().err == ""

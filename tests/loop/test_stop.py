@@ -36,13 +36,10 @@ def test_the_threshold_counts_tests_whatever_the_reward_is_made_of(reward, outco
     assert Passed(0.51).reached(record, []) is None
 
 
-def test_clean_types_and_lint_reach_no_threshold():
+def test_clean_types_and_lint_reach_no_threshold_and_what_passed_has_a_reason_of_its_own():
     record = attempt(1.0, check("type", "pass"), check("lint", "pass"))
     assert record.evaluation.pass_rate == 0.0
     assert Passed(0.01).reached(record, []) is None
-
-
-def test_what_passed_has_the_reason_of_its_own_name():
     assert Passed(0.5).reached(attempt(1.0, check("test", "pass"), passed=True), []) == "passed"
 
 
@@ -53,52 +50,31 @@ def ended(rule, *rewards, **trajectory):
     return next(((n, reason) for n, reason in reasons if reason), None)
 
 
-@pytest.mark.parametrize(
-    ("rewards", "expected"),
-    [
-        ((0.2, 0.2), None),
-        ((0.2, 0.2, 0.2), (3, "plateau")),
-        ((0.2, 0.1, 0.2), (3, "plateau")),
-        ((0.2, 0.1, 0.3, 0.3, 0.1), (5, "plateau")),
-        ((0.1, 0.2, 0.3, 0.4), None),
-        ((0.0, 0.5, 0.4, 0.6), None),
-    ],
-)
-def test_a_plateau_is_so_many_attempts_without_a_new_best(rewards, expected):
-    assert ended(Plateau(2), *rewards) == expected
+LEVELLING, EXTRA = DiminishingReturns(0.1, 2), MaxAttempts(2, extra_attempts=2)
+ENDS = [
+    # So many attempts without a new best.
+    (Plateau(2), (0.2, 0.2), None), (Plateau(2), (0.2, 0.2, 0.2), (3, "plateau")),
+    (Plateau(2), (0.2, 0.1, 0.2), (3, "plateau")), (Plateau(2), (0.2, 0.1, 0.3, 0.3, 0.1), (5, "plateau")),
+    (Plateau(2), (0.1, 0.2, 0.3, 0.4), None), (Plateau(2), (0.0, 0.5, 0.4, 0.6), None),
+    # Returns diminish only where there were some.
+    (LEVELLING, (0.0, 0.0, 0.0, 0.0), None), (LEVELLING, (0.0, 0.5, 0.52, 0.54), (4, "diminishing_returns")),
+    (LEVELLING, (0.0, 0.5, 0.5, 0.5), (4, "diminishing_returns")), (LEVELLING, (0.0, 0.3, 0.6), None),
+    (LEVELLING, (0.2, 0.21), None), (LEVELLING, (0.2, 0.21, 0.22), (3, "diminishing_returns")),
+    # A gain of exactly the threshold goes on wherever it starts.
+    *((LEVELLING, [(start + step) / 10 for step in range(3) if start + step <= 10], None) for start in range(9)),
+    # Every new best earns an extra attempt, up to so many.
+    (EXTRA, (0.0,) * 6, (2, "max_attempts")), (EXTRA, (0.0, 0.1, 0.1, 0.1), (3, "max_attempts")),
+    (EXTRA, (0.0, 0.1, 0.2, 0.3, 0.4, 0.5), (4, "max_attempts")), (EXTRA, (0.5, 0.1, 0.6, 0.2), (2, "max_attempts")),
+    (MaxAttempts(2), (0.0, 0.5, 0.9), (2, "max_attempts")),
+    # The first rule with a reason names the end.
+    (FirstOf(Plateau(1), MaxAttempts(2)), (0.0, 0.0), (2, "plateau")),
+    (FirstOf(Plateau(1), MaxAttempts(2)), (0.0, 0.1), (2, "max_attempts")),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("rewards", "expected"),
-    [
-        ((0.0, 0.0, 0.0, 0.0), None),
-        ((0.0, 0.5, 0.52, 0.54), (4, "diminishing_returns")),
-        ((0.0, 0.5, 0.5, 0.5), (4, "diminishing_returns")),
-        ((0.0, 0.3, 0.6), None),
-        ((0.2, 0.21), None),
-        ((0.2, 0.21, 0.22), (3, "diminishing_returns")),
-    ],
-)
-def test_returns_diminish_only_where_there_were_some(rewards, expected):
-    assert ended(DiminishingReturns(0.1, 2), *rewards) == expected
-
-
-@pytest.mark.parametrize("start", range(9))
-def test_a_gain_of_exactly_the_threshold_goes_on_wherever_it_starts(start):
-    rewards = [(start + step) / 10 for step in range(3) if start + step <= 10]
-    assert ended(DiminishingReturns(0.1, 2), *rewards) is None
-
-
-@pytest.mark.parametrize(
-    ("rewards", "last"),
-    [((0.0,) * 6, 2), ((0.0, 0.1, 0.1, 0.1), 3), ((0.0, 0.1, 0.2, 0.3, 0.4, 0.5), 4), ((0.5, 0.1, 0.6, 0.2), 2)],
-)
-def test_every_new_best_earns_an_extra_attempt_up_to_so_many(rewards, last):
-    assert ended(MaxAttempts(2, extra_attempts=2), *rewards) == (last, "max_attempts")
-
-
-def test_without_extra_attempts_improvement_earns_nothing():
-    assert ended(MaxAttempts(2), 0.0, 0.5, 0.9) == (2, "max_attempts")
+@pytest.mark.parametrize(("rule", "rewards", "expected"), ENDS)
+def test_a_rule_ends_a_loop_by_its_rewards(rule, rewards, expected):
+    assert ended(rule, *rewards) == expected
 
 
 @pytest.mark.parametrize(
@@ -119,12 +95,6 @@ def test_the_time_out_counts_tools_and_every_role():
     spent = {"steps": (Step(seconds=2.0, critique=critique),), "others": {"critic": Usage(seconds=3.0)}}
     assert attempt(0.0, usage=Usage(seconds=4.0), **spent).seconds == 10.0
     assert ended(TimeOut(15.0), 0.0, 0.0, usage=Usage(seconds=4.0), **spent) == (2, "timeout")
-
-
-def test_of_several_rules_the_first_with_a_reason_names_the_end():
-    rules = FirstOf(Plateau(1), MaxAttempts(2))
-    assert ended(rules, 0.0, 0.0) == (2, "plateau")
-    assert ended(rules, 0.0, 0.1) == (2, "max_attempts")
 
 
 def test_a_loop_ends_after_the_attempt_in_which_it_was_cancelled():

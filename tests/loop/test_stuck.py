@@ -18,18 +18,14 @@ def decisions(stuck, *attempts):
     return [(stuck.advice(items[:n]), stuck.reached(items[n], items[:n])) for n in range(len(items))]
 
 
-def test_a_repeated_program_gets_advice_and_then_a_stop():
+def test_a_repeated_program_or_failure_gets_advice_and_then_a_stop():
     text = decisions(Stuck(3), ("a = 1\n", "1"), ("a = 1\n\n", "2"), ("a = 1  ", "3"))
     assert text == [("", None), ("", None), ("The last 2 attempts were the same program.", "stuck")]
-
-
-def test_the_very_same_failures_count_whatever_the_program():
     text = decisions(Stuck(3), ("a", "7"), ("b", "7"), ("c", "7"))
     assert text[2] == ("The last 2 attempts failed in the very same way.", "stuck")
-
-
-def test_another_wrong_answer_of_another_program_is_no_circle():
-    assert decisions(Stuck(2), ("a", "7"), ("b", "8"), ("c", "9")) == [("", None)] * 3
+    for no_circle in ((("a", "7"), ("b", "8"), ("c", "9")), (("a", ""), ("b", ""))):
+        assert decisions(Stuck(2), *no_circle) == [("", None)] * len(no_circle)
+    assert decisions(Stuck(None), *[("a", "1")] * 9) == [("", None)] * 9
 
 
 def test_only_the_last_attempts_count():
@@ -41,18 +37,8 @@ def test_only_the_last_attempts_count():
 def test_replies_without_a_program_are_no_same_program():
     """A refusal, then a reply that was cut off; only the same reason again is a circle."""
     assert decisions(Stuck(2), ("", "refusal"), ("", "extraction_failed"), ("", "")) == [("", None)] * 3
-    assert decisions(Stuck(2), ("", "refusal"), ("", "refusal"), ("", ""))[1:] == [
-        ("", "stuck"),
-        ("The last 2 attempts failed in the very same way.", None),
-    ]
-
-
-def test_where_no_check_failed_there_is_no_failure_to_repeat():
-    assert decisions(Stuck(2), ("a", ""), ("b", ""))[1] == ("", None)
-
-
-def test_never_is_never():
-    assert decisions(Stuck(None), *[("a", "1")] * 9) == [("", None)] * 9
+    again = decisions(Stuck(2), ("", "refusal"), ("", "refusal"), ("", ""))
+    assert again[1:] == [("", "stuck"), ("The last 2 attempts failed in the very same way.", None)]
 
 
 @pytest.mark.parametrize("after", [1, 0, -3])

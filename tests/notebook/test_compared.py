@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 
-import pandas as pd
 import pytest
 from msgspec.structs import replace
 
@@ -31,6 +30,8 @@ def four(write_run):
 
 
 def test_the_table_is_that_of_the_command(four, tmp_path):
+    import pandas as pd
+
     comparison = compare(tmp_path / "run *", baseline="feedback_only")
     assert main(["compare", *(str(run.path) for run in four), "--csv", str(tmp_path / "t.csv")]) == 0
     written = list(csv.DictReader((tmp_path / "t.csv").open()))

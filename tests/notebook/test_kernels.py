@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-from jupyter_client.manager import KernelManager
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 240
@@ -45,6 +44,8 @@ class Kernel:
     """A kernel of its own in a folder of its own."""
 
     def __init__(self, folder, package=ROOT, **variables):
+        from jupyter_client.manager import KernelManager  # every process that collects would import it
+
         (folder / "rules.json").write_text(json.dumps(RULES))
         paths = [str(package), *filter(None, [os.environ.get("PYTHONPATH")])]
         home = {"IPYTHONDIR": str(folder / "ipython"), "PYTHONPATH": os.pathsep.join(paths), "TQDM_MININTERVAL": "0"}

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
+import functools
 import random
 import warnings
 
-import matplotlib
 import pytest
-from matplotlib import pyplot
-from matplotlib.text import Text
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import arms
@@ -21,16 +19,24 @@ SINGLE = ("outcome_map", "transitions", "reliability")
 
 
 @pytest.fixture(autouse=True)
-def closed():
-    yield
+def pyplot():
+    """Without the figures of others. Imported here: every process that collects would import it."""
+    from matplotlib import pyplot
+
+    yield pyplot
     pyplot.close("all")
 
 
-@pytest.fixture
-def make_runs(write_run, tmp_path, attempt, reflection):
-    """Run folders of two seeds an arm, whose second attempts have read the reflection on the first."""
+@pytest.fixture(scope="module")
+def make_runs(runs_written_in, tmp_path_factory, attempt, reflection):
+    """Run folders of two seeds an arm, whose second attempts have read the reflection on the first. Nobody changes
+    them.
+    """
 
+    @functools.cache
     def make(*names, tasks=12):
+        folder = tmp_path_factory.mktemp("runs")
+        write_run = runs_written_in(folder)
         for place, name in enumerate(names):
             for seed in (1, 2):
                 rng, histories = random.Random(f"{place}:{seed}"), {}
@@ -45,7 +51,7 @@ def make_runs(write_run, tmp_path, attempt, reflection):
                 run = write_run(attempts=histories, seed=seed, name=f"run-{place}-{seed}")
                 config = {"arm": name, "seed": seed, "recall": {"omega": place}}
                 run.write_manifest(replace(run.manifest, run_id=run.path.name, config=config))
-        return f"{tmp_path}/run-*"
+        return f"{folder}/run-*"
 
     return make
 
@@ -65,7 +71,7 @@ def drawn(name, pattern, **options):
 
 
 @pytest.mark.parametrize("name", [*SEVERAL, *SINGLE])
-def test_each_takes_and_returns_an_axes_with_its_facts(make_runs, name):
+def test_each_takes_and_returns_an_axes_with_its_facts(make_runs, pyplot, name):
     runs = make_runs("retry", "reflexion") if name in SEVERAL else make_runs("reflexion")
     figure, (left, right) = pyplot.subplots(1, 2, layout="constrained")
     assert drawn(name, runs, ax=left) is left
@@ -89,7 +95,7 @@ def test_values_are_those_of_the_analysis(make_runs):
     assert [line.get_xdata()[0] for line in ends] == [accuracy_by_spending(arm, "calls")[-1].spend for arm in run_arms]
 
 
-def test_a_new_figure_is_pyplots_white_and_has_room_for_all_words(make_runs):
+def test_a_new_figure_is_pyplots_white_and_has_room_for_all_words(make_runs, pyplot):
     with pyplot.style.context("dark_background"), warnings.catch_warnings():
         warnings.simplefilter("error")
         ax = plot.survival(make_runs("retry", "reflexion"))
@@ -106,6 +112,8 @@ def test_a_new_figure_is_pyplots_white_and_has_room_for_all_words(make_runs):
 
 @pytest.mark.parametrize("name", SEVERAL)
 def test_names_of_arms_are_escaped_and_distinct(make_runs, name):
+    from matplotlib.text import Text
+
     runs = make_runs(*HOSTILE, tasks=6)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -131,7 +139,7 @@ def test_an_axes_has_room_for_one_arm_which_has_to_be_named(make_runs):
     assert plot.transitions(runs, arm="reflexion").get_title(loc="left") == "reflexion"
 
 
-def test_what_cannot_be_drawn_is_said(make_runs, write_run):
+def test_what_cannot_be_drawn_is_said(make_runs, pyplot, write_run):
     runs = make_runs("reflexion")
     with pytest.raises(ValueError, match="similarity: got no attempt that read"):
         plot.similarity(runs)
@@ -142,7 +150,9 @@ def test_what_cannot_be_drawn_is_said(make_runs, write_run):
     assert not pyplot.get_fignums()
 
 
-def test_it_draws_under_any_backend(make_runs):
+def test_it_draws_under_any_backend(make_runs, pyplot):
+    import matplotlib
+
     runs = make_runs("reflexion", tasks=4)
     before = matplotlib.get_backend()
     try:

@@ -8,7 +8,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from IPython.core.inputtransformer2 import TransformerManager
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -38,14 +37,10 @@ SAID = {
         "reflexion_mbpp_py.jsonl.gz: 9 later programs call sum; 0 logged as solved, 5 pass alone",
     ],
     "02_reflections_llm_and_rules": [
-        "in the model's own words",
-        "Control, in a reflection's place",
-        "Clover breeze pond paddle plum, orchard",
+        "in the model's own words", "Control, in a reflection's place", "Clover breeze pond paddle plum, orchard",
         "no_credit | It blames no line, decision or name of the program. | ⚑ | | ⚑ | ⚑ | ⚑ | ⚑ |",
         "return None.strip() | AttributeError | null | ✓ null | ✗ import | ✗ unknown",
-        "Right: lab 11, ten keywords 5, six keywords 1, of 11.",
-        "shuffled: control:shuffled",
-        "llm_json: llm",
+        "Right: lab 11, ten keywords 5, six keywords 1, of 11.", "shuffled: control:shuffled", "llm_json: llm",
         "stated: 8 forecasts, mean confidence 0.00, came true 0",
         "simulated: honest | 300 | 0.48 | 145 | 0.187 | 0.002 | 0.066",
     ],
@@ -59,17 +54,10 @@ SAID = {
         "bm25 | 16 % | 20 % | 57 %",
     ],
     "04_inner_loops": [
-        "Rationale",
-        "run_tests · against turn 1: − 1 out, + 2 in · 354 + 71 tokens",
-        "4 finish     441 +  17 tokens",
-        "critic 683 + 96 tokens",
-        "severity 0.67  `assert how_many_times('aaa', 'a') == 3` -> expected 3, got 2; ",
-        "ended: passed",
-        "outer loop ✓ ✓ ✓ ✓ ✓ ✗ 4 702\n",
-        "chain of thought ✓ ✓ ✓ ✓ ✓ ✓ 3 714\n",
-        "ReAct ✓ ✓ ✓ ✓ ✓ ✗ 8 2808\n",
-        "critique-revise, model ✗ ✗ ✓ ✓ ✓ ✗ 8 1790\n",
-        "candidates ✗ ✗ ✓ ✓ ✓ ✗ 6 885",
+        "Rationale", "run_tests · against turn 1: − 1 out, + 2 in · 354 + 71 tokens", "4 finish     441 +  17 tokens",
+        "critic 683 + 96 tokens", "severity 0.67  `assert how_many_times('aaa', 'a') == 3` -> expected 3, got 2; ",
+        "ended: passed", "outer loop ✓ ✓ ✓ ✓ ✓ ✗ 4 702\n", "chain of thought ✓ ✓ ✓ ✓ ✓ ✓ 3 714\n",
+        "ReAct ✓ ✓ ✓ ✓ ✓ ✗ 8 2808\n", "critique-revise, model ✗ ✗ ✓ ✓ ✓ ✗ 8 1790\n", "candidates ✗ ✗ ✓ ✓ ✓ ✗ 6 885",
     ],
     "05_a_sweep": [
         "all | 1,120 [270, 1,740] |",
@@ -116,7 +104,7 @@ SAID = {
         "nothing differs: 9 of 9 runs",
         "equal in every digit: True",
     ],
-}
+}  # fmt: skip
 """What a notebook's outputs must say, as committed and, where it is not cut short, as executed."""
 
 CUT_SHORT = {
@@ -296,6 +284,8 @@ def test_committed_outputs_are_whole_and_free_of_this_machine(nbformat, notebook
 
 
 def test_cells_are_short_define_nothing_and_follow_a_sentence(notebook):
+    from IPython.core.inputtransformer2 import TransformerManager
+
     cells = notebook.cells
     assert cells[0].cell_type == "markdown"
     assert cells[0].source.startswith("# ")
@@ -317,18 +307,13 @@ def test_parameters_stand_in_the_first_code_cell(notebook):
     assert all(name.isupper() for name in names)
 
 
-def test_a_failure_names_its_cell_and_line(nbformat, tmp_path, home):
+def test_a_failure_names_its_cell_and_line_in_the_interpreter_that_tests_it(nbformat, tmp_path, home):
     v4 = nbformat.v4
-    cells = [v4.new_code_cell("x = 0"), v4.new_markdown_cell("And then:"), v4.new_code_cell("y = x\n1 / y")]
-    broken = v4.new_notebook(cells=cells)
+    asking = v4.new_code_cell("import sys; print(sys.prefix)\nx = 0")
+    broken = v4.new_notebook(cells=[asking, v4.new_markdown_cell("And then:"), v4.new_code_cell("y = x\n1 / y")])
     with pytest.raises(pytest.fail.Exception, match=r"In \[2\], line 2: ZeroDivisionError: division by zero"):
         execute(broken, tmp_path)
-
-
-def test_notebooks_run_in_the_interpreter_that_tests_them(nbformat, tmp_path, home):
-    asking = nbformat.v4.new_code_cell("import sys; print(sys.prefix)")
-    executed = execute(nbformat.v4.new_notebook(cells=[asking]), tmp_path)
-    assert outputs(executed).strip() == sys.prefix
+    assert outputs(broken).strip() == sys.prefix
 
 
 def test_there_is_a_notebook_to_run():

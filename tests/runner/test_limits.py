@@ -49,23 +49,15 @@ class Part:
 
 
 BEYOND = [
-    ("n", 0, "1 or more"),
-    ("n", "3", "an int of 1 or more"),
-    ("n", True, "an int of 1 or more"),
-    ("n", np.int64(0), "1 or more"),
-    ("share", 1.5, "0 to 1, or null"),
-    ("share", float("nan"), "a number of 0 to 1, or null"),
-    ("weight", 0, "above 0, at most 1"),
-    ("steps", [1, -1], "a list, each a number of 0 or more"),
-    ("steps", "12", "a list, each a number of 0 or more"),
-    ("pair", [1], "2 or more"),
-    ("rule", "worst", "one of first, best"),
-    ("size", -1, "an int of 0 or more, or one of all"),
-    ("path", 3, "a text"),
-    ("seconds", float("inf"), "a finite number"),
-    ("plain", float("-inf"), "a finite number"),
+    ("n", 0, "1 or more"), ("n", "3", "an int of 1 or more"), ("n", True, "an int of 1 or more"),
+    ("n", np.int64(0), "1 or more"), ("share", 1.5, "0 to 1, or null"),
+    ("share", float("nan"), "a number of 0 to 1, or null"), ("weight", 0, "above 0, at most 1"),
+    ("steps", [1, -1], "a list, each a number of 0 or more"), ("steps", "12", "a list, each a number of 0 or more"),
+    ("pair", [1], "2 or more"), ("rule", "worst", "one of first, best"),
+    ("size", -1, "an int of 0 or more, or one of all"), ("path", 3, "a text"),
+    ("seconds", float("inf"), "a finite number"), ("plain", float("-inf"), "a finite number"),
     ("is_on", "yes", "true or false"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "value", "expected"), BEYOND)

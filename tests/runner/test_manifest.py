@@ -1,3 +1,5 @@
+from itertools import product
+
 import pytest
 from msgspec.structs import replace
 
@@ -34,15 +36,11 @@ def test_no_login_reaches_a_manifest(uri, expected):
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("api_key", "abc"),
-        ("auth_token", "abc"),
-        ("password", "abc"),
-        ("gateway_token", "planted-7f3a9c"),
-        ("key", "a-long-planted-passphrase"),
-        ("note", "sk-planted0123456789abcdefgh"),
+        ("api_key", "abc"), ("auth_token", "abc"), ("password", "abc"), ("gateway_token", "planted-7f3a9c"),
+        ("key", "a-long-planted-passphrase"), ("note", "sk-planted0123456789abcdefgh"),
         ("sentences", ["of sk-planted0123456789abcdefgh"]),
     ],
-)
+)  # fmt: skip
 def test_a_secret_in_a_field_stays_out_of_the_manifest(field, value):
     written = manifest(actor={field: value})
     assert "planted" not in str(written)
@@ -50,11 +48,11 @@ def test_a_secret_in_a_field_stays_out_of_the_manifest(field, value):
     assert "[hidden " in str(written.config["actor"][field])
 
 
-@pytest.mark.parametrize("field", ["sort_key", "stop_token", "eos_token", "key"])
-@pytest.mark.parametrize("value", ["AAA", "difficulty", "</s>", "<|endoftext|>", "12345678"])
-def test_plain_words_are_no_secrets_because_of_their_field(field, value):
-    assert manifest(actor={field: value}).config["actor"] == {field: value}
-    assert Cluster().pool(Limits(), 1, {"actor": {field: value}}).each == 1
+def test_plain_words_are_no_secrets_because_of_their_field():
+    words = ("AAA", "difficulty", "</s>", "<|endoftext|>", "12345678")
+    for field, value in product(("sort_key", "stop_token", "eos_token", "key"), words):
+        assert manifest(actor={field: value}).config["actor"] == {field: value}
+        assert Cluster().pool(Limits(), 1, {"actor": {field: value}}).each == 1, (field, value)
 
 
 def test_a_manifest_says_what_ran():
@@ -69,18 +67,13 @@ def test_a_manifest_says_what_ran():
 @pytest.mark.parametrize(
     ("changed", "same"),
     [
-        ({"workers": 8}, True),
-        ({"recall": {"omega": 2}}, False),
-        ({"seed": 1}, False),
-        ({"sandbox": {"servers": 2}}, True),
-        ({"store": {"place": "elsewhere"}}, True),
-        ({"memory": {"reflection_files": "files"}}, True),
-        ({"recall": {"omega": 1.0}}, True),
-        ({"prices": {"path": "cheap.yaml"}}, True),
-        ({"actor": {"stop_token": "<|im_end|>"}}, False),
+        ({"workers": 8}, True), ({"recall": {"omega": 2}}, False), ({"seed": 1}, False),
+        ({"sandbox": {"servers": 2}}, True), ({"store": {"place": "elsewhere"}}, True),
+        ({"memory": {"reflection_files": "files"}}, True), ({"recall": {"omega": 1.0}}, True),
+        ({"prices": {"path": "cheap.yaml"}}, True), ({"actor": {"stop_token": "<|im_end|>"}}, False),
         ({"actor": {"password": "other-planted-1"}}, False),
     ],
-)
+)  # fmt: skip
 def test_a_digest_depends_on_measured_keys_alone(changed, same):
     base = {"sandbox": {"servers": 1}, "store": {"place": "here"}, "memory": {"reflection_files": None}}
     base |= {"actor": {"stop_token": "AAA", "password": "planted-1"}, "prices": {"path": None}}

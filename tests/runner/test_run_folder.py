@@ -1,29 +1,25 @@
 import pytest
 
 from reflexion_lab.errors import FolderError
-from reflexion_lab.records import Grade
 from reflexion_lab.runner.folder.folder import RunFolder
-
-
-def grade(number):
-    return Grade(task_id="t", number=number, passed=True, outcome="pass", checks_passed=1, checks_total=1, sealed=False)
+from tests.builders import grade
 
 
 def test_records_come_back_as_they_went(tmp_path):
     folder = RunFolder(tmp_path)
-    folder.append("grades.jsonl", grade(1))
-    assert RunFolder(tmp_path).grades == {("t", 1): grade(1)}
+    folder.append("grades.jsonl", grade(number=1))
+    assert RunFolder(tmp_path).grades == {("t/1", 1): grade(number=1)}
 
 
 def test_a_torn_last_line_is_skipped_counted_and_written_past(tmp_path):
     folder = RunFolder(tmp_path)
-    folder.append("grades.jsonl", grade(1))
+    folder.append("grades.jsonl", grade(number=1))
     folder.close()
     with (tmp_path / "grades.jsonl").open("ab") as file:
         file.write(b'{"task_id": "t", "num')
     again = RunFolder(tmp_path)
-    again.append("grades.jsonl", grade(2))
-    assert list(again.grades) == [("t", 1), ("t", 2)]
+    again.append("grades.jsonl", grade(number=2))
+    assert list(again.grades) == [("t/1", 1), ("t/1", 2)]
     assert again.torn == 1
 
 

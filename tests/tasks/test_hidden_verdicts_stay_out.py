@@ -40,16 +40,9 @@ LEARNING = (
     "loop.stuck_after=null", "tracker=none", "quiet=true", "cache.mode=off",
 )  # fmt: skip
 REFLECTORS = {
-    "llm": (),
-    "llm_json": (),
-    "rules": ("reflector.enough=1",),
-    "generic": (),
-    "feedback_only": (),
-    "length_matched": (),
-    "keywords": (),
-    "none": (),
-    "shuffled": ("reflector.pool=POOL",),
-}
+    "llm": (), "llm_json": (), "rules": ("reflector.enough=1",), "generic": (), "feedback_only": (),
+    "length_matched": (), "keywords": (), "none": (), "shuffled": ("reflector.pool=POOL",),
+}  # fmt: skip
 
 
 def planted(name: str, kind: str) -> dict[str, object]:
@@ -65,7 +58,7 @@ def planted(name: str, kind: str) -> dict[str, object]:
     }
 
 
-TASKS = [planted(f"{kind}_{turn}", kind) for turn in range(3) for kind in ("right", "lucky", "unlucky")]
+TASKS = [planted(f"{kind}_{turn}", kind) for turn in range(2) for kind in ("right", "lucky", "unlucky")]
 
 
 def replies(messages):

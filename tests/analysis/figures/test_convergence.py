@@ -6,13 +6,17 @@ import sys
 import threading
 
 import pytest
-from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
 
 from reflexion_lab.analysis.figures.curves import Curve, curves, run_drawing, save_convergence
 from reflexion_lab.analysis.summary import Log
 
 RUN = {"a": [(1.0, True)], "b": [(0.5, False), (1.0, True)], "c": [(0.0, False), (0.5, False), (0.5, True)]}
+
+
+def axes():
+    from matplotlib.figure import Figure  # every process that collects would import it
+
+    return Figure().add_subplot()
 
 
 @pytest.fixture
@@ -29,14 +33,14 @@ def drawn(ax, gid):
 
 def test_the_lines_are_the_points(curve):
     pooled = curve()
-    ax = curves([pooled], Figure().add_subplot(), feedback=True)
+    ax = curves([pooled], axes(), feedback=True)
     (solid,), (dashed,) = drawn(ax, "pass_at_1"), drawn(ax, "visible_pass")
     assert list(solid.get_ydata()) == [point.pass_at_1 for point in pooled.points]
     assert list(dashed.get_ydata()) == [point.visible_pass for point in pooled.points]
     assert solid.get_linestyle() != dashed.get_linestyle()
     low, high = ax.get_ylim()
     assert low <= min(dashed.get_ydata()) <= max(dashed.get_ydata()) <= high
-    assert not drawn(curves([pooled], Figure().add_subplot()), "visible_pass")
+    assert not drawn(curves([pooled], axes()), "visible_pass")
     assert [tick for tick in ax.get_xticks() if ax.get_xlim()[0] <= tick <= ax.get_xlim()[1]] == [1, 2, 3]
     assert ax.yaxis.get_major_formatter()(0.5) == "50 %"
 
@@ -50,7 +54,7 @@ def test_the_caption_holds_what_it_takes_to_read_the_figure(write_run):
 
 def test_an_oracle_curve_is_never_called_pass_at_1(write_run):
     drawing = run_drawing(Log.read(write_run(RUN, feedback_source="oracle")), "oracle arm")
-    ax = drawing.panels[0](Figure().add_subplot())
+    ax = drawing.panels[0](axes())
     (line,) = drawn(ax, "pass_at_1")
     assert line.get_label() == "oracle arm (UPPER BOUND, not pass@1)"
     assert "UPPER BOUND" in drawing.title
@@ -60,8 +64,10 @@ def test_an_oracle_curve_is_never_called_pass_at_1(write_run):
 
 
 def test_a_lone_point_still_shows_its_interval(write_run):
+    from matplotlib.collections import LineCollection
+
     single = Curve.of(Log.read(write_run({"a": [(1.0, True)], "b": [(0.0, False)]})), "single attempt")
-    ax = curves([single], Figure().add_subplot())
+    ax = curves([single], axes())
     (bar,) = (collection for collection in ax.collections if isinstance(collection, LineCollection))
     assert list(bar.get_segments()[0][:, 1]) == [single.points[0].low, single.points[0].high]
 

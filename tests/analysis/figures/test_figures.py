@@ -6,8 +6,6 @@ from functools import cache
 from itertools import pairwise
 
 import pytest
-from matplotlib.figure import Figure
-from matplotlib.text import Text
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm, arms
@@ -101,6 +99,8 @@ def by_gid(artists, gid):
 
 
 def axes():
+    from matplotlib.figure import Figure
+
     return Figure().add_subplot()
 
 
@@ -382,6 +382,9 @@ def test_names_in_figures_are_escaped(saved, make_arms, tmp_path):
 
 
 def test_titles_of_panels_do_not_reach_into_the_next(make_arms):
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+
     long = "retry recorded.variant=humaneval-gpt-4-turbo-0409-5repeats-no-temp-incr "
     result = make_arms(f"{long}one", f"{long}two", f"{long}three")
     for plot in (outcome_panels.drawing(result), transition_plots.drawing(result)):

@@ -3,8 +3,6 @@ from __future__ import annotations
 import csv
 
 import pytest
-from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm
@@ -18,6 +16,12 @@ from reflexion_lab.analysis.learning.transitions import repairs
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.records import Message
+
+
+def axes():
+    from matplotlib.figure import Figure  # every process that collects would import it
+
+    return Figure().add_subplot()
 
 
 @pytest.fixture
@@ -54,7 +58,7 @@ def texts(ax):
 
 
 def test_reliability_diagram_draws_shares_intervals_and_n(diagram):
-    ax = reliability(diagram, Figure().add_subplot(), "stated")
+    ax = reliability(diagram, axes(), "stated")
     (shares,), (diagonal,) = by_id(ax.lines, "shares"), by_id(ax.lines, "diagonal")
     assert list(shares.get_xdata()) == pytest.approx([0.15, 0.85])
     assert list(shares.get_ydata()) == pytest.approx([1 / 2, 1 / 3])
@@ -72,7 +76,7 @@ def test_reliability_diagram_draws_shares_intervals_and_n(diagram):
 
 def test_flags_are_named_with_their_counts(log):
     flags = reflections(log).every.flags
-    ax = flag_rates(flags, Figure().add_subplot())
+    ax = flag_rates(flags, axes())
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["generic", "misses_check"]
     assert texts(ax) == ["16/24", "8/24"]
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([16 / 24, 8 / 24])
@@ -81,7 +85,7 @@ def test_flags_are_named_with_their_counts(log):
 def test_effects_show_value_and_interval_about_the_base(log):
     figures = reflections(log)
     unread = replace(figures.every, effect=None, retries=Rate.of(0, 0))
-    ax = effects(figures.by_category | {"unread": unread}, figures.base, Figure().add_subplot())
+    ax = effects(figures.by_category | {"unread": unread}, figures.base, axes())
     dots = [line for line in ax.lines if line.get_marker() == "o"]
     values = [group.effect.value for group in figures.by_category.values()]
     assert [float(dot.get_xdata()[0]) for dot in dots] == pytest.approx(values)
@@ -92,6 +96,8 @@ def test_effects_show_value_and_interval_about_the_base(log):
 
 
 def test_bars_and_dots_are_told_apart_in_grey():
+    from matplotlib.colors import to_rgb
+
     def grey(colour):
         return sum(weight * part for weight, part in zip((0.299, 0.587, 0.114), to_rgb(colour), strict=True))
 
@@ -129,7 +135,7 @@ def failing(write_run):
 
 
 def test_a_repair_rate_is_drawn_where_the_analysis_says(failing):
-    classes, ax = repairs(failing, repair_plots.failure_class), Figure().add_subplot()
+    classes, ax = repairs(failing, repair_plots.failure_class), axes()
     repair_plots.repair_rates([classes], "next", ax)
     (repair,) = classes.by_class.values()
     (dot,), (bar,) = by_id(ax.lines, "repair"), [c for c in ax.collections if len(c.get_segments()) == 1]
@@ -162,7 +168,7 @@ def near(write_run, attempt):
 def test_every_attempt_is_a_tick_and_every_bin_a_mark(near):
     drawing = similarity_plots.drawing([near])
     (panel,) = drawing.panels  # there is no later attempt
-    ax = Figure().add_subplot()
+    ax = axes()
     assert panel(ax) is ax
     (points,), (marks,), (without,) = (
         by_id(ax.collections, "points"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import beta
 
 from reflexion_lab.analysis.stats.bayes import posterior
 from reflexion_lab.analysis.stats.bootstrap import difference
@@ -14,6 +13,8 @@ from reflexion_lab.analysis.stats.intervals import agreement
 @pytest.mark.parametrize(("won", "lost", "same"), [(8, 1, 51), (0, 0, 20), (3, 3, 100), (0, 5, 10)])
 def test_with_one_seed_the_probability_is_that_of_a_uniform_prior_on_wins(won, lost, same):
     """Tasks that do not differ cancel: P(difference > 0) is that of Beta(1 + won, 1 + lost) above one half."""
+    from scipy.stats import beta
+
     result = posterior([[1.0]] * won + [[-1.0]] * lost + [[0.0]] * same, draws=100_000)
     assert result.greater == pytest.approx(beta.sf(0.5, 1 + won, 1 + lost), abs=0.006)
 

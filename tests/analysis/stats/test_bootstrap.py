@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import bootstrap
 
 from reflexion_lab.analysis.stats.bootstrap import FEWEST, bands, difference, interval, ratio
 from reflexion_lab.analysis.stats.intervals import Estimate, clustered, paired_difference, wilson
@@ -26,6 +25,8 @@ def held(truth, estimates):
 
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_the_interval_agrees_with_scipys_bootstrap_over_tasks(seeds):
+    from scipy.stats import bootstrap
+
     rng = np.random.default_rng(1)
     outcomes = drawn(rng, 1, 120, seeds, 0.6, 0.5)[0]
     other = bootstrap((outcomes.mean(axis=1),), np.mean, n_resamples=20_000, method="percentile", rng=rng)
@@ -43,6 +44,8 @@ def ratio_of_sums(first, second, axis):
 
 
 def test_differences_and_ratios_agree_with_scipys_bootstrap_of_pairs():
+    from scipy.stats import bootstrap
+
     rng = np.random.default_rng(2)
     options = {"paired": True, "n_resamples": 20_000, "method": "percentile", "rng": rng}
     first, second = drawn(rng, 2, 120, 3, 0.6, 0.5)

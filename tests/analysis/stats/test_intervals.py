@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom, binomtest
-from scipy.stats import t as student
 
 from reflexion_lab.analysis.stats.intervals import (
     Rate,
@@ -25,6 +23,8 @@ tables = st.tuples(*[st.integers(0, 40)] * 4)
 
 @given(counts.filter(lambda kn: kn[1] > 0), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
 def test_wilson_agrees_with_scipy(kn, level):
+    from scipy.stats import binomtest
+
     k, n = kn
     other = binomtest(k, n).proportion_ci(confidence_level=level, method="wilson")
     low, high = wilson(k, n, level)
@@ -55,6 +55,8 @@ def test_counts_and_levels_out_of_range_are_refused(work, message):
 
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_mcnemar_agrees_with_the_binomial_test(b, c):
+    from scipy.stats import binomtest
+
     expected = binomtest(b, b + c, 0.5).pvalue if b + c else 1.0
     assert mcnemar(b, c) == pytest.approx(expected, rel=1e-9)
 
@@ -67,6 +69,8 @@ def test_mcnemar_survives_counts_beyond_floats():
 @given(tables.filter(lambda table: sum(table) > 1), st.sampled_from([0.3, 0.577, 1.0]))
 def test_the_interval_over_tasks_is_a_t_interval_with_pairs_added(table, scale):
     """Every task stands twenty times, each side of the added pairs thirteen: 1.3 pairs, half a task to each side."""
+    from scipy.stats import t as student
+
     means = [0.0] * (table[0] + table[3]) + [-1.0] * table[1] + [1.0] * table[2]
     tasks, repeated = len(means), [*means * 20, *[scale, -scale] * 13]
     clusters = len(repeated) / 20
@@ -116,6 +120,8 @@ def test_agreement_of_three_tasks_by_hand():
 @pytest.mark.parametrize("tasks", [30, 100])
 def test_a_true_difference_at_the_margin_is_seldom_equivalent(tasks):
     """All discordant tasks go one way, the worst case: the 90 % interval alone errs in 12 to 13 %."""
+    from scipy.stats import binom
+
     wins = np.arange(tasks + 1)
     ends = [over_tasks([1.0] * w + [0.0] * (tasks - w), level=0.9) for w in wins]
     limits = np.array([score_limit(abs(low + high) / 2, tasks) for low, high in ends])

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.integrate import trapezoid
 
 from reflexion_lab.analysis.stats.matching import Path, area, equal, front, hull
 from reflexion_lab.analysis.stats.permutation import sign_flip
@@ -177,6 +176,8 @@ def test_front_and_hull_by_hand(spots, on_front, on_hull):
 
 
 def test_the_area_is_scipys_over_the_width():
+    from scipy.integrate import trapezoid
+
     curve = [0.5, 0.7, 0.75, 0.75, 0.8]
     assert area(curve) == pytest.approx(trapezoid(curve, [1, 2, 3, 4, 5]) / 4)
 

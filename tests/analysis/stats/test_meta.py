@@ -6,14 +6,15 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import t
-from statsmodels.stats.meta_analysis import combine_effects
 
 from reflexion_lab.analysis.stats.meta import pooled
 
 
 @pytest.mark.parametrize(("studies", "seed"), [(3, 1), (5, 5), (12, 7)])
 def test_the_model_is_that_of_statsmodels(studies, seed):
+    from scipy.stats import t
+    from statsmodels.stats.meta_analysis import combine_effects
+
     rng = np.random.default_rng(seed)
     errors = rng.uniform(0.02, 0.06, studies)
     effects = rng.normal(0.05, 0.12, studies) + rng.normal(0, errors)

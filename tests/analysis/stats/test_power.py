@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from scipy.stats import binom
 
 from reflexion_lab.analysis.stats.bootstrap import difference
 from reflexion_lab.analysis.stats.intervals import mcnemar
@@ -46,6 +45,8 @@ def test_the_split_is_the_least_that_is_significant(discordant, alpha):
     ("n", "discordant", "difference"), [(20, 0.5, 0.3), (164, 0.2, 0.08), (60, 1.0, 0.4), (9, 0.3, 0.0)]
 )
 def test_the_power_is_what_enumeration_says(n, discordant, difference):
+    from scipy.stats import binom
+
     pairs, wins = np.mgrid[: n + 1, : n + 1]
     p_values = np.minimum(1, 2 * binom.sf(wins - 1, pairs, 0.5))
     significant = (wins <= pairs) & (2 * wins > pairs) & (p_values <= 0.05)

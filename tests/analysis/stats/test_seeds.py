@@ -5,11 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
-from scipy.stats import t
-from statsmodels.formula.api import ols
-from statsmodels.stats.anova import anova_lm
 
 from reflexion_lab.analysis.stats.intervals import adjusted, agreement, over_tasks
 from reflexion_lab.analysis.stats.seeds import widened
@@ -29,6 +25,11 @@ def over_seeds(cases):
 
 @pytest.mark.parametrize("level", [0.9, 0.95])
 def test_variance_and_degrees_of_freedom_are_those_of_a_two_way_anova(level):
+    import pandas as pd
+    from scipy.stats import t
+    from statsmodels.formula.api import ols
+    from statsmodels.stats.anova import anova_lm
+
     cases = drawn(np.random.default_rng(2), 40, 4, 0.2)
     frame = pd.DataFrame(
         [{"task": task, "seed": seed, "value": cases[task, seed]} for task in range(40) for seed in range(4)]

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lifelines import KaplanMeierFitter
-from lifelines.utils import restricted_mean_survival_time
 
 from reflexion_lab.analysis.stats.intervals import wilson
 from reflexion_lab.analysis.stats.survival import kaplan_meier
@@ -20,6 +18,9 @@ few = settings(deadline=None, max_examples=25)  # lifelines takes its time
 @few
 @given(cases)
 def test_curve_median_and_restricted_mean_are_those_of_lifelines(cases):
+    from lifelines import KaplanMeierFitter
+    from lifelines.utils import restricted_mean_survival_time
+
     attempts, solved = zip(*cases, strict=True)
     ours, other, longest = kaplan_meier(attempts, solved), KaplanMeierFitter().fit(attempts, solved), max(attempts)
     for step in ours.steps:

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -150,12 +151,14 @@ def pytest_collection_modifyitems(items):
     """Of the cases one in three is in `make test` or `make test-slow`, of those that compose a config one in five: half
     of these each. `make soak` has the others.
     """
-    for name, share in SHARES.items():
-        alike = [item for item in items if item.path == Path(__file__).with_name(name) and hasattr(item, "callspec")]
-        for number, item in enumerate(alike):
-            if number % share:
+    numbers = Counter()
+    for item in items:
+        name = item.nodeid.partition("platform/bad_input/")[2].partition("::")[0]
+        if (share := SHARES.get(name)) and hasattr(item, "callspec"):
+            numbers[name] += 1
+            if (numbers[name] - 1) % share:
                 item.add_marker(pytest.mark.soak)
-            elif number % (2 * share):
+            elif (numbers[name] - 1) % (2 * share):
                 item.add_marker(pytest.mark.slow)
 
 

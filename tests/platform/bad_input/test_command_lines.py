@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
 import zipfile
 
 import pytest
+
+from tests.platform.bad_input.damage import put
 
 UNKNOWN = [
     (), ("",), ("fly",), ("--fly",), ("run-many",), ("show",), ("show", "a", "b"),
@@ -54,101 +54,74 @@ def test_words_that_cannot_be_are_refused(refused, words):
     assert refused(*words)
 
 
-def damage(work, name, **fields):
-    fields_of_file = json.loads((work / "old" / "other" / name).read_text())
-    for key, value in fields.items():
-        fields_of_file[key] = value if not isinstance(value, dict) else fields_of_file[key] | value
-    (work / "old" / "other" / name).write_text(json.dumps(fields_of_file))
-
-
 @pytest.mark.parametrize(
     "fields", [{"benchmark_digest": "f" * 64}, {"benchmark": "another", "benchmark_digest": "0"}], ids=str
 )
 def test_runs_of_different_tasks_are_not_compared(work, refused, fields):
-    damage(work, "manifest.json", **fields)
+    put(work / "old" / "other" / "manifest.json", fields)
     assert "old/other" in (message := refused("compare", "old/good", "old/other")) or "benchmark" in message
 
 
 STUDIES = {
     "empty": "", "a list": "[]", "a word": "mine", "binary": "\x00", "tabs": "name:\n\tmine",
-    "no arms": "arms: [reflexion]", "baseline": "baseline: reflexion", "seeds twice": "seeds: [0]",
-    "effect": "minimum_detectable_effect: 0.5", "tasks": "n_tasks: 3", "budget": "budget: {calls: 100}",
-    "name": "name: mine", "python": "name: mine",
-    "unknown": "stopping: after one run",
+    "no arms": ("arms: [reflexion]", "arms: []"), "baseline": ("baseline: reflexion", "baseline: nobody"),
+    "seeds twice": ("seeds: [0]", "seeds: [0, 0]"), "budget": ("budget: {calls: 100}", "budget: {}"),
+    "effect": ("minimum_detectable_effect: 0.5", "minimum_detectable_effect: .nan"),
+    "tasks": ("n_tasks: 3", "n_tasks: 0"),
+    "name": ("name: mine", "name: ' '"), "python": ("name: mine", "name: !!python/object/apply:os.getcwd []"),
+    "unknown": ("stopping: after one run", "stopping: x\ncolour: red"),
 }  # fmt: skip
-OTHERWISE = {
-    "no arms": "arms: []", "baseline": "baseline: nobody", "seeds twice": "seeds: [0, 0]",
-    "effect": "minimum_detectable_effect: .nan", "tasks": "n_tasks: 0", "budget": "budget: {}", "name": "name: ' '",
-    "python": "name: !!python/object/apply:os.getcwd []", "unknown": "stopping: x\ncolour: red",
-}  # fmt: skip
+"""A whole file, or what is replaced in a valid one."""
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_that_is_none_is_named(work, refused, name):
     text = (work / "study.yaml").read_text()
     (work / "study.yaml").write_text(
-        text.replace(STUDIES[name], OTHERWISE[name]) if name in OTHERWISE else STUDIES[name]
+        text.replace(*STUDIES[name]) if isinstance(STUDIES[name], tuple) else STUDIES[name]
     )
     assert "study.yaml" in refused("study", "check", "study.yaml", "old/good")
 
 
+PRICE = "- {{models: [m], provider: p, host: h, currency: USD, prompt: {}, completion: 1, as_of: {}, source: s}}"
 PRICES = [
-    "",
-    "[]x",
-    "5",
-    "a: b",
-    "- 5",
-    "- {models: []}",
-    "- {models: [m], provider: p, host: h, currency: USD, prompt: -1, completion: 1, as_of: 2026-01-01, source: s}",
-    "- {models: [m], provider: p, host: h, currency: USD, prompt: cheap, completion: 1, as_of: 2026-01-01, source: s}",
-    "- {models: [m], provider: p, host: h, currency: USD, prompt: .nan, completion: 1, as_of: 2026-01-01, source: s}",
-    "- {models: [m], provider: p, host: h, currency: USD, prompt: 1, completion: 1, as_of: soon, source: s}",
-    "\x00",
-    "- !!python/object/apply:os.getcwd []",
-    "? [a]\n: b",
-]
+    "", "[]x", "5", "a: b", "- 5", "- {models: []}", "\x00", "- !!python/object/apply:os.getcwd []", "? [a]\n: b",
+    *(PRICE.format(price, "2026-01-01") for price in ("-1", "cheap", ".nan")), PRICE.format(1, "soon"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", PRICES, ids=range(len(PRICES)))
 def test_a_price_file_that_is_none_is_named(work, refused_run, text):
     (work / "prices.yaml").write_text(text)
-    message = refused_run("prices.path=prices.yaml")
-    assert "prices.yaml" in message
+    assert "prices.yaml" in refused_run("prices.path=prices.yaml")
 
 
-def rewritten(work, change):
-    with zipfile.ZipFile(work / "good.zip") as old:
-        members = {name: old.read(name) for name in old.namelist()}
-    change(members)
-    with zipfile.ZipFile(work / "bad.zip", "w") as new:
-        for name, content in members.items():
-            new.writestr(name, content)
-
-
+ABOUT = "BUNDLE.json"
 BUNDLES = {
-    "no about": lambda members: members.pop("BUNDLE.json"),
-    "about torn": lambda members: members.update({"BUNDLE.json": b"{"}),
-    "about a list": lambda members: members.update({"BUNDLE.json": b"[]"}),
-    "about binary": lambda members: members.update({"BUNDLE.json": b"\xff"}),
-    "about deep": lambda members: members.update({"BUNDLE.json": b"[" * 100_000}),
-    "no manifest": lambda members: members.pop("manifest.json"),
-    "a member changed": lambda members: members.update({"calls.jsonl": b"x"}),
-    "a stranger": lambda members: members.update({"../escape": b"x"}),
-    "another stranger": lambda members: members.update({"run.sh": b"x"}),
-    "format of the future": lambda members: members.update(
-        {"BUNDLE.json": re.sub(rb'"format": 1', b'"format": 9', members["BUNDLE.json"])}
-    ),
+    "no about": lambda members: members.pop(ABOUT), "about torn": lambda members: {ABOUT: b"{"},
+    "about a list": lambda members: {ABOUT: b"[]"}, "about binary": lambda members: {ABOUT: b"\xff"},
+    "about deep": lambda members: {ABOUT: b"[" * 100_000}, "no manifest": lambda members: members.pop("manifest.json"),
+    "a member changed": lambda members: {"calls.jsonl": b"x"}, "a stranger": lambda members: {"../escape": b"x"},
+    "another stranger": lambda members: {"run.sh": b"x"},
+    "format of the future": lambda members: {ABOUT: members[ABOUT].replace(b'"format": 1', b'"format": 9')},
 }  # fmt: skip
+"""What takes a member out, or gives others."""
 
 
 @pytest.mark.parametrize("name", BUNDLES)
 def test_a_bundle_that_is_damaged_is_named(work, refused, name):
-    rewritten(work, BUNDLES[name])
+    with zipfile.ZipFile(work / "good.zip") as old:
+        members = {name: old.read(name) for name in old.namelist()}
+    whole, changed = dict(members), BUNDLES[name](members)
+    members |= changed if isinstance(changed, dict) else {}
+    assert members != whole
+    with zipfile.ZipFile(work / "bad.zip", "w") as new:
+        for member, content in members.items():
+            new.writestr(member, content)
     assert "bad.zip" in refused("replay", "bad.zip")
 
 
 @pytest.mark.parametrize("cut", [0, 3, 100, -1, -30])
 def test_a_bundle_that_is_torn_is_named(work, refused, cut):
-    whole = (work / "good.zip").read_bytes()
-    (work / "bad.zip").write_bytes(whole[:cut])
+    (work / "bad.zip").write_bytes((work / "good.zip").read_bytes()[:cut])
     assert "bad.zip" in refused("replay", "bad.zip")

@@ -106,25 +106,17 @@ NOBODY_READS = {
 }  # fmt: skip
 """By overrides, the key that is nearest to the one that they add."""
 NO_SUCH_PARTS = {
-    "actor._target_=no.such.thing": "no.such.thing",
-    "actor._target_=os.getcwd": "actor",
-    "actor._target_=builtins.dict": "actor",
-    "actor._target_=null": "actor",
-    "actor._target_=5": "actor",
+    "actor._target_=no.such.thing": "no.such.thing", "actor._target_=os.getcwd": "actor",
+    "actor._target_=builtins.dict": "actor", "actor._target_=null": "actor", "actor._target_=5": "actor",
     "actor._target_=''": "actor",
     "actor._target_=own_parts.Nothing": "actor.sampling: unknown key; expected none below actor",
-    "actor._target_=own_parts.Absent": "own_parts.Absent",
-    "benchmark.load._target_=builtins.list": "benchmark.load",
-    "benchmark.load._target_=os.getcwd": "benchmark.load",
-    "model._target_=builtins.dict": "model",
-    "evaluator._target_=os.getcwd": "evaluator",
-    "reflector._target_=builtins.dict": "reflector",
-    "tracker._target_=builtins.dict": "tracker",
-    "recall._target_=builtins.dict": "recall",
-    "store._target_=builtins.dict": "store",
-    "prompts._target_=builtins.dict": "prompts",
+    "actor._target_=own_parts.Absent": "own_parts.Absent", "benchmark.load._target_=builtins.list": "benchmark.load",
+    "benchmark.load._target_=os.getcwd": "benchmark.load", "model._target_=builtins.dict": "model",
+    "evaluator._target_=os.getcwd": "evaluator", "reflector._target_=builtins.dict": "reflector",
+    "tracker._target_=builtins.dict": "tracker", "recall._target_=builtins.dict": "recall",
+    "store._target_=builtins.dict": "store", "prompts._target_=builtins.dict": "prompts",
     "stop=[plateau] stop.plateau._target_=builtins.dict": "stop.plateau",
-}
+}  # fmt: skip
 OWN_CONFIGS = {
     "tabs": ("a:\n\t- b\n", ""), "binary": (b"\x00\xff\xfe", ""), "latin": (b"arm: caf\xe9\n", ""),
     "twice": ("arm: a\narm: b\n", "arm"), "python": ("arm: !!python/object/apply:os.system ['touch hacked']\n", ""),

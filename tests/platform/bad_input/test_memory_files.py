@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
+from itertools import product
 
 import pytest
+
+from tests.platform.bad_input.damage import ODD, put
 
 HEADER = b'{"kind":"episodes","schema":1}\n'
 EPISODE = {
@@ -43,45 +45,6 @@ OBJECTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", EXPORTS)
-def test_lines_that_are_no_export_are_named(work, refused, name):
-    (work / "bad.jsonl").write_bytes(EXPORTS[name])
-    assert "bad.jsonl" in refused("memory", "import", "export.jsonl", "bad.jsonl", "--store", "memory.sqlite")
-
-
-@pytest.mark.parametrize("name", OBJECTS)
-def test_an_object_that_is_no_export_is_named(work, refused, name):
-    (work / "bad.json").write_bytes(OBJECTS[name])
-    assert "bad.json" in refused("memory", "import", "bad.json", "--store", "memory.sqlite")
-
-
-@pytest.mark.parametrize("kind", ["absent", "folder", "fifo", "loop", "device", "own store"])
-def test_what_cannot_be_imported_is_named_and_waited_for_by_nobody(work, refused, kind):
-    bad = work / "bad.jsonl"
-    if kind == "folder":
-        bad.mkdir()
-    elif kind == "fifo":
-        os.mkfifo(bad)
-    elif kind == "loop":
-        bad.symlink_to("bad.jsonl")
-    elif kind == "device":
-        bad.symlink_to("/dev/zero")
-    elif kind == "own store":
-        bad.symlink_to("memory/absent.jsonl")
-    assert "bad.jsonl" in refused("memory", "import", "bad.jsonl", "--store", "memory.sqlite")
-
-
-def _foreign(place):
-    with sqlite3.connect(place) as other:
-        other.execute("CREATE TABLE theirs (x)")
-
-
-def _damaged(place):
-    whole = bytearray(place.read_bytes())
-    whole[40:4000] = b"\xaa" * 3960
-    place.write_bytes(whole)
-
-
 def _without_bodies(place):
     for statement in (
         "UPDATE sqlite_master SET sql = replace(sql, 'body TEXT NOT NULL', 'body TEXT')",
@@ -93,96 +56,74 @@ def _without_bodies(place):
         other.close()
 
 
+def _foreign(place):
+    place.unlink()
+    with sqlite3.connect(place) as other:
+        other.execute("CREATE TABLE theirs (x)")
+
+
 STORES = {
-    "text": lambda place: place.write_text("no database at all\n" * 100),
-    "another program's": lambda place: (place.unlink(), _foreign(place)), "damaged": _damaged,
-    "torn": lambda place: place.write_bytes(place.read_bytes()[:5000]),
-    "null": _without_bodies, "empty": lambda place: place.write_bytes(b""),
-    "absent": lambda place: place.unlink(), "folder": lambda place: (place.unlink(), place.mkdir()),
-    "fifo": lambda place: (place.unlink(), os.mkfifo(place)),
+    "text": lambda place: put(place, "no database at all\n" * 100), "another program's": _foreign,
+    "damaged": lambda place: put(place, (whole := place.read_bytes())[:40] + b"\xaa" * 3960 + whole[4000:]),
+    "torn": lambda place: put(place, place.read_bytes()[:5000]), "null": _without_bodies,
+    "empty": lambda place: put(place, ""), "absent": lambda place: place.unlink(),
+    "folder": lambda place: put(place, ODD["a folder"]), "fifo": lambda place: put(place, ODD["a FIFO"]),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("name", ["text", "another program's", "damaged"])
-def test_a_database_that_is_no_store_is_named(work, refused, name, reader):
-    STORES[name](work / "memory.sqlite")
-    assert "memory.sqlite" in refused(*READERS[reader], "--store", "memory.sqlite")
-
-
-@pytest.mark.parametrize("name", ["torn", "null", "empty", "absent", "folder", "fifo"])
-def test_what_is_no_database_is_named(work, refused, name):
-    STORES[name](work / "memory.sqlite")
-    assert "memory.sqlite" in refused("memory", "show", "--store", "memory.sqlite")
-
-
-FILES = {
-    "another kind": b'{"kind":"wisdom","schema":1}\n',
+LINES = {
+    "another kind": b'{"kind":"wisdom","schema":1}\n', "no header": episode(),
     "schema of the future": b'{"kind":"episodes","schema":99}\n',
-    "no header": episode(),
     "another version": HEADER + episode(confidence="sure"),
-}
+}  # fmt: skip
+SQLITE = ("--store", "memory.sqlite")
+CASES = [
+    *(("bad.jsonl", content, ("memory", "import", "export.jsonl", "bad.jsonl", *SQLITE))
+      for content in (*EXPORTS.values(), *ODD.values())),
+    *(("bad.json", content, ("memory", "import", "bad.json", *SQLITE)) for content in OBJECTS.values()),
+    *(("episodes.jsonl", content, (*READERS[reader], "--store", "memory"))
+      for content in LINES.values() for reader in ("show", "search", "export", "prune", "import", "extract")),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("reader", ["show", "search", "export", "prune", "import", "extract"])
-@pytest.mark.parametrize("name", FILES)
-def test_a_folder_of_lines_that_is_no_store_is_named(work, refused, name, reader):
-    (work / "memory" / "episodes.jsonl").write_bytes(FILES[name])
-    assert "episodes.jsonl" in refused(*READERS[reader], "--store", "memory")
+@pytest.mark.parametrize(("file", "content", "words"), CASES)
+def test_lines_and_objects_that_are_no_export_are_named(work, refused, file, content, words):
+    put(work / "memory" / file if file == "episodes.jsonl" else work / file, content)
+    assert file in refused(*words)
 
 
 @pytest.mark.parametrize(
-    "place",
-    [
-        "",
-        "tasks.jsonl",
-        "old",
-        "mysql://host/db",
-        "sqlite://",
-        "postgresql://",
-        "postgresql://nobody@127.0.0.1:1/none",
-        "://",
-        "a\x00b",
-        "x" * 300,
-    ],
-    ids=lambda place: place[:20].encode("unicode_escape").decode(),
+    ("name", "reader"),
+    [*product(("text", "another program's", "damaged"), READERS), *((name, "show") for name in [*STORES][3:])],
 )
+def test_a_database_that_is_no_store_is_named(work, refused, name, reader):
+    STORES[name](work / "memory.sqlite")
+    assert "memory.sqlite" in refused(*READERS[reader], *SQLITE)
+
+
+PLACES = (
+    "", "tasks.jsonl", "old", "mysql://host/db", "sqlite://", "postgresql://",
+    "postgresql://nobody@127.0.0.1:1/none", "://", "a\x00b", "x" * 300,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place[:20].encode("unicode_escape").decode())
 def test_a_place_that_is_none_is_named(refused, place):
     message = refused("memory", "show", "--store", place)
     assert "store" in message or "postgresql" in message or place[:200] in message
 
 
 @pytest.mark.parametrize(
-    "store",
-    [
-        "store.place=tasks.jsonl",
-        "store.retention_days=0",
-        "store.retention_days=-1",
-        "store.retention_days=nan",
-        "store.retention_days=long",
-        "store.place=mysql://host/db",
-        "store.place=old/calls.sqlite",
-    ],
-)
+    "store", ["place=tasks.jsonl", "place=mysql://host/db", "place=old/calls.sqlite",
+              *(f"retention_days={days}" for days in ("0", "-1", "nan", "long"))],
+)  # fmt: skip
 def test_a_run_names_a_store_that_is_none(refused_run, store):
-    message = refused_run("store=sqlite", store)
-    assert "store" in message
+    assert "store" in refused_run("store=sqlite", f"store.{store}")
 
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ("memory", "show", "--episode", "nobody"),
-        ("wisdom", "show", "nobody"),
-        ("memory", "search", "x", "--min-confidence", "7"),
-        ("memory", "prune", "--days", "-1"),
-        ("memory", "prune", "--days", "nan"),
-        ("memory", "export", "."),
-        ("memory", "export", "absent/out.jsonl"),
-        ("memory", "export", "tasks.csv/x"),
-        ("wisdom", "stats", "--baseline", "old/good"),
-    ],
-    ids=str,
-)
+    ["memory show --episode nobody", "wisdom show nobody", "memory search x --min-confidence 7", "memory export .",
+     "memory prune --days -1", "memory prune --days nan", "memory export absent/out.jsonl", "memory export tasks.csv/x",
+     "wisdom stats --baseline old/good"],
+)  # fmt: skip
 def test_an_option_of_memory_that_cannot_be_is_named(refused, words):
-    assert refused(*words, "--store", "memory.sqlite")
+    assert refused(*words.split(), *SQLITE)

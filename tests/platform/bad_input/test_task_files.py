@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 
 import pytest
+
+from tests.platform.bad_input.damage import ODD, put
 
 TASK = {"task_id": "own/a", "prompt": "def f(x):\n", "entry_point": "f", "hidden_tests": ["assert candidate(1) == 1"]}
 
@@ -42,7 +43,8 @@ CONTENTS = {
     "surrogate": (b'{"task_id": "\\ud800", "prompt": "", "entry_point": "f"}\n', "line 1"),
     "a key twice": (b'{"task_id": "a", "task_id": "b", "prompt": 5, "entry_point": "f"}\n', "prompt"),
     "NaN": (b'{"task_id": NaN}\n', "line 1"), "tags a number": (line(tags=5), "tags"),
-    "50 MB": (b"x" * 50_000_000, "line 1"), "50 MB field": (line(task_id=5, prompt="x" * 50_000_000), "task_id"),
+    "50 MB": (lambda path: path.write_bytes(b"x" * 50_000_000), "line 1"),
+    "50 MB field": (lambda path: path.write_bytes(line(task_id=5, prompt="x" * 50_000_000)), "task_id"),
 }  # fmt: skip
 
 
@@ -56,48 +58,33 @@ def tasks(path: object) -> tuple[str, ...]:
 @pytest.mark.parametrize("name", CONTENTS)
 def test_what_is_no_task_is_named_by_line_and_field(work, refused, name):
     content, where = CONTENTS[name]
-    (work / "bad.jsonl").write_bytes(content)
+    put(work / "bad.jsonl", content)
     message = refused(*tasks("bad.jsonl"))
     assert "bad.jsonl" in message
     assert where in message
 
 
+WHOLE = gzip.compress(GOOD)
+
+
 @pytest.mark.parametrize(
-    "content", [b"no gzip\n", gzip.compress(GOOD)[:-9], gzip.compress(GOOD)[:12], b"", b"\x1f\x8b"], ids=range(5)
+    "content", [b"no gzip\n", WHOLE[:-9], WHOLE[:12], b"", b"\x1f\x8b", gzip.compress(WHOLE)], ids=range(6)
 )
-def test_a_gzip_that_is_none_or_torn_is_named(work, refused, content):
+def test_a_gzip_that_is_none_or_torn_or_of_another_is_named(work, refused, content):
     (work / "bad.jsonl.gz").write_bytes(content)
-    assert "bad.jsonl.gz" in refused(*tasks("bad.jsonl.gz"))
+    assert f"bad.jsonl.gz{', line 1' * (content == gzip.compress(WHOLE))}" in refused(*tasks("bad.jsonl.gz"))
 
 
-def test_a_gzip_of_another_is_named(work, refused):
-    (work / "bad.jsonl.gz").write_bytes(gzip.compress(gzip.compress(GOOD)))
-    assert "bad.jsonl.gz, line 1" in refused(*tasks("bad.jsonl.gz"))
+PLACES = (
+    "absent.jsonl", "tasks.csv", "old", "old/good", "script.json", "", "..", "/dev/zero", "/dev/stdin",
+    "a FIFO.jsonl", "a loop.jsonl", "a folder.jsonl", "x" * 300 + ".jsonl",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "absent.jsonl",
-        "tasks.csv",
-        "old",
-        "old/good",
-        "script.json",
-        "",
-        "..",
-        "/dev/zero",
-        "/dev/stdin",
-        "fifo.jsonl",
-        "loop.jsonl",
-        "dir.jsonl",
-        "x" * 300 + ".jsonl",
-    ],
-    ids=lambda name: name[:20],
-)
+@pytest.mark.parametrize("name", PLACES, ids=lambda name: name[:20])
 def test_what_is_no_file_is_named_and_waited_for_by_nobody(work, refused, name):
-    os.mkfifo(work / "fifo.jsonl")
-    (work / "dir.jsonl").mkdir()
-    (work / "loop.jsonl").symlink_to("loop.jsonl")
+    if (kind := name.removesuffix(".jsonl")) in ODD:
+        put(work / name, ODD[kind])
     message = refused(*tasks(name))
     assert name[:20] in message
     assert "expected" in message or "must name" in message
@@ -107,29 +94,21 @@ def test_what_is_no_file_is_named_and_waited_for_by_nobody(work, refused, name):
 @pytest.mark.parametrize("content", [b"{}\n", b"\x00\xff\n"], ids=["object", "binary"])
 def test_the_files_of_other_benchmarks_are_checked_alike(work, refused, benchmark, content):
     (work / "bad.jsonl").write_bytes(content)
-    message = refused(
-        "run",
-        "tracker=none",
-        "quiet=true",
-        "model=scripted",
-        "model.path=script.json",
-        f"benchmark={benchmark}",
-        "++benchmark.load.path=bad.jsonl",
-    )
+    message = refused(*tasks("")[:-2], f"benchmark={benchmark}", "++benchmark.load.path=bad.jsonl")
     assert "bad.jsonl" in message or "benchmark.load" in message
 
 
-def test_ids_that_are_paths_write_nowhere_else(work):
-    from reflexion_lab.cli.main import main
-
+def test_ids_that_are_paths_write_nowhere_else(work, carried_out):
     odd = ("../../escape", "/etc/passwd", "a/../../b", "~", ".", "..", "con\u202e", "x" * 150, "a\nb", "\x1b[31m")
-    (work / "odd.jsonl").write_bytes(
-        b"".join(line(task_id=task_id, visible_tests=["assert f(1) == 5"]) for task_id in odd)
-    )
-    before = {path.name for path in work.iterdir()} | {path.name for path in work.parent.iterdir()}
-    assert main([*tasks("odd.jsonl"), "memory.reflection_files=words", "reflector=rules"]) == 0
-    after = {path.name for path in work.iterdir()} | {path.name for path in work.parent.iterdir()}
-    assert after - before == {"runs", "words"}
+    rows = [line(task_id=task_id, visible_tests=["assert f(1) == 5"]) for task_id in odd]
+    (work / "odd.jsonl").write_bytes(b"".join(rows))
+
+    def around():
+        return {path.name for place in (work, work.parent) for path in place.iterdir()}
+
+    before = around()
+    assert carried_out((*tasks("odd.jsonl"), "memory.reflection_files=words", "reflector=rules")) == 0
+    assert around() - before == {"runs", "words"}
     assert len([*(work / "words").iterdir()]) == len(odd)
 
 

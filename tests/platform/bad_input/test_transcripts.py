@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 
 import pytest
+
+from tests.platform.bad_input.damage import ODD, put
 
 ROW = {
     "source": "s", "model": "m", "strategy": "reflexion", "run": "reflexion/run1", "problem": "own/double",
@@ -55,36 +56,6 @@ WRONG_FIELDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("name", NO_ROWS)
-def test_a_file_without_transcripts_is_named(work, refused, reader, name):
-    (work / "bad.jsonl").write_bytes(NO_ROWS[name])
-    assert "bad.jsonl" in refused(*READERS[reader])
-
-
-@pytest.mark.parametrize(
-    ("name", "reader"), [(name, reader) for name, (_, readers) in WRONG_FIELDS.items() for reader in readers]
-)
-def test_a_wrong_field_is_named_with_its_line(work, refused, name, reader):
-    (work / "bad.jsonl").write_bytes(row() + WRONG_FIELDS[name][0])
-    message = refused(*READERS[reader])
-    assert "bad.jsonl" in message
-
-
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("kind", ["absent", "folder", "fifo", "loop", "device"])
-def test_what_is_no_file_is_named_and_waited_for_by_nobody(work, refused, reader, kind):
-    if kind == "folder":
-        (work / "bad.jsonl").mkdir()
-    elif kind == "fifo":
-        os.mkfifo(work / "bad.jsonl")
-    elif kind == "loop":
-        (work / "bad.jsonl").symlink_to("bad.jsonl")
-    elif kind == "device":
-        (work / "bad.jsonl").symlink_to("/dev/zero")
-    assert "bad.jsonl" in refused(*READERS[reader])
-
-
 SAMPLES = {
     "no completion": {"task_id": "HumanEval/0"}, "completion a number": {"task_id": "HumanEval/0", "completion": 5},
     "unknown task": {"task_id": "HumanEval/9999", "completion": ""}, "no task": {"completion": ""},
@@ -92,63 +63,48 @@ SAMPLES = {
     "solution a list": {"name": "HumanEval/0", "solution": []},
     "is_solved a number": {"name": "HumanEval/0", "solution": "", "is_solved": 1},
 }  # fmt: skip
+HEAD = "file,attempt,model,part,label,why\n"
+LABELS = [
+    "", "a,b\n1,2\n", HEAD + "x,1,m,first,nonesuch,\n", HEAD + "x,1,m,nowhere,assertion,\n", "\x00\x01", HEAD + "x\n",
+    "file,label,part\nx,assertion,first\n", HEAD + "nobody,1,m,first,assertion,\n" * 2,
+    HEAD + "nobody,1,m,first,assertion,\n",
+]  # fmt: skip
+TRIALS = [
+    "", "[]", "{}", "5", '[{"name": "a"}]', '[{"name": "a", "is_success": "yes"}]', "\x00", "[" * 100_000,
+    '[{"name": "a", "is_success": true}, {"name": "a", "is_success": true}]',
+]  # fmt: skip
+PROMPTS = ["", "[]", '{"a": 5}', '{"a": [{"role": "user"}]}', "\x00", ODD["absent"], "[" * 100_000]
+CASES = {
+    f"{reader}: {name}": ("bad.jsonl", content, words, "bad.jsonl")
+    for reader, words in READERS.items()
+    for name, content in (NO_ROWS | ODD).items()
+}
+CASES |= {
+    f"{reader}: {name}": ("bad.jsonl", row() + content, READERS[reader], "bad.jsonl")
+    for name, (content, readers) in WRONG_FIELDS.items()
+    for reader in readers
+}
+CASES |= {
+    f"sample: {name}": ("bad.jsonl", json.dumps(sample) + "\n", READERS["audit"], "bad.jsonl, line 1")
+    for name, sample in SAMPLES.items()
+}
+for file, contents, words in (
+    ("bad.csv", LABELS, ("failures", "transcript.jsonl", "--labels", "bad.csv")),
+    ("agent/env_results_trial_0.json", TRIALS, ("trials", "agent")),
+    ("bad.json", PROMPTS, ("import", "transcript.jsonl", "--prompts", "bad.json", "--out", "imported")),
+):
+    name = file.rpartition("/")[2]
+    CASES |= {f"{name} {number}": (file, content, words, name) for number, content in enumerate(contents)}
+"""By name: a file, its content, who reads it, and what the refusal names."""
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_a_wrong_sample_is_named_by_line_and_field(work, refused, name):
-    (work / "bad.jsonl").write_text(json.dumps(SAMPLES[name]) + "\n")
-    assert "bad.jsonl, line 1" in refused("audit", "bad.jsonl")
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        "a,b\n1,2\n",
-        "file,attempt,model,part,label,why\nx,1,m,first,nonesuch,\n",
-        "file,attempt,model,part,label,why\nx,1,m,nowhere,assertion,\n",
-        "\x00\x01",
-        "file,attempt,model,part,label,why\nx\n",
-        "file,label,part\nx,assertion,first\n",
-        "file,attempt,model,part,label,why\n" + "nobody,1,m,first,assertion,\n" * 2,
-        "file,attempt,model,part,label,why\nnobody,1,m,first,assertion,\n",
-    ],
-    ids=range(9),
-)
-def test_labels_that_are_none_are_named(work, refused, content):
-    (work / "bad.csv").write_text(content)
-    assert "bad.csv" in refused("failures", "transcript.jsonl", "--labels", "bad.csv")
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        "[]",
-        "{}",
-        "5",
-        '[{"name": "a"}]',
-        '[{"name": "a", "is_success": "yes"}]',
-        '[{"name": "a", "is_success": true}, {"name": "a", "is_success": true}]',
-        "\x00",
-        "[" * 100_000,
-    ],
-    ids=range(9),
-)
-def test_trials_that_are_none_are_named(work, refused, content):
-    (work / "agent" / "env_results_trial_0.json").write_text(content)
-    assert "env_results_trial_0.json" in refused("trials", "agent")
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_damaged_file_is_named_by_whoever_reads_it(work, refused, case):
+    file, content, words, message = case
+    put(work / file, content)
+    assert message in refused(*words)
 
 
 @pytest.mark.parametrize("words", [("trials", "absent"), ("trials", "old"), ("trials", "tasks.jsonl")], ids=str)
 def test_a_folder_without_trials_is_named(refused, words):
     assert words[1] in refused(*words)
-
-
-@pytest.mark.parametrize(
-    "content", ["", "[]", '{"a": 5}', '{"a": [{"role": "user"}]}', "\x00", "absent", "[" * 100_000], ids=range(7)
-)
-def test_prompts_that_are_none_are_named(work, refused, content):
-    if content != "absent":
-        (work / "bad.json").write_text(content)
-    assert "bad.json" in refused("import", "transcript.jsonl", "--prompts", "bad.json", "--out", "imported")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 
-import psycopg
 import pytest
-from own_server import own_server
 
 SHARED = "memory.shared.shown.wisdom=2", "memory.shared.round_size=2"
 PLACES = {"sqlite": "memory.sqlite", "jsonl": "memory"}
@@ -45,6 +43,9 @@ def _commands(n):
 
 @pytest.mark.soak
 def test_eight_processes_share_a_postgresql(crowd, peaceful, monkeypatch):
+    import psycopg
+    from own_server import own_server
+
     process = crowd("storage=postgres", "store=postgresql", *SHARED)
     with own_server() as server:
         monkeypatch.setenv("REFLEXION_LAB_DATABASE", server.url)

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 
 import pytest
 
@@ -23,16 +24,21 @@ NAMED = {
     "429": "rate_limited", "503": "server_error", "408": "timeout", "stall": "timeout", "endless": "timeout",
     "reset": "connection", "torn": "connection", "html": "malformed",
 }  # fmt: skip
-TASKS = basics(seed=0, n=4)
+MORE = basics(seed=0, n=12)
+TASKS = MORE[:4]
+
+
+MANY = "benchmark.load.n=12"
 
 
 def about(task, fault):
     return lambda request: fault if task.prompt.strip() in request.text else ""
 
 
-def about_first(fault):
-    """Fails the first request of one task's every call."""
-    return lambda request: fault if request.nth == 1 and TASKS[0].prompt.strip() in request.text else ""
+def about_each(tasks, faults):
+    """A fault for every request about one task, another one for the next task."""
+    prompts = [(task.prompt.strip(), fault) for task, fault in zip(tasks, faults, strict=False)]
+    return lambda request: next((fault for prompt, fault in prompts if prompt in request.text), "")
 
 
 def usage(folder):
@@ -46,35 +52,44 @@ def written(folder):
 # What passes
 
 
-@pytest.mark.parametrize("fault", ASKED_AGAIN)
 @pytest.mark.slow
-def test_what_passes_is_asked_again_and_changes_nothing(faults, student, run, measured, unbroken, clock, fault):
-    clock.real = 1 if fault == "429_second" else 0
-    with faults.FaultServer(student, about_first(fault)) as server:
-        folder, problem = run(server)
+def test_what_passes_is_asked_again_and_changes_nothing(faults, student, run, measured, unbroken, clock):
+    left = list(ASKED_AGAIN)  # each for another request, when that comes for the first time
+    with faults.FaultServer(student, lambda r: left.pop() if left and r.nth == 1 else "") as server:
+        folder, problem = run(server, MANY)
     assert problem is None
-    assert measured(folder) == unbroken()
-    assert server.faults[fault] == sum(role.retries for role in usage(folder).values()) == len(clock.waits) > 0
-    assert fault != "429_second" or set(clock.waits) == {1}
+    assert measured(folder) == unbroken(MANY)
+    assert server.faults == dict.fromkeys(ASKED_AGAIN, 1)
+    assert sum(role.retries for role in usage(folder).values()) == len(clock.waits) == len(ASKED_AGAIN)
     assert set(server.answered.values()) == {1}
     assert written(folder) == []
 
 
-@pytest.mark.parametrize("oddity", ["trickle", "twice", "two_choices", "no_name"])
 @pytest.mark.slow
-def test_an_odd_answer_is_an_answer(faults, student, run, measured, unbroken, oddity):
-    with faults.FaultServer(student, lambda request: oddity) as server:
+def test_as_long_as_the_server_says_is_waited(faults, student, run, measured, unbroken, clock):
+    clock.real = 1
+    plan = about(TASKS[0], "429_second")
+    with faults.FaultServer(student, lambda r: plan(r) if r.nth == 1 else "") as server:
+        folder, problem = run(server)
+    assert (problem, measured(folder)) == (None, unbroken())
+    assert set(clock.waits) == {1}
+    assert server.faults["429_second"] == len(clock.waits) > 0
+
+
+@pytest.mark.slow
+def test_an_odd_answer_is_an_answer(faults, student, run, measured, unbroken):
+    odd = "trickle", "twice", "two_choices", "no_name"
+    with faults.FaultServer(student, lambda request: odd[request.number % 4]) as server:
         folder, problem = run(server)
     assert problem is None
     assert measured(folder) == unbroken()
     assert len(server.requests) == len(server.answered)
+    assert set(server.faults) == set(odd)
 
 
 def test_unanswered_tasks_restart_after_the_others_have_ended(faults, student, run, measured, unbroken):
-    def plan(request):
-        return "503" if request.nth == 1 and TASKS[1].prompt.strip() in request.text else ""
-
-    with faults.FaultServer(student, plan) as server:
+    plan = about(TASKS[1], "503")
+    with faults.FaultServer(student, lambda r: plan(r) if r.nth == 1 else "") as server:
         folder, problem = run(server, AT_ONCE, "loop.max_attempts=1")
     assert problem is None
     assert measured(folder) == unbroken("loop.max_attempts=1")
@@ -88,35 +103,37 @@ def test_unanswered_tasks_restart_after_the_others_have_ended(faults, student, r
 # What does not pass
 
 
-@pytest.mark.parametrize("fault", NAMED)
+@pytest.mark.parametrize("names", [("503",), tuple(NAMED)], ids=["one", "every"])
 @pytest.mark.slow
-def test_an_unanswered_task_leaves_the_run_incomplete(faults, student, run, measured, unbroken, fault):
-    with faults.FaultServer(student, about(TASKS[2], fault)) as server:
-        overrides = (AT_ONCE, f"model.timeout={1 if fault == 'stall' else 20}", "model.deadline=1")
-        folder, problem = run(server, *overrides)
+def test_unanswered_tasks_leave_the_run_incomplete(faults, student, run, measured, unbroken, names):
+    failing = {task.task_id: NAMED[fault] for task, fault in zip(MORE[1:], names, strict=False)}
+    with faults.FaultServer(student, about_each(MORE[1:], names)) as server:
+        folder, problem = run(server, AT_ONCE, MANY, "model.timeout=2", "model.deadline=2", "workers=8")
         assert isinstance(problem, Unanswered)
-        assert problem.outcome == NAMED[fault]
-        assert f"1 task had no answer twice ({NAMED[fault]} 1)" in str(problem)
-        assert f"task {TASKS[2].task_id}, attempt 1" in str(problem)
-        assert written(folder) == [(TASKS[2].task_id, NAMED[fault])] * 2
-        assert set(folder.results) == {task.task_id for task in TASKS} - {TASKS[2].task_id}
+        assert problem.outcome in failing.values()
+        assert f"{len(names)} task{'s' * (len(names) > 1)} had no answer twice (" in str(problem)
+        counts = Counter(failing.values())
+        assert all(f"{outcome} {count}" in str(problem) for outcome, count in counts.items())
+        assert any(f"task {task_id}, attempt 1" in str(problem) for task_id in failing)
+        assert sorted(written(folder)) == sorted([*failing.items()] * 2)
+        assert set(folder.results) == {task.task_id for task in MORE} - set(failing)
         server.plan = lambda request: ""
-        again, problem = run(server, "model.retries=3", f"resume={folder.path}")
+        again, problem = run(server, MANY, "model.retries=3", f"resume={folder.path}")
     assert problem is None
-    assert measured(again) == unbroken()
+    assert measured(again) == unbroken(MANY)
     assert set(server.answered.values()) == {1}
-    assert summary(Log.read(again)).set_aside == {NAMED[fault]: 2}
+    assert summary(Log.read(again)).set_aside == {outcome: 2 * count for outcome, count in counts.items()}
 
 
 def test_a_server_that_is_down_is_given_up_soon(faults, student, run, measured, unbroken):
     with faults.FaultServer(student, lambda request: "503") as server:
-        folder, problem = run(server, AT_ONCE, "workers=2", "benchmark.load.n=12")
+        folder, problem = run(server, AT_ONCE, "workers=2", MANY)
         assert (type(problem), problem.outcome, problem.is_lasting) == (Unanswered, "server_error", False)
         assert 2 + PATIENCE < len(written(folder)) <= 2 + PATIENCE + 2
         server.plan = lambda request: ""
-        folder, problem = run(server, AT_ONCE, "workers=2", "benchmark.load.n=12", f"resume={folder.path}")
+        folder, problem = run(server, AT_ONCE, "workers=2", MANY, f"resume={folder.path}")
     assert problem is None
-    assert measured(folder) == unbroken("benchmark.load.n=12")
+    assert measured(folder) == unbroken(MANY)
 
 
 def test_a_wait_of_a_day_is_not_waited_and_is_said(faults, student, run):
@@ -213,25 +230,27 @@ def test_every_server_is_understood_that_the_prompt_is_too_long(faults, server_o
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("fault", [*WITHHELD, "wrong_model", "overflow_with_200", "overflow_vllm"])
 @pytest.mark.slow
-def test_withheld_replies_have_their_own_outcome_per_task(faults, student, run, measured, unbroken, fault):
-    end = WITHHELD.get(fault, "context_overflow" if fault.startswith("overflow") else fault)
-    touched = TASKS[3]
-    with faults.FaultServer(
-        student, lambda r: fault if touched.prompt.strip() in r.text and r.number > 1 else ""
-    ) as server:
-        folder, problem = run(server, "workers=1", "reflector=rules")
+def test_withheld_replies_have_their_own_outcome_per_task(faults, student, run, measured, unbroken):
+    ends = WITHHELD | dict.fromkeys(("overflow_with_200", "overflow_vllm"), "context_overflow")
+    ends |= {"wrong_model": "wrong_model"}
+    touched = dict(zip((task.task_id for task in MORE[1:]), ends.values(), strict=False))
+    with faults.FaultServer(student, about_each(MORE[1:], ends)) as server:
+        folder, problem = run(server, "workers=1", "reflector=rules", MANY)
     assert problem is None
-    attempts = folder.attempts[touched.task_id]
-    assert {attempt.trajectory.finish_reason for attempt in attempts} == {end}
-    assert {attempt.evaluation.outcome for attempt in attempts} == {end}
-    assert {attempt.trajectory.solution for attempt in attempts} == {""}
-    assert {folder.grades[touched.task_id, attempt.number].passed for attempt in attempts} == {False}
-    assert json.loads((folder.path / "summary.json").read_text())["withheld"] == {end: len(attempts)}
-    loops, whole = measured(folder)[0], unbroken("reflector=rules")[0]
-    assert {task: loop for task, loop in loops.items() if task != touched.task_id} == {
-        task: loop for task, loop in whole.items() if task != touched.task_id
+    assert len(touched) == 6
+    for task_id, end in touched.items():
+        attempts = folder.attempts[task_id]
+        assert {attempt.trajectory.finish_reason for attempt in attempts} == {end}
+        assert {attempt.evaluation.outcome for attempt in attempts} == {end}
+        assert {attempt.trajectory.solution for attempt in attempts} == {""}
+        assert {folder.grades[task_id, attempt.number].passed for attempt in attempts} == {False}
+    withheld = Counter(touched[task_id] for task_id in touched for _ in folder.attempts[task_id])
+    assert json.loads((folder.path / "summary.json").read_text())["withheld"] == withheld
+    loops, whole = measured(folder)[0], unbroken("reflector=rules", MANY)[0]
+    assert loops.keys() == whole.keys()
+    assert {task: loop for task, loop in loops.items() if task not in touched} == {
+        task: loop for task, loop in whole.items() if task not in touched
     }
     assert written(folder) == []
 

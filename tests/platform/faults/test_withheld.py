@@ -45,17 +45,10 @@ def attempts_of(model, sandbox, task, *overrides):
 
 
 ACTORS = {
-    "single_shot": [],
-    "continuation": [],
-    "chain_of_thought": [],
-    "chain_of_thought_continuation": [],
-    "react": [],
-    "react_continuation": [],
-    "critique_revise": ["actor@actor.generator=single_shot", "critic=llm", "reviser=llm"],
-    "candidates": [],
-    "escalation": [],
-    "warming": [],
-}
+    "single_shot": [], "continuation": [], "chain_of_thought": [], "chain_of_thought_continuation": [], "react": [],
+    "react_continuation": [], "critique_revise": ["actor@actor.generator=single_shot", "critic=llm", "reviser=llm"],
+    "candidates": [], "escalation": [], "warming": [],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("actor", ACTORS)

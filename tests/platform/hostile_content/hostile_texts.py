@@ -28,24 +28,12 @@ UNITS = (
     "$$", "${", "{{",
 )  # fmt: skip
 READERS = {
-    "extract": lambda text: extract(text, TASK),
-    "fields": parse_fields,
-    "verdict": parse_verdict,
-    "turn": read_turn,
+    "extract": lambda text: extract(text, TASK), "fields": parse_fields, "verdict": parse_verdict, "turn": read_turn,
     "asserts": lambda text: list(asserts(text, 200)),
-    "classify": lambda text: (classify("", text), classify("X", text)),
-    "normalised": normalised,
-    "blocks": blocks,
-    "thoughts": without_thoughts,
-    "keys": without_keys,
-    "logins": without_login,
-    "visible": visible,
-    "plain": plain,
-    "html": html,
-    "page": pieces.visible,
-    "markdown": markdown,
-    "latex": latex,
-}
+    "classify": lambda text: (classify("", text), classify("X", text)), "normalised": normalised, "blocks": blocks,
+    "thoughts": without_thoughts, "keys": without_keys, "logins": without_login, "visible": visible, "plain": plain,
+    "html": html, "page": pieces.visible, "markdown": markdown, "latex": latex,
+}  # fmt: skip
 
 
 def main(size: int) -> None:

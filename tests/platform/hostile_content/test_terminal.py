@@ -21,20 +21,14 @@ from reflexion_lab.io.terminal_text import plain, visible
 from reflexion_lab.runner.config.messages import full_traceback, one_line
 
 EVIL = {
-    "colour": "\x1b[31m",
-    "title": "\x1b]0;owned\x07",
-    "link": "\x1b]8;;http://evil\x1b\\on\x1b]8;;\x1b\\",
-    "clipboard": "\x1b]52;c;ZXZpbA==\x07",
-    "device control": "\x1bP+q544e\x1b\\",
-    "eight bits": "\x9b31m\x9d0;owned\x9c",
-    "return": "good\rbad\b\b\b\x7f",
+    "colour": "\x1b[31m", "title": "\x1b]0;owned\x07", "link": "\x1b]8;;http://evil\x1b\\on\x1b]8;;\x1b\\",
+    "clipboard": "\x1b]52;c;ZXZpbA==\x07", "device control": "\x1bP+q544e\x1b\\",
+    "eight bits": "\x9b31m\x9d0;owned\x9c", "return": "good\rbad\b\b\b\x7f",
     "direction": "\u202eabc\u2066\u2069\u200f\u061c",
-    "unseen": "\u200b\u2060\ufeff\u00ad\ue000\U000e0041\u115f\u3164\uffa0\u17b4\ufe0f\u180e",
-    "half": "\ud800\udfff",
-    "nobody's": "\uffff\ufdd0\U0010ffff",
-    "markup": "[bold red]x[/] [link=http://evil]y[/link] :smile:",
+    "unseen": "\u200b\u2060\ufeff\u00ad\ue000\U000e0041\u115f\u3164\uffa0\u17b4\ufe0f\u180e", "half": "\ud800\udfff",
+    "nobody's": "\uffff\ufdd0\U0010ffff", "markup": "[bold red]x[/] [link=http://evil]y[/link] :smile:",
     "breaks": "\x0b\x0c\x1c\x85\u2028\u2029",
-}
+}  # fmt: skip
 ALL = "".join(EVIL.values())
 OBEYED = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
@@ -103,33 +97,18 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     "command",
     [
-        ["show", NAME],
-        ["show", f"{NAME}-absent"],
-        ["report", NAME],
-        ["compare", NAME, f"{NAME}-absent"],
-        ["track", NAME, "--uri", NAME],
-        ["replay", f"{NAME}.zip"],
-        ["bundle", NAME],
-        ["check", f"{NAME}.yaml", NAME],
-        ["audit", f"{NAME}.jsonl"],
-        ["audit", f"{NAME}.jsonl.gz"],
-        ["memory", "import", f"{NAME}.jsonl"],
-        ["memory", "show", "--store", f"{NAME}.jsonl"],
-        ["recordings", f"{NAME}.jsonl"],
-        ["lint-dataset", f"{NAME}.jsonl"],
-        ["estimate", f"model={NAME}"],
-        [f"{NAME}"],
-        ["show", "--", "a", NAME],
-        ["doctor", f"--{NAME}"],
-        ["wisdom", NAME],
-        ["run", f"benchmark={NAME}"],
-        ["run", f"{NAME}"],
+        ["show", NAME], ["show", f"{NAME}-absent"], ["report", NAME], ["compare", NAME, f"{NAME}-absent"],
+        ["track", NAME, "--uri", NAME], ["replay", f"{NAME}.zip"], ["bundle", NAME], ["check", f"{NAME}.yaml", NAME],
+        ["audit", f"{NAME}.jsonl"], ["audit", f"{NAME}.jsonl.gz"], ["memory", "import", f"{NAME}.jsonl"],
+        ["memory", "show", "--store", f"{NAME}.jsonl"], ["recordings", f"{NAME}.jsonl"],
+        ["lint-dataset", f"{NAME}.jsonl"], ["estimate", f"model={NAME}"], [f"{NAME}"], ["show", "--", "a", NAME],
+        ["doctor", f"--{NAME}"], ["wisdom", NAME], ["run", f"benchmark={NAME}"], ["run", f"{NAME}"],
         ["run", f"+arm={NAME}"],
         ["run", "benchmark=jsonl", f"benchmark.load.path='{NAME}.jsonl'", "model=simulated", "tracker=none"],
         ["run", f"resume='{NAME}'", "model=simulated", "tracker=none", "benchmark.load.n=2"],
     ],
     ids=lambda command: " ".join(command)[:20].encode("unicode_escape").decode(),
-)
+)  # fmt: skip
 def test_the_complaint_of_a_command_repeats_names_without_harm(lab: Path, command: list[str], capfd) -> None:
     try:
         code = cli.main(command)

@@ -34,7 +34,6 @@ def stopped(lab, served, process, number):
     ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow), (signal.SIGTERM, 143)]
 )
 def test_a_stopped_run_ends_its_attempts_and_says_how_to_resume(place, served, undisturbed, outcome, number, code):
-    (whole,), calls, _, _ = undisturbed()
     lab = place()
     process = begun(lab, served, 2)
     output = stopped(lab, served, process, number)
@@ -45,6 +44,7 @@ def test_a_stopped_run_ends_its_attempts_and_says_how_to_resume(place, served, u
     assert (folder / "attempts.jsonl").read_bytes().count(b"\n") >= 1
     assert list(lab.temporary.iterdir()) == []
     if number == signal.SIGINT:
+        (whole,), calls, _, _ = undisturbed()
         lab.run(*lab.resume)
         assert (outcome(folder), lab.stored) == (whole, calls)
         lab.check(kills=0)
@@ -130,14 +130,9 @@ def test_closing_the_terminal_stops_the_run_with_attempts_written(place, served)
 @pytest.mark.soak
 def test_a_run_under_nohup_hears_no_hang_up(place, served):
     lab = place()
-    process = begun(lab, served, 1, before=("nohup", *python()), stdin=subprocess.DEVNULL)
+    command = ("nohup", sys.executable, "-m", "reflexion_lab")
+    process = begun(lab, served, 1, before=command, stdin=subprocess.DEVNULL)
     process.send_signal(signal.SIGHUP)
     served.gate.set()
     process.communicate(timeout=120)
     assert process.returncode == 0
-
-
-def python():
-    import sys
-
-    return (sys.executable, "-m", "reflexion_lab")

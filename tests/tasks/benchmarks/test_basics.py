@@ -23,7 +23,7 @@ from reflexion_lab.tasks.benchmarks.rows import repeated
 
 TEMPLATES = {template.names[0]: template for template in templates()}
 ONCE = len(TEMPLATES)
-SEEDS = (0, 1, 2)
+SEEDS = (0, 1)
 
 
 @cache
@@ -75,10 +75,6 @@ def test_two_examples_and_six_to_ten_hidden_tests_are_distinct(tasks: list[Task]
         assert len(task.visible_tests) == 2
         assert 6 <= len(task.hidden_tests) <= 10, task.task_id
         assert len({check.split(" == ")[0] for check in tests}) == len(tests), task.task_id
-
-
-def test_no_hidden_test_says_what_an_example_shows(tasks: list[Task]) -> None:
-    for task in tasks:
         assert not repeated(task.hidden_tests, task.visible_tests, task.entry_point), task.task_id
 
 
@@ -129,13 +125,10 @@ def test_every_prefix_mixes_the_levels(tasks: list[Task]) -> None:
         assert all(abs(counts[level] - share[level] * size) < 1 for level in LEVELS), size
 
 
-def test_the_first_tasks_are_all_templates_in_turn(tasks: list[Task]) -> None:
+def test_the_first_tasks_are_all_templates_in_turn_with_their_tags(tasks: list[Task]) -> None:
     for draw in range(3):
         ids = {task.task_id for task in tasks[draw * ONCE : (draw + 1) * ONCE]}
         assert ids == {f"basics/{key}/{draw}" for key in TEMPLATES}
-
-
-def test_tags_name_benchmark_theme_and_level(tasks: list[Task]) -> None:
     for task in tasks:
         template = template_of(task)
         assert task.tags == ("basics", template.theme, template.level)
@@ -158,9 +151,11 @@ def test_names_are_never_shared_between_templates() -> None:
 
 
 def test_a_seed_names_its_tasks() -> None:
-    assert basics() == basics(0, 40) == drawn(0)[:40]
+    assert basics() == basics(0, 40) == drawn(0)[:40]  # fewer tasks are a prefix of more
+    assert basics(1, 10) == drawn(1)[:10]
+    assert basics(0, ONCE + 5) == drawn(0)[: ONCE + 5]
     prompts = [{task.prompt for task in tasks} for tasks in map(drawn, SEEDS)]
-    assert len(set.union(*prompts)) > 0.97 * 9 * ONCE
+    assert len(set.union(*prompts)) > 0.97 * 3 * len(SEEDS) * ONCE
 
 
 def test_the_tasks_of_a_seed_are_those_of_version_0_1() -> None:
@@ -170,12 +165,6 @@ def test_the_tasks_of_a_seed_are_those_of_version_0_1() -> None:
         assert row.pop("cluster") == row["task_id"].rpartition("/")[0]
     digests = [hashlib.sha256(msgspec.json.encode(tasks)).hexdigest()[:16] for tasks in rows]
     assert digests == ["9e2242cb98b67134", "9d36939979b0e525", "255b53709e486f2d"]
-
-
-def test_fewer_tasks_are_a_prefix_of_more() -> None:
-    for seed in SEEDS:
-        assert basics(seed, 10) == drawn(seed)[:10]
-    assert basics(0, ONCE + 5) == drawn(0)[: ONCE + 5]
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "random"])
@@ -200,7 +189,7 @@ def test_thousands_of_tasks_have_ids_and_prompts_of_their_own() -> None:
         assert solves(task.canonical_solution, task, task.visible_tests + task.hidden_tests), task.task_id
 
 
-@pytest.mark.parametrize("n", [0, -3])
-def test_asking_for_no_task_is_refused_by_name(n: int) -> None:
-    with pytest.raises(ValueError, match=rf"basics\.n: got {n}, expected 1 or more"):
-        basics(0, n)
+def test_asking_for_no_task_is_refused_by_name() -> None:
+    for n in (0, -3):
+        with pytest.raises(ValueError, match=rf"basics\.n: got {n}, expected 1 or more"):
+            basics(0, n)

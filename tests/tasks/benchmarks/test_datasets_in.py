@@ -10,21 +10,21 @@ from reflexion_lab.tasks.benchmarks.humaneval_plus import humaneval_plus
 from reflexion_lab.tasks.benchmarks.jsonl import jsonl
 from reflexion_lab.tasks.benchmarks.multipl_e import multipl_e
 
-datasets = pytest.importorskip("datasets")
-
 TASK = {
-    "task_id": "a",
-    "prompt": "def f(x):\n",
-    "entry_point": "f",
-    "visible_tests": ["assert f(1) == 1"],
-    "hidden_tests": ["assert f(2) == 2"],
-    "setup": None,
-}
+    "task_id": "a", "prompt": "def f(x):\n", "entry_point": "f", "visible_tests": ["assert f(1) == 1"],
+    "hidden_tests": ["assert f(2) == 2"], "setup": None,
+}  # fmt: skip
 ROWS = [TASK, TASK | {"task_id": "b", "setup": "ONE = 1"}]
 
 
+@pytest.fixture(scope="session")
+def datasets():
+    """The package. Imported where it is used: a second of every process that collects would go into it."""
+    return pytest.importorskip("datasets")
+
+
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch, datasets):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     datasets.disable_progress_bars()
@@ -53,7 +53,7 @@ def test_the_digest_is_that_of_the_file_or_of_the_rows(folder: Path) -> None:
     assert len({jsonl(str(folder / path)).digest for path in ("saved", "one split", "two/train")}) == 1
 
 
-def test_a_bad_row_is_named_with_place_and_field(folder: Path) -> None:
+def test_a_bad_row_is_named_with_place_and_field(folder: Path, datasets) -> None:
     datasets.Dataset.from_list([TASK, TASK | {"task_id": "b", "entry_point": "class"}]).save_to_disk(
         str(folder / "bad")
     )
@@ -78,7 +78,7 @@ def test_a_source_that_cannot_be_read_is_named(folder: Path, path: str, message:
         jsonl(path if path.startswith("hf://") else str(folder / path))
 
 
-def test_benchmarks_of_another_shape_read_data_sets_too(folder: Path) -> None:
+def test_benchmarks_of_another_shape_read_data_sets_too(folder: Path, datasets) -> None:
     test = "def check(candidate):\n    assert candidate(2) == 2\n\ncheck(f)"
     row = {"name": "own", "language": "py", "prompt": "def f(x: int) -> int:\n", "tests": test}
     datasets.Dataset.from_list([row]).to_parquet(str(folder / "typed.parquet"))

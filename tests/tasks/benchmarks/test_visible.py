@@ -36,25 +36,15 @@ def test_doctests_are_visible_tests(docstring: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("line", "value"),
     [
-        ("f([1, 2]) ➞ 3", "3"),
-        ("f([1, 2]) => 3", "3"),
-        ("f([1, 2])==>3", "3"),
-        ("f([1, 2]) -> 3  ", "3"),
-        ("* f([1, 2]) == 3.", "3"),
-        ("assert f([1, 2]) = 3.50", "3.5"),
-        ("f([1, 2]) returns 'three' # in words", "'three'"),
-        ("f([1, 2])   # returns 3", "3"),
-        ("f([1, 2]) # => 'No' (it is too short)", "'No'"),
-        ("f([1, 2]) should return True.", "True"),
-        ("f([1, 2]) should\nreturn 3 and f([3]) is the same", "3"),
-        ("f([1, 2]) => true", "True"),
-        ("For f([1, 2]) the result should be (1, 'a)')", "(1, 'a)')"),
-        ("f([1, 2]) -> 1 + 2 = 3", "3"),
-        ("f([1, 2]) -> 1, 2", "(1, 2)"),
-        ("f([\n  1,\n  2\n]) == [\n  3\n]", "[3]"),
-        ("f([1, 2]) == '#.'", "'#.'"),
+        ("f([1, 2]) ➞ 3", "3"), ("f([1, 2]) => 3", "3"), ("f([1, 2])==>3", "3"), ("f([1, 2]) -> 3  ", "3"),
+        ("* f([1, 2]) == 3.", "3"), ("assert f([1, 2]) = 3.50", "3.5"),
+        ("f([1, 2]) returns 'three' # in words", "'three'"), ("f([1, 2])   # returns 3", "3"),
+        ("f([1, 2]) # => 'No' (it is too short)", "'No'"), ("f([1, 2]) should return True.", "True"),
+        ("f([1, 2]) should\nreturn 3 and f([3]) is the same", "3"), ("f([1, 2]) => true", "True"),
+        ("For f([1, 2]) the result should be (1, 'a)')", "(1, 'a)')"), ("f([1, 2]) -> 1 + 2 = 3", "3"),
+        ("f([1, 2]) -> 1, 2", "(1, 2)"), ("f([\n  1,\n  2\n]) == [\n  3\n]", "[3]"), ("f([1, 2]) == '#.'", "'#.'"),
     ],
-)
+)  # fmt: skip
 def test_examples_in_prose_are_visible_tests(line: str, value: str) -> None:
     assert examples(line) == [f"f([1, 2]) == {value}"]
 
@@ -78,37 +68,14 @@ def test_worked_inputs_are_visible_tests_if_they_name_the_parameters(docstring: 
 @pytest.mark.parametrize(
     "docstring",
     [
-        "",
-        "f(x) -> int",
-        "f(a) => False",
-        "f() returns 5",
-        "f(n) == f(n - 1) + 1",
-        "f(2) == f(1) + 1",
-        "f(1) == 2 or more",
-        "f(1) == about 2",
-        "f(1) != 2",
-        "f(1) >= 2",
-        "f(1) === 2",
-        ">>> f(1)  # gives two",
-        "f(1, ...) == 2",
-        "f([1]) == [1, ...]",
-        "f(1) is 2",
-        "f(1) == ''a'",
-        "g(1) == 2",
-        "my_f(1) == 2",
-        "self.f(1) == 2",
-        "f(*[1]) == 2",
-        "f(open('x')) == 2",
-        "f(1) == exit()",
-        "f(x=1, x=2) == 3",
-        "f({[]}) == 3",
-        ">>> print(f(1))\n2",
-        ">>> f(1)\nTraceback (most recent call last):\nValueError: no",
-        ">>> f([1]) [2]",
-        ">>> x = f(1)",
-        ">>> f(1\n2",
+        "", "f(x) -> int", "f(a) => False", "f() returns 5", "f(n) == f(n - 1) + 1", "f(2) == f(1) + 1",
+        "f(1) == 2 or more", "f(1) == about 2", "f(1) != 2", "f(1) >= 2", "f(1) === 2", ">>> f(1)  # gives two",
+        "f(1, ...) == 2", "f([1]) == [1, ...]", "f(1) is 2", "f(1) == ''a'", "g(1) == 2", "my_f(1) == 2",
+        "self.f(1) == 2", "f(*[1]) == 2", "f(open('x')) == 2", "f(1) == exit()", "f(x=1, x=2) == 3", "f({[]}) == 3",
+        ">>> print(f(1))\n2", ">>> f(1)\nTraceback (most recent call last):\nValueError: no", ">>> f([1]) [2]",
+        ">>> x = f(1)", ">>> f(1\n2",
     ],
-)
+)  # fmt: skip
 def test_what_is_not_plainly_an_example_is_left_out(docstring: str) -> None:
     assert examples(docstring) == []
 
@@ -116,35 +83,29 @@ def test_what_is_not_plainly_an_example_is_left_out(docstring: str) -> None:
 def test_examples_come_once_and_in_order_of_appearance() -> None:
     docstring = "f(3) => 3\n>>> f(2)\n2\n\nf(1) => 1, f(3) => 3\nFor x = 0 the output should be 0\nf(2) == 2"
     assert examples(docstring) == ["f(3) == 3", "f(2) == 2", "f(1) == 1", "f(0) == 0"]
+    # Doctests of broken indentation do not hide the prose.
+    assert examples(">>> f(1)\n2\n  >>>f(2)\n3\n\nf(3) => 4") == ["f(3) == 4"]
 
 
-def test_only_the_docstring_of_the_entry_point_is_read() -> None:
-    prompt = "def g(x):\n    \"\"\"f(1) == 1\"\"\"\n\n\ndef f(x):\n    '''f(2) == 2'''\n    # f(3) == 3\n"
-    assert visible_tests(prompt, "f") == ("assert f(2) == 2",)
-
-
-def test_a_function_whose_name_only_begins_alike_is_another() -> None:
-    prompt = 'def f(x):\n    """f(2) == 2"""\n\n\ndef foo(x):\n    """f(1) == 1"""\n'
-    assert visible_tests(prompt, "f") == ("assert f(2) == 2",)
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ("def g(x):\n    \"\"\"f(1) == 1\"\"\"\n\n\ndef f(x):\n    '''f(2) == 2'''\n    # f(3) == 3\n", ("f(2) == 2",)),
+        ('def f(x):\n    """f(2) == 2"""\n\n\ndef foo(x):\n    """f(1) == 1"""\n', ("f(2) == 2",)),
+        ("Write f so that f(2) == 4.\n", ("f(2) == 4",)),  # prose without code
+        ('def f(x):\n    """\n    >>> f("a\\nb")\n    \'b\\nc\'\n    """\n', (r"f('a\nb') == 'b\nc'",)),  # escapes
+        ('def f(x):\n    """A.\n\n    >>> f(1)\n\n    5\n\n    >>> f(2)\n    >>> f(3)\n    4\n    """\n',
+         ("f(2) == None", "f(3) == 4")),  # a value after a blank line prevents an implied None
+    ],
+)  # fmt: skip
+def test_the_docstring_of_the_entry_point_alone_is_read(prompt: str, expected: tuple[str, ...]) -> None:
+    assert visible_tests(prompt, "f") == tuple(f"assert {text}" for text in expected)
 
 
 def test_sloppy_prompts_warn_nobody(recwarn: pytest.WarningsRecorder) -> None:
     assert examples("f('\\d') == 1if 2 else 3\nf('\\d') == 2") == [r"f('\\d') == 2"]
     visible_tests('def f(x):\n    """ \\d """\n', "f")
     assert not recwarn.list
-
-
-def test_a_prompt_without_code_is_read_as_prose() -> None:
-    assert visible_tests("Write f so that f(2) == 4.\n", "f") == ("assert f(2) == 4",)
-
-
-def test_escapes_are_read_as_the_prompt_writes_them() -> None:
-    prompt = 'def f(x):\n    """\n    >>> f("a\\nb")\n    \'b\\nc\'\n    """\n'
-    assert visible_tests(prompt, "f") == (r"assert f('a\nb') == 'b\nc'",)
-
-
-def test_doctests_of_broken_indentation_do_not_hide_the_prose() -> None:
-    assert examples(">>> f(1)\n2\n  >>>f(2)\n3\n\nf(3) => 4") == ["f(3) == 4"]
 
 
 FRAGMENTS = st.sampled_from(
@@ -166,8 +127,3 @@ def test_any_prompt_gives_asserts_that_call_the_entry_point(prompt: str) -> None
         assert "f" in {node.func.id for node in ast.walk(statement) if isinstance(node, ast.Call)}
         ast.literal_eval(statement.test.comparators[0])
         compile(test, "test", "exec")
-
-
-def test_a_value_after_a_blank_line_prevents_an_implied_none():
-    prompt = 'def f(x):\n    """A.\n\n    >>> f(1)\n\n    5\n\n    >>> f(2)\n    >>> f(3)\n    4\n    """\n'
-    assert visible_tests(prompt, "f") == ("assert f(2) == None", "assert f(3) == 4")

@@ -44,12 +44,9 @@ def test_the_reward_is_the_weighted_mean_of_the_parts(types, lint, reward):
     assert result.verification_type == "combined"
 
 
-def test_all_clean_is_exactly_one():
-    result = weigh(WEIGHTS, suite(5, 5), tool("type", 0), tool("lint", 0))
-    assert (result.passed, result.reward) == (True, 1.0)
-
-
 def test_tools_do_not_decide_the_verdict():
+    best = weigh(WEIGHTS, suite(5, 5), tool("type", 0), tool("lint", 0))
+    assert (best.passed, best.reward) == (True, 1.0)
     assert weigh(WEIGHTS, suite(2, 2), tool("type", 3), tool("lint", 3)).passed
     assert not weigh(WEIGHTS, suite(0, 2), tool("type", 0), tool("lint", 0)).passed
 
@@ -88,22 +85,20 @@ def test_the_reward_is_a_share_that_no_finding_raises(weights, passed, types_ran
     assert result.reward <= weigh(named, suite(passed, 5), types, tool("lint", 0)).reward
 
 
-@pytest.mark.parametrize("bad", [-0.1, math.nan, math.inf, "0.5", None])
-@pytest.mark.parametrize("name", ["tests_weight", "types_weight", "lint_weight"])
-def test_an_impossible_weight_is_refused_by_name(sandbox, name, bad):
-    with pytest.raises(ValueError, match=rf"Combined.{name}: got .*, expected (a |0 or more)"):
-        Combined(sandbox, **{name: bad})
-
-
-def test_weights_of_zero_alone_are_refused(sandbox):
-    with pytest.raises(ValueError, match=r"evaluator.tests_weight, .*: got 0 in each, expected at least one above 0"):
-        Combined(sandbox, tests_weight=0, types_weight=0, lint_weight=0)
-
-
-@pytest.mark.parametrize(("key", "wrong"), [("type_tool", "ruff"), ("lint_tool", "ty")])
-def test_a_tool_of_the_wrong_kind_is_refused_by_name(sandbox, key, wrong):
-    with pytest.raises(ValueError, match=f"Combined.{key}: got '{wrong}', expected one of"):
-        Combined(sandbox, **{key: wrong})
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *(({f"{name}_weight": bad}, rf"Combined.{name}_weight: got .*, expected (a |0 or more)")
+          for name in WEIGHTS for bad in (-0.1, math.nan, math.inf, "0.5", None)),
+        ({"type_tool": "ruff"}, "Combined.type_tool: got 'ruff', expected one of"),
+        ({"lint_tool": "ty"}, "Combined.lint_tool: got 'ty', expected one of"),
+        ({"tests_weight": 0, "types_weight": 0, "lint_weight": 0},
+         r"evaluator.tests_weight, .*: got 0 in each, expected at least one above 0"),
+    ],
+)  # fmt: skip
+def test_an_impossible_weight_or_tool_is_refused_by_name(sandbox, options, message):
+    with pytest.raises(ValueError, match=message):
+        Combined(sandbox, **options)
 
 
 def test_a_correct_clean_program_has_the_full_reward(sandbox, task):
@@ -122,19 +117,15 @@ def test_the_verdict_of_the_tests_is_that_of_the_unit_tests(sandbox, task):
         assert combined.pass_rate == alone.reward
 
 
-def test_feedback_lists_failing_tests_before_findings(sandbox, task):
+def test_feedback_lists_failing_tests_before_findings_and_is_bounded(sandbox, task):
     program = "def double(x: int) -> str:\n    return x + undefined\n"
     text = Combined(sandbox).evaluate(task, trajectory(program)).feedback
     assert text.index("0 of 1 tests passed") < text.index("ty finds") < text.index("ruff finds")
     assert "Undefined name `undefined`" in text
-    assert len(text) <= 900
-
-
-def test_feedback_is_bounded(sandbox, task):
     many = replace(task, visible_tests=tuple(f"assert double({'1' * 200}{n}) == {n}" for n in range(9)))
     program = "\n".join(f"{'a' * 150}{n}: int = '{'b' * 150}'" for n in range(30))
     result = Combined(sandbox).evaluate(many, trajectory(program))
-    assert len(result.feedback) <= 900
+    assert len(text) <= 900 and len(result.feedback) <= 900
     assert "0 of 9 tests passed" in result.feedback
 
 
@@ -175,6 +166,5 @@ def test_more_passed_tests_outrank_a_clean_type_check(better, types):
 
 
 def test_on_equal_tests_the_clean_program_ranks_higher():
-    clean = tool("type", 0)
-    ranks = [weigh(WEIGHTS, suite(5, 10), types, clean).rank for types in (clean, tool("type", 1))]
-    assert ranks[0] > ranks[1]
+    clean, mistyped = (weigh(WEIGHTS, suite(5, 10), tool("type", n), tool("type", 0)).rank for n in (0, 1))
+    assert clean > mistyped

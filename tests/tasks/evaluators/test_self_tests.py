@@ -53,13 +53,10 @@ def test_a_reply_without_a_test_is_an_empty_suite(task, style, reply):
     assert writing(reply, style=style).write(task.public).tests == ()
 
 
-def test_tests_beyond_the_maximum_are_dropped(task):
+def test_tests_beyond_the_maximum_are_dropped_and_what_is_dropped_counts_towards_none(task):
     written = writing("\n".join(f"assert double({i}) == {2 * i}" for i in range(5)), max_tests=3).write(task.public)
     assert written.tests == tuple(f"assert double({i}) == {2 * i}" for i in range(3))
     assert written.dropped == {f"assert double({i}) == {2 * i}": "one too many" for i in (3, 4)}
-
-
-def test_what_is_dropped_counts_towards_no_cap(task):
     written = writing("assert 1\nassert x\nassert double(3) == 6", max_tests=1).write(task.public)
     assert written.tests == ("assert double(3) == 6",)
     assert written.dropped == {"assert 1": "no call", "assert x": "no call"}

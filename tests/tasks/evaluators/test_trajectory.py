@@ -45,33 +45,20 @@ def test_scores_follow_the_table(trajectory, max_turns, parts, score):
     assert evaluation.feedback.startswith(f"Score {score} of 100: task completion {parts[0]} %")
 
 
-def test_an_actor_that_answers_at_once_took_one_turn():
-    at_once = Trajectory(solution="x = 1", strategy="single_shot")
-    assert judged(at_once).components == judged(turned(1)).components
-
-
-def test_an_empty_trajectory_has_no_output():
-    evaluation = judged(Trajectory(solution=" ", strategy="single_shot"))
-    assert evaluation.reward <= 0.2
-    assert "No tangible output produced" in evaluation.issues
-
-
-def test_a_stuck_turn_is_an_error_even_if_it_reports_none():
+def test_issues_and_suggestions_follow_what_went_wrong():
+    smooth = judged(turned(1))
+    assert (smooth.issues, smooth.suggestions) == ((), ())
+    assert judged(Trajectory(solution="x = 1", strategy="single_shot")).components == smooth.components  # one turn
+    empty = judged(Trajectory(solution=" ", strategy="single_shot"))
+    assert empty.reward <= 0.2
+    assert "No tangible output produced" in empty.issues
     silent, loud = judged(turned(1, 0, status="stuck")), judged(turned(1, 1, status="stuck"))
-    assert silent == loud
+    assert silent == loud  # a stuck turn is an error even if it reports none
     assert any("failed" in issue for issue in silent.issues)
     assert any("1 errors" in issue for issue in silent.issues)
     assert any("Escalate" in suggestion for suggestion in silent.suggestions)
-
-
-def test_many_turns_are_an_issue_from_eleven_on():
     assert not any("turn count" in issue for issue in judged(turned(10)).issues)
     assert any("High turn count: 11" in issue for issue in judged(turned(11)).issues)
-
-
-def test_a_smooth_run_has_neither_issues_nor_suggestions():
-    evaluation = judged(turned(1))
-    assert (evaluation.issues, evaluation.suggestions) == ((), ())
 
 
 def test_the_summary_names_turns_tools_in_order_of_use_and_status():

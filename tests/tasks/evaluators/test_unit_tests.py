@@ -2,12 +2,9 @@ from reflexion_lab.records import Check, Trajectory
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests, feedback, run_tests
 
 
-def test_no_tests_is_an_outcome_and_never_a_pass(sandbox, task):
+def test_without_tests_or_program_nothing_passes(sandbox, task):
     evaluation = run_tests(sandbox, task, "def double(x):\n    return 2 * x\n", ())
     assert (evaluation.passed, evaluation.outcome, evaluation.reward) == (False, "no_tests", 0.0)
-
-
-def test_no_program_is_an_extraction_failure(sandbox, task):
     evaluation = UnitTests(sandbox).evaluate(task, Trajectory(solution="  ", strategy="x"))
     assert (evaluation.outcome, evaluation.reward) == ("extraction_failed", 0.0)
     assert len(evaluation.checks) == len(task.visible_tests)
@@ -30,14 +27,10 @@ def test_the_evaluator_runs_visible_tests_alone(sandbox, task):
     assert [check.name for check in evaluation.checks] == list(task.visible_tests)
 
 
-def test_feedback_is_bounded_and_counts_what_it_leaves_out():
+def test_feedback_is_bounded_counts_what_it_leaves_out_and_names_the_line():
     checks = [Check(name="assert f(" + "1" * 500 + ")", outcome="fail", message="m" * 500) for _ in range(9)]
-    text = feedback(checks)
-    assert len(text) <= 900
+    assert len(feedback(checks)) <= 900
     assert feedback([Check(name="x", outcome="pass")]) == ""
     assert "and 2 more" in feedback([Check(name="a", outcome="fail") for _ in range(5)])
-
-
-def test_feedback_names_the_exception_and_its_line():
     text = feedback([Check(name="assert f(1)", outcome="error", error_type="KeyError", message="'a'", line=7)])
     assert "KeyError: 'a' (line 7 of the program)" in text

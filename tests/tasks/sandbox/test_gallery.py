@@ -20,10 +20,11 @@ NEIGHBOUR = "def f(x):\n    return sum([x, 1])\n"
 DEMANDED = [attack for attack in GALLERY if not attack.probe and attack.mode == "apart"]
 LEAKS = [attack for attack in GALLERY if attack.probe]
 FORGED_IN_PLACE = [attack for attack in GALLERY if attack.mode == "in_place"]
-
-
-def slug(attack):
-    return attack.name.replace(" ", "_")
+BY_NEED = {
+    " ".join(needs) or "anywhere": [attack for attack in DEMANDED if attack.needs == needs]
+    for needs in sorted({attack.needs for attack in DEMANDED})
+}
+"""Attacks by the layers of isolation without which they cannot be told."""
 
 
 def passes(sandbox):
@@ -68,33 +69,42 @@ class Visit:
 
 @pytest.fixture(scope="module")
 def visit(request):
-    items = [item.callspec.params.get("attack") for item in request.session.items if hasattr(item, "callspec")]
-    visit = Visit([attack for attack in items if attack in GALLERY])
+    asked = [item.callspec.params.get("attacks", ()) for item in request.session.items if hasattr(item, "callspec")]
+    visit = Visit([attack for attacks in asked for attack in attacks if isinstance(attack, Attack)])
     yield visit
     os.environ.pop(PLANTED, None)
     if not visit.over.is_set():
         visit.end()
 
 
-@pytest.mark.parametrize("attack", DEMANDED, ids=slug)
+def wrong(visit, attacks, is_right=lambda verdict: verdict.right):
+    """What the verdicts that are not right were, and what was to be."""
+    verdicts = [(attack, visit.verdicts[attack.name].result()) for attack in attacks]
+    return [
+        f"{attack.name}, {attack.tries}: {verdict.outcome} ({verdict.detail}); expected {attack.expected}"
+        for attack, verdict in verdicts
+        if not is_right(verdict)
+    ]
+
+
+@pytest.mark.parametrize("attacks", BY_NEED.values(), ids=BY_NEED)
 @pytest.mark.slow
-def test_every_attack_gets_an_accepted_verdict(visit, attack):
-    missing = [layer for layer in attack.needs if not any(name.startswith(layer) for name in visit.crowd.layers)]
+def test_every_attack_gets_an_accepted_verdict(visit, attacks):
+    needed = attacks[0].needs
+    missing = [layer for layer in needed if not any(name.startswith(layer) for name in visit.crowd.layers)]
     if missing:
         pytest.skip(f"needs {missing[0]}, which is not in force on this machine, and the doctor says so")
-    verdict = visit.verdicts[attack.name].result()
-    assert verdict.right, f"{attack.tries}: {verdict.outcome} ({verdict.detail}); expected {attack.expected}"
+    assert wrong(visit, attacks) == []
 
 
-@pytest.mark.parametrize("attack", LEAKS, ids=slug)
-def test_nothing_leaks_to_the_next_program(visit, attack):
-    verdict = visit.verdicts[attack.name].result()
-    assert verdict.outcome == "pass", verdict.detail
+@pytest.mark.parametrize("attacks", [LEAKS], ids=["leaks"])
+def test_nothing_leaks_to_the_next_program(visit, attacks):
+    assert wrong(visit, attacks, lambda verdict: verdict.outcome == "pass") == []
 
 
-@pytest.mark.parametrize("attack", FORGED_IN_PLACE, ids=slug)
-def test_forgeries_in_place_get_an_accepted_verdict(visit, attack):
-    assert visit.verdicts[attack.name].result().right
+@pytest.mark.parametrize("attacks", [FORGED_IN_PLACE], ids=["forged"])
+def test_forgeries_in_place_get_an_accepted_verdict(visit, attacks):
+    assert wrong(visit, attacks) == []
 
 
 def test_attacks_leave_no_process_and_no_file(visit):
@@ -102,20 +112,17 @@ def test_attacks_leave_no_process_and_no_file(visit):
     assert (deaths, left.orphans, left.files, visit.harmed) == (0, (), (), 0)
 
 
-@pytest.mark.parametrize("attack", LEAKS, ids=slug)
-def test_a_probe_sees_its_polluter_where_both_share_a_process(sandbox, attack):
-    run = sandbox.run(attack.program + attack.probe, "f", ["assert f(1) == 2", *attack.checks]).checks[0]
-    assert run.outcome != "pass"
+def test_a_probe_sees_its_polluter_where_both_share_a_process(sandbox):
+    for attack in LEAKS:
+        run = sandbox.run(attack.program + attack.probe, "f", ["assert f(1) == 2", *attack.checks]).checks[0]
+        assert run.outcome != "pass", attack.name
 
 
-@pytest.mark.parametrize("checks", sorted({a.checks for a in DEMANDED if not a.setup}), ids=" ".join)
-def test_checks_of_attacks_apart_are_judged_apart(sandbox, checks):
-    assert {check.mode for check in sandbox.run(RIGHT, "f", list(checks)).checks} == {"apart"}
-
-
-@pytest.mark.parametrize("checks", sorted({a.checks for a in FORGED_IN_PLACE}), ids=" ".join)
-def test_checks_of_attacks_in_place_are_judged_in_place(sandbox, checks):
-    assert {check.mode for check in sandbox.run(RIGHT, "f", list(checks)).checks} == {"in_place"}
+@pytest.mark.parametrize("mode", ["apart", "in_place"])
+def test_checks_of_attacks_are_judged_where_they_say(sandbox, mode):
+    group = FORGED_IN_PLACE if mode == "in_place" else [attack for attack in DEMANDED if not attack.setup]
+    for checks in {attack.checks for attack in group}:
+        assert {check.mode for check in sandbox.run(RIGHT, "f", list(checks)).checks} == {mode}, checks
 
 
 def test_closing_the_sandbox_ends_a_program_without_a_death_signal():

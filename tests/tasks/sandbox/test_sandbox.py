@@ -20,9 +20,8 @@ def outcome(sandbox, program, checks=CHECK):
 
 
 def test_every_check_has_its_own_result(sandbox):
-    execution = sandbox.run(
-        "def f(x):\n    return x + 1\n", "f", ["assert f(1) == 2", "assert f(1) == 3", "assert f('a')"]
-    )
+    program = "def f(x):\n    return x + 1\n"
+    execution = sandbox.run(program, "f", ["assert f(1) == 2", "assert f(1) == 3", "assert f('a')"])
     assert [check.outcome for check in execution.checks] == ["pass", "fail", "error"]
     assert execution.checks[1].message == "expected 3, got 2"
     assert (execution.checks[2].error_type, execution.checks[2].line) == ("TypeError", 2)
@@ -69,14 +68,11 @@ def test_lone_surrogates_in_messages_become_question_marks(sandbox):
     assert check.message.encode()
 
 
-def test_feedback_is_the_same_in_every_run(sandbox):
+def test_feedback_and_random_numbers_are_the_same_in_every_run(sandbox):
     program = "def f(x):\n    print(f)\n    return lambda: x\n"
     execution = sandbox.run(program, "f", CHECK)
     assert execution.checks[0].message == "expected 2, got <function f.<locals>.<lambda> at 0x…>"
     assert execution.output.startswith("<function f at 0x…>")
-
-
-def test_equal_programs_draw_equal_random_numbers(sandbox):
     program = "import random\ndef f(x):\n    return random.random()\n"
     first, second = (sandbox.run(program, "f", CHECK).checks[0].message for _ in range(2))
     assert first == second
@@ -104,7 +100,10 @@ def test_a_program_that_always_exits_has_three_children():
         assert "before this check began" in execution.checks[-1].message
 
 
-def test_checks_with_definitions_are_not_run_in_another_child(sandbox):
+def test_a_check_that_ends_the_child_leaves_later_ones_alone_but_not_those_that_build_on_another(sandbox):
+    program = "import os\ndef f(n):\n    if n < 2: os._exit(3)\n    return n\n"
+    checks = sandbox.run(program, "f", [f"assert f({n}) == {n}" for n in range(4)]).checks
+    assert [check.outcome for check in checks] == ["early_exit", "early_exit", "pass", "pass"]
     checks = ["assert f(0) == 0", "def twice(x): return 2 * x", "assert f(2) == twice(1)"]
     execution = sandbox.run("import os\ndef f(x):\n    return x or os._exit(0)\n", "f", checks)
     assert [check.outcome for check in execution.checks] == ["early_exit"] * 3
@@ -181,13 +180,6 @@ def test_limits_must_be_above_zero():
         Limits(wall_seconds=0)
 
 
-def test_two_checks_that_end_the_child_do_not_affect_later_ones(sandbox):
-    program = "import os\ndef f(n):\n    if n < 2: os._exit(3)\n    return n\n"
-    checks = sandbox.run(program, "f", [f"assert f({n}) == {n}" for n in range(4)]).checks
-    assert [check.outcome for check in checks] == ["early_exit", "early_exit", "pass", "pass"]
-
-
 def test_a_report_line_without_the_nonce_is_ignored():
-    assert entries(b'[0,"pass","","",0,0.0]\nother [0,"pass","","",0,0.0]\nn [1,"fail","","",0,0.0]\n', "n") == [
-        [1, "fail", "", "", 0, 0.0]
-    ]
+    lines = b'[0,"pass","","",0,0.0]\nother [0,"pass","","",0,0.0]\nn [1,"fail","","",0,0.0]\n'
+    assert entries(lines, "n") == [[1, "fail", "", "", 0, 0.0]]
