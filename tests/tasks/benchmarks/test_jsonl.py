@@ -63,33 +63,24 @@ def test_a_bad_line_is_named_with_file_line_and_field(complaint, line, expected)
     assert message.startswith(f"rows.jsonl, line 3, {expected}")
 
 
-def test_a_duplicate_id_names_both_lines(complaint):
-    message = complaint(jsonl, "", TASK, TASK | {"task_id": "b"}, TASK)
-    assert message == "rows.jsonl, line 4, field $.task_id: 'a' is already the id of line 2"
-
-
 def test_all_bad_lines_are_reported_at_once_up_to_ten(complaint):
     message = complaint(jsonl, "{", TASK, "[]", TASK)
     assert [line.split(", ")[1] for line in message.splitlines()] == ["line 1", "line 3", "line 4"]
     many = complaint(jsonl, *["{"] * 13).splitlines()
     assert len(many) == 11
     assert many[-1] == "... and 3 more bad lines."
+    message = complaint(jsonl, "", TASK, TASK | {"task_id": "b"}, TASK)
+    assert message == "rows.jsonl, line 4, field $.task_id: 'a' is already the id of line 2"
 
 
-def test_a_file_without_tasks_is_an_error(complaint):
+def test_a_file_without_tasks_of_another_kind_or_that_is_none_is_named(complaint, tmp_path):
     for rows in ((), ("", "  ")):
         assert complaint(jsonl, *rows) == "rows.jsonl: got no task, expected one JSON object a line"
-
-
-def test_a_missing_file_is_named(tmp_path):
+    assert "rows.json: got another ending, expected .jsonl" in complaint(jsonl, TASK, name="rows.json")
     (tmp_path / "folder.jsonl").mkdir()
     for name in ("nowhere", "folder"):
         with pytest.raises(ValueError, match=rf"{name}\.jsonl, no such file"):
             jsonl(str(tmp_path / f"{name}.jsonl"))
-
-
-def test_another_kind_of_file_is_an_error(complaint):
-    assert "rows.json: got another ending, expected .jsonl" in complaint(jsonl, TASK, name="rows.json")
 
 
 WHOLE = gzip.compress(json.dumps(TASK).encode())

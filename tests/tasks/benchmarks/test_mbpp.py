@@ -85,19 +85,13 @@ def test_no_assert_is_both_visible_and_hidden_and_none_is_lost(written, visible,
     assert not any(test in task.prompt for test in task.hidden_tests)
 
 
-def test_a_test_that_says_the_same_as_a_visible_one_is_not_hidden(written):
-    row = FULL | {"test_list": ["assert triple(1) == 3", "assert triple( 1 )==3", "assert triple(2) == 6"]}
-    (task,) = mbpp(written(row))
+def test_at_least_one_test_stays_hidden_that_says_something_else(written, complaint):
+    tests = ["assert triple(1) == 3", "assert triple( 1 )==3", "assert triple(2) == 6"]
+    (task,) = mbpp(written(FULL | {"test_list": tests}))
     assert task.hidden_tests == ("assert triple(2) == 6",)
-
-
-def test_a_problem_whose_tests_are_all_the_same_shows_none(written):
     (task,) = mbpp(written(FULL | {"test_list": ["assert triple(1) == 3"] * 3}))
     assert (task.visible_tests, len(task.hidden_tests)) == ((), 3)
     assert "assert" not in task.prompt
-
-
-def test_at_least_one_test_stays_hidden(complaint):
     message = complaint(partial(mbpp, visible=3), FULL)
     assert message.startswith("rows.jsonl, line 1, field $.test_list: got 3, expected a test beyond the 3 visible;")
     assert "benchmark.load.visible" in message
@@ -196,14 +190,11 @@ def test_without_a_path_the_rows_come_from_the_hub(written, monkeypatch):
     assert benchmark[0].hidden_tests == mbpp(written(FULL))[0].hidden_tests
 
 
-@pytest.mark.parametrize("problem", [ConnectionError("no\nroute"), ValueError("no\nroute")])
-def test_an_unreachable_hub_says_what_to_do_in_one_line(monkeypatch, problem):
-    monkeypatch.setitem(sys.modules, "datasets", hub(problem))
-    with pytest.raises(ValueError, match=r"^.*cannot be read \(no route\).*; connect once, or .*load\.path.*$"):
-        mbpp()
-
-
-def test_a_missing_package_says_what_to_install(monkeypatch):
+def test_an_unreachable_hub_or_a_missing_package_says_what_to_do_in_one_line(monkeypatch):
+    for problem in (ConnectionError("no\nroute"), ValueError("no\nroute")):
+        monkeypatch.setitem(sys.modules, "datasets", hub(problem))
+        with pytest.raises(ValueError, match=r"^.*cannot be read \(no route\).*; connect once, or .*load\.path.*$"):
+            mbpp()
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ValueError, match=r"pip install datasets; .*set benchmark\.load\.path"):
         mbpp()

@@ -39,11 +39,8 @@ def test_an_assert_over_several_lines_is_one():
     assert accepted(reply) == ["assert f([1, 2]) == 3", "assert f('a\\nb') == 2", "assert f(3) == 3"]
 
 
-def test_a_broken_assert_does_not_swallow_the_next():
+def test_neither_broken_asserts_nor_thoughts_hide_or_add_tests():
     assert accepted("assert f((1 == 1\nassert f(2) == 2") == ["assert f(2) == 2"]
-
-
-def test_thoughts_hold_no_tests():
     assert accepted("<think>\nassert f(1) == 9\n</think>\nassert f(1) == 1") == ["assert f(1) == 1"]
 
 
@@ -121,18 +118,11 @@ def test_every_kept_test_is_one_line_that_calls_the_function(pieces):
         assert "f(" in test
 
 
-@pytest.mark.parametrize(
-    ("test", "known"),
-    [
-        ("assert f(1)==2", "assert f( 1 ) == 2"),
-        ("assert candidate(1) == 2", "assert f(1) == 2"),
+def test_known_tests_are_rejected_by_either_name_and_spacing():
+    for test, known in (
+        ("assert f(1)==2", "assert f( 1 ) == 2"), ("assert candidate(1) == 2", "assert f(1) == 2"),
         ("assert f(1) == 2", "assert candidate(1) == 2"),
-    ],
-)
-def test_known_tests_are_rejected_by_either_name_and_spacing(test, known):
-    assert reason(test, known=(known,)) == "shown by the task"
-
-
-def test_a_deeply_nested_visible_test_is_ignored():
-    deep = f"assert f(1) == {' + '.join(['1'] * 400)}"
+    ):  # fmt: skip
+        assert reason(test, known=(known,)) == "shown by the task"
+    deep = f"assert f(1) == {' + '.join(['1'] * 400)}"  # which is ignored
     assert accepted("assert f(2) == 3", known=[deep]) == ["assert f(2) == 3"]

@@ -141,31 +141,32 @@ def test_react_is_refused_since_its_own_test_runs_would_be_true():
         assemble(compose("evaluator=noisy", "actor=react", "model=simulated", "benchmark.limit=1"))
 
 
-def test_untested_programs_get_no_verdict(task, sandbox):
-    noisy = Noisy(UnitTests(sandbox), wrong_tests=0.5, weak_tests=0.5)
-    assert noisy.evaluate(replace(task, visible_tests=()), program("x = 1")).outcome == "no_tests"
-    assert noisy.evaluate(task, program("")).outcome == "extraction_failed"
-
-
-def test_a_harness_error_gets_no_verdict(task):
+def test_what_was_not_tested_gets_no_verdict(task, sandbox):
     class Broken:
         def evaluate(self, task, trajectory):
             return Evaluation(passed=False, outcome="harness_error", reward=0.0)
 
+    noisy = Noisy(UnitTests(sandbox), wrong_tests=0.5, weak_tests=0.5)
+    assert noisy.evaluate(replace(task, visible_tests=()), program("x = 1")).outcome == "no_tests"
+    assert noisy.evaluate(task, program("")).outcome == "extraction_failed"
     evaluation = Noisy(Broken(), weak_tests=1.0).evaluate(task, program("x = 1"))
     assert (evaluation.passed, evaluation.outcome, evaluation.injected) == (False, "harness_error", "")
+    evaluation = Noisy(UnitTests(sandbox), wrong_tests=1.0).evaluate(task, program(""))  # wrong tests are shown, too
+    assert [check.name for check in evaluation.checks] == [*Noisy(None, wrong_tests=1.0).tests(task)]
 
 
-@pytest.mark.parametrize("name", ["wrong_tests", "weak_tests"])
-@pytest.mark.parametrize("rate", [-0.1, 1.1])
-def test_a_rate_that_is_no_share_is_named(name, rate):
-    with pytest.raises(ValueError, match=rf"Noisy\.{name}: got {rate}"):
-        Noisy(None, **{name: rate})
-
-
-def test_rates_that_exceed_1_together_are_refused():
-    with pytest.raises(ValueError, match=r"evaluator\.weak_tests: got 0\.6, expected at most 1 with wrong_tests=0\.5"):
-        Noisy(None, wrong_tests=0.5, weak_tests=0.6)
+@pytest.mark.parametrize(
+    ("rates", "message"),
+    [
+        *(({name: rate}, rf"Noisy\.{name}: got {rate}")
+          for name in ("wrong_tests", "weak_tests") for rate in (-0.1, 1.1)),
+        ({"wrong_tests": 0.5, "weak_tests": 0.6},
+         r"evaluator\.weak_tests: got 0\.6, expected at most 1 with wrong_tests=0\.5"),
+    ],
+)  # fmt: skip
+def test_rates_that_are_no_shares_are_refused_by_name(rates, message):
+    with pytest.raises(ValueError, match=message):
+        Noisy(None, **rates)
 
 
 def test_rates_of_verdicts_from_before_are_refused_with_todays_names():
@@ -180,21 +181,16 @@ def test_the_config_wraps_unit_tests_with_the_runs_seed(sandbox):
     assert (type(noisy.evaluator), noisy.wrong_tests, noisy.seed) == (UnitTests, 0.2, 7)
 
 
+SETS = {
+    "assert f(1) == {'a', 'b', 'c'}": "assert f(1) == {'b', 'c'}",
+    "assert f(1) == [{1: {'e', 'f'}}, ({'c', 'd'},), 2]": "assert f(1) == [{1: {'e', 'f'}}, ({'c', 'd'},)]",
+}
+
+
 @pytest.mark.parametrize("seed", ["1", "2"])
-@pytest.mark.parametrize(
-    ("test", "wrong"),
-    [
-        ("assert f(1) == {'a', 'b', 'c'}", "assert f(1) == {'b', 'c'}"),
-        ("assert f(1) == [{1: {'e', 'f'}}, ({'c', 'd'},), 2]", "assert f(1) == [{1: {'e', 'f'}}, ({'c', 'd'},)]"),
-    ],
-)
-def test_a_wrong_test_of_sets_is_equal_in_every_process(test, wrong, seed):
-    code = f"from reflexion_lab.tasks.evaluators.noisy import wrong_test\nprint(wrong_test({test!r}))\n"
+def test_a_wrong_test_of_sets_is_equal_in_every_process(seed):
+    code = "from reflexion_lab.tasks.evaluators.noisy import wrong_test\n"
+    code += "".join(f"print(wrong_test({test!r}))\n" for test in SETS)
     environment = {**os.environ, "PYTHONHASHSEED": seed}
     printed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert printed.stdout == f"{wrong}\n"
-
-
-def test_wrong_tests_are_shown_after_a_reply_without_a_program_too(task, sandbox):
-    evaluation = Noisy(UnitTests(sandbox), wrong_tests=1.0).evaluate(task, program(""))
-    assert [check.name for check in evaluation.checks] == [*Noisy(None, wrong_tests=1.0).tests(task)]
+    assert printed.stdout.splitlines() == list(SETS.values())
