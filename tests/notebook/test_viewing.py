@@ -248,10 +248,9 @@ def test_what_the_model_read_and_wrote_is_there_word_for_word(text):
 
 
 def test_a_loop_as_strip_and_as_history():
-    grades = [
-        Grade(task_id="own/f", number=2, passed=False, outcome="timeout", checks_passed=3, checks_total=9, sealed=False)
-    ]
-    strip = view({"a loop": [attempt(), replace(PASSED, stop_reason="passed")]}, grades=grades)
+    counts = {"checks_passed": 3, "checks_total": 9}
+    grade = Grade(task_id="own/f", number=2, passed=False, outcome="timeout", sealed=False, **counts)
+    strip = view({"a loop": [attempt(), replace(PASSED, stop_reason="passed")]}, grades=[grade])
     read = Reader(strip)
     assert "a loop 2 attempts, 74 tokens, loop ended: passed" in read.words
     assert "Attempt 1 feedback ✗ failed 0 of 1 right →" in read.words
@@ -335,20 +334,15 @@ def test_an_attempt_says_its_model_its_end_and_what_did_not_fit():
 
 
 def test_a_reflection_shows_all_that_it_says_and_nothing_empty():
-    more = {
-        "what_worked": "the loop",
-        "key_insight": "count",
-        "lessons": ("one", "two"),
-        "action_items": ("do a", "do b"),
-    }
+    more = {"what_worked": "the loop", "key_insight": "count", "lessons": ("one", "two")}
+    more |= {"action_items": ("do a", "do b")}
     read = Reader(view(attempt(reflection=words(flags=("generic",), confidence_source="measured", **more))))
     assert "class: assertion ⚑ generic Root cause" in read.words
     assert "What worked the loop What to change the fix To do do a do b Key insight count" in read.words
     assert "Lessons one two Confidence 0.85 measured" in read.words
     bare = Reader(view(attempt(reflection=words(action_items=("the fix",), what_went_wrong="")))).words
-    assert not [
-        label for label in ("went wrong", "worked", "To do", "insight", "Lessons", "⚑", "fallback") if label in bare
-    ]
+    labels = ("went wrong", "worked", "To do", "insight", "Lessons", "⚑", "fallback")
+    assert not [label for label in labels if label in bare]
 
 
 def test_reflections_stand_side_by_side_and_a_control_is_none():
@@ -368,21 +362,14 @@ def test_reflections_stand_side_by_side_and_a_control_is_none():
 def test_views_add_up():
     failed, passed = view(attempt()), view(PASSED)
     assert (failed + passed)._repr_html_() == failed.html + passed.html
-    assert repr(failed + passed).splitlines() == [
-        "attempt 1 at own/f: failed, 0 of 1 right",
-        "attempt 2 at own/f: passed, 1 of 1 right",
-    ]
+    lines = ["attempt 1 at own/f: failed, 0 of 1 right", "attempt 2 at own/f: passed, 1 of 1 right"]
+    assert repr(failed + passed).splitlines() == lines
 
 
 def test_stepping_by_hand_is_what_the_loop_does(tmp_path):
-    rules = [
-        {
-            "when": "^My Python program failed",
-            "reply": "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 1",
-        },
-        {"when": "What to change: c", "reply": "another try"},
-        {"when": "", "reply": "pass"},
-    ]
+    reply = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 1"
+    rules = [{"when": "^My Python program failed", "reply": reply}]
+    rules += [{"when": "What to change: c", "reply": "another try"}, {"when": "", "reply": "pass"}]
     (tmp_path / "rules.json").write_bytes(msgspec.json.encode(rules))
     script = ["model=scripted", f"model.path={tmp_path / 'rules.json'}", "actor=single_shot"]
     parts = by_hand(*script, "benchmark=basics", f"run_root={tmp_path}", "loop.max_attempts=2")

@@ -47,12 +47,9 @@ def test_what_cannot_be_built_is_named_by_its_key(wrong, message):
         build(wrong, "actor", {"model": "m"})
 
 
-def test_a_float_may_be_an_int_and_null_if_optional():
+def test_values_of_ones_own_take_precedence_and_a_float_may_be_an_int_or_null():
     for share in (1, 0.5, None):
         assert build(node(share=share), "", {"model": "m"}).share == share
-
-
-def test_own_values_take_precedence_over_parts():
     maker = build(node(Maker, make_part=node()), "", {"model": "m", "inner": node(inner=None)})
     assert (maker.part.model, maker.part.inner.model) == ("other", "other")
     assert build(node(model="own"), "", {"model": "m"}).model == "own"
@@ -72,9 +69,6 @@ def test_an_inner_part_is_built_once_for_all_loops():
     parts = [build(ready, "", {"model": "m", "prompts": "the lab's"}) for _ in range(3)]
     assert {part.inner["first"][0].prompts for part in parts} == {"mine"}
     assert Helper.count == 1
-
-
-def test_a_node_in_a_mapping_is_built():
     assert isinstance(build(node(inner={"a": node(Helper)}), "", {"model": "m"}).inner["a"], Helper)
 
 

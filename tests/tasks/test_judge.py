@@ -20,28 +20,20 @@ from reflexion_lab.runner.runner import Runner
 from reflexion_lab.tasks.evaluators.judge import AskedTwice, HiddenTests
 
 
-def test_a_second_grade_before_the_seal_is_refused(sandbox, task):
+def test_before_the_seal_one_attempt_is_graded_and_after_it_all_of_them(sandbox, task):
     judge = HiddenTests(sandbox)
-    grade = judge.grade(task, 1, "def double(x):\n    return 2 * x\n")
+    grade = judge.grade(task, 2, "def double(x):\n    return 2 * x\n")
     assert (grade.passed, grade.checks_passed, grade.checks_total, grade.sealed) == (True, 2, 2, False)
     with pytest.raises(AskedTwice, match="own/double"):
-        judge.grade(task, 2, "def double(x):\n    return 2 * x\n")
-
-
-def test_after_the_seal_every_attempt_may_be_graded(sandbox, task):
-    judge = HiddenTests(sandbox)
-    judge.grade(task, 2, "def double(x):\n    return 2 * x\n")
+        judge.grade(task, 3, "def double(x):\n    return 2 * x\n")
     judge.seal()
     grade = judge.grade(task, 1, "def double(x):\n    return 4\n")
     assert (grade.passed, grade.outcome, grade.sealed) == (False, "fail", True)
     assert (grade.checks_passed, grade.checks_total) == (0, 2)
-
-
-def test_a_resumed_run_remembers_what_was_graded(sandbox, task):
-    judge = HiddenTests(sandbox)
-    judge.resume(["own/double"])
+    resumed = HiddenTests(sandbox)
+    resumed.resume(["own/double"])
     with pytest.raises(AskedTwice):
-        judge.grade(task, 1, "")
+        resumed.grade(task, 1, "")
 
 
 def test_a_grade_counts_its_checks_in_place(sandbox, task):

@@ -15,7 +15,6 @@ from contextlib import closing
 import pytest
 
 from reflexion_lab.analysis.summary import Log, summary
-from reflexion_lab.io.files import Scratch, _clear
 from reflexion_lab.memory.wisdom import extract
 from reflexion_lab.records import UNKNOWN, Episode, Wisdom
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -126,8 +125,8 @@ class Crowd:
 
     def check_files(self):
         # What a killed process and its sandbox left is removed by the next one in whose time they are gone.
-        _clear.cache_clear()
-        Scratch(self.temporary).close()
+        next_one = [sys.executable, "-c", "from reflexion_lab.io.files import Scratch; Scratch().close()"]
+        subprocess.run(next_one, check=True, env=os.environ | {"TMPDIR": str(self.temporary)})
         assert list(self.temporary.iterdir()) == []
         for path in [*self.runs.rglob("*.sqlite"), *self.runs.rglob("*.db")]:
             with closing(sqlite3.connect(path)) as connection:

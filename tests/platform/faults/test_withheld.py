@@ -52,17 +52,17 @@ ACTORS = {
 
 
 @pytest.mark.parametrize("actor", ACTORS)
-@pytest.mark.parametrize("end", WITHHELD)
 @pytest.mark.slow
-def test_no_actor_takes_a_program_from_it_and_the_attempt_says_why(sandbox, task, actor, end):
-    attempts = attempts_of(Withholding(end), sandbox, task, f"actor={actor}", *ACTORS[actor], "reflector=none")
-    assert len(attempts) == 2
-    for attempt in attempts:
-        assert attempt.trajectory.solution == ""
-        assert attempt.trajectory.rationale == ""
-        assert (attempt.trajectory.finish_reason, attempt.evaluation.outcome) == (end, end)
-        assert not attempt.evaluation.passed
-        assert all(step.program == "" for step in attempt.trajectory.steps)
+def test_no_actor_takes_a_program_from_it_and_the_attempt_says_why(sandbox, task, actor):
+    for end in WITHHELD:
+        attempts = attempts_of(Withholding(end), sandbox, task, f"actor={actor}", *ACTORS[actor], "reflector=none")
+        assert len(attempts) == 2
+        for attempt in attempts:
+            assert attempt.trajectory.solution == ""
+            assert attempt.trajectory.rationale == ""
+            assert (attempt.trajectory.finish_reason, attempt.evaluation.outcome) == (end, end)
+            assert not attempt.evaluation.passed
+            assert all(step.program == "" for step in attempt.trajectory.steps)
 
 
 @pytest.mark.parametrize("end", WITHHELD)

@@ -113,21 +113,13 @@ def test_what_was_to_work_worked(finished: Done) -> None:
 
 
 @pytest.mark.slow
-def test_the_server_had_the_keys_and_said_them_back(finished: Done) -> None:
+def test_what_the_server_said_back_is_in_no_file_and_was_not_printed(finished: Done, planted: Any) -> None:
     attempts = [path.read_text() for path in finished.folder.glob("runs/2*/attempts.jsonl")]
     assert sum("I was sent" in text and "Bearer [key]" in text for text in attempts) >= 3
     assert finished.printed.count("[key]") >= 3
-
-
-@pytest.mark.slow
-def test_no_file_holds_a_secret(finished: Done, planted: Any) -> None:
     count, held = planted.scan(finished.folder)
     assert count > 40
     assert held == {}
-
-
-@pytest.mark.slow
-def test_nothing_printed_holds_a_secret(finished: Done, planted: Any) -> None:
     assert len(finished.printed) > 5000
     assert planted.found_in(finished.printed.encode(errors="backslashreplace")) == set()
 
@@ -206,11 +198,7 @@ def test_processes_that_the_lab_starts_get_no_secret(planted, monkeypatch, tmp_p
     assert tools.ask("ruff", "x = 1\n") == []
     environment = (tmp_path / "seen").read_text()
     assert environment.count("PATH=") >= 2
-    assert {name for name in planted.environment if f"{name}=" in environment} <= {
-        "GATEWAY",
-        "DATABASE_URL",
-        "MLFLOW_TRACKING_URI",
-    }
+    assert {name for name in planted.environment if f"{name}=" in environment} <= NAMED_OTHERWISE
 
 
 def test_a_candidate_finds_no_secret_of_the_lab_anywhere(planted, monkeypatch):
