@@ -34,6 +34,8 @@ def stopped(lab, served, process, number):
     ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow), (signal.SIGTERM, 143)]
 )
 def test_a_stopped_run_ends_its_attempts_and_says_how_to_resume(place, served, undisturbed, outcome, number, code):
+    is_resumed = number == signal.SIGINT
+    (whole,), calls, _, _ = undisturbed() if is_resumed else ([None], 0, 0, 0)
     lab = place()
     process = begun(lab, served, 2)
     output = stopped(lab, served, process, number)
@@ -43,8 +45,7 @@ def test_a_stopped_run_ends_its_attempts_and_says_how_to_resume(place, served, u
     assert len(served.paid) == lab.stored  # the calls under way were answered, and their attempts are written
     assert (folder / "attempts.jsonl").read_bytes().count(b"\n") >= 1
     assert list(lab.temporary.iterdir()) == []
-    if number == signal.SIGINT:
-        (whole,), calls, _, _ = undisturbed()
+    if is_resumed:
         lab.run(*lab.resume)
         assert (outcome(folder), lab.stored) == (whole, calls)
         lab.check(kills=0)
