@@ -33,47 +33,6 @@ for line in sys.stdin:
     print("\\n{DONE}", failed, flush=True)
 """
 
-LIBRARIES = """
-import json, os, runpy, signal, socket, sys
-import hydra, jinja2, matplotlib.pyplot, mlflow.store.tracking.sqlalchemy_store, msgspec, openai, pandas, scipy.stats
-
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-listener = socket.socket(socket.AF_UNIX)
-listener.bind(sys.argv[1])
-listener.listen()
-print("ready", flush=True)
-while True:
-    caller, _ = listener.accept()
-    if os.fork():
-        caller.close()
-        continue
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    order, descriptors, *_ = socket.recv_fds(caller, 1 << 20, 3)
-    if child := os.fork():
-        caller.sendall(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode())
-        os._exit(0)
-    for number, descriptor in enumerate(descriptors):
-        os.dup2(descriptor, number)
-    words, folder, environment = json.loads(order)
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.path[:1] = [folder, *environment["PYTHONPATH"].split(os.pathsep)]
-    sys.argv = ["reflexion-lab", *words]
-    runpy.run_module("reflexion_lab", run_name="__main__", alter_sys=True)
-    sys.exit()
-"""
-"""A process that has imported the libraries, seconds of every command that needs them, and forks for each command."""
-COMMAND = """#!{python} -IS
-import json, os, socket, sys
-caller = socket.socket(socket.AF_UNIX)
-caller.connect({place!r})
-socket.send_fds(caller, [json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()], [0, 1, 2])
-code = int(caller.recv(9) or 1)
-sys.exit(code if code >= 0 else 128 - code)
-"""
-"""`reflexion-lab` as a command of that process."""
-
 INSTALLS, STAYS_OPEN = "installs the lab, which the tests cannot do from within", "a server that stays open"
 CLUSTER = (
     "servers that are not here; tests/storage/test_storage.py and tests/studies/tracking/test_server.py start some"
@@ -218,25 +177,14 @@ def server():
         yield running.url
 
 
-@pytest.fixture(scope="session")
-def wrappers(tmp_path_factory):
-    """A folder with the command `reflexion-lab`."""
-    folder = tmp_path_factory.mktemp("bin")
-    command = [sys.executable, "-c", LIBRARIES, str(folder / "socket")]
-    environment = os.environ | {"MPLBACKEND": "agg", "MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONPATH": ""}
-    (folder / "reflexion-lab").write_text(COMMAND.format(python=sys.executable, place=str(folder / "socket")))
-    (folder / "reflexion-lab").chmod(0o755)
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as libraries:
-        assert libraries.stdout.readline() == b"ready\n"
-        yield folder
-        libraries.kill()
-
-
 @pytest.fixture
-def page(tmp_path, server, wrappers):
-    home, folder = tmp_path / "home", tmp_path / "page"
-    home.mkdir()
-    folder.mkdir()
+def page(tmp_path, server):
+    home, folder, wrappers = tmp_path / "home", tmp_path / "page", tmp_path / "bin"
+    for path in (home, folder, wrappers):
+        path.mkdir()
+    wrapper = wrappers / "reflexion-lab"
+    wrapper.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m reflexion_lab "$@"\n')
+    wrapper.chmod(0o755)
     environment = {
         "PATH": f"{wrappers}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
