@@ -25,7 +25,7 @@ from reflexion_lab.audit.importing import Recording, read_recordings
 from reflexion_lab.audit.stored_programs import StoredPrograms, graded
 from reflexion_lab.audit.transcripts import Transcript
 from reflexion_lab.errors import ConfigError, DataError
-from reflexion_lab.io.files import UNREADABLE, content, gunzipped
+from reflexion_lab.io.files import UNREADABLE, content, gunzipped, writable
 from reflexion_lab.io.terminal import Progress
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.protocols import Sandbox
@@ -95,7 +95,8 @@ def import_files(
             benchmark, loading = load(path, tests, recording.run, recording.model)
         runs.append((recording.cut(cut), Terms(benchmark, loading, tests, lenient, messages, cut)))
         longest[_variant(recording)] = max(longest[_variant(recording)], runs[-1][0].longest)
-    out.mkdir(parents=True, exist_ok=True)
+    with writable("--out", out, "a folder"):
+        out.mkdir(parents=True, exist_ok=True)
     progress = Progress(sum(len(recording.loops) for recording, _ in runs), quiet=quiet)
     with StoredPrograms(workers, cache=executions) as programs, contextlib.closing(progress):
         importer = Importer(out, programs, progress)

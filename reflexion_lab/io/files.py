@@ -74,6 +74,8 @@ def replace(path: Path, parts: Iterable[bytes], draft: Path | None = None) -> No
         The file to write first, in the same folder, for a caller that alone writes `path`; overwritten if it exists.
         None: a unique name that ends in `DRAFT`.
     """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     draft = draft or path.with_name(f".{path.name}.{secrets.token_hex(4)}{DRAFT}")
     try:
         with draft.open("wb") as file:
