@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -210,7 +211,7 @@ def short_names(labels: Sequence[str]) -> dict[str, str]:
     """Short names of arms by label: `reflexion recall.omega=3 loop.max_attempts=4` becomes `reflexion Ω3 a4`, without
     the words that all labels share (`Ω3 a4` where every arm is a `reflexion`). Labels stay where short names collide.
     """
-    words = {label: label.split(" ") for label in labels}
+    words = {label: _words(label) for label in labels}
     keys, common = _short_keys(labels), _common_words(labels)
     short = {
         label: " ".join(_short_word(word, keys) for word in [word for word in parts if word not in common] or parts)
@@ -231,15 +232,20 @@ def shared_words(labels: Sequence[str]) -> str:
     return "; ".join(part for part in (f"All arms: {common}" * bool(common), symbols) if part) + "."
 
 
+def _words(label: str) -> list[str]:
+    """The name of an arm, then its settings, whose values may hold spaces."""
+    return re.split(r" (?=[\w.@/]+=)", label)
+
+
 def _common_words(labels: Sequence[str]) -> list[str]:
-    words = [label.split(" ") for label in labels]
+    words = [_words(label) for label in labels]
     return [word for word in words[0] if all(word in parts for parts in words)] if len(set(labels)) > 1 else []
 
 
 def _short_keys(labels: Sequence[str]) -> dict[str, str]:
     """Short names of the config keys in `labels`; a key that shares its last part with another keeps all parts."""
-    words = [word for label in labels for word in label.split(" ")]
-    keys = dict.fromkeys(word.partition("=")[0] for word in words if "=" in word)
+    words = [word for label in labels for word in _words(label)[1:]]
+    keys = dict.fromkeys(word.partition("=")[0] for word in words)
     ends = Counter(key.rpartition(".")[2] for key in keys)
     last = {key: key.rpartition(".")[2] for key in keys}
     return {key: SYMBOLS.get(key, last[key] if ends[last[key]] == 1 else key) for key in keys}

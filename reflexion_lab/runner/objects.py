@@ -12,9 +12,7 @@ import dis
 import functools
 import hashlib
 import inspect
-import marshal
 import os
-import pickle
 import re
 import sys
 import types
@@ -64,7 +62,7 @@ def register(part: object) -> str:
 def digest(part: object) -> str:
     """SHA-256 over the sources of a part, the values of the notebook's names that they use, and its state; shortened
     to 8 hex digits. Modules and packages that the sources import count by name alone, and so does the state of an
-    object of theirs that cannot be pickled.
+    object of theirs that cannot be copied by `pickle`.
     """
     return hashlib.sha256("\n".join(_texts(part, set())).encode(errors="surrogatepass")).hexdigest()[:8]
 
@@ -129,6 +127,8 @@ def _parts(value: Any) -> list[Any] | None:
         return [os.fspath(value)]
     if isinstance(value, re.Pattern):
         return [value.pattern, value.flags]
+    if isinstance(value, types.CodeType):
+        return [value.co_code, value.co_names, value.co_consts]
     return [value.__name__] if isinstance(value, types.ModuleType) else None
 
 
@@ -139,7 +139,7 @@ def _function(function: types.FunctionType, seen: set[int]) -> Iterator[str]:
     try:
         yield inspect.getsource(function)
     except (OSError, TypeError):  # made by exec
-        yield marshal.dumps(function.__code__).hex()
+        yield from _texts(function.__code__, seen)
     yield from _texts([function.__defaults__, function.__kwdefaults__], seen)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield name
@@ -172,10 +172,8 @@ def _object(value: Any, seen: set[int]) -> Iterator[str]:
     kind = type(value)
     yield from _texts(kind, seen)
     if not _is_notebooks(kind):
-        try:
-            yield hashlib.sha256(pickle.dumps(value, protocol=4)).hexdigest()
-        except Exception:  # a lock, a connection: any error of any class
-            return
+        with contextlib.suppress(Exception):  # a lock, a connection: any error of any class
+            yield from _texts(value.__reduce_ex__(4), seen)
         return
     slots = [slot for base in kind.__mro__ for slot in (getattr(base, "__slots__", None) or ())]
     fields = [*vars(value)] if hasattr(value, "__dict__") else []

@@ -269,16 +269,13 @@ def not_ended(sweep: Sweep, cells: Sequence[Cell], why: Sequence[str]) -> list[C
         state = states[cell.number]
         if state.status not in ("waiting", "running"):
             continue
-        run = runs.finished(cell.cfg)
-        with _alone(sweep.root, sweep.digests[cell.number]) as alone:
-            if run:  # the run finished before its process was lost
-                state = kept_state(cell.number, run)
-            elif not alone:  # the newest state was written by another command
-                state = elsewhere(cell.number)
-            else:
-                message = f"its process was lost ({problem or 'reason unknown'}); the same command resumes the cell"
-                state = replace(state, status="lost", problem=message)
-                lost.append(state)
+        if run := runs.finished(cell.cfg):  # the run finished before its process was lost
+            state = kept_state(cell.number, run)
+        else:
+            message = f"its process was lost ({problem or 'reason unknown'}); the same command resumes the cell"
+            with _alone(sweep.root, sweep.digests[cell.number]) as alone:  # else another command wrote the newest state
+                state = replace(state, status="lost", problem=message) if alone else elsewhere(cell.number)
+            lost += [state] * alone
         sweep.note(state)
     return lost
 

@@ -170,3 +170,11 @@ def test_a_run_and_a_sweep_print_json(answer):
     assert swept["cells"][1]["overrides"][:3] == ["recall.omega=0", "loop.max_attempts=2", "seed=1"]
     (comparison,) = answer("compare", swept["folder"], "--json")
     assert len(json.loads(comparison)["rows"]) == 6
+
+
+def test_short_names_take_names_and_values_whole():
+    ladders = [f"warming actor.temperatures=[0.0, {second}, 0.4]" for second in (0.2, 0.6)]
+    assert list(short_names(ladders).values()) == ["temperatures=[0.0, 0.2, 0.4]", "temperatures=[0.0, 0.6, 0.4]"]
+    names = ["no reflection", "reflection"]
+    assert list(short_names(names).values()) == names
+    assert shared_words(names) == ""

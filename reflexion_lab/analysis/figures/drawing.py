@@ -214,8 +214,9 @@ def share_methods(arms: Sequence[Arm]) -> str:
 
 
 def brief(method: str) -> str:
-    """`method` for a caption, without what it says in parentheses and of matching."""
-    return re.sub(r" \([^()]*\)|, each draw matched again", "", method)
+    """`method` for a caption: of what stands in parentheses only which method holds where few cases differ."""
+    few = re.sub(r" \((\w+)[^()]*( where fewer than \d+)[^()]*\)", r" [\1\2]", method)
+    return re.sub(r" \([^()]*\)|, each draw matched again", "", few).replace("[", "(").replace("]", ")")
 
 
 def _size(arm: Arm) -> str:
@@ -241,7 +242,8 @@ def _by_arm(pairs: Iterable[tuple[str, str]]) -> str:
     parts = []
     for fact, names in groups.items():
         is_most = len(names) == largest > max(second, MOST_NAMED)
-        parts.append(f"{fact} ({'all others' if is_most else ', '.join(names)})")
+        several = ", ".join(names) if len(names) <= MOST_NAMED else f"{len(names)} arms"
+        parts.append(f"{fact} ({'all others' if is_most else several})")
     return "; ".join(parts)
 
 

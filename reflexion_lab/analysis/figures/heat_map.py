@@ -42,7 +42,8 @@ def heat_map(grid: Cells, keys: tuple[str, str], limits: tuple[float, float], ti
         y, x = down.index(first), across.index(second)
         shares[y, x] = share.value
         text = f"{cells.number(share.value)} %\n{cells.interval(share.low, share.high)}\nn = {len(arm.judged)}"
-        colour = "white" if share.value - low > 0.55 * (high - low) else INK
+        text += f"\n{UPPER_BOUND}" * arm.is_upper_bound
+        colour = "white" if share.value - low > 0.38 * (high - low) else INK
         ax.text(x, y, text, ha="center", va="center", fontsize=8, color=colour, linespacing=1.4, gid="cell")
     blues = LinearSegmentedColormap.from_list("blues", ("#EAF3FA", "#0072B2", "#00395A"))
     ax.imshow(shares, cmap=blues, vmin=low, vmax=high, aspect="auto", gid="map")
@@ -85,9 +86,10 @@ def drawing(arms: Sequence[Arm], keys: Sequence[str] = (), seed: int = 0) -> Dra
     limits = share_limits([share.value for grid in grids.values() for _, share in grid.values()], room=0.0)
     shown = f"Colour: {100 * limits[0]:.0f} to {100 * limits[1]:.0f} %."
     method = f"Cell: share of cases solved, 95 % interval, n. 95 % intervals: {share_methods(drawn)}. {shown}"
-    text = f"{facts(drawn)} 95 % intervals: {brief(share_methods(drawn))}. {shown}"
+    outside = f"In no grid: {len(arms) - len(drawn)} of {len(arms)} arms. " * (len(drawn) < len(arms))
+    text = f"{outside}{shown} 95 % intervals: {brief(share_methods(drawn))}. {facts(drawn)}"
     panels = [
-        functools.partial(heat_map, grid, (pair[0], pair[1]), limits, name if len(grids) > 1 else "")
+        functools.partial(heat_map, grid, (pair[0], pair[1]), limits, name if name != "all arms" else "")
         for name, grid in grids.items()
     ]
     wide, high = (max(len({p[side] for p in grid}) for grid in grids.values()) for side in (1, 0))

@@ -125,10 +125,13 @@ def beside(names: Sequence[str]) -> float:
 
 def watermark(ax: Axes, names: Sequence[str] = (), height: float = 0.5) -> Axes:
     """Write UPPER BOUND across `ax`, with the `names` of the arms concerned, at `height` in [0, 1] of the axes."""
-    text = f"{', '.join(names)}: {UPPER_BOUND}" if names else UPPER_BOUND
+    who = ", ".join(names) if len(names) < 3 else f"{len(names)} arms"
+    text = f"{UPPER_BOUND}: {who}" if names else UPPER_BOUND
     turn = 20 if height == 0.5 else 0
     place: Style = {"ha": "center", "va": "center", "rotation": turn, "transform": ax.transAxes, "zorder": 10}
-    ax.text(0.5, height, text, fontsize=17, fontweight="bold", color=INK, alpha=0.25, gid="watermark", **place)
+    size = min(17.0, 17.0 * 40 / max(len(text), 1))
+    mark = ax.text(0.5, height, text, fontsize=size, fontweight="bold", color=INK, alpha=0.25, gid="watermark", **place)
+    mark.set_in_layout(False)  # else the layout makes room for it, and cuts what stands beside the axes
     return ax
 
 

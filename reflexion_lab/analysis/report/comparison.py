@@ -284,7 +284,7 @@ def _left_out(comparison: Comparison) -> Sheet:
     for metric in _broken():
         columns[metric.label.replace(" ", "\n")] = partial(_metric_rate, metric.key())
     named = " ".join(f"{line}." for line in exclusions(comparison))
-    left_out = "Cases left out are named below." if named else "No case was left out."
+    left_out = "The report names the cases left out." if named else "No case was left out."
     caption = (
         f"Counts of cases; then attempts, and in % of them those without a program and those that broke. {left_out}"
     )

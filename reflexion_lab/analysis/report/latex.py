@@ -49,6 +49,8 @@ HEAD = r"""\documentclass[10pt]{article}
 \begin{document}"""
 
 
+OURS = r". Needs \usepackage{booktabs}."
+"""End of a table's first line."""
 TABLES = "tables"
 """Folder of the tables, beside the document."""
 
@@ -66,10 +68,13 @@ def escaped(text: str) -> str:
 def save_tables(folder: Path, sheets: Sequence[Sheet]) -> list[Path]:
     """Write each table as `<name>.tex`, a bare tabular to input into a paper; returns the paths."""
     folder.mkdir(exist_ok=True)
+    for path in folder.glob("*.tex"):  # of an earlier report, whose tables a paper must not mix with these
+        if path.read_bytes().partition(b"\n")[0].endswith(OURS.encode()):
+            path.unlink()
     paths = []
     for sheet in sheets:
         paths.append(folder / f"{sheet.file}.tex")
-        head = f"% {escaped(sheet.title)}. Needs \\usepackage{{booktabs}}.\n% \\caption{{{_caption(sheet)}}}"
+        head = f"% {escaped(sheet.title)}{OURS}\n% \\caption{{{_caption(sheet)}}}"
         paths[-1].write_text(f"{head}\n{tabular(sheet)}\n", encoding="utf-8")
     return paths
 

@@ -38,12 +38,13 @@ def _sheet(arm: PooledArm, comparison: PooledComparison) -> Sheet:
     model = arm.pooled
     caption = (
         f"Percentage points, arm minus {plain(comparison.baseline)}; random effects of {len(arm.effects)} studies: "
-        f"SD {cells.number(model.between)} points, I² {cells.number(model.heterogeneity)} %.{exploratory}{left_out}"
+        f"SD {cells.number(model.between)} points, I² {cells.number(model.heterogeneity)} %."
+        f"{shared}{exploratory}{left_out}"
     )
     method = (
         f"Percentage points of pass@1, {plain(arm.arm)} minus {plain(comparison.baseline)}. SD: standard deviation of "
         "true effects between studies (Paule and Mandel). Pooled: interval of the mean effect by Hartung, Knapp, Sidik "
-        f"and Jonkman. Prediction: where the true effect of another such study lies (three studies or more).{shared}"
+        f"and Jonkman. Prediction: where the true effect of another such study lies (three studies or more)."
     )
     title = f"{plain(arm.arm)} over studies, {arm.budget}"
     return Sheet(title=title, columns=COLUMNS, rows=tuple(_rows(arm)), caption=caption, method=method)

@@ -12,7 +12,7 @@ from reflexion_lab.errors import LabError
 from reflexion_lab.io.secrets import without_keys
 from reflexion_lab.io.terminal_text import plain, visible
 
-NO_CHOICE = re.compile(r".*Could not find '(.+)/([^/']+)' Available options in '[^']*': ([\w ]+)(.*)")
+NO_CHOICE = re.compile(r".*Could not find '(.+)/([^/']+)' Available options in '[^']*': ([\w -]+)(.*)")
 
 
 MACHINE = frozenset(

@@ -181,14 +181,16 @@ class MlflowTracker:
             client, experiment_id = self._open(compared.study or self.experiment)
             with self._alone("arms"):
                 write_arms(client, experiment_id, compared)
+                is_whole = _is_whole(client, experiment_id, compared)
                 for arm, log in ((each, log) for each in compared.arms for log in each.logs):
                     for run in _runs_of(client, experiment_id, log):
-                        client.set_tag(run.info.run_id, "name", compared.names[arm.label])
+                        if is_whole or "name" not in run.data.tags:
+                            client.set_tag(run.info.run_id, "name", compared.names[arm.label])
                         if log.manifest.run_id in differences:
                             name, value = differences[log.manifest.run_id]
                             client.log_metric(run.info.run_id, name, writing.short(value), step=0)
                             client.set_tag(run.info.run_id, "difference_to", str(compared.comparison.baseline))
-            _save_views(client, experiment_id, compared.sweep_id, compared.span)
+            _save_views(client, experiment_id, compared.sweep_id, compared.span if is_whole else None)
         return links(self.site, experiment_id, compared.sweep_id)
 
     @contextlib.contextmanager
@@ -242,6 +244,15 @@ class MlflowTracker:
 
 def _runs_of(client: Any, experiment_id: str, log: Log) -> list[Any]:
     return list(client.search_runs([experiment_id], filter_string=f'tags.run_id = "{log.manifest.run_id}"'))
+
+
+def _is_whole(client: Any, experiment_id: str, compared: Compared) -> bool:
+    """Whether the comparison has all runs that its sweep has in MLflow: names and axes of its charts hold for all."""
+    if not compared.sweep_id:
+        return True
+    query = f'tags.sweep_id = "{compared.sweep_id}" and tags.kind = "job"'
+    tracked = {run.data.tags.get("run_id") for run in client.search_runs([experiment_id], filter_string=query)}
+    return tracked <= {log.manifest.run_id for arm in compared.arms for log in arm.logs}
 
 
 def _save_views(client: Any, experiment_id: str, sweep_id: str, span: tuple[float, float] | None = None) -> None:
