@@ -215,7 +215,7 @@ def share_methods(arms: Sequence[Arm]) -> str:
 
 def brief(method: str) -> str:
     """`method` for a caption: of what stands in parentheses only which method holds where few cases differ."""
-    few = re.sub(r" \((\w+)[^()]*( where fewer than \d+)[^()]*\)", r" [\1\2]", method)
+    few = re.sub(r" \(([^(),]+?)(?:,[^()]*?)? (where fewer than [^()]*)\)", r" [\1 \2]", method)
     return re.sub(r" \([^()]*\)|, each draw matched again", "", few).replace("[", "(").replace("]", ")")
 
 

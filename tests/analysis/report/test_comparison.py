@@ -109,7 +109,7 @@ def test_methods_and_upper_bounds_are_named_wherever_they_stand(three_arms):
     assert method in results.caption
     assert "McNemar" in differences.method
     assert "Detected: the interval excludes 0 and p, Holm is below 0.05." in differences.method
-    assert max(len(sheet.caption) for sheet in sheets(comparison)) <= 210, "two lines of a page"
+    assert max(len(sheet.caption) for sheet in sheets(comparison)) <= 240, "two lines of a page"
     assert "exploratory: none of these comparisons was registered" in differences.caption
     assert cells(results, "oracle")["final [95 %]"].startswith("UPPER BOUND 50.0")
     assert "UPPER BOUND" in results.title
