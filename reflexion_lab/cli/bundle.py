@@ -29,6 +29,7 @@ def add(commands: place.Commands) -> None:
     sub = place.add_command(commands, "replay", replay, text)
     sub.add_argument("bundle", metavar="BUNDLE", help="a file that `bundle` wrote")
     sub.add_argument("--out", metavar="DIR", help="keep the new run folder in DIR")
+    place.add_json(sub)
 
 
 def bundle(options: argparse.Namespace) -> int:
@@ -89,12 +90,15 @@ def replay(options: argparse.Namespace) -> int:
     """Returns 1 if anything differs, else 0."""
     from rich.console import Console
 
-    from reflexion_lab.cli.sheets import say
-    from reflexion_lab.studies.replay.findings import show
+    from reflexion_lab.cli.sheets import say, say_json
+    from reflexion_lab.studies.replay.findings import as_json, show
     from reflexion_lab.studies.replay.replay import replay as replayed
 
     result = replayed(Path(options.bundle), place.out_folder(options.out) if options.out else None)
-    show(result.verification, Console(), "Replay")
-    if result.folder:
+    if options.json:
+        say_json({**as_json(result.verification), "folder": result.folder and str(result.folder)})
+    else:
+        show(result.verification, Console(), "Replay")
+    if result.folder and not options.json:
         say(f"run folder: {result.folder}")
     return int(not result.verification.holds)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from reflexion_lab.cli import place
+
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     text = "simulate which difference between two arms a design detects"
@@ -25,6 +27,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     share = "share of studies that detect the difference (default: %(default)s)"
     sub.add_argument("--power", metavar="P", type=float, default=0.8, help=share)
     sub.add_argument("--studies", metavar="N", type=int, default=1000, help="simulated studies (default: %(default)s)")
+    place.add_json(sub)
     sub.set_defaults(command=power)
 
 
@@ -33,6 +36,7 @@ def power(options: argparse.Namespace) -> None:
 
     from reflexion_lab.analysis.report.cells import line, rate
     from reflexion_lab.analysis.stats.power import Design, detectable, detected
+    from reflexion_lab.cli.sheets import say_json
 
     design = Design(
         tasks=options.tasks,
@@ -48,11 +52,15 @@ def power(options: argparse.Namespace) -> None:
     units = f" in {design.clusters} clusters" if is_clustered else ""
     size = f"{design.tasks} tasks{units} x {design.seeds} seed{'s' * (design.seeds > 1)}"
     smallest = detectable(design, options.power, options.studies)
+    share = None if options.difference is None else detected(design, options.studies)
+    if options.json:
+        answer = {"detectable": smallest, "power": options.power, "detected": share, "studies": options.studies}
+        say_json({**answer, "design": design})
+        return
     points = "none" if smallest is None else f"{100 * smallest:.1f} points"
     lines = [f"detectable difference: {points}, by {100 * options.power:g} % of studies of {size}"]
-    if options.difference is not None:
-        share = rate(detected(design, options.studies), "studies")
-        lines.append(f"{100 * design.difference:.1f} points: detected by {share}")
+    if share is not None:
+        lines.append(f"{100 * design.difference:.1f} points: detected by {rate(share, 'studies')}")
     tasks = f", of a cluster's tasks {100 * design.cluster_agreement:g} %" if is_clustered else ""
     family = f", {design.comparisons} comparisons" if design.comparisons > 1 else ""
     lines.append(

@@ -1,5 +1,7 @@
 """`reflexion-lab power`: the answer first, in one screen."""
 
+import json
+
 import pytest
 
 from reflexion_lab.analysis.stats.power import Design, detectable, detected
@@ -16,6 +18,9 @@ def test_it_says_what_a_design_detects_and_how_often_a_difference(capsys):
     assert first == f"detectable difference: {100 * least:.1f} points, by 80 % of studies of 40 tasks x 2 seeds"
     assert second.startswith(f"20.0 points: detected by {100 * share.share:.1f} % [")
     assert third == "200 simulated studies each; discordance 30 %, agreement of seeds 50 %"
+    assert main(["power", *sizes, "--difference", "0.2", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["detectable"], answer["detected"]["k"], answer["design"]["tasks"]) == (least, share.k, 40)
 
 
 def test_clusters_of_tasks_are_part_of_the_design(capsys):
