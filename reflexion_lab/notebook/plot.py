@@ -58,8 +58,8 @@ def curves(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
     Examples
     --------
     >>> axes = rl.plot.curves(sweep)
-    >>> axes.get_xlabel(), axes.get_ylabel()
-    ('loop cut at attempt', 'share of tasks solved')
+    >>> axes.get_xlabel()
+    'loop cut at attempt'
     """
     return _drawn("curves", _curves.drawing(_arms(runs)), ax, caption)
 

@@ -65,9 +65,9 @@ SAID = {
         "the same again: 18 cells, 0 of them run now, 0 calls made\n"
         "two attempts: 9 cells, 9 of them run now, 0 calls made",
         "3 0.0 1.0 2.0 3.0",
-        "reflexion recall.omega=1 | equal attempts: 4 | +14.4 [+0.5, +27.2] | 20:7 | 0.019 | 0.090 |",
-        "reflexion recall.omega=1 | equal attempts: 4 | +53.3 [+34.2, +68.1] | 48:0 |",
-        "reflexion recall.omega=3 | equal cost | +47.8 [+33.3, +61.1] | 43:0 |",
+        "Ω1 | equal attempts: 4 | +14.4 [+0.5, +27.2] | 20:7 | 0.019 | 0.090 |",
+        "Ω1 | equal attempts: 4 | +53.3 [+34.2, +68.1] | 48:0 |",
+        "Ω3 | equal cost | +47.8 [+33.3, +61.1] | 43:0 |",
     ],
     "06_comparing_runs": [
         "720 first attempts of 6 arms; distinct programs a task and seed: {1}",

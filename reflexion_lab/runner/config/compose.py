@@ -193,12 +193,11 @@ _TASKS = re.compile(r"benchmark=((?:hf://)?[^,]+\.(?:jsonl|jsonl\.gz|parquet)|hf
 
 
 def _in_full(override: str) -> tuple[str, ...]:
-    if override.startswith(("model", "benchmark=")):
-        override = re.sub(r"""([\w@.]+=)(["'])([^"'\\]*)\2""", r"\1\3", override)  # quoted, as from a mapping in Python
-    if served := _SERVED.fullmatch(override):
+    bare = re.sub(r"""^(model(?:@[\w.]+)?=|benchmark=)(["'])([^"'\\]*)\2$""", r"\1\3", override)  # as from a mapping
+    if served := _SERVED.fullmatch(bare):
         package, model = served[1] or "", re.sub(r"\\(.)", r"\1", served["name"] or served[2])
         return f"model{package}={served[3] or 'litellm'}", f"{package[1:] or 'model'}.model={_quoted(model)}"
-    if tasks := _TASKS.fullmatch(override):
+    if tasks := _TASKS.fullmatch(bare):
         return "benchmark=jsonl", f"benchmark.load.path={_quoted(tasks[1])}"
     return (override,)
 
