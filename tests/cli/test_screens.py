@@ -163,6 +163,9 @@ def test_a_run_and_a_sweep_print_json(answer):
     assert (result["pass_at_1"]["k"], result["pass_at_1"]["n"]) == (6, 8)
     (shown,) = answer("show", result["run_id"], "--json")
     assert json.loads(shown) == result
+    answer("bundle", result["run_id"])
+    (replayed,) = answer("replay", f"runs/bundles/{result['run_id']}.bundle.zip", "--json")
+    assert json.loads(replayed)["agrees"] is True
 
     (line,) = answer(*SWEEP, "--json")
     swept = json.loads(line)
