@@ -23,6 +23,8 @@ from typing import Any
 from reflexion_lab.errors import ConfigError
 
 _OBJECTS: dict[str, Any] = {}
+_Seen = dict[int, tuple[int, Any]]
+"""Objects by id that a digest has read, with their number: each is read once."""
 SILENT = {"__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__", "__static_attributes__", "__slots__"}
 """Entries of a class that change nothing, or stand elsewhere."""
 
@@ -64,7 +66,7 @@ def digest(part: object) -> str:
     to 8 hex digits. Modules and packages that the sources import count by name alone, and so does the state of an
     object of theirs that cannot be copied by `pickle`.
     """
-    return hashlib.sha256("\n".join(_texts(part, set())).encode(errors="surrogatepass")).hexdigest()[:8]
+    return hashlib.sha256("\n".join(_texts(part, {})).encode(errors="surrogatepass")).hexdigest()[:8]
 
 
 def named(target: object) -> tuple[str, str] | None:
@@ -84,15 +86,15 @@ def __getattr__(name: str) -> Any:
     raise ConfigError("_target_", f"{name}, an object of a notebook", expected)
 
 
-def _texts(value: Any, seen: set[int]) -> Iterator[str]:
-    """Everything about a value that can change what it does, as lines; an object that contains itself ends there."""
+def _texts(value: Any, seen: _Seen) -> Iterator[str]:
+    """Everything about a value that can change what it does, as lines; an object is read once."""
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
         yield f"{type(value).__name__} {value!r}"
         return
     if id(value) in seen:
-        yield "again"
+        yield f"again {seen[id(value)][0]}"
         return
-    seen = {*seen, id(value)}
+    seen[id(value)] = len(seen), value  # kept alive, so that no other object gets its id
     if inspect.isfunction(value):
         yield from _function(value, seen)
     elif inspect.isclass(value):
@@ -132,7 +134,7 @@ def _parts(value: Any) -> list[Any] | None:
     return [value.__name__] if isinstance(value, types.ModuleType) else None
 
 
-def _function(function: types.FunctionType, seen: set[int]) -> Iterator[str]:
+def _function(function: types.FunctionType, seen: _Seen) -> Iterator[str]:
     if not _is_notebooks(function):
         yield f"function {function.__module__}.{function.__qualname__}"
         return
@@ -156,7 +158,7 @@ def _names(code: types.CodeType) -> set[str]:
     return names.union(*(_names(inner) for inner in code.co_consts if isinstance(inner, types.CodeType)))
 
 
-def _class(kind: type, seen: set[int]) -> Iterator[str]:
+def _class(kind: type, seen: _Seen) -> Iterator[str]:
     if not _is_notebooks(kind):
         yield f"class {kind.__module__}.{kind.__qualname__}"
         return
@@ -168,7 +170,7 @@ def _class(kind: type, seen: set[int]) -> Iterator[str]:
             yield from _texts(value, seen)
 
 
-def _object(value: Any, seen: set[int]) -> Iterator[str]:
+def _object(value: Any, seen: _Seen) -> Iterator[str]:
     kind = type(value)
     yield from _texts(kind, seen)
     if not _is_notebooks(kind):
@@ -188,4 +190,5 @@ def _is_notebooks(thing: Any) -> bool:
     top = module.partition(".")[0]
     if top == "reflexion_lab" or top in sys.stdlib_module_names - {"__main__"}:
         return False
-    return "site-packages" not in (getattr(sys.modules.get(module), "__file__", None) or "")
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return "site-packages" not in file and "dist-packages" not in file

@@ -228,16 +228,16 @@ def test_the_commands_of_the_readme_are_the_same_words_in_zsh(tmp_path):
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     texts = [block.text for block in blocks(ROOT / "README.md") if block.language == "console"]
     lines = [command.removeprefix("$ ") for text in texts for command, _ in commands(text) if command not in NOT_RUN]
-    said = []
+    printed = []
     for argv in (("bash", "--norc"), ("zsh", "-f")):
         session = Session(argv, tmp_path, environment)
-        said.append([session.run(f"{{ {line}\n}} </dev/null; echo; echo '{DONE}' $?") for line in lines])
+        printed.append([session.run(f"{{ {line}\n}} </dev/null; echo; echo '{DONE}' $?") for line in lines])
         session.close()
-    assert said[0] == said[1]
-    assert {code for _, code in said[0]} == {0}
+    assert printed[0] == printed[1]
+    assert {code for _, code in printed[0]} == {0}
     assert (
         "runs/20260101-000000-000000-reflexion-basics-s1"
-        in said[1][lines.index("reflexion-lab compare runs/2*-s0 runs/2*-s1")][0]
+        in printed[1][lines.index("reflexion-lab compare runs/2*-s0 runs/2*-s1")][0]
     )
 
 

@@ -112,9 +112,9 @@ def test_every_notebook_is_shown_with_its_stored_outputs(site):
     for path in notebooks:
         page = (site / "notebooks" / f"{path.stem}.html").read_text()
         outputs = [output for cell in json.loads(path.read_text())["cells"] for output in cell.get("outputs", [])]
-        shown = page.split('<div class="nb-output">')[1:]
-        assert len(shown) == len(outputs), path.name
-        for html, output in zip(shown, outputs, strict=True):
+        rendered = page.split('<div class="nb-output">')[1:]
+        assert len(rendered) == len(outputs), path.name
+        for html, output in zip(rendered, outputs, strict=True):
             mark = {"text/html": "<div", "image/png": "<img"}
             kinds = [mark[kind] for kind in mark if kind in output.get("data", {})] or ["<pre"]
             assert html.lstrip().startswith(kinds[0]), f"{path.name}: {html[:60]}"

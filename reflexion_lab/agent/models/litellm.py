@@ -14,8 +14,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from reflexion_lab.agent.models.api_keys import ApiKey
-from reflexion_lab.agent.models.openai import OpenAIModel, digest
-from reflexion_lab.agent.models.prices import Price
+from reflexion_lab.agent.models.openai import OpenAIModel
 from reflexion_lab.agent.models.requests import COUNTED, OVERFLOW, Pace, Rejection, is_out_of_credit, outcome_of
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.io.secrets import without_keys
@@ -90,14 +89,7 @@ class LiteLLMModel(OpenAIModel):
         if reserved := sorted(RESERVED & set(extra_body or {})):
             raise ConfigError("model.extra_body", ", ".join(reserved), "fields that are no keys of this config")
         base_url = base_url or os.environ.get(f"{_variable(provider)}_API_BASE") or None
-        prices = price_per_million
-        self._price = Price(per_million=None if prices is None else tuple(prices), words="as the config says")
-        self.slots = slots
-        self.context = context
-        self._model = model
-        self._names = (model, *(answers_as or ()))
-        self._was_right = False
-        self._extra = dict(extra_body or {})
+        variant = self._keep(model, answers_as, slots, context, price_per_million, extra_body)
         variable = api_key_env or f"{_variable(provider)}_API_KEY"
         self._key = ApiKey(variable, api_key_file, is_needed=False)
         self._key.read()
@@ -105,9 +97,7 @@ class LiteLLMModel(OpenAIModel):
         self._base_url, self._retries, self._timeout = base_url, retries, timeout
         self._pace = Pace(requests_per_minute)
         _library()  # a missing package is reported before any file is written
-        named = {"answers_as": sorted(answers_as)} if answers_as else {}
-        window = f":context={context}" if context else ""
-        self.fingerprint = f"litellm:{base_url or ''}:{model}{window}{digest(self._extra | named)}"
+        self.fingerprint = f"litellm:{base_url or ''}:{model}{variant}"
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         """Usage counts the seconds of the successful request only, without rate limiting and retries."""

@@ -101,10 +101,28 @@ class OpenAIModel:
         price_per_million: Annotated[Sequence[float], Meta(min_length=2, max_length=3)] | None = None,
         extra_body: Mapping[str, object] | None = None,
     ) -> None:
-        prices = price_per_million
         base_url = base_url or os.environ.get("OPENAI_BASE_URL")
         if base_url is not None and not base_url.startswith(("http://", "https://")):
             raise ConfigError("model.base_url", repr(base_url), "an address that begins with http:// or https://")
+        variant = self._keep(model, answers_as, slots, context, price_per_million, extra_body)
+        self._key = ApiKey(api_key_env, api_key_file, is_needed=not base_url)
+        self._key.read()  # a missing key is reported before any file is written
+        self._client = connect(base_url, retries, timeout, deadline, Pace(requests_per_minute))
+        place = urlsplit(str(self._client.base_url))
+        host = place.netloc.rpartition("@")[2]
+        self._place = f"{place.scheme}://{host}{place.path}"
+        self.fingerprint = f"openai:{self._place.rstrip('/')}:{model}{variant}"
+
+    def _keep(
+        self,
+        model: str,
+        answers_as: Sequence[str] | None,
+        slots: int,
+        context: int,
+        prices: Sequence[float] | None,
+        extra_body: Mapping[str, object] | None,
+    ) -> str:
+        """Keep what models of every server have; returns the end of the fingerprint."""
         self._price = Price(per_million=None if prices is None else tuple(prices), words="as the config says")
         self.slots = slots
         self.context = context
@@ -112,15 +130,8 @@ class OpenAIModel:
         self._names = (model, *(answers_as or ()))
         self._was_right = False
         self._extra = dict(extra_body or {})
-        self._key = ApiKey(api_key_env, api_key_file, is_needed=not base_url)
-        self._key.read()  # a missing key is reported before any file is written
-        self._client = connect(base_url, retries, timeout, deadline, Pace(requests_per_minute))
-        place = urlsplit(str(self._client.base_url))
-        host = place.netloc.rpartition("@")[2]
-        self._place = f"{place.scheme}://{host}{place.path}"
         named = {"answers_as": sorted(answers_as)} if answers_as else {}
-        window = f":context={context}" if context else ""
-        self.fingerprint = f"openai:{self._place.rstrip('/')}:{model}{window}{digest(self._extra | named)}"
+        return f"{f':context={context}' if context else ''}{_digest(self._extra | named)}"
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         """Whether a last message of role `assistant` is continued depends on the server.
@@ -238,7 +249,7 @@ class OpenAIModel:
         return plain(self._key.hidden(text))
 
 
-def digest(extra: dict[str, object]) -> str:
+def _digest(extra: dict[str, object]) -> str:
     if not extra:
         return ""
     return "+" + hashlib.sha256(msgspec.json.encode(extra, order="sorted")).hexdigest()[:8]

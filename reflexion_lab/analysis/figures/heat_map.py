@@ -84,10 +84,10 @@ def drawing(arms: Sequence[Arm], keys: Sequence[str] = (), seed: int = 0) -> Dra
         for (first, second), (arm, share) in grid.items()
     ]  # fmt: skip
     limits = share_limits([share.value for grid in grids.values() for _, share in grid.values()], room=0.0)
-    shown = f"Colour: {100 * limits[0]:.0f} to {100 * limits[1]:.0f} %."
-    method = f"Cell: share of cases solved, 95 % interval, n. 95 % intervals: {share_methods(drawn)}. {shown}"
+    colours = f"Colour: {100 * limits[0]:.0f} to {100 * limits[1]:.0f} %."
+    method = f"Cell: share of cases solved, 95 % interval, n. 95 % intervals: {share_methods(drawn)}. {colours}"
     outside = f"In no grid: {len(arms) - len(drawn)} of {len(arms)} arms. " * (len(drawn) < len(arms))
-    text = f"{outside}{shown} 95 % intervals: {brief(share_methods(drawn))}. {facts(drawn)}"
+    text = f"{outside}{colours} 95 % intervals: {brief(share_methods(drawn))}. {facts(drawn)}"
     panels = [
         functools.partial(heat_map, grid, (pair[0], pair[1]), limits, name if name != "all arms" else "")
         for name, grid in grids.items()
