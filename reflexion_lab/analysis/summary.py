@@ -64,13 +64,6 @@ class Summary(Record, frozen=True, kw_only=True):
     """On all attempts."""
     feedback_asserts: Confusion | None
     """For each single feedback test on every attempt; a single test does not detect every fault."""
-    feedback_tests: int
-    """Executed feedback tests, over all attempts."""
-    feedback_in_place: int
-    """Of these, tests judged in the candidate's process, where it can forge the verdict."""
-    hidden_tests: int
-    """Hidden checks of submissions."""
-    hidden_in_place: int
     hidden_asked_open: int
     """Hidden verdicts from before the end of all loops: one per task, on its submission."""
     hidden_asked_sealed: int
@@ -142,7 +135,6 @@ def _summary(log: Log) -> Summary:
     manifest, every, submitted = log.manifest, log.every, log.submitted
     hidden = [grade for _, grade in submitted.values()]
     reflections = [attempt.reflection for attempt in every if attempt.reflection]
-    modes = [check.mode for attempt in every for check in attempt.evaluation.checks if check.kind == "test"]
     return Summary(
         run_id=manifest.run_id,
         benchmark=manifest.benchmark,
@@ -162,10 +154,6 @@ def _summary(log: Log) -> Summary:
         feedback_first=feedback_confusion(j for j in log.judged if j[0].number == 1) if log.is_graded else None,
         feedback_attempts=feedback_confusion(log.judged) if log.is_graded else None,
         feedback_asserts=assert_confusion(log.judged) if log.is_graded else None,
-        feedback_tests=sum(map(modes.count, ("apart", "in_place"))),
-        feedback_in_place=modes.count("in_place"),
-        hidden_tests=sum(grade.checks_total for grade in hidden),
-        hidden_in_place=sum(grade.checks_in_place for grade in hidden),
         hidden_asked_open=sum(not grade.sealed for grade in log.grades.values()),
         hidden_asked_sealed=sum(grade.sealed for grade in log.grades.values()),
         verification_types=dict(Counter(_verification(attempt.evaluation) for attempt in every)),

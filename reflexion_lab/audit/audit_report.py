@@ -184,8 +184,6 @@ def findings(audit: Audit) -> Iterator[str]:
     for run, retries in leaks.fixed:
         front = f"{run}: " if run else ""
         yield f"control that cannot change: {front}{retries} retries repeat the program before word for word"
-    if forgeable := sum(verdict.passed and verdict.in_place for verdict in audit.verdicts):
-        yield f"judged in the candidate's process: {forgeable} of {audit.rate.k} passes, which it could forge"
     if leaks.missing:
         yield f"missing rows: {len(leaks.missing)}: {_named(leaks.missing)}"
     if leaks.repeated:

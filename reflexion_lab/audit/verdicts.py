@@ -24,8 +24,6 @@ class Verdict(Record, frozen=True, kw_only=True):
     """What shows the cause."""
     is_searched: bool = True
     """False if the search for a cause did not end: the harness failed in it, or a time-out did not get more time."""
-    in_place: bool = False
-    """Whether a check ran in the program's own process, where the program can forge a pass."""
     leaked_from: str = ""
     """Id of the earlier sample that the logged verdict depends on, if known."""
     seconds: float = 0.0
@@ -65,7 +63,6 @@ def execute(sandbox: Sandbox, sample: Sample) -> Verdict:
         passed=evaluation.passed,
         outcome=evaluation.outcome,
         detail=detail,
-        in_place=any(check.mode == "in_place" for check in evaluation.checks),
         seconds=evaluation.seconds,
     )
 

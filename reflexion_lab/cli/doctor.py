@@ -65,18 +65,15 @@ WITHOUT = {
     "seccomp": "a program may start processes that outlive it, reach the network, signal and trace your processes",
 }
 """Consequence of each missing layer."""
-IN_PLACE = (
-    "a candidate can forge checks that run in its own process (loops, whole functions);\n  they are labelled `in_place`"
-)
 NO_PASS = ("fail", "error", "early_exit")
 """Outcomes that the table calls `no pass`."""
-STYLES = {"right": "green", "possible": "yellow", "open": "bold yellow", "WRONG": "bold red"}
+STYLES = {"right": "green", "open": "bold yellow", "WRONG": "bold red"}
 NARROW, PIPED = 100, 120
 """Columns of a terminal that is too small for the table, and of the table without a terminal."""
 
 
 class Findings(NamedTuple):
-    """The last line of `--json`. Totals exclude attacks that are open (missing layer) or possible (forged in place)."""
+    """The last line of `--json`. Totals exclude attacks that are open (missing layer)."""
 
     canonical_passed: int
     canonical_total: int
@@ -163,19 +160,19 @@ def missing(layers: Sequence[str]) -> list[str]:
 
 
 def standing(verdict: Verdict, layers: Sequence[str]) -> str:
-    """`right`, `WRONG`, `possible` (judged in place), or `open` (missing layer)."""
-    if not verdict.right:
-        return "open" if set(verdict.attack.needs) & set(missing(layers)) else "WRONG"
-    return "possible" if verdict.attack.mode == "in_place" and verdict.outcome == "pass" else "right"
+    """`right`, `WRONG`, or `open` (missing layer)."""
+    if verdict.right:
+        return "right"
+    return "open" if set(verdict.attack.needs) & set(missing(layers)) else "WRONG"
 
 
 def findings(canonical: Sequence[bool], attack_run: AttackRun) -> Findings:
     standings = [(verdict, standing(verdict, attack_run.layers)) for verdict in attack_run.verdicts]
-    counted = [(v, stands) for v, stands in standings if stands not in ("open", "possible")]
+    counted = [(v, stands) for v, stands in standings if stands != "open"]
     return Findings(
         canonical_passed=sum(canonical),
         canonical_total=len(canonical),
-        hostile_passed=sum(v.outcome == "pass" and "pass" not in v.attack.expected for v, _ in counted),
+        hostile_passed=sum(v.outcome == "pass" for v, _ in counted if not v.attack.probe),
         hostile_total=len(counted),
         hostile_right=sum(stands == "right" for _, stands in counted),
         harness_deaths=attack_run.harness_deaths,
@@ -220,9 +217,6 @@ def print_summary(result: Findings, attack_run: AttackRun) -> None:
         print(f"WRONG: {verdict.attack.name}: {verdict.outcome} ({verdict.detail[:100]})")
     if any(set(verdict.attack.expected) >= set(NO_PASS) for verdict in attack_run.verdicts):
         print(f"no pass: {', '.join(NO_PASS[:-1])} or {NO_PASS[-1]}")
-    if forged := standings.count("possible"):
-        in_place = sum(verdict.attack.mode == "in_place" for verdict in attack_run.verdicts)
-        print(f"possible in place: {forged} of {in_place} programs got through;\n  {IN_PLACE}")
     print(f"canonical solutions passed: {result.canonical_passed} of {result.canonical_total}")
     print(f"hostile programs judged right: {result.hostile_right} of {result.hostile_total}")
     print(

@@ -173,8 +173,6 @@ class Check(Record, frozen=True, kw_only=True):
     """One of `OUTCOMES`."""
     kind: str = "test"
     """`test`, `type` or `lint`."""
-    mode: str = ""
-    """Where a test is judged: `apart`, in a process in which the candidate never runs; or `in_place`, in its own."""
     expected: str = ""
     """`repr` of the expected value of a failing test, capped; "" if unknown."""
     actual: str = ""
@@ -196,6 +194,8 @@ class Execution(Record, frozen=True, kw_only=True):
     seconds: float
     cpu_seconds: float
     timed_out: bool = False
+    is_doubtful: bool = False
+    """Whether the machine may have caused the result."""
 
 
 class Evaluation(Record, frozen=True, kw_only=True):

@@ -38,8 +38,6 @@ class Grade(Record, frozen=True, kw_only=True):
     outcome: str
     checks_passed: int
     checks_total: int
-    checks_in_place: int = 0
-    """Checks judged in the candidate's process, which could have forged their verdict."""
     sealed: bool
     """False for the one submitted attempt, graded while the run was open; True for the others, graded after it."""
 

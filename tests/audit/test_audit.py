@@ -359,13 +359,6 @@ def test_a_broken_harness_is_no_verdict(monkeypatch, write_rows):
         assert execute(sandbox, sample).outcome == "harness_error"
 
 
-def test_forgeable_passes_are_counted(write_rows):
-    loop = "for i in (1, 2):\n        assert candidate(i) == i + 1"
-    result = audited(write_rows(row("a", RIGHT, True), row("b", RIGHT, True, loop), row("c", WRONG, False, loop)))
-    assert [verdict.in_place for verdict in result.verdicts] == [False, True, True]
-    assert list(findings(result)) == ["judged in the candidate's process: 1 of 2 passes, which it could forge"]
-
-
 def test_a_limit_keeps_the_missing_rows_of_the_whole_file(write_rows):
     rows = [{"task_id": f"HumanEval/{n}", "completion": ""} for n in range(164) if n not in (3, 99)]
     result = audited(write_rows(*rows, rows[0]), limit=2)

@@ -10,14 +10,11 @@ LAYERS = ("fork-server", "rlimits", "landlock-abi7", "seccomp")
 NAMES = [
     "exits with success",
     "rewrites [red]everything[/red] that it finds in the memory of its judge",
-    "in place: lies",
 ]
 
 
 def verdict(number, outcome, right, **fields):
-    attack = Attack(
-        name=NAMES[number], program="", tries="", family=("early exits", "kernel", "in place")[number], **fields
-    )
+    attack = Attack(name=NAMES[number], program="", tries="", family=("early exits", "kernel")[number], **fields)
     return Verdict(attack=attack, outcome=outcome, right=right, detail="why")
 
 
@@ -27,7 +24,6 @@ def attack_run():
         [
             verdict(0, "early_exit", True, expected=("early_exit",)),
             verdict(1, "pass", False, expected=("fail", "error", "early_exit", "memory"), needs=("seccomp",)),
-            verdict(2, "pass", True, expected=("pass", "fail", "error", "early_exit"), mode="in_place"),
         ],
         LAYERS,
         harness_deaths=0,
@@ -45,20 +41,18 @@ def test_every_attack_has_a_row_that_fits_the_terminal(attack_run, monkeypatch, 
     print_table(attack_run)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= int(columns)
-    families = [line.strip() for line in lines if line.strip() in ("early exits", "kernel", "in place")]
-    assert families == ["early exits", "kernel", "in place"]
+    families = [line.strip() for line in lines if line.strip() in ("early exits", "kernel")]
+    assert families == ["early exits", "kernel"]
     assert " ".join(next(line for line in lines if "exits with" in line).split()).endswith(
         "early_exit early_exit right"
     )
     assert "[red]everything[/red]" in " ".join(lines)
-    assert any(line.strip().startswith("lies") and "possible" in line for line in lines)
 
 
 def test_a_pass_is_open_without_the_layer_and_wrong_with_it(attack_run):
-    _, passed, forged = attack_run.verdicts
+    _, passed = attack_run.verdicts
     assert standing(passed, LAYERS) == "WRONG"
     assert standing(passed, LAYERS[:3]) == "open"
-    assert standing(forged, LAYERS) == "possible"
 
 
 def test_a_wrong_verdict_is_named_and_unsound(attack_run, capsys):

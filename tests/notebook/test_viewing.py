@@ -223,15 +223,6 @@ def test_findings_of_tools_are_no_tests():
     assert repr(view(attempt(checks=checks[2:]))) == "attempt 1 at own/f: passed"
 
 
-def test_checks_that_were_judged_in_place_say_so():
-    checks = [Check(name=f"assert f({n})", outcome="pass", mode=("apart", "in_place")[n % 2]) for n in range(3)]
-    failed = Check(name="for x in y: pass", outcome="error", error_type="E", mode="in_place")
-    read = Reader(view(attempt(checks=(*checks, failed))))
-    assert "✓ 3 passing checks, 1 judged in the candidate's process" in read.inside["summary"]
-    assert "✗ for x in y: pass (judged in the candidate's process) raised an error E" in read.words
-    assert "in the candidate" not in Reader(view(attempt(checks=checks[:1]))).words
-
-
 def test_many_failures_are_folded_and_none_is_lost():
     checks = [Check(name=f"assert f({n}) == 0", outcome="timeout", message="late") for n in range(9)]
     read = Reader(view(attempt(checks=checks)))

@@ -296,7 +296,6 @@ CHECKS: Columns = {
     "place": ("int64", lambda row: row.place),
     "name": ("category", lambda row: row.of.name),
     "kind": ("category", lambda row: row.of.kind),
-    "mode": ("category", lambda row: row.of.mode or None),
     "outcome": ("category", lambda row: row.of.outcome),
     "error_type": ("category", lambda row: row.of.error_type or None),
     "line": ("Int64", lambda row: row.of.line or None),

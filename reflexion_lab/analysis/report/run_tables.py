@@ -320,10 +320,6 @@ def text(metric: metrics.Metric, value: metrics.Value) -> str:
 def _verdicts(figures: Summary) -> Iterator[tuple[str, str]]:
     if (pair := figures.against_single) and figures.attempts_mean > 1:
         yield "against attempt 1", f"{pair.repaired} repaired, {pair.damaged} damaged"
-    if figures.feedback_tests or figures.hidden_tests:
-        feedback = f"{figures.feedback_in_place} of {figures.feedback_tests} feedback verdicts, over all attempts"
-        hidden = f"{figures.hidden_in_place} of {figures.hidden_tests} hidden ones on what was submitted"
-        yield "judged in the candidate's process", f"{feedback}; {hidden}; a program can forge these"
     while_open = f"{figures.hidden_asked_open} while the run was open, {figures.n_logged} tasks"
     yield "hidden verdicts", f"{while_open}; {figures.hidden_asked_sealed} after the seal"
     if figures.did_not_run:

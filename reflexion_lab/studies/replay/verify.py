@@ -33,7 +33,7 @@ from reflexion_lab.tasks.sandbox.sandbox import Limits
 from reflexion_lab.text.prompts.render import digests as installed
 
 EXECUTED = "executed again"
-COMPARED = ("passed", "outcome", "checks_passed", "checks_total", "checks_in_place")
+COMPARED = ("passed", "outcome", "checks_passed", "checks_total")
 
 
 def verify(path: Path, execute: bool = False, sample: int | None = None) -> Verification:

@@ -65,8 +65,6 @@ def metrics(log: Log, summary: Summary) -> list[Metric]:
     figures["final/n"] = summary.pass_at_1.n
     figures["final/no_verdict"] = len(summary.no_verdict)
     figures["final/n_feedback"] = summary.visible_pass.n
-    if summary.feedback_tests:
-        figures["final/feedback_in_place_share"] = summary.feedback_in_place / summary.feedback_tests
     figures["usage/task_seconds"] = sum(result.duration for result in log.results.values())
     figures |= _usage(summary) | _reflections(summary)
     headline = "upper_bound" if summary.is_upper_bound else "pass_at_1"

@@ -44,7 +44,6 @@ class HiddenTests:
             outcome=evaluation.outcome,
             checks_passed=len(evaluation.checks) - len(evaluation.failures),
             checks_total=len(task.hidden_tests),
-            checks_in_place=sum(check.mode == "in_place" for check in evaluation.checks),
             sealed=sealed,
         )
 

@@ -1,10 +1,10 @@
 """Splits a check into calls for the candidate's process and a comparison that stays in the lab.
 
 `assert f(2) == 4` becomes the call `f(2)`, which goes to the candidate's process, and `assert $0 == 4`, which stays in
-the lab. A check is judged apart if it is one assertion, possibly after imports, that calls only the program and the
-functions of `comparison`. Any other check is judged in place. That includes calls of functions of the task's setup,
-which may be the reference solution, and properties that plain data do not have: whether two values are the same object,
-and short-circuited calls.
+the lab. A check can be split if it is one assertion, possibly after imports, that calls only the program and the
+functions of `comparison`. Any other check runs in a process of its own (`checker.py`), which is slower. That includes
+calls of functions of the task's setup, which may be the reference solution, comparisons of two values of the program,
+and properties that plain data do not have: whether two values are the same object, and short-circuited calls.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+import importlib
 from collections.abc import Collection, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
+from reflexion_lab.tasks.sandbox.checker import LIBRARY
 from reflexion_lab.tasks.sandbox.comparison import FUNCTIONS, Opaque, comparable, evaluate, name_of
-from reflexion_lab.text.replies.syntax import NAME, UNPARSABLE, bound_names, tree_of
+from reflexion_lab.text.replies.syntax import NAME, UNPARSABLE, bound_names, module_nodes, read_names, tree_of
 
 CONVERSIONS = (
     "list", "tuple", "set", "frozenset", "dict", "sorted", "next", "len", "sum", "min", "max", "any", "all", "str",
@@ -30,30 +32,19 @@ BUILT_IN = frozenset(dir(builtins))
 SHOWN = 200
 """Maximum characters of a value in the feedback."""
 NOWHERE = ast.Constant(None, lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
-Request = tuple[CodeType | None, list[CodeType]] | CodeType | str
+Calls = tuple[CodeType | None, list[CodeType]]
+"""Imports, and calls to evaluate."""
 
 
 class Prepared(NamedTuple):
-    """One check, split for the candidate's process and the lab."""
+    """One check, split for the candidate's process and the lab if possible."""
 
     name: str
     """The source, shortened to one line."""
-    request: Request
-    """Imports and calls; or the whole check, to be judged in place, as source if it does not compile."""
-    test: ast.expr | None
-    """The comparison, with `$0`, `$1` … for the values of the calls; None for a check judged in place."""
-    is_shared: bool = False
-    """Whether both sides of all comparisons call the program, as in `f(1) == Point(4, 6)`: then the program computes
-    the expected value and may know it."""
-
-    @property
-    def mode(self) -> str:
-        return "in_place" if self.test is None or self.is_shared else "apart"
-
-
-def whole(prepared: Prepared, check: str) -> Prepared:
-    """`check`, judged in place."""
-    return Prepared(prepared.name, compiled(check), None)
+    calls: Calls | None = None
+    """None if the check cannot be split."""
+    test: ast.expr | None = None
+    """The comparison, with `$0`, `$1` … for the values of the calls."""
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -65,15 +56,14 @@ def prepare(check: str, entry_point: str, setup: str = "", foreign: frozenset[st
     name = " ".join(check.split())[:200].encode(errors="replace").decode()  # UTF-8 has no lone surrogates
     try:
         tree = tree_of(check)
-        if not (split := _split(tree, entry_point, setup, foreign)):
-            return Prepared(name, compiled(check), None)
-        return Prepared(name, *split, _is_shared(split[1]))
+        split = _split(tree, entry_point, setup, foreign)
+        return Prepared(name, *split) if split else Prepared(name)
     except UNPARSABLE:
-        return Prepared(name, check, None)
+        return Prepared(name)
 
 
-def _split(tree: ast.Module, entry_point: str, setup: str, foreign: frozenset[str]) -> tuple[Request, ast.expr] | None:
-    """Request to the candidate, and the comparison; None for a check that must be judged in place."""
+def _split(tree: ast.Module, entry_point: str, setup: str, foreign: frozenset[str]) -> tuple[Calls, ast.expr] | None:
+    """Calls of the candidate, and the comparison; None for a check that cannot be split."""
     *before, last = tree.body or [ast.Pass()]
     if not isinstance(last, ast.Assert) or not all(isinstance(s, ast.Import | ast.ImportFrom) for s in before):
         return None
@@ -82,7 +72,7 @@ def _split(tree: ast.Module, entry_point: str, setup: str, foreign: frozenset[st
     test = cut.visit(last.test)
     known = imported.known | setup_names.known
     named = {part.id for part in ast.walk(test) if isinstance(part, ast.Name)}
-    if named & (cut.foreign - known) or not comparable(test, known) or _may_skip(test):
+    if named & (cut.foreign - known) or not comparable(test, known) or _may_skip(test) or _is_shared(test):
         return None
     try:
         test = _fold(test)
@@ -104,6 +94,54 @@ def _without_position(call: ast.expr) -> ast.expr:
     for part in ast.walk(call):
         ast.copy_location(part, NOWHERE)
     return call
+
+
+class Whole(NamedTuple):
+    """Checks that run as they are, in a process of their own."""
+
+    checks: list[CodeType | str]
+    """Their code; the source of one that does not compile, which the process reports."""
+    names: frozenset[str]
+    """Names that they read and that are not built in."""
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def whole(checks: tuple[str, ...], entry_point: str) -> Whole:
+    codes, names = list[CodeType | str](), set[str]()
+    for check in checks:
+        try:
+            codes.append(compiled(check))
+            names |= read_names(tree_of(check))
+        except UNPARSABLE:
+            codes.append(check)
+    return Whole(codes, frozenset(names - (BUILT_IN - {entry_point})))
+
+
+def library_imports(program: str, names: Collection[str]) -> list[str]:
+    """Statements that import `names` from the standard library as the program does, if it defines them nowhere else."""
+    try:
+        nodes = list(module_nodes(tree_of(program)))
+    except UNPARSABLE:
+        return []
+    own = bound_names(ast.Module([node for node in nodes if isinstance(node, ast.stmt) and not _is_import(node)], []))
+    statements = dict[str, str]()
+    for node in nodes:
+        match node:
+            case ast.Import():
+                for alias in node.names:
+                    if alias.name in LIBRARY and (name := alias.asname or alias.name) in names:
+                        statements[name] = f"import {alias.name} as {name}"
+            case ast.ImportFrom(module=module, level=0) if module in LIBRARY:
+                every = (
+                    names if node.names[0].name == "*" else {a.name for a in node.names if a.asname in (None, a.name)}
+                )
+                for name in {*every} & {*names} & {*dir(importlib.import_module(module))}:
+                    statements[name] = f"from {module} import {name}"
+    return [statement for name, statement in sorted(statements.items()) if name not in own]
+
+
+def _is_import(node: ast.AST) -> bool:
+    return isinstance(node, ast.Import | ast.ImportFrom)
 
 
 class Names(NamedTuple):
@@ -141,6 +179,7 @@ def _names(tree: ast.Module) -> Names:
 
 
 def _is_shared(test: ast.expr) -> bool:
+    """Whether both sides of all comparisons call the program, as in `f(1) == Point(4, 6)`."""
     comparisons = [part for part in ast.walk(test) if isinstance(part, ast.Compare)]
     compared = {id(part) for comparison in comparisons for part in ast.walk(comparison)}
     if not comparisons or any(isinstance(part, ast.Constant) and id(part) not in compared for part in ast.walk(test)):

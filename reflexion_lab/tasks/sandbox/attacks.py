@@ -49,8 +49,6 @@ class Attack(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     checks: tuple[str, ...] = CHECKS
     """Its checks; none of them may pass."""
     setup: str = ""
-    mode: str = "apart"
-    """How its checks are judged: `apart`, or `in_place` in the candidate's own process, where it can forge them."""
     needs: tuple[str, ...] = ()
     """Layers that block it; without one of them it may succeed."""
     probe: str = ""
@@ -106,7 +104,6 @@ class Verdict(Record, frozen=True, kw_only=True):
     """One of `OUTCOMES`: `pass` if any check passed; for state pollution, that of the probe."""
     right: bool
     detail: str = ""
-    mode: str = ""
 
 
 class Checked(Protocol):
@@ -135,7 +132,7 @@ def judge(sandbox: Runs, attack: Attack) -> Verdict:
     if decisive.outcome == "error" and attack.raises:
         right = right and decisive.error_type in attack.raises
     detail = f"{decisive.error_type}: {decisive.message}" if decisive.error_type else decisive.message
-    return Verdict(attack=attack, outcome=decisive.outcome, right=right, detail=detail[:300], mode=decisive.mode)
+    return Verdict(attack=attack, outcome=decisive.outcome, right=right, detail=detail[:300])
 
 
 def sound(check: Check) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import sys
 import threading
@@ -18,13 +19,25 @@ from reflexion_lab.protocols import Pool, Sandbox
 from reflexion_lab.records import Execution, Task
 from reflexion_lab.storage.table import FAULTS, FileTable, Layout, Row
 
-VERSION = 4
-"""Increased whenever a change of the sandbox can change verdicts."""
+VERSION = 5
+"""Increased whenever a change of the sandbox can change verdicts; recorded in manifests."""
 LAYOUT = Layout(
     name="executions",
     application_id=0x52464C45,
     columns="key TEXT PRIMARY KEY, execution TEXT NOT NULL",
 )
+
+
+OF_VERSION = "version"
+"""Key of the row that names the version of all others."""
+
+
+@functools.cache
+def version() -> str:
+    """Digest of the sources of the sandbox, which any change of a verdict changes."""
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    return execution_key(*((source.name, source.read_text(encoding="utf-8")) for source in sources))
+
 
 _EXECUTION = msgspec.json.Decoder(Execution)
 
@@ -33,7 +46,8 @@ class CachedSandbox:
     """Sandbox with a cache of executions in the file at `path`, shared by runs and processes. Thread-safe.
 
     Equal executions that run at the same time in this process are executed once. Time-outs are cached only in this
-    process, because they also depend on the machine. Without a path nothing is cached.
+    process, because they also depend on the machine; results that the machine may have caused are not cached. A file of
+    another version of the sandbox is emptied. Without a path nothing is cached.
     """
 
     hits: int
@@ -45,6 +59,7 @@ class CachedSandbox:
         self.hits = self.misses = 0
         self._sandbox = sandbox
         self._table = None if path is None else FileTable(Path(path), LAYOUT)
+        self._is_current = False
         self._lock = threading.Lock()
         self._here: dict[str, Future[Execution]] = {}
         """Executions that are running, or that are not stored in the file."""
@@ -67,7 +82,7 @@ class CachedSandbox:
             return self._sandbox.run(program, entry_point, checks, setup, cpu_seconds)
         request = (program, entry_point, tuple(checks), setup)
         times = self.limits.times(cpu_seconds)
-        key = execution_key(VERSION, sys.version, self.layers, self.limits, times, *request)
+        key = execution_key(version(), sys.version, self.layers, self.limits, times, *request)
         future = Future[Execution]()
         with self._lock:
             if waiting := self._here.get(key):
@@ -94,7 +109,8 @@ class CachedSandbox:
             execution = self._sandbox.run(program, entry_point, checks, setup, cpu_seconds)
             if not execution.timed_out:
                 with self._lock:
-                    self._store(key, execution)
+                    if not execution.is_doubtful:
+                        self._store(key, execution)
                     del self._here[key]
         except BaseException as problem:
             with self._lock:
@@ -115,6 +131,9 @@ class CachedSandbox:
 
     def _rows(self, statement: str, *values: str) -> list[Row]:
         try:
+            if self._table and not self._is_current:
+                self._empty_of_another_version(self._table)
+                self._is_current = True
             return self._table.rows(statement, values) if self._table else []
         except FAULTS as problem:
             place = self._table.place if self._table else ""
@@ -122,6 +141,12 @@ class CachedSandbox:
                 f"cache.executions: {place} cannot be used ({problem}); free its disk, move it away, or set "
                 "cache.executions=null"
             ) from problem
+
+    @staticmethod
+    def _empty_of_another_version(table: FileTable) -> None:
+        if table.rows("SELECT execution FROM executions WHERE key = ?", [OF_VERSION]) != [(version(),)]:
+            table.rows("DELETE FROM executions", ())
+            table.rows("INSERT OR REPLACE INTO executions VALUES (?, ?)", [OF_VERSION, version()])
 
     def open(self, is_new: bool = True) -> None:
         """Open the file before the first execution; an existing file only, unless `is_new`.

@@ -1,10 +1,9 @@
 """A candidate's process inside the sandbox: executes a program and its checks. Standard library only.
 
-A check judged apart arrives only as calls, whose values the lab compares; nothing here has the expected values. A check
-judged in place runs here, next to the program, which could forge its report.
+A check that can be split arrives only as calls, whose values the lab compares. Other checks run in a process of their
+own (`checker.py`), whose calls `calls.py` answers here. So nothing here has the expected values.
 """
 
-import _ast
 import os
 import sys
 import types
@@ -20,34 +19,19 @@ else:  # a file without a package inside the sandbox
 
 REPORT = 3
 """Descriptor of the report."""
-EXPLAINED = 3
-"""Maximum number of failing checks in place with expected and actual values."""
 
 
 def run_checks(request: dict[str, Any]) -> None:
-    """Execute the program, then run and report every check in a copy of its namespace."""
+    """Execute the program, then compute and report the calls of every check in a copy of its namespace."""
     send, checks = sender(request.pop("nonce")), request["checks"]
     try:
         tests = define(request)
     except BaseException as problem:
-        if isinstance(problem, KeyError) and problem.args == (request["entry_point"],):
-            problem = NameError(f"name '{request['entry_point']}' is not defined")
         for index in range(len(checks)):
             send(index, row(*describe(problem), 0.0))
         return
-    failed = []
-    for index, check in enumerate(checks):
-        if isinstance(check, tuple):
-            imports, calls = check
-            send(index, compute(imports, calls, tests))
-            continue
-        outcome, fields = run_check(check, tests)
-        send(index, fields)
-        if outcome == "fail":
-            failed.append(index)
-    for index in failed[:EXPLAINED]:
-        if sides := explain(request["sources"][index], tests):
-            send(index, row(*sides))
+    for index, (imports, calls) in enumerate(checks):
+        send(index, compute(imports, calls, tests))
 
 
 def sender(nonce: str) -> Callable[[int, str], None]:
@@ -73,11 +57,13 @@ def define(request: dict[str, Any]) -> dict[str, Any]:
         random.seed(0)
     module = types.ModuleType("candidate")
     sys.modules["candidate"] = sys.modules["__main__"] = module
-    for private in ("lockdown", "seccomp", "child", "plain"):
+    for private in ("lockdown", "seccomp", "child", "plain", "calls", "semaphores"):
         sys.modules.pop(private, None)
     exec(compile(request["program"], "<candidate>", "exec"), module.__dict__)
     tests = dict(module.__dict__)
-    tests["candidate"] = module.__dict__[request["entry_point"]]
+    if (name := request["entry_point"]) not in tests:
+        raise NameError(f"name '{name}' is not defined")
+    tests["candidate"] = tests[name]
     if setup := request["setup"]:
         exec(setup if isinstance(setup, types.CodeType) else compile(setup, "<setup>", "exec"), tests)
     return tests
@@ -89,22 +75,11 @@ def compute(imports: Any, calls: list[Any], tests: dict[str, Any]) -> str:
     try:
         if imports is not None:
             exec(imports, tests)
-        memo: Any = {}
-        values = [encode(eval(call, tests), memo) for call in calls]
+        values = [encode(eval(call, tests)) for call in calls]
     except BaseException as problem:
         outcome, *details = describe(problem)
         return row("error" if outcome == "fail" else outcome, *details, round(clock() - start, 6))
     return f"[{','.join(values)}], {clock() - start:.6f}"
-
-
-def run_check(check: Any, tests: dict[str, Any]) -> tuple[str, str]:
-    """Run one check in place; returns its outcome and its row."""
-    start, fields = clock(), ["pass", "", "", 0]
-    try:
-        exec(compile(check, "<check>", "exec") if isinstance(check, str) else check, tests)
-    except BaseException as problem:
-        fields = describe(problem)
-    return str(fields[0]), row(*fields, round(clock() - start, 6))
 
 
 def describe(problem: BaseException) -> list[Any]:
@@ -131,18 +106,3 @@ def walk(trace: types.TracebackType | None) -> Iterator[tuple[types.FrameType, i
     while trace is not None:
         yield trace.tb_frame, trace.tb_lineno
         trace = trace.tb_next
-
-
-def explain(source: str, tests: dict[str, Any]) -> list[str]:
-    """Expected and actual value of a check that ends in `assert actual == expected`, evaluated again; else []."""
-    try:
-        tree: Any = compile(source, "<check>", "exec", _ast.PyCF_ONLY_AST)
-        last = tree.body[-1]
-        if not (isinstance(last, _ast.Assert) and isinstance(last.test, _ast.Compare) and len(last.test.ops) == 1):
-            return []
-        if not isinstance(last.test.ops[0], _ast.Eq):
-            return []
-        sides = (last.test.comparators[0], last.test.left)
-        return [repr(eval(compile(_ast.Expression(side), "<check>", "eval"), tests))[:200] for side in sides]
-    except BaseException:
-        return []

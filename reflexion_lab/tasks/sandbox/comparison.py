@@ -20,13 +20,14 @@ from fractions import Fraction
 from pathlib import PurePosixPath
 from typing import Any
 
-from reflexion_lab.tasks.sandbox.plain import RANGED, TYPES
+if "." in __name__:
+    from reflexion_lab.tasks.sandbox.plain import RANGED, TYPES
+else:  # a file without a package inside the sandbox
+    from plain import RANGED, TYPES  # type: ignore[import-not-found,no-redef]
 
 ALIKE = 1 << 16
 """Maximum pairs of elements with equal hashes in a set or dictionary, each of which costs a comparison. (-1 and -2 have
 equal hashes, and so do tuples of them.)"""
-PAIRS = 1 << 18
-"""Maximum comparisons of two objects in one report."""
 FRACTION_BITS = 1 << 17
 """Maximum total bits of the fractions in one report: reducing them takes quadratic time."""
 DIGITS = 5_000
@@ -38,84 +39,16 @@ class Unreadable(ValueError):
 
 
 class Opaque:
-    """Placeholder of a value that is not plain data: equal only to itself, with the truth value of the original.
+    """Placeholder of a value that is not plain data: equal only to itself, with the truth value of the original."""
 
-    `number`: number of the object within its check; None if its class does not compare by identity, so that its
-    equality is unknown.
-    """
-
-    def __init__(self, kind: str, text: str, truth: bool, number: int | None) -> None:
-        self.kind, self.text, self.truth, self.number = kind, text, truth, number
+    def __init__(self, kind: object, text: object, truth: object) -> None:
+        self.kind, self.text, self.truth = str(kind)[:200], str(text)[:200], truth is True
 
     def __bool__(self) -> bool:
         return self.truth
 
-    def __eq__(self, other: object) -> bool:
-        is_time = isinstance(other, datetime | time) and self.number is None  # may be equal in another time zone
-        if is_time or (isinstance(other, Opaque) and None in (self.number, other.number)):
-            raise Unreadable(f"whether an object of {self.kind} equals another cannot be told from outside")
-        return isinstance(other, Opaque) and self.number == other.number
-
-    def __hash__(self) -> int:
-        return hash(self.number)
-
     def __repr__(self) -> str:
         return self.text or f"<{self.kind}>"
-
-
-class Comparisons:
-    """Results of comparisons within one check, and the number of comparisons in the whole report."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.forget()
-
-    def forget(self) -> None:
-        self.equal: dict[tuple[int, int], None] = {}
-        """Pairs of object numbers in order of comparison; a pair under comparison counts as equal."""
-        self.different: set[tuple[int, int]] = set()
-
-
-class Own(Opaque):
-    """An object with the generated `__eq__` of a dataclass: equal if class and compared fields are equal.
-
-    `of` is the number of the class.
-    """
-
-    def __init__(self, kind: str, text: str, truth: bool, number: int, of: int, comparisons: Comparisons) -> None:
-        super().__init__(kind, text, truth, number)
-        self.of = of
-        self.fields: dict[str, Any] | None = None
-        """None until all fields are decoded."""
-        self.comparisons = comparisons
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Own):
-            return super().__eq__(other)
-        known, (left, right) = self.comparisons, sorted((self.number or 0, other.number or 0))
-        pair = (left, right)
-        known.count += 1
-        if known.count > PAIRS:
-            raise Unreadable("too many objects to compare")
-        if self.number == other.number or self.of != other.of:
-            return self.number == other.number
-        if self.fields is None or other.fields is None:
-            raise Unreadable("an object is compared before its fields are read")
-        if pair in known.equal or pair in known.different or self.fields.keys() != other.fields.keys():
-            return pair in known.equal
-        before, equal = len(known.equal), False
-        known.equal[pair] = None  # for cyclic references
-        try:
-            equal = all(field == other.fields[name] for name, field in self.fields.items())
-        finally:
-            while not equal and len(known.equal) > before:  # undo results that assumed this pair to be equal
-                known.equal.popitem()
-        if not equal:
-            known.different.add(pair)
-        return equal
-
-    def __hash__(self) -> int:
-        return hash(self.of)
 
 
 class Decoder:
@@ -123,13 +56,7 @@ class Decoder:
 
     def __init__(self) -> None:
         self.fraction_bits = 0
-        self.objects: dict[int, Own] = {}
-        self.comparisons = Comparisons()
-        self.readers: dict[str, Callable[[Any], Any]] = {
-            "q": self._fraction,
-            "p": self._own,
-            "=": lambda number: self.objects[number],
-        }
+        self.readers: dict[str, Callable[[Any], Any]] = {"q": self._fraction}
 
     def decode(self, *values: Any) -> list[Any]:
         """The values of one check, from the parsed JSON of `plain.encode`.
@@ -139,8 +66,6 @@ class Decoder:
         Unreadable
             The JSON is not from `plain.encode`, so the candidate wrote it.
         """
-        self.objects = {}
-        self.comparisons.forget()
         try:
             return [self._decode(value) for value in values]
         except Exception as problem:  # an invalid report is the candidate's error, not the lab's
@@ -166,16 +91,8 @@ class Decoder:
         try:
             dispersed([key for key, _ in items] if tag in "dOC" else items)
             return CONTAINERS[tag](items)
-        except Unreadable:  # unknown equality of its objects, or too many comparisons
-            return Opaque(CONTAINERS[tag].__name__.strip("_"), "", bool(items), None)
-
-    def _own(self, inner: list[Any]) -> Own:
-        number, of, kind, text, truth, fields = inner
-        if not (type(number) is int and type(of) is int) or number in self.objects:
-            raise ValueError("an object that is another one")
-        own = self.objects[number] = Own(str(kind)[:200], str(text)[:200], truth is True, number, of, self.comparisons)
-        own.fields = {str(name): self._decode(field) for name, field in fields}
-        return own
+        except Unreadable:  # too many comparisons
+            return Opaque(CONTAINERS[tag].__name__.strip("_"), "", bool(items))
 
     def _fraction(self, inner: list[Any]) -> Fraction:
         numerator, denominator = (self._decode(part) for part in inner)
@@ -248,7 +165,8 @@ CONTAINERS: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 LIBRARY: dict[str, Callable[..., Any]] = {
     "r": _range, "date": date, "time": _time, "datetime": _datetime, "delta": timedelta, "deque": _deque,
-    "array": _array, "path": PurePosixPath,
+    "array": _array, "path": PurePosixPath, "re": lambda pattern, _: Opaque("Pattern", pattern, True),
+    "uuid": lambda number: Opaque("UUID", number, True),
 }  # fmt: skip
 DECODERS: dict[str, Callable[[Any], Any]] = {
     "i": lambda inner: int(inner, 16),
@@ -257,9 +175,7 @@ DECODERS: dict[str, Callable[[Any], Any]] = {
     "c": lambda inner: complex(*inner),
     "n": _decimal,
     "k": {kind.__name__: kind for kind in TYPES}.__getitem__,
-    "o": lambda inner: Opaque(
-        str(inner[0])[:200], str(inner[1])[:200], inner[2] is True, inner[3] if type(inner[3]) is int else None
-    ),
+    "o": lambda inner: Opaque(*inner),
 }
 
 
@@ -465,8 +381,6 @@ def _arithmetic(op: ast.operator, left: Any, right: Any) -> Any:
             raise OverflowError("a power this large is not computed")
         if isinstance(op, ast.FloorDiv | ast.Mod) and not abs(right) < FACTORS:
             raise OverflowError("a division by a number this large is not computed")
-        return ARITHMETIC[type(op)](left, right)
-    if isinstance(left, timedelta) or isinstance(right, timedelta):
         return ARITHMETIC[type(op)](left, right)
     raise TypeError(f"unsupported operands: {type(left).__name__!r} and {type(right).__name__!r}")
 

@@ -1,19 +1,25 @@
 """The server that runs candidates: a small process that forks once per program. Standard library only.
 
-Started as `python -s -S -P harness.py SOCKET FOLDER MEMORY FILE_SIZE OPEN_FILES` with an empty environment, by exec and
-not as a fork of the lab, whose memory has API keys and hidden tests. The server does not read requests: request, report
-and output are descriptors that the lab passes to the child, so that no candidate inherits the tests of an earlier one.
+Started as `python -s -S -P harness.py SOCKET FOLDER MEMORY FILE_SIZE OPEN_FILES ROLE` with an empty environment, by
+exec and not as a fork of the lab, whose memory has API keys and hidden tests. The server does not read requests:
+request, report and output are descriptors that the lab passes to the child, so that no candidate inherits the tests of
+an earlier one. A server has one role: its children are candidates, or checkers, each of which calls a candidate of
+another server over a fourth descriptor.
 
-Request (marshal, because lab and server are the same interpreter): `nonce, program, entry_point, setup, checks,
-sources`; a check is a tuple (imports, calls) of code to evaluate, or the code of a whole check, with its source in
-`sources`. Report: one line per check, `nonce [index, [value, ...], seconds]` for values, else `nonce [index, outcome,
-error_type, message, line, seconds]`; then explanations of failures, `nonce [index, expected, actual]`. Reply on the
+Request (marshal, because lab and server are the same interpreter): of a candidate `nonce, program, entry_point, setup`,
+and `checks`, tuples (imports, calls) of code to evaluate, unless a checker calls; of a checker see `checker.py`.
+Report: one line per check, `nonce [index, [value, ...], seconds]` for values, else `nonce [index, outcome, error_type,
+message, line, seconds]`; then a checker's explanations of failures, `nonce [index, expected, actual]`. Reply on the
 socket: `STATUS`. A byte in a pipe, which a candidate cannot take back, confirms that the layers were entered.
 
 Every loaded module makes every fork and exit slower: only modules that most candidates import are loaded here.
 """
 
+import _thread
+import errno
+import fcntl
 import gc
+import io
 import marshal
 import os
 import select
@@ -26,22 +32,34 @@ from typing import Any
 
 if __name__ == "__main__":  # inside the sandbox these are files without a package
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import calls  # type: ignore[import-not-found]
     import child  # type: ignore[import-not-found]
     import lockdown  # type: ignore[import-not-found]
+    import semaphores  # type: ignore[import-not-found]
+
+    if sys.argv[-1] == "checker":
+        import checker  # type: ignore[import-not-found]
 
     del sys.path[0]
 else:
-    from reflexion_lab.tasks.sandbox import child, lockdown
+    from reflexion_lab.tasks.sandbox import calls, checker, child, lockdown, semaphores
 
 ASK = struct.Struct("<dI")
 """Wall seconds, CPU seconds."""
-STATUS = struct.Struct("<idd??")
-"""Exit code (negative: signal), wall and CPU seconds, whether the layers were in force, whether the child timed out."""
+STATUS = struct.Struct("<idd???")
+"""Exit code (negative: signal), wall and CPU seconds, and whether the layers were in force, the child timed out, and it
+was ended because its private folder was full."""
 OUT_OF_MEMORY, BROKEN = 98, 99
 """Exit codes of a child that failed to report: out of memory, or another cause."""
 ALIVE = child.REPORT + 1
 """End of a pipe that a child keeps open while it runs."""
-CONNECTION = ALIVE + 1
+CONNECTION = calls.CALLS + 1
+FILES = 20_000
+"""Maximum number of files and folders in the private folder."""
+STACK = 1 << 20
+"""Bytes of a thread's stack: 60 threads must not use up the memory limit."""
+FIRST_LOOK, LOOK = 0.01, 0.02
+"""Seconds until the private folder is measured, and between further measurements."""
 WARM = ["collections", "copy", "functools", "heapq", "itertools", "math", "operator", "re", "string", "typing"]
 USUAL = """
 from typing import Any, Dict, List, Optional, Tuple
@@ -57,11 +75,9 @@ def f(numbers: List[float], threshold: float) -> bool:
 def warm() -> None:
     """Run a typical program through the steps of a child, so that later children copy fewer memory pages."""
     modules = dict(sys.modules)
-    calls = [(None, [compile(f"f([1.0, {n}], 0.5)", "<check>", "eval")]) for n in ("2.0", "3", "'a'")]
+    requests = [(None, [compile(f"f([1.0, {n}], 0.5)", "<check>", "eval")]) for n in ("2.0", "3", "'a'")]
     for _ in range(20):
-        child.run_checks(
-            {"nonce": "", "program": USUAL, "entry_point": "f", "setup": "", "checks": calls, "sources": {}}
-        )
+        child.run_checks({"nonce": "", "program": USUAL, "entry_point": "f", "setup": "", "checks": requests})
     sys.modules.clear()
     sys.modules.update(modules)
 
@@ -83,37 +99,39 @@ def restore_signals() -> None:
             signal.signal(number, defaults.get(number, signal.SIG_DFL))
 
 
-def serve(connection: socket.socket, folder: str, layers: lockdown.Lockdown) -> None:
+def serve(connection: socket.socket, folder: str, layers: lockdown.Lockdown, role: str) -> None:
     """Answer requests in order until the lab closes the connection.
 
     Descriptors are arranged before the fork, because everything a child does copies memory pages.
     """
     while True:
-        ask, descriptors, _, _ = socket.recv_fds(connection, ASK.size, 3)
+        ask, descriptors, _, _ = socket.recv_fds(connection, ASK.size, 4)
         if len(ask) < ASK.size:
             return
         wall, cpu = ASK.unpack(ask)
         start = time.monotonic()
         os.chdir(folder)  # again: without Landlock a candidate may have replaced the folder
-        request, report, output = descriptors
+        request, report, output, *called = descriptors
         ended, alive = os.pipe()
-        for source, target in ((output, 1), (output, 2), (report, child.REPORT), (alive, ALIVE)):
+        targets = [(output, 1), (output, 2), (report, child.REPORT), (alive, ALIVE)]
+        for source, target in targets + [(descriptor, calls.CALLS) for descriptor in called]:
             os.dup2(source, target)
         process = fork_here()
         if process == 0:
-            run_child(request, layers, cpu)
+            run_child(request, layers, cpu, role, CONNECTION if called else calls.CALLS)
         for descriptor in (*descriptors, alive):
             os.close(descriptor)
-        for target in (1, 2, child.REPORT, ALIVE):
+        for target in (1, 2, child.REPORT, ALIVE, calls.CALLS):
             os.dup2(0, target)
-        timed_out = not wait(ended, connection, wall)
+        timed_out, is_full = wait(ended, connection, wall, folder, layers.folder_size)
         status, used = end(process)
         # The kernel kills a child that exceeds its CPU limit, by a coarser clock than that of `used`.
-        timed_out = timed_out or status == -signal.SIGXCPU or (status == -signal.SIGKILL and used >= 0.9 * cpu)
+        over_cpu = status == -signal.SIGXCPU or (status == -signal.SIGKILL and used >= 0.9 * cpu)
+        timed_out = timed_out or (over_cpu and not is_full)
         locked = os.read(ended, 1) == b"."
         os.close(ended)
         sweep(folder)
-        connection.sendall(STATUS.pack(status, time.monotonic() - start, used, locked, timed_out))
+        connection.sendall(STATUS.pack(status, time.monotonic() - start, used, locked, timed_out, is_full))
 
 
 def fork_here() -> int:
@@ -127,12 +145,40 @@ def fork_here() -> int:
     return process
 
 
-def wait(ended: int, connection: socket.socket, wall: float) -> bool:
-    """Wait until the child has ended or the lab closes the connection; False on timeout."""
+def wait(ended: int, connection: socket.socket, wall: float, folder: str, most: int) -> tuple[bool, bool]:
+    """Wait until the child has ended or the lab closes the connection.
+
+    Returns whether the time was over, and whether the folder held more than `most` bytes.
+    """
     poll = select.poll()
     poll.register(ended, 0)  # only the hang-up at the child's end
     poll.register(connection, select.POLLIN)
-    return bool(poll.poll(wall * 1000))
+    deadline, pause = time.monotonic() + wall, FIRST_LOOK
+    while not poll.poll(max(0.0, min(pause, deadline - time.monotonic())) * 1000):
+        if time.monotonic() >= deadline:
+            return True, False
+        if size(folder) > most:
+            return False, True
+        pause = LOOK
+    return False, False
+
+
+def size(folder: str) -> float:
+    """Bytes on disk of the files in `folder`; infinite if there are more than `FILES`."""
+    bytes_, count, folders = 0, 0, [folder]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    count += 1
+                    bytes_ += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+        except OSError:  # removed meanwhile, shut, or too deep for a path
+            continue
+        if count > FILES:
+            return float("inf")
+    return bytes_
 
 
 def end(process: int) -> tuple[int, float]:
@@ -177,15 +223,16 @@ def removed(path: str) -> bool:
     return True
 
 
-def run_child(request: int, layers: lockdown.Lockdown, cpu: int) -> None:
-    """Become the candidate's process; does not return."""
+def run_child(request: int, layers: lockdown.Lockdown, cpu: int, role: str, first_closed: int) -> None:
+    """Become the candidate's or the checker's process; does not return."""
     try:
         os.setsid()
         request_fields: dict[str, Any] = marshal.loads(os.read(request, os.fstat(request).st_size))
         layers.enter(cpu)
-        os.closerange(CONNECTION, 256)
+        os.closerange(first_closed, 256)
         os.write(ALIVE, b".")
-        child.run_checks(request_fields)
+        run = child.run_checks if first_closed < CONNECTION else calls.serve
+        (run if role == "candidate" else checker.run_checks)(request_fields)
         sys.stdout.flush()
     except BaseException as problem:
         os.write(2, f"sandbox: {problem!r}\n".encode())
@@ -193,8 +240,39 @@ def run_child(request: int, layers: lockdown.Lockdown, cpu: int) -> None:
     os._exit(0)
 
 
+class Printed(io.FileIO):
+    """A standard stream that drops what is printed beyond the maximum size of a file."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data) or 0
+        except OSError as problem:
+            if problem.errno != errno.EFBIG:
+                raise
+            return len(data)
+
+
+def print_within_limits() -> None:
+    """Replace the standard streams by such that end in silence at the maximum size of a file."""
+    for name, descriptor, errors in (("stdout", 1, "surrogateescape"), ("stderr", 2, "backslashreplace")):
+        raw = io.BufferedWriter(Printed(descriptor, "w", closefd=False))
+        stream = io.TextIOWrapper(raw, "utf-8", errors, line_buffering=name == "stderr")
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
 def main() -> None:
-    descriptor, folder, *limits = sys.argv[1:]
+    """Serve; the reason of a failure goes to the error stream that the lab has opened."""
+    errors = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, CONNECTION + 1)
+    try:
+        run_server()
+    except Exception as problem:
+        os.write(errors, f"{type(problem).__name__}: {problem}".encode())
+        os._exit(1)
+
+
+def run_server() -> None:
+    descriptor, folder, *limits, role = sys.argv[1:]
     for name in WARM:
         __import__(name)
     # Low numbers, however many descriptors the lab has: children close only those above.
@@ -206,14 +284,18 @@ def main() -> None:
         os.dup2(0, target)
     connection = socket.socket(fileno=low)
     restore_signals()
-    warm()
+    print_within_limits()
+    sys.modules["_multiprocessing"] = semaphores
+    _thread.stack_size(STACK)
+    if role == "candidate":
+        warm()
     keep_listings()
     layers = lockdown.Lockdown(folder, *map(int, limits))
     layers.enter_server()
     os.environ.clear()
     gc.collect()
     gc.freeze()
-    serve(connection, folder, layers)
+    serve(connection, folder, layers, role)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,8 @@ else:  # a file without a package inside the sandbox
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.syscall.restype = ctypes.c_long
 
+FOLDER_FILES = 16
+"""The private folder may hold this many files of the maximum size."""
 LINUX = sys.platform.startswith("linux")
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
@@ -119,16 +121,16 @@ class Lockdown:
         self.ruleset = landlock_ruleset(folder)
         self.program = seccomp.program() if seccomp.available() else b""
         self.inherited = bool(self.program) and landlock_abi() >= MOVES
+        self.folder_size = FOLDER_FILES * file_size
         self._buffer = ctypes.create_string_buffer(self.program, len(self.program))
         self._header = struct.pack("HxxxxxxP", len(self.program) // 8, ctypes.addressof(self._buffer))
-        limits = {
-            resource.RLIMIT_FSIZE: file_size,
-            resource.RLIMIT_NOFILE: open_files,
-            resource.RLIMIT_CORE: 0,
+        self.limits = {
+            "file_mb": (resource.RLIMIT_FSIZE, file_size),
+            "open_files": (resource.RLIMIT_NOFILE, open_files),
+            "core": (resource.RLIMIT_CORE, 0),
         }
         if LINUX:  # macOS refuses any limit of the address space
-            limits[resource.RLIMIT_AS] = memory
-        self.limits = [(limit, _at_most(limit, value)) for limit, value in limits.items()]
+            self.limits["memory_mb"] = (resource.RLIMIT_AS, memory)
 
     def enter_server(self) -> None:
         """Enter the layers that children can inherit, once, in their server.
@@ -136,8 +138,12 @@ class Lockdown:
         Landlock is not inherited without seccomp, because only a domain of its own keeps a child from signalling the
         server, nor with the first ABI, which would forbid the server to move files when it empties the folder.
         """
-        for limit, value in self.limits:
-            resource.setrlimit(limit, (value, value))
+        for name, (limit, value) in self.limits.items():
+            try:
+                lowest = _at_most(limit, value)
+                resource.setrlimit(limit, (lowest, lowest))
+            except (OSError, ValueError, OverflowError) as problem:
+                raise ValueError(f"sandbox.limits.{name}: got a limit of {value}, refused: {problem}") from None
         self._call(
             LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) if self.ruleset >= 0 or self.program else 0, "no_new_privs"
         )

@@ -1,8 +1,7 @@
 """Encodes values of a candidate as plain data; `comparison.py` decodes them in the lab. Standard library only.
 
 JSON with tags: `{"t": [...]}` is a tuple, `{"o": [...]}` a value that is not plain data. A value of a subclass is
-encoded as its built-in base, and a dataclass object as its class and fields, so that no `__eq__` of the candidate takes
-part in a comparison.
+encoded as its built-in base, so that no `__eq__` of the candidate takes part in a comparison.
 """
 
 from _json import encode_basestring_ascii as quoted
@@ -18,39 +17,54 @@ DIGITS = 5_000
 """Maximum decimal exponent, as in `comparison`."""
 RANGED = 1 << 20
 """Maximum length of a range; a longer one is not plain data."""
-IDENTITY = (object.__eq__, type.__eq__)
-"""Equality by identity."""
-GENERATED = "__create_fn__.<locals>.__eq__"
-"""Qualified name of an `__eq__` that `dataclass` generated."""
 TYPES = (int, float, str, bool, list, tuple, dict, set, frozenset, bytes, complex)
-Memo = dict[int, tuple[int, Any]]
-"""Objects of one check by address: the number of each, and the object itself, so that its address is not reused."""
+Memo = Any
+"""None, or a `calls.Handles`, for objects that stay in the candidate's process."""
+BASES: dict[Any, Any] = {
+    int: int.__pos__,
+    str: str.__str__,
+    float: float.__pos__,
+    complex: complex.__pos__,
+    bytes: lambda value: bytes(memoryview(value)),
+    **{kind: lambda value, kind=kind: kind(kind.__iter__(value)) for kind in (list, tuple, set, frozenset)},
+    dict: lambda value: dict(dict.items(value)),
+}
+"""The plain value of an instance of a subclass, without a method of the subclass."""
 
 
-def encode(value: Any, memo: Memo | None = None) -> str:
-    """One line of JSON, not much longer than `LARGEST`. The values of one check share `memo`."""
-    memo = {} if memo is None else memo
-    before = len(memo)
+def encode(value: Any, memo: Memo = None) -> str:
+    """One line of JSON, not much longer than `LARGEST`."""
     try:
         text = _encode(value, 0, memo)
+        return text if len(text) <= LARGEST else _opaque(value, memo)
     except (TypeError, ValueError, RecursionError):
-        text = ""
-    if text and len(text) <= LARGEST:
-        return text
-    for key in list(memo)[before:]:  # later values cannot refer to objects that are not sent
-        del memo[key]
-    return _opaque(value, memo)
+        return _opaque(value, memo)
+
+
+def base_of(kind: type) -> type | None:
+    """The built-in type of plain data that `kind` inherits from."""
+    return next((base for base in BASES if issubclass(kind, base)), None)
+
+
+def exact(value: Any) -> Any:
+    """The plain value of an instance of a subclass of a built-in type."""
+    return BASES[base_of(type(value))](value)
 
 
 def _encode(value: Any, depth: int, memo: Memo) -> str:
     kind: Any = type(value)
+    if memo is not None and kind.__module__ not in ("builtins", "collections") and (of := base_of(kind)):
+        text: str = (
+            memo.handle(value) if of in (list, dict, set) else memo.part(value, _encode(exact(value), depth, memo))
+        )
+        return text
     if value is None:
         return "null"
     if kind is bool:
         return "true" if value else "false"
     if issubclass(kind, int):
-        exact = int.__pos__(value)
-        return repr(exact) if -EXACT < exact < EXACT else _tagged("i", quoted(format(exact, "x")))
+        number = int.__pos__(value)
+        return repr(number) if -EXACT < number < EXACT else _tagged("i", quoted(format(number, "x")))
     if issubclass(kind, str):
         return quoted(str.__str__(value))
     if issubclass(kind, float):
@@ -87,57 +101,21 @@ def _encode_rare(value: Any, kind: type, depth: int, memo: Memo) -> str:
         return _tagged("k", quoted(value.__name__))
     for base in kind.__mro__[:-1]:
         if write := LIBRARY.get((base.__module__.removesuffix("._local"), base.__name__)):
-            if (written := write(base, value)) is None:
+            is_own = memo is not None and base is not kind and base.__name__ in ("UserList", "UserDict")
+            if is_own or (written := write(base, value)) is None:
                 return _opaque(value, memo)
             tag, inner = written
             text = _encode(inner, depth + 1, memo)
             return _tagged(tag, text) if tag else text
-    return _own(value, kind, depth, memo)
-
-
-def _own(value: Any, kind: Any, depth: int, memo: Memo) -> str:
-    """An object of the program's own class: its number, its class, and the fields that its dataclass compares."""
-    if kind.__eq__ in IDENTITY:
-        return _opaque(value, memo)
-    if id(value) in memo:
-        return _tagged("=", str(memo[id(value)][0]))
-    fields = _fields(value, kind)
-    if fields is None:
-        return _opaque(value, memo)
-    number = _number(value, memo)
-    pairs = ",".join([f"[{quoted(name)},{_encode(field, depth + 1, memo)}]" for name, field in sorted(fields.items())])
-    return _tagged("p", f"[{number},{_number(kind, memo)},{_shown(value, kind)},[{pairs}]]")
-
-
-def _number(value: Any, memo: Memo) -> int:
-    return memo.setdefault(id(value), (len(memo), value))[0]
-
-
-def _fields(value: Any, kind: Any) -> dict[str, Any] | None:
-    """Fields that the `__eq__` of a dataclass compares; None for an object without a generated `__eq__`."""
-    base = next(base for base in kind.__mro__ if "__eq__" in vars(base))
-    if getattr(getattr(vars(base)["__eq__"], "__code__", None), "co_qualname", "") != GENERATED:
-        return None
-    try:
-        fields = vars(base)["__dataclass_fields__"].values()
-        return {field.name: getattr(value, field.name) for field in fields if field.compare and _is_field(field)}
-    except Exception:  # a field without a value, or a candidate's property that raises
-        return None
-
-
-def _is_field(field: Any) -> bool:
-    """Whether `field` is neither a `ClassVar` nor an `InitVar`."""
-    return bool(field._field_type.name == "_FIELD")
+    return _opaque(value, memo)
 
 
 def _delay(base: Any, value: Any) -> tuple[int, ...]:
     return (base.days.__get__(value), base.seconds.__get__(value), base.microseconds.__get__(value))
 
 
-def _moment(base: Any, value: Any, names: tuple[str, ...]) -> tuple[str, Any] | None:
-    zone = base.tzinfo.__get__(value)
-    if zone is not None and (type(zone).__module__, type(zone).__name__) != ("datetime", "timezone"):
-        return None  # its offset may change over time
+def _moment(base: Any, value: Any, names: tuple[str, ...]) -> tuple[str, Any]:
+    """With its present offset in place of its time zone."""
     offset = base.utcoffset(value)
     parts = [getattr(base, name).__get__(value) for name in names]
     return base.__name__, [parts, None if offset is None else list(_delay(type(offset), offset))]
@@ -160,7 +138,12 @@ LIBRARY: dict[tuple[str, str], Any] = {
     ("collections", "UserDict"): lambda base, value: ("", value.data),
     ("collections", "UserString"): lambda base, value: ("", value.data),
     ("array", "array"): lambda base, value: ("array", [base.typecode.__get__(value), base.tolist(value)]),
+    ("re", "Pattern"): lambda base, value: ("re", [value.pattern, value.flags]),
+    ("uuid", "UUID"): lambda base, value: ("uuid", base.__int__(value)),
     ("pathlib", "PurePath"): lambda base, value: ("path", base.__str__(value)),
+    ("collections", "ChainMap"): lambda base, value: ("", {k: v for m in value.maps[::-1] for k, v in m.items()}),
+    ("builtins", "mappingproxy"): lambda base, value: ("", base.copy(value)),
+    ("builtins", "memoryview"): lambda base, value: ("", bytes(value)),
 }  # fmt: skip
 """By module and class name of the standard library: tag and plain data of an instance, by methods of the class itself,
 not of a subclass."""
@@ -184,7 +167,5 @@ def _shown(value: Any, kind: Any) -> str:
 
 
 def _opaque(value: Any, memo: Memo) -> str:
-    """A value that is not plain data: with its number if its class compares by identity, else with None."""
-    kind: Any = type(value)
-    number = _number(value, memo) if kind.__eq__ in IDENTITY else "null"
-    return _tagged("o", f"[{_shown(value, kind)},{number}]")
+    """A value that is not plain data."""
+    return _tagged("o", f"[{_shown(value, type(value))}]") if memo is None else memo.handle(value)

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType
@@ -33,7 +34,16 @@ from reflexion_lab.errors import HarnessError
 from reflexion_lab.io.files import Scratch
 from reflexion_lab.limits import Above0, Positive, check_fields
 from reflexion_lab.records import Check, Execution, Record
-from reflexion_lab.tasks.sandbox.apart import Prepared, compiled, defined_by, judge, literal, prepare, whole
+from reflexion_lab.tasks.sandbox.apart import (
+    Prepared,
+    compiled,
+    defined_by,
+    judge,
+    library_imports,
+    literal,
+    prepare,
+    whole,
+)  # fmt: skip
 from reflexion_lab.tasks.sandbox.comparison import Decoder, Unreadable
 from reflexion_lab.tasks.sandbox.harness import ASK, OUT_OF_MEMORY, STATUS, sweep
 from reflexion_lab.tasks.sandbox.lockdown import layers
@@ -78,63 +88,102 @@ class Reported(NamedTuple):
     status: int
     """Exit code, negative for a signal."""
     timed_out: bool
+    is_full: bool
+    """Whether it was ended because it filled its private folder."""
     seconds: float
     cpu_seconds: float
+    is_doubtful: bool = False
+    """Whether the machine may have caused the result, also of a second run."""
+
+
+class Started(NamedTuple):
+    """A request in a child."""
+
+    files: list[int]
+    """Descriptors of request, report and output."""
+    nonce: str
+    wall: float
+
+    def close(self) -> None:
+        for file in self.files:
+            os.close(file)
+
+
+class Job(NamedTuple):
+    """A program with checks, as requests."""
+
+    program: Mapping[str, object]
+    checker: Mapping[str, object] | None = None
+    """For checks that run in a process of their own."""
 
 
 class Server:
     """One harness process with its socket. Not thread-safe."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, role: str) -> None:
         self.limits = limits
         self._private = Scratch(remove=_remove)
         self.folder = str(self._private.path)
         self.socket, theirs = socket.socketpair()
         self._closing = threading.Lock()
+        self._errors = _unnamed_file()
         sizes = (limits.memory_mb << 20, limits.file_mb << 20, limits.open_files)
         interpreter = getattr(sys, "_base_executable", sys.executable)
         self.process = subprocess.Popen(
-            [interpreter, "-s", "-S", "-P", "-B", HARNESS, str(theirs.fileno()), self.folder, *map(str, sizes)],
+            [interpreter, "-s", "-S", "-P", "-B", HARNESS, str(theirs.fileno()), self.folder, *map(str, sizes), role],
             # LD_BIND_NOW: look up symbols once, not in each child.
-            env={"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "LD_BIND_NOW": "1"},
+            # MALLOC_ARENA_MAX: each further arena would reserve 64 MB of a thread's memory limit.
+            env={"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "LD_BIND_NOW": "1", "MALLOC_ARENA_MAX": "1"},
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
         )
         theirs.close()
 
-    def run(self, fields: Mapping[str, object], canonical_seconds: float) -> Reported:
-        """Run a request in a fresh child.
+    def start(self, fields: Mapping[str, object], canonical_seconds: float, calls: int | None = None) -> Started:
+        """Start a request in a fresh child; `calls` is its connection with another one. Raises as `finish`."""
+        nonce = secrets.token_hex(16)
+        wall, cpu = self.limits.times(canonical_seconds)
+        files = [_unnamed_file(), _unnamed_file(), _unnamed_file()]
+        started = Started(files, nonce, wall)
+        try:
+            os.write(files[0], marshal.dumps({**fields, "nonce": nonce}))
+            os.lseek(files[0], 0, os.SEEK_SET)
+            socket.send_fds(self.socket, [ASK.pack(wall, cpu)], files if calls is None else [*files, calls])
+        except BaseException:
+            started.close()
+            raise
+        return started
+
+    def finish(self, started: Started) -> Reported:
+        """Wait for the child.
 
         Raises
         ------
         HarnessError, OSError
             The server is gone or broken; says nothing about the program.
         """
-        nonce = secrets.token_hex(16)
-        wall, cpu = self.limits.times(canonical_seconds)
-        files = [_unnamed_file(), _unnamed_file(), _unnamed_file()]
+        _, report, output = started.files
         try:
-            request, report, output = files
-            os.write(request, marshal.dumps({**fields, "nonce": nonce}))
-            os.lseek(request, 0, os.SEEK_SET)
-            socket.send_fds(self.socket, [ASK.pack(wall, cpu)], files)
-            self.socket.settimeout(wall + GRACE)
-            reply = self.socket.recv(STATUS.size, socket.MSG_WAITALL)
+            self.socket.settimeout(started.wall + GRACE)
+            try:
+                reply = self.socket.recv(STATUS.size, socket.MSG_WAITALL)
+            except ConnectionResetError:
+                reply = b""
             if len(reply) < STATUS.size:
-                raise HarnessError(f"its server ended with exit code {self.process.poll()}")
-            status, seconds, cpu_used, locked, timed_out = STATUS.unpack(reply)
+                raise HarnessError(self._why())
+            status, seconds, cpu_used, locked, timed_out, is_full = STATUS.unpack(reply)
             printed = os.pread(output, 4 * self.limits.output_chars, 0).decode(errors="replace")
             if not locked:
                 raise HarnessError(f"the isolation layers could not be entered: {printed.strip() or status}")
-            report_bytes = os.pread(report, os.fstat(report).st_size, 0)
+            lines = os.pread(report, os.fstat(report).st_size, 0)
         finally:
-            for file in files:
-                os.close(file)
-        return Reported(report_bytes, nonce, printed[: self.limits.output_chars], status, timed_out, seconds, cpu_used)
+            started.close()
+        output_text = printed[: self.limits.output_chars]
+        return Reported(lines, started.nonce, output_text, status, timed_out, is_full, seconds, cpu_used)
 
     def close(self) -> None:
         """End the server and its child; safe to call twice."""
@@ -144,6 +193,18 @@ class Server:
                 self.process.wait()
             self.socket.close()
             self._private.close()
+            if self._errors >= 0:
+                os.close(self._errors)
+                self._errors = -1
+
+    def _why(self) -> str:
+        """Why the server ended: its last line of error, else its exit code."""
+        try:
+            code: object = self.process.wait(1)
+        except subprocess.TimeoutExpired:
+            code = "none yet"
+        lines = os.pread(self._errors, 1 << 16, 0).decode(errors="replace").strip().splitlines()
+        return readable(lines[-1]) if lines else f"its server ended with exit code {code}"
 
 
 def _remove(folder: str) -> None:
@@ -163,10 +224,12 @@ def _unnamed_file() -> int:
 
 __all__ = ["Limits", "Sandbox"]
 DEFAULTS = Limits()
-ENDED = ("timeout", "early_exit", "memory")
-"""Outcomes of a check that may have ended its child."""
 CPU_USED_UP = 0.9
 """Share of its CPU limit from which a program that timed out is no victim of a busy machine."""
+TROUBLE = re.compile(rb'Error", "\[Errno (?:5|11|12|23|28|122)\]|"can\'t start new thread')
+"""An error in a report that the machine may have caused: EIO, EAGAIN, ENOMEM, ENFILE, ENOSPC, EDQUOT; no thread."""
+PAUSES = (1.0, 5.0, 0.0)
+"""Seconds between second runs on a machine that is out of disk, memory, processes or descriptors."""
 RESTARTS = 2
 """Maximum number of further children for checks that did not start; each child has the full time limit."""
 
@@ -184,11 +247,11 @@ class Sandbox:
         self.layers = tuple(layers())
         """Names of the isolation layers in force."""
         self.servers = servers or os.cpu_count() or 1
+        self._turns = _Turns()
         self._idle: queue.LifoQueue[_Slot] = queue.LifoQueue()
         for _ in range(self.servers):
             self._idle.put(_Slot(self._start))
         self._started: list[Server] = []
-        self._exclusive = threading.Lock()
         self._starting = threading.Lock()
         self._closed = False
 
@@ -197,95 +260,80 @@ class Sandbox:
     ) -> Execution:
         """Execute `program`, then its checks in order, in a fresh child.
 
-        Checks that did not start, because an earlier one hung or ended the child, run in further children, at most
-        `RESTARTS` times. Comparisons of the program's own objects that cannot be decided outside are judged in place.
+        If each check can be split, the child only computes values, which are compared here. Otherwise all checks run in
+        a checker, a second child, which calls the program in the first. Checks that did not start, because an earlier
+        one hung or ended its child, run in further children, at most `RESTARTS` times.
 
         Time limits scale with `cpu_seconds`, the CPU time of the canonical solution, if known. A program that times out
-        before it has used its CPU time, as on a busy machine, is run once more while nothing else runs in this sandbox,
-        and only the second result counts.
+        before it has used its CPU time, or that meets a full disk, a killed process or another trouble that the machine
+        may have caused, is run once more when no first run waits, and only the second result counts.
 
         Raises
         ------
         HarnessError
-            Two servers in a row failed.
+            Two servers in a row failed, or the machine is out of disk, memory, processes or descriptors.
         """
         foreign = defined_by(tuple(checks))
         prepared = [prepare(check, entry_point, setup, foreign) for check in checks]
-        request = {"program": program, "entry_point": entry_point, "setup": _compiled(setup)}
+        if not all(check.calls for check in prepared):
+            prepared = [Prepared(check.name) for check in prepared]
+        verdicts: list[Check | None] = [None] * len(checks)
         children: list[Reported] = []
-
-        undecided: set[int] = set()
-
-        def report(wanted: Sequence[int], order: Sequence[int]) -> list[Check | None]:
-            """Results of the checks `wanted`, from a new child that runs the checks in `order`."""
-            run = {i: prepared[i] for i in order}
-            sources = {n: checks[i] for n, (i, check) in enumerate(run.items()) if check.test is None}
-            codes = {"checks": [check.request for check in run.values()], "sources": sources}
-            children.append(self._report({**request, **codes}, cpu_seconds))
-            read = read_checks(list(run.values()), children[-1])
-            undecided.update(i for n, i in enumerate(run) if n in read.undecided and run[i].is_shared)
-            results = dict(zip(run, read.checks, strict=True))
-            return [results[i] for i in wanted]
-
-        every = range(len(checks))
-        verdicts = report(every, every)
-        for _ in range(RESTARTS):
-            not_started = [i for i, check in enumerate(verdicts) if check is None]
-            if not not_started or foreign:
-                break
-            again = report(not_started, not_started)
-            for i, check in zip(not_started, again, strict=True):
+        waiting = list(range(len(checks)))
+        for restart in range(1 + RESTARTS):
+            job = _job(program, entry_point, [checks[i] for i in waiting], [prepared[i] for i in waiting], setup)
+            children.append(self._report(job, cpu_seconds))
+            for i, check in zip(waiting, read_checks([prepared[i] for i in waiting], children[-1]), strict=True):
                 verdicts[i] = check
-            if children[-1].timed_out and all(check is None for check in again[1:]):  # hangs before any check ends
+            is_stuck = restart and children[-1].timed_out and all(verdicts[i] is None for i in waiting[1:])
+            waiting = [i for i in waiting if verdicts[i] is None]
+            if not waiting or foreign or is_stuck:
                 break
-        if in_place := sorted(undecided):
-            for i in in_place:
-                prepared[i] = whole(prepared[i], checks[i])
-            # Run the other checks too, because a check may depend on earlier ones.
-            completed = [i for i, check in enumerate(verdicts) if check and check.outcome not in ENDED]
-            for i, check in zip(in_place, report(in_place, completed), strict=True):
-                verdicts[i] = check or verdicts[i]
         timed_out = any(child.timed_out for child in children)
-        outcome, message = ending(children[-1].status, timed_out)
+        outcome, message = ending(children[-1])
         not_run = f"{message}: the program ended {len(children)} times before this check began"
         return Execution(
             checks=tuple(
-                check or Check(name=ready.name, outcome=outcome, message=not_run, mode=ready.mode)
+                check or Check(name=ready.name, outcome=outcome, message=not_run)
                 for ready, check in zip(prepared, verdicts, strict=True)
             ),
             output=readable(children[0].output, self.limits.output_chars),
             seconds=sum(child.seconds for child in children),
             cpu_seconds=sum(child.cpu_seconds for child in children),
             timed_out=timed_out,
+            is_doubtful=any(child.is_doubtful for child in children),
         )
 
     def values(self, program: str, entry_point: str, calls: Sequence[str], setup: str = "") -> list[str | None]:
         """Return values of calls of `program`, as Python source; None if a call raised or gave no plain data."""
         codes = [(None, [compiled(call, "eval", "<call>")]) for call in calls]
-        request = {"program": program, "entry_point": entry_point, "setup": setup, "checks": codes, "sources": {}}
-        return read_literals(self._report(request, 0.0), len(calls))
+        request = {"program": program, "entry_point": entry_point, "setup": setup, "checks": codes}
+        return read_literals(self._report(Job(request), 0.0), len(calls))
 
-    def _report(self, request: Mapping[str, object], cpu_seconds: float) -> Reported:
-        with self._slot() as slot:
-            reported = slot.run(request, cpu_seconds)
+    def _report(self, job: Job, cpu_seconds: float) -> Reported:
+        """Run a job, and once more if the machine may have caused its result; then the second result counts."""
+        with self._turns.first():
+            reported = self._run(job, cpu_seconds)
         _, cpu = self.limits.times(cpu_seconds)
-        if not reported.timed_out or reported.cpu_seconds >= CPU_USED_UP * cpu:
+        if not _is_doubtful(reported, cpu, self.limits):
             return reported
-        with self._exclusive, contextlib.ExitStack() as stack:
-            slots = [stack.enter_context(self._slot()) for _ in range(self.servers)]
-            return slots[0].run(request, cpu_seconds)
+        for pause in PAUSES:
+            with self._turns.second():
+                reported = self._run(job, cpu_seconds)
+            if not (_is_doubtful(reported, cpu, self.limits) and (missing := exhausted(self.limits))):
+                return reported._replace(is_doubtful=_is_doubtful(reported, cpu, self.limits))
+            time.sleep(pause)
+        raise HarnessError(f"The machine is out of {missing}; free some, then resume the run")
 
-    @contextlib.contextmanager
-    def _slot(self) -> Iterator[_Slot]:
-        """A slot for exclusive use."""
+    def _run(self, job: Job, cpu_seconds: float) -> Reported:
         slot = self._idle.get()
         try:
-            yield slot
+            return slot.run(job, cpu_seconds)
         finally:
             self._idle.put(slot)
 
-    def _start(self) -> Server:
-        server = Server(self.limits)
+    def _start(self, role: str) -> Server:
+        server = Server(self.limits, role)
         with self._starting:
             self._started = [*(other for other in self._started if other.process.poll() is None), server]
             closed = self._closed
@@ -308,26 +356,92 @@ class Sandbox:
         self.close()
 
 
-class _Slot:
-    """Place of one server, which is started when first needed and replaced when it dies."""
+class _Turns:
+    """Order of runs: a second one begins when no first one waits or runs, so that it has the machine to itself."""
 
-    def __init__(self, start: Callable[[], Server]) -> None:
-        self.server: Server | None = None
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._firsts = self._seconds = 0
+
+    @contextlib.contextmanager
+    def first(self) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._seconds)
+            self._firsts += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._firsts -= 1
+                self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def second(self) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._firsts)
+            self._seconds += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._seconds -= 1
+                self._changed.notify_all()
+
+
+class _Slot:
+    """Place of a server of candidates and one of checkers, started when first needed and replaced when one dies."""
+
+    def __init__(self, start: Callable[[str], Server]) -> None:
+        self.servers: dict[str, Server] = {}
         self.start = start
 
-    def run(self, request: Mapping[str, object], cpu_seconds: float) -> Reported:
+    def run(self, job: Job, cpu_seconds: float) -> Reported:
         for last in (False, True):
-            self.server = self.server or self.start()
             try:
-                return self.server.run(request, cpu_seconds)
+                return self._run(job, cpu_seconds)
             except BaseException as problem:  # also an interrupt: the next call must not read this reply
-                self.server.close()
-                self.server = None
+                for server in self.servers.values():
+                    server.close()
+                self.servers = {}
                 if not isinstance(problem, OSError | HarnessError):
                     raise
                 if last:
                     raise HarnessError(f"The sandbox could not run a program: {problem}") from problem
         raise AssertionError("unreachable")
+
+    def _run(self, job: Job, cpu_seconds: float) -> Reported:
+        candidates = self._server("candidate")
+        if job.checker is None:
+            return candidates.finish(candidates.start(job.program, cpu_seconds))
+        checkers = self._server("checker")
+        theirs, ours = socket.socketpair()
+        with theirs, ours:
+            candidate = candidates.start(job.program, cpu_seconds, theirs.fileno())
+            checker = checkers.start(job.checker, cpu_seconds, ours.fileno())
+        checked, called = checkers.finish(checker), candidates.finish(candidate)
+        ended = called if checked.status == 0 and not checked.timed_out else checked
+        return checked._replace(
+            output=called.output,
+            status=ended.status,
+            timed_out=checked.timed_out or called.timed_out,
+            is_full=called.is_full,
+            seconds=max(checked.seconds, called.seconds),
+            cpu_seconds=checked.cpu_seconds + called.cpu_seconds,
+        )
+
+    def _server(self, role: str) -> Server:
+        if role not in self.servers:
+            self.servers[role] = self.start(role)
+        return self.servers[role]
+
+
+def _job(program: str, entry_point: str, checks: list[str], prepared: list[Prepared], setup: str) -> Job:
+    request = {"program": program, "entry_point": entry_point, "setup": _compiled(setup)}
+    if all(check.calls for check in prepared):
+        return Job({**request, "checks": [check.calls for check in prepared]})
+    codes, names = whole(tuple(checks), entry_point)
+    checker = {"checks": codes, "names": sorted(names), "imports": library_imports(program, names)}
+    return Job({**request, "setup": ""}, {**request, **checker, "sources": checks, "program": ""})
 
 
 @functools.lru_cache(maxsize=1 << 10)
@@ -339,73 +453,88 @@ def _compiled(setup: str) -> CodeType | str:
         return setup
 
 
+def _is_doubtful(reported: Reported, cpu: float, limits: Limits) -> bool:
+    """Whether the machine, and not the program, may have caused the result."""
+    if reported.timed_out:
+        return reported.status != -signal.SIGXCPU and reported.cpu_seconds < CPU_USED_UP * cpu
+    was_killed = reported.status == -signal.SIGKILL and not reported.is_full
+    is_short = (reported.status or b'"memory"' in reported.report) and exhausted(limits)
+    return bool(was_killed or is_short or TROUBLE.search(reported.report) or disk_is_full(limits))
+
+
+def exhausted(limits: Limits) -> str:
+    """What the machine lacks: disk, descriptors, threads or memory; "" if nothing."""
+    if disk_is_full(limits):
+        return f"disk space in {tempfile.gettempdir()}"
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        return "file descriptors"
+    try:
+        thread = threading.Thread(target=int)
+        thread.start()
+        thread.join()
+    except RuntimeError:
+        return "processes or threads"
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        available = next(line for line in lines if line.startswith("MemAvailable:"))
+        if int(available.split()[1]) < limits.memory_mb << 10:
+            return "memory"
+    return ""
+
+
+def disk_is_full(limits: Limits) -> bool:
+    """Whether the disk of the private folders has no room for a file of the maximum size."""
+    disk = os.statvfs(tempfile.gettempdir())
+    return disk.f_bavail * disk.f_frsize < limits.file_mb << 20 or (disk.f_files > 0 and disk.f_favail == 0)
+
+
 ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]{6,16}\b")
 ENDINGS = ("error", "early_exit", "memory")
-"""Outcomes that a child may report for any check; in-place checks may also report `pass` and `fail`."""
-UNDECIDED = ("Unreadable", "TypeError")
-"""Errors of comparisons of placeholders for the program's own objects."""
+"""Outcomes that a child may report for any check; a checker may also report `pass` and `fail`."""
 LONGEST = 500
 """Maximum characters of a text from a child."""
 LINES = 1_000_000
 """Maximum line number from a child."""
 
 
-class Read(NamedTuple):
-    checks: list[Check | None]
-    """One per check, in order; None for checks that the child did not start."""
-    undecided: set[int]
-    """Checks whose reported values do not decide the comparison."""
-
-
-def read_checks(prepared: Sequence[Prepared], reported: Reported) -> Read:
-    """The result of each check; the first unreported check gets the outcome of the child."""
+def read_checks(prepared: Sequence[Prepared], reported: Reported) -> list[Check | None]:
+    """The result of each check, None for those that did not start; the first unreported one gets that of the child."""
     results: dict[int, Check] = {}
     judged: set[int] = set()
-    undecided: set[int] = set()
     decoder = Decoder()
     for entry in entries(reported.report, reported.nonce):
         match entry:
             case [int(i), list(values), float(seconds)] if 0 <= i < len(prepared) and i not in judged:
                 if (test := prepared[i].test) is not None:
                     judged.add(i)
-                    results[i], is_undecided = _judged(prepared[i], test, values, decoder, seconds)
-                    if is_undecided:
-                        undecided.add(i)
+                    results[i] = _judged(prepared[i], test, values, decoder, seconds)
             case [int(i), *fields] if 0 <= i < len(prepared):
                 if check := _from_child(prepared[i], fields, results.get(i)):
                     results[i] = check
-                    undecided.discard(i)
     first = next((i for i in range(len(prepared)) if i not in results), 0)
     if prepared and first not in results:
-        outcome, message = ending(reported.status, reported.timed_out)
-        results[first] = Check(name=prepared[first].name, outcome=outcome, message=message, mode=prepared[first].mode)
-    return Read([results.get(i) for i in range(len(prepared))], undecided)
+        outcome, message = ending(reported)
+        results[first] = Check(name=prepared[first].name, outcome=outcome, message=message)
+    return [results.get(i) for i in range(len(prepared))]
 
 
-def _judged(
-    prepared: Prepared, test: ast.expr, values: list[Any], decoder: Decoder, seconds: float
-) -> tuple[Check, bool]:
-    """The verdict on the computed values, and whether the check must be judged in place.
-
-    Values that cannot be decoded are an error and never judged in place: otherwise a program could choose it.
-    """
-    name, mode = prepared.name, prepared.mode
+def _judged(prepared: Prepared, test: ast.expr, values: list[Any], decoder: Decoder, seconds: float) -> Check:
+    """The verdict on the computed values; values that cannot be decoded are an error."""
     try:
         verdict = judge(test, decoder.decode(*values))
     except Unreadable as problem:
-        message = readable(str(problem))
-        return Check(name=name, outcome="error", error_type="Unreadable", message=message, mode=mode), False
-    check = Check(
-        name=name,
+        return Check(name=prepared.name, outcome="error", error_type="Unreadable", message=readable(str(problem)))
+    return Check(
+        name=prepared.name,
         outcome=verdict.outcome,
-        mode=mode,
         expected=readable(verdict.expected),
         actual=readable(verdict.actual),
         error_type=readable(verdict.error_type),
         message=readable(verdict.message),
         seconds=finite(seconds),
     )
-    return check, verdict.outcome == "error" and verdict.error_type in UNDECIDED
 
 
 def _from_child(prepared: Prepared, fields: list[Any], before: Check | None) -> Check | None:
@@ -415,7 +544,7 @@ def _from_child(prepared: Prepared, fields: list[Any], before: Check | None) -> 
         case [str(outcome), str(kind), str(message), int(line), float(seconds)] if outcome in outcomes:
             error = {"error_type": readable(kind), "message": readable(message)}
             line, seconds = min(max(int(line), 0), LINES), finite(seconds)  # `True` is also an int
-            return Check(name=prepared.name, outcome=outcome, mode=prepared.mode, line=line, seconds=seconds, **error)
+            return Check(name=prepared.name, outcome=outcome, line=line, seconds=seconds, **error)
         case [str(expected), str(actual)] if before and before.outcome == "fail" and prepared.test is None:
             sides = {"expected": readable(expected), "actual": readable(actual)}
             message = before.message or f"expected {sides['expected']}, got {sides['actual']}"
@@ -459,13 +588,15 @@ def _parsed(line: bytes) -> Any:
         return None
 
 
-def ending(status: int, timed_out: bool) -> tuple[str, str]:
+def ending(child: Reported) -> tuple[str, str]:
     """Outcome and message of the checks that a child did not report."""
-    if timed_out:
+    if child.timed_out:
         return "timeout", "the time was over before this check ended"
-    if status == OUT_OF_MEMORY:
+    if child.status == OUT_OF_MEMORY:
         return "memory", "the memory limit was reached"
-    how = f"signal {-status}" if status < 0 else f"exit code {status}"
+    if child.is_full:
+        return "early_exit", "the program filled its private folder before this check ended"
+    how = f"signal {-child.status}" if child.status < 0 else f"exit code {child.status}"
     return "early_exit", f"the process ended ({how}) before this check did"
 
 

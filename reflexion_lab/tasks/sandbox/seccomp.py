@@ -5,7 +5,7 @@ import struct
 import sys
 
 DENIED = {
-    "sockets": (*range(41, 56), 288, 299, 307),
+    "sockets": (41, 42, 43, 46, 47, *range(49, 53), 54, 55, 288, 299, 307),
     "signals": (62, 129, 200, 234, 297, 424, 434, 438),
     "tracing": (101, 103, 298, 310, 311, 312, 321, 323),
     "keys": (248, 249, 250),
@@ -22,6 +22,9 @@ DENIED = {
     "own_death": (157,),
 }
 """x86_64 numbers of system calls that fail with EPERM, by purpose."""
+SOCKETPAIR, AF_UNIX, STREAM = 53, 1, (1, 0x801, 0x80001, 0x80801)
+SEND = 44
+"""Allowed for `asyncio`: a pair of connected streams, and to send to the other end, which has no address."""
 CLONE, CLONE3, CLONE_THREAD = 56, 435, 0x10000
 IOCTL, IOCTLS = 16, (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """Allowed requests, for files of the standard library: TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
@@ -31,7 +34,10 @@ UNKNOWN = 453
 """First unknown number: newer calls, and those of other calling conventions."""
 ARCH_X86_64 = 0xC000003E
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-EPERM, EAGAIN, ENOSYS = 1, 11, 38
+EPERM, ENOSYS = 1, 38
+
+
+Instructions = list[tuple[int, int, int, int]]
 
 
 def available() -> bool:
@@ -52,7 +58,8 @@ def program() -> bytes:
 def _actions() -> list[tuple[int, int]]:
     """Ranges of system call numbers as (first number, action), in order."""
     answers = {number: ERRNO | EPERM for group in DENIED.values() for number in group}
-    answers |= {CLONE: CLONE, CLONE3: ERRNO | ENOSYS, IOCTL: IOCTL, FCNTL: FCNTL, UNKNOWN: ERRNO | ENOSYS}
+    answers |= {number: number for number in (SOCKETPAIR, SEND, CLONE, IOCTL, FCNTL)}
+    answers |= {CLONE3: ERRNO | ENOSYS, UNKNOWN: ERRNO | ENOSYS}
     ranges = [(0, answers.get(0, ALLOW))]
     for number in sorted(answers | {n + 1: 0 for n in answers if n != UNKNOWN}):
         if (action := answers.get(number, ALLOW)) != ranges[-1][1]:
@@ -60,26 +67,31 @@ def _actions() -> list[tuple[int, int]]:
     return ranges
 
 
-def _search(ranges: list[tuple[int, int]]) -> list[tuple[int, int, int, int]]:
+def _search(ranges: list[tuple[int, int]]) -> Instructions:
     """Instructions of a binary search for a number's range."""
     load, at_least, bits, answer = 0x20, 0x35, 0x45, 0x06
     if len(ranges) == 1:
         action = ranges[0][1]
-        if action == IOCTL:
-            return _by_request(IOCTLS, ALLOW, ERRNO | EPERM)
-        if action == FCNTL:
-            return _by_request(FCNTLS, ERRNO | EPERM, ALLOW)
-        if action != CLONE:
-            return [(answer, 0, 0, action)]
-        flags = [(load, 0, 0, 16), (bits, 1, 0, CLONE_THREAD)]
-        return [*flags, (answer, 0, 0, ERRNO | EAGAIN), (answer, 0, 0, ALLOW)]
+        refuse = ERRNO | EPERM
+        by_argument = {
+            IOCTL: _by_argument(1, IOCTLS, ALLOW, refuse),
+            FCNTL: _by_argument(1, FCNTLS, refuse, ALLOW),
+            SOCKETPAIR: _by_argument(0, (AF_UNIX,), _by_argument(1, STREAM, ALLOW, refuse), refuse),
+            SEND: _by_argument(4, (0,), _by_argument(4.5, (0,), ALLOW, refuse), refuse),
+            CLONE: [(load, 0, 0, 16), (bits, 1, 0, CLONE_THREAD), (answer, 0, 0, refuse), (answer, 0, 0, ALLOW)],
+        }
+        return by_argument.get(action, [(answer, 0, 0, action)])
     middle = len(ranges) // 2
     low, high = _search(ranges[:middle]), _search(ranges[middle:])
     return [(at_least, len(low), 0, ranges[middle][0]), *low, *high]
 
 
-def _by_request(requests: tuple[int, ...], then: int, otherwise: int) -> list[tuple[int, int, int, int]]:
-    """Instructions for `then` if the call's second argument is in `requests`, else `otherwise`."""
+def _by_argument(place: float, values: tuple[int, ...], then: int | Instructions, otherwise: int) -> Instructions:
+    """Instructions for `then` if the call's argument at `place` is in `values`, else `otherwise`.
+
+    Only the lower half of the argument is compared; `place` + 0.5 is its upper half.
+    """
     load, equal, answer = 0x20, 0x15, 0x06
-    tests = [(equal, len(requests) - i, 0, value) for i, value in enumerate(requests)]
-    return [(load, 0, 0, 24), *tests, (answer, 0, 0, otherwise), (answer, 0, 0, then)]
+    tests = [(equal, len(values) - i, 0, value) for i, value in enumerate(values)]
+    last = [(answer, 0, 0, then)] if isinstance(then, int) else then
+    return [(load, 0, 0, 16 + int(8 * place)), *tests, (answer, 0, 0, otherwise), *last]

@@ -1,4 +1,4 @@
-"""Judging apart: the candidate's process computes values and has no expected value."""
+"""Checks that can be split: the candidate's process computes values and has no expected value."""
 
 import ast
 
@@ -36,8 +36,8 @@ PRODUCT = "from itertools import product\ndef f(n): return set(product([-1, -2],
 SETUP = "def reference(x): return x\nimport string\ndef close(actual, expected, atol):\n    return actual == expected\n"
 
 
-def mode(check):
-    return prepare(check, "f", SETUP).mode
+def is_split(check):
+    return prepare(check, "f", SETUP).calls is not None
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def mode(check):
         "assert f(reference(1)) == 2", "assert close(f([1.0]), [1.0], 1e-06)",
     ],
 )  # fmt: skip
-def test_an_assertion_about_calls_of_the_entry_point_is_judged_apart(check):
-    assert mode(check) == "apart"
+def test_an_assertion_about_calls_of_the_entry_point_is_split(check):
+    assert is_split(check)
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,12 @@ def test_an_assertion_about_calls_of_the_entry_point_is_judged_apart(check):
         "assert not (f(1) == 2 and f(0) == 1)", "assert f(2000) == 1 / 0",
     ],
 )  # fmt: skip
-def test_anything_else_is_judged_in_place(check):
-    assert mode(check) == "in_place"
+def test_anything_else_is_not(check):
+    assert not is_split(check)
 
 
 def test_a_request_has_nothing_of_the_expected_value():
-    request = prepare("assert abs(f('given') - 12345.678) < 0.0625, 'secret'", "f").request
+    request = prepare("assert abs(f('given') - 12345.678) < 0.0625, 'secret'", "f").calls
     imports, calls = request
     assert imports is None
     constants = [constant for call in calls for constant in call.co_consts]
@@ -90,12 +90,12 @@ def test_the_position_of_a_call_is_hidden(sandbox):
 def test_a_setups_own_close_replaces_the_known_one(sandbox):
     own = "def close(a, b): return abs(a - b) < 0.1"
     run = sandbox.run("def f(x): return x + 0.05", "f", ["assert close(f(1), 1)"], own).checks[0]
-    assert (run.outcome, run.mode) == ("pass", "in_place")
+    assert run.outcome == "pass"
 
 
-def test_functions_of_earlier_checks_are_judged_in_place(sandbox):
+def test_functions_of_earlier_checks_are_out_of_reach(sandbox):
     checks = ["def reference(x): return 7 * x", "assert f(5) == reference(5)"]
-    assert [check.mode for check in sandbox.run(FORGING, "f", checks).checks] == ["in_place", "in_place"]
+    assert [check.outcome for check in sandbox.run(FORGING, "f", checks).checks] == ["pass", "fail"]
 
 
 def test_a_program_is_called_whatever_its_name(sandbox):
@@ -106,8 +106,8 @@ def test_a_program_is_called_whatever_its_name(sandbox):
 def test_the_expected_value_is_not_in_the_candidates_process(sandbox):
     apart = sandbox.run(SEARCH, "f", ["assert f(1) == 987654"]).checks[0]
     assert (apart.outcome, apart.actual) == ("fail", "False")
-    in_place = sandbox.run(SEARCH, "f", ["for x in [1]:\n    assert f(x) == (987654 > 0)"]).checks[0]
-    assert (in_place.outcome, in_place.mode) == ("pass", "in_place")
+    loop = sandbox.run(SEARCH, "f", ["for x in [1]:\n    assert f(x) == (987654 > 0)"]).checks[0]
+    assert loop.outcome == "fail"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_the_expected_value_is_not_in_the_candidates_process(sandbox):
 )
 def test_values_compare_as_python_compares_plain_data(sandbox, program, check, outcome):
     run = sandbox.run(program + "\n", "f", [check]).checks[0]
-    assert (run.outcome, run.mode) == (outcome, "apart")
+    assert run.outcome == outcome
 
 
 POINT = """
@@ -223,13 +223,12 @@ ENUM = "from enum import Enum\nclass C(Enum):\n    A = 1\n    B = 2\ndef f(x): r
         (PARTS, "assert f([1, 2]) == deque([2, 1])", "fail"),
         (PARTS, "assert o((1, 2), (3, 4)) == OrderedDict([(3, 4), (1, 2)])", "fail"),
         (PARTS, "assert o((1, 2), (3, 4)) == defaultdict(int, [(3, 4), (1, 2)])", "pass"),
-        (RAISED, "assert f(1) == E(1)", "pass"),
         (RAISED, "assert f(1) == E(2)", "fail"),
         (f"{SLOTS}def f(x): return S(x)", "assert f(1) == S(1)", "pass"),
         (f"{SLOTS}def f(x): return S(x)", "assert f(1) == S(2)", "fail"),
         (f"{LONG}def g(n): return f(n)", "assert f(200) == g(200)", "pass"),
         (f"{LONG}def g(n): return f(n + 1)", "assert f(200) == g(200)", "fail"),
-        (ROUND, "assert f(3) == g(3)", "pass"),
+        (ROUND, "assert f(3) == g(3)", "error"),
         (ROUND, "assert f(3) == g(4)", "fail"),
         (f"{UNCOMPARED}def f(x): return P(x, 9)", "assert f(1) == P(1)", "pass"),
         (NAMESPACE, "assert f(1) == N(a=1)", "pass"),
@@ -244,9 +243,8 @@ ENUM = "from enum import Enum\nclass C(Enum):\n    A = 1\n    B = 2\ndef f(x): r
         ("def f(x): return float('nan')", "assert f(1) == f(1)", "fail"),
     ],
 )
-def test_objects_of_the_program_compare_as_in_python_in_place(sandbox, program, check, outcome):
-    check_ = sandbox.run(program + "\n", "f", [check]).checks[0]
-    assert (check_.outcome, check_.mode) == (outcome, "in_place")  # the program knows what is expected
+def test_objects_of_the_program_compare_as_in_python(sandbox, program, check, outcome):
+    assert sandbox.run(program + "\n", "f", [check]).checks[0].outcome == outcome
 
 
 OWN = """
@@ -318,7 +316,6 @@ MANY += "def f(n): return {P(i) for i in range(n)}"
         (LATER, "assert f(1) == P(1)"), (SETS, "assert f(1) != f(2)"), (SETS, "assert f(1) == f(1)"),
         (RINGS, "assert f('A') != f('B')"), (RINGS, "assert [f('A'), f('C')] != [f('B'), f('D')]"),
         (RINGS, "assert f('A') not in [f('B')] and f('C') not in [f('D')]"),
-        (ZONE, "assert f(4) - f(3) == timedelta(days=31)"),
         (ZONE, "assert f(4) == datetime(2024, 3, 31, 22, tzinfo=timezone.utc)"),
         (MANY, "assert f(300) == {P(i) for i in range(300)}"),
     ],
@@ -328,10 +325,10 @@ def test_own_equality_counts_where_the_program_makes_both_sides(sandbox, program
     exec(program, namespace)
     exec(check, namespace)  # Python agrees
     check_ = sandbox.run(program, "f", [check]).checks[0]
-    assert (check_.outcome, check_.mode, check_.message) == ("pass", "in_place", "")
+    assert (check_.outcome, check_.message) == ("pass", "")
 
 
-def test_undecided_checks_run_after_earlier_ones(sandbox):
+def test_checks_that_cannot_be_split_run_after_earlier_ones(sandbox):
     program = "import re\ndef f(x, seen=[]):\n    seen.append(x)\n    return g('|'.join(seen))\ng = re.compile\n"
     checks = ["assert f('a').pattern == 'a'", "assert f('b') == g('a|b')"]
     assert [check.outcome for check in sandbox.run(program, "f", checks).checks] == ["pass", "pass"]
@@ -369,7 +366,7 @@ def f(n):
         (RAISING, "assert f(1) != f(2)"),
     ],
 )
-def test_no_program_chooses_to_be_judged_in_place(sandbox, program, check):
+def test_no_program_chooses_how_it_is_judged(sandbox, program, check):
     assert sandbox.run(program, "f", [check]).checks[0].outcome in ("fail", "error")
 
 
@@ -394,7 +391,7 @@ EQUAL_TO_ALL = "    def __eq__(self, other): return True\n    __hash__ = None\n"
 )
 def test_a_forged_class_or_field_equals_no_literal(sandbox, program, check):
     check_ = sandbox.run(program + "\n", "f", [check]).checks[0]
-    assert (check_.outcome in ("fail", "error"), check_.mode) == (True, "apart")
+    assert check_.outcome in ("fail", "error")
 
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)  # the others have no literal
@@ -429,7 +426,7 @@ def test_the_verdict_on_two_values_is_pythons_own(actual, expected):
 @pytest.mark.parametrize(
     "encoded",
     [
-        '{"o": []}', '{"o": ["a", "b", true]}', '{"deque": [{"r": [0, 1048576, 1]}, null]}',
+        '{"o": []}', '{"o": ["a", "b", true, 1]}', '{"deque": [{"r": [0, 1048576, 1]}, null]}',
         '{"array": ["Q", {"r": [0, 1048576, 1]}]}', '{"p": [0, 1, "a", "b", true, [["x", {"date": ["\\ud800"]}]]]}',
         "{}", '{"t": 1}', '{"x": []}', '{"s": [[]]}', '{"i": "zz"}', '{"n": "1e999999"}', '{"d": [[1]]}',
         '{"q": [1, 0]}',
@@ -450,7 +447,8 @@ def test_an_invalid_encoding_is_an_error_of_the_candidate(sandbox, encoded):
     assert (check.outcome, check.error_type) == ("error", "Unreadable")
 
 
-def test_a_forged_pass_counts_only_in_place(sandbox):
+@pytest.mark.parametrize("check", ["assert f(1) == 2", "for x in [1]:\n    assert f(x) == 2"])
+def test_a_forged_pass_does_not_count(sandbox, check):
     program = (
         "import os, sys\n"
         "def f(x):\n"
@@ -460,9 +458,7 @@ def test_a_forged_pass_counts_only_in_place(sandbox):
         '    frame.f_locals[\'send\'](0, \'"pass", "", "", 0, 0.0\')\n'
         "    os._exit(0)\n"
     )
-    assert sandbox.run(program, "f", ["assert f(1) == 2"]).checks[0].outcome == "early_exit"
-    in_place = sandbox.run(program, "f", ["for x in [1]:\n    assert f(x) == 2"]).checks[0]
-    assert (in_place.outcome, in_place.mode) == ("pass", "in_place")  # which is why it is labelled
+    assert sandbox.run(program, "f", [check]).checks[0].outcome in ("early_exit", "error")
 
 
 def test_no_result_grows_in_the_lab():
@@ -474,14 +470,15 @@ def test_no_result_grows_in_the_lab():
     assert judge(prepare("assert set(f()) == {1}", "f").test, [many]).outcome in ("error", "fail")
 
 
-def test_nearly_all_hidden_checks_of_humaneval_are_judged_apart():
-    modes = [prepare(check, task.entry_point).mode for task in humaneval() for check in task.hidden_tests]
-    assert (len(modes), modes.count("in_place")) == (1181, 9)  # three of HumanEval/33 compare the program with itself
+def test_nearly_all_hidden_checks_of_humaneval_are_split():
+    prepared = [prepare(check, task.entry_point) for task in humaneval() for check in task.hidden_tests]
+    whole = sum(check.calls is None for check in prepared)
+    assert (len(prepared), whole) == (1181, 9)  # three of HumanEval/33 compare the program with itself
 
 
 def test_preparing_a_check_warns_of_nothing(recwarn):
     for check in ("assert f('\\d') == 1", "for x in 'a':\n    assert f('\\d') is 1"):
-        assert prepare(check, "f").mode
+        assert prepare(check, "f").name
     assert [str(warning.message) for warning in recwarn] == []
 
 

@@ -4,6 +4,7 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from msgspec.structs import replace
 
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.tasks.sandbox.cached import CachedSandbox
@@ -110,6 +111,26 @@ def test_a_damaged_row_is_executed_again(counting, cached, tmp_path):
     connection.close()
     assert cached.run(PROGRAM, "f", ["assert f(1) == 2"]).checks[0].outcome == "pass"
     assert len(counting.requests) == 2
+
+
+def test_a_file_of_another_version_is_emptied(counting, cached, tmp_path):
+    cached.run(PROGRAM, "f", ["assert f(1) == 2"])
+    path = tmp_path / "deep" / "executions.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE executions SET execution = 'another' WHERE key = 'version'")
+    connection.close()
+    CachedSandbox(counting, path).run("def f(x): return 3", "f", ["assert f(1) == 2"])
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT count(*) FROM executions").fetchall() == [(2,)]  # with the version's own row
+    connection.close()
+
+
+@pytest.mark.parametrize(("is_doubtful", "times"), [(False, 1), (True, 2)])
+def test_what_the_machine_may_have_caused_is_not_cached(counting, cached, is_doubtful, times, monkeypatch):
+    execution = counting.sandbox.run(PROGRAM, "f", ["assert f(1) == 3"])
+    monkeypatch.setattr(counting.sandbox, "run", lambda *_: replace(execution, is_doubtful=is_doubtful))
+    assert [cached.run(PROGRAM, "f", ["assert f(1) == 3"]).checks[0].outcome for _ in range(2)] == ["fail"] * 2
+    assert len(counting.requests) == times
 
 
 def test_a_file_of_another_kind_is_refused_in_one_line(counting, tmp_path):

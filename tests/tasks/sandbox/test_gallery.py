@@ -15,11 +15,9 @@ from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
 LIMITS = Limits(wall_seconds=2.0, cpu_seconds=1, memory_mb=256)
 GALLERY = read(Path(__file__).parents[2] / "attacks")
-RIGHT = "def f(x):\n    return 2\n"
 NEIGHBOUR = "def f(x):\n    return sum([x, 1])\n"
-DEMANDED = [attack for attack in GALLERY if not attack.probe and attack.mode == "apart"]
+DEMANDED = [attack for attack in GALLERY if not attack.probe]
 LEAKS = [attack for attack in GALLERY if attack.probe]
-FORGED_IN_PLACE = [attack for attack in GALLERY if attack.mode == "in_place"]
 BY_NEED = {
     " ".join(needs) or "anywhere": [attack for attack in DEMANDED if attack.needs == needs]
     for needs in sorted({attack.needs for attack in DEMANDED})
@@ -102,11 +100,6 @@ def test_nothing_leaks_to_the_next_program(visit, attacks):
     assert wrong(visit, attacks, lambda verdict: verdict.outcome == "pass") == []
 
 
-@pytest.mark.parametrize("attacks", [FORGED_IN_PLACE], ids=["forged"])
-def test_forgeries_in_place_get_an_accepted_verdict(visit, attacks):
-    assert wrong(visit, attacks) == []
-
-
 def test_attacks_leave_no_process_and_no_file(visit):
     deaths, left = visit.end()
     assert (deaths, left.orphans, left.files, visit.harmed) == (0, (), (), 0)
@@ -116,13 +109,6 @@ def test_a_probe_sees_its_polluter_where_both_share_a_process(sandbox):
     for attack in LEAKS:
         run = sandbox.run(attack.program + attack.probe, "f", ["assert f(1) == 2", *attack.checks]).checks[0]
         assert run.outcome != "pass", attack.name
-
-
-@pytest.mark.parametrize("mode", ["apart", "in_place"])
-def test_checks_of_attacks_are_judged_where_they_say(sandbox, mode):
-    group = FORGED_IN_PLACE if mode == "in_place" else [attack for attack in DEMANDED if not attack.setup]
-    for checks in {attack.checks for attack in group}:
-        assert {check.mode for check in sandbox.run(RIGHT, "f", list(checks)).checks} == {mode}, checks
 
 
 def test_closing_the_sandbox_ends_a_program_without_a_death_signal():
@@ -164,7 +150,7 @@ def test_attacks_have_unique_names_and_valid_outcomes():
 
 def test_no_attack_was_lost():
     assert len(GALLERY) >= 214
-    assert len(DEMANDED) + len(LEAKS) + len(FORGED_IN_PLACE) == len(GALLERY)
+    assert len(DEMANDED) + len(LEAKS) == len(GALLERY)
     for name in (PLANTED, PREFIX):
         assert any(name in a.program for a in GALLERY)
 

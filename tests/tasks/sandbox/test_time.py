@@ -5,8 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from reflexion_lab.errors import HarnessError
+from reflexion_lab.tasks.sandbox import sandbox as sandbox_module
 from reflexion_lab.tasks.sandbox.cached import measured
-from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox, Server
+from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox, _Slot
 
 RIGHT = "def f(x):\n    return x + 1\n"
 
@@ -30,51 +32,68 @@ def test_a_slow_program_passes_if_the_canonical_solution_is_slow():
     assert execution.cpu_seconds >= 1.4
 
 
-def test_a_time_out_counts_only_after_an_exclusive_run(monkeypatch):
-    run, lock = Server.run, threading.Lock()
-    running, concurrent, late_runs = [], [], []
+def test_a_time_out_counts_only_after_a_second_run_that_waits_for_all_first_ones(monkeypatch):
+    run, lock = _Slot.run, threading.Lock()
+    runs, running = [], []
 
-    def watched(server, request, canonical):
-        """`Server.run`, but the first run of "late" times out; notes how many programs run at once."""
-        is_late = "late" in request["program"]
+    def watched(slot, job, cpu_seconds):
+        """The first run of a program named late times out; notes the order, and what runs beside it."""
+        name = job.program["program"].splitlines()[0]
         with lock:
-            running.append(server)
-            late_runs.extend([len(running)] * is_late)
-            concurrent.append(len(running))
-            is_first = is_late and len(late_runs) == 1
+            is_first = name.startswith("late") and name not in runs
+            runs.append(name)
+            running.append(name)
+            beside.append((name, is_first, list(running)))
         try:
-            reported = run(server, request, canonical)
+            reported = run(slot, job, cpu_seconds)
         finally:
             with lock:
-                late_runs.extend([len(running)] * (is_late and not is_first))
-                running.remove(server)
+                running.remove(name)
         return reported._replace(timed_out=is_first, report=b"" if is_first else reported.report)
 
-    monkeypatch.setattr(Server, "run", watched)
-    programs = [f"import time\ntime.sleep(0.02)\nn = {n}\n{RIGHT}" for n in range(30)]
-    programs[4] = f"late = 1\nimport time\ntime.sleep(0.1)\n{RIGHT}"
+    beside = []
+    monkeypatch.setattr(_Slot, "run", watched)
+    programs = [f"n = {n}\nimport time\ntime.sleep(0.02)\n{RIGHT}" for n in range(30)]
+    programs[4:7] = [f"late = {n}\nimport time\ntime.sleep(0.1)\n{RIGHT}" for n in range(3)]
     with Sandbox(servers=3) as own, ThreadPoolExecutor(30) as pool:
         executions = list(pool.map(lambda program: own.run(program, "f", ["assert f(1) == 2"]), programs))
-    assert late_runs[1:] == [1, 1]  # at the start and at the end of the second run
-    assert max(concurrent) == 3
+    assert all(name.startswith("late") for name in runs[30:]) and len(runs) == 33
+    seconds = [others for name, is_first, others in beside if name.startswith("late") and not is_first]
+    assert all(other.startswith("late") for others in seconds for other in others)
+    assert max(len(others) for _, _, others in beside) == 3
     assert [execution.checks[0].outcome for execution in executions] == ["pass"] * 30
     assert not any(execution.timed_out for execution in executions)
 
 
-def test_a_loop_that_used_up_its_cpu_time_gets_no_second_run(monkeypatch):
-    run, requests = Server.run, []
+@pytest.mark.parametrize(
+    ("limits", "program", "runs"),
+    [
+        ({"wall_seconds": 60}, "while True: pass", 1),
+        ({"wall_seconds": 0.5}, "import time; time.sleep(60)", 2),  # perhaps the machine was busy
+        ({}, "raise OSError(28, 'No space left on device')", 2),
+        ({}, 'raise RuntimeError("can\'t start new thread")', 2),
+        ({}, "raise OSError(2, 'No such file')", 1),
+        ({}, "import os; os._exit(1)", 1),
+    ],
+)
+def test_only_what_the_machine_may_have_caused_gets_a_second_run(monkeypatch, limits, program, runs):
+    run, jobs = _Slot.run, []
 
-    def counted(server, request, canonical):
-        requests.append(request)
-        return run(server, request, canonical)
+    def counted(slot, job, cpu_seconds):
+        jobs.append(job)
+        return run(slot, job, cpu_seconds)
 
-    monkeypatch.setattr(Server, "run", counted)
-    with Sandbox(Limits(cpu_seconds=1, wall_seconds=60), servers=1) as own:
-        assert own.run("def f(x):\n    while True: pass\n", "f", ["assert f(1)"]).timed_out
-        assert len(requests) == 1
-    with Sandbox(Limits(cpu_seconds=1, wall_seconds=0.5), servers=1) as own:
-        assert own.run("import time\ndef f(x): time.sleep(60)\n", "f", ["assert f(1)"]).timed_out
-        assert len(requests) == 3  # it slept: perhaps the machine was busy
+    monkeypatch.setattr(_Slot, "run", counted)
+    with Sandbox(Limits(cpu_seconds=1, **limits), servers=1) as own:
+        execution = own.run(f"def f(x):\n    {program}\n", "f", ["assert f(1)"])
+    assert (execution.checks[0].outcome != "pass", len(jobs), execution.is_doubtful) == (True, runs, runs == 2)
+
+
+def test_a_full_disk_is_an_error_of_the_harness(monkeypatch):
+    monkeypatch.setattr(sandbox_module, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(sandbox_module, "disk_is_full", lambda limits: True)
+    with Sandbox(servers=1) as own, pytest.raises(HarnessError, match=r"out of disk space in .*; free some"):
+        own.run(RIGHT, "f", ["assert f(1) == 3"])
 
 
 def test_canonical_solutions_are_timed_and_failing_ones_named(sandbox, task):

@@ -1,0 +1,297 @@
+"""Answers a checker's calls in the candidate's process (see `checker.py`). Standard library only.
+
+A message from the checker is a pickled `(function, args, kwargs)`, or the answer to a callback. A reply is JSON: `{"v":
+value}` as `plain` encodes it, with the arguments (`"m"`) and the test's objects (`"t"`) that the call changed; `{"e":
+exception}`; or `{"c": [number, args, kwargs]}`, a call of one of the test's own functions or iterators. Whatever this
+process sends, the checker reads plain data: the program can only give another answer.
+"""
+
+import _pickle
+import io
+import os
+import types
+from _json import encode_basestring_ascii as quoted
+from collections import deque
+from typing import Any
+
+if "." in __name__:
+    from reflexion_lab.tasks.sandbox import plain
+    from reflexion_lab.tasks.sandbox.child import define, describe
+else:  # a file without a package inside the sandbox
+    import plain  # type: ignore[import-not-found,no-redef]
+    from child import define, describe  # type: ignore[import-not-found,no-redef]
+
+CALLS = 5
+"""Descriptor of the connection with the checker."""
+LONGEST = 1 << 26
+"""Maximum bytes of a message."""
+TESTS = "tests"
+"""Name of the module in which checks run."""
+LISTED = 20
+"""Maximum classes of an object's inheritance that are sent."""
+IDENTITY = (object.__eq__, type.__eq__)
+"""Equality by identity."""
+GENERATED = "__create_fn__.<locals>.__eq__"
+"""Qualified name of an `__eq__` that `dataclass` generated."""
+MUTABLE = (list, dict, set, bytearray, deque)
+
+
+class Lost(BaseException):
+    """The process at the other end is gone."""
+
+
+def send(message: bytes) -> None:
+    """Write a message with its length.
+
+    Raises
+    ------
+    Lost
+        The other process is gone.
+    """
+    data = memoryview(len(message).to_bytes(4, "little") + message)
+    try:
+        while data:
+            data = data[os.write(CALLS, data) :]
+    except OSError as problem:
+        raise Lost from problem
+
+
+def receive() -> bytes:
+    """Read a message. Raises Lost at the end of the connection, or for a message that is too long."""
+    length = int.from_bytes(_read(4), "little")
+    if length > LONGEST:
+        raise Lost
+    return _read(length)
+
+
+def _read(length: int) -> bytes:
+    data = bytearray()
+    while len(data) < length:
+        try:
+            part = os.read(CALLS, length - len(data))
+        except OSError as problem:
+            raise Lost from problem
+        if not part:
+            raise Lost
+        data += part
+    return bytes(data)
+
+
+class Handles(dict[int, tuple[int, Any]]):
+    """Objects that stay in this process: by address, the number of each. `plain.encode` takes it as its memo."""
+
+    def __init__(self) -> None:
+        self.objects: list[Any] = []
+        self.of_tests: dict[int, int] = {}
+        """Numbers of objects of the test's classes, by address."""
+
+    def number(self, value: Any) -> int:
+        if id(value) not in self:
+            self[id(value)] = (len(self.objects), value)
+            self.objects.append(value)
+        return self[id(value)][0]
+
+    def handle(self, value: Any) -> str:
+        """Number, name of the class, numbers of its classes, how it compares, and what it is, for `checker.Proxy`."""
+        kind: Any = type(value)
+        if id(value) in self.of_tests:
+            return f'{{"T":{self.of_tests[id(value)]}}}'
+        if kind is type and issubclass(value, BaseException):
+            return f'{{"x":{self.ancestors(value)}}}'
+        if issubclass(kind, BaseException):
+            return f'{{"X":{self.exception(value)}}}'
+        equality = self.equality(value, kind)
+        what = "coroutine" if kind is types.CoroutineType else ""
+        classes = ",".join(str(self.number(base)) for base in kind.__mro__[:LISTED] if base.__module__ != "builtins")
+        fields = f'{self.number(value)},{quoted(kind.__name__)},[{classes}],"{equality}","{what}"'
+        return f'{{"h":[{fields}]}}'
+
+    @staticmethod
+    def equality(value: Any, kind: Any) -> str:
+        """How it compares: by identity, as a plain copy, by the fields of a dataclass, or by the program's method."""
+        if kind in plain.BASES:
+            return "large"
+        if base := plain.base_of(kind):
+            return base.__name__
+        if isinstance(getattr(value, "data", None), list | dict) and {"UserList", "UserDict"} & {
+            base.__name__ for base in kind.__mro__[1:]
+        }:
+            return type(value.data).__name__
+        return "is" if kind.__eq__ in IDENTITY else "fields" if fields(value) is not None else "own"
+
+    def part(self, value: Any, base: str) -> str:
+        """A value of a subclass of a built-in type: its number, and the plain value."""
+        return f'{{"w":[{self.number(value)},{base}]}}'
+
+    def ancestors(self, kind: type) -> str:
+        """Number, module and name of an exception's class and of those that it inherits from."""
+        classes = kind.__mro__[:LISTED]
+        return f"[{','.join(f'[{self.number(c)},{quoted(c.__module__)},{quoted(c.__name__)}]' for c in classes)}]"
+
+    def exception(self, problem: BaseException) -> str:
+        """Its classes, arguments, attributes, and how it is reported."""
+        outcome, name, message, line = describe(problem)
+        outcome = "error" if outcome == "fail" else outcome
+        report = f"[{quoted(outcome)},{quoted(name)},{quoted(message)},{line}]"
+        public = {name: value for name, value in vars(problem).items() if name[:1] != "_"}
+        attributes = plain.encode(public, self)
+        return f"[{self.ancestors(type(problem))},{plain.encode(problem.args, self)},{attributes},{report}]"
+
+
+class Callback:
+    """A function or iterator of the test, called in the checker."""
+
+    def __init__(self, calls: "Calls", number: int) -> None:
+        self._calls, self._number = calls, number
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._calls.ask(self._number, args, kwargs)
+
+    def __iter__(self) -> "Callback":
+        return self
+
+    def __next__(self) -> Any:
+        return self()
+
+
+class Calls:
+    """Answers calls of the program's names."""
+
+    def __init__(self) -> None:
+        self.namespace: dict[str, Any] = {}
+        self.handles = Handles()
+        self.classes: dict[str, type] = {}
+        self.rebuilt_objects: list[Any] = []
+        """Objects of the test's classes, by number."""
+        calls = self
+
+        class Reader(_pickle.Unpickler):
+            def persistent_load(self, key: tuple[str, Any]) -> Any:
+                kind, name = key
+                if kind == "object":
+                    return calls.handles.objects[name]
+                if kind == "rebuilt":
+                    return calls.rebuilt
+                return Callback(calls, name) if kind == "callback" else calls.named(name)
+
+            def find_class(self, module: str, name: str) -> Any:
+                if module == __name__:
+                    return globals()[name]
+                return calls.class_of_tests(name) if module == TESTS else super().find_class(module, name)
+
+        self.reader = Reader
+
+    def named(self, name: str) -> Any:
+        """The program's object of this name."""
+        if name not in self.namespace:
+            raise NameError(f"name {name!r} is not defined")
+        return self.namespace[name]
+
+    def class_of_tests(self, name: str) -> type:
+        """The program's class of the same name as a class of the tests, else an empty one."""
+        kind = self.namespace.get(name)
+        return kind if isinstance(kind, type) else self.classes.setdefault(name, type(name, (), {}))
+
+    def rebuilt(self, kind: str, number: int) -> Any:
+        """The object of a test's class with this number; new ones come in order."""
+        if number == len(self.rebuilt_objects):
+            value: Any = object.__new__(self.class_of_tests(kind))
+            self.rebuilt_objects.append(value)
+            self.handles.of_tests[id(value)] = number
+        return self.rebuilt_objects[number]
+
+    def serve(self) -> None:
+        """Answer calls until the checker is gone."""
+        send(b'{"v":null}')
+        try:
+            while True:
+                self.answer(receive())
+        except Lost:
+            return
+
+    def answer(self, message: bytes) -> None:
+        try:
+            function, args, kwargs = self.reader(io.BytesIO(message)).load()
+            send(self.call(function, args, kwargs).encode())
+        except Lost:
+            raise
+        except BaseException as problem:
+            send(f'{{"e":{self.handles.exception(problem)}}}'.encode())
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        mutable = [(n, value, self.encode(value)) for n, value in enumerate(args) if isinstance(value, MUTABLE)]
+        states = [self.encode(vars(value)) for value in self.rebuilt_objects]
+        value = function(*args, **kwargs)
+        same = next((n for n, argument, _ in mutable if argument is value), None)
+        result = f'"a":{same}' if same is not None else f'"v":{self.encode(value)}'
+        changed = [(n, after) for n, argument, before in mutable if (after := self.encode(argument)) != before]
+        of_tests = enumerate(zip(self.rebuilt_objects, states, strict=False))
+        moved = [(n, after) for n, (value, state) in of_tests if (after := self.encode(vars(value))) != state]
+        return f'{{{result},"m":{listed(changed)},"t":{listed(moved)}}}'
+
+    def encode(self, value: Any) -> str:
+        return plain.encode(value, self.handles)
+
+    def ask(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the test's function; answers the calls that it makes in turn."""
+        send(f'{{"c":[{number},{self.encode(args)},{self.encode(kwargs)}]}}'.encode())
+        while True:
+            message = receive()
+            loaded = self.reader(io.BytesIO(message)).load()
+            if len(loaded) == 3:
+                self.answer(message)
+                continue
+            value, problem = loaded
+            if problem is not None:
+                raise problem
+            return value
+
+
+def fields(value: Any) -> dict[str, Any] | None:
+    """Fields that the `__eq__` of a dataclass compares; None for an object without a generated `__eq__`."""
+    base = next(base for base in type(value).__mro__ if "__eq__" in vars(base))
+    if getattr(getattr(vars(base)["__eq__"], "__code__", None), "co_qualname", "") != GENERATED:
+        return None
+    try:
+        every: Any = vars(base)["__dataclass_fields__"].values()
+        return {field.name: getattr(value, field.name) for field in every if field.compare and _is_field(field)}
+    except Exception:  # a field without a value, or a candidate's property that raises
+        return None
+
+
+def _is_field(field: Any) -> bool:
+    """Whether `field` is neither a `ClassVar` nor an `InitVar`."""
+    return bool(field._field_type.name == "_FIELD")
+
+
+def listed(texts: list[tuple[int, str]]) -> str:
+    """Numbers with encoded values, as JSON."""
+    return f"[{','.join(f'[{number},{text}]' for number, text in texts)}]"
+
+
+def same(value: Any) -> Any:
+    """`value`, to read it."""
+    return value
+
+
+def exact(value: Any) -> Any:
+    """A plain copy of an object of a subclass of a built-in container."""
+    return plain.exact(value) if plain.base_of(type(value)) else value.data
+
+
+def run_coroutine(coroutine: Any) -> Any:
+    """Run a coroutine to its end."""
+    import asyncio
+
+    return asyncio.run(coroutine)
+
+
+def serve(request: dict[str, Any]) -> None:
+    """Execute the program, then answer calls of its names until the checker ends."""
+    calls = Calls()
+    try:
+        calls.namespace = define(request)
+    except BaseException as problem:
+        send(f'{{"e":{calls.handles.exception(problem)}}}'.encode())
+        return
+    calls.serve()
