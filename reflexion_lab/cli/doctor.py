@@ -108,7 +108,7 @@ def check_evaluator(place: Path, as_json: bool = False) -> int:
     """Run and print the attacks of a file or folder; returns 0 if the evaluator is sound, else 1."""
     from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.tasks.benchmarks.humaneval import humaneval
-    from reflexion_lab.tasks.sandbox.attacks import read
+    from reflexion_lab.tasks.sandbox.attacks import QUICK, read
     from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 
     attacks = read(place)
@@ -116,9 +116,13 @@ def check_evaluator(place: Path, as_json: bool = False) -> int:
         solutions = list(pool.map(lambda task: (task.task_id, canonical_passes(sandbox, task)), humaneval()))
     attack_run = run_attacks(attacks)
     result = findings([passed for _, passed in solutions], attack_run)
-    print_table(attack_run)
-    print("".join(f"canonical solution failed: {task_id}\n" for task_id, passed in solutions if not passed), end="")
     print_summary(result, attack_run)
+    print("".join(f"canonical solution failed: {task_id}\n" for task_id, passed in solutions if not passed), end="")
+    print_threats(attack_run)
+    if place == QUICK:
+        print("all attacks, one by one: reflexion-lab doctor --hostile tests/attacks, in a checkout")
+    else:
+        print_table(attack_run)
     if as_json:
         say_json(result._asdict())
     return int(not result.sound)
@@ -203,6 +207,17 @@ def print_table(attack_run: AttackRun) -> None:
             outcome = f"probe: {verdict.outcome}" if attack.probe else verdict.outcome
             table.add_row(name, outcome, in_words(attack.expected), Text(stands, STYLES[stands]))
     console.print(table, highlight=False)
+    if any(set(verdict.attack.expected) >= set(NO_PASS) for verdict in attack_run.verdicts):
+        print(f"no pass: {', '.join(NO_PASS[:-1])} or {NO_PASS[-1]}")
+
+
+def print_threats(attack_run: AttackRun) -> None:
+    """What a program could do, and whether it is stopped on this machine."""
+    from reflexion_lab.tasks.sandbox.threats import THREATS, state
+
+    wrong = [v.attack.family for v in attack_run.verdicts if standing(v, attack_run.layers) == "WRONG"]
+    for threat in THREATS:
+        print(f"{threat.name:<46} {state(threat, missing(attack_run.layers), wrong)}")
 
 
 def in_words(expected: Sequence[str]) -> str:
@@ -215,8 +230,6 @@ def print_summary(result: Findings, attack_run: AttackRun) -> None:
     standings = [standing(verdict, attack_run.layers) for verdict in attack_run.verdicts]
     for verdict in (v for v, stands in zip(attack_run.verdicts, standings, strict=True) if stands == "WRONG"):
         print(f"WRONG: {verdict.attack.name}: {verdict.outcome} ({verdict.detail[:100]})")
-    if any(set(verdict.attack.expected) >= set(NO_PASS) for verdict in attack_run.verdicts):
-        print(f"no pass: {', '.join(NO_PASS[:-1])} or {NO_PASS[-1]}")
     print(f"canonical solutions passed: {result.canonical_passed} of {result.canonical_total}")
     print(f"hostile programs judged right: {result.hostile_right} of {result.hostile_total}")
     print(

@@ -1,10 +1,13 @@
 """The doctor's table and totals, on made-up verdicts; the true ones are in tests/tasks/sandbox."""
 
+from pathlib import Path
+
 import pytest
 
-from reflexion_lab.cli.doctor import AttackRun, findings, in_words, print_summary, print_table, standing
+from reflexion_lab.cli.doctor import AttackRun, findings, in_words, print_summary, print_table, print_threats, standing
 from reflexion_lab.cli.main import main
 from reflexion_lab.tasks.sandbox.attacks import HOME, QUICK, Attack, Verdict, read
+from reflexion_lab.tasks.sandbox.threats import THREATS, markdown
 
 LAYERS = ("fork-server", "rlimits", "landlock-abi7", "seccomp")
 NAMES = [
@@ -75,6 +78,22 @@ def test_a_missing_layer_counts_for_no_total_and_is_said_plainly(attack_run, cap
 def test_expected_outcomes_are_told_in_few_words():
     assert in_words(("fail", "error")) == "fail | error"
     assert in_words(("fail", "error", "early_exit", "timeout")) == "no pass | timeout"
+
+
+def test_a_threat_is_open_without_a_layer_and_not_stopped_by_a_wrong_verdict(attack_run, capsys):
+    print_threats(attack_run)
+    lines = dict(line.rsplit("  ", 1) for line in capsys.readouterr().out.splitlines())
+    states = {name.strip(): state.strip() for name, state in lines.items()}
+    assert states["the network is reached"] == "NOT STOPPED: 1 hostile programs judged wrong"
+    assert states["a forged verdict"] == "stopped"
+    print_threats(attack_run._replace(layers=LAYERS[:3]))
+    assert f"{'the network is reached':<46} open: no seccomp\n" in capsys.readouterr().out
+
+
+def test_the_page_on_safety_has_the_same_table():
+    assert markdown() in (Path(__file__).parents[2] / "docs" / "safety.md").read_text()
+    families = {path.stem for path in (Path(__file__).parents[1] / "attacks").glob("*.toml")}
+    assert families == {word for threat in THREATS for word in threat.tested_by.split(", ") if "/" not in word}
 
 
 def test_attacks_are_read_from_a_file_or_a_folder(tmp_path):

@@ -2,17 +2,18 @@
 
 What each layer blocks (Linux, x86_64, kernel 5.13 or newer; `layers()` returns those in force here):
 
-- `rlimits`: memory, CPU seconds, file size, open files, core dumps. Not the number of files or processes.
+- `rlimits`: memory, CPU seconds, file size, open files, core dumps. Not the number of processes, nor of files, which
+  the server bounds together with the size of the private folder.
 - `landlock`: every read, write and execute outside the standard library and the private folder; TCP from ABI 4 on;
   signals and abstract sockets beyond the sandbox from ABI 6 on. Not chmod, chown or times of files; not UDP.
-- `seccomp`: new processes, exec, all sockets, signals, tracing, mounts, namespaces, raised limits and priorities, chmod
-  and related calls, watching folders, shared memory between processes, clocks, kernel modules, and all newer calls.
+- `seccomp`: new processes, exec, all sockets but a pair of connected streams, signals, tracing, mounts, namespaces,
+  raised limits and priorities, chmod and related calls, watching folders, shared memory between processes, clocks,
+  kernel modules, and all newer calls.
 
-A candidate can still use CPU and memory up to the limits, fill its private folder until it times out, read the standard
-library, read names and sizes of files anywhere, and read everything in its own process: the arguments of its checks and
-the frames of the code that runs it. Nothing more of a check judged apart (`apart.py`) is in its process; it can only
-send other values than it computed, which is another answer. It can read all of a check judged in place and forge its
-report; `Check.mode` marks such checks.
+A candidate can still use CPU, memory and disk up to the limits, read the standard library, read names and sizes of
+files anywhere, and read everything in its own process: the arguments of its checks and the frames of the code that runs
+it. Nothing more of a check is there (`apart.py`, `checker.py`): it can only send other values than it computed, which
+is another answer. `threats.py` lists what is stopped.
 
 Without seccomp (not x86_64, or not Linux) a candidate can start processes that outlive it until their CPU time is used
 up, and without Landlock (Linux before 5.13, macOS) it can read and write whatever the user can, and use the network.

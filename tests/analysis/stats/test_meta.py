@@ -19,7 +19,7 @@ def test_the_model_is_that_of_statsmodels(studies, seed):
     errors = rng.uniform(0.02, 0.06, studies)
     effects = rng.normal(0.05, 0.12, studies) + rng.normal(0, errors)
     result = pooled(effects, errors)
-    # Its iteration rises to the solution, and gives 0 where rounding carries it beyond: with a finer `atol`, on some CPUs.
+    # Its iteration rises to the solution; beyond it, where rounding leads with a finer `atol` on some CPUs, it gives 0.
     start = 0.9 * result.between**2
     other = combine_effects(effects, errors**2, method_re="iterated", use_t=True, atol=1e-7, tau2_start=start)
     assert result.between**2 == pytest.approx(other.tau2, abs=1e-6)

@@ -1,0 +1,105 @@
+"""What a model-written program could do, what stops it, how that is tested, and what nothing stops.
+
+`reflexion-lab doctor` prints the state on a machine; docs/safety.md has the same table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Threat(NamedTuple):
+    name: str
+    stopped_by: str
+    layers: tuple[str, ...]
+    """Isolation layers that it takes; a machine may lack some."""
+    tested_by: str
+    """Families of attacks in tests/attacks, or other tests."""
+    remains: str
+
+
+THREATS = (
+    Threat(
+        "a forged verdict",
+        "values are compared in the lab, other checks run in a checker's process; both get plain data only",
+        (),
+        "adversarial_equality, checks_that_are_loops, early_exits, forged_reports, judge_tampering",
+        "two objects of the program's own class compare by its own `__eq__`, and its own functions compute what a test "
+        "asks of them",
+    ),
+    Threat(
+        "hidden tests are read",
+        "a fresh fork of a server that never held them; a candidate gets the arguments of its calls",
+        ("landlock",),
+        "test_leakage",
+        "the arguments themselves",
+    ),
+    Threat(
+        "keys and files are read",
+        "an empty environment; only the standard library can be read",
+        ("landlock",),
+        "test_leakage, machine, tests/platform/secrets",
+        "names and sizes of files",
+    ),
+    Threat(
+        "files are written outside",
+        "only the private folder can be written",
+        ("landlock", "seccomp"),
+        "machine, kernel",
+        "nothing known",
+    ),
+    Threat(
+        "the network is reached",
+        "no sockets but a pair of connected ends",
+        ("seccomp",),
+        "kernel",
+        "nothing known",
+    ),
+    Threat(
+        "processes are started or harmed",
+        "no new processes, signals or tracing",
+        ("seccomp",),
+        "kernel, resources",
+        "nothing known",
+    ),
+    Threat(
+        "memory, time or disk is used up",
+        "limits of memory, CPU time and file size; the private folder is measured every 20 ms",
+        ("rlimits",),
+        "resources",
+        "all up to the limits: what is written in 20 ms, and 64 open files without a name",
+    ),
+    Threat(
+        "the next program is affected",
+        "a fork for each program; the private folder is emptied",
+        (),
+        "state_pollution",
+        "load on the machine",
+    ),
+    Threat(
+        "the machine's trouble counts as the program's",
+        "a second run when no first one waits; a full machine is a harness error; neither is cached",
+        (),
+        "tests/tasks/sandbox/test_time.py",
+        "a program that meets a full disk and hides it, on a disk that has room again at its end",
+    ),
+)
+
+
+def state(threat: Threat, missing: Sequence[str], wrong: Sequence[str]) -> str:
+    """On a machine that lacks the layers `missing`, with wrong verdicts on attacks of the families `wrong`."""
+    families = [family for family in wrong if family.replace(" ", "_") in threat.tested_by]
+    if families:
+        return f"NOT STOPPED: {len(families)} hostile programs judged wrong"
+    open_layers = [layer for layer in threat.layers if layer in missing]
+    return f"open: no {' and no '.join(open_layers)}" if open_layers else "stopped"
+
+
+def markdown() -> str:
+    """The table of docs/safety.md."""
+    head = "| threat | stopped by | layers needed | tested by | what nothing stops |\n|---|---|---|---|---|\n"
+    return head + "".join(
+        f"| {row.name} | {row.stopped_by} | {', '.join(row.layers)} | {row.tested_by} | {row.remains} |\n"
+        for row in THREATS
+    )
