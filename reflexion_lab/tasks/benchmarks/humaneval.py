@@ -15,7 +15,7 @@ from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.rows import decoded, read
 from reflexion_lab.tasks.benchmarks.visible import visible_tests
-from reflexion_lab.text.replies.syntax import UNPARSABLE, module_nodes
+from reflexion_lab.text.replies.syntax import UNPARSABLE, bound_names, module_nodes
 
 CONTRADICTED: dict[str, dict[str, str]] = {
     "HumanEval/47": {
@@ -96,10 +96,10 @@ def whole_check(test: str, entry_point: str) -> str:
 
 
 def helpers(prompt: str, entry_point: str, test: str) -> str:
-    """The part of `prompt` before the entry point, if `test` calls a function in it; programs may omit it."""
+    """The part of `prompt` before the entry point, if `test` has a name that it defines; programs may omit it."""
     before, definition, _ = prompt.partition(f"def {entry_point}(")
-    functions = (node.name for node in ast.parse(before).body if isinstance(node, ast.FunctionDef))
-    return before if definition and any(f"{name}(" in test for name in functions) else ""
+    names = bound_names(ast.parse(before))
+    return before if definition and any(re.search(rf"\b{name}\b", test) for name in names) else ""
 
 
 def examples(task_id: str, prompt: str, entry_point: str) -> tuple[str, ...]:
