@@ -25,7 +25,7 @@ class Disagreement(Record, frozen=True, kw_only=True):
     """One place where a run disagrees with itself, with its replay, or with this machine."""
 
     where: str
-    got: str = msgspec.field(name="found")
+    got: str
     expected: str
 
     def __str__(self) -> str:
@@ -36,7 +36,7 @@ class Finding(Record, frozen=True, kw_only=True):
     """The result of one check."""
 
     name: str
-    value: str = msgspec.field(default="", name="told")
+    value: str = ""
     """What agrees: a count or a digest."""
     disagreements: tuple[Disagreement, ...] = ()
     unchecked: str = ""

@@ -228,6 +228,8 @@ CPU_USED_UP = 0.9
 """Share of its CPU limit from which a program that timed out is no victim of a busy machine."""
 TROUBLE = re.compile(rb'Error", "\[Errno (?:5|11|12|23|28|122)\]|"can\'t start new thread')
 """An error in a report that the machine may have caused: EIO, EAGAIN, ENOMEM, ENFILE, ENOSPC, EDQUOT; no thread."""
+SCARCE = 1 / 8
+"""Share of a program's memory limit below which the machine's available memory counts as exhausted."""
 PAUSES = (1.0, 5.0, 0.0)
 """Seconds between second runs on a machine that is out of disk, memory, processes or descriptors."""
 RESTARTS = 2
@@ -479,7 +481,7 @@ def exhausted(limits: Limits) -> str:
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
         available = next(line for line in lines if line.startswith("MemAvailable:"))
-        if int(available.split()[1]) < limits.memory_mb << 10:
+        if int(available.split()[1]) < limits.memory_mb * 1024 * SCARCE:
             return "memory"
     return ""
 
