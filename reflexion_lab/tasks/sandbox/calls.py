@@ -1,9 +1,11 @@
 """Answers a checker's calls in the candidate's process (see `checker.py`). Standard library only.
 
 A message from the checker is a pickled `(function, args, kwargs)`, or the answer to a callback. A reply is JSON: `{"v":
-value}` as `plain` encodes it, with the arguments (`"m"`) and the test's objects (`"t"`) that the call changed; `{"e":
-exception}`; or `{"c": [number, args, kwargs]}`, a call of one of the test's own functions or iterators. Whatever this
-process sends, the checker reads plain data: the program can only give another answer.
+value}` as `plain` encodes it, with `"m"`, the mutable arguments that the call changed; `{"e": exception}`; or `{"c":
+[number, args, kwargs]}`, a call of one of the test's own functions or iterators. Whatever this process sends, the
+checker reads plain data: the program can only give another answer.
+
+Both processes number the mutable values in the arguments of a call alike (`mutable`), so that a reply can name them.
 """
 
 import _pickle
@@ -34,6 +36,8 @@ IDENTITY = (object.__eq__, type.__eq__)
 GENERATED = "__create_fn__.<locals>.__eq__"
 """Qualified name of an `__eq__` that `dataclass` generated."""
 MUTABLE = (list, dict, set, bytearray, deque)
+COPIES: dict[Any, Any] = {bytearray: bytes, deque: list}
+"""Types of the shallow copies of mutable values, if another than their own."""
 
 
 class Lost(BaseException):
@@ -84,6 +88,8 @@ class Handles(dict[int, tuple[int, Any]]):
         self.objects: list[Any] = []
         self.of_tests: dict[int, int] = {}
         """Numbers of objects of the test's classes, by address."""
+        self.shared: dict[int, int] = {}
+        """Numbers of mutable arguments of the call, by address."""
 
     def number(self, value: Any) -> int:
         if id(value) not in self:
@@ -163,12 +169,15 @@ class Calls:
         self.classes: dict[str, type] = {}
         self.rebuilt_objects: list[Any] = []
         """Objects of the test's classes, by number."""
+        self.resolved: set[int] = set()
+        """Addresses of this process's own objects among the arguments."""
         calls = self
 
         class Reader(_pickle.Unpickler):
             def persistent_load(self, key: tuple[str, Any]) -> Any:
                 kind, name = key
                 if kind == "object":
+                    calls.resolved.add(id(calls.handles.objects[name]))
                     return calls.handles.objects[name]
                 if kind == "rebuilt":
                     return calls.rebuilt
@@ -219,15 +228,16 @@ class Calls:
             send(f'{{"e":{self.handles.exception(problem)}}}'.encode())
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        mutable = [(n, value, self.encode(value)) for n, value in enumerate(args) if isinstance(value, MUTABLE)]
-        states = [self.encode(vars(value)) for value in self.rebuilt_objects]
-        value = function(*args, **kwargs)
-        same = next((n for n, argument, _ in mutable if argument is value), None)
-        result = f'"a":{same}' if same is not None else f'"v":{self.encode(value)}'
-        changed = [(n, after) for n, argument, before in mutable if (after := self.encode(argument)) != before]
-        of_tests = enumerate(zip(self.rebuilt_objects, states, strict=False))
-        moved = [(n, after) for n, (value, state) in of_tests if (after := self.encode(vars(value))) != state]
-        return f'{{{result},"m":{listed(changed)},"t":{listed(moved)}}}'
+        values = mutable([args, kwargs], lambda value: id(value) in self.handles.of_tests, self.resolved)
+        before = [snapshot(value) for value in values]
+        outer, self.handles.shared = self.handles.shared, {id(value): n for n, value in enumerate(values)}
+        try:
+            result = self.encode(function(*args, **kwargs))
+            after = [(n, snapshot(value)) for n, value in enumerate(values)]
+            changed = [f"[{n},{self.encode(state)}]" for n, state in after if not is_same(before[n], state)]
+        finally:
+            self.handles.shared = outer
+        return f'{{"v":{result},"m":[{",".join(changed)}]}}'
 
     def encode(self, value: Any) -> str:
         return plain.encode(value, self.handles)
@@ -264,9 +274,44 @@ def _is_field(field: Any) -> bool:
     return bool(field._field_type.name == "_FIELD")
 
 
-def listed(texts: list[tuple[int, str]]) -> str:
-    """Numbers with encoded values, as JSON."""
-    return f"[{','.join(f'[{number},{text}]' for number, text in texts)}]"
+def mutable(roots: list[Any], is_of_tests: Any, skipped: Any = ()) -> list[Any]:
+    """Mutable values in `roots`, containers and objects of the test's classes, each once and in the order of any copy."""
+    values, seen, waiting = [], set(skipped), roots[::-1]
+    while waiting:
+        value = waiting.pop()
+        kind = type(value)
+        is_object = is_of_tests(value)
+        if id(value) in seen or not (is_object or kind in MUTABLE or kind is tuple):
+            continue
+        seen.add(id(value))
+        if is_object:
+            value_items = [*vars(value).values()]
+        elif kind is dict:
+            value_items = [*value, *value.values()]
+        else:
+            value_items = [] if kind in (set, bytearray) else [*value]
+        waiting += value_items[::-1]
+        if kind is not tuple:
+            values.append(value)
+    return values
+
+
+def snapshot(value: Any) -> Any:
+    """A shallow copy of a mutable value: of an object, its attributes."""
+    kind = type(value)
+    return COPIES.get(kind, kind)(value) if kind in MUTABLE else dict(vars(value))
+
+
+def is_same(before: Any, after: Any) -> bool:
+    """Whether two snapshots hold the same objects in the same order."""
+    if isinstance(before, dict):
+        before, after = [*before.items()], [*after.items()]
+        return len(before) == len(after) and all(
+            a is c and b is d for (a, b), (c, d) in zip(before, after, strict=True)
+        )
+    if isinstance(before, bytes | set):
+        return bool(before == after)
+    return len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True))
 
 
 def same(value: Any) -> Any:

@@ -55,6 +55,10 @@ ENDINGS = {SystemExit: "early_exit", MemoryError: "memory"}
 """Outcome of a check by the program's exception; that of others is `error`."""
 MARGIN = 40
 """Levels of calls that a message may need."""
+NUMBERS = (int, float, complex, operator.index)
+"""Conversions that are made once an object, so that it is one number."""
+DEEPEST = 50_000
+"""Recursion limit while arguments are pickled, as long chains of objects."""
 LIBRARY = (
     "builtins", "abc", "array", "bisect", "calendar", "cmath", "collections", "copy", "datetime", "decimal",
     "fractions", "functools", "heapq", "itertools", "json", "json.decoder", "math", "numbers", "operator", "pathlib",
@@ -103,9 +107,6 @@ class Proxy:
 
     def __contains__(self, item: Any) -> bool:
         return any(item is other or item == other for other in self)
-
-    def __bool__(self) -> bool:
-        return bool(_ask(self, bool))
 
     def __instancecheck__(self, value: object) -> bool:
         return isinstance(value, Proxy) and self._own.number in value._own.classes
@@ -201,9 +202,11 @@ def _conversion(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     def convert(self: Proxy, *args: Any) -> Any:
         if self._own.has_seen:
             raise _refused(self, name, None)
-        if (function, args) not in self._own.numbers:
-            self._own.numbers[function, args] = _ask(self, function, *args)
-        return self._own.numbers[function, args]
+        if function not in NUMBERS:
+            return _ask(self, function, *args)
+        if function not in self._own.numbers:
+            self._own.numbers[function] = _ask(self, function)
+        return self._own.numbers[function]
 
     return convert
 
@@ -221,14 +224,11 @@ def _define_operations() -> None:
     for name in ("lt", "le", "gt", "ge"):
         setattr(Proxy, f"__{name}__", _order(getattr(operator, name), name))
     for function in (
-        int, float, complex, operator.index, math.floor, math.ceil, math.trunc, abs, round, operator.neg, operator.pos,
-        operator.invert,
+        bool, int, float, complex, str, repr, format, operator.index, math.floor, math.ceil, math.trunc, abs, round,
+        operator.neg, operator.pos, operator.invert,
     ):  # fmt: skip
         setattr(Proxy, f"__{function.__name__}__", _conversion(function, function.__name__))
-    for function in (
-        repr, str, len, next, reversed, format, operator.getitem, operator.setitem,
-        operator.delitem,
-    ):  # fmt: skip
+    for function in (len, next, reversed, operator.getitem, operator.setitem, operator.delitem):
         setattr(Proxy, f"__{function.__name__}__", lambda self, *args, of=function: _ask(self, of, *args))
 
 
@@ -256,10 +256,8 @@ class Program:
         self.is_lost = False
         self.lock = threading.RLock()
         self.proxies: dict[int, Proxy] = {}
-        self.callbacks: list[Any] = []
-        """Functions and iterators of the test that were arguments, by number."""
-        self.objects: list[Any] = []
-        """Objects of the test's classes that were arguments, by number."""
+        self.callbacks, self.objects = Numbers(), Numbers()
+        """Functions and iterators of the test, and objects of its classes, that were arguments."""
         self.exceptions: dict[int, type[BaseException]] = {}
 
     def named(self, name: str) -> Any:
@@ -269,18 +267,23 @@ class Program:
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call `function` in the candidate's process. Raises as it does, or `calls.Lost`."""
         descend(MARGIN)
+        values = calls.mutable([args, kwargs], is_of_tests)
         with self.lock:
             self.write((function, args, kwargs))
             while "c" in (reply := self.read()):
                 self.write(self.called_back(*reply["c"]))
-            return self.result(reply, args)
+            return self.result(reply, values)
 
     def write(self, message: Any) -> None:
-        buffer = io.BytesIO()
+        buffer, limit = io.BytesIO(), sys.getrecursionlimit()
         try:
+            if threading.current_thread() is threading.main_thread():  # others have a small stack
+                sys.setrecursionlimit(max(limit, DEEPEST))
             Writer(self, buffer).dump(message)
         except (_pickle.PicklingError, AttributeError) as problem:
             raise TypeError(f"the program cannot be called with this value: {problem}") from None
+        finally:
+            sys.setrecursionlimit(limit)
         try:
             calls.send(buffer.getvalue())
         except calls.Lost:
@@ -294,23 +297,23 @@ class Program:
             self.is_lost = True
             raise calls.Lost from None
 
-    def result(self, reply: Any, args: tuple[Any, ...]) -> Any:
+    def result(self, reply: Any, values: list[Any]) -> Any:
+        """The value of a reply; `values` are the mutable arguments, which the call may have changed."""
         if "e" in reply:
             raise self.exception(*reply["e"])
-        for number, after in reply.get("m", ()):
-            update(args[number], self.decode(after))
-        for number, after in reply.get("t", ()):
-            update(vars(self.objects[number]), self.decode(after))
-        return args[reply["a"]] if "a" in reply else self.decode(reply["v"])
+        for number, after in [(number, self.decode(after, values)) for number, after in reply.get("m", ())]:
+            update(values[number], after)
+        return self.decode(reply["v"], values)
 
-    def decode(self, encoded: Any) -> Any:
+    def decode(self, encoded: Any, values: list[Any] | tuple[()] = ()) -> Any:
         decoder = Decoder()
         decoder.readers |= {
             "h": lambda inner: self.proxy(*inner),
             "w": lambda inner: self.part(inner[0], decoder._decode(inner[1])),
             "x": self.exception_class,
             "X": lambda inner: self.exception(*inner),
-            "T": self.objects.__getitem__,
+            "T": self.objects.values.__getitem__,
+            "L": values.__getitem__,
             "re": lambda inner: re.compile(*decoder._decode(inner)),
             "uuid": lambda inner: uuid.UUID(int=decoder._decode(inner)),
         }
@@ -318,7 +321,7 @@ class Program:
 
     def called_back(self, number: int, args: Any, kwargs: Any) -> tuple[Any, BaseException | None]:
         """Value and exception of a function or iterator of the test."""
-        target = self.callbacks[number]
+        target = self.callbacks.values[number]
         try:
             if not callable(target):
                 return next(target), None
@@ -391,47 +394,42 @@ class Writer(_pickle.Pickler):
         is_own = kind in (types.FunctionType, types.MethodType) and value.__module__ == calls.TESTS
         if value is calls.Calls.rebuilt:
             return "rebuilt", ""
-        return ("callback", number_of(value, self.program.callbacks)) if is_iterator or is_own else None
+        return ("callback", self.program.callbacks.of(value)) if is_iterator or is_own else None
 
     def reducer_override(self, value: Any) -> Any:
-        kind = type(value)
-        if kind.__module__ != calls.TESTS or not isinstance(getattr(value, "__dict__", None), dict) or kind is type:
+        if not is_of_tests(value):
             return NotImplemented
-        return calls.Calls.rebuilt, (kind.__qualname__, number_of(value, self.program.objects)), vars(value)
+        return calls.Calls.rebuilt, (type(value).__qualname__, self.program.objects.of(value)), vars(value)
 
 
-def number_of(value: Any, values: list[Any]) -> int:
-    """The place of this object in `values`, to which it is added."""
-    number = next((n for n, other in enumerate(values) if other is value), len(values))
-    values[number:] = values[number:] or [value]
-    return number
+def is_of_tests(value: Any) -> bool:
+    """Whether it is an object of a class that the test or its setup defines."""
+    kind = type(value)
+    is_object = kind.__module__ == calls.TESTS and kind is not type and not issubclass(kind, BaseException)
+    return is_object and isinstance(getattr(value, "__dict__", None), dict)
 
 
-def update(old: Any, new: Any) -> None:
-    """Change a mutable argument to what it became, and keep its elements that are equal."""
-    if isinstance(old, list):
-        kept = [a if same(a, b) else b for a, b in zip(old, new, strict=False)]
-        old[:] = [*kept, *new[len(kept) :]]
-    elif isinstance(old, bytearray):
-        old[:] = new
-    elif isinstance(old, deque):
-        old.clear()
-        old.extend(new)
-    elif isinstance(old, dict):
-        changed = {key: old[key] if key in old and same(old[key], value) else value for key, value in new.items()}
-        old.clear()
-        old.update(changed)
-    else:
-        old.clear()
-        old.update(new)
+class Numbers:
+    """Numbers of objects, in the order in which they are first met."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self._by_address: dict[int, int] = {}
+
+    def of(self, value: Any) -> int:
+        number = self._by_address.setdefault(id(value), len(self.values))
+        self.values[number:] = self.values[number:] or [value]
+        return number
 
 
-def same(old: Any, new: Any) -> bool:
-    """Whether an element stays: nested containers are updated and stay."""
-    if type(old) is type(new) and isinstance(old, list | dict | set):
-        update(old, new)
-        return True
-    return type(old) is type(new) and bool(old == new)
+def update(value: Any, after: Any) -> None:
+    """Change a mutable argument to what it became."""
+    if isinstance(value, list | bytearray):
+        value[:] = after
+        return
+    state = value if isinstance(value, dict | set | deque) else vars(value)
+    state.clear()
+    (state.extend if isinstance(state, deque) else state.update)(after)
 
 
 def run_checks(request: dict[str, Any]) -> None:
@@ -462,7 +460,7 @@ def run_checks(request: dict[str, Any]) -> None:
 
 def prepared(program: Program, request: dict[str, Any]) -> dict[str, Any]:
     """The namespace of the checks. Raises as the program or the setup does."""
-    program.result(program.read(), ())
+    program.result(program.read(), [])
     module = sys.modules[calls.TESTS] = types.ModuleType(calls.TESTS)
     for private in ("lockdown", "seccomp", "child", "plain", "checker", "comparison"):  # `calls` is pickled by name
         sys.modules.pop(private, None)

@@ -53,6 +53,8 @@ def exact(value: Any) -> Any:
 
 def _encode(value: Any, depth: int, memo: Memo) -> str:
     kind: Any = type(value)
+    if memo is not None and id(value) in memo.shared:
+        return _tagged("L", str(memo.shared[id(value)]))
     if memo is not None and kind.__module__ not in ("builtins", "collections") and (of := base_of(kind)):
         text: str = (
             memo.handle(value) if of in (list, dict, set) else memo.part(value, _encode(exact(value), depth, memo))

@@ -1,0 +1,145 @@
+"""Checks that cannot be split run in a checker's process: the rules of its docstring."""
+
+import pytest
+
+NODE = "class Node:\n    def __init__(self, value, next=None): self.value, self.next = value, next\n"
+CHAIN = NODE + (
+    "def chain(n):\n    head = None\n    for i in range(n): head = Node(i, head)\n    return head\n"
+    "def values(head):\n    every = []\n    while head: every.append(head.value); head = head.next\n    return every\n"
+)
+REVERSE = (
+    "def f(head):\n    last = None\n    while head: head.next, last, head = last, head, head.next\n    return last\n"
+)
+FIBONACCI = "def f():\n    a, b = 0, 1\n    while True:\n        yield a\n        a, b = b, a + b\n"
+RAISES = (
+    "class Bad(ValueError):\n    def __init__(self, code): super().__init__('bad'); self.code = code\n"
+    "def f(x): raise Bad(x)\n"
+)
+VECTOR = """
+class V:
+    def __init__(self, x): self.x = x
+    def __add__(self, other): return V(self.x + (other.x if isinstance(other, V) else other))
+    __radd__ = __add__
+    def __eq__(self, other): return isinstance(other, V) and self.x == other.x
+    def __lt__(self, other): return self.x < other.x
+    def __repr__(self): return f'V({self.x})'
+    def __enter__(self): return self
+    def __exit__(self, *problem): self.x = 99
+f = V
+"""
+SLEEPS = "import asyncio\nasync def f(x):\n    await asyncio.sleep(0.001)\n    return x + 1\n"
+GATHER = "import asyncio\nasync def go(): return await asyncio.gather(f(1), f(2))\n"
+MAPS = "def f(g, x): return [g(y) for y in x]"
+POINT = "from collections import namedtuple\nP = namedtuple('P', 'x y')\ndef f(): return P(1, 2)\n"
+STACK = "class Stack(list):\n    def push(self, x): self.append(x)\ndef f(): return Stack()\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "check", "setup"),
+    [
+        (REVERSE, "head = chain(3)\nassert values(f(head)) == [0, 1, 2] and head.next is None", CHAIN),
+        (REVERSE, "assert values(f(chain(2000))) == list(range(2000))", CHAIN),
+        (NODE + REVERSE, "head = f(Node(1, Node(2)))\nassert head.value == 2 and head.next.next is None", ""),
+        ("def f(x): x.sort()", "x = [[3], [1]]\ny = sorted(x)\nf(x)\nassert x == y and x[0] is y[0]", ""),
+        ("def f(x): x.reverse(); return x", "a, b = [1], [2]\nx = [a, b]\nassert f(x) is x and x[0] is b", ""),
+        ("def f(d): d['k'].append(4); return d['k']", "d = {'k': [1]}\nassert f(d) is d['k'] and len(d['k']) == 2", ""),
+        ("def f(d): d.append(9)", "from collections import deque\nd = deque([1])\nf(d)\nassert d == deque([1, 9])", ""),
+        (MAPS, "def double(x): return 2 * x\nassert f(double, iter([1])) == [2]", ""),
+        (MAPS, "assert f(lambda x: x + 1, (i for i in range(2))) == [1, 2]", ""),
+        ("def f(g): return g(f)", "assert f(lambda h: h is f) is True", ""),
+        (FIBONACCI, "from itertools import islice\nassert list(islice(f(), 5)) == [0, 1, 1, 2, 3]", ""),
+        (FIBONACCI, "g = f()\nassert (next(g), next(g), next(g)) == (0, 1, 1)", ""),
+        ("def f(n): return lambda x: x + n", "g = f(2)\nassert g(3) == 5", ""),
+        (RAISES, "try:\n    f(3)\nexcept Bad as bad:\n    x = bad.code, str(bad)\nassert x == (3, 'bad')", ""),
+        (RAISES, "try:\n    f(3)\nexcept ValueError:\n    x = 1\nassert x", ""),
+        (STACK, "s = f()\ns.push(1)\nassert s == [1] and isinstance(s, list) and s[0] == len(s) == 1", ""),
+        (POINT, "p = f()\nassert p.x == 1 and p == (1, 2) and isinstance(p, tuple) and p._replace(x=5) == (5, 2)", ""),
+        (VECTOR, "v = V(1) + V(2)\nassert v == V(3) and v.x == 3 and repr(v) == 'V(3)' and V(1) + 2 == V(3)", ""),
+        (VECTOR, "assert sum([V(1), V(2)], V(0)) == V(3) and sorted([V(2), V(1)])[0].x == 1", ""),
+        (VECTOR, "with V(5) as v:\n    assert v.x == 5\nassert v.x == 99", ""),
+        (SLEEPS, "import asyncio\nassert asyncio.run(f(1)) == 2", ""),
+        (SLEEPS, f"{GATHER}assert asyncio.run(go()) == [2, 3]", ""),
+        ("def sorted(x): return 'own'", "for x in ([2, 1],):\n    assert candidate(x) == 'own'", ""),
+        ("def f(x): return x", "text = 'x' * 2_000_000\nassert len(f(text)) == 2_000_000", ""),
+    ],
+)  # fmt: skip
+def test_a_check_means_what_it_means_in_one_process(sandbox, program, check, setup):
+    namespace = {}
+    exec(program, namespace)
+    exec(setup, namespace)
+    entry = "sorted" if "def sorted" in program else "f"
+    exec(check, {**namespace, "candidate": namespace[entry]})  # Python agrees
+    result = sandbox.run(program, entry, [check], setup).checks[0]
+    assert (result.outcome, result.message) == ("pass", "")
+
+
+CHAMELEON = """
+class E:
+    def __eq__(self, other): return True
+    def __sub__(self, other): return self
+    def __abs__(self): return 0.0
+    def __lt__(self, other): return True
+    def __bool__(self): return False
+    def __contains__(self, other): return True
+    def __str__(self): return '0'
+    __rsub__, __gt__, __le__, __ge__ = __sub__, __lt__, __lt__, __lt__
+def f(x): return E()
+"""
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "f(x) == 3", "3 == f(x)", "[f(x)] == [3]", "{1: f(x)} == {1: 3}", "f(x) in [3]",
+        "abs(f(x) - 3) < 1e-6", "abs(3 - f(x)) < 1e-6", "not (f(x) - 3)", "str(f(x) - 3) == '0'", "f(x) < 3",
+        "3 < f(x)", "3 in f(x)", "max(f(x), 3) == 3", "[3].count(f(x))",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("form", ["for x in [1]:\n    assert {}", "assert all({} for x in [1])"])
+def test_no_object_of_the_program_answers_by_what_it_is_compared_with(sandbox, test, form):
+    namespace = {}
+    exec(CHAMELEON, namespace)
+    exec(form.format(test), namespace)  # beside the program it would pass
+    assert sandbox.run(CHAMELEON, "f", [form.format(test)]).checks[0].outcome in ("fail", "error")
+
+
+ANSWERS = "import os\ndef f(x):\n    os.write({}, {!r})\n    {}\n"
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "message", "then"),
+    [
+        (5, b'\x0b\0\0\0{"v": true}', "os._exit(0)"),
+        (5, b'\x02\0\0\0{}', "return 3"),
+        (5, b'\xff\xff\xff\xff', "return 3"),
+        (5, b'\x14\0\0\0{"c": [-1, [], {}]}  ', "return 3"),
+        (3, b'x [0, "pass", "", "", 0, 0.0]\n', "os._exit(0)"),
+    ],
+)  # fmt: skip
+def test_forged_messages_are_at_most_another_answer(sandbox, descriptor, message, then):
+    program = ANSWERS.format(descriptor, message, then)
+    outcome = sandbox.run(program, "f", ["for x in [1]:\n    assert f(x) == 2"]).checks[0].outcome
+    assert outcome in ("fail", "error", "early_exit")
+
+
+def test_an_exception_of_the_program_is_no_pass(sandbox):
+    program = "class P(Exception):\n    _report = ['pass', '', '', 0]\ndef f(x):\n    raise P\n"
+    forged = "def f(x):\n    e = ValueError()\n    e._report = ['pass', '', '', 0]\n    raise e\n"
+    for source in (program, forged):
+        assert sandbox.run(source, "f", ["for x in [1]:\n    f(x)"]).checks[0].outcome == "error"
+
+
+def test_a_candidate_that_ends_cannot_be_caught(sandbox):
+    program = "import os\ndef f(x):\n    os._exit(0)\n"
+    check = "try:\n    f(1)\nexcept BaseException:\n    pass"
+    assert sandbox.run(program, "f", [check]).checks[0].outcome == "early_exit"
+
+
+def test_names_of_the_standard_library_are_the_checkers_own(sandbox):
+    program = "from datetime import date\nimport math\nmath.isclose = lambda *x, **y: True\ndef f(x): return 1\n"
+    check = "for x in [1]:\n    assert math.isclose(f(x), 2)"
+    assert sandbox.run(program, "f", [check]).checks[0].outcome == "fail"
+    assert (
+        sandbox.run(program, "f", ["for x in [1]:\n    assert date(2020, 1, 1).year == 2020"]).checks[0].outcome
+        == "pass"
+    )
