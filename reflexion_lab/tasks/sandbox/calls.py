@@ -275,7 +275,7 @@ def _is_field(field: Any) -> bool:
 
 
 def mutable(roots: list[Any], is_of_tests: Any, skipped: Any = ()) -> list[Any]:
-    """Mutable values in `roots`, containers and objects of the test's classes, each once and in the order of any copy."""
+    """Mutable values in `roots`, containers and objects of the test's classes, each once, in the order of any copy."""
     values, seen, waiting = [], set(skipped), roots[::-1]
     while waiting:
         value = waiting.pop()
