@@ -28,7 +28,8 @@ from reflexion_lab.records import (
     WrittenTests,
 )
 from reflexion_lab.runner.folder import registration
-from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.folder import RunFolder, repair_hint
+from reflexion_lab.runner.folder.repair import misfit
 
 _TEMPLATE = re.compile(r"(basics/\w+)/\d+")
 _CURRENCY = re.compile(r"[^\s/]+/\S+ (\S+) per million")
@@ -69,21 +70,15 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         Raises
         ------
         FolderError
-            A file cannot be read, or a task has a result but no attempts.
+            A file cannot be read, or a result does not fit its attempts.
         """
         fresh = RunFolder(run.path)  # counts torn lines from 0
         attempts = fresh.attempts if texts else _bare(fresh.each_attempt())
         results, grades = fresh.results, fresh.grades
-        if missing := sorted(results.keys() - attempts.keys()):
-            problem = f"no attempt at {missing[0]}, which has a result"
-            hint = "delete its line in results.jsonl and resume"
-            raise FolderError(run.path / "attempts.jsonl", problem, "at least one", hint)
-        for task_id, result in results.items():
-            n = len(attempts[task_id])
-            if result.attempts != n or not all(1 <= t <= n for t in (result.submitted, result.best, result.last)):
-                problem = f"a result of {task_id} that does not fit its {n} attempts"
-                hint = "delete that line and resume"
-                raise FolderError(run.path / "results.jsonl", problem, "both as the run wrote them", hint)
+        for task_id, result in sorted(results.items()):
+            if problem := misfit(result, [attempt.number for attempt in attempts.get(task_id, ())]):
+                expected = "both as the run wrote them"
+                raise FolderError(run.path / "results.jsonl", problem, expected, repair_hint(run.path))
         written, manifest = fresh.written_tests, fresh.manifest
         clusters = {task_id: _cluster(result, manifest) for task_id, result in results.items()}
         return cls(

@@ -31,6 +31,7 @@ from reflexion_lab.records import (
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import RunFolder, is_sealed, seal
 from reflexion_lab.runner.folder.manifest import changes
+from reflexion_lab.runner.folder.repair import tidy
 from reflexion_lab.tasks.evaluators.judge import HiddenTests
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 
@@ -126,9 +127,12 @@ class Runner:
 
     def _read(self) -> None:
         """Read the remaining tasks of an interrupted run."""
-        results, grades = self.folder.results, self.folder.grades
-        self.suites = self.folder.written_tests
+        results = self.folder.results
         self.waiting = {task_id for task_id in self.tasks if task_id not in results}
+        if self.waiting or not is_sealed(self.folder):
+            tidy(self.folder)
+        grades, written = self.folder.grades, self.folder.written_tests
+        self.suites = {task_id: tests for task_id, tests in written.items() if task_id in self.tasks}
         self.ungraded = [r for r in results.values() if (r.task_id, r.submitted) not in grades]
         submitted = [grades[r.task_id, r.submitted] for r in results.values() if (r.task_id, r.submitted) in grades]
         self.judge.resume(grade.task_id for grade in grades.values() if not grade.sealed)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import msgspec
 from msgspec.structs import replace
 
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.errors import ConfigError, FolderError
 from reflexion_lab.protocols import Executor, Sandbox, StartedRun, Tracker
 from reflexion_lab.records import FEEDBACK_SOURCES, Episode, Manifest, Mistake, Provenance, Wisdom
 from reflexion_lab.runner.config import check as settings
@@ -65,7 +65,7 @@ from reflexion_lab.runner.config.parts import (
     within,
 )
 from reflexion_lab.runner.folder import registration
-from reflexion_lab.runner.folder.folder import RunFolder, read_beginning
+from reflexion_lab.runner.folder.folder import IRREPLACEABLE, RunFolder, read_beginning
 from reflexion_lab.runner.folder.manifest import (
     EXECUTION_KEYS,
     describe,
@@ -449,6 +449,8 @@ def begin_rounds(archive: Archive, cfg: Config, folder: RunFolder, executor: Exe
     """
     from reflexion_lab.memory.archive import Rounds
 
+    if folder.beginning is None and folder.results:
+        raise FolderError(folder.path / "memory.json", "no file", "what the store held at the start", IRREPLACEABLE)
     rounds = Rounds(archive, cfg.memory.shared.round_size, folder.manifest.run_id, cfg.arm, executor.broadcast)
     snapshot = snapshot_path(cfg)
     with _locked(snapshot):

@@ -10,6 +10,7 @@ set_aside.jsonl       deferred loops: ended without an answer of the model, rest
 resumptions.jsonl     code, packages and platform of each resumption of an interrupted run
 memory.json           contents of the store at the start, if tasks learn from each other
 digests.json          SHA-256 of each of these files, once the run is finished
+dropped/              lines that a resumption or `reflexion-lab repair` took out
 """
 
 from __future__ import annotations
@@ -60,6 +61,13 @@ SEALED = (
     "set_aside.jsonl", "resumptions.jsonl", "memory.json", "recorded.json", registration.FILE,
 )  # fmt: skip
 """Files with a run's records; everything else in its folder is a view of them."""
+
+
+IRREPLACEABLE = "restore it from a copy, or begin again: replies that were paid for are in the call cache"
+
+
+def repair_hint(path: Path) -> str:
+    return f"`reflexion-lab repair {path}` shows what to drop"
 
 
 class Digest(Record, frozen=True, kw_only=True):
@@ -150,7 +158,8 @@ class RunFolder:
         try:
             manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
         except UNREADABLE as problem:
-            raise FolderError(f"{path}: {problem}", expected=f"a manifest of schema {SCHEMA_VERSION}") from None
+            expected = f"a manifest of schema {SCHEMA_VERSION}"
+            raise FolderError(f"{path}: {problem}", expected=expected, hint=IRREPLACEABLE) from None
         if manifest.schema_version > SCHEMA_VERSION:
             hint = "use the version of reflexion_lab that wrote it, or a newer one"
             raise FolderError(path, f"schema {manifest.schema_version}", f"{SCHEMA_VERSION} at most", hint)
@@ -329,7 +338,8 @@ class RunFolder:
                 try:
                     yield number, decoder.decode(line)
                 except msgspec.ValidationError as problem:
-                    raise FolderError(f"{path}, line {number}: {problem}; was it written by another version?") from None
+                    where = f"{path}, line {number}: {problem}; was it written by another version?"
+                    raise FolderError(where, hint=repair_hint(self.path)) from None
                 except UNREADABLE:
                     self.torn += 1
 
@@ -339,7 +349,8 @@ def read_beginning(path: Path) -> Beginning | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Beginning) if path.exists() else None
     except UNREADABLE as problem:
-        raise FolderError(f"{path}: {problem}", expected="what the store held when the run began") from None
+        expected = "what the store held when the run began"
+        raise FolderError(f"{path}: {problem}", expected=expected, hint=IRREPLACEABLE) from None
 
 
 def _count(by_task: dict[str, dict[int, T]], attempt: Attempt | _Place, value: T) -> None:

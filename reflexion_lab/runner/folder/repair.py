@@ -1,0 +1,218 @@
+"""Repair of a run folder: lines that no reader can use are moved to its subfolder `dropped`, and the run resumes.
+
+Lines are dropped that cannot be read, that a later line replaces, that belong to a loop without a result, which
+restarts, and results whose attempts are not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from reflexion_lab.errors import FolderError
+from reflexion_lab.io import files
+from reflexion_lab.io.files import UNREADABLE
+from reflexion_lab.records import (
+    Attempt,
+    Grade,
+    Record,
+    Resumption,
+    SetAside,
+    SuiteVerdict,
+    TaskResult,
+    WrittenTests,
+)
+from reflexion_lab.runner.folder.folder import DIGESTS, RunFolder, repair_hint, sealed
+
+R = TypeVar("R", bound=Record)
+
+DROPPED = "dropped"
+SUMMARY = "summary.json"
+NO_JSON = "no valid JSON"
+RESTARTED = "of a loop that was restarted"
+NO_RESULT = "of a loop without a result, which starts again"
+REPEATED = "repeated by another line"
+EXPECTED = (NO_JSON, RESTARTED, NO_RESULT, REPEATED)
+"""Reasons that a kill leaves behind; lines of any other reason were damaged later."""
+ANEW = "written anew when the run has ended"
+
+
+class Drop(Record, frozen=True, kw_only=True):
+    """Lines of a file to drop; without lines, the whole file."""
+
+    file: str
+    lines: tuple[int, ...]
+    """Line numbers, from 1."""
+    reason: str
+
+
+def drops(folder: RunFolder) -> list[Drop]:
+    """What `repair` drops. Changes nothing.
+
+    Raises
+    ------
+    FolderError
+        `manifest.json` or `memory.json` cannot be read: no line can replace them.
+    """
+    lines = _lines(folder)
+    grouped: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for name, reasons in lines.items():
+        for number, reason in sorted(reasons.items()):
+            grouped[name, reason].append(number)
+    planned = [Drop(file=name, lines=tuple(numbers), reason=why) for (name, why), numbers in grouped.items()]
+    views = [name for name in (DIGESTS, SUMMARY) if (folder.path / name).exists()]
+    damaged = [name for name in views if not _is_readable(folder, name)]
+    return planned + [Drop(file=name, lines=(), reason=ANEW) for name in (views if planned else damaged)]
+
+
+def repair(folder: RunFolder) -> list[Drop]:
+    """Move everything that `drops` lists to the subfolder `dropped`; returns that list.
+
+    Raises
+    ------
+    FolderError
+        As `drops`, or a process is writing into the folder.
+    """
+    with folder.held():
+        planned = drops(folder)
+        _move(folder, _lines(folder))
+        for drop in planned:
+            if not drop.lines:
+                (folder.path / DROPPED).mkdir(exist_ok=True)
+                shutil.move(folder.path / drop.file, folder.path / DROPPED / drop.file)
+    return planned
+
+
+def tidy(folder: RunFolder) -> None:
+    """Move the lines that a kill left of unfinished loops, before a run goes on; lines without valid JSON stay.
+
+    Raises
+    ------
+    FolderError
+        Other lines are damaged.
+    """
+    lines = _lines(folder)
+    for name, reasons in lines.items():
+        for number, reason in reasons.items():
+            if reason not in EXPECTED:
+                raise FolderError(f"{folder.path / name}, line {number}: {reason}", hint=repair_hint(folder.path))
+    of_loops = {name: {n: why for n, why in reasons.items() if why != NO_JSON} for name, reasons in lines.items()}
+    _move(folder, of_loops)
+
+
+def misfit(result: TaskResult, numbers: Collection[int]) -> str:
+    """How a result differs from the `numbers` of its attempts; "" if it fits."""
+    n = len(numbers)
+    if not numbers:
+        return f"no attempt at {result.task_id}, which has a result"
+    is_whole = sorted(numbers) == list(range(1, result.attempts + 1))
+    if is_whole and all(1 <= number <= n for number in (result.submitted, result.best, result.last)):
+        return ""
+    return f"a result of {result.task_id} that does not fit its {n} attempts"
+
+
+def _lines(folder: RunFolder) -> dict[str, dict[int, str]]:
+    """By file, the numbers of the lines to drop, with the reason of each."""
+    is_self_tested = folder.manifest.feedback_source == "self_tests"
+    _ = folder.beginning
+    reasons: dict[str, dict[int, str]] = defaultdict(dict)
+    attempts = _attempts(folder.path, reasons)
+
+    def newest(name: str, kind: type[R], key: Callable[[R], Hashable]) -> dict[Hashable, tuple[int, R]]:
+        """The last record of each key, with its line number; earlier ones are dropped."""
+        records: dict[Hashable, tuple[int, R]] = {}
+        for number, record in _records(folder.path / name, kind, reasons[name]):
+            if earlier := records.get(key(record)):
+                reasons[name][earlier[0]] = REPEATED
+            records[key(record)] = number, record
+        return records
+
+    written = newest("written_tests.jsonl", WrittenTests, lambda record: record.task_id)
+    results = newest("results.jsonl", TaskResult, lambda record: record.task_id)
+    for task_id, (number, result) in list(results.items()):
+        problem = misfit(result, attempts.get(result.task_id, ()))
+        if is_self_tested and task_id not in written:
+            problem = problem or f"a result of {task_id}, whose written tests are not there"
+        if problem:
+            reasons["results.jsonl"][number] = problem
+            del results[task_id]
+    for task_id, by_number in attempts.items():
+        if task_id not in results:
+            reasons["attempts.jsonl"] |= dict.fromkeys(by_number.values(), NO_RESULT)
+    for number, grade in newest("grades.jsonl", Grade, lambda record: (record.task_id, record.number)).values():
+        if grade.task_id not in results or grade.number not in attempts[grade.task_id]:
+            reasons["grades.jsonl"][number] = NO_RESULT
+    for task_id, (number, _) in newest("suite_verdicts.jsonl", SuiteVerdict, lambda record: record.task_id).items():
+        if task_id not in written:
+            reasons["suite_verdicts.jsonl"][number] = "of tests that are not there"
+    newest("set_aside.jsonl", SetAside, msgspec.json.encode)
+    newest("resumptions.jsonl", Resumption, msgspec.json.encode)
+    return reasons
+
+
+def _attempts(folder: Path, reasons: dict[str, dict[int, str]]) -> dict[str, dict[int, int]]:
+    """Line numbers of the attempts that readers count (`RunFolder.attempts`), by task and number."""
+    by_task: dict[str, dict[int, int]] = {}
+    dropped, known = reasons["attempts.jsonl"], set()
+    for line, attempt in _records(folder / "attempts.jsonl", Attempt, dropped):
+        digest = hashlib.blake2b(msgspec.json.encode(attempt), digest_size=16).digest()
+        if digest in known:
+            dropped[line] = REPEATED
+            continue
+        known.add(digest)
+        if attempt.number == 1:
+            dropped |= dict.fromkeys(by_task.pop(attempt.task_id, {}).values(), RESTARTED)
+        by_number = by_task.setdefault(attempt.task_id, {})
+        if attempt.number in by_number:
+            dropped[by_number[attempt.number]] = REPEATED
+        by_number[attempt.number] = line
+    return by_task
+
+
+def _records(path: Path, kind: type[R], unreadable: dict[int, str]) -> Iterator[tuple[int, R]]:
+    """Records of a file with their line numbers; lines that are none are added to `unreadable`."""
+    if not path.exists():
+        return
+    files.check(path, "the records of a run")
+    decoder = msgspec.json.Decoder(kind)
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if line == b"\n":
+                continue
+            try:
+                yield number, decoder.decode(line)
+            except msgspec.ValidationError as problem:
+                unreadable[number] = f"no {kind.__name__} of this version: {problem}"
+            except UNREADABLE:
+                unreadable[number] = NO_JSON
+
+
+def _move(folder: RunFolder, lines: Mapping[str, Mapping[int, str]]) -> None:
+    """Append lines to the files of the same names in `dropped`, then remove them from their own."""
+    folder.close()
+    for name, numbers in lines.items():
+        if not numbers:
+            continue
+        path, copy = folder.path / name, folder.path / DROPPED / name
+        copy.parent.mkdir(exist_ok=True)
+        with path.open("rb") as file, copy.open("ab") as kept:
+            kept.writelines(line.rstrip(b"\n") + b"\n" for number, line in enumerate(file, 1) if number in numbers)
+            kept.flush()
+            os.fsync(kept.fileno())
+        with path.open("rb") as file:
+            files.replace(path, (line for number, line in enumerate(file, 1) if number not in numbers))
+
+
+def _is_readable(folder: RunFolder, name: str) -> bool:
+    try:
+        msgspec.json.decode((folder.path / name).read_bytes(), type=dict)
+        return name != DIGESTS or sealed(folder.path) is not None
+    except (FolderError, *UNREADABLE):
+        return False
