@@ -230,9 +230,22 @@ class Archive:
         return [self.book[wisdom_id] for wisdom_id in changed]
 
 
+def runs_in(store: Store) -> set[str]:
+    """Ids of the runs whose episodes are in the store."""
+    return {episode.session_id.partition("/")[0] for episode in store.read(Episode)}
+
+
+def is_begun_with(store: Store, beginning: Beginning) -> bool:
+    """Whether the store holds the newest episode of `beginning`; with none in `beginning`, whether it is empty."""
+    ids = {episode.episode_id for episode in store.read(Episode)}
+    return beginning.newest_episode in ids if beginning.episodes else not ids
+
+
 def _end(ids: Sequence[str], count: int, newest: str) -> int:
     """Number of leading `ids` that existed at a run's start: up to `newest`, at most `count`."""
-    return min(count, ids.index(newest) + 1 if newest in ids else count)
+    if not newest:
+        return count
+    return min(count, ids.index(newest) + 1) if newest in ids else 0
 
 
 def _warn(message: str) -> None:

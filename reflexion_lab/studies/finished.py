@@ -15,8 +15,9 @@ import msgspec
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import FolderError
 from reflexion_lab.io.secrets import without_logins
+from reflexion_lab.memory.archive import runs_in
 from reflexion_lab.records import Beginning, Manifest, Record, Usage
-from reflexion_lab.runner.config.build import plain
+from reflexion_lab.runner.config.build import build, plain
 from reflexion_lab.runner.config.compose import draws_from_runs, pool_of
 from reflexion_lab.runner.config.grid import digest_of
 from reflexion_lab.runner.config.messages import one_line
@@ -71,6 +72,7 @@ class RunKey(NamedTuple):
 class Run(NamedTuple):
     folder: Path
     key: RunKey
+    run_id: str
 
     @property
     def summary(self) -> Summary | None:
@@ -106,6 +108,7 @@ class Summary(msgspec.Struct):
 
 class _Manifest(msgspec.Struct):
     config_digest: str
+    run_id: str = ""
     study_digest: str = ""
     config: dict[str, Any] = {}
 
@@ -122,7 +125,8 @@ class Runs:
             with contextlib.suppress(OSError, msgspec.MsgspecError):  # of another version, or not a run
                 manifest = _MANIFEST.decode(path.read_bytes())
                 key = RunKey(manifest.config_digest, manifest.study_digest, place=store_place(manifest.config))
-                self.runs.append(Run(path.parent, key))
+                self.runs.append(Run(path.parent, key, manifest.run_id))
+        self._writers: dict[str, set[str]] = {}
         self._benchmarks: dict[bytes, str] = {}
         self._models: dict[bytes, tuple[dict[str, str], dict[str, str]]] = {}
 
@@ -135,14 +139,31 @@ class Runs:
         changes = [self._changes(cfg, run) for run in self._finished(cfg)]
         return ", ".join(changes[-1]) if changes and all(changes) else ""
 
-    def unfinished(self, key: RunKey) -> Run | None:
-        """The newest interrupted run that no process is writing to."""
-        cut = (run for run in reversed(self.runs) if key.matches(run) and not run.summary)
+    def unfinished(self, cfg: Config) -> Run | None:
+        """The newest interrupted run of this config that no process is writing to."""
+        cut = (run for run in reversed(self._of(cfg)) if not run.summary)
         return next((run for run in cut if run.is_free), None)
 
     def _finished(self, cfg: Config) -> list[Run]:
+        return [run for run in self._of(cfg) if run.summary]
+
+    def _of(self, cfg: Config) -> list[Run]:
+        """The runs of this config; with a store that was moved or copied, those whose records it holds."""
         key = RunKey.of(cfg)
-        return [run for run in self.runs if key.matches(run) and run.summary]
+        runs = [run for run in self.runs if key.matches(run)]
+        if runs or not key.place or key.beginning is not None:
+            return runs
+        elsewhere = [run for run in self.runs if key._replace(place=run.key.place).matches(run)]
+        return [run for run in elsewhere if run.run_id in self._written_to(cfg)]
+
+    def _written_to(self, cfg: Config) -> set[str]:
+        """Ids of the runs with records in the store, which is not created."""
+        place = str(cfg.store.place)
+        if place not in self._writers:
+            is_there = "://" in place or Path(place).exists()
+            with contextlib.closing(build(cfg.store, "store") if is_there else InMemory()) as store:
+                self._writers[place] = runs_in(store)
+        return self._writers[place]
 
     def _changes(self, cfg: Config, run: Run) -> list[str]:
         """Inputs that differ between `run` and a new run of `cfg`, such as `benchmark_digest changed`."""

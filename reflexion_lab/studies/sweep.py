@@ -28,7 +28,7 @@ from reflexion_lab.runner.config.compose import Lab, assemble, draws_from_runs
 from reflexion_lab.runner.config.grid import Cell, cell_digest, cells, lines
 from reflexion_lab.runner.config.messages import full_traceback, is_user_error, one_line, one_safe_line
 from reflexion_lab.runner.config.parts import snapshot_path
-from reflexion_lab.studies.finished import CellState, Run, RunKey, Runs, kept_state, outcome, read_states, record
+from reflexion_lab.studies.finished import CellState, Run, Runs, kept_state, outcome, read_states, record
 from reflexion_lab.studies.run import finish, track_arms
 
 if TYPE_CHECKING:
@@ -210,11 +210,11 @@ def _run_or_reuse(cfg: Config, number: int, folder: Path, digest: str) -> CellSt
     """The final state, with the calls that a failed cell had paid for."""
     started, cfg.quiet, lab = time.monotonic(), True, None
     try:
-        runs, key = Runs(Path(cfg.run_root)), RunKey.of(cfg)
+        runs = Runs(Path(cfg.run_root))
         if run := runs.finished(cfg):
             return kept_state(number, run)
         again = runs.why_again(cfg)
-        lab = _assembled(cfg, runs.unfinished(key))
+        lab = _assembled(cfg, runs.unfinished(cfg))
         state = CellState(number=number, status="running", digest=digest, folder=str(lab.folder.path))
         record(folder, state)
         state = replace(state, status="done", again=again, **outcome(finish(lab, cfg)))

@@ -25,7 +25,8 @@ import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError, FolderError
-from reflexion_lab.protocols import Executor, Sandbox, StartedRun, Tracker
+from reflexion_lab.io.secrets import without_logins
+from reflexion_lab.protocols import Executor, Sandbox, StartedRun, Store, Tracker
 from reflexion_lab.records import FEEDBACK_SOURCES, Episode, Manifest, Mistake, Provenance, Wisdom
 from reflexion_lab.runner.config import check as settings
 from reflexion_lab.runner.config.build import (
@@ -73,6 +74,7 @@ from reflexion_lab.runner.folder.manifest import (
     own_targets,
     provenance,
     resumption,
+    store_place,
 )
 
 if TYPE_CHECKING:
@@ -451,6 +453,7 @@ def begin_rounds(archive: Archive, cfg: Config, folder: RunFolder, executor: Exe
 
     if folder.beginning is None and folder.results:
         raise FolderError(folder.path / "memory.json", "no file", "what the store held at the start", IRREPLACEABLE)
+    _check_store(cfg, archive.store, folder)
     rounds = Rounds(archive, cfg.memory.shared.round_size, folder.manifest.run_id, cfg.arm, executor.broadcast)
     snapshot = snapshot_path(cfg)
     with _locked(snapshot):
@@ -461,6 +464,23 @@ def begin_rounds(archive: Archive, cfg: Config, folder: RunFolder, executor: Exe
     if folder.beginning is None:
         folder.write_json("memory.json", beginning)
     return rounds
+
+
+def _check_store(cfg: Config, store: Store, folder: RunFolder) -> None:
+    """Raises ConfigError: the run to resume began with another store, which is no copy of this one.
+
+    A store of another place has records of the run, what the run began with, or, where both are empty, no round yet.
+    A sweep finds its runs by their stores (`studies.finished`).
+    """
+    from reflexion_lab.memory.archive import is_begun_with, runs_in
+
+    before, beginning = store_place(folder.manifest.config), folder.beginning
+    if cfg.sweep_id or beginning is None or before == store_place(without_logins(plain(cfg))):
+        return
+    is_unused = beginning.episodes or len(folder.results) <= cfg.memory.shared.round_size
+    if folder.manifest.run_id not in runs_in(store) and not (is_unused and is_begun_with(store, beginning)):
+        expected = f"the store with which {folder.path} began, {before} from its run root, or a copy of it"
+        raise ConfigError("store.place", repr(str(cfg.store.place)), expected)
 
 
 @contextlib.contextmanager

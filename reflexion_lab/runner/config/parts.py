@@ -30,6 +30,7 @@ from reflexion_lab.runner.config.build import (
     plain,
     takes,
 )
+from reflexion_lab.runner.folder.manifest import store_place
 from reflexion_lab.storage.call_store import Caps
 
 if TYPE_CHECKING:
@@ -166,7 +167,8 @@ def snapshot_path(cfg: Config) -> Path | None:
     """The file with the state of the store at which every cell of a sweep starts; None without such a snapshot."""
     if not cfg.sweep_id or not has_durable_store(cfg) or cfg.memory.shared.get("across_cells"):
         return None
-    digest = hashlib.sha256(msgspec.json.encode(plain(cfg.store), order="sorted")).hexdigest()[:8]
+    store = {**plain(cfg.store), "place": store_place(without_logins(plain(cfg)))}
+    digest = hashlib.sha256(msgspec.json.encode(store, order="sorted")).hexdigest()[:8]
     return Path(cfg.run_root, "sweeps", cfg.sweep_id, f"memory-{digest}.json")
 
 

@@ -142,11 +142,15 @@ def former_digest(config: Mapping[str, Any]) -> str:
 
 
 def store_place(config: Mapping[str, Any]) -> str:
-    """The place of the run's store, relative to its run root, which may be moved; "" without a store."""
+    """The place of the run's store, relative to its run root, which may be moved; equal for every spelling of a path;
+    "" without a store.
+    """
     store, root = config.get("store"), config.get("run_root")
     place = str(store.get("place") or "") if isinstance(store, Mapping) else ""
-    below = os.path.relpath(place, root) if place and root else ".."
-    return place if below.startswith("..") else below
+    path = place.removeprefix("sqlite:///")
+    if not path or not root or "://" in path:
+        return place
+    return os.path.relpath(os.path.realpath(path), os.path.realpath(str(root)))
 
 
 def measured(config: Mapping[str, Any]) -> dict[str, Any]:
