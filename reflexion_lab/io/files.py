@@ -7,6 +7,7 @@ import fcntl
 import os
 import secrets
 import shutil
+import struct
 import tempfile
 import weakref
 import zlib
@@ -107,6 +108,31 @@ def append(descriptor: int, line: bytes) -> None:
     with suppress(OSError):
         os.ftruncate(descriptor, os.fstat(descriptor).st_size - written)
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@contextmanager
+def locked_byte(path: Path, place: int) -> Iterator[None]:
+    """Exclusive lock on byte `place` of a file, created if missing, against threads and processes; it ends with the
+    process. Locks nothing where the system or the file system has no such locks.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError:
+        yield
+        return
+    try:
+        _lock_byte(descriptor, fcntl.F_WRLCK, place)
+        yield
+    finally:
+        _lock_byte(descriptor, fcntl.F_UNLCK, place)  # a process forked meanwhile has a copy of the descriptor
+        os.close(descriptor)
+
+
+def _lock_byte(descriptor: int, kind: int, place: int) -> None:
+    """Waits for the lock. It belongs to the descriptor, not to the process; only Linux has it."""
+    if command := getattr(fcntl, "F_OFD_SETLKW", None):
+        with suppress(OSError):
+            fcntl.fcntl(descriptor, command, struct.pack("hhqqi4x", kind, os.SEEK_SET, place, 1, 0))  # struct flock
 
 
 SMALL = 64 << 20

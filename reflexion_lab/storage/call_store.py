@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.errors import HarnessError, StoreError
+from reflexion_lab.io.files import locked_byte
 from reflexion_lab.limits import Count, NotNegative, check_fields
 from reflexion_lab.records import Completion, Record
 from reflexion_lab.storage.jsonl import locked, write
@@ -91,6 +92,7 @@ class CallStore:
         unsaved: Path | None = None,
         patience: float = PATIENCE,
     ) -> None:
+        self._holds = None if is_url(place) else Path(place).with_name(f".{Path(place).name}.lock")
         self._unsaved = unsaved if is_url(place) and not readonly else None
         self._is_closed = False
         self._table = table_at(place, LAYOUT, "cache.path", readonly=readonly, patience=patience)
@@ -136,6 +138,17 @@ class CallStore:
         except StoreError as problem:
             raise self._set_aside(call, problem) from problem
         return paid if is_stored else replace(self.get(key) or paid, usage=completion.usage)
+
+    @contextmanager
+    def alone(self, key: str) -> Iterator[None]:
+        """Hold the call `key` against other threads and processes that use the same file; they wait, however long the
+        call takes, or until this process has ended. A PostgreSQL cache holds nothing.
+        """
+        if self._holds is None:
+            yield
+            return
+        with locked_byte(self._holds, int(key[:15], 16)):
+            yield
 
     def fingerprints(self) -> list[str]:
         """Fingerprints of the models whose replies are stored, sorted."""

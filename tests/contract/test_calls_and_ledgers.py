@@ -61,7 +61,7 @@ try:
         print(said, flush=True)
 except CapReached:
     pass
-print(count)
+print(count if what == "spend" else model.misses)
 """
 
 
@@ -188,17 +188,58 @@ def test_processes_that_open_a_new_cache_at_once_agree_on_every_reply(place):
     for process in processes:
         process.stdin.write("go\n")
         process.stdin.flush()
-    names = {process.communicate()[0] for process in processes}
+    printed = [process.communicate()[0].splitlines() for process in processes]
     assert [process.returncode for process in processes] == [0] * 4
-    assert len(names) == 1
+    assert len({tuple(replies) for *replies, _ in printed}) == 1
     assert execute(place, "SELECT count(*) FROM calls") == [(25,)]
+    paid = sum(int(misses) for *_, misses in printed)
+    assert paid == 25 if "://" not in place else paid >= 25
+
+
+def begun(what, place, prefix):
+    """A process that has begun to make calls."""
+    process = start(what, place, prefix=prefix)
+    assert process.stdout.readline() == "ready\n"
+    process.stdin.write("go\n")
+    process.stdin.flush()
+    return process
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_call_of_another_process_is_waited_for_until_that_ends(tmp_path, is_killed):
+    place = str(tmp_path / "calls.sqlite")
+    with begun("hang", place, "first ") as first, begun("call", place, "second ") as second:
+        assert [first.stdout.readline() for _ in range(2)] == ["first 0\n", "under way\n"]
+        assert second.stdout.readline() == "first 0\n"  # from here on, it waits
+        first.kill() if is_killed else first.stdin.close()
+        replies = [second.stdout.readline() for _ in range(2)]
+        assert replies[0] == ("second 1\n" if is_killed else "first 1\n")
+        assert second.wait() == 0
+        second.stdout.read()
+
+
+def test_models_of_one_process_share_calls_by_their_file(tmp_path):
+    asked = []
+
+    def reply(messages):
+        asked.append(messages[-1].content)
+        both.wait(60)
+        return "reply"
+
+    both = threading.Event()
+    models = [CachedModel(ScriptedModel(reply), tmp_path / "calls.sqlite") for _ in range(4)]
+    with ThreadPoolExecutor(8) as pool:
+        calls = [pool.submit(model.complete, says(str(n)), sampling=Sampling()) for n in range(2) for model in models]
+        both.set()
+        assert {call.result().text for call in calls} == {"reply"}
+    assert sorted(asked) == ["0", "1"]
+    assert sum(model.misses for model in models) == 2
+    for model in models:
+        model.close()
 
 
 def test_a_finished_call_outlives_kill_9(place):
-    with start("hang", place, prefix="paid ") as process:
-        assert process.stdout.readline() == "ready\n"
-        process.stdin.write("go\n")
-        process.stdin.flush()
+    with begun("hang", place, "paid ") as process:
         assert [process.stdout.readline() for _ in range(2)] == ["paid 0\n", "under way\n"]
         process.send_signal(signal.SIGKILL)
     with closing(ReplayModel(place)) as replay:

@@ -80,9 +80,9 @@ def missing_call(place: str, messages: Sequence[Message], sample: int) -> ModelE
 class CachedModel(WrappedModel):
     """`model` with a call cache: an SQLite file, or a PostgreSQL URL.
 
-    Equal concurrent calls of this process are merged into one; if it fails, all of them raise its error and nothing is
-    stored. Two processes that make the same call at once both pay, and both return the reply stored first.
-    Thread-safe.
+    Equal concurrent calls are made once. Those of this object raise the same error if the call fails; other processes
+    that share the file then make the call themselves, as they do when the calling process is killed. Processes that
+    share a PostgreSQL cache may both pay; both return the reply stored first. Thread-safe.
 
     Parameters
     ----------
@@ -160,21 +160,32 @@ class CachedModel(WrappedModel):
 
     def _answer(self, store: CallStore, key: str, body: bytes, request: _Request) -> Completion:
         stored = store.get(key)
-        is_passing = stored is not None and stored.finish_reason in PASSING
-        is_paid_again = stored is not None and stored.finish_reason == "wrong_model"
-        if is_passing and self._mode == "read-write" and not (is_paid_again and (store.place, key) in _PAID_AGAIN):
-            stored = None
-        with self._lock:
-            self.hits += stored is not None
-            self.misses += stored is None
-        if stored is not None:
-            return replace(self.price.put_on(stored), cached=True)
+        if stored is not None and self._stands(store, key, stored):
+            return self._hit(stored)
         if self._mode == "replay-only":
+            with self._lock:
+                self.misses += 1
             raise missing_call(store.place, request.messages, request.sample)
-        completion = self._ask(request.messages, request.sampling, request.sample)
-        if is_paid_again:
-            _PAID_AGAIN.add((store.place, key))
-        return store.put(key, self.fingerprint, body, completion)
+        with store.alone(key):
+            stored = store.get(key)  # another process may have made the call meanwhile
+            if stored is not None and self._stands(store, key, stored):
+                return self._hit(stored)
+            with self._lock:
+                self.misses += 1
+            completion = self._ask(request.messages, request.sampling, request.sample)
+            if stored is not None and stored.finish_reason == "wrong_model":
+                _PAID_AGAIN.add((store.place, key))
+            return store.put(key, self.fingerprint, body, completion)
+
+    def _stands(self, store: CallStore, key: str, stored: Completion) -> bool:
+        """Whether a stored reply answers the call."""
+        is_passing = self._mode == "read-write" and stored.finish_reason in PASSING
+        return not is_passing or (stored.finish_reason == "wrong_model" and (store.place, key) in _PAID_AGAIN)
+
+    def _hit(self, stored: Completion) -> Completion:
+        with self._lock:
+            self.hits += 1
+        return replace(self.price.put_on(stored), cached=True)
 
     def _ask(self, messages: Sequence[Message], sampling: Sampling, sample: int) -> Completion:
         completion = super().complete(messages, sampling=sampling, sample=sample)
