@@ -132,12 +132,12 @@ def test_a_damaged_run_is_repaired_and_resumes_to_the_same_records(whole, damage
 
 
 @pytest.mark.parametrize("name", ["set_aside.jsonl", "resumptions.jsonl"])
-@pytest.mark.parametrize("damage", ["torn", "flipped", "another shape", "twice"])
+@pytest.mark.parametrize("damage", ["torn", "flipped", "another shape"])
 def test_notes_of_a_run_are_repaired_alone(damaged, name, damage):
     path = run_in(damaged(name, DAMAGES[damage]))
     assert [drop.file for drop in drops(RunFolder(path))] == [name, "digests.json", "summary.json"]
     repair(RunFolder(path))
-    assert len((path / name).read_bytes().splitlines()) == (damage == "twice")
+    assert (path / name).read_bytes() == b""
 
 
 @pytest.mark.parametrize("name", ["digests.json", "summary.json"])

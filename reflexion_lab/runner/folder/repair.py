@@ -41,6 +41,8 @@ NO_RESULT = "of a loop without a result, which starts again"
 REPEATED = "repeated by another line"
 EXPECTED = (NO_JSON, RESTARTED, NO_RESULT, REPEATED)
 """Reasons that a kill leaves behind; lines of any other reason were damaged later."""
+NOTES: Mapping[str, type[Record]] = {"set_aside.jsonl": SetAside, "resumptions.jsonl": Resumption}
+"""Files whose lines may be equal: two events of one second."""
 ANEW = "written anew when the run has ended"
 
 
@@ -152,8 +154,9 @@ def _lines(folder: RunFolder) -> dict[str, dict[int, str]]:
     for task_id, (number, _) in newest("suite_verdicts.jsonl", SuiteVerdict, lambda record: record.task_id).items():
         if task_id not in written:
             reasons["suite_verdicts.jsonl"][number] = "of tests that are not there"
-    newest("set_aside.jsonl", SetAside, msgspec.json.encode)
-    newest("resumptions.jsonl", Resumption, msgspec.json.encode)
+    for name, kind in NOTES.items():
+        for _ in _records(folder.path / name, kind, reasons[name]):
+            pass
     return reasons
 
 

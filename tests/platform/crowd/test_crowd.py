@@ -29,7 +29,7 @@ def test_sweeps_at_once_share_calls_memory_and_tracking(crowd, peaceful, n, stor
     peaceful(process.all(*commands), codes=(0, 2))
     cells = 2 * len({tuple(command) for command in commands})
     process.check_runs(cells)
-    process.check_calls(n_processes=n)
+    process.check_calls()
     process.check_ledger()
     assert process.check_memory(process.runs / PLACES[store]).total()
     process.check_tracked(cells)
@@ -70,8 +70,8 @@ def test_processes_share_the_cells_and_caps_of_one_sweep(crowd, peaceful, n):
     peaceful(process.all(*[[*command, f"caps.calls={cap}"]] * n), codes=(2, 3))
     assert process.check_ledger() == cap
     peaceful(process.all(command))
-    process.check_runs(n, resumed=True)
-    process.check_calls(n_processes=1)
+    process.check_runs(n)
+    process.check_calls()
     process.check_ledger()
     process.check_files()
 
@@ -98,7 +98,7 @@ def test_one_that_is_killed_holds_nobody_up_and_goes_on_later(crowd, peaceful, n
     peaceful(process.ended(others))
     assert victim.wait() == -signal.SIGKILL
     peaceful(process.all(cut))
-    process.check_runs(n, resumed=True)
-    process.check_calls(n_processes=n, lost=2)
+    process.check_runs(n)
+    process.check_calls(lost=2)
     assert process.check_memory(process.runs / PLACES["jsonl"]) is not None
     process.check_files()
