@@ -185,6 +185,15 @@ def test_a_line_deleted_by_hand_is_a_loop_that_runs_again(whole, damaged, resume
     assert drops(RunFolder(run_in(root))) == []
 
 
+def test_a_loop_that_a_whole_run_restarted_is_no_damage(damaged):
+    def restarted(lines):
+        earlier = json.loads(lines[0])
+        earlier["trajectory"]["cached"] = not earlier["trajectory"]["cached"]
+        return [json.dumps(earlier).encode() + b"\n", *lines]
+
+    assert drops(RunFolder(run_in(damaged("attempts.jsonl", restarted)))) == []
+
+
 def test_repair_shows_first_and_keeps_what_it_drops(damaged, capsys):
     root = damaged("results.jsonl", DAMAGES["truncated"])
     path = run_in(root)

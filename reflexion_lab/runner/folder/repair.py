@@ -63,7 +63,18 @@ def drops(folder: RunFolder) -> list[Drop]:
     FolderError
         `manifest.json` or `memory.json` cannot be read: no line can replace them.
     """
+    return _as_drops(folder, _damaged(folder))
+
+
+def _damaged(folder: RunFolder) -> dict[str, dict[int, str]]:
+    """As `_lines`; no line where all that is left over are loops that a whole run restarted."""
     lines = _lines(folder)
+    reasons = {reason for by_number in lines.values() for reason in by_number.values()}
+    return lines if reasons - {RESTARTED} else {}
+
+
+def _as_drops(folder: RunFolder, lines: Mapping[str, Mapping[int, str]]) -> list[Drop]:
+    """The lines by file and reason, and the views of the records that no longer fit or cannot be read."""
     grouped: dict[tuple[str, str], list[int]] = defaultdict(list)
     for name, reasons in lines.items():
         for number, reason in sorted(reasons.items()):
@@ -83,8 +94,9 @@ def repair(folder: RunFolder) -> list[Drop]:
         As `drops`, or a process is writing into the folder.
     """
     with folder.held():
-        planned = drops(folder)
-        _move(folder, _lines(folder))
+        lines = _damaged(folder)
+        planned = _as_drops(folder, lines)
+        _move(folder, lines)
         for drop in planned:
             if not drop.lines:
                 (folder.path / DROPPED).mkdir(exist_ok=True)

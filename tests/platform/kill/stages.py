@@ -37,7 +37,7 @@ from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder import repair
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.call_store import CallStore
-from reflexion_lab.storage.jsonl import RecordFile
+from reflexion_lab.storage.jsonl import RecordFile, locked
 from reflexion_lab.storage.place import opened
 from reflexion_lab.studies import run as experiment
 from reflexion_lab.studies import sweep as sweeps
@@ -141,8 +141,9 @@ def _draft(path: Path, parts: Any, draft: Path | None = None) -> None:
 
 
 def _torn_records(file: RecordFile, text: bytes) -> None:
-    with file.path.open("ab") as half:
-        half.write(text[: len(text) // 2])
+    with locked(file.path) as (descriptor, size):
+        whole = file._prefix(descriptor, size) + text
+        os.write(descriptor, whole[: len(whole) // 2])
 
 
 def _torn_cell(folder: Path, state: Any) -> None:
