@@ -104,7 +104,7 @@ def test_a_probe_writes_nothing_but_caches_and_ledger_and_reflects_as_its_run_do
     assert stored.roles["reflector"].calls == exactly(24)
     assert estimate([compose(*default)]).roles["reflector"].calls == exactly(12)
     files = {path.name.removesuffix("-wal").removesuffix("-shm") for path in (tmp_path / "runs").iterdir()}
-    assert files <= {"calls.sqlite", "executions.sqlite", "embeddings.sqlite", "spending.sqlite"}
+    assert files <= {"calls.sqlite", ".calls.sqlite.lock", "executions.sqlite", "embeddings.sqlite", "spending.sqlite"}
     assert not (tmp_path / "words").exists()
 
 

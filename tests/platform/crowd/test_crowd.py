@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 
 import pytest
 
@@ -60,6 +61,18 @@ def test_eight_processes_share_a_postgresql(crowd, peaceful, monkeypatch):
         assert process.check_memory(server.url).total()
         process.check_tracked(14)
         process.check_files()
+
+
+@pytest.mark.parametrize("n", FORMS)
+@pytest.mark.slow
+def test_equal_runs_at_once_make_each_call_once(crowd, peaceful, n):
+    process = crowd("tracker=none", "benchmark.load.n=12")
+    process.server.plan = lambda request: time.sleep(0.05) or ""
+    peaceful(process.all(*[[f"arm=arm{number}", "seed=7"] for number in range(n)]))
+    process.check_runs(n)
+    process.check_calls()
+    assert process.check_ledger() == len(process.server.sent)
+    process.check_files()
 
 
 @pytest.mark.parametrize("n", FORMS)

@@ -26,7 +26,7 @@ from reflexion_lab.tasks.benchmarks.basics import basics
 TASKS, WORKERS = 6, 3
 PATIENCE = 120
 """Seconds after which a test that waits for something gives up; nothing takes so long, on however loaded a machine."""
-OURS = re.compile(r"\.lock|\.tracked|\.[0-9a-f]+\.lock")
+OURS = re.compile(r"\.lock|\.calls\.sqlite\.lock|\.tracked|\.[0-9a-f]+\.lock")
 """Hidden files that stay."""
 
 
