@@ -117,7 +117,8 @@ class CallStore:
             return _COMPLETION.decode(str(rows[0][0]))
         except msgspec.DecodeError as error:
             raise StoreError(
-                f"{self.place}: the completion of call {key} is damaged ({error}); delete that row"
+                f"{self.place}: the completion of call {key} is damaged ({error})",
+                hint=f"delete that row: DELETE FROM calls WHERE key = '{key}'",
             ) from error
 
     def put(self, key: str, fingerprint: str, request: bytes, completion: Completion) -> Completion:

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from uuid import uuid4
 
 from reflexion_lab.analysis.estimators import verdict
 from reflexion_lab.analysis.report import cells, pieces
@@ -25,6 +24,7 @@ from reflexion_lab.analysis.report.pieces import WORDS
 from reflexion_lab.analysis.report.run_tables import facts, usage, warnings
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import Summary, summary
+from reflexion_lab.io import files
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Attempt, Record
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -124,13 +124,7 @@ def save_page(folder: RunFolder, path: Path | None = None) -> Path:
         `path` cannot be written to.
     """
     path = path or folder.path / NAME
-    text = page(Log.read(folder))
-    draft = path.with_name(f".{path.name}.{uuid4().hex}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    files.replace(path, [page(Log.read(folder)).encode()])
     return path
 
 

@@ -1,8 +1,9 @@
 """SIGKILL at stages of a run: `python -m tests.platform.kill.stages --kills 100`, from the top of the checkout.
 
 A life is a run, or a sweep, that kills itself at a drawn event, is resumed, perhaps killed again, and ends undisturbed.
-An event is one occurrence of a stage: a model call, a line of a file, an update of memory, the seal, the summary. It
-is reached before the stage's write, in the midst of it (torn) or after it. Every process is a fork of this one.
+An event is one occurrence of a stage: a model call, a line of a file, an update of memory, the seal, the summary, the
+page. It is reached before the stage's write, in the midst of it (torn) or after it. Every process is a fork of this
+one.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from typing import Any
 import msgspec
 
 from reflexion_lab.agent.models.cache import CachedModel, call_key
+from reflexion_lab.analysis.report.page import NAME, save_page
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import bare, canonical_form, figures
 from reflexion_lab.io import files
@@ -60,7 +62,7 @@ KINDS = {
 """Overrides by kind of life."""
 KEYS = {"attempts": ("task_id", "number"), "results": ("task_id",), "grades": ("task_id", "number")}
 Event = tuple[str, str, int]
-"""Stage, `before`, `torn` or `after`, and the how manieth from 1."""
+"""Stage, `before`, `torn` or `after`, and its number among its like, from 1."""
 
 
 class Stages:
@@ -208,6 +210,7 @@ class Place:
             else:
                 resume = [f"resume={folder}" for folder in self.folders]
                 experiment.carry_out(compose(*self.overrides, *resume))
+                save_page(RunFolder(self.folders[0]))
             events = [[*event, count] for event, count in sorted(stages.counts.items())]
             (self.path / "events").write_text(json.dumps(events))
             code = 0
@@ -245,6 +248,7 @@ class Place:
                 rows = [tuple(row[key] for key in keys) for line in lines if (row := _decoded(line))]
                 assert len(rows) == len(set(rows)), (name, rows)
             assert not repair.drops(RunFolder(folder)) or Log.read(RunFolder(folder)).torn
+            assert self.is_sweep or (folder / NAME).stat().st_size > 10_000
             verified = verify(folder)
             assert verified.holds, verified
         left = [path.name for path in self.runs.rglob(".*") if files.DRAFT in path.name or "begun" in path.name]
@@ -277,24 +281,17 @@ def lives(root: Path, n_kills: int, seed: int) -> Counter[str]:
     while killed.total() < n_kills:
         kind = list(KINDS)[number % len(KINDS)]
         place = Place(root / kind / str(number), kind)
-        for _ in range(1 + number // len(KINDS) % 3):
-            if killed.total() == n_kills:
-                break
-            target = targets[kind].pop()
-            try:
-                is_killed = place.live(target)
-            except AssertionError as problem:
-                problem.add_note(f"{place.path}, killed at {target}")
-                raise
-            if not is_killed:
-                break
-            killed[f"{target[0]}, {target[1]}"] += 1
-            place.last = target
+        n_targets = min(1 + number // len(KINDS) % 3, n_kills - killed.total())
+        chosen = [targets[kind].pop() for _ in range(n_targets)]
         try:
+            for stage, when, nth in chosen:
+                if not place.live((stage, when, nth)):  # what was resumed did not come so far again
+                    break
+                killed[f"{stage}, {when}"] += 1
             place.live(None)
             place.check(wholes[kind])
         except AssertionError as problem:
-            problem.add_note(f"{place.path}, last killed at {getattr(place, 'last', None)}")
+            problem.add_note(f"{place.path}, to be killed at {chosen}")
             raise
         shutil.rmtree(place.path)
         number += 1
