@@ -33,6 +33,8 @@ KEYS = {
     "written_tests.jsonl": ("task_id",),
     "suite_verdicts.jsonl": ("task_id",),
 }
+FIRST = ("attempts.jsonl", "results.jsonl")
+"""Files whose damages the fast tests go through."""
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +119,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in FIRST else pytest.mark.slow) for name in KEYS])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_run_is_repaired_and_resumes_to_the_same_records(whole, damaged, name, damage, resumed):
     root = damaged(name, DAMAGES[damage])

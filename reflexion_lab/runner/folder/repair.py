@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from pathlib import Path
@@ -96,11 +95,11 @@ def repair(folder: RunFolder) -> list[Drop]:
     with folder.held():
         lines = _damaged(folder)
         planned = _as_drops(folder, lines)
-        _move(folder, lines)
         for drop in planned:
-            if not drop.lines:
+            if not drop.lines:  # first: a sweep takes a run with a summary for finished
                 (folder.path / DROPPED).mkdir(exist_ok=True)
-                shutil.move(folder.path / drop.file, folder.path / DROPPED / drop.file)
+                (folder.path / drop.file).replace(folder.path / DROPPED / drop.file)
+        _move(folder, lines)
     return planned
 
 
