@@ -61,10 +61,12 @@ class RunKey(NamedTuple):
 
     def matches(self, run: Run) -> bool:
         is_same = self.config_digest == run.key.config_digest and self.study_digest in ("", run.key.study_digest)
+        is_here = is_same and self.place == run.key.place
         if self.beginning is None:
-            return is_same and self.place == run.key.place
+            return is_here
         try:
-            return is_same and self.beginning == RunFolder(run.folder).beginning
+            beginning = RunFolder(run.folder).beginning
+            return is_here if beginning is None else is_same and self.beginning == beginning  # None: killed before it
         except (FolderError, OSError):  # a damaged memory.json affects that run only
             return False
 

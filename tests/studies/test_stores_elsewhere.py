@@ -120,3 +120,22 @@ def test_a_sweep_goes_on_with_its_store_wherever_that_is(place, monkeypatch, how
     assert [state.status for state in swept.states.values()] == ["kept", "done"]
     assert runs() == before
     assert [RunFolder(run).beginning.episodes for run in before] == [0, 0]
+
+
+@pytest.mark.parametrize("cell", [0, 1])
+def test_a_cell_that_was_killed_before_it_noted_its_memory_is_resumed(place, monkeypatch, cell):
+    words, write, noted = place("stores/memory", "recall.omega=0,1"), RunFolder.write_json, []
+
+    def killed(folder, name, value):
+        if name == "memory.json":
+            noted.append(name)
+            if len(noted) == cell + 1:
+                raise Killed
+        write(folder, name, value)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(RunFolder, "write_json", killed)
+        sweep(words, quiet=True)
+    assert len(runs()) == cell + 1
+    assert sweep(words, quiet=True).runs == runs()
+    assert len(runs()) == 2

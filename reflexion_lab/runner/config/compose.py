@@ -25,6 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError, FolderError
+from reflexion_lab.io import files
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.protocols import Executor, Sandbox, StartedRun, Store, Tracker
 from reflexion_lab.records import FEEDBACK_SOURCES, Episode, Manifest, Mistake, Provenance, Wisdom
@@ -459,10 +460,11 @@ def begin_rounds(archive: Archive, cfg: Config, folder: RunFolder, executor: Exe
     with _locked(snapshot):
         known = folder.beginning or (read_beginning(snapshot) if snapshot else None)
         beginning = msgspec.to_builtins(archive.begin(known, folder.manifest.run_id))
+        if folder.beginning is None:
+            folder.write_json("memory.json", beginning)
         if snapshot and not snapshot.exists():
-            RunFolder(snapshot.parent).write_json(snapshot.name, beginning)
-    if folder.beginning is None:
-        folder.write_json("memory.json", beginning)
+            draft = snapshot.with_name(f".{snapshot.name}{files.DRAFT}")
+            files.replace(snapshot, [msgspec.json.encode(beginning)], draft)
     return rounds
 
 
