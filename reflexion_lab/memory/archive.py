@@ -7,8 +7,10 @@ Recall depends on the seed and the round size, not on the number of workers or o
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby, pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, islice, pairwise
+from operator import attrgetter
+from typing import Generic
 
 from msgspec.structs import replace
 
@@ -20,7 +22,7 @@ from reflexion_lab.memory.mistakes import Mistakes, mistakes_of
 from reflexion_lab.memory.recall import DEFAULT, adapted, lessons_within
 from reflexion_lab.memory.texts import Match, failure_query, query
 from reflexion_lab.memory.wisdom import USAGE, Extraction, WisdomBook, recount, wisdom_used, with_fields_of
-from reflexion_lab.protocols import Outcome, Retriever, Store
+from reflexion_lab.protocols import Outcome, Retriever, S, Store
 from reflexion_lab.records import (
     UNKNOWN,
     Attempt,
@@ -33,7 +35,10 @@ from reflexion_lab.records import (
     Task,
     Wisdom,
 )
+from reflexion_lab.storage.spilled import Spilled
 
+BATCH = 1000
+"""Episodes of a store that are indexed at once."""
 WIDER = 4
 """Growth factor of a search that found too few episodes of the wanted outcome."""
 
@@ -100,7 +105,7 @@ class Archive:
         self.same_task = same_task
         self.omega = DEFAULT
         self.outcomes: dict[str, tuple[int, int]] = {}
-        self.buffer = EpisodeBuffer(max_episodes, retriever(), match)
+        self.buffer = EpisodeBuffer(max_episodes, retriever(), match, Spilled(Episode))
         self.book = WisdomBook(retriever(), retire_after, retire_below)
         self.mistakes = Mistakes(retriever=retriever(), threshold=self.shown.min_score)
         self.insights = Insights()
@@ -112,33 +117,31 @@ class Archive:
 
         Records of the run `run_id` itself are skipped, since its rounds add them again.
         """
-        episodes, mistakes = list(self.store.read(Episode)), list(self.store.read(Mistake))
+        episodes, mistakes = _Loaded(self.store, Episode, "episode_id"), _Loaded(self.store, Mistake, "mistake_id")
         wisdom = beginning.wisdom if beginning else tuple(self.store.read(Wisdom))
         if beginning:
-            ids = [episode.episode_id for episode in episodes]
-            episodes = episodes[: _end(ids, beginning.episodes, beginning.newest_episode)]
-            ids = [entry.mistake_id for entry in mistakes]
-            mistakes = mistakes[: _end(ids, beginning.mistakes, beginning.newest_mistake)]
+            episodes.end_at(beginning.episodes, beginning.newest_episode)
+            mistakes.end_at(beginning.mistakes, beginning.newest_mistake)
         if beginning and run_id:
-            episodes = [episode for episode in episodes if not episode.session_id.startswith(f"{run_id}/")]
-            mistakes = [entry for entry in mistakes if not entry.mistake_id.startswith(f"mistake-{run_id}/")]
-        if beginning and (len(episodes), len(mistakes)) != (beginning.episodes, beginning.mistakes):
-            _warn(
-                f"the store lost records since the run started ({beginning.episodes:,} episodes and "
-                f"{beginning.mistakes:,} mistakes then, {len(episodes):,} and {len(mistakes):,} of them now); "
-                "the rest of the run recalls the remaining ones"
-            )
+            episodes.omitted, mistakes.omitted = f"ep-{run_id}/", f"mistake-{run_id}/"
         for entry in wisdom:
             self.book.upsert(replace(entry, use_count=0, success_rate=0.0))
-        self.mistakes.extend(mistakes)
         self._take(episodes)
+        for batch in batched(mistakes):
+            self.mistakes.extend(batch)
         for entry in wisdom:
             self.book.remember_usage(entry)
+        if beginning and (episodes.count, mistakes.count) != (beginning.episodes, beginning.mistakes):
+            _warn(
+                f"the store lost records since the run started ({beginning.episodes:,} episodes and "
+                f"{beginning.mistakes:,} mistakes then, {episodes.count:,} and {mistakes.count:,} of them now); "
+                "the rest of the run recalls the remaining ones"
+            )
         return beginning or Beginning(
-            episodes=len(episodes),
-            newest_episode=episodes[-1].episode_id if episodes else "",
-            mistakes=len(mistakes),
-            newest_mistake=mistakes[-1].mistake_id if mistakes else "",
+            episodes=episodes.count,
+            newest_episode=episodes.newest,
+            mistakes=mistakes.count,
+            newest_mistake=mistakes.newest,
             wisdom=wisdom,
         )
 
@@ -156,8 +159,8 @@ class Archive:
     def close(self) -> None:
         """Recount wisdom if other runs wrote to the store, and close it; errors become warnings."""
         try:
-            if self._has_learnt:
-                recount(self.store, known=self._taken)
+            if self._has_learnt and sum(1 for _ in self.store.read(Episode)) != self._taken:
+                recount(self.store)
             self.store.close()
         except (StoreError, OSError) as problem:
             _warn(f"{problem}; the run is complete; `reflexion-lab memory import` can import its folder later")
@@ -208,26 +211,32 @@ class Archive:
         """Index `episodes`, oldest first; returns the changed wisdom. Uses of wisdom are counted from the episodes, so
         loading a round again counts nothing twice.
         """
-        episodes = self.buffer.extend(episodes)
-        self._taken += len(episodes)
-        changed = {entry.wisdom_id: entry for entry in self._extraction.add(episodes)}
+        uses: list[tuple[str, bool, float]] = []
+        changed = {entry.wisdom_id: entry for entry in self._extraction.add(self._indexed(episodes, uses))}
         for entry in changed.values():
             self.book.upsert(entry)
-        for episode in episodes:
-            if episode.reflection:
-                self.insights.add(episode.task_id, insight_of(episode.reflection))
-            for wisdom_id in wisdom_used(episode):
-                if wisdom_id in self.book:
-                    changed[wisdom_id] = self.book.record_usage(wisdom_id, episode.passed, episode.timestamp)
-        for _, loop in groupby(episodes, key=lambda episode: episode.session_id):
+        for wisdom_id, passed, at in uses:
+            if wisdom_id in self.book:
+                changed[wisdom_id] = self.book.record_usage(wisdom_id, passed, at)
+        return [self.book[wisdom_id] for wisdom_id in changed]
+
+    def _indexed(self, episodes: Iterable[Episode], uses: list[tuple[str, bool, float]]) -> Iterator[Episode]:
+        """The `episodes`, each in the buffer, with its insight, its `uses` of wisdom and the outcomes of its loop."""
+        stored = (episode for batch in batched(episodes) for episode in self.buffer.extend(batch))
+        for _, loop in groupby(stored, key=lambda episode: episode.session_id):
             attempts = list(loop)
+            self._taken += len(attempts)
+            for episode in attempts:
+                if episode.reflection:
+                    self.insights.add(episode.task_id, insight_of(episode.reflection))
+                uses += [(name, episode.passed, episode.timestamp) for name in wisdom_used(episode)]
             self.omega = adapted(self.omega, attempts)
             # Reflected failures, and those fixed by the next attempt, by category; unknown verdicts are skipped.
             for failure, retry in pairwise(attempts):
                 if failure.reflection and not failure.passed and retry.metadata.get("outcome") not in UNKNOWN:
                     fixed, n = self.outcomes.get(failure.category, (0, 0))
                     self.outcomes[failure.category] = (fixed + retry.passed, n + 1)
-        return [self.book[wisdom_id] for wisdom_id in changed]
+            yield from attempts
 
 
 def runs_in(store: Store) -> set[str]:
@@ -241,11 +250,34 @@ def is_begun_with(store: Store, beginning: Beginning) -> bool:
     return beginning.newest_episode in ids if beginning.episodes else not ids
 
 
-def _end(ids: Sequence[str], count: int, newest: str) -> int:
-    """Number of leading `ids` that existed at a run's start: up to `newest`, at most `count`."""
-    if not newest:
-        return count
-    return min(count, ids.index(newest) + 1) if newest in ids else 0
+class _Loaded(Generic[S]):
+    """The records of one kind in a store, read one by one."""
+
+    def __init__(self, store: Store, kind: type[S], id_field: str) -> None:
+        self.omitted = ""
+        """Beginning of the ids that are skipped."""
+        self.count, self.newest = 0, ""
+        """Number of records that were read, and id of the last one."""
+        self._read = lambda: store.read(kind)
+        self._id: Callable[[S], str] = attrgetter(id_field)
+        self._end: int | None = None
+
+    def end_at(self, count: int, newest: str) -> None:
+        """Read only what existed at a run's start: up to the id `newest`, at most `count`."""
+        places = (n for n, record in enumerate(self._read(), 1) if self._id(record) == newest)
+        self._end = min(count, next(places, 0)) if newest else count
+
+    def __iter__(self) -> Iterator[S]:
+        for record in islice(self._read(), self._end):
+            if not self.omitted or not self._id(record).startswith(self.omitted):
+                self.count, self.newest = self.count + 1, self._id(record)
+                yield record
+
+
+def batched(records: Iterable[S]) -> Iterator[list[S]]:
+    remaining = iter(records)
+    while batch := list(islice(remaining, BATCH)):
+        yield batch
 
 
 def _warn(message: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 
 from msgspec.structs import replace
 
@@ -305,20 +305,27 @@ class EpisodeBuffer:
         For `relevant`; empty, for this buffer alone.
     match
         Retrieval document of an episode, one of `texts.MATCHES`.
+    episodes
+        Where they are kept, empty; by default in memory.
     """
 
     @validated
     def __init__(
-        self, max_episodes: int = DEFAULT_EPISODES, retriever: Retriever | None = None, match: Match = "task"
+        self,
+        max_episodes: int = DEFAULT_EPISODES,
+        retriever: Retriever | None = None,
+        match: Match = "task",
+        episodes: MutableMapping[int, Episode] | None = None,
     ) -> None:
         self.capacity = max_episodes if max_episodes > 0 else DEFAULT_EPISODES
         self._retriever = retriever
         self._match = match
         self._lock = threading.Lock()
         # By the retriever's document numbers, `_first` to `total - 1`.
-        self._episodes: dict[int, Episode] = {}
+        self._episodes: MutableMapping[int, Episode] = {} if episodes is None else episodes
         self._first = self.total = 0
-        self._by_task: dict[str, dict[int, Episode]] = {}
+        self._tasks: dict[int, str] = {}
+        self._by_task: dict[str, list[int]] = {}
 
     def store(self, episode: Episode) -> Episode:
         """Store an episode; returns it with an id and a timestamp. Raises DataError without an `agent_id`."""
@@ -332,13 +339,15 @@ class EpisodeBuffer:
                 self._retriever.add([document(episode, self._match) for episode in stored])
             for episode in stored:
                 if len(self._episodes) == self.capacity:
-                    task_id = self._episodes.pop(self._first).task_id
-                    del self._by_task[task_id][self._first]
+                    del self._episodes[self._first]
+                    task_id = self._tasks.pop(self._first)
+                    self._by_task[task_id].pop(0)
                     if not self._by_task[task_id]:
                         del self._by_task[task_id]
                     self._first += 1
-                self._by_task.setdefault(episode.task_id, {})[self.total] = episode
                 self._episodes[self.total] = episode
+                self._tasks[self.total] = episode.task_id
+                self._by_task.setdefault(episode.task_id, []).append(self.total)
                 self.total += 1
             if self._retriever is not None:
                 self._retriever.forget(self._first)
@@ -347,7 +356,7 @@ class EpisodeBuffer:
     def by_task(self, task_id: str) -> list[Episode]:
         """The task's episodes, oldest first."""
         with self._lock:
-            return [*self._by_task.get(task_id, {}).values()]
+            return [self._episodes[number] for number in self._by_task.get(task_id, ())]
 
     def relevant(self, text: str, k: int, min_score: float = 0.0) -> list[Episode]:
         """The `k` nearest episodes, best first, the newer first on a tie; `min_score` is inclusive. Raises ConfigError

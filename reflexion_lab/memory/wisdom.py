@@ -17,7 +17,8 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Positive, Share, validated
 from reflexion_lab.memory.texts import QUOTED
 from reflexion_lab.protocols import Retriever, Store
-from reflexion_lab.records import UNKNOWN, Episode, Reflection, Wisdom
+from reflexion_lab.records import UNKNOWN, Episode, Record, Reflection, Wisdom
+from reflexion_lab.storage.spilled import Spilled
 from reflexion_lab.text.replies.tokens import WORD, tokens
 
 USAGE = ("use_count", "success_rate", "last_used_at")
@@ -161,20 +162,13 @@ class Recount(NamedTuple):
     changed: int
 
 
-def recount(store: Store, known: int = -1) -> Recount:
+def recount(store: Store) -> Recount:
     """Extract the wisdom of all stored episodes into `store`. Idempotent. Raises StoreError.
 
     Concurrent runs know their own episodes only and overwrite each other's entries. Each run recounts at its end, and
     repeats the recount if episodes were added meanwhile, so the last writer has counted all of them.
-
-    Parameters
-    ----------
-    known
-        Number of episodes that the caller has counted; nothing is written if the store has no others.
     """
     uses, extracted = _counted(store)
-    if uses.episodes == known:
-        return Recount(uses.episodes, len(extracted), 0, 0)
     first = before = _by_id(store)
     while True:
         stored = (with_fields_of(before.get(entry.wisdom_id, entry), entry, HISTORY) for entry in extracted)
@@ -262,64 +256,98 @@ def extract(episodes: Iterable[Episode]) -> list[Wisdom]:
 
 
 class Extraction:
-    """Incremental `extract`. The cost of `add` depends on the new episodes only."""
+    """Incremental `extract`. The cost of `add` depends on the new episodes only, and so does its memory: causes that
+    occurred once lie in a temporary file.
+    """
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
-        self._shared: dict[str, _Group] = {}
         """By wisdom id."""
+        self._once: Spilled[str, _First] = Spilled(_First)
+        """By the wisdom id that a second episode would make."""
         self._seen: set[str] = set()
 
     @property
     def wisdom(self) -> list[Wisdom]:
         """As `extract` of all episodes so far."""
-        return [group.wisdom for group in self._groups.values() if group.is_shared]
+        return [group.wisdom for group in sorted(self._groups.values(), key=lambda group: group.number)]
 
     def add(self, episodes: Iterable[Episode]) -> list[Wisdom]:
         """Wisdom that these episodes create or change. Known episode ids are skipped."""
-        changed: dict[str, _Group] = {}
+        changed: dict[str, None] = {}
         for episode in episodes:
             reflection = episode.reflection
             cause = normalised(reflection.root_cause) if reflection and not episode.passed else ""
-            if reflection and cause and (name := _id(episode)) not in self._seen:
+            if cause and (name := _id(episode)) not in self._seen:
                 self._seen.add(name)
-                group = changed[cause] = self._groups.setdefault(cause, _Group(cause, reflection))
-                group.add(name, episode, reflection)
-        shared = [(group, group.wisdom) for group in changed.values() if group.is_shared]
-        self._shared.update((wisdom.wisdom_id, group) for group, wisdom in shared)
-        return [wisdom for _, wisdom in shared]
+                wisdom_id = f"wis-{_digest(cause.encode())}"
+                changed[wisdom_id] = None
+                if wisdom_id not in self._groups and wisdom_id not in self._once:
+                    self._once[wisdom_id] = _First(number=len(self._seen), name=name, episode=episode)
+                    continue
+                if first := self._once.pop(wisdom_id, None):
+                    self._groups[wisdom_id] = _Group(wisdom_id, first)
+                self._groups[wisdom_id].add(name, episode)
+        return [self._groups[wisdom_id].wisdom for wisdom_id in changed if wisdom_id in self._groups]
 
     def without(self, wisdom_id: str, task_id: str) -> Wisdom | None:
         """An entry without the episodes of one task; None if fewer than two remain, or the id is unknown."""
-        group = self._shared.get(wisdom_id)
+        group = self._groups.get(wisdom_id)
         return group.without(task_id) if group else None
 
 
-class _Group:
-    """Running sums over the episodes with one root cause."""
+class _First(Record, frozen=True, kw_only=True):
+    """The first episode with a root cause."""
 
-    def __init__(self, cause: str, first: Reflection) -> None:
-        self.cause = cause
-        self.pattern = " ".join(first.root_cause.split())
+    number: int
+    """In the order of arrival."""
+    name: str
+    episode: Episode
+
+
+class _Advice(NamedTuple):
+    """The best advice of one task: the most confident, of the earliest task on a tie."""
+
+    confidence: float
+    minus_order: int
+    text: str
+
+
+class _Group:
+    """Running sums over the episodes with one root cause, two or more."""
+
+    def __init__(self, wisdom_id: str, first: _First) -> None:
+        self.wisdom_id = wisdom_id
+        self.number = first.number
         self.frequency = 0
         self.sources: deque[str] = deque(maxlen=SOURCES)
-        self.tasks: dict[str, _Share] = {}
+        self.tasks: dict[str, tuple[int, int]] = {}
+        """By task, its place in their order and its number of episodes."""
+        self.patterns: list[str] = []
+        """First wordings of the first two tasks: of all tasks, and of all but the first."""
         self.domains: Counter[str] = Counter()
-        self.best: Reflection | None = None
+        self.best: tuple[float, str] | None = None
+        """Confidence and text of the best advice, the earlier one on a tie."""
+        self.best_by_task: dict[str, _Advice] = {}
+        """Of the two tasks with the best advice: any other one has the better of them."""
         self.confidence: dict[str, float] = {}
         self.gains = 0.0
         self.pairs = 0
         self.since = 0.0
+        self.add(first.name, first.episode)
 
-    def add(self, name: str, episode: Episode, reflection: Reflection) -> None:
+    def add(self, name: str, episode: Episode) -> None:
         self.frequency += 1
         self.sources.append(name)
-        count, first, best = self.tasks.get(episode.task_id, (0, reflection, None))
-        self.tasks[episode.task_id] = count + 1, first, _better(best, reflection)
+        order, count = self.tasks.get(episode.task_id, (len(self.tasks), 0))
+        self.tasks[episode.task_id] = order, count + 1
+        if reflection := episode.reflection:
+            if not count and order < 2:
+                self.patterns.append(" ".join(reflection.root_cause.split()))
+            self._advise(episode.task_id, order, reflection)
         # The number of distinct keywords of each domain in the program and the error signature.
         words = set(WORD.findall(f"{episode.code}\n{episode.failure_analysis}".casefold()))
         self.domains.update({domain: len(known & words) for domain, known in _WORDS.items()})
-        self.best = _better(self.best, reflection)
         if self.frequency == 2:  # now it is wisdom
             self.since = episode.timestamp
         if not episode.session_id:
@@ -329,53 +357,44 @@ class _Group:
             self.pairs += 1
         self.confidence[episode.session_id] = episode.confidence
 
-    @property
-    def is_shared(self) -> bool:
-        return self.frequency >= 2
+    def _advise(self, task_id: str, order: int, reflection: Reflection) -> None:
+        if not (text := reflection.what_to_change.strip()):
+            return
+        if not self.best or reflection.confidence > self.best[0]:
+            self.best = reflection.confidence, text
+        known = self.best_by_task.get(task_id)
+        if not known or reflection.confidence > known.confidence:
+            advice = self.best_by_task | {task_id: _Advice(reflection.confidence, -order, text)}
+            self.best_by_task = dict(sorted(advice.items(), key=lambda item: item[1][:2], reverse=True)[:2])
 
     @property
     def wisdom(self) -> Wisdom:
         return Wisdom(
-            wisdom_id=f"wis-{_digest(self.cause.encode())}",
-            pattern=self.pattern,
+            wisdom_id=self.wisdom_id,
+            pattern=self.patterns[0],
             frequency=self.frequency,
             impact=min(1.0, self.gains / self.pairs) if self.pairs else 0.0,
             domain=max(DOMAINS, key=lambda domain: self.domains[domain]),
-            tags=_tags(self.pattern),
-            advice=self.best.what_to_change.strip() if self.best else "",
+            tags=_tags(self.patterns[0]),
+            advice=self.best[1] if self.best else "",
             sources=tuple(self.sources),
             tasks=tuple(islice(self.tasks, SOURCES)),
             created_at=self.since,
         )
 
     def without(self, task_id: str) -> Wisdom | None:
-        others = {name: share for name, share in self.tasks.items() if name != task_id}
-        frequency = sum(count for count, _, _ in others.values())
-        if frequency < 2:
+        order, count = self.tasks.get(task_id, (-1, 0))
+        if self.frequency - count < 2:
             return None
-        pattern, best = "", None
-        for _, first, of_task in others.values():
-            pattern = pattern or " ".join(first.root_cause.split())
-            best = _better(best, of_task) if of_task else best
+        pattern = self.patterns[1 if order == 0 else 0]
         return replace(
             self.wisdom,
             pattern=pattern,
-            frequency=frequency,
+            frequency=self.frequency - count,
             tags=_tags(pattern),
-            advice=best.what_to_change.strip() if best else "",
-            tasks=tuple(islice(others, SOURCES)),
+            advice=next((advice.text for name, advice in self.best_by_task.items() if name != task_id), ""),
+            tasks=tuple(islice((name for name in self.tasks if name != task_id), SOURCES)),
         )
-
-
-_Share = tuple[int, Reflection, Reflection | None]
-"""Of one task: number of episodes, first reflection, and the reflection with the best advice."""
-
-
-def _better(best: Reflection | None, other: Reflection) -> Reflection | None:
-    """The more confident reflection that proposes a change; the earlier one on a tie."""
-    if other.what_to_change.strip() and (not best or other.confidence > best.confidence):
-        return other
-    return best
 
 
 def _tags(pattern: str) -> tuple[str, ...]:

@@ -1,20 +1,20 @@
-"""The store in memory, which ends with the process."""
+"""The store that ends with the process."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-
-import msgspec
+from typing import Any
 
 from reflexion_lab.limits import Above0, validated
 from reflexion_lab.protocols import S, Stored
 from reflexion_lab.records import Episode, Search
 from reflexion_lab.storage.kinds import KIND_OF, KINDS, is_old, matching, prepared
+from reflexion_lab.storage.spilled import Spilled
 
 
 class InMemory:
-    """Records as JSON, as in the other stores, so that no caller shares a record object with it.
+    """Records as they would come back from the other stores, in a temporary file without a name.
 
     Parameters
     ----------
@@ -27,19 +27,20 @@ class InMemory:
     @validated
     def __init__(self, retention_days: Above0 | None = None) -> None:
         self._lock = threading.Lock()
-        self._bodies: dict[str, dict[str, bytes]] = {kind.name: {} for kind in KINDS}
+        self._records: dict[str, Spilled[str, Any]] = {}
+        self.clear()
 
     def append(self, records: Sequence[Stored]) -> None:
-        """Raises DataError, as `kinds.prepared`."""
+        """Raises DataError, as `kinds.prepared`, and OSError, as `Spilled`."""
         lines = prepared(records)
         with self._lock:
             for line in lines:
-                self._bodies[line.kind.name][line.id] = line.body
+                self._records[line.kind.name][line.id] = line.record
 
     def read(self, kind: type[S]) -> Iterator[S]:
         with self._lock:
-            bodies = list(self._bodies[KIND_OF[kind].name].values())
-        yield from map(msgspec.json.Decoder(kind).decode, bodies)
+            records: Iterator[S] = self._records[KIND_OF[kind].name].snapshot()
+        yield from records
 
     def search(self, search: Search) -> list[Episode]:
         return matching(search, self.read(Episode))
@@ -47,17 +48,16 @@ class InMemory:
     def prune(self, before: float) -> int:
         removed = 0
         with self._lock:
-            for kind in KINDS:
-                bodies, decode = self._bodies[kind.name], msgspec.json.Decoder(kind.record).decode
-                young = {key: body for key, body in bodies.items() if not is_old(decode(body), before)}
-                removed += len(bodies) - len(young)
-                self._bodies[kind.name] = young
+            for records in self._records.values():
+                old = [key for key, record in records.items() if is_old(record, before)]
+                for key in old:
+                    del records[key]
+                removed += len(old)
         return removed
 
     def clear(self) -> None:
         with self._lock:
-            for bodies in self._bodies.values():
-                bodies.clear()
+            self._records = {kind.name: Spilled(kind.record) for kind in KINDS}
 
     def close(self) -> None:
         """Nothing to do; records can still be read."""

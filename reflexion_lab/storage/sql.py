@@ -260,7 +260,7 @@ def _prepare(connection: sqlite3.Connection, _: object) -> None:
     # `_begin` starts transactions, not the driver.
     connection.isolation_level = None
     connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute("PRAGMA cache_size = -65536")
+    connection.execute("PRAGMA cache_size = -8192")
     # Each checkpoint waits for the disk: with SQLite's default of 1,000 pages, batches take twice as long.
     connection.execute("PRAGMA wal_autocheckpoint = 16000")
 

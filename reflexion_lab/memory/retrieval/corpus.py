@@ -5,6 +5,7 @@ Shared memory changes only between rounds of tasks, so one rebuild serves all qu
 
 from __future__ import annotations
 
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -35,7 +36,8 @@ class Corpus(ABC, Generic[Index]):
 
     def add(self, documents: Sequence[str]) -> None:
         with self._lock:
-            self._documents += (tokens(document, self._min_length) for document in documents)
+            # interned: documents share their words
+            self._documents += ([*map(sys.intern, tokens(document, self._min_length))] for document in documents)
             self._index = None
 
     def forget(self, before: int) -> None:

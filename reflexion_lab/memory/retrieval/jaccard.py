@@ -13,7 +13,7 @@ from reflexion_lab.memory.retrieval.corpus import best
 from reflexion_lab.protocols import Hit
 from reflexion_lab.text.replies.tokens import tokens
 
-_numbers = partial(array, "q")
+_numbers = partial(array, "i")
 
 
 class Jaccard:
