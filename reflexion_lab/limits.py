@@ -24,6 +24,14 @@ T = TypeVar("T")
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
+Repeats = Annotated[int, Meta(ge=1, le=1000)]
+"""Attempts, replies or programs of one task, which memory holds until the task ends."""
+Again = Annotated[int, Meta(ge=0, le=1000)]
+"""As `Repeats`, or none."""
+Parallel = Annotated[int, Meta(ge=1, le=1000)]
+"""Threads, processes or requests at once."""
+Tasks = Annotated[int, Meta(ge=1, le=100_000)]
+"""Tasks of one run, which memory holds: 3 KB each."""
 Share = Annotated[float, Meta(ge=0, le=1)]
 PositiveShare = Annotated[float, Meta(gt=0, le=1)]
 NotNegative = Annotated[float, Meta(ge=0)]

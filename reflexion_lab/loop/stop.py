@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from reflexion_lab.limits import Above0, Count, Positive, PositiveShare, validated
+from reflexion_lab.limits import Above0, Again, Positive, PositiveShare, Repeats, validated
 from reflexion_lab.protocols import Stop
 from reflexion_lab.records import DIGITS, Attempt, Usage
 
@@ -49,7 +49,7 @@ class MaxAttempts:
     """
 
     @validated
-    def __init__(self, max_attempts: Positive = 3, extra_attempts: Count = 0) -> None:
+    def __init__(self, max_attempts: Repeats = 3, extra_attempts: Again = 0) -> None:
         self.max_attempts = max_attempts
         self.extra_attempts = extra_attempts
 

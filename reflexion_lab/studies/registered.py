@@ -160,7 +160,7 @@ def _cells(study: Registration, arm: str, *more: str) -> Iterator[tuple[int, Cel
         raise DataError(f"arms.{arm}", seeds[0], "no seed: the field `seeds` has them")
     for seed in study.seeds:
         overrides = (*words, f"seed={seed}")
-        yield seed, Cell(0, overrides, compose(*overrides))
+        yield seed, Cell.of(0, overrides, compose(*overrides))
 
 
 def _manifest(study: Registration, arm: str, seed: int, cell: Cell) -> Manifest:

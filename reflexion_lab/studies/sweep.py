@@ -13,7 +13,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
@@ -67,14 +67,12 @@ class Sweep:
                     RuntimeWarning,
                     stacklevel=2,
                 )
-        self.cells = tuple(by_digest.values())
         self.digests = {cell.number: digest for digest, cell in by_digest.items()}
-        self.sweep_id = sweep_id or name_of(self.cells)
+        self.sweep_id = sweep_id or _name(cells[0], by_digest)
+        self.cells = tuple(cell.within(self.sweep_id) for cell in by_digest.values())
         self.root = Path(cells[0].cfg.run_root)
         self.folder = self.root / "sweeps" / self.sweep_id
         self._tracked = self.folder / ".tracked"
-        for cell in self.cells:
-            cell.cfg.sweep_id = self.sweep_id
 
     @classmethod
     def of(cls, overrides: Sequence[str]) -> Sweep:
@@ -285,17 +283,19 @@ def _check(cells: Sequence[Cell], sweep_id: str) -> None:
         raise ConfigError("sweep", "no cell", "at least one")
     if sweep_id and (Path(sweep_id).name != sweep_id or sweep_id.startswith(".")):
         raise ConfigError("sweep_id", repr(sweep_id), "the name of a folder in RUN_ROOT/sweeps")
-    for key in ("run_root", "sweep_id", "resume"):
-        if any(cell.cfg[key] != cells[0].cfg[key] for cell in cells):
-            raise ConfigError(key, "several values in one sweep", "one for all of its cells")
-    if cells[0].cfg.resume is not None:
+    first = cells[0].cfg
+    for cfg in (cell.cfg for cell in cells):
+        for key in ("run_root", "sweep_id", "resume"):
+            if cfg[key] != first[key]:
+                raise ConfigError(key, "several values in one sweep", "one for all of its cells")
+    if first.resume is not None:
         raise ConfigError("resume: the same command resumes a sweep", hint="leave it out")
 
 
-def name_of(cells: Sequence[Cell]) -> str:
+def _name(first: Cell, digests: Iterable[str]) -> str:
     """The experiment's name and a digest of the cells, as in `omega_sweep-3fa2c1d0`."""
-    named = (override for override in cells[0].overrides if override.startswith("experiment="))
-    digest = hashlib.sha256("".join(cell.digest for cell in cells).encode()).hexdigest()[:8]
+    named = (override for override in first.overrides if override.startswith("experiment="))
+    digest = hashlib.sha256("".join(digests).encode()).hexdigest()[:8]
     return f"{next(named, 'sweep').removeprefix('experiment=')}-{digest}"
 
 

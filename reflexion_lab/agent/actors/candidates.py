@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from reflexion_lab.agent.critique.critique_revise import costs, drafted
-from reflexion_lab.limits import Positive, validated
+from reflexion_lab.limits import Repeats, validated
 from reflexion_lab.protocols import Actor, Evaluator
 from reflexion_lab.records import WITHHELD, Evaluation, Recollection, Step, Task, Trajectory, Usage
 
@@ -37,7 +37,7 @@ class Candidates:
     """
 
     @validated
-    def __init__(self, actor: Actor, evaluator: Evaluator, n: Positive = 3, rule: Rule = "best") -> None:
+    def __init__(self, actor: Actor, evaluator: Evaluator, n: Repeats = 3, rule: Rule = "best") -> None:
         self.actor = actor
         self.evaluator = evaluator
         self.n = n

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from reflexion_lab.agent.actors.tools import Observation, ToolCall, run_tests, use
 from reflexion_lab.agent.actors.transcript import DROPPED, Reply, Turn, layouts, read
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.limits import Positive, validated
+from reflexion_lab.limits import Repeats, validated
 from reflexion_lab.protocols import Evaluator, Model, Sandbox
 from reflexion_lab.records import WITHHELD, Completion, Message, Recollection, Sampling, Step, Task, Trajectory, Usage
 from reflexion_lab.text.prompts.render import Prompts, Style, known_examples, room
@@ -59,7 +59,7 @@ class ReAct:
         sampling: Sampling,
         prompts: Prompts | None = None,
         style: Style = "chat",
-        max_steps: Positive = 6,
+        max_steps: Repeats = 6,
         max_observation: Annotated[int, Meta(ge=80)] = 600,
         evaluator: Evaluator | None = None,
     ) -> None:

@@ -18,7 +18,7 @@ from reflexion_lab.agent.models.openai import OpenAIModel
 from reflexion_lab.agent.models.requests import COUNTED, OVERFLOW, Pace, Rejection, is_out_of_credit, outcome_of
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.io.secrets import without_keys
-from reflexion_lab.limits import Above0, Count, Positive, validated
+from reflexion_lab.limits import Above0, Count, Parallel, validated
 from reflexion_lab.records import Completion, Message, Sampling
 
 RESERVED = {
@@ -78,7 +78,7 @@ class LiteLLMModel(OpenAIModel):
         retries: Count = 5,
         timeout: Above0 = 120.0,
         requests_per_minute: Above0 | None = None,
-        slots: Positive = 8,
+        slots: Parallel = 8,
         context: Count = 0,
         price_per_million: Annotated[Sequence[float], Meta(min_length=2, max_length=3)] | None = None,
         extra_body: Mapping[str, object] | None = None,

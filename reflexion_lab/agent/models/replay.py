@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.agent.models.cache import call_key, missing_call
 from reflexion_lab.errors import ModelError
-from reflexion_lab.limits import Count, Positive, validated
+from reflexion_lab.limits import Count, Parallel, validated
 from reflexion_lab.records import Completion, Message, Sampling
 from reflexion_lab.storage.call_store import CallStore
 
@@ -33,7 +33,7 @@ class ReplayModel:
     """
 
     @validated
-    def __init__(self, path: str | Path, fingerprint: str = "", slots: Positive = 64, context: Count = 0) -> None:
+    def __init__(self, path: str | Path, fingerprint: str = "", slots: Parallel = 64, context: Count = 0) -> None:
         self.slots = slots
         self.context = context
         self._store = CallStore(path, readonly=True)

@@ -13,7 +13,7 @@ import msgspec
 
 from reflexion_lab.errors import ConfigError, DataError, ModelError
 from reflexion_lab.io.files import UNREADABLE, content
-from reflexion_lab.limits import Count, NotNegative, Positive, validated
+from reflexion_lab.limits import Count, NotNegative, Parallel, validated
 from reflexion_lab.records import Completion, Message, Record, Sampling, Usage
 
 
@@ -62,7 +62,7 @@ class ScriptedModel:
         *,
         seconds: NotNegative = 0.0,
         name: str = "scripted",
-        slots: Positive = 64,
+        slots: Parallel = 64,
         context: Count = 0,
     ) -> None:
         self.fingerprint = f"scripted:{name}"

@@ -16,7 +16,7 @@ from reflexion_lab.agent.models.prices import Price
 from reflexion_lab.agent.reflectors.oracle import true_differences
 from reflexion_lab.agent.reflectors.quoted import CHANGE as CHANGE_OF_QUOTED
 from reflexion_lab.errors import ConfigError, ModelError
-from reflexion_lab.limits import Count, Positive, Share, validated
+from reflexion_lab.limits import Count, Parallel, Share, validated
 from reflexion_lab.records import Completion, Message, Sampling, Task, Usage
 from reflexion_lab.text.prompts.render import without_docstrings
 from reflexion_lab.text.replies.syntax import UNPARSABLE
@@ -120,7 +120,7 @@ class SimulatedModel:
         repair_wrong: Share | None = None,
         partial: Share = 0.0,
         seed: int = 0,
-        slots: Positive = 64,
+        slots: Parallel = 64,
         context: Count = 0,
         price_per_million: Sequence[float] = (0.0, 0.0),
     ) -> None:
@@ -133,11 +133,9 @@ class SimulatedModel:
         self._tasks = {task.prompt.strip(): task for task in tasks}
         self._first = {task.task_id: _chance(f"{seed}:{task.task_id}", first, spread) for task in tasks}
         self._price = Price(per_million=tuple(price_per_million), words="as the config says")
-        known = sorted([task.task_id, task.canonical_program] for task in tasks)
         curve = [[repair_true, repair_wrong]] if (repair_true, repair_wrong) != (None, None) else []
         skill = [first, spread, repair, damage, *([partial] if partial else [])]  # fingerprints of before stay
-        data = msgspec.json.encode([skill, seed, known, *curve])
-        self.fingerprint = f"simulated:{hashlib.sha256(data).hexdigest()[:16]}"
+        self.fingerprint = f"simulated:{_digest([skill, seed], tasks, curve)[:16]}"
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         """Raises ModelError for a prompt without one of the tasks."""
@@ -208,6 +206,15 @@ class SimulatedModel:
         else:
             likely = self.repair_wrong if WORDS.search(after) else None
         return self.repair if likely is None else likely
+
+
+def _digest(before: Sequence[object], tasks: Sequence[Task], after: Sequence[object]) -> str:
+    """SHA-256 of the JSON list of `before`, the sorted ids and canonical programs of `tasks`, and `after`."""
+    sha256 = hashlib.sha256(msgspec.json.encode(before)[:-1] + b",[")
+    for number, task in enumerate(sorted(tasks, key=lambda task: task.task_id)):
+        sha256.update(b"," * bool(number) + msgspec.json.encode([task.task_id, task.canonical_program]))
+    sha256.update(b"]" + b"".join(b"," + msgspec.json.encode(part) for part in after) + b"]")
+    return sha256.hexdigest()
 
 
 def _lines(text: str) -> str:

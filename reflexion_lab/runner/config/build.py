@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args
 import msgspec
 
 from reflexion_lab.errors import ConfigError, LabError
-from reflexion_lab.limits import Above0, Count, Positive, PositiveShare, check, expected_at
+from reflexion_lab.limits import Above0, Again, PositiveShare, Repeats, check, expected_at
 from reflexion_lab.records import Record, Sampling
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ METHODS = {
 class LoopValues(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The values under `loop`."""
 
-    max_attempts: Positive
-    extra_attempts: Count
+    max_attempts: Repeats
+    extra_attempts: Again
     confidence_threshold: PositiveShare
     timeout: Above0
     stuck_after: Annotated[int, msgspec.Meta(ge=2)] | None

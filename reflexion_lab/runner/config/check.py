@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.limits import Count, NotNegative, Positive
+from reflexion_lab.limits import Count, NotNegative, Parallel, Positive
 from reflexion_lab.records import Record
 from reflexion_lab.runner.config.build import (
     LoopValues,
@@ -56,7 +56,7 @@ class _Benchmark(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class _Sandbox(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limits: dict[str, Any]
-    servers: Positive | None = None
+    servers: Parallel | None = None
 
 
 class _Shared(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,7 +102,7 @@ SETTINGS: dict[str, Any] = {
     "seed": Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)],  # JSON readers round larger ones
     "temperature": NotNegative,
     "run_root": Place,
-    "workers": Positive | None,
+    "workers": Parallel | None,
     "resume": Place | None,
     "quiet": bool,
     "sweep_id": Place | None,

@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+import math
 import os
+import pickle
 import re
+import zlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.secrets import without_logins
@@ -21,6 +24,10 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
 
+MOST_CELLS = 10_000
+"""In one sweep; each takes 5 KB of memory and 0.05 s until the first one starts."""
+
+
 class Cell(NamedTuple):
     """One run of a sweep."""
 
@@ -28,7 +35,23 @@ class Cell(NamedTuple):
     """Index from 0 in Hydra's order: the last swept key varies fastest."""
     overrides: tuple[str, ...]
     """All overrides, swept or not, without those of Hydra itself."""
-    cfg: Config
+    packed: bytes
+    """Its config; as an object it takes 200 KB."""
+
+    @classmethod
+    def of(cls, number: int, overrides: Sequence[str], cfg: Config) -> Cell:
+        return cls(number, tuple(overrides), zlib.compress(pickle.dumps(cfg)))
+
+    @property
+    def cfg(self) -> Config:
+        """A copy of its config."""
+        return cast("Config", pickle.loads(zlib.decompress(self.packed)))
+
+    def within(self, sweep_id: str) -> Cell:
+        """The cell as one of a sweep."""
+        cfg = self.cfg
+        cfg.sweep_id = sweep_id
+        return self.of(self.number, self.overrides, cfg)
 
     @property
     def digest(self) -> str:
@@ -52,6 +75,8 @@ def cells(overrides: Sequence[str]) -> list[Cell]:
 
     Raises
     ------
+    ConfigError
+        There are more than `MOST_CELLS`.
     HydraException
         An override is malformed or names an unknown key; a note names the cell.
     """
@@ -69,13 +94,30 @@ def cells(overrides: Sequence[str]) -> list[Cell]:
         params = _swept_by_config(
             searched + [override.input_line or "" for override in own if not override.is_sweep_override()]
         )
-        grid = itertools.product(*map(_each, parser.parse_overrides(params) + own))
+        swept = [_each(override) for override in parser.parse_overrides(params) + own]
+        _check_number(swept)
+        grid = itertools.product(*swept)
         version = object() if searched else conf_version()  # files of a search path may change between two sweeps
         chosen = [in_full(overrides) for overrides in grid]  # a sweep over models: model=openai/a,openai/b
         return [
-            Cell(n, words, _of_cell(n, parser.parse_overrides(list(words)), version, searched, is_group))
+            Cell.of(n, words, _of_cell(n, parser.parse_overrides(list(words)), version, searched, is_group))
             for n, words in enumerate(chosen)
         ]
+
+
+def _check_number(swept: Sequence[Sequence[str]]) -> None:
+    """Raises ConfigError: the product of the values is more than `MOST_CELLS`."""
+    if math.prod(map(len, swept)) <= MOST_CELLS:
+        return
+    several = {values[0].partition("=")[0]: len(values) for values in swept if len(values) > 1}
+    numbers = (f"more than {MOST_CELLS:,}" if number > MOST_CELLS else str(number) for number in several.values())
+    raise _too_many(", ".join(several), " x ".join(numbers))
+
+
+def _too_many(keys: str, got: str) -> ConfigError:
+    return ConfigError(
+        keys, f"{got} values to sweep over", f"{MOST_CELLS:,} cells at most", "sweep over a part at a time"
+    )
 
 
 def lines(grid: dict[str, Any]) -> list[str]:
@@ -101,6 +143,8 @@ def _values(key: str, value: Any) -> str:
 
 def _plain_value(key: str, value: Any) -> Any:
     """Convert arrays, Series, ranges and paths to lists, numbers and text."""
+    if (isinstance(value, range) or hasattr(value, "tolist")) and getattr(value, "ndim", 1) and len(value) > MOST_CELLS:
+        raise _too_many(key, f"{len(value):,}")
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, os.PathLike):
@@ -130,13 +174,17 @@ def _value(value: Any) -> str:
 
 
 def _each(override: Override) -> list[str]:
-    """The override with each value that it sweeps over."""
-    key = override.get_key_element()
+    """The override with each value that it sweeps over, at most one more than `MOST_CELLS`."""
+    from hydra.core.override_parser.types import RangeSweep
+
+    key, swept = override.get_key_element(), override.value()
     if not override.is_sweep_override():
         return [f"{key}={override.get_value_element_as_str()}"]
     if not override.is_discrete_sweep():
         raise ConfigError(override.input_line, expected="values to sweep over, such as KEY=1,2 or KEY=range(1,4)")
-    return [f"{key}={value}" for value in override.sweep_string_iterator()]
+    if isinstance(swept, RangeSweep) and swept.shuffle:  # Hydra would draw up the whole range
+        _check_number([[f"{key}={value}" for value in itertools.islice(swept.range(), MOST_CELLS + 1)]])
+    return [f"{key}={value}" for value in itertools.islice(override.sweep_string_iterator(), MOST_CELLS + 1)]
 
 
 def _is_hydras(override: Override) -> bool:

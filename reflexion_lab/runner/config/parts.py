@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from reflexion_lab.tasks.sandbox.sandbox import Limits
 
 T = TypeVar("T")
+TIMED = 1000
+"""Tasks whose canonical solutions are in the queue of the sandbox at once."""
 NAMED = 5
 """Maximum number of tasks that a message names."""
 
@@ -214,7 +216,12 @@ def timed_tasks(benchmark: Benchmark, sandbox: CachedSandbox, keep_failing: bool
     """
     from reflexion_lab.tasks.sandbox.cached import measured
 
-    tasks, failing = measured(benchmark, sandbox, sandbox.servers)
+    tasks: list[Task] = []
+    failing: list[str] = []
+    for first in range(0, len(benchmark), TIMED):
+        timed, failed = measured(benchmark.tasks[first : first + TIMED], sandbox, sandbox.servers)
+        tasks += timed
+        failing += failed
     if failing:
         names = visible(", ".join(failing[:NAMED])) + (" and others" if len(failing) > NAMED else "")
         problem = f"{len(failing)} canonical solutions fail tests of their own tasks here: {names}"
@@ -224,7 +231,7 @@ def timed_tasks(benchmark: Benchmark, sandbox: CachedSandbox, keep_failing: bool
                 "benchmark.keep_failing=true"
             )
         print(f"warning: {problem}", file=sys.stderr)
-    return tasks
+    return tuple(tasks)
 
 
 def load_benchmark(cfg: Config, sandbox: CachedSandbox | None = None) -> Benchmark:

@@ -17,7 +17,7 @@ from typing import Any
 from reflexion_lab.errors import ConfigError, HarnessError
 from reflexion_lab.io.files import Scratch
 from reflexion_lab.io.secrets import without_logins
-from reflexion_lab.limits import NotNegative, Positive, validated
+from reflexion_lab.limits import NotNegative, Parallel, validated
 from reflexion_lab.protocols import Loop, StartedRun, Stored
 from reflexion_lab.records import Episode, Mistake, Record
 from reflexion_lab.studies.scale.worker import RunContext, Worker
@@ -59,8 +59,8 @@ class Cluster:
     def __init__(
         self,
         address: str | None = None,
-        workers: Positive | None = None,
-        cpus: Positive = 1,
+        workers: Parallel | None = None,
+        cpus: Parallel = 1,
         patience: NotNegative = 300.0,
     ) -> None:
         if importlib.util.find_spec("ray") is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import os
 import platform
@@ -96,7 +95,7 @@ def _run_here(cell: Cell, sweep_id: str) -> str:
     """Run a cell in this process, as Hydra's basic launcher would after composing it again; why it failed, or ""."""
     try:
         with as_job((sweep_id, *cell.overrides)):
-            run_cell(copy.deepcopy(cell.cfg), cell.number)
+            run_cell(cell.cfg, cell.number)
     except Exception as problem:
         return f"{type(problem).__name__}: {next(iter(str(problem).splitlines()), '')}"
     return ""

@@ -26,7 +26,7 @@ from typing import Any, Literal, NamedTuple, cast
 import msgspec
 
 from reflexion_lab.errors import DataError
-from reflexion_lab.limits import Positive, validated
+from reflexion_lab.limits import Tasks, validated
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.mutants import mutants
 
@@ -222,7 +222,7 @@ TRIES = 20
 
 
 @validated
-def basics(seed: int = 0, n: Positive = 40) -> list[Task]:
+def basics(seed: int = 0, n: Tasks = 40) -> list[Task]:
     """Draw `n` tasks. A smaller `n` gives a prefix of a larger one, and every prefix mixes the levels.
 
     After every template was used, each is drawn again with another name, constant and calls, until these repeat. The
@@ -233,7 +233,7 @@ def basics(seed: int = 0, n: Positive = 40) -> list[Task]:
     Raises
     ------
     ConfigError
-        `n` is below 1.
+        `n` is below 1 or above 100,000.
     """
     return list(_drawn(seed, n))
 

@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import overload
@@ -40,13 +40,7 @@ class Benchmark:
                 f"{self.name}: {len(repeated)} task ids occur twice, as {repeated[0]!r}", hint="rename one"
             )
         if not self.digest:
-            rows = msgspec.to_builtins(self.tasks)
-            for row in rows:
-                del row["cluster"]  # metadata: it changes no result of a task
-                if not row["initial_code"]:  # keeps the digests of version 0.1
-                    del row["initial_code"]
-            data = msgspec.json.encode(rows, order="sorted")
-            object.__setattr__(self, "digest", hashlib.sha256(data).hexdigest())
+            object.__setattr__(self, "digest", _digest(self.tasks))
 
     def __repr__(self) -> str:
         """Without the tasks' content: a notebook would save the hidden tests."""
@@ -130,3 +124,16 @@ class Benchmark:
         close = difflib.get_close_matches(task_id, self._by_id, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else "."
         return f"{self.name} has no task {task_id!r} among these {len(self)}{hint}"
+
+
+def _digest(tasks: Sequence[Task]) -> str:
+    """SHA-256 of the tasks' JSON, which is never in memory as a whole."""
+    sha256 = hashlib.sha256(b"[")
+    for number, task in enumerate(tasks):
+        row = msgspec.to_builtins(task)
+        del row["cluster"]  # metadata: it changes no result of a task
+        if not row["initial_code"]:  # keeps the digests of version 0.1
+            del row["initial_code"]
+        sha256.update(b"," * bool(number) + msgspec.json.encode(row, order="sorted"))
+    sha256.update(b"]")
+    return sha256.hexdigest()

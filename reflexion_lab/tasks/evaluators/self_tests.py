@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta
 
-from reflexion_lab.limits import Positive, validated
+from reflexion_lab.limits import Repeats, validated
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Completion, Message, Sampling, Task, WrittenTests
 from reflexion_lab.text.prompts.render import Prompts
@@ -41,7 +41,7 @@ class SelfTests:
         prompts: Prompts | None = None,
         *,
         style: Literal["chat", "continuation"] = "chat",
-        max_tests: Positive = 6,
+        max_tests: Repeats = 6,
         max_chars: Annotated[int, Meta(ge=1, le=LONGEST)] = 500,
         drop_visible: bool = False,
     ) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from reflexion_lab.limits import Count, validated
+from reflexion_lab.limits import Again, validated
 from reflexion_lab.protocols import Actor, Sandbox, SuiteWriter
 from reflexion_lab.records import Recollection, Task, Trajectory, WrittenTests
 
@@ -21,7 +21,7 @@ class DualAgreement:
     """
 
     @validated
-    def __init__(self, writer: SuiteWriter, drafter: Actor, sandbox: Sandbox, agreement: Count = 0) -> None:
+    def __init__(self, writer: SuiteWriter, drafter: Actor, sandbox: Sandbox, agreement: Again = 0) -> None:
         self.writer = writer
         self.drafter = drafter
         self.sandbox = sandbox
