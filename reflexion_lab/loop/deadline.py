@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import queue
+import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from reflexion_lab.errors import Unanswered
 
 T = TypeVar("T")
+STEP = 0.5
+"""Seconds between looks at signals, which a long wait can miss."""
+
+
+QUIET = 30.0
+"""Seconds of waiting without a word."""
 
 
 class DeadlineError(TimeoutError):
     """Work took longer than its time limit."""
 
 
-def within(seconds: float | None, work: Callable[[], T], late: str = "no result") -> T:
-    """The result of `work`, or its exception. `seconds` None: no limit.
+def within(seconds: float | None, work: Callable[[], T], late: str = "no result", waits_for: str = "") -> T:
+    """The result of `work`, or its exception. `seconds` None: no limit. A wait of `QUIET` seconds for what `waits_for`
+    names is printed.
 
     Raises
     ------
@@ -36,10 +45,18 @@ def within(seconds: float | None, work: Callable[[], T], late: str = "no result"
             results.put((None, problem))
 
     threading.Thread(target=run, daemon=True, name="deadline").start()
-    try:
-        result, problem = results.get(timeout=seconds)
-    except queue.Empty:
-        raise DeadlineError(f"{late} within {seconds:g} s") from None
+    began = time.monotonic()
+    while True:
+        try:
+            result, problem = results.get(timeout=max(0.0, min(STEP, began + seconds - time.monotonic())))
+            break
+        except queue.Empty:
+            waited = time.monotonic() - began
+            if waited >= seconds:
+                raise DeadlineError(f"{late} within {seconds:g} s") from None
+            if waits_for and waited >= QUIET:
+                print(f"still waiting for {waits_for}, at most {seconds:g} s; Ctrl-C stops", file=sys.stderr)
+                waits_for = ""
     if problem is not None:
         raise problem
     return result  # type: ignore[return-value]  # it is None where `work` returns None

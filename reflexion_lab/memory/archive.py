@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.errors import StoreError
 from reflexion_lab.limits import Count, Positive, Share, check_fields, validated
+from reflexion_lab.loop.deadline import DeadlineError, within
 from reflexion_lab.memory.episodic import EpisodeBuffer, episode_of, session_after, session_id
 from reflexion_lab.memory.insights import Insights, insight_of, with_insight
 from reflexion_lab.memory.mistakes import Mistakes, mistakes_of
@@ -39,6 +40,8 @@ from reflexion_lab.storage.spilled import Spilled
 
 BATCH = 1000
 """Episodes of a store that are indexed at once."""
+PATIENCE = 300.0
+"""Seconds until a store counts as hanging."""
 WIDER = 4
 """Growth factor of a search that found too few episodes of the wanted outcome."""
 
@@ -110,7 +113,7 @@ class Archive:
         self.mistakes = Mistakes(retriever=retriever(), threshold=self.shown.min_score)
         self.insights = Insights()
         self._extraction = Extraction()
-        self._taken, self._has_learnt = 0, False
+        self._taken, self._has_learnt, self._hangs = 0, False, False
 
     def begin(self, beginning: Beginning | None = None, run_id: str = "") -> Beginning:
         """Load the store's contents as of `beginning`, default now; returns that state. Raises StoreError.
@@ -151,19 +154,29 @@ class Archive:
         mistakes = [mistake for task in updates for mistake in task.mistakes]
         changed, self._has_learnt = self._take(episodes), True
         mistakes = self.mistakes.extend(mistakes)
-        try:
-            self.store.append([*episodes, *mistakes, *(task.session for task in updates), *changed])
-        except (StoreError, ValueError, OSError) as problem:
-            _warn(f"{problem}; the run continues; `reflexion-lab memory import` can import its folder later")
+        records = [*episodes, *mistakes, *(task.session for task in updates), *changed]
+        self._in_store(lambda: self.store.append(records), "the run continues")
 
     def close(self) -> None:
         """Recount wisdom if other runs wrote to the store, and close it; errors become warnings."""
+        self._in_store(self._finish, "the run is complete")
+
+    def _finish(self) -> None:
+        if self._has_learnt and sum(1 for _ in self.store.read(Episode)) != self._taken:
+            recount(self.store)
+        self.store.close()
+
+    def _in_store(self, work: Callable[[], None], outcome: str) -> None:
+        """Do `work` with the store; an error, or no end within `PATIENCE`, is a warning with the `outcome`. A store
+        that hung once is left alone.
+        """
+        if self._hangs:
+            return
         try:
-            if self._has_learnt and sum(1 for _ in self.store.read(Episode)) != self._taken:
-                recount(self.store)
-            self.store.close()
-        except (StoreError, OSError) as problem:
-            _warn(f"{problem}; the run is complete; `reflexion-lab memory import` can import its folder later")
+            within(PATIENCE, work, "store: no answer", "the store")
+        except (StoreError, ValueError, OSError) as problem:
+            self._hangs = isinstance(problem, DeadlineError)
+            _warn(f"{problem}; {outcome}; `reflexion-lab memory import` can import its folder later")
 
     def similar(
         self, task: Task, own: Sequence[Episode], k: int, min_score: float, outcome: Outcome = "any"

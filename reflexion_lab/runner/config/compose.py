@@ -93,6 +93,8 @@ CONF = next(path for path in (PACKAGE / "conf", PACKAGE.parent / "conf") if path
 """The config folder: inside an installed wheel, else at the top of the checkout."""
 
 
+LOADING = 3600.0
+"""Seconds until a store that is read counts as hanging; a million episodes take two minutes."""
 _HYDRA = threading.RLock()
 """Lock around Hydra's global state."""
 
@@ -450,16 +452,18 @@ def begin_rounds(archive: Archive, cfg: Config, folder: RunFolder, executor: Exe
 
     All cells of a sweep start with the same snapshot, which the first of them takes.
     """
+    from reflexion_lab.loop.deadline import within
     from reflexion_lab.memory.archive import Rounds
 
     if folder.beginning is None and folder.results:
         raise FolderError(folder.path / "memory.json", "no file", "what the store held at the start", IRREPLACEABLE)
-    _check_store(cfg, archive.store, folder)
+    within(LOADING, functools.partial(_check_store, cfg, archive.store, folder), "store: not read", "the store")
     rounds = Rounds(archive, cfg.memory.shared.round_size, folder.manifest.run_id, cfg.arm, executor.broadcast)
     snapshot = snapshot_path(cfg)
     with _locked(snapshot):
         known = folder.beginning or (read_beginning(snapshot) if snapshot else None)
-        beginning = msgspec.to_builtins(archive.begin(known, folder.manifest.run_id))
+        begin = functools.partial(archive.begin, known, folder.manifest.run_id)
+        beginning = msgspec.to_builtins(within(LOADING, begin, "store: not read", "the store"))
         if folder.beginning is None:
             folder.write_json("memory.json", beginning)
         if snapshot and not snapshot.exists():
@@ -514,7 +518,7 @@ def loop_factory(
     solutions = {"tasks": load_benchmark(cfg).tasks} if shows_solutions(cfg) else {}
     converted("loop", cfg.loop, LoopValues)  # report values of the wrong type by their key
     has_critic = any(takes(name, nodes[name], "critic") for name in ("actor", "reflector", "reviser"))
-    user_defined = {name for name in nodes if own_targets(plain(cfg[name]))}
+    user_defined = {name for name in (*nodes, "recall", "retriever", "embedder") if own_targets(plain(cfg[name]))}
     quality, stuck = plain(cfg.quality), Stuck(cfg.loop.stuck_after)
     stop = stop_rules(cfg, stuck)
 
@@ -531,19 +535,20 @@ def loop_factory(
         parts["reviser"] = nodes["reviser"]  # built by the actor that uses it, with the actor's model
         reflector = build(nodes["reflector"], "reflector", {**parts, **solutions, "model": draws["reflector"]})
         actor = build(nodes["actor"], "actor", {**parts, "model": draws["actor"]})
+        memory = EpisodicMemory(
+            recall,
+            cfg.memory.max_episodes,
+            known=archive,
+            run_id=run_id if archive or files else "",
+            agent_id=cfg.arm,
+            show_session=cfg.memory.show_session,
+            files=files,
+        )
         return Reflexion(
             actor=bounded(actor, "act", "actor", "critic", "reviser"),
             evaluator=bounded(parts["evaluator"], "evaluate", "evaluator"),
             reflector=construct("quality", Reviewed, first=bounded(reflector, "reflect", "reflector"), **quality),
-            memory=EpisodicMemory(
-                recall,
-                cfg.memory.max_episodes,
-                known=archive,
-                run_id=run_id if archive or files else "",
-                agent_id=cfg.arm,
-                show_session=cfg.memory.show_session,
-                files=files,
-            ),
+            memory=bounded(memory, "recall", "recall", "retriever", "embedder"),
             stop=stop,
             stuck=stuck,
             reflect_on_last=reflects_on_last(cfg),
