@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats import clusters
 from reflexion_lab.analysis.stats.bootstrap import FEWEST, interval
@@ -196,7 +197,9 @@ def arms(runs: Iterable[Path | str | RunFolder], by: Sequence[str] = ()) -> list
     DataError
         As `Arm`.
     """
-    logs = [Log.read(run if isinstance(run, RunFolder) else RunFolder.existing(run)) for run in runs]
+    folders = (run if isinstance(run, RunFolder) else RunFolder.existing(run) for run in runs)
+    texts: bool | Literal["digests"] = "digests" if metrics.are_the_labs() else True
+    logs = [Log.read(folder, texts) for folder in folders]
     by_name: dict[str, list[Log]] = {}
     for log in logs:
         by_name.setdefault(log.arm, []).append(log)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cached_property
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -20,6 +22,7 @@ from reflexion_lab.records import (
     Check,
     Grade,
     Manifest,
+    Message,
     Record,
     Resumption,
     SetAside,
@@ -59,13 +62,15 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     """Half-written lines, which are skipped."""
 
     @classmethod
-    def read(cls, run: RunFolder, texts: bool = True) -> Log:
+    def read(cls, run: RunFolder, texts: bool | Literal["digests"] = True) -> Log:
         """Read a run folder.
 
         Parameters
         ----------
-        texts : bool, default True
-            False drops prompts, replies and other texts that no figure uses, and takes a quarter of the memory.
+        texts : bool or "digests", default True
+            False drops prompts, replies and other texts that no figure of a run uses, and takes a quarter of the
+            memory. "digests", for comparisons, keeps the prompts of first attempts, and digests of the other prompts
+            and of the replies, which differ where the texts do.
 
         Raises
         ------
@@ -73,7 +78,7 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
             A file cannot be read, or a result does not fit its attempts.
         """
         fresh = RunFolder(run.path)  # counts torn lines from 0
-        attempts = fresh.attempts if texts else _bare(fresh.each_attempt())
+        attempts = fresh.attempts if texts is True else _bare(fresh.each_attempt(), texts == "digests")
         results, grades = fresh.results, fresh.grades
         for task_id, result in sorted(results.items()):
             if problem := misfit(result, [attempt.number for attempt in attempts.get(task_id, ())]):
@@ -207,7 +212,7 @@ def _cluster(result: TaskResult, manifest: Manifest) -> str:
     return result.cluster or (template[1] if template else result.task_id)
 
 
-def _bare(every: Iterable[Attempt]) -> dict[str, list[Attempt]]:
+def _bare(every: Iterable[Attempt], has_digests: bool) -> dict[str, list[Attempt]]:
     """Attempts by task without long texts; equal checks share one object."""
     by_task: dict[str, list[Attempt]] = {}
     known: dict[Check, Check] = {}
@@ -215,11 +220,24 @@ def _bare(every: Iterable[Attempt]) -> dict[str, list[Attempt]]:
         trajectory, verdict, reflection = attempt.trajectory, attempt.evaluation, attempt.reflection
         checks = tuple(known.setdefault(check, check) for check in verdict.checks)
         steps = tuple(replace(step, messages=(), reply="", observation="", program="") for step in trajectory.steps)
+        messages, reply = _digested(attempt) if has_digests else ((), "")
         bare = replace(
             attempt,
-            trajectory=replace(trajectory, messages=(), reply="", rationale="", steps=steps),
+            trajectory=replace(trajectory, messages=messages, reply=reply, rationale="", steps=steps),
             evaluation=replace(verdict, checks=checks, feedback="", output=""),
             reflection=reflection and replace(reflection, text=""),
         )
         by_task.setdefault(attempt.task_id, []).append(bare)
     return by_task
+
+
+def _digested(attempt: Attempt) -> tuple[tuple[Message, ...], str]:
+    """Messages and reply of an attempt as digests, but for the messages of a first attempt."""
+    messages, reply = attempt.trajectory.messages, attempt.trajectory.reply
+    if attempt.number > 1 and messages:
+        messages = (Message(role="user", content=_digest(repr([message.content for message in messages]))),)
+    return messages, _digest(reply) if reply else ""
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()

@@ -131,6 +131,7 @@ class Runner:
         self.waiting = {task_id for task_id in self.tasks if task_id not in results}
         if self.waiting or not is_sealed(self.folder):
             tidy(self.folder)
+        self.attempts = self.folder.stored_attempts if results else {}
         grades, written = self.folder.grades, self.folder.written_tests
         self.suites = {task_id: tests for task_id, tests in written.items() if task_id in self.tasks}
         self.ungraded = [r for r in results.values() if (r.task_id, r.submitted) not in grades]
@@ -146,6 +147,9 @@ class Runner:
             for of_round in self.rounds.of(tasks) if self.rounds else [tasks]:
                 self._round([task for task in of_round if task.task_id in self.waiting])
                 if self.rounds:
+                    for task in of_round:
+                        if task.task_id not in self.waiting:  # finished before the run was resumed
+                            self.rounds.finished(task, self.attempts[task.task_id])
                     self.rounds.end(of_round)
             self.judge.seal()
             self._each(self._grade_later, self._ungraded_attempts())
@@ -159,17 +163,13 @@ class Runner:
             self.folder.close()
 
     def _complete_resumed(self) -> None:
-        """Complete the finished tasks of a resumed run: missing grades, and their share in the memory."""
+        """Complete the finished tasks of a resumed run: their missing grades."""
         if self.resumption and (self.waiting or not is_sealed(self.folder)):
             if changed := ", ".join(changes(self.folder.manifest, self.resumption)):
                 print(f"warning: {self.folder.path} is resumed with changes: {changed}", file=sys.stderr)
             self.folder.append("resumptions.jsonl", self.resumption)
-        attempts = self.folder.attempts if len(self.waiting) < len(self.tasks) else {}
         for result in self.ungraded:
-            self._grade(self.tasks[result.task_id], attempts[result.task_id][result.submitted - 1])
-        if self.rounds:
-            for task_id in self.tasks.keys() - self.waiting:
-                self.rounds.finished(self.tasks[task_id], attempts[task_id])
+            self._grade(self.tasks[result.task_id], self.attempts[result.task_id][result.submitted - 1])
 
     def _round(self, tasks: list[Task]) -> None:
         """Run the loop of each task; repeat unanswered tasks once, after the others."""

@@ -78,7 +78,7 @@ def test_every_command_has_help(capsys):
             "+actor.wings=2",
             "actor.wings: unknown key; expected actor.sampling, the nearest of model, sampling",
         ),
-        ("loop.extra_attempts=some", "loop.extra_attempts: got 'some', expected an int of 0 or more"),
+        ("loop.extra_attempts=some", "loop.extra_attempts: got 'some', expected an int of 0 to 1000"),
         ("loop.timeout=null", "loop.timeout: got None, expected a number above 0"),
         ("loop.stuck_after=1", "loop.stuck_after: got 1, expected 2 or more"),
         ("loop.extra_attempts=-1", "loop.extra_attempts: got -1"),

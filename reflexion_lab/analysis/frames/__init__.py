@@ -90,7 +90,7 @@ def load(*runs: object, texts: bool = False) -> Frames:
     FolderError
         No run, not a run folder, or a file that cannot be read.
     """
-    all_runs = [Run(folder) for folder in some_folders(*runs)]
+    all_runs = [Run(folder, texts) for folder in some_folders(*runs)]
     loops = [loop for run in all_runs for loop in run.loops]
     rows = list(attempts(loops))
     attempt_columns = ATTEMPTS | _by_role(rows) | metric_columns("attempt") | (ATTEMPT_TEXTS if texts else {})

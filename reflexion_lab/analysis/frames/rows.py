@@ -75,11 +75,11 @@ class Loop:
 
 
 class Run:
-    """A run folder with its loops."""
+    """A run folder with its loops; `texts`: with the texts of prompts and replies."""
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, texts: bool) -> None:
         self.path: Path = folder.path
-        self.log = Log.read(folder)
+        self.log = Log.read(folder, texts or not metrics.are_the_labs())
         self.loops = [Loop(self, result) for result in self.log.results.values()]
         self.usage = sum((loop.so_far[-1] for loop in self.loops), Usage())
 

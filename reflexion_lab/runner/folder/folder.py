@@ -25,8 +25,10 @@ import os
 import re
 import threading
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
 
@@ -297,6 +299,14 @@ class RunFolder:
         yield from (attempt for _, attempt in self._read("attempts.jsonl", Attempt, lines))
 
     @property
+    def stored_attempts(self) -> Mapping[str, list[Attempt]]:
+        """The same attempts by task, read when a task is asked for."""
+        by_task: dict[str, dict[int, int]] = {}
+        for line, attempt in self._read("attempts.jsonl", _Place):
+            _count(by_task, attempt, line)
+        return _Stored(self.path / "attempts.jsonl", {name: list(lines.values()) for name, lines in by_task.items()})
+
+    @property
     def results(self) -> dict[str, TaskResult]:
         return {result.task_id: result for _, result in self._read("results.jsonl", TaskResult)}
 
@@ -342,6 +352,31 @@ class RunFolder:
                     raise FolderError(where, hint=repair_hint(self.path)) from None
                 except UNREADABLE:
                     self.torn += 1
+
+
+class _Stored(Mapping[str, list[Attempt]]):
+    """Attempts in a file, by task, given the numbers of their lines from 1."""
+
+    def __init__(self, path: Path, lines: Mapping[str, list[int]]) -> None:
+        self._path = path
+        self._lines = lines
+        self._ends = array("q", [0])
+        """Offsets of the ends of the lines."""
+        if lines:
+            with path.open("rb") as file:
+                self._ends.extend(accumulate(map(len, file)))
+
+    def __getitem__(self, task_id: str) -> list[Attempt]:
+        decode = msgspec.json.Decoder(Attempt).decode
+        with self._path.open("rb") as file:
+            spans = ((self._ends[line - 1], self._ends[line]) for line in self._lines[task_id])
+            return [decode(os.pread(file.fileno(), end - start, start)) for start, end in spans]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lines)
+
+    def __len__(self) -> int:
+        return len(self._lines)
 
 
 def read_beginning(path: Path) -> Beginning | None:
