@@ -38,10 +38,12 @@ from reflexion_lab.records import (
 )
 from reflexion_lab.storage.spilled import Spilled
 
-BATCH = 1000
+BATCH = 200
 """Episodes of a store that are indexed at once."""
 PATIENCE = 300.0
 """Seconds until a store counts as hanging."""
+LEARNING = 3600.0
+"""Seconds until the indexing of a round counts as hanging."""
 WIDER = 4
 """Growth factor of a search that found too few episodes of the wanted outcome."""
 
@@ -152,7 +154,9 @@ class Archive:
         """Add a round's updates, in task order, and store them. A repetition does not change the store."""
         episodes = [episode for task in updates for episode in task.episodes]
         mistakes = [mistake for task in updates for mistake in task.mistakes]
-        changed, self._has_learnt = self._take(episodes), True
+        # own retrievers and embedders may hang, too
+        changed = within(LEARNING, lambda: self._take(episodes), "memory.shared: no end of a round", "shared memory")
+        self._has_learnt = True
         mistakes = self.mistakes.extend(mistakes)
         records = [*episodes, *mistakes, *(task.session for task in updates), *changed]
         self._in_store(lambda: self.store.append(records), "the run continues")

@@ -2,6 +2,7 @@ import pytest
 
 from reflexion_lab.errors import FolderError
 from reflexion_lab.runner.folder.folder import RunFolder
+from tests import builders
 from tests.builders import grade
 
 
@@ -21,6 +22,18 @@ def test_a_torn_last_line_is_skipped_counted_and_written_past(tmp_path):
     again.append("grades.jsonl", grade(number=2))
     assert list(again.grades) == [("t/1", 1), ("t/1", 2)]
     assert again.torn == 1
+
+
+def test_attempts_are_the_same_read_at_once_or_task_by_task(tmp_path):
+    folder = RunFolder(tmp_path)
+    assert dict(folder.stored_attempts) == {}
+    for task_id, number in [("a", 1), ("b", 1), ("a", 2), ("b", 1), ("é", 1), ("b", 2)]:  # the loop of b began again
+        folder.append("attempts.jsonl", builders.attempt(task_id=task_id, number=number))
+    folder.close()
+    with (tmp_path / "attempts.jsonl").open("ab") as file:
+        file.write(b'{"task_id": "a", "num')
+    assert dict(folder.stored_attempts) == folder.attempts
+    assert [attempt.number for attempt in folder.stored_attempts["b"]] == [1, 2]
 
 
 def test_a_record_of_another_shape_names_file_and_line(tmp_path):

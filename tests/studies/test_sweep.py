@@ -10,13 +10,14 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import hydra
+import numpy as np
 import pytest
 
 import reflexion_lab
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.cli.main import main
 from reflexion_lab.cli.run import exit_code, run_many
-from reflexion_lab.errors import FolderError, ModelError
+from reflexion_lab.errors import ConfigError, FolderError, ModelError
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.config.grid import cells, digest_of, lines
 from reflexion_lab.runner.config.messages import one_line
@@ -113,6 +114,35 @@ def held(swept, digest):
 def test_a_cell_is_composed_as_hydra_composes_it(overrides):
     for cell in cells(overrides):
         assert cell.digest == digest_of(compose(*cell.overrides))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "got"),
+    [
+        (["seed=range(0,99999999)"], "seed: got more than 10,000 values"),
+        (["seed=shuffle(range(0,99999999))"], "seed: got more than 10,000 values"),
+        (["temperature=range(0.0,1e9,0.1)"], "temperature: got more than 10,000 values"),
+        (["seed=range(0,200)", "arm=one", "recall.omega=range(0,100)"], "seed, recall.omega: got 200 x 100 values"),
+    ],
+)
+def test_more_cells_than_a_sweep_may_have_are_an_error_before_any_is_composed(overrides, got, capsys):
+    assert main(["run", "-m", *overrides]) == 2
+    assert capsys.readouterr().err == (
+        f"error: {got} to sweep over, expected 10,000 cells at most\n  sweep over a part at a time\n"
+    )
+
+
+@pytest.mark.parametrize("values", [range(10**8), np.arange(10_001)])
+def test_python_ranges_and_arrays_have_the_same_bound(values):
+    with pytest.raises(ConfigError, match=rf"seed: got {len(values):,} values to sweep over, expected 10,000 cells"):
+        lines({"seed": values})
+
+
+def test_a_cell_is_small_and_its_config_is_a_copy():
+    (cell,) = cells(["seed=3"])
+    assert len(cell.packed) < 20_000
+    cell.cfg.seed = 4
+    assert cell.cfg == compose("seed=3")
 
 
 def test_a_grid_is_written_as_hydras_grammar_reads_it():

@@ -210,6 +210,7 @@ class MlflowTracker:
         os.environ.setdefault("DO_NOT_TRACK", "true")
         # By default MLflow retries an unreachable server for four minutes, again for every run of a sweep.
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")  # MLflow's: 120 s of silence, at each retry
         from mlflow import MlflowClient
 
         # MLflow's migrations of a new file fail when several processes start them.

@@ -7,6 +7,7 @@ import pytest
 from reflexion_lab.agent.actors.continuation import BODY
 from reflexion_lab.agent.models.llama_cpp import LlamaCppModel, physical_cores
 from reflexion_lab.agent.reflectors.fields import GRAMMAR, parse_fields
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Message, Sampling
 
 
@@ -72,3 +73,16 @@ def test_the_grammar_keeps_a_continuation_in_the_function(smollm2):
         assert first == "\n"
         assert body[0] in " \t"
         assert body.strip()
+
+
+@pytest.mark.parametrize(
+    ("values", "got"),
+    [
+        ({"context": 100_000_000}, r"model\.context: got 100000000 for each of 16 slots, expected 262,144 tokens"),
+        ({"slots": 1000}, r"LlamaCppModel\.slots: got 1000, expected 1 to 256"),
+        ({"threads": 100_000}, r"LlamaCppModel\.threads: got 100000, expected 0 to 512"),
+    ],
+)
+def test_more_state_or_threads_than_a_machine_has_are_refused(values, got):
+    with pytest.raises(ConfigError, match=got):
+        LlamaCppModel(**values)

@@ -189,7 +189,7 @@ def test_thousands_of_tasks_have_ids_and_prompts_of_their_own() -> None:
         assert solves(task.canonical_solution, task, task.visible_tests + task.hidden_tests), task.task_id
 
 
-def test_asking_for_no_task_is_refused_by_name() -> None:
-    for n in (0, -3):
+def test_asking_for_no_task_or_too_many_is_refused_by_name() -> None:
+    for n in (0, -3, 100_000_000):
         with pytest.raises(ValueError, match=rf"basics\.n: got {n}, expected 1 to 100000"):
             basics(0, n)
