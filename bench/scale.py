@@ -7,7 +7,8 @@
     time; the programs that this machine executes a second, which no number of workers goes beyond, stand beside it.
 (b) The same run by threads and by Ray, with a model that sleeps and one that answers at once: what a task costs more.
 (c) Synthetic attempts, whose parts compute nothing, through loop, runner, run folder, summary, report and MLflow:
-    seconds of each, peak memory at an eighth, a half and all of them, bytes on disk an attempt.
+    seconds of each, peak memory at an eighth, a half and all of them, bytes on disk an attempt. Once more with a store
+    and memory shared by all tasks.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -26,12 +28,15 @@ from reflexion_lab.analysis.report.run_tables import show
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.loop.reflexion import Reflexion
 from reflexion_lab.loop.stop import FirstOf, MaxAttempts, Passed
+from reflexion_lab.memory.archive import Archive, Rounds, Shown
 from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.memory.recall import Window
+from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Check, Evaluation, Execution, Message, Reflection, Task, Trajectory, Usage
 from reflexion_lab.runner.config import compose as config
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.runner import Runner
+from reflexion_lab.storage.place import opened
 from reflexion_lab.tasks.evaluators.judge import HiddenTests
 
 HERE = Path(__file__).parent
@@ -128,7 +133,8 @@ class Parts:
     def reflect(self, task, attempt, episodes):
         return Reflection(
             reflection_id=f"{task.task_id}#{attempt.number}", about_attempt=attempt.number, source="llm",
-            root_cause="the sum takes squares where the task wants cubes", what_went_wrong="cubes([1, 2]) gave 5",
+            root_cause=f"the sum takes squares in {zlib.crc32(task.task_id.encode()):x}",
+            what_went_wrong="cubes([1, 2]) gave 5",
             what_to_change="multiply once more", confidence=0.7, text="ROOT_CAUSE: squares\n" * 10,
             usage=Usage(calls=1, prompt_tokens=500, completion_tokens=80),
         )  # fmt: skip
@@ -139,7 +145,7 @@ class Parts:
         return Execution(checks=passed, output="", seconds=0.0, cpu_seconds=0.0)
 
 
-def synthetic(attempts, root):
+def synthetic(attempts, root, is_shared):
     """(c), in a process of its own: prints one JSON object."""
     from rich.console import Console
 
@@ -149,16 +155,23 @@ def synthetic(attempts, root):
     task = Task(task_id="", prompt=PROMPT, entry_point="cubes", visible_tests=tests, hidden_tests=tests)
     tasks = [replace(task, task_id=f"synthetic/{n}") for n in range(round(attempts / 2))]
     folder = begun(cfg, len(tasks))
+    known = rounds = None
+    if is_shared:
+        shown = Shown(wisdom=2, mistakes=2, insights=3)
+        known = Archive(opened(str(root / "memory.sqlite")), Jaccard, shown=shown, max_episodes=100_000)
+        rounds = Rounds(known, 16, "run", "synthetic")
 
     def loop():
         stop = FirstOf(Passed(), MaxAttempts(3))
-        memory = EpisodicMemory(Window(1))
+        memory = EpisodicMemory(Window(1), known=known, run_id="run" if known else "")
         return Reflexion(actor=parts, evaluator=parts, reflector=parts, memory=memory, stop=stop)
 
     judge = HiddenTests(parts)
     how = {"feedback_source": "visible", "workers": 8, "quiet": True}
-    runner = Runner(tasks=tasks, loop=loop, judge=judge, folder=folder, **how)
+    runner = Runner(tasks=tasks, loop=loop, judge=judge, folder=folder, rounds=rounds, **how)
     seconds = {"runner": clocked(runner.run)}
+    if known:
+        known.close()
     figures = {"rss_mb_before": began, "rss_mb_after_runner": resident(), "peak_mb_runner": peak()}
     total = sum(1 for _ in folder.each_attempt())
     seconds["summary"] = clocked(lambda: folder.write_json("summary.json", summary_of(folder)))
@@ -207,11 +220,12 @@ def peak():
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
 
 
-def by_attempts(root, attempts):
+def by_attempts(root, attempts, *shared):
     """(c)"""
     rows = []
     for share in (8, 2, 1):
-        command = [sys.executable, __file__, "--synthetic", str(attempts // share), str(root / f"s{share}")]
+        place = str(root / f"{''.join(shared)}{share}")
+        command = [sys.executable, __file__, "--synthetic", str(attempts // share), place, *shared]
         run = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         rows.append(json.loads(run.splitlines()[-1]))
         print(rows[-1], flush=True)
@@ -229,17 +243,21 @@ def main():
     parser.add_argument("--attempts", type=int, default=100_000)
     parser.add_argument("--tasks", type=int, default=96)
     parser.add_argument("--no-ray", action="store_true")
-    parser.add_argument("--synthetic", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--synthetic", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     if options.synthetic:
-        synthetic(int(options.synthetic[0]), Path(options.synthetic[1]))
+        synthetic(int(options.synthetic[0]), Path(options.synthetic[1]), "shared" in options.synthetic)
         return
     # Workers of Ray import the model, too.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         root = Path(scratch)
-        figures = {"attempts": by_attempts(root, options.attempts), "threads": by_workers(root, options.tasks)}
+        figures = {
+            "attempts": by_attempts(root, options.attempts),
+            "shared": by_attempts(root, options.attempts, "shared"),
+            "threads": by_workers(root, options.tasks),
+        }
         if not options.no_ray:
             figures["ray"] = ray_against_threads(root, options.tasks)
     print(json.dumps(figures))

@@ -139,6 +139,7 @@ class ReflectionFiles:
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
+        self._has_failed = False
 
     def write(self, file: ReflectionFile) -> Path:
         """Write an attempt's file atomically.
@@ -170,7 +171,9 @@ class ReflectionFiles:
                 if int(path.stem) > file.attempt_number:
                     path.unlink(missing_ok=True)
         except (StoreError, OSError) as problem:
-            warnings.warn(f"{problem}; the run continues", RuntimeWarning, stacklevel=2)
+            if not self._has_failed:  # one line, not one an attempt
+                warnings.warn(f"{problem}; the run continues", RuntimeWarning, stacklevel=2)
+            self._has_failed = True
 
     def read(self, loop_id: str) -> list[ReflectionFile]:
         """A loop's attempts, oldest first; [] without a folder.

@@ -3,9 +3,14 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
+from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Case, arms
+from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.records import Message
 from reflexion_lab.runner.folder.manifest import flat
+from tests import builders
 
 VERDICTS = {"a": [(1.0, True)], "b": [(0.0, False), (1.0, True)]}
 
@@ -115,3 +120,31 @@ def test_what_changes_no_result_splits_no_arm(run):
     )
     (arm,) = arms([first, second])
     assert (arm.label, arm.seeds) == ("reflexion", (0, 1))
+
+
+def talk(reply, task_id, number):
+    messages = (Message(role="user", content=f"{reply}: solve {task_id}, attempt {number}"),)
+    return builders.attempt(
+        task_id=task_id, number=number, stop_reason="max_attempts" * (number == 2),
+        acted={"messages": messages, "reply": reply},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("second", "is_same"), [("yes", True), ("no", False)])
+def test_arms_hold_digests_of_calls_and_compare_as_with_the_texts(write_run, tmp_path, monkeypatch, second, is_same):
+    folders = []
+    for arm, reply in (("one", "yes"), ("two", second)):
+        folder = write_run(attempts={name: [talk(reply, name, n) for n in (1, 2)] for name in "ab"}, name=arm)
+        manifest = json.loads((folder.path / "manifest.json").read_text())
+        (folder.path / "manifest.json").write_text(json.dumps(manifest | {"config": {"arm": arm, "seed": 0}}))
+        folders.append(folder)
+    short = arms(folders)
+    first, retry = short[0].logs[0].attempts["a"]
+    assert first.trajectory.messages == talk("yes", "a", 1).trajectory.messages
+    assert "solve a" not in retry.trajectory.messages[0].content
+    rows = compare(short).rows
+    assert (rows[0].calls == rows[1].calls) == is_same
+    monkeypatch.setattr(metrics, "are_the_labs", lambda: False)  # a metric of one's own may read the texts
+    whole = arms(folders)
+    assert whole[1].logs[0].attempts == folders[1].attempts
+    assert [replace(row, calls="") for row in compare(whole).rows] == [replace(row, calls="") for row in rows]

@@ -220,3 +220,12 @@ def test_files_are_json_that_a_person_can_read(files):
     assert '\n  "reward": 0.5,\n' in text
     assert "π" in text
     assert msgspec.json.decode(text, type=ReflectionFile) == reflection_file(1)
+
+
+def test_a_folder_that_cannot_be_written_is_one_warning_however_many_attempts(tmp_path):
+    (tmp_path / "reflections").write_text("a file")
+    files = ReflectionFiles(tmp_path / "reflections")
+    with pytest.warns(RuntimeWarning, match=r"not written .*; the run continues") as warned:
+        for number in (1, 2):
+            files.note(reflection_file(number))
+    assert len(warned) == 1

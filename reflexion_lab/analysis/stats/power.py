@@ -32,6 +32,10 @@ STEP = 0.002
 """How closely the detectable difference is looked for."""
 
 
+MOST_CASES = 1_000_000
+"""Tasks times seeds: each simulated study holds them all."""
+
+
 class Design(Record, frozen=True, kw_only=True):
     """A comparison of two arms on the same tasks, as it is planned."""
 
@@ -58,6 +62,8 @@ class Design(Record, frozen=True, kw_only=True):
         for name in ("tasks", "seeds", "comparisons"):
             if getattr(self, name) < 1:
                 raise ConfigError(name, getattr(self, name), "1 or more")
+        if self.tasks * self.seeds > MOST_CASES:
+            raise ConfigError("tasks", f"{self.tasks} x {self.seeds} seeds", f"{MOST_CASES:,} cases at most")
         if not 0 <= self.clusters <= self.tasks:
             raise ConfigError("clusters", self.clusters, f"0 to {self.tasks}, the tasks")
         for name, least in (("discordance", CLOSE), ("agreement", 0.0), ("cluster_agreement", 0.0)):

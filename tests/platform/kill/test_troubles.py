@@ -66,11 +66,21 @@ def test_a_full_disk_is_said_and_the_run_resumes_when_there_is_space(place, undi
     lab.check(kills=0)
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("size", range(4_000, 120_000, 4_000))
-def test_a_disk_may_be_full_at_any_file(place, undisturbed, outcome, size):
-    (whole,), _, _, _ = undisturbed()
-    lab = place()
+SHARED = ("memory.shared.round_size=2", "memory.shared.shown={wisdom:2,mistakes:2,insights:2}")
+
+
+@pytest.mark.parametrize("store", ["none", "jsonl", "sqlite"])
+@pytest.mark.parametrize(
+    "size",
+    [
+        pytest.param(size, marks=pytest.mark.slow if size == 40_000 else pytest.mark.soak)
+        for size in range(4_000, 120_000, 4_000)
+    ],
+)
+def test_a_disk_may_be_full_at_any_file(place, undisturbed, outcome, store, size):
+    overrides = (f"store={store}", *(SHARED if store != "none" else ()))
+    (whole,), _, _, _ = undisturbed(*overrides)
+    lab = place(*overrides)
     process = lab.start(preexec_fn=small_files(size))
     _, output = process.communicate(timeout=120)
     if process.returncode:
