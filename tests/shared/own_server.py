@@ -115,5 +115,17 @@ def open_folder() -> str:
     return next(folder for folder in folders if os.geteuid() != 0 or _is_open(Path(folder)))
 
 
+@contextmanager
+def not_root() -> Iterator[None]:
+    """Root may write to whatever its mode says; so it steps down, within one test."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(pwd.getpwnam("nobody").pw_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
 def _is_open(folder: Path) -> bool:
     return all(parent.stat().st_mode & 0o001 for parent in (folder, *folder.resolve().parents))

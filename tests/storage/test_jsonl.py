@@ -5,11 +5,11 @@ import fcntl
 import json
 import os
 import tempfile
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from own_server import open_folder
+from own_server import not_root, open_folder
 
 from reflexion_lab.errors import StoreError
 from reflexion_lab.records import Episode, Mistake, Search, Session, Wisdom
@@ -243,18 +243,6 @@ def test_an_unusable_folder_or_file_is_an_error(tmp_path):
     ):
         with pytest.raises(StoreError, match=message):
             Jsonl(path)
-
-
-@contextmanager
-def not_root():
-    """Root may write to whatever its mode says; so it steps down for as long as a test lasts."""
-    user = os.geteuid()
-    if user == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(user)
 
 
 def test_a_read_only_folder_can_be_read_but_not_written(episode):

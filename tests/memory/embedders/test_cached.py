@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from own_server import open_folder
+from own_server import not_root, open_folder
 
 import reflexion_lab
 from reflexion_lab.errors import ModelError
@@ -227,31 +226,19 @@ def test_a_damaged_vector_is_embedded_and_stored_again(path, damage):
     assert (first.misses, second.misses) == (5, 0)
 
 
-@pytest.fixture
-def nobody():
-    """A place that everybody can read, and the rights of an ordinary user in it."""
-    place = Path(tempfile.mkdtemp(dir=open_folder()))
-    place.chmod(0o755)
-    root = os.geteuid() == 0
-    yield place, lambda: root and os.seteuid(65534)
-    if root:
-        os.seteuid(0)
-    place.chmod(0o755)
-    shutil.rmtree(place)
-
-
-def test_a_read_only_file_is_read_at_the_cost_of_one_warning(nobody):
-    place, step_down = nobody
-    path = place / "embeddings.sqlite"
-    filled = reopened(path)
-    filled.embed(TEXTS[:5])
-    filled.close()
-    path.chmod(0o444)
-    place.chmod(0o555)
-    step_down()
-    cached = reopened(path)
-    messages = warned(cached)
-    cached.close()
+def test_a_read_only_file_is_read_at_the_cost_of_one_warning():
+    with tempfile.TemporaryDirectory(dir=open_folder()) as name:
+        path = Path(name) / "embeddings.sqlite"
+        filled = reopened(path)
+        filled.embed(TEXTS[:5])
+        filled.close()
+        path.chmod(0o444)
+        path.parent.chmod(0o555)
+        with not_root():
+            cached = reopened(path)
+            messages = warned(cached)
+            cached.close()
+        path.parent.chmod(0o755)
     assert len(messages) == 1
     assert cached.hits == 3 * 5
 
