@@ -58,7 +58,7 @@ NOT_RUN = {
     "    --port 5000 --backend-store-uri postgresql+psycopg://lab@db.example.org/mlflow \\\n"
     "    --artifacts-destination /srv/mlflow": STAYS_OPEN,
     '$ .venv/bin/python -m pytest                  # with the slow tests: -m "not soak"': "runs this very test",
-    "$ .venv/bin/reflexion-lab demo": "minutes of a real model; its two commands run elsewhere",
+    "$ .venv/bin/reflexion-lab demo": "minutes of a real model; a test of its own below",
 }
 """Commands that are not run, each with the reason."""
 SKETCHES = {"for number in range(1, max_attempts + 1):": "the loop as a sketch; the real one is tested everywhere"}
@@ -216,6 +216,13 @@ WITH_BLOCKS = [
 def test_every_block_of_a_page_runs_and_says_what_it_shows(path, page):
     for block in blocks(ROOT / path):
         page.play(block)
+
+
+@pytest.mark.soak
+def test_the_demo_prints_the_table_of_the_readme(page):
+    texts = [block.text for block in blocks(ROOT / "README.md") if block.language == "console"]
+    (table,) = [shown for text in texts for command, shown in commands(text) if command.startswith("$ make demo ")]
+    page.shell("reflexion-lab demo", table)
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
