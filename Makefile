@@ -60,8 +60,9 @@ test-slow: $(VENV)/test-ready  ## what waits: kernels, clusters, servers, real m
 test-browser: $(VENV)/test-ready  ## the tests in a browser: JupyterLab, the static page, MLflow; needs Chromium
 	$(PYTEST) -m "browser and not soak" tests/platform/browser
 
-soak: $(VENV)/test-ready  ## hours: the long forms of kills, faults, crowds and launchers, long pages and notebooks, random properties
+soak: $(VENV)/test-ready  ## hours: the long forms of kills, faults, crowds and launchers, long pages and notebooks, random properties, mutants
 	$(PYTEST) -m "soak or hypothesis" --hypothesis-profile random
+	$(VENV)/bin/python tests/mutate.py
 
 lint: $(VENV)/test-ready  ## of `check` and `test` the part without tests
 	$(VENV)/bin/ruff check .
