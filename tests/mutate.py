@@ -57,6 +57,7 @@ SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
     ast.Mod: ast.FloorDiv,
 }  # fmt: skip
+PATH = re.compile("path|folder|root|parent", re.IGNORECASE)
 NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
 EQUIVALENT_KEYWORDS = {
     "frozen": "guards against a fault that nobody writes", "slots": "speed", "eq": "nothing compares them",
@@ -130,10 +131,15 @@ def changes(node: ast.AST, returns: str) -> Iterator[tuple[ast.AST, str]]:
 
 
 def joins_texts(node: ast.AST) -> bool:
-    """`a + "b"`, `"a%s" % b` and `folder / "name"`: another operator is a type error, which any test sees."""
-    texts = ast.JoinedStr | ast.List | ast.Tuple
-    sides = [node.left, node.right] if isinstance(node, ast.BinOp) else []
-    return any(isinstance(side, texts) or isinstance(getattr(side, "value", None), str) for side in sides)
+    """`a + "b"`, `[*a] + b`, `folder / name`: with another operator a type error, which any test sees."""
+    if not isinstance(node, ast.BinOp):
+        return False
+    sides = (node.left, node.right)
+    return (
+        any(isinstance(side, ast.JoinedStr | ast.List | ast.Tuple) for side in sides)
+        or any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in sides)
+        or (isinstance(node.op, ast.Div) and bool(PATH.search(ast.unparse(node.left))))
+    )
 
 
 def is_none(value: ast.expr) -> bool:
@@ -230,7 +236,7 @@ def pytest(folder: Path, *arguments: str, bytecode: bool = False) -> tuple[int, 
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **pipes)
     for limit, gigabytes in ((resource.RLIMIT_AS, 8), (resource.RLIMIT_FSIZE, 1)):  # of an endless list or file
-        resource.prlimit(process.pid, limit, (gigabytes << 30, gigabytes << 30))
+        resource.prlimit(process.pid, limit, (gigabytes << 30, resource.RLIM_INFINITY))
     output = process.communicate()[0]
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
