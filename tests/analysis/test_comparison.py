@@ -476,6 +476,7 @@ def test_equivalence_is_two_one_sided_t_tests(run):
     runs = [run(arm, many(won), 1) for arm, won in (("feedback_only", 20), ("words", 21))]
     result = named(compare(arms(runs), one_seed=True), "words").as_run
     centre, error = adjusted([1.0] + [0.0] * 39)
+    assert result.error == pytest.approx(error)
     verdicts = []
     for margin in (0.05, 0.07, 0.09, 0.12, 0.15):
         restricted = max(error, (margin * (1 - margin) / 40) ** 0.5)  # so many pairs differ at least, if it is true

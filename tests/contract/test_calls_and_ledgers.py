@@ -341,6 +341,9 @@ def test_a_paid_reply_is_set_aside_without_a_server_and_stored_later(server, url
     with closing(opened) as later:
         assert later.complete(says("hi"), sampling=Sampling()).text == "paid"
     assert unsaved.read_bytes() == LATER  # this version cannot store it
+    unsaved.write_bytes(whole_file.replace(LATER, b""))
+    CachedModel(again, url, unsaved=unsaved).close()
+    assert not unsaved.exists()
 
 
 def test_a_server_that_stays_away_is_waited_for_once_not_by_everybody(server, url):

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reflexion_lab.memory import wisdom as extraction
-from reflexion_lab.memory.texts import signature
+from reflexion_lab.memory.texts import query, signature
 from reflexion_lab.memory.wisdom import Extraction, extract, normalised
-from reflexion_lab.records import Check, Evaluation
+from reflexion_lab.records import Check, Evaluation, Task
 from tests import builders
 
 
@@ -214,3 +214,11 @@ def test_a_signature_omits_values_but_not_words_with_apostrophes(message, expect
     check = Check(name="c", outcome="fail", message=message, error_type="TypeError")
     failed = Evaluation(passed=False, outcome="fail", reward=0.0, checks=(check,))
     assert signature(failed) == f"TypeError {expected}"
+
+
+def test_a_query_is_the_prompt_and_what_the_newest_episode_adds_the_shorter_first():
+    task = Task(task_id="t", prompt="the sum", entry_point="f")
+    assert query(task, [], "task_error") == "the sum"
+    assert query(task, [episode(1, failure_analysis="")], "task_error") == "the sum"
+    assert query(task, [episode(1), episode(2, failure_analysis="KeyError")], "task_error") == "the sum\nKeyError"
+    assert query(task, [episode(1, code="f()", failure_analysis="KeyError")], "task_code") == "f()\nthe sum"

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.memory.mistakes import Mistakes, mistakes_of
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.records import Check, Evaluation, Mistake, Task
+from reflexion_lab.records import Check, Critique, Evaluation, Mistake, Step, Task
 from reflexion_lab.text.prompts.render import Prompts
 from tests import builders
 
@@ -140,6 +140,15 @@ def test_an_attempt_without_a_verdict_is_no_mistake(outcome):
 def test_a_mistake_without_a_failing_check_is_its_outcome():
     (entry,) = mistakes_of(TASK, [attempt(1, "x", outcome="extraction_failed", checks=(), reward=0.0)])
     assert (entry.mistake, entry.severity) == ("extraction_failed", 1.0)
+
+
+def test_a_mistake_names_one_failing_check_and_the_first_issue_with_the_submitted_draft():
+    checks = tuple(Check(name=name, outcome="fail", message="got 3") for name in ("first check", "second check"))
+    drafts = (("early", "earlier"), ("late", "later"))
+    steps = tuple(Step(critique=Critique(severity=1.0, issues=issues, source="llm")) for issues in drafts)
+    failed = replace(attempt(1, "got 3", checks=checks), trajectory=builders.trajectory(steps=steps))
+    (entry,) = mistakes_of(TASK, [failed])
+    assert entry.mistake == "fail got 3\nFailing check: first check\nIssue: late"
 
 
 def test_a_repeated_mistake_has_one_id_and_one_entry():

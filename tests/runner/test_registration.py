@@ -140,7 +140,6 @@ LAST = "stopping: after all runs"
         ("seeds: [0, 1]", "seeds: [0, 0]", "seeds"),
         ("baseline: retry", "baseline: simple", "baseline: got simple, expected one of reflexion"),
         ("budget: {tokens: 1000000}", "budget: {}", "budget"),
-        ("effect: 0.2", "effect: 20", "minimum_detectable_effect: got 20.0, expected a difference in (0, 1]"),
         (LAST, f"{LAST}\nequivalence_margin: 10", "equivalence_margin: got 10.0, expected 0 for none"),
         (LAST, f"{LAST}\ndiscordance: 0.1", "discordance: got 0.1, expected 0 for unknown, or one in [0.2, 1]"),
         (LAST, f"{LAST}\nagreement: 2", "agreement: got 2.0, expected a share of tasks"),
@@ -154,6 +153,13 @@ def test_a_mistake_in_a_study_is_named_with_the_file(study, line, changed, messa
     with pytest.raises(ValueError, match=r"my-study\.yaml") as caught:
         read(study)
     assert message in str(caught.value)
+
+
+def test_a_value_out_of_range_is_all_that_is_said(study):
+    study.write_text(STUDY.replace("effect: 0.2", "effect: 20"))
+    with pytest.raises(ValueError) as caught:
+        read(study)
+    assert str(caught.value) == f"study: {study}: minimum_detectable_effect: got 20.0, expected a difference in (0, 1]"
 
 
 def test_a_study_that_is_not_there_begins_no_run(run, study, tmp_path):
@@ -241,6 +247,16 @@ def test_each_deviation_of_a_run_is_named(run_of, registered, change, expected):
         change = {"prompt_digests": manifest.prompt_digests | change["prompt_digests"]}
     (reason,) = deviations(registered, replace(manifest, **change))
     assert expected in reason
+
+
+def test_all_settings_of_a_model_are_registered_but_the_place_of_its_file(run_of, registered):
+    manifest = run_of("retry").manifest
+
+    def with_model(**fields):
+        return replace(manifest, config={**manifest.config, "model": {**manifest.config["model"], **fields}})
+
+    assert deviations(registered, with_model(path="moved.json")) == []
+    assert deviations(registered, with_model(slots=3)) == ["model.slots is 3, registered was 64"]
 
 
 @pytest.mark.filterwarnings("error:study")

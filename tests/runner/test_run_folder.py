@@ -3,7 +3,7 @@ import pytest
 from reflexion_lab.errors import FolderError
 from reflexion_lab.runner.folder.folder import RunFolder
 from tests import builders
-from tests.builders import grade
+from tests.builders import grade, manifest
 
 
 def test_records_come_back_as_they_went(tmp_path):
@@ -48,3 +48,9 @@ def test_a_folder_without_a_manifest_is_no_run_folder(tmp_path):
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(FolderError, match=r"manifest\.json"):
         RunFolder.existing(tmp_path)
+
+
+def test_a_place_where_no_folder_can_be_made_is_named_with_its_key(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(FolderError, match=r"file/runs: got Not a directory, expected a folder .*run_root=… names ano"):
+        RunFolder.create(tmp_path / "file" / "runs", manifest("run-1"))

@@ -91,6 +91,9 @@ def returns(value, parameters="x"):
         (f"K = 2\n{returns('x * K')}", f"K = 3\n{returns('x * K')}", "Replace `2` by `3` in line 1."),
         (f"{returns('x')}add = None\n", returns("x"), "Remove the assignment in line 3."),
         (returns("f'{x!r}'"), returns("f'{x!s}'"), "Correct an expression in line 2."),
+        (returns("x.a.c"), returns("x.b.c"), "Replace `a` by `b` in line 2."),
+        (returns("max(x, key=abs)"), returns("max(x)"), "Leave out the argument `key` in line 2."),
+        (returns("max(x)"), returns("max(x, key=abs)"), "Give `max` the argument `key` in line 2."),
         (returns("[y for y in x]"), returns("[y for y in x if y]"), "Use more parts in line 2."),
         (returns("max(x, key=lambda y: y)"), returns("max(x, key=lambda y, z=1: y)"), "Use more parts in line 2."),
     ],
@@ -117,6 +120,11 @@ def test_a_name_bound_in_another_order_is_no_difference():
     loop = "def add(xs):\n    {0} = 0\n    for {1} in xs:\n        {0} += {1}\n    return {0}\n"
     assert not differences(nested.format("inner"), nested.format("helper"), "add")
     assert not differences(loop.format("s", "y"), loop.format("total", "x"), "add")
+    deeper = loop.replace("    {0} = 0", "    if xs:\n        {0} = 0").format("total", "x")
+    kinds = [
+        [each.kind for each in differences(loop.format(*names), deeper, "add")] for names in ("sy", ("total", "x"))
+    ]
+    assert kinds[0] == kinds[1]
 
 
 def test_other_names_of_variables_are_no_difference():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from reflexion_lab.analysis.stats.intervals import adjusted, agreement, over_tasks
-from reflexion_lab.analysis.stats.seeds import widened
+from reflexion_lab.analysis.stats.seeds import by_seed, widened
 
 
 def drawn(rng, tasks, seeds, shift):
@@ -77,3 +77,11 @@ def test_it_is_never_narrower_and_keeps_its_centre():
 def test_too_few_seeds_or_tasks_are_refused(cases, message):
     with pytest.raises(ValueError, match=message):
         widened((-0.1, 0.1), cases)
+
+
+def test_a_cluster_contributes_by_its_tasks_and_the_mean_stays_that_of_the_cases():
+    cases = [("a", 0, 1.0), ("b", 0, 1.0), ("c", 0, 0.0), ("d", 0, 0.0), ("a", 1, 1.0), ("d", 1, 1.0)]
+    contributions = by_seed(cases, {"a": "large", "b": "large", "c": "large"})
+    # The mean is 2/3, over 3/2 cases a cell: 2/3 + (2 - 3 * 2/3) / (3/2), 2/3 + (0 - 2/3) / (3/2) and so on.
+    assert contributions == pytest.approx(np.array([[2 / 3, 8 / 9], [2 / 9, 8 / 9]]))
+    assert contributions.mean() == pytest.approx(2 / 3)

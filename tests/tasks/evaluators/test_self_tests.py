@@ -62,6 +62,12 @@ def test_tests_beyond_the_maximum_are_dropped_and_what_is_dropped_counts_towards
     assert written.dropped == {"assert 1": "no call", "assert x": "no call"}
 
 
+def test_an_unfinished_test_ends_where_the_next_one_begins(task):
+    written = writing("assert double(\nassert double(2) == 4\n1) == 2").write(task.public)
+    assert written.tests == ("assert double(2) == 4",)
+    assert written.dropped == {"assert double(": "no Python"}
+
+
 def test_the_last_line_of_a_reply_that_was_cut_is_no_test(task):
     cut = "assert double(1) == 2\nassert double(6) == 1"  # the 2 of 12 is missing
     written = writing(cut, finish_reason="length").write(task.public)

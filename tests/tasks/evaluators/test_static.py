@@ -17,6 +17,8 @@ from reflexion_lab.tasks.evaluators.tools import DidNotRun
 
 CLEAN = "def double(x: int) -> int:\n    return 2 * x\n"
 MISTYPED = "def double(x: int) -> str:\n    return 2 * x\n"
+MINOR = "from typing import cast\ndef half(x: int) -> int:\n    return cast(int, x) // 2\n"
+"""What ty warns of."""
 UNTIDY = "def double(x):\n    return 2 * y\n"
 
 
@@ -41,7 +43,7 @@ def impostor(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("tool", ["ty", "mypy", "ruff"])
 def test_a_clean_program_passes(task, tool):
-    evaluation = judged(tool, task, CLEAN)
+    evaluation = judged(tool, task, CLEAN + MINOR)
     assert (evaluation.passed, evaluation.outcome, evaluation.reward) == (True, "pass", 1.0)
     assert (evaluation.feedback, evaluation.issues) == ("", ())
     assert [check.outcome for check in evaluation.checks] == ["pass"]
