@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from reflexion_lab.agent.reflectors.constructs import by_constructs
 from reflexion_lab.agent.reflectors.differences import differences, untrue
 from reflexion_lab.agent.reflectors.oracle import CORRUPTED, Corrupted, Oracle
 from reflexion_lab.agent.reflectors.placebo import Generic
@@ -100,6 +101,19 @@ def returns(value, parameters="x"):
 )
 def test_differences_outside_statements_of_the_body_are_named(wrong, correct, change):
     assert [each.change for each in differences(wrong, correct, "add")] == [change]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "correct", "kinds"),
+    [
+        (returns("0"), returns("add(x - 1)"), {"lacks recursion", "lacks operator", "lacks constant"}),
+        (returns("add(x)"), returns("len(x)"), {"lacks call", "has recursion"}),
+        (returns("x"), returns("sum(len(y) for y in x)"), {"lacks call", "lacks comprehension"}),
+    ],
+)
+def test_constructs_that_one_program_has_alone_are_named(wrong, correct, kinds):
+    own = {"has result", "has constant", "has operator"}  # of the wrong program, beside those in question
+    assert {each.kind for each in by_constructs(wrong, correct)} - own == kinds
 
 
 @pytest.mark.parametrize(

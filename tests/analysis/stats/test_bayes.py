@@ -48,6 +48,7 @@ def test_the_posterior_is_the_same_again_and_has_a_share_within_the_margin():
     assert posterior(cases).estimate.low < 0 < posterior(cases).estimate.high
 
 
-def test_no_draws_are_refused():
+def test_no_draws_are_refused_and_one_is_enough():
+    assert posterior([[1.0]], draws=1).greater in (0.0, 1.0)
     with pytest.raises(ValueError, match="draws: got 0, expected 1 or more"):
         posterior([[1.0]], draws=0)
