@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -14,7 +15,7 @@ from reflexion_lab.analysis.stats.intervals import adjusted, mcnemar, paired_dif
 from reflexion_lab.analysis.stats.matching import break_even
 from reflexion_lab.analysis.stats.meta import pooled
 from reflexion_lab.records import Usage
-from reflexion_lab.runner.folder.registration import Budget, Registration, section
+from reflexion_lab.runner.folder.registration import FILE, Budget, Registration, section
 
 RIGHT, WRONG = (1, True), (0, False)
 BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}
@@ -544,6 +545,21 @@ def test_studies_of_the_same_arms_are_pooled(run):
     assert values == [0.05, 0.2, 0.125]
     assert as_run.pooled == pooled(values, [effect.difference.error for effect in as_run.effects])
     assert (result.baseline, result.left_out, result.shares_tasks) == ("feedback_only", (), False)
+
+
+def test_studies_are_told_apart_by_name_and_versions_of_one_by_digest(run, study):
+    def runs_of(study):
+        for arm, won in (("feedback_only", 20), ("words", 24)):
+            folder = run(arm, many(won), 1, study=study.name, study_digest=study.digest, run_id=f"{study.digest}-{arm}")
+            (folder.path / FILE).write_bytes(msgspec.yaml.encode(study))
+            yield folder
+
+    runs, later, others = (
+        [*runs_of(it)] for it in (study, replace(study, stopping="whenever"), replace(study, name="words harm"))
+    )
+    assert [*over_studies([*runs, *others], one_seed=True).studies] == ["words help", "words harm"]
+    digests = [folder.manifest.study_digest for folder in (runs[0], later[0])]
+    assert [*over_studies([*runs, *later], one_seed=True).studies] == digests
 
 
 def test_a_study_whose_interval_is_cut_at_both_ends_has_no_error_and_is_left_out(run):

@@ -132,6 +132,16 @@ def test_one_that_sinks_makes_room_for_all_the_others():
     assert patterns(book.relevant("pointer", 1)) == ["pointer p40"]
 
 
+def test_a_trusted_entry_outweighs_nearer_ones_beyond_the_first_hits():
+    book = WisdomBook(Jaccard(), retire_after=100)
+    for number, name in enumerate(("pa", "pb", "pc with more words"), 1):
+        book.upsert(wisdom(f"pointer {name}", number))
+    for number in (1, 2):
+        for at in range(9):
+            book.record_usage(f"wis-{number}", success=False, at=at)
+    assert patterns(book.relevant("pointer", 1)) == ["pointer pc with more words"]
+
+
 def test_trust_falls_with_failures_from_that_of_an_unused_entry():
     assert trust(wisdom("a")) == trust(wisdom("a", use_count=9, success_rate=1.0)) == 1.0
     assert trust(wisdom("a", use_count=4, success_rate=0.25)) == pytest.approx(2 / 5)

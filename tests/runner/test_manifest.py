@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.runner.folder.manifest import config_digest, describe, differences
+from reflexion_lab.runner.folder.manifest import changes, config_digest, describe, differences, resumption
 from reflexion_lab.studies.scale.cluster import Cluster
 from reflexion_lab.tasks.sandbox.sandbox import Limits
 
@@ -97,3 +97,13 @@ def test_another_path_to_the_same_tasks_is_no_difference():
     first, other = (manifest(benchmark={"load": {"path": path}}) for path in ("t.jsonl", "/data/t.jsonl"))
     assert differences(first, other) == []
     assert differences(first, replace(other, benchmark_digest="another")) == ["benchmark", "benchmark_digest"]
+
+
+def test_what_a_resumption_changed_is_named_and_nothing_else():
+    first = manifest()
+    versions = {**first.package_versions, "msgspec": "0.1"}
+    later = replace(first, isolation=("rlimits", "seccomp"), package_versions=versions)
+    assert changes(first, resumption(first, first)) == []
+    assert changes(first, resumption(first, later)) == [
+        f"msgspec {first.package_versions['msgspec']} → 0.1", "isolation rlimits → rlimits + seccomp"
+    ]  # fmt: skip

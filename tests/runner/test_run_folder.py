@@ -1,3 +1,6 @@
+import errno
+import os
+
 import pytest
 
 from reflexion_lab.errors import FolderError
@@ -54,3 +57,14 @@ def test_a_place_where_no_folder_can_be_made_is_named_with_its_key(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(FolderError, match=r"file/runs: got Not a directory, expected a folder .*run_root=… names ano"):
         RunFolder.create(tmp_path / "file" / "runs", manifest("run-1"))
+
+
+def test_a_full_disk_at_a_flush_is_named_with_its_file(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    folder = RunFolder(tmp_path)
+    folder.append("grades.jsonl", grade(number=1))
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"grades\.jsonl cannot be written \(No space left on device\); free some space"):
+        folder.sync()
