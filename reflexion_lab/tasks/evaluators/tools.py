@@ -79,7 +79,8 @@ def _mypy(printed: str) -> list[Finding]:
 TOOLS = {
     "ty": Tool(
         kind="type",
-        arguments="check --output-format=gitlab --no-progress --python={env} --python-version={version} {file}",
+        arguments="check --exit-zero-on-warning --output-format=gitlab --no-progress --python={env} "
+        "--python-version={version} {file}",
         read=_ty,
     ),
     "mypy": Tool(
