@@ -93,6 +93,8 @@ def returns(value, parameters="x"):
         (f"{returns('x')}add = None\n", returns("x"), "Remove the assignment in line 3."),
         (returns("f'{x!r}'"), returns("f'{x!s}'"), "Correct an expression in line 2."),
         (returns("x.a.c"), returns("x.b.c"), "Replace `a` by `b` in line 2."),
+        (returns(""), returns("x"), "Use `x` in line 2."),
+        (returns("x"), returns(""), "Leave out `x` in line 2."),
         (returns("max(x, key=abs)"), returns("max(x)"), "Leave out the argument `key` in line 2."),
         (returns("max(x)"), returns("max(x, key=abs)"), "Give `max` the argument `key` in line 2."),
         (returns("[y for y in x]"), returns("[y for y in x if y]"), "Use more parts in line 2."),
