@@ -158,7 +158,7 @@ class Archive:
         changed = within(LEARNING, lambda: self._take(episodes), "memory.shared: no end of a round", "shared memory")
         self._has_learnt = True
         mistakes = self.mistakes.extend(mistakes)
-        records = [*episodes, *mistakes, *(task.session for task in updates), *changed]
+        records: list[Episode | Mistake | Session | Wisdom] = [*episodes, *mistakes, *(task.session for task in updates), *changed]
         self._in_store(lambda: self.store.append(records), "the run continues")
 
     def close(self) -> None:
@@ -275,7 +275,7 @@ class _Loaded(Generic[S]):
         """Beginning of the ids that are skipped."""
         self.count, self.newest = 0, ""
         """Number of records that were read, and id of the last one."""
-        self._read = lambda: store.read(kind)
+        self._read: Callable[[], Iterable[S]] = lambda: store.read(kind)
         self._id: Callable[[S], str] = attrgetter(id_field)
         self._end: int | None = None
 
