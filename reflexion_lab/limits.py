@@ -74,7 +74,7 @@ def check(factory: Callable[..., Any], values: Mapping[str, Any], key: str) -> N
     ConfigError
         A value has the wrong type, is out of its limits, or not finite.
     """
-    kinds = _kinds(factory)
+    kinds = _kinds(getattr(factory, "__func__", factory))  # a cached method would keep its object, such as all tasks
     for name, value in values.items():
         if (kind := kinds.get(name)) is None:
             continue

@@ -23,7 +23,7 @@ from reflexion_lab.memory.mistakes import Mistakes, mistakes_of
 from reflexion_lab.memory.recall import DEFAULT, adapted, lessons_within
 from reflexion_lab.memory.texts import Match, failure_query, query
 from reflexion_lab.memory.wisdom import USAGE, Extraction, WisdomBook, recount, wisdom_used, with_fields_of
-from reflexion_lab.protocols import Outcome, Retriever, S, Store
+from reflexion_lab.protocols import Outcome, Retriever, S, Store, Stored
 from reflexion_lab.records import (
     UNKNOWN,
     Attempt,
@@ -158,7 +158,7 @@ class Archive:
         changed = within(LEARNING, lambda: self._take(episodes), "memory.shared: no end of a round", "shared memory")
         self._has_learnt = True
         mistakes = self.mistakes.extend(mistakes)
-        records: list[Episode | Mistake | Session | Wisdom] = [*episodes, *mistakes, *(task.session for task in updates), *changed]
+        records: list[Stored] = [*episodes, *mistakes, *(task.session for task in updates), *changed]
         self._in_store(lambda: self.store.append(records), "the run continues")
 
     def close(self) -> None:
@@ -256,17 +256,6 @@ class Archive:
             yield from attempts
 
 
-def runs_in(store: Store) -> set[str]:
-    """Ids of the runs whose episodes are in the store."""
-    return {episode.session_id.partition("/")[0] for episode in store.read(Episode)}
-
-
-def is_begun_with(store: Store, beginning: Beginning) -> bool:
-    """Whether the store holds the newest episode of `beginning`; with none in `beginning`, whether it is empty."""
-    ids = {episode.episode_id for episode in store.read(Episode)}
-    return beginning.newest_episode in ids if beginning.episodes else not ids
-
-
 class _Loaded(Generic[S]):
     """The records of one kind in a store, read one by one."""
 
@@ -275,14 +264,14 @@ class _Loaded(Generic[S]):
         """Beginning of the ids that are skipped."""
         self.count, self.newest = 0, ""
         """Number of records that were read, and id of the last one."""
-        self._read: Callable[[], Iterable[S]] = lambda: store.read(kind)
+        self._read: Callable[[], Iterator[S]] = lambda: store.read(kind)
         self._id: Callable[[S], str] = attrgetter(id_field)
         self._end: int | None = None
 
     def end_at(self, count: int, newest: str) -> None:
         """Read only what existed at a run's start: up to the id `newest`, at most `count`."""
-        places = (n for n, record in enumerate(self._read(), 1) if self._id(record) == newest)
-        self._end = min(count, next(places, 0)) if newest else count
+        place = next((n for n, record in enumerate(self._read(), 1) if self._id(record) == newest), count)
+        self._end = min(count, place)
 
     def __iter__(self) -> Iterator[S]:
         for record in islice(self._read(), self._end):

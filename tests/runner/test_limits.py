@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -84,3 +86,16 @@ def test_fields_of_a_record_are_checked():
     assert Caps(calls=0).calls == 0
     with pytest.raises(ConfigError, match=r"Caps\.calls: got -1, expected 0 or more, or null"):
         Caps(calls=-1)
+
+
+def test_a_checked_method_does_not_keep_its_object():
+    class Tasks:
+        def select(self, limit: Positive | None = None) -> None: ...
+
+    tasks = Tasks()
+    kept = weakref.ref(tasks)
+    with pytest.raises(ConfigError, match=r"benchmark\.limit: got 0, expected 1 or more, or null"):
+        check(tasks.select, {"limit": 0}, "benchmark")
+    del tasks
+    gc.collect()
+    assert kept() is None

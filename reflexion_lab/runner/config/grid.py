@@ -143,7 +143,8 @@ def _values(key: str, value: Any) -> str:
 
 def _plain_value(key: str, value: Any) -> Any:
     """Convert arrays, Series, ranges and paths to lists, numbers and text."""
-    if (isinstance(value, range) or hasattr(value, "tolist")) and getattr(value, "ndim", True) and len(value) > MOST_CELLS:
+    is_long = isinstance(value, range) or bool(getattr(value, "ndim", 0))
+    if is_long and len(value) > MOST_CELLS:
         raise _too_many(key, f"{len(value):,}")
     if hasattr(value, "tolist"):
         value = value.tolist()
