@@ -272,7 +272,7 @@ class Runner:
         self.folder.append("grades.jsonl", self.judge.grade(task, attempt.number, attempt.trajectory.solution))
 
     def _ungraded_attempts(self) -> Iterator[Attempt]:
-        graded = self.folder.grades.keys()
+        graded = self.folder.graded
         every = self.folder.each_attempt()
         return (attempt for attempt in every if (attempt.task_id, attempt.number) not in graded)
 

@@ -296,6 +296,7 @@ class RunFolder:
         for line, attempt in self._read("attempts.jsonl", _Place):
             _count(by_task, attempt, line)
         lines = {line for by_number in by_task.values() for line in by_number.values()}
+        del by_task  # the walk below is long
         yield from (attempt for _, attempt in self._read("attempts.jsonl", Attempt, lines))
 
     @property
@@ -314,6 +315,11 @@ class RunFolder:
     def grades(self) -> dict[tuple[str, int], Grade]:
         """Hidden verdicts by task and attempt number."""
         return {(grade.task_id, grade.number): grade for _, grade in self._read("grades.jsonl", Grade)}
+
+    @property
+    def graded(self) -> set[tuple[str, int]]:
+        """Task and number of the attempts with a hidden verdict."""
+        return {(grade.task_id, grade.number) for _, grade in self._read("grades.jsonl", _Place)}
 
     @property
     def written_tests(self) -> dict[str, WrittenTests]:
