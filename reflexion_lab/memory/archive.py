@@ -256,6 +256,17 @@ class Archive:
             yield from attempts
 
 
+def runs_in(store: Store) -> set[str]:
+    """Ids of the runs whose episodes are in the store."""
+    return {episode.session_id.partition("/")[0] for episode in store.read(Episode)}
+
+
+def is_begun_with(store: Store, beginning: Beginning) -> bool:
+    """Whether the store holds the newest episode of `beginning`; with none in `beginning`, whether it is empty."""
+    ids = {episode.episode_id for episode in store.read(Episode)}
+    return beginning.newest_episode in ids if beginning.episodes else not ids
+
+
 class _Loaded(Generic[S]):
     """The records of one kind in a store, read one by one."""
 
@@ -270,8 +281,8 @@ class _Loaded(Generic[S]):
 
     def end_at(self, count: int, newest: str) -> None:
         """Read only what existed at a run's start: up to the id `newest`, at most `count`."""
-        place = next((n for n, record in enumerate(self._read(), 1) if self._id(record) == newest), count)
-        self._end = min(count, place)
+        places = (n for n, record in enumerate(self._read(), 1) if self._id(record) == newest)
+        self._end = min(count, next(places, 0)) if newest else count
 
     def __iter__(self) -> Iterator[S]:
         for record in islice(self._read(), self._end):
