@@ -382,3 +382,8 @@ def test_caps_are_not_digested_and_prices_are_recorded(command):
         lab.close()
     assert len({lab.folder.manifest.config_digest for lab in labs}) == 1
     assert labs[0].folder.manifest.prices == {"actor": "nothing is paid: it runs here"}
+
+
+def test_spending_is_said_with_its_cost_where_it_has_one():
+    assert str(Spending(1, 1200, 0.5, 3.2)) == "1 call, 1,200 tokens, cost 0.5000, 3 s"
+    assert str(Spending(2, 10)) == "2 calls, 10 tokens, 0 s"

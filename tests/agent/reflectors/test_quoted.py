@@ -71,6 +71,7 @@ def test_the_words_say_whether_they_quote_a_body_or_a_program(solution, kind):
     reflection = Quoted([replace(TASK, canonical_solution=solution)]).reflect(TASK.public, make.attempt(), [])
     assert reflection.what_to_change == f"The {kind} must be exactly this:"
     assert reflection.quoted_code.splitlines()[-1].strip() == "return total"
+    assert reflection.confidence == 1.0
 
 
 def test_no_figure_of_such_a_run_is_a_pass_at_1(folder):

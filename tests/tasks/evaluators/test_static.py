@@ -126,6 +126,7 @@ def test_canonical_solutions_are_hardly_ever_called_wrong(task):
         ("echo '[]'; echo out of order >&2; exit 3", "exit code 3 with 0 errors; out of order"),
         ("echo '[]'; exit 1", "exit code 1 with 0 errors"),
         ("kill -9 $$", "signal 9"),
+        ("kill -1 $$", "signal 1"),
         ("yes", "printed more than"),
         ("", "without the expected JSON"),
     ],
