@@ -89,7 +89,10 @@ class Mutant(NamedTuple):
         return f"reflexion_lab/{self.path}:{self.line}  {self.old}  ->  {self.new}"
 
 
-def changes(node: ast.AST, returns: str) -> Iterator[tuple[ast.AST, str]]:
+Part = ast.expr | ast.stmt
+
+
+def changes(node: ast.AST, returns: str) -> Iterator[tuple[Part, str]]:
     """Parts of a node, each with what takes its place; `returns` is the annotation of the function around it."""
 
     def changed(**fields: object) -> str:
@@ -191,18 +194,19 @@ def mutants(path: Path) -> Iterator[Mutant]:
     begins = [0, *itertools.accumulate(map(len, lines))]
     for node, statement, returns in nodes(ast.parse(source)):
         for part, new in changes(node, returns):
+            assert part.end_lineno is not None and part.end_col_offset is not None
             start, end = begins[part.lineno - 1] + part.col_offset, begins[part.end_lineno - 1] + part.end_col_offset
-            old = ast.unparse(part)
+            old, line = ast.unparse(part), lines[part.lineno - 1].decode()
             text = new if isinstance(part, ast.stmt) else f"({new})"
-            line = lines[part.lineno - 1].decode()
-            if not any(name == module and old in text and text in line for module, text in EQUIVALENT):
+            if not any(name == module and old in known and known in line for module, known in EQUIVALENT):
                 yield Mutant(name, part.lineno, head(statement), start, end, old, text)
 
 
 def head(statement: ast.stmt) -> range:
     """Lines of a statement, without those of the statements in it."""
     inner = [child.lineno for child in ast.walk(statement) if isinstance(child, ast.stmt) and child is not statement]
-    return range(statement.lineno, max(min(inner, default=statement.end_lineno + 1), statement.lineno + 1))
+    last = (statement.end_lineno or statement.lineno) + 1
+    return range(statement.lineno, max(min(inner, default=last), statement.lineno + 1))
 
 
 def drawn(patterns: list[str], n: int, seed: int) -> list[Mutant]:
@@ -237,8 +241,10 @@ def pytest(folder: Path, *arguments: str, bytecode: bool = False) -> tuple[int, 
     environment.setdefault("REFLEXION_LAB_DATA", str(ROOT.parent / "shared" / "data"))
     environment["PYTHONDONTWRITEBYTECODE"] = "" if bytecode else "1"
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rfE", "--tb=no", *arguments]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **pipes)
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment, start_new_session=True, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
     for limit, gigabytes in ((resource.RLIMIT_AS, 8), (resource.RLIMIT_FSIZE, 1)):  # of an endless list or file
         resource.prlimit(process.pid, limit, (gigabytes << 30, resource.RLIM_INFINITY))
     output = process.communicate()[0]

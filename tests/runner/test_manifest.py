@@ -1,10 +1,11 @@
+import hashlib
 from itertools import product
 
 import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.runner.folder.manifest import changes, config_digest, describe, differences, resumption
+from reflexion_lab.runner.folder.manifest import changes, config_digest, describe, differences, file_digest, resumption
 from reflexion_lab.studies.scale.cluster import Cluster
 from reflexion_lab.tasks.sandbox.sandbox import Limits
 
@@ -107,3 +108,8 @@ def test_what_a_resumption_changed_is_named_and_nothing_else():
     assert changes(first, resumption(first, later)) == [
         f"msgspec {first.package_versions['msgspec']} → 0.1", "isolation rlimits → rlimits + seccomp"
     ]  # fmt: skip
+
+
+def test_a_files_digest_is_sixteen_digits_of_its_sha256(tmp_path):
+    (tmp_path / "tasks.jsonl").write_bytes(b"{}")
+    assert file_digest(tmp_path / "tasks.jsonl") == hashlib.sha256(b"{}").hexdigest()[:16]
