@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -229,6 +230,8 @@ def test_an_interrupt_leaves_a_run_that_can_be_resumed(task, sandbox, folder):
     run._grade = interrupt
     with pytest.raises(KeyboardInterrupt):
         run.run()
+    assert "stopping when the attempts under way have ended" in capsys.readouterr().err
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("task")]
     assert 0 < len(folder.results) < 30
     runner(tasks(task, 30), sandbox, folder, always("def double(x):\n    return x"), workers=2).run()
     assert len(folder.results) == 30
