@@ -1,5 +1,6 @@
 """How many small faults in the package do its tests notice? Puts one fault at a time into a copy of the checkout, and
-runs the tests that run the faulty line, nearest first. A fault that fails no test survives: an assertion is missing.
+runs the tests that run the faulty line, nearest first, then the slow ones of its folder. A fault that fails no test
+survives: an assertion is missing.
 
     python tests/mutate.py                                      # 150 faults, an hour on two cores
     python tests/mutate.py --n 20 --modules 'memory/*.py' loop/stop.py
@@ -49,7 +50,7 @@ AREAS = {
     "caches": ["agent/models/cache.py", "storage/call_store.py", "memory/embedders/cached.py"],
 }
 TESTS = ["tests", *(f"--ignore=tests/{folder}" for folder in ("docs", "notebooks", "platform"))]
-TEST_SECONDS = 60
+TEST_SECONDS = 120
 """Of one test, none of which takes a quarter of it: a longer one hangs, and so has noticed."""
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -68,7 +69,7 @@ EQUIVALENT_KEYWORDS = {
 EQUIVALENT = {
     ("analysis/comparison/row.py", "abs(claim.margin - (study.equivalence_margin or 0)) > CLOSE"): "at 1e-9 exactly",
     ("tasks/evaluators/tools.py", "time.monotonic() >= deadline"): "no two instants are equal",
-    ("memory/wisdom.py", "known: int = -1"): "of no, one or two episodes there is no wisdom to count",
+    ("memory/wisdom.py", "known: int = -1"): "one episode makes no wisdom",
 }
 """Module and source, changes in which no user could see, with the reason."""
 
@@ -285,9 +286,9 @@ class Runs:
 
 
 def verdict(mutant: Mutant, tests: list[str], folder: Path) -> tuple[str, str]:
-    """`killed`, `time-out` or `survived`, and the test that failed."""
-    if not tests:
-        return "survived", "no test runs it"
+    """`killed`, `time-out` or `survived`, and the test that failed. What no quick test kills meets the slow ones of its
+    folder.
+    """
     path = folder / "reflexion_lab" / mutant.path
     source = path.read_bytes()
     path.write_bytes(source[: mutant.start] + mutant.new.encode() + source[mutant.end :])
@@ -295,11 +296,14 @@ def verdict(mutant: Mutant, tests: list[str], folder: Path) -> tuple[str, str]:
     options = ["-x", "-n0", *(word for limit in limits for word in ("-o", limit))]
     names = folder.parent / f"{folder.name}.tests"
     names.write_text("\n".join(tests))
-    code, output = pytest(folder, *options, f"@{names}")
+    code, output = pytest(folder, *options, f"@{names}") if tests else (0, "")
     if code == 4 and "not found:" in output:  # the mutant renamed a test's parameters
         code, output = pytest(folder, *options, *dict.fromkeys(name.partition("::")[0] for name in tests))
-    shutil.copy2(ROOT / "reflexion_lab" / mutant.path, path)  # its time, too, so that its bytecode is read again
     if code == 0:
+        near = next(each for each in (folder / "tests" / mutant.path).parents if each.is_dir())
+        code, output = pytest(folder, *options, "-m", "slow and not browser and not soak", str(near))
+    shutil.copy2(ROOT / "reflexion_lab" / mutant.path, path)  # its time, too, so that its bytecode is read again
+    if code in (0, 5):  # 5: no slow test
         return "survived", f"{len(tests)} tests run it"
     if re.search(r"^Timeout \(", output, re.MULTILINE):
         return "time-out", ""
@@ -351,7 +355,7 @@ def tried(picked: list[Mutant], temporary: Path, jobs: int, kept: Path | None) -
                 f"{outcomes[-1].mutant}  {outcomes[-1].reason}", flush=True,
             )  # fmt: skip
     killers = sorted({outcome.reason for outcome in outcomes if outcome.verdict == "killed"} - {""})
-    broken = {*failed(pytest(first, "-n0", *killers)[1])} if killers else set()
+    broken = {*failed(pytest(first, "-n0", "-m", "", *killers)[1])} if killers else set()
     return [one._replace(verdict="survived") if one.reason in broken else one for one in outcomes]
 
 

@@ -215,7 +215,7 @@ def test_the_number_of_workers_changes_no_measurement(task, sandbox, folder, mod
     assert [len(loop) for loop in folder.attempts.values()] == [3] * 6  # this model learns from its own words alone
 
 
-def test_an_interrupt_leaves_a_run_that_can_be_resumed(task, sandbox, folder):
+def test_an_interrupt_says_what_it_waits_for_and_leaves_a_run_that_can_be_resumed(task, sandbox, folder, capsys):
     def reply(messages):
         time.sleep(0.02)
         return "```python\ndef double(x):\n    return x\n```"
