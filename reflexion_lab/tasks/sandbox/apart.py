@@ -17,7 +17,7 @@ from collections.abc import Collection, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
-from reflexion_lab.tasks.sandbox.checker import LIBRARY
+from reflexion_lab.tasks.sandbox.checker import LIBRARY, SIDES
 from reflexion_lab.tasks.sandbox.comparison import FUNCTIONS, Opaque, comparable, evaluate, name_of
 from reflexion_lab.text.replies.syntax import NAME, UNPARSABLE, bound_names, module_nodes, read_names, tree_of
 
@@ -105,13 +105,25 @@ class Whole(NamedTuple):
     """Names that they read and that are not built in."""
 
 
+def _with_sides(tree: ast.Module) -> ast.Module:
+    """`tree`, which keeps both sides of `assert actual == expected` at its end, for the feedback."""
+    match tree.body[-1:]:
+        case [ast.Assert(test=ast.Compare(ops=[ast.Eq()]) as test) as last]:
+            sides = zip(SIDES, (test.left, test.comparators[0]), strict=True)
+            kept = [ast.Assign([ast.Name(name, ast.Store())], value) for name, value in sides]
+            test.left, test.comparators = ast.Name(SIDES[0], ast.Load()), [ast.Name(SIDES[1], ast.Load())]
+            tree.body[-1:] = [ast.copy_location(statement, last) for statement in kept] + [last]
+    return ast.fix_missing_locations(tree)
+
+
 @functools.lru_cache(maxsize=1 << 10)
 def whole(checks: tuple[str, ...], entry_point: str) -> Whole:
     codes, names = list[CodeType | str](), set[str]()
     for check in checks:
         try:
-            codes.append(compiled(check))
-            names |= read_names(tree_of(check))
+            tree = tree_of(check)
+            names |= read_names(tree)
+            codes.append(compiled(_with_sides(tree)))
         except UNPARSABLE:
             codes.append(check)
     return Whole(codes, frozenset(names - (BUILT_IN - {entry_point})))

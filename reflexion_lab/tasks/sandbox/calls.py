@@ -1,19 +1,21 @@
 """Answers a checker's calls in the candidate's process (see `checker.py`). Standard library only.
 
 A message from the checker is a pickled `(function, args, kwargs)`, or the answer to a callback. A reply is JSON: `{"v":
-value}` as `plain` encodes it, with `"m"`, the mutable arguments that the call changed; `{"e": exception}`; or `{"c":
-[number, args, kwargs]}`, a call of one of the test's own functions or iterators. Whatever this process sends, the
-checker reads plain data: the program can only give another answer.
-
-Both processes number the mutable values in the arguments of a call alike (`mutable`), so that a reply can name them.
+value}` as `plain` encodes it; `{"e": exception}`; or `{"c": [number, args, kwargs]}`, a call of one of the test's own
+functions or iterators; each with `"m"`, the mutable values that the call changed. Both processes number the mutable
+values in the arguments alike (`mutable`), so that a reply can name them. Whatever this process sends, the checker reads
+plain data: the program can only give another answer.
 """
 
 import _pickle
+import functools
 import io
 import os
+import sys
+import threading
 import types
 from _json import encode_basestring_ascii as quoted
-from collections import deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any
 
 if "." in __name__:
@@ -25,6 +27,8 @@ else:  # a file without a package inside the sandbox
 
 CALLS = 5
 """Descriptor of the connection with the checker."""
+LAST = 100
+"""Number of the newest objects of the test that a call may change although it does not lead to them."""
 LONGEST = 1 << 26
 """Maximum bytes of a message."""
 TESTS = "tests"
@@ -35,9 +39,23 @@ IDENTITY = (object.__eq__, type.__eq__)
 """Equality by identity."""
 GENERATED = "__create_fn__.<locals>.__eq__"
 """Qualified name of an `__eq__` that `dataclass` generated."""
-MUTABLE = (list, dict, set, bytearray, deque)
-COPIES: dict[Any, Any] = {bytearray: bytes, deque: list}
+DICTIONARIES = (dict, OrderedDict, defaultdict, Counter)
+MUTABLE = (list, set, bytearray, deque, *DICTIONARIES)
+COPIES: dict[Any, Any] = {bytearray: bytes, deque: list, **dict.fromkeys(DICTIONARIES, dict)}
 """Types of the shallow copies of mutable values, if another than their own."""
+EXACT = (types.FunctionType, types.GeneratorType, types.CoroutineType)
+"""Types that a checker tells apart."""
+BINARY = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow", "matmul", "lshift", "rshift", "and", "or",
+    "xor",
+)  # fmt: skip
+OTHERS = (
+    "call", "await", "iter", "next", "aiter", "anext", "enter", "exit", "aenter", "aexit", "hash", "repr", "str",
+    "format", "len", "bool", "reversed", "getitem", "setitem", "delitem", "lt", "le", "gt", "ge", "int", "float",
+    "complex", "index", "floor", "ceil", "trunc", "abs", "round", "neg", "pos", "invert",
+)  # fmt: skip
+METHODS = [f"__{name}__" for name in (*OTHERS, *(f"{side}{name}" for side in ("", "r", "i") for name in BINARY))]
+"""Methods that make an operation possible if a class has them."""
 
 
 class Lost(BaseException):
@@ -89,7 +107,8 @@ class Handles(dict[int, tuple[int, Any]]):
         self.of_tests: dict[int, int] = {}
         """Numbers of objects of the test's classes, by address."""
         self.shared: dict[int, int] = {}
-        """Numbers of mutable arguments of the call, by address."""
+        """Numbers of mutable values in the arguments of the call, by address."""
+        self.methods: dict[type, str] = {}
 
     def number(self, value: Any) -> int:
         if id(value) not in self:
@@ -98,19 +117,27 @@ class Handles(dict[int, tuple[int, Any]]):
         return self[id(value)][0]
 
     def handle(self, value: Any) -> str:
-        """Number, name of the class, numbers of its classes, how it compares, and what it is, for `checker.Proxy`."""
+        """Number, name of the class, numbers of its classes, how it compares, and its methods, for `checker.Proxy`."""
         kind: Any = type(value)
+        if kind is Callback:
+            return f'{{"K":{value.number}}}'
         if id(value) in self.of_tests:
             return f'{{"T":{self.of_tests[id(value)]}}}'
         if kind is type and issubclass(value, BaseException):
             return f'{{"x":{self.ancestors(value)}}}'
         if issubclass(kind, BaseException):
             return f'{{"X":{self.exception(value)}}}'
-        equality = self.equality(value, kind)
-        what = "coroutine" if kind is types.CoroutineType else ""
+        return f'{{"h":{self.object(value, kind)}}}'
+
+    def object(self, value: Any, kind: Any) -> str:
         classes = ",".join(str(self.number(base)) for base in kind.__mro__[:LISTED] if base.__module__ != "builtins")
-        fields = f'{self.number(value)},{quoted(kind.__name__)},[{classes}],"{equality}","{what}"'
-        return f'{{"h":[{fields}]}}'
+        if kind not in self.methods:
+            has = {name for base in kind.__mro__[::-1] for name, method in vars(base).items() if method is not None}
+            without = {name for name in METHODS if getattr(kind, name, None) is None}
+            exact = [kind.__name__] if kind in EXACT else []
+            self.methods[kind] = " ".join([*exact, *(name for name in METHODS if name in has - without)])
+        equality = self.equality(value, kind)
+        return f'[{self.number(value)},{quoted(kind.__name__)},[{classes}],"{equality}","{self.methods[kind]}"]'
 
     @staticmethod
     def equality(value: Any, kind: Any) -> str:
@@ -126,8 +153,8 @@ class Handles(dict[int, tuple[int, Any]]):
         return "is" if kind.__eq__ in IDENTITY else "fields" if fields(value) is not None else "own"
 
     def part(self, value: Any, base: str) -> str:
-        """A value of a subclass of a built-in type: its number, and the plain value."""
-        return f'{{"w":[{self.number(value)},{base}]}}'
+        """A value of a subclass of a built-in type: the object, and the plain value."""
+        return f'{{"w":[{self.object(value, type(value))},{base}]}}'
 
     def ancestors(self, kind: type) -> str:
         """Number, module and name of an exception's class and of those that it inherits from."""
@@ -140,18 +167,19 @@ class Handles(dict[int, tuple[int, Any]]):
         outcome = "error" if outcome == "fail" else outcome
         report = f"[{quoted(outcome)},{quoted(name)},{quoted(message)},{line}]"
         public = {name: value for name, value in vars(problem).items() if name[:1] != "_"}
-        attributes = plain.encode(public, self)
-        return f"[{self.ancestors(type(problem))},{plain.encode(problem.args, self)},{attributes},{report}]"
+        args = (*problem.args, problem.filename) if isinstance(problem, OSError) and problem.filename else problem.args
+        return f"[{self.ancestors(type(problem))},{plain.encode(args, self)},{plain.encode(public, self)},{report}]"
 
 
 class Callback:
     """A function or iterator of the test, called in the checker."""
 
-    def __init__(self, calls: "Calls", number: int) -> None:
-        self._calls, self._number = calls, number
+    def __init__(self, calls: "Calls", number: int, names: list[tuple[str, str]]) -> None:
+        self._calls, self.number = calls, number
+        vars(self).update(names)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._calls.ask(self._number, args, kwargs)
+        return self._calls.ask(self.number, args, kwargs)
 
     def __iter__(self) -> "Callback":
         return self
@@ -167,10 +195,15 @@ class Calls:
         self.namespace: dict[str, Any] = {}
         self.handles = Handles()
         self.classes: dict[str, type] = {}
+        self.callbacks: dict[int, Callback] = {}
+        self.asking = threading.RLock()
+        self.resolved = set[int]()
+        """Addresses of this process's own objects that were arguments."""
+        self.values: list[Any] = []
+        self.before: list[Any] = []
+        """Mutable values in the arguments of the call, and their states when they were sent last."""
         self.rebuilt_objects: list[Any] = []
         """Objects of the test's classes, by number."""
-        self.resolved: set[int] = set()
-        """Addresses of this process's own objects among the arguments."""
         calls = self
 
         class Reader(_pickle.Unpickler):
@@ -181,7 +214,7 @@ class Calls:
                     return calls.handles.objects[name]
                 if kind == "rebuilt":
                     return calls.rebuilt
-                return Callback(calls, name) if kind == "callback" else calls.named(name)
+                return calls.callback(*name) if kind == "callback" else calls.named(name)
 
             def find_class(self, module: str, name: str) -> Any:
                 if module == __name__:
@@ -189,6 +222,9 @@ class Calls:
                 return calls.class_of_tests(name) if module == TESTS else super().find_class(module, name)
 
         self.reader = Reader
+
+    def callback(self, number: int, names: list[tuple[str, str]]) -> Callback:
+        return self.callbacks.setdefault(number, Callback(self, number, names))
 
     def named(self, name: str) -> Any:
         """The program's object of this name."""
@@ -228,33 +264,54 @@ class Calls:
             send(f'{{"e":{self.handles.exception(problem)}}}'.encode())
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        values = mutable([args, kwargs], lambda value: id(value) in self.handles.of_tests, self.resolved)
-        before = [snapshot(value) for value in values]
-        outer, self.handles.shared = self.handles.shared, {id(value): n for n, value in enumerate(values)}
+        """The reply to a call. Raises Lost."""
+        outer = self.handles.shared, self.values, self.before
+        roots = [args, kwargs, self.rebuilt_objects[-LAST:]] if function is not same else []
+        self.values = mutable(roots, lambda value: id(value) in self.handles.of_tests, self.resolved)
+        self.handles.shared = {id(value): n for n, value in enumerate(self.values)}
+        self.before = [snapshot(value) for value in self.values]
         try:
-            result = self.encode(function(*args, **kwargs))
-            after = [(n, snapshot(value)) for n, value in enumerate(values)]
-            changed = [f"[{n},{self.encode(state)}]" for n, state in after if not is_same(before[n], state)]
+            try:
+                reply = f'"v":{self.encode(function(*args, **kwargs))}'
+            except Lost:
+                raise
+            except BaseException as problem:
+                reply = f'"e":{self.handles.exception(problem)}'
+            return f'{{{reply},"m":{self.changed()}}}'
         finally:
-            self.handles.shared = outer
-        return f'{{"v":{result},"m":[{",".join(changed)}]}}'
+            self.handles.shared, self.values, self.before = outer
+
+    def changed(self) -> str:
+        """Mutable values that changed since they were sent last, with their states."""
+        after = [snapshot(value) for value in self.values]
+        changed = [n for n, state in enumerate(after) if not is_same(self.before[n], state)]
+        self.before = after
+        return f"[{','.join(f'[{n},{self.encode(after[n])}]' for n in changed)}]"
 
     def encode(self, value: Any) -> str:
         return plain.encode(value, self.handles)
 
     def ask(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the test's function; answers the calls that it makes in turn."""
-        send(f'{{"c":[{number},{self.encode(args)},{self.encode(kwargs)}]}}'.encode())
-        while True:
-            message = receive()
-            loaded = self.reader(io.BytesIO(message)).load()
-            if len(loaded) == 3:
-                self.answer(message)
-                continue
-            value, problem = loaded
-            if problem is not None:
-                raise problem
-            return value
+        with self.asking:
+            called = f'"c":[{number},{self.encode(args)},{self.encode(kwargs)}]'
+            send(f'{{{called},"m":{self.changed()}}}'.encode())
+            while True:
+                message = receive()
+                loaded = self.reader(io.BytesIO(message)).load()
+                if len(loaded) == 3:
+                    self.answer(message)
+                    continue
+                value, problem = loaded
+                if problem is not None:
+                    raise problem
+                return value
+
+
+@functools.cache
+def exception_of_tests(name: str, base: type) -> type:
+    """A class like an exception of the test."""
+    return type(name, (base,), {"__module__": TESTS})
 
 
 def fields(value: Any) -> dict[str, Any] | None:
@@ -279,18 +336,17 @@ def mutable(roots: list[Any], is_of_tests: Any, skipped: Any = ()) -> list[Any]:
     values, seen, waiting = [], set(skipped), roots[::-1]
     while waiting:
         value = waiting.pop()
-        kind = type(value)
-        is_object = is_of_tests(value)
+        kind, is_object = type(value), is_of_tests(value)
         if id(value) in seen or not (is_object or kind in MUTABLE or kind is tuple):
             continue
         seen.add(id(value))
         if is_object:
-            value_items = [*vars(value).values()]
-        elif kind is dict:
-            value_items = [*value, *value.values()]
+            inside = [*vars(value).values()]
+        elif kind in DICTIONARIES:
+            inside = [*value, *value.values()]
         else:
-            value_items = [] if kind in (set, bytearray) else [*value]
-        waiting += value_items[::-1]
+            inside = [] if kind in (set, bytearray) else [*value]
+        waiting += inside[::-1]
         if kind is not tuple:
             values.append(value)
     return values
@@ -305,10 +361,7 @@ def snapshot(value: Any) -> Any:
 def is_same(before: Any, after: Any) -> bool:
     """Whether two snapshots hold the same objects in the same order."""
     if isinstance(before, dict):
-        before, after = [*before.items()], [*after.items()]
-        return len(before) == len(after) and all(
-            a is c and b is d for (a, b), (c, d) in zip(before, after, strict=True)
-        )
+        before, after = [part for item in before.items() for part in item], [p for item in after.items() for p in item]
     if isinstance(before, bytes | set):
         return bool(before == after)
     return len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True))
@@ -324,18 +377,38 @@ def exact(value: Any) -> Any:
     return plain.exact(value) if plain.base_of(type(value)) else value.data
 
 
-def run_coroutine(coroutine: Any) -> Any:
-    """Run a coroutine to its end."""
+def seed(*args: Any, **kwargs: Any) -> None:
+    """Seed the program's random numbers."""
+    import random
+
+    random.seed(*args, **kwargs)
+
+
+def is_base(kind: type, other: type) -> bool:
+    """Whether `other` inherits from `kind`."""
+    return issubclass(other, kind)
+
+
+RUNNERS: list[Any] = []
+
+
+def run_coroutine(awaitable: Any) -> Any:
+    """Run a coroutine to its end, in one event loop for all."""
     import asyncio
 
-    return asyncio.run(coroutine)
+    async def main() -> Any:
+        return await awaitable
+
+    RUNNERS[:] = RUNNERS or [asyncio.Runner()]
+    return RUNNERS[0].run(main())
 
 
 def serve(request: dict[str, Any]) -> None:
     """Execute the program, then answer calls of its names until the checker ends."""
     calls = Calls()
     try:
-        calls.namespace = define(request)
+        define(request)
+        calls.namespace = sys.modules["candidate"].__dict__
     except BaseException as problem:
         send(f'{{"e":{calls.handles.exception(problem)}}}'.encode())
         return

@@ -3,27 +3,32 @@
 The test's code and the benchmark's helpers run here, where the candidate never does. `candidate`, and every other name
 that only the program defines, is a `Proxy` whose calls go to the candidate's process (`calls.py`). Rules:
 
-- Arguments are copies. Lists, dictionaries, sets, deques and objects of the test's classes that a call changes are
-  changed here, too; an argument that comes back is the same object.
+- Arguments are copies. Lists, dictionaries, sets, deques and objects of the test's classes in them that a call changes
+  are changed here, too, as are the last 100 objects; one that comes back is the same object.
 - Values come back as plain data, built here, and compare as in Python: no `__eq__` of the program takes part. Those of
   a subclass, as named tuples, compare as their built-in base.
 - An object of the program's own class stays in its process. Its attributes, methods, items, iteration, text and truth
-  are read from there. It equals no plain value; another object of the program equals it if both are the same, or if a
-  dataclass' compared fields are equal here, or else if the program's class says so.
+  are read from there; it has the operations that its class has. It equals no plain value; another object of the program
+  equals it if both are the same, or if a dataclass' compared fields are equal here, or else if the program's class says
+  so.
 - Such an object never sees what it is compared with: order against a value of the test is refused, `in` compares its
-  items here, and what arithmetic with a value of the test results in is not turned into a number. A conversion to a
-  number is made once an object.
+  items here, and after arithmetic with a value of the test neither it nor the result is turned into a number, text or
+  truth. A conversion to a number is made once an object. Lists, dictionaries and sets of a subclass do both as their
+  base does, here.
+- `StopIteration` that a function of the program raises becomes `RuntimeError`, as in a generator: it would end an
+  iteration of the test.
 - Exceptions have the same built-in class here; a class of the program's own becomes one of that name.
 - An iterator stays in its process and is read item by item; the test's functions and iterators stay here.
 - A moment comes with its offset instead of its time zone.
-- Names that a program imports from the standard library are imported here.
+- `random.seed` seeds both processes.
+- Names that neither the setup nor a check defines are the program's, as they are when they are read; those that it
+  imports from the standard library are imported here.
 
-Request: `nonce, entry_point, setup, checks` (code, or the source of a check that does not compile), their `sources`,
-`names` that they read, and `imports`, statements.
+Request: `nonce, entry_point, setup, checks` (code, or the source of a check that does not compile), `imports`,
+statements, and whether they `draw` random numbers.
 """
 
 import _pickle
-import ast
 import builtins
 import copy
 import io
@@ -36,7 +41,7 @@ import threading
 import types
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from time import perf_counter as clock
 from typing import Any
 
@@ -49,16 +54,21 @@ else:  # files without a package inside the sandbox
     from child import describe, row, sender  # type: ignore[import-not-found,no-redef]
     from comparison import Decoder  # type: ignore[import-not-found,no-redef]
 
+SIDES = ("$actual", "$expected")
+"""Names under which a check keeps both sides of its last comparison (`apart.py`)."""
 EXPLAINED = 3
 """Maximum number of failing checks with expected and actual values."""
 ENDINGS = {SystemExit: "early_exit", MemoryError: "memory"}
 """Outcome of a check by the program's exception; that of others is `error`."""
+DEEP = 50_000
+"""Levels of calls for a message with linked objects."""
 MARGIN = 40
 """Levels of calls that a message may need."""
-NUMBERS = (int, float, complex, operator.index)
-"""Conversions that are made once an object, so that it is one number."""
-DEEPEST = 50_000
-"""Recursion limit while arguments are pickled, as long chains of objects."""
+CONTAINERS = ("list", "dict", "set")
+"""Built-in types whose subclasses stay with the program, and compare as they do."""
+NAMES = ("__name__", "__qualname__", "__doc__")
+"""Attributes of a function that `functools.wraps` copies."""
+VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 LIBRARY = (
     "builtins", "abc", "array", "bisect", "calendar", "cmath", "collections", "copy", "datetime", "decimal",
     "fractions", "functools", "heapq", "itertools", "json", "json.decoder", "math", "numbers", "operator", "pathlib",
@@ -68,15 +78,14 @@ LIBRARY = (
 rebuilt here. The classes of others, as `types`, stay with the program."""
 
 
-UNBOUND = object()
-
-
 class Proxy:
-    """An object that stays in the candidate's process."""
+    """An object that stays in the candidate's process. `Program.proxy` adds the operations that its class has."""
+
+    __slots__ = ("__weakref__", "_own")
 
     def __init__(self, program: "Program", number: int, kind: str, classes: list[int], equality: str) -> None:
         own = {"program": program, "number": number, "kind": kind, "classes": classes, "equality": equality}
-        self.__dict__["_own"] = types.SimpleNamespace(**own, numbers={}, has_seen=False)
+        object.__setattr__(self, "_own", types.SimpleNamespace(**own, poses=None, numbers={}, has_seen=False))
 
     def __getattr__(self, name: str) -> Any:
         return _ask(self, getattr, name)
@@ -87,35 +96,18 @@ class Proxy:
     def __delattr__(self, name: str) -> None:
         _ask(self, delattr, name)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._own.program.call(self, args, kwargs)
-
     def __eq__(self, other: object) -> bool:
         return _equal(self, other)
 
     def __hash__(self) -> int:
         return hash(self._own.number) if self._own.equality == "is" else int(_ask(self, hash))
 
-    def __iter__(self) -> Iterator[Any]:
-        iterator = _ask(self, iter)
-        while True:
-            try:
-                item = _ask(iterator, next) if isinstance(iterator, Proxy) else next(iterator)
-            except StopIteration:
-                return
-            yield item
-
-    def __contains__(self, item: Any) -> bool:
-        return any(item is other or item == other for other in self)
-
     def __instancecheck__(self, value: object) -> bool:
-        return isinstance(value, Proxy) and self._own.number in value._own.classes
+        proxy = value.proxy if isinstance(value, Part) else value
+        return isinstance(proxy, Proxy) and self._own.number in proxy._own.classes
 
-    def __enter__(self) -> Any:
-        return _ask(self, operator.methodcaller("__enter__"))
-
-    def __exit__(self, kind: type | None, problem: BaseException | None, _: object) -> Any:
-        return _ask(self, operator.methodcaller("__exit__", kind, problem, None))
+    def __subclasscheck__(self, kind: object) -> bool:
+        return bool(_ask(self, calls.is_base, kind))
 
     def __copy__(self) -> Any:
         return _ask(self, copy.copy)
@@ -128,31 +120,12 @@ class Proxy:
 
     @property
     def __class__(self) -> Any:
-        base = self._own.equality
-        return getattr(builtins, base) if base in ("list", "dict", "set") else Proxy
+        own = self._own
+        return getattr(builtins, own.equality) if own.equality in CONTAINERS else own.poses or type(self)
 
     @__class__.setter
     def __class__(self, kind: type) -> None:
         raise TypeError("the class of an object of the program cannot be changed")
-
-
-class Coroutine(Proxy):
-    """A coroutine, which runs to its end in the candidate's process when it is awaited."""
-
-    def send(self, _: object) -> Any:
-        raise StopIteration(self._own.program.call(calls.run_coroutine, (self,), {}))
-
-    def __next__(self) -> Any:
-        return self.send(None)
-
-    def throw(self, *problem: Any) -> Any:
-        raise problem[0]
-
-    def close(self) -> None:
-        """Nothing to close here."""
-
-    def __await__(self) -> "Coroutine":
-        return self
 
 
 def _ask(proxy: Proxy, function: Callable[..., Any], *args: Any) -> Any:
@@ -171,17 +144,21 @@ def _equal(left: Proxy, right: object) -> bool:
         if mine.equality == right._own.equality == "fields":
             same = mine.classes[:1] == right._own.classes[:1]
             return bool(same and _ask(left, calls.fields) == _ask(right, calls.fields))
-    if mine.equality in ("list", "dict", "set"):
+    if mine.equality in CONTAINERS:
         return bool(_ask(left, calls.exact) == right)
     return isinstance(right, Proxy) and bool(_ask(left, operator.eq, right))
 
 
 def _arithmetic(function: Callable[..., Any], name: str, swapped: bool = False) -> Callable[..., Any]:
     def apply(self: Proxy, *others: Any) -> Any:
-        operands = (others[0], self) if swapped else (self, *others)
-        result = self._own.program.call(function, operands, {})
-        if not all(isinstance(other, Proxy) for other in others):
-            if not isinstance(result, Proxy) or result._own.number == self._own.number:
+        seen = not all(isinstance(other, Proxy | Part) for other in others)
+        if seen and self._own.equality in (CONTAINERS if name[:3] != "__i" else ("set",)):
+            plain = _ask(self, calls.exact)
+            return function(others[0], plain) if swapped else function(plain, *others)
+        result = self._own.program.call(function, (others[0], self) if swapped else (self, *others), {})
+        if seen:
+            self._own.has_seen = True
+            if not isinstance(result, Proxy) or (result is self and name[:3] != "__i"):
                 raise _refused(self, name, others[0])
             result._own.has_seen = True
         return result
@@ -191,24 +168,33 @@ def _arithmetic(function: Callable[..., Any], name: str, swapped: bool = False) 
 
 def _order(function: Callable[..., Any], name: str) -> Callable[[Proxy, Any], Any]:
     def compare(self: Proxy, other: Any) -> Any:
-        if not isinstance(other, Proxy):
-            raise _refused(self, name, other)
-        return _ask(self, function, other)
+        if isinstance(other, Proxy | Part):
+            return _ask(self, function, other)
+        if self._own.equality in CONTAINERS:
+            return function(_ask(self, calls.exact), other)
+        raise _refused(self, name, other)
 
     return compare
 
 
-def _conversion(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _conversion(function: Callable[..., Any], name: str, once: bool = True) -> Callable[..., Any]:
     def convert(self: Proxy, *args: Any) -> Any:
-        if self._own.has_seen:
+        own = self._own
+        if own.has_seen:
+            if own.equality in CONTAINERS:
+                return function(_ask(self, calls.exact), *args)
             raise _refused(self, name, None)
-        if function not in NUMBERS:
+        if not once:
             return _ask(self, function, *args)
-        if function not in self._own.numbers:
-            self._own.numbers[function] = _ask(self, function)
-        return self._own.numbers[function]
+        if (function, args) not in own.numbers:
+            own.numbers[function, args] = _ask(self, function, *args)
+        return own.numbers[function, args]
 
     return convert
+
+
+def _method(name: str) -> Callable[..., Any]:
+    return lambda self, *args: _ask(self, operator.methodcaller(name, *args))
 
 
 def _refused(proxy: Proxy, name: str, other: object) -> TypeError:
@@ -216,32 +202,100 @@ def _refused(proxy: Proxy, name: str, other: object) -> TypeError:
     return TypeError(f"{name} is not asked of {kinds}: it would see the value")
 
 
-def _define_operations() -> None:
+def _exit(self: Proxy, kind: type | None, problem: BaseException | None, _: object) -> Any:
+    return _ask(self, operator.methodcaller("__exit__", kind, problem, None))
+
+
+def _async_exit(self: Proxy, kind: type | None, problem: BaseException | None, _: object) -> Any:
+    return _ask(self, operator.methodcaller("__aexit__", kind, problem, None))
+
+
+def _run(self: Proxy) -> Any:
+    return self._own.program.call(calls.run_coroutine, (self,), {})
+
+
+def _await(self: Proxy) -> Generator[Any, None, Any]:
+    yield from ()
+    return _run(self)
+
+
+def _send(self: Proxy, _: object) -> Any:
+    raise StopIteration(_run(self))
+
+
+def _throw(_: Proxy, *problem: Any) -> Any:
+    raise problem[0]
+
+
+COROUTINE: dict[str, Callable[..., Any]] = {"send": _send, "throw": _throw, "close": lambda _: None}
+"""A coroutine runs to its end in the candidate's process when it is awaited."""
+KINDS = {"function": types.FunctionType, "generator": types.GeneratorType}
+"""Classes that such objects have for `isinstance`."""
+
+
+def _operations() -> dict[str, Callable[..., Any]]:
+    """What an object of the program does if its class has the method, by the method's name."""
+    table: dict[str, Callable[..., Any]] = {
+        "__call__": lambda self, *args, **kwargs: self._own.program.call(self, args, kwargs),
+        "__exit__": _exit, "__aexit__": _async_exit, "__await__": _await,
+    }  # fmt: skip
     for name in "add sub mul truediv floordiv mod pow matmul lshift rshift and_ or_ xor".split():  # noqa: SIM905
-        function, plain_name = getattr(operator, name), name.strip("_")
-        setattr(Proxy, f"__{plain_name}__", _arithmetic(function, plain_name))
-        setattr(Proxy, f"__r{plain_name}__", _arithmetic(function, plain_name, swapped=True))
+        function, bare = getattr(operator, name), name.strip("_")
+        table[f"__{bare}__"] = _arithmetic(function, bare)
+        table[f"__r{bare}__"] = _arithmetic(function, bare, swapped=True)
+        table[f"__i{bare}__"] = _arithmetic(getattr(operator, f"i{bare}"), f"__i{bare}__")
+    table |= {"__divmod__": _arithmetic(divmod, "divmod"), "__rdivmod__": _arithmetic(divmod, "divmod", swapped=True)}
     for name in ("lt", "le", "gt", "ge"):
-        setattr(Proxy, f"__{name}__", _order(getattr(operator, name), name))
+        table[f"__{name}__"] = _order(getattr(operator, name), name)
     for function in (
-        bool, int, float, complex, str, repr, format, operator.index, math.floor, math.ceil, math.trunc, abs, round,
-        operator.neg, operator.pos, operator.invert,
+        int, float, complex, operator.index, math.floor, math.ceil, math.trunc, abs, round, operator.neg, operator.pos,
+        operator.invert,
     ):  # fmt: skip
-        setattr(Proxy, f"__{function.__name__}__", _conversion(function, function.__name__))
-    for function in (len, next, reversed, operator.getitem, operator.setitem, operator.delitem):
-        setattr(Proxy, f"__{function.__name__}__", lambda self, *args, of=function: _ask(self, of, *args))
+        table[f"__{function.__name__}__"] = _conversion(function, function.__name__)
+    for function in (repr, str, format, len, bool):
+        table[f"__{function.__name__}__"] = _conversion(function, function.__name__, once=False)
+    for function in (iter, next, reversed, operator.getitem, operator.setitem, operator.delitem):
+        table[f"__{function.__name__}__"] = lambda self, *args, of=function: _ask(self, of, *args)
+    return table | {name: _method(name) for name in ("__enter__", "__aenter__", "__aiter__", "__anext__")}
 
 
-_define_operations()
+OPERATIONS = _operations()
 
 
 class Part:
-    """Mixin of a plain value of the program's own subclass, as a named tuple: other attributes are the program's."""
+    """Mixin of a plain value of the program's own subclass, as a named tuple: its text, its other attributes and
+    arithmetic with another object of the program are the program's.
+    """
 
     proxy: Proxy
 
     def __getattr__(self, name: str) -> Any:
         return getattr(vars(self)["proxy"], name)
+
+    def __repr__(self) -> str:
+        return str(_ask(self.proxy, repr))
+
+    def __str__(self) -> str:
+        return str(_ask(self.proxy, str))
+
+    def __format__(self, how: str) -> str:
+        return str(_ask(self.proxy, format, how))
+
+
+def _part_arithmetic(name: str) -> Callable[..., Any]:
+    function, method = getattr(operator, name), f"__{name.strip('_')}__"
+
+    def apply(self: Any, other: Any) -> Any:
+        if isinstance(other, Proxy | Part):
+            return _ask(self.proxy, function, other)
+        base = getattr(super(Part, self), method, None)
+        return base(other) if base else NotImplemented
+
+    return apply
+
+
+for _name in ("add", "sub", "mul", "truediv", "and_", "or_", "xor"):
+    setattr(Part, f"__{_name.strip('_')}__", _part_arithmetic(_name))
 
 
 class Name(str):
@@ -254,31 +308,49 @@ class Program:
     def __init__(self, entry_point: str) -> None:
         self.entry_point = entry_point
         self.is_lost = False
+        self.functions = set[int]()
+        """Numbers of what the test has read by name."""
+        self.kinds: dict[tuple[str, str], type[Proxy]] = {}
         self.lock = threading.RLock()
         self.proxies: dict[int, Proxy] = {}
-        self.callbacks, self.objects = Numbers(), Numbers()
-        """Functions and iterators of the test, and objects of its classes, that were arguments."""
+        self.callbacks = Numbered()
+        """Functions and iterators of the test that were arguments, by number."""
+        self.objects = Numbered()
+        """Objects of the test's classes that were arguments, by number."""
         self.exceptions: dict[int, type[BaseException]] = {}
+        self.sent: dict[str, type[BaseException]] = {}
+        """The test's exceptions that were arguments or ended a function of the test, by name."""
 
     def named(self, name: str) -> Any:
         """The program's object of this name. Raises NameError."""
-        return self.call(calls.same, (Name(name),), {})
+        value = self.call(calls.same, (Name(name),), {})
+        if isinstance(value, Proxy):
+            self.functions.add(value._own.number)
+        return value
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call `function` in the candidate's process. Raises as it does, or `calls.Lost`."""
         descend(MARGIN)
-        values = calls.mutable([args, kwargs], is_of_tests)
         with self.lock:
             self.write((function, args, kwargs))
+            roots = [args, kwargs, self.objects[-calls.LAST :]] if function is not calls.same else []
+            values = calls.mutable(roots, is_of_tests)
             while "c" in (reply := self.read()):
-                self.write(self.called_back(*reply["c"]))
-            return self.result(reply, values)
+                self.update(reply, values)
+                self.write(self.called_back(reply["c"], values))
+            try:
+                return self.result(reply, values)
+            except StopIteration as problem:
+                is_method = isinstance(function, Proxy) and function._own.number not in self.functions
+                if function is next or is_method:
+                    raise
+                raise RuntimeError("the program raised StopIteration") from problem
 
     def write(self, message: Any) -> None:
         buffer, limit = io.BytesIO(), sys.getrecursionlimit()
+        if threading.current_thread() is threading.main_thread():  # others have small stacks
+            sys.setrecursionlimit(max(limit, DEEP))
         try:
-            if threading.current_thread() is threading.main_thread():  # others have a small stack
-                sys.setrecursionlimit(max(limit, DEEPEST))
             Writer(self, buffer).dump(message)
         except (_pickle.PicklingError, AttributeError) as problem:
             raise TypeError(f"the program cannot be called with this value: {problem}") from None
@@ -298,12 +370,22 @@ class Program:
             raise calls.Lost from None
 
     def result(self, reply: Any, values: list[Any]) -> Any:
-        """The value of a reply; `values` are the mutable arguments, which the call may have changed."""
+        """The value of a reply; `values` are the mutable values in the arguments. Raises the program's exception."""
+        self.update(reply, values)
         if "e" in reply:
-            raise self.exception(*reply["e"])
-        for number, after in [(number, self.decode(after, values)) for number, after in reply.get("m", ())]:
-            update(values[number], after)
+            raise self.exception(reply["e"], values)
         return self.decode(reply["v"], values)
+
+    def update(self, reply: Any, values: list[Any]) -> None:
+        """Change what the call changed."""
+        for number, after in [(number, self.decode(after, values)) for number, after in reply.get("m", ())]:
+            value = values[number]
+            if isinstance(value, list | bytearray):
+                value[:] = after
+                continue
+            state = value if isinstance(value, dict | set | deque) else vars(value)
+            state.clear()
+            (state.extend if isinstance(state, deque) else state.update)(after)
 
     def decode(self, encoded: Any, values: list[Any] | tuple[()] = ()) -> Any:
         decoder = Decoder()
@@ -311,42 +393,58 @@ class Program:
             "h": lambda inner: self.proxy(*inner),
             "w": lambda inner: self.part(inner[0], decoder._decode(inner[1])),
             "x": self.exception_class,
-            "X": lambda inner: self.exception(*inner),
-            "T": self.objects.values.__getitem__,
+            "X": lambda inner: self.exception(inner, values),
+            "T": self.objects.__getitem__,
             "L": values.__getitem__,
+            "K": self.callbacks.__getitem__,
             "re": lambda inner: re.compile(*decoder._decode(inner)),
             "uuid": lambda inner: uuid.UUID(int=decoder._decode(inner)),
         }
         return decoder.decode(encoded)[0]
 
-    def called_back(self, number: int, args: Any, kwargs: Any) -> tuple[Any, BaseException | None]:
+    def called_back(self, called: Any, values: list[Any]) -> tuple[Any, BaseException | None]:
         """Value and exception of a function or iterator of the test."""
-        target = self.callbacks.values[number]
+        number, args, kwargs = called
+        target = self.callbacks[number]
         try:
             if not callable(target):
                 return next(target), None
-            return target(*self.decode(args), **self.decode(kwargs)), None
+            return target(*self.decode(args, values), **self.decode(kwargs, values)), None
         except calls.Lost:
             raise
         except BaseException as problem:
             return None, problem.with_traceback(None)
 
-    def proxy(self, number: int, kind: str, classes: list[int], equality: str, what: str) -> Proxy:
+    def proxy(self, number: int, kind: str, classes: list[int], equality: str, methods: str) -> Proxy:
         if number not in self.proxies:
-            of = Coroutine if what == "coroutine" else Proxy
-            self.proxies[number] = of(self, number, str(kind)[:200], classes, equality)
+            of = self.kind(str(kind)[:200], str(methods))
+            self.proxies[number] = of(self, number, str(kind)[:200], classes, str(equality))
+            self.proxies[number]._own.poses = KINDS.get(str(methods).partition(" ")[0])
         return self.proxies[number]
 
-    def part(self, number: int, value: Any) -> Any:
-        """The plain value; its other attributes are those of the object `number`."""
+    def kind(self, name: str, methods: str) -> type[Proxy]:
+        """A class with these methods."""
+        if (name, methods) not in self.kinds:
+            words = methods.split()
+            own: dict[str, Any] = {word: OPERATIONS[word] for word in words if word in OPERATIONS}
+            own |= COROUTINE if words[:1] == ["coroutine"] else {}
+            own |= {} if "__hash__" in words else {"__hash__": None}
+            own |= {"__slots__": (), "__doc__": property(lambda self: _ask(self, getattr, "__doc__"))}
+            self.kinds[name, methods] = type(name, (Proxy,), own)
+        return self.kinds[name, methods]
+
+    def part(self, handle: list[Any], value: Any) -> Any:
+        """The plain value; its other attributes are those of the object."""
         kind = type(value)
         part: Any = kind.__new__(type(kind.__name__, (Part, kind), {}), value)
-        part.proxy = self.proxy(number, kind.__name__, [], "own", "")
+        part.proxy = self.proxy(*handle)
         return part
 
     def exception_class(self, ancestors: list[list[Any]]) -> type[BaseException]:
         """The same class here, else one of its name that inherits from the nearest class that is here."""
         (number, module, name), *rest = ancestors
+        if module == calls.TESTS and name in self.sent:
+            return self.sent[name]
         kind = getattr(sys.modules.get(module), name, None) if module in LIBRARY else None
         if isinstance(kind, type) and issubclass(kind, BaseException):
             return kind
@@ -355,8 +453,9 @@ class Program:
             self.exceptions[number] = type(str(name)[:200], (base,), {})
         return self.exceptions[number]
 
-    def exception(self, ancestors: Any, args: Any, attributes: Any, report: list[Any]) -> BaseException:
-        kind, arguments = self.exception_class(ancestors), self.decode(args)
+    def exception(self, encoded: Any, values: list[Any] | tuple[()]) -> BaseException:
+        ancestors, args, attributes, report = encoded
+        kind, arguments = self.exception_class(ancestors), self.decode(args, values)
         try:
             problem = kind(*arguments)
         except Exception:  # a constructor with other parameters
@@ -364,7 +463,7 @@ class Program:
             problem.args = tuple(arguments)
         _, name, message, line = report
         outcome = next((outcome for of, outcome in ENDINGS.items() if isinstance(problem, of)), "error")
-        vars(problem).update(self.decode(attributes))
+        vars(problem).update(self.decode(attributes, values))
         vars(problem)["_report"] = [outcome, str(name), str(message), int(line)]
         return problem
 
@@ -391,45 +490,65 @@ class Writer(_pickle.Pickler):
         if kind is Name:
             return "name", str(value)
         is_iterator = hasattr(kind, "__next__") and not isinstance(value, io.IOBase)
-        is_own = kind in (types.FunctionType, types.MethodType) and value.__module__ == calls.TESTS
+        module = getattr(value, "__module__", "") if callable(value) and not isinstance(value, type) else ""
+        is_own = module == calls.TESTS or kind.__module__ == "unittest.mock"
+        if kind is types.BuiltinMethodType and isinstance(value.__self__, calls.MUTABLE):  # as `results.append`
+            is_own = True
         if value is calls.Calls.rebuilt:
             return "rebuilt", ""
-        return ("callback", self.program.callbacks.of(value)) if is_iterator or is_own else None
+        if is_iterator or is_own:
+            names = [(name, text) for name in NAMES if isinstance(text := getattr(value, name, None), str)]
+            return "callback", (self.program.callbacks.number(value), names)
+        return None
 
     def reducer_override(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in VIEWS:
+            return iter, (list(value),)
+        if isinstance(value, BaseException):
+            return NotImplemented
+        if isinstance(value, type) and issubclass(value, BaseException) and value.__module__ == calls.TESTS:
+            self.program.sent[value.__qualname__] = value
+            base = next(base for base in value.__mro__ if base.__module__ == "builtins")
+            return calls.exception_of_tests, (value.__qualname__, base)
         if not is_of_tests(value):
             return NotImplemented
-        return calls.Calls.rebuilt, (type(value).__qualname__, self.program.objects.of(value)), vars(value)
+        return calls.Calls.rebuilt, (kind.__qualname__, self.program.objects.number(value)), vars(value)
+
+
+class Numbered(list[Any]):
+    """Objects by number, each once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers: dict[Any, int] = {}
+
+    def number(self, value: Any) -> int:
+        """The number of this object, which is added. A bound method is a new object each time it is read."""
+        bound = isinstance(value, types.MethodType | types.BuiltinMethodType)
+        number = self.numbers.setdefault((id(value.__self__), value.__name__) if bound else id(value), len(self))
+        if number == len(self):
+            self.append(value)
+        return number
 
 
 def is_of_tests(value: Any) -> bool:
     """Whether it is an object of a class that the test or its setup defines."""
     kind = type(value)
-    is_object = kind.__module__ == calls.TESTS and kind is not type and not issubclass(kind, BaseException)
+    is_object = kind.__module__ == calls.TESTS and not issubclass(kind, BaseException | type)
     return is_object and isinstance(getattr(value, "__dict__", None), dict)
 
 
-class Numbers:
-    """Numbers of objects, in the order in which they are first met."""
+class Names(dict[str, Any]):
+    """Built-in names, and the program's for all others: a check reads them after its own and those of the setup."""
 
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-        self._by_address: dict[int, int] = {}
+    def __init__(self, program: Program) -> None:
+        super().__init__(vars(builtins))
+        self.pop(program.entry_point, None)
+        self.program = program
 
-    def of(self, value: Any) -> int:
-        number = self._by_address.setdefault(id(value), len(self.values))
-        self.values[number:] = self.values[number:] or [value]
-        return number
-
-
-def update(value: Any, after: Any) -> None:
-    """Change a mutable argument to what it became."""
-    if isinstance(value, list | bytearray):
-        value[:] = after
-        return
-    state = value if isinstance(value, dict | set | deque) else vars(value)
-    state.clear()
-    (state.extend if isinstance(state, deque) else state.update)(after)
+    def __missing__(self, name: str) -> Any:
+        return self.program.named(self.program.entry_point if name == "candidate" else name)
 
 
 def run_checks(request: dict[str, Any]) -> None:
@@ -444,17 +563,18 @@ def run_checks(request: dict[str, Any]) -> None:
         for index in range(len(checks)):
             send(index, row(*reported(problem), 0.0))
         return
-    failed, names = [], dict.fromkeys(request["names"], UNBOUND)
+    failed = []
     for index, check in enumerate(checks):
-        bind(program, tests, names)
+        for name in SIDES:
+            tests.pop(name, None)
         outcome, fields = run_check(check, tests)
         if program.is_lost:
             return
         send(index, fields)
-        if outcome == "fail":
-            failed.append(index)
-    for index in failed[:EXPLAINED]:
-        if (sides := explain(request["sources"][index], tests)) and not program.is_lost:
+        if outcome == "fail" and all(name in tests for name in SIDES):
+            failed.append((index, tests[SIDES[1]], tests[SIDES[0]]))
+    for index, expected, actual in failed[:EXPLAINED]:
+        if (sides := [shown(expected), shown(actual)]) and not program.is_lost:
             send(index, row(*sides))
 
 
@@ -465,6 +585,9 @@ def prepared(program: Program, request: dict[str, Any]) -> dict[str, Any]:
     for private in ("lockdown", "seccomp", "child", "plain", "checker", "comparison"):  # `calls` is pickled by name
         sys.modules.pop(private, None)
     tests = module.__dict__
+    tests["__builtins__"] = Names(program)
+    if request["draws"]:
+        seed_both(program)
     for statement in request["imports"]:
         exec(statement, tests)
     if setup := request["setup"]:
@@ -472,17 +595,17 @@ def prepared(program: Program, request: dict[str, Any]) -> dict[str, Any]:
     return tests
 
 
-def bind(program: Program, tests: dict[str, Any], names: dict[str, Any]) -> None:
-    """Set the names that only the program defines; those of plain values anew, which it may have changed."""
-    for name, value in names.items():
-        if (name in tests and tests[name] is not value) or isinstance(value, Proxy | type):
-            continue
-        try:
-            tests[name] = names[name] = program.named(program.entry_point if name == "candidate" else name)
-        except NameError:
-            continue
-        except calls.Lost:
-            return
+def seed_both(program: Program) -> None:
+    """Make `random.seed` of the test seed the program's numbers, too."""
+    import random
+
+    seed = random.seed
+
+    def seeds(*args: Any, **kwargs: Any) -> None:
+        seed(*args, **kwargs)
+        program.call(calls.seed, args, kwargs)
+
+    random.seed = seeds
 
 
 def run_check(check: Any, tests: dict[str, Any]) -> tuple[str, str]:
@@ -500,16 +623,9 @@ def reported(problem: BaseException) -> list[Any]:
     return vars(problem).get("_report") or describe(problem)
 
 
-def explain(source: str, tests: dict[str, Any]) -> list[str]:
-    """Expected and actual value of a check that ends in `assert actual == expected`, evaluated again; else []."""
+def shown(value: Any) -> str:
+    """`repr`, truncated; "" if it raises."""
     try:
-        tree: Any = compile(source, "<check>", "exec", ast.PyCF_ONLY_AST)
-        last = tree.body[-1]
-        if not (isinstance(last, ast.Assert) and isinstance(last.test, ast.Compare) and len(last.test.ops) == 1):
-            return []
-        if not isinstance(last.test.ops[0], ast.Eq):
-            return []
-        sides = (last.test.comparators[0], last.test.left)
-        return [repr(eval(compile(ast.Expression(side), "<check>", "eval"), tests))[:200] for side in sides]
+        return repr(value)[:200]
     except BaseException:
-        return []
+        return ""

@@ -172,9 +172,11 @@ DECODERS: dict[str, Callable[[Any], Any]] = {
     "i": lambda inner: int(inner, 16),
     "f": float,
     "b": bytes.fromhex,
+    "bytearray": bytearray.fromhex,
+    "view": lambda inner: memoryview(bytes.fromhex(inner)),
     "c": lambda inner: complex(*inner),
     "n": _decimal,
-    "k": {kind.__name__: kind for kind in TYPES}.__getitem__,
+    "k": {**{kind.__name__: kind for kind in TYPES}, "Ellipsis": ..., "NotImplemented": NotImplemented}.__getitem__,
     "o": lambda inner: Opaque(*inner),
 }
 

@@ -292,6 +292,8 @@ def run_server() -> None:
     keep_listings()
     layers = lockdown.Lockdown(folder, *map(int, limits))
     layers.enter_server()
+    if role == "checker":
+        layers.hide()
     os.environ.clear()
     gc.collect()
     gc.freeze()

@@ -13,7 +13,8 @@ What each layer blocks (Linux, x86_64, kernel 5.13 or newer; `layers()` returns 
 A candidate can still use CPU, memory and disk up to the limits, read the standard library, read names and sizes of
 files anywhere, and read everything in its own process: the arguments of its checks and the frames of the code that runs
 it. Nothing more of a check is there (`apart.py`, `checker.py`): it can only send other values than it computed, which
-is another answer. `threats.py` lists what is stopped.
+is another answer. As root without Landlock it can read the checker's memory and write its report. `threats.py` lists
+what is stopped.
 
 Without seccomp (not x86_64, or not Linux) a candidate can start processes that outlive it until their CPU time is used
 up, and without Landlock (Linux before 5.13, macOS) it can read and write whatever the user can, and use the network.
@@ -40,7 +41,7 @@ LIBC.syscall.restype = ctypes.c_long
 FOLDER_FILES = 16
 """The private folder may hold this many files of the maximum size."""
 LINUX = sys.platform.startswith("linux")
-PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 LANDLOCK_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
 """Number of file-system rights by ABI; 16 from ABI 5 on."""
@@ -150,6 +151,12 @@ class Lockdown:
         )
         if self.inherited:
             self._enter_landlock()
+
+    @staticmethod
+    def hide() -> None:
+        """Deny this user's other processes the memory and descriptors of this one and its children."""
+        if LINUX:
+            LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
     def enter(self, cpu_seconds: int) -> None:
         """Enter the remaining layers in this child. Raises OSError if a layer refuses."""

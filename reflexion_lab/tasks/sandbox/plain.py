@@ -8,7 +8,9 @@ from _json import encode_basestring_ascii as quoted
 from typing import Any
 
 LARGEST = 1 << 20
-"""Maximum characters of an encoded value; a longer one is not plain data."""
+"""Maximum characters of an encoded value for the lab; a longer one is not plain data."""
+LARGEST_CALLED = 1 << 24
+"""The same for a checker."""
 DEEPEST = 60
 SEQUENCES = {list: "", tuple: "t", set: "s", frozenset: "z"}
 EXACT = 1 << 53
@@ -34,9 +36,10 @@ BASES: dict[Any, Any] = {
 
 def encode(value: Any, memo: Memo = None) -> str:
     """One line of JSON, not much longer than `LARGEST`."""
+    largest = LARGEST if memo is None else LARGEST_CALLED
     try:
         text = _encode(value, 0, memo)
-        return text if len(text) <= LARGEST else _opaque(value, memo)
+        return text if len(text) <= largest else _opaque(value, memo)
     except (TypeError, ValueError, RecursionError):
         return _opaque(value, memo)
 
@@ -92,15 +95,15 @@ def _items(values: Any, depth: int, memo: Memo) -> str:
 
 def _encode_rare(value: Any, kind: type, depth: int, memo: Memo) -> str:
     if issubclass(kind, bytes | bytearray):
-        return _tagged("b", quoted(bytes(value).hex()))
+        return _tagged("b" if issubclass(kind, bytes) else "bytearray", quoted(bytes(value).hex()))
     if issubclass(kind, complex):
         return _tagged("c", _items((value.real, value.imag), depth, memo))
     if kind is type({}.keys()) or kind is type({}.items()):
         return _encode(set(value), depth, memo)
     if kind is range and len(value) <= RANGED:
         return _tagged("r", _items((value.start, value.stop, value.step), depth, memo))
-    if kind is type and value in TYPES:
-        return _tagged("k", quoted(value.__name__))
+    if (kind is type and value in TYPES) or value is ... or value is NotImplemented:
+        return _tagged("k", quoted(value.__name__ if kind is type else repr(value)))
     for base in kind.__mro__[:-1]:
         if write := LIBRARY.get((base.__module__.removesuffix("._local"), base.__name__)):
             is_own = memo is not None and base is not kind and base.__name__ in ("UserList", "UserDict")
@@ -145,7 +148,7 @@ LIBRARY: dict[tuple[str, str], Any] = {
     ("pathlib", "PurePath"): lambda base, value: ("path", base.__str__(value)),
     ("collections", "ChainMap"): lambda base, value: ("", {k: v for m in value.maps[::-1] for k, v in m.items()}),
     ("builtins", "mappingproxy"): lambda base, value: ("", base.copy(value)),
-    ("builtins", "memoryview"): lambda base, value: ("", bytes(value)),
+    ("builtins", "memoryview"): lambda base, value: ("view", bytes(value).hex()),
 }  # fmt: skip
 """By module and class name of the standard library: tag and plain data of an instance, by methods of the class itself,
 not of a subclass."""

@@ -442,8 +442,9 @@ def _job(program: str, entry_point: str, checks: list[str], prepared: list[Prepa
     if all(check.calls for check in prepared):
         return Job({**request, "checks": [check.calls for check in prepared]})
     codes, names = whole(tuple(checks), entry_point)
-    checker = {"checks": codes, "names": sorted(names), "imports": library_imports(program, names)}
-    return Job({**request, "setup": ""}, {**request, **checker, "sources": checks, "program": ""})
+    draws = any("random" in source for source in (setup, *checks))
+    checker = {"checks": codes, "draws": draws, "imports": library_imports(program, names)}
+    return Job({**request, "setup": ""}, {**request, **checker, "program": ""})
 
 
 @functools.lru_cache(maxsize=1 << 10)

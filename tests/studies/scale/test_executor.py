@@ -30,7 +30,7 @@ def test_a_run_without_an_executor_runs_in_this_process(tmp_path):
 
 @pytest.mark.parametrize("name", ["workers", "cpus"])
 def test_an_impossible_value_is_named(name):
-    with pytest.raises(ConfigError, match=rf"Cluster\.{name}: got 0, expected 1 or more"):
+    with pytest.raises(ConfigError, match=rf"Cluster\.{name}: got 0, expected 1 to 1000"):
         Cluster(**{name: 0})
 
 

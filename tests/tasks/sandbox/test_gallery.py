@@ -149,7 +149,7 @@ def test_attacks_have_unique_names_and_valid_outcomes():
 
 
 def test_no_attack_was_lost():
-    assert len(GALLERY) >= 214
+    assert len(GALLERY) >= 336
     assert len(DEMANDED) + len(LEAKS) == len(GALLERY)
     for name in (PLANTED, PREFIX):
         assert any(name in a.program for a in GALLERY)
