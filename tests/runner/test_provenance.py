@@ -70,6 +70,8 @@ def test_no_machine_user_home_or_key_is_named(monkeypatch, tmp_path):
     text = msgspec.json.encode(origin).decode()
     for hidden in ("planted", f"/{getpass.getuser()}/", socket.gethostname(), str(Path.cwd())):
         assert hidden not in text, hidden
+    monkeypatch.setenv("HOME", "/")
+    assert provenance({}, overrides=["run_root=/"]).overrides == ("run_root=/",)
 
 
 def test_runs_without_provenance_or_of_another_platform_can_be_resumed_with_the_same_vectors(tmp_path):
