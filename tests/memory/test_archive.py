@@ -233,6 +233,8 @@ def test_a_resumed_run_skips_its_own_records_after_a_prune(old, left):
     archive(store=store).absorb([aged(update) if name in old else update for name, update in updates])
     first = archive(store=store)
     beginning = first.begin()
+    newest = [*store.read(Episode)][-1].episode_id, [*store.read(Mistake)][-1].mistake_id
+    assert (beginning.newest_episode, beginning.newest_mistake) == newest
     first.absorb([learnt("c", attempt("c", cause="another"))])
     store.prune(2.0)
     resumed = archive(store=store)
