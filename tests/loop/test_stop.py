@@ -65,7 +65,7 @@ ENDS = [
     # Every new best earns an extra attempt, up to so many.
     (EXTRA, (0.0,) * 6, (2, "max_attempts")), (EXTRA, (0.0, 0.1, 0.1, 0.1), (3, "max_attempts")),
     (EXTRA, (0.0, 0.1, 0.2, 0.3, 0.4, 0.5), (4, "max_attempts")), (EXTRA, (0.5, 0.1, 0.6, 0.2), (2, "max_attempts")),
-    (MaxAttempts(2), (0.0, 0.5, 0.9), (2, "max_attempts")),
+    (MaxAttempts(2), (0.0, 0.5, 0.9), (2, "max_attempts")), (MaxAttempts(), (0.0,) * 5, (3, "max_attempts")),
     # The first rule with a reason names the end.
     (FirstOf(Plateau(1), MaxAttempts(2)), (0.0, 0.0), (2, "plateau")),
     (FirstOf(Plateau(1), MaxAttempts(2)), (0.0, 0.1), (2, "max_attempts")),
