@@ -24,7 +24,8 @@ THREATS = (
         "a forged verdict",
         "values are compared in the lab, other checks run in a checker's process; both get plain data only",
         (),
-        "adversarial_equality, checks_that_are_loops, data_model, early_exits, forged_reports, judge_tampering, protocol",
+        "adversarial_equality, checks_that_are_loops, data_model, early_exits, forged_reports, judge_tampering, "
+        "protocol",
         "two objects of the program's own class compare by its own `__eq__`; its own methods, and items and attributes "
         "of what its own arithmetic gives, answer what a test asks of them",
     ),
