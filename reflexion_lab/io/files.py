@@ -115,9 +115,10 @@ def locked_byte(path: Path, place: int) -> Iterator[None]:
     """Exclusive lock on byte `place` of a file, created if missing, against threads and processes; it ends with the
     process. Locks nothing where the system or the file system has no such locks.
     """
-    try:
+    descriptor = None
+    with suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError:
+    if descriptor is None:
         yield
         return
     try:

@@ -122,6 +122,7 @@ class Runs:
     """The runs in `root`, the oldest first. Current benchmarks and models are loaded once for all cells."""
 
     def __init__(self, root: Path) -> None:
+        self.root = root
         self.runs: list[Run] = []
         for path in sorted(root.glob("[!.]*/manifest.json")):
             with contextlib.suppress(OSError, msgspec.MsgspecError):  # of another version, or not a run
@@ -150,13 +151,14 @@ class Runs:
         return [run for run in self._of(cfg) if run.summary]
 
     def _of(self, cfg: Config) -> list[Run]:
-        """The runs of this config; with a store that was moved or copied, those whose records it holds."""
+        """The runs of this config; with a store that was moved, not copied, those whose records it holds."""
         key = RunKey.of(cfg)
         runs = [run for run in self.runs if key.matches(run)]
         if runs or not key.place or key.beginning is not None:
             return runs
         elsewhere = [run for run in self.runs if key._replace(place=run.key.place).matches(run)]
-        return [run for run in elsewhere if run.run_id in self._written_to(cfg)]
+        moved = [run for run in elsewhere if "://" not in run.key.place and not (self.root / run.key.place).exists()]
+        return [run for run in moved if run.run_id in self._written_to(cfg)]
 
     def _written_to(self, cfg: Config) -> set[str]:
         """Ids of the runs with records in the store, which is not created."""

@@ -18,6 +18,7 @@ from reflexion_lab.errors import HarnessError
 from reflexion_lab.protocols import Pool, Sandbox
 from reflexion_lab.records import Execution, Task
 from reflexion_lab.storage.table import FAULTS, FileTable, Layout, Row
+from reflexion_lab.text.replies import syntax
 
 VERSION = 5
 """Increased whenever a change of the sandbox can change verdicts; recorded in manifests."""
@@ -35,7 +36,7 @@ OF_VERSION = "version"
 @functools.cache
 def version() -> str:
     """Digest of the sources of the sandbox, which any change of a verdict changes."""
-    sources = sorted(Path(__file__).parent.glob("*.py"))
+    sources = [*sorted(Path(__file__).parent.glob("*.py")), Path(syntax.__file__)]
     return execution_key(*((source.name, source.read_text(encoding="utf-8")) for source in sources))
 
 
@@ -107,7 +108,7 @@ class CachedSandbox:
     ) -> Execution:
         try:
             execution = self._sandbox.run(program, entry_point, checks, setup, cpu_seconds)
-            if not execution.timed_out:
+            if execution.is_doubtful or not execution.timed_out:
                 with self._lock:
                     if not execution.is_doubtful:
                         self._store(key, execution)

@@ -197,11 +197,15 @@ class Calls:
         self.classes: dict[str, type] = {}
         self.callbacks: dict[int, Callback] = {}
         self.asking = threading.RLock()
+        self.depth = 0
+        """Number of calls that have not ended."""
         self.resolved = set[int]()
         """Addresses of this process's own objects that were arguments."""
         self.values: list[Any] = []
         self.before: list[Any] = []
         """Mutable values in the arguments of the call, and their states when they were sent last."""
+        self.others: dict[int, Any] = {}
+        """The same of the newest other objects of the test, by number."""
         self.rebuilt_objects: list[Any] = []
         """Objects of the test's classes, by number."""
         calls = self
@@ -232,15 +236,20 @@ class Calls:
             raise NameError(f"name {name!r} is not defined")
         return self.namespace[name]
 
-    def class_of_tests(self, name: str) -> type:
-        """The program's class of the same name as a class of the tests, else an empty one."""
+    def class_of_tests(self, name: str, methods: Any = ()) -> type:
+        """The program's class of the same name as a class of the tests, else one with the test's methods."""
         kind = self.namespace.get(name)
-        return kind if isinstance(kind, type) else self.classes.setdefault(name, type(name, (), {}))
+        if isinstance(kind, type):
+            return kind
+        if name not in self.classes or methods:
+            own = {method: _method_of(function) for method, function in methods}
+            self.classes[name] = type(name, (), own) if name not in self.classes else self.classes[name]
+        return self.classes[name]
 
-    def rebuilt(self, kind: str, number: int) -> Any:
+    def rebuilt(self, kind: str, number: int, methods: Any) -> Any:
         """The object of a test's class with this number; new ones come in order."""
         if number == len(self.rebuilt_objects):
-            value: Any = object.__new__(self.class_of_tests(kind))
+            value: Any = object.__new__(self.class_of_tests(kind, methods))
             self.rebuilt_objects.append(value)
             self.handles.of_tests[id(value)] = number
         return self.rebuilt_objects[number]
@@ -257,19 +266,26 @@ class Calls:
     def answer(self, message: bytes) -> None:
         try:
             function, args, kwargs = self.reader(io.BytesIO(message)).load()
-            send(self.call(function, args, kwargs).encode())
+            self.depth += 1
+            reply = self.call(function, args, kwargs)
         except Lost:
             raise
         except BaseException as problem:
-            send(f'{{"e":{self.handles.exception(problem)}}}'.encode())
+            reply = f'{{"e":{self.handles.exception(problem)}}}'
+        with self.asking:  # another thread may be waiting for an answer
+            self.depth -= 1
+            send(reply.encode())
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The reply to a call. Raises Lost."""
-        outer = self.handles.shared, self.values, self.before
-        roots = [args, kwargs, self.rebuilt_objects[-LAST:]] if function is not same else []
+        outer = self.handles.shared, self.values, self.before, self.others
+        roots = [args, kwargs] if function is not same else []
         self.values = mutable(roots, lambda value: id(value) in self.handles.of_tests, self.resolved)
         self.handles.shared = {id(value): n for n, value in enumerate(self.values)}
         self.before = [snapshot(value) for value in self.values]
+        last = range(max(0, len(self.rebuilt_objects) - LAST), len(self.rebuilt_objects))
+        self.others = {n: snapshot(self.rebuilt_objects[n]) for n in last if function is not same}
+        self.others = {n: s for n, s in self.others.items() if id(self.rebuilt_objects[n]) not in self.handles.shared}
         try:
             try:
                 reply = f'"v":{self.encode(function(*args, **kwargs))}'
@@ -277,16 +293,21 @@ class Calls:
                 raise
             except BaseException as problem:
                 reply = f'"e":{self.handles.exception(problem)}'
-            return f'{{{reply},"m":{self.changed()}}}'
+            return f"{{{reply},{self.changed()}}}"
         finally:
-            self.handles.shared, self.values, self.before = outer
+            self.handles.shared, self.values, self.before, self.others = outer
 
     def changed(self) -> str:
-        """Mutable values that changed since they were sent last, with their states."""
+        """Mutable values that changed since they were sent last, with their states; of other objects the attributes."""
         after = [snapshot(value) for value in self.values]
-        changed = [n for n, state in enumerate(after) if not is_same(self.before[n], state)]
-        self.before = after
-        return f"[{','.join(f'[{n},{self.encode(after[n])}]' for n in changed)}]"
+        changed = [(n, state) for n, state in enumerate(after) if not is_same(self.before[n], state)]
+        others = {n: snapshot(self.rebuilt_objects[n]) for n in self.others}
+        moved = [(n, differing(self.others[n], state)) for n, state in others.items() if state is not None]
+        self.before, self.others = after, others
+        return f'"m":{self.listed(changed)},"t":{self.listed([item for item in moved if item[1]])}'
+
+    def listed(self, states: list[tuple[int, Any]]) -> str:
+        return f"[{','.join(f'[{number},{self.encode(state)}]' for number, state in states)}]"
 
     def encode(self, value: Any) -> str:
         return plain.encode(value, self.handles)
@@ -294,8 +315,10 @@ class Calls:
     def ask(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the test's function; answers the calls that it makes in turn."""
         with self.asking:
+            if not self.depth:
+                raise RuntimeError("the test's function can be called only while the test calls the program")
             called = f'"c":[{number},{self.encode(args)},{self.encode(kwargs)}]'
-            send(f'{{{called},"m":{self.changed()}}}'.encode())
+            send(f"{{{called},{self.changed()}}}".encode())
             while True:
                 message = receive()
                 loaded = self.reader(io.BytesIO(message)).load()
@@ -329,6 +352,13 @@ def fields(value: Any) -> dict[str, Any] | None:
 def _is_field(field: Any) -> bool:
     """Whether `field` is neither a `ClassVar` nor an `InitVar`."""
     return bool(field._field_type.name == "_FIELD")
+
+
+def _method_of(function: Callback) -> Any:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(self, *args, **kwargs)
+
+    return method
 
 
 def mutable(roots: list[Any], is_of_tests: Any, skipped: Any = ()) -> list[Any]:
@@ -365,6 +395,11 @@ def is_same(before: Any, after: Any) -> bool:
     if isinstance(before, bytes | set):
         return bool(before == after)
     return len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True))
+
+
+def differing(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Attributes that are new or other objects."""
+    return {name: value for name, value in after.items() if name not in before or before[name] is not value}
 
 
 def same(value: Any) -> Any:

@@ -135,7 +135,7 @@ def _ask(proxy: Proxy, function: Callable[..., Any], *args: Any) -> Any:
 def _equal(left: Proxy, right: object) -> bool:
     mine = left._own
     if mine.equality == "large":
-        raise TypeError(f"a {mine.kind} of the program is too large to be compared")
+        raise mine.program.refusal(f"a {mine.kind} of the program is too large to be compared")
     if isinstance(right, Proxy):
         if mine.number == right._own.number:
             return True
@@ -199,7 +199,8 @@ def _method(name: str) -> Callable[..., Any]:
 
 def _refused(proxy: Proxy, name: str, other: object) -> TypeError:
     kinds = f"an object of the program's class {proxy._own.kind} and a value of the test, {type(other).__name__}"
-    return TypeError(f"{name} is not asked of {kinds}: it would see the value")
+    program: Program = proxy._own.program
+    return program.refusal(f"{name} is not asked of {kinds}: it would see the value")
 
 
 def _exit(self: Proxy, kind: type | None, problem: BaseException | None, _: object) -> Any:
@@ -308,6 +309,8 @@ class Program:
     def __init__(self, entry_point: str) -> None:
         self.entry_point = entry_point
         self.is_lost = False
+        self.refused = ""
+        """What the present check asked and was refused: it has no verdict, even if it catches the error."""
         self.functions = set[int]()
         """Numbers of what the test has read by name."""
         self.kinds: dict[tuple[str, str], type[Proxy]] = {}
@@ -333,8 +336,7 @@ class Program:
         descend(MARGIN)
         with self.lock:
             self.write((function, args, kwargs))
-            roots = [args, kwargs, self.objects[-calls.LAST :]] if function is not calls.same else []
-            values = calls.mutable(roots, is_of_tests)
+            values = calls.mutable([args, kwargs] if function is not calls.same else [], is_of_tests)
             while "c" in (reply := self.read()):
                 self.update(reply, values)
                 self.write(self.called_back(reply["c"], values))
@@ -352,8 +354,8 @@ class Program:
             sys.setrecursionlimit(max(limit, DEEP))
         try:
             Writer(self, buffer).dump(message)
-        except (_pickle.PicklingError, AttributeError) as problem:
-            raise TypeError(f"the program cannot be called with this value: {problem}") from None
+        except (_pickle.PicklingError, AttributeError, TypeError) as problem:
+            raise self.refusal(f"the program cannot be called with this value: {problem}") from None
         finally:
             sys.setrecursionlimit(limit)
         try:
@@ -361,6 +363,10 @@ class Program:
         except calls.Lost:
             self.is_lost = True
             raise
+
+    def refusal(self, why: str) -> TypeError:
+        self.refused = why
+        return TypeError(why)
 
     def read(self) -> Any:
         try:
@@ -386,6 +392,8 @@ class Program:
             state = value if isinstance(value, dict | set | deque) else vars(value)
             state.clear()
             (state.extend if isinstance(state, deque) else state.update)(after)
+        for number, attributes in reply.get("t", ()):
+            vars(self.objects[number]).update(self.decode(attributes, values))
 
     def decode(self, encoded: Any, values: list[Any] | tuple[()] = ()) -> Any:
         decoder = Decoder()
@@ -513,7 +521,18 @@ class Writer(_pickle.Pickler):
             return calls.exception_of_tests, (value.__qualname__, base)
         if not is_of_tests(value):
             return NotImplemented
-        return calls.Calls.rebuilt, (kind.__qualname__, self.program.objects.number(value)), vars(value)
+        number, methods = self.program.objects.number(value), tuple(methods_of(kind).items())
+        return calls.Calls.rebuilt, (kind.__qualname__, number, methods), vars(value)
+
+
+def methods_of(kind: type) -> dict[str, Any]:
+    """Methods of a class of the test, which run in this process."""
+    bases = [base for base in kind.__mro__[::-1] if base.__module__ == calls.TESTS]
+    every = {name: method for base in bases for name, method in vars(base).items()}
+    is_own = (
+        name for name in every if isinstance(every[name], types.FunctionType) and name not in ("__init__", "__new__")
+    )
+    return {name: every[name] for name in is_own}
 
 
 class Numbered(list[Any]):
@@ -567,9 +586,12 @@ def run_checks(request: dict[str, Any]) -> None:
     for index, check in enumerate(checks):
         for name in SIDES:
             tests.pop(name, None)
+        program.refused = ""
         outcome, fields = run_check(check, tests)
         if program.is_lost:
             return
+        if outcome == "pass" and program.refused:
+            outcome, fields = "error", row("error", "TypeError", program.refused, 0, 0.0)
         send(index, fields)
         if outcome == "fail" and all(name in tests for name in SIDES):
             failed.append((index, tests[SIDES[1]], tests[SIDES[0]]))

@@ -105,8 +105,9 @@ class Started(NamedTuple):
     wall: float
 
     def close(self) -> None:
-        for file in self.files:
-            os.close(file)
+        """Safe to call twice."""
+        while self.files:
+            os.close(self.files.pop())
 
 
 class Job(NamedTuple):
@@ -184,6 +185,10 @@ class Server:
             started.close()
         output_text = printed[: self.limits.output_chars]
         return Reported(lines, started.nonce, output_text, status, timed_out, is_full, seconds, cpu_used)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._errors < 0
 
     def close(self) -> None:
         """End the server and its child; safe to call twice."""
@@ -337,7 +342,7 @@ class Sandbox:
     def _start(self, role: str) -> Server:
         server = Server(self.limits, role)
         with self._starting:
-            self._started = [*(other for other in self._started if other.process.poll() is None), server]
+            self._started = [*(other for other in self._started if not other.is_closed), server]
             closed = self._closed
         if closed:
             server.close()
@@ -417,10 +422,12 @@ class _Slot:
             return candidates.finish(candidates.start(job.program, cpu_seconds))
         checkers = self._server("checker")
         theirs, ours = socket.socketpair()
-        with theirs, ours:
-            candidate = candidates.start(job.program, cpu_seconds, theirs.fileno())
-            checker = checkers.start(job.checker, cpu_seconds, ours.fileno())
-        checked, called = checkers.finish(checker), candidates.finish(candidate)
+        with contextlib.ExitStack() as stack:
+            with theirs, ours:
+                candidate = candidates.start(job.program, cpu_seconds, theirs.fileno())
+                stack.callback(candidate.close)
+                checker = checkers.start(job.checker, cpu_seconds, ours.fileno())
+            checked, called = checkers.finish(checker), candidates.finish(candidate)
         ended = called if checked.status == 0 and not checked.timed_out else checked
         return checked._replace(
             output=called.output,

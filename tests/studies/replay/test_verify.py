@@ -162,6 +162,7 @@ def test_a_figure_that_differs_in_the_last_digit_is_located(run):
 def test_fields_missing_in_an_earlier_summary_are_noted(run):
     def earlier(summary):
         del summary["withheld"], summary["usage"]["actor"]["retries"]
+        summary.update(feedback_tests=4, feedback_in_place=1, hidden_tests=9, hidden_in_place=0)
 
     edit(run / "summary.json", earlier)
     verification = verify(run)

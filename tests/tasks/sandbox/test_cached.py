@@ -125,10 +125,12 @@ def test_a_file_of_another_version_is_emptied(counting, cached, tmp_path):
     connection.close()
 
 
+@pytest.mark.parametrize("timed_out", [False, True])
 @pytest.mark.parametrize(("is_doubtful", "times"), [(False, 1), (True, 2)])
-def test_what_the_machine_may_have_caused_is_not_cached(counting, cached, is_doubtful, times, monkeypatch):
+def test_what_the_machine_may_have_caused_is_not_cached(counting, cached, is_doubtful, times, timed_out, monkeypatch):
     execution = counting.sandbox.run(PROGRAM, "f", ["assert f(1) == 3"])
-    monkeypatch.setattr(counting.sandbox, "run", lambda *_: replace(execution, is_doubtful=is_doubtful))
+    stated = replace(execution, is_doubtful=is_doubtful, timed_out=timed_out)
+    monkeypatch.setattr(counting.sandbox, "run", lambda *_: stated)
     assert [cached.run(PROGRAM, "f", ["assert f(1) == 3"]).checks[0].outcome for _ in range(2)] == ["fail"] * 2
     assert len(counting.requests) == times
 

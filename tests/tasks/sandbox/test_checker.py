@@ -143,3 +143,56 @@ def test_names_of_the_standard_library_are_the_checkers_own(sandbox):
         sandbox.run(program, "f", ["for x in [1]:\n    assert date(2020, 1, 1).year == 2020"]).checks[0].outcome
         == "pass"
     )
+
+
+LESS = """
+class N:
+    def __init__(self, n): self.n = n
+    def __lt__(self, other): return self.n < getattr(other, 'n', other)
+def f(n): return N(n)
+"""
+
+
+@pytest.mark.parametrize("use", ["f(3) < 5", "f(3) + 5", "f(open('/dev/null'))"])
+def test_a_refusal_is_no_error_that_a_check_may_expect(sandbox, use):
+    check = f"try:\n    {use}\nexcept TypeError:\n    pass\nelse:\n    assert False"
+    program = LESS.replace("def f", "    def __add__(self, other): return 8\ndef f")
+    outcome = sandbox.run(program, "f", [check]).checks[0]
+    assert (outcome.outcome, outcome.error_type) == ("error", "TypeError")
+
+
+BOX = "class Box:\n    def __init__(self): self.value = 1\n    def double(self): return 2 * self.value\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "check"),
+    [
+        (
+            "def f(a, b):\n    def bump(): b.value += 1\n    return bump\n",
+            "a, b = Box(), Box()\nbump = f(a, b)\na.extra = [1]\nbump()\n"
+            "assert (a.extra, a.value, b.value) == ([1], 1, 2)",
+        ),
+        ("def f(x): return x.double()\n", "assert f(Box()) == 2"),
+        ("def f(x): x.value = 5; return x.double()\n", "box = Box()\nassert f(box) == 10 and box.value == 5"),
+        (
+            "import threading\ndef f(g):\n    t = threading.Thread(target=g, args=(5,))\n    t.start(); t.join()\n",
+            "seen = []\nf(lambda x: seen.append(x))\nassert seen == [5]",
+        ),
+        ("def f(x): x.append(1); raise ValueError\n", "x = []\ntry: f(x)\nexcept ValueError: pass\nassert x == [1]"),
+    ],
+)  # fmt: skip
+def test_objects_of_the_test_and_the_program_keep_in_step(sandbox, program, check):
+    namespace = {}
+    exec(program + BOX, namespace)
+    exec(check, namespace)  # Python agrees
+    result = sandbox.run(program, "f", [check], BOX).checks[0]
+    assert (result.outcome, result.message) == ("pass", "")
+
+
+def test_a_late_call_of_the_tests_function_is_an_error_of_its_thread(sandbox):
+    program = (
+        "import threading, time\ndef f(g): threading.Timer(0.01, g, (5,)).start()\n"
+        "def wait(): time.sleep(0.05); return 1\n"
+    )
+    checks = ["for x in [1]:\n    f(lambda x: x)\nimport time\ntime.sleep(0.05)\nassert wait() == 1"] * 2
+    assert [check.outcome for check in sandbox.run(program, "f", checks).checks] == ["pass", "pass"]

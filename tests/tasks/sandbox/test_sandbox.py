@@ -183,3 +183,20 @@ def test_limits_must_be_above_zero():
 def test_a_report_line_without_the_nonce_is_ignored():
     lines = b'[0,"pass","","",0,0.0]\nother [0,"pass","","",0,0.0]\nn [1,"fail","","",0,0.0]\n'
     assert entries(lines, "n") == [[1, "fail", "", "", 0, 0.0]]
+
+
+def test_servers_that_die_leave_no_descriptor():
+    def open_files():
+        return len(os.listdir("/proc/self/fd"))
+
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("descriptors are counted by /proc, which this machine does not have")
+    check = ["for x in [1]:\n    assert f(x) == 2"]
+    with Sandbox(servers=1) as own:
+        own.run("def f(x):\n    return 2\n", "f", check)
+        before = open_files()
+        for _ in range(3):
+            for server in own._started[-2:]:
+                server.process.kill()
+            assert own.run("def f(x):\n    return 2\n", "f", check).checks[0].outcome == "pass"
+        assert open_files() == before
