@@ -28,12 +28,19 @@ class Spilled(MutableMapping[K, R]):
         self._decode = msgspec.json.Decoder(kind).decode
         self._places: dict[K, int] = {}
         """Offset and size in one number, which takes half the memory of a pair."""
+        self._kept: list[R] = []
+        """Records that no file can hold; their places are negative."""
         self._file: int | None = None
         self._end = 0
 
     def __setitem__(self, key: K, record: R) -> None:
         """Raises OSError: the folder for temporary files is full or may not be written."""
-        body = msgspec.json.encode(record)
+        try:
+            body = msgspec.json.encode(record)
+        except UnicodeEncodeError:  # half of a character, as in a log by hand
+            self._kept.append(record)
+            self._places[key] = -len(self._kept)
+            return
         try:
             file = self._opened()
             if (written := os.pwrite(file, body, self._end)) < len(body):
@@ -65,6 +72,8 @@ class Spilled(MutableMapping[K, R]):
         return map(self._read, list(self._places.values()))
 
     def _read(self, place: int) -> R:
+        if place < 0:
+            return self._kept[-place - 1]
         size, offset = place & (1 << _SIZE_BITS) - 1, place >> _SIZE_BITS
         return self._decode(os.pread(self._opened(), size, offset))
 

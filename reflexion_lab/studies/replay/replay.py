@@ -25,7 +25,7 @@ from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.registration import REPLAY_EMBEDDER, REPLAY_MODEL, REPLAY_STORE
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import CALLS, VECTORS, About, BundleError, as_file
-from reflexion_lab.studies.replay.findings import Disagreement, Finding, Verification, equal, equal_items, unlike
+from reflexion_lab.studies.replay.findings import GONE, Disagreement, Finding, Verification, equal, equal_items, unlike
 
 NO_TRACKER = "reflexion_lab.studies.tracking.null.NullTracker"
 RECORDS = {
@@ -285,10 +285,11 @@ def _records(recorded: Log, replayed: Log, timed_out: Sequence[str]) -> Iterator
 
 
 def _figures(packed: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Finding]:
+    packed = {name: figure for name, figure in packed.items() if name not in GONE}
     for name in ("pass_at_1", "pass_at_1_first"):
         if packed.get(name) and packed[name] == here.get(name):
             yield Finding(name=name, value=f"{packed[name]['k']} of {packed[name]['n']}")
-    wrong = _unlike(dict(packed), {name: here.get(name) for name in packed}, "headline figures")
+    wrong = _unlike(packed, {name: here.get(name) for name in packed}, "headline figures")
     yield Finding(name="headline figures", value=f"{len(packed)} to the last digit", disagreements=tuple(wrong))
 
 

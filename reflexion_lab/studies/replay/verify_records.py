@@ -26,7 +26,7 @@ from reflexion_lab.records import (
     TaskResult,
     WrittenTests,
 )
-from reflexion_lab.studies.replay.findings import Disagreement, Finding, unlike
+from reflexion_lab.studies.replay.findings import GONE, Disagreement, Finding, unlike
 from reflexion_lab.tasks.evaluators.combined import WEIGHTS, weighted_mean
 
 R = TypeVar("R", bound=Record)
@@ -248,10 +248,6 @@ def _weights(evaluator: object) -> dict[str, float]:
     return {name: float(evaluator.get(f"{name}_weight", weight)) for name, weight in WEIGHTS.items()}
 
 
-GONE = ("ended_at", "feedback_tests", "feedback_in_place", "hidden_tests", "hidden_in_place")
-"""Fields of `summary.json` that are no figures of the records, or that only an earlier version wrote."""
-
-
 def metrics(folder: Path, log: Log) -> tuple[Finding, tuple[str, ...]]:
     """The finding, and the fields that an earlier version did not write."""
     path = folder / FILE
@@ -264,7 +260,7 @@ def metrics(folder: Path, log: Log) -> tuple[Finding, tuple[str, ...]]:
         return Finding(name=FIGURES, disagreements=(unlike(FILE, str(problem), "JSON"),)), ()
     if not isinstance(then, dict):
         return Finding(name=FIGURES, disagreements=(unlike(FILE, type(then).__name__, "an object"),)), ()
-    for name in GONE:
+    for name in ("ended_at", *GONE):  # a time is no figure of the records
         then.pop(name, None)
     if any(differences(then, now)) and not any(result.cluster for result in log.results.values()):
         now = _figures(msgspec.structs.replace(log, clusters={}))  # an earlier version took every task by itself
