@@ -220,9 +220,11 @@ def test_every_block_of_a_page_runs_and_says_what_it_shows(path, page):
 
 @pytest.mark.soak
 def test_the_demo_prints_the_table_of_the_readme(page):
+    """But for its tokens: where two words are almost equally likely, the choice depends on the processor."""
     texts = [block.text for block in blocks(ROOT / "README.md") if block.language == "console"]
     (table,) = [shown for text in texts for command, shown in commands(text) if command.startswith("$ make demo ")]
-    page.shell("reflexion-lab demo tracker=none", table[1:])  # below `…`, its progress
+    rows = [re.sub(r" [\d,]+$", " ...", row) for row in table[1:]]  # below `…`, its progress
+    page.shell("reflexion-lab demo tracker=none", rows)
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
