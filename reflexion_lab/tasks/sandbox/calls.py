@@ -40,6 +40,7 @@ IDENTITY = (object.__eq__, type.__eq__)
 GENERATED = "__create_fn__.<locals>.__eq__"
 """Qualified name of an `__eq__` that `dataclass` generated."""
 DICTIONARIES = (dict, OrderedDict, defaultdict, Counter)
+SCALARS = {int, str, float, bool, type(None), bytes, complex}
 MUTABLE = (list, set, bytearray, deque, *DICTIONARIES)
 COPIES: dict[Any, Any] = {bytearray: bytes, deque: list, **dict.fromkeys(DICTIONARIES, dict)}
 """Types of the shallow copies of mutable values, if another than their own."""
@@ -78,25 +79,30 @@ def send(message: bytes) -> None:
         raise Lost from problem
 
 
+RECEIVED = bytearray()
+"""What was read of the next message."""
+
+
 def receive() -> bytes:
     """Read a message. Raises Lost at the end of the connection, or for a message that is too long."""
-    length = int.from_bytes(_read(4), "little")
-    if length > LONGEST:
-        raise Lost
-    return _read(length)
-
-
-def _read(length: int) -> bytes:
-    data = bytearray()
-    while len(data) < length:
+    length = 4
+    while True:
+        if length == 4 and len(RECEIVED) >= 4:
+            length += int.from_bytes(RECEIVED[:4], "little")
+            if length > LONGEST:
+                raise Lost
+        if len(RECEIVED) >= length > 4:
+            break
         try:
-            part = os.read(CALLS, length - len(data))
+            part = os.read(CALLS, 1 << 16)
         except OSError as problem:
             raise Lost from problem
         if not part:
             raise Lost
-        data += part
-    return bytes(data)
+        RECEIVED.extend(part)
+    message = bytes(RECEIVED[4:length])
+    del RECEIVED[:length]
+    return message
 
 
 class Handles(dict[int, tuple[int, Any]]):
@@ -279,7 +285,7 @@ class Calls:
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The reply to a call. Raises Lost."""
         outer = self.handles.shared, self.values, self.before, self.others
-        roots = [args, kwargs] if function is not same else []
+        roots = [*args, *kwargs.values()] if function is not same else []
         self.values = mutable(roots, lambda value: id(value) in self.handles.of_tests, self.resolved)
         self.handles.shared = {id(value): n for n, value in enumerate(self.values)}
         self.before = [snapshot(value) for value in self.values]
@@ -366,8 +372,9 @@ def mutable(roots: list[Any], is_of_tests: Any, skipped: Any = ()) -> list[Any]:
     values, seen, waiting = [], set(skipped), roots[::-1]
     while waiting:
         value = waiting.pop()
-        kind, is_object = type(value), is_of_tests(value)
-        if id(value) in seen or not (is_object or kind in MUTABLE or kind is tuple):
+        kind = type(value)
+        is_object = kind not in SCALARS and is_of_tests(value)
+        if not (is_object or kind in MUTABLE or kind is tuple) or id(value) in seen:
             continue
         seen.add(id(value))
         if is_object:

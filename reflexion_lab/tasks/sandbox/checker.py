@@ -62,6 +62,7 @@ ENDINGS = {SystemExit: "early_exit", MemoryError: "memory"}
 """Outcome of a check by the program's exception; that of others is `error`."""
 DEEP = 50_000
 """Levels of calls for a message with linked objects."""
+PLAIN = {int, str, float, bool, type(None), list, tuple, dict, set, frozenset, bytes, complex}
 MARGIN = 40
 """Levels of calls that a message may need."""
 CONTAINERS = ("list", "dict", "set")
@@ -336,7 +337,8 @@ class Program:
         descend(MARGIN)
         with self.lock:
             self.write((function, args, kwargs))
-            values = calls.mutable([args, kwargs] if function is not calls.same else [], is_of_tests)
+            roots = [*args, *kwargs.values()] if function is not calls.same else []
+            values = calls.mutable(roots, is_of_tests)
             while "c" in (reply := self.read()):
                 self.update(reply, values)
                 self.write(self.called_back(reply["c"], values))
@@ -349,20 +351,29 @@ class Program:
                 raise RuntimeError("the program raised StopIteration") from problem
 
     def write(self, message: Any) -> None:
-        buffer, limit = io.BytesIO(), sys.getrecursionlimit()
-        if threading.current_thread() is threading.main_thread():  # others have small stacks
-            sys.setrecursionlimit(max(limit, DEEP))
         try:
-            Writer(self, buffer).dump(message)
+            buffer = self.pickled(message)
         except (_pickle.PicklingError, AttributeError, TypeError) as problem:
             raise self.refusal(f"the program cannot be called with this value: {problem}") from None
-        finally:
-            sys.setrecursionlimit(limit)
         try:
             calls.send(buffer.getvalue())
         except calls.Lost:
             self.is_lost = True
             raise
+
+    def pickled(self, message: Any) -> io.BytesIO:
+        buffer, limit = io.BytesIO(), sys.getrecursionlimit()
+        try:
+            Writer(self, buffer).dump(message)
+        except RecursionError:  # a long chain of objects; threads have small stacks
+            if threading.current_thread() is not threading.main_thread():
+                raise
+            sys.setrecursionlimit(max(limit, DEEP))
+            buffer = io.BytesIO()
+            Writer(self, buffer).dump(message)
+        finally:
+            sys.setrecursionlimit(limit)
+        return buffer
 
     def refusal(self, why: str) -> TypeError:
         self.refused = why
@@ -396,6 +407,8 @@ class Program:
             vars(self.objects[number]).update(self.decode(attributes, values))
 
     def decode(self, encoded: Any, values: list[Any] | tuple[()] = ()) -> Any:
+        if not isinstance(encoded, list | dict):
+            return encoded
         decoder = Decoder()
         decoder.readers |= {
             "h": lambda inner: self.proxy(*inner),
@@ -491,10 +504,10 @@ class Writer(_pickle.Pickler):
 
     def persistent_id(self, value: Any) -> tuple[str, Any] | None:
         kind = type(value)
-        if issubclass(kind, Proxy):
-            return "object", value._own.number
-        if issubclass(kind, Part):
-            return "object", value.proxy._own.number
+        if kind in PLAIN:
+            return None
+        if issubclass(kind, Proxy | Part):
+            return "object", (value if issubclass(kind, Proxy) else value.proxy)._own.number
         if kind is Name:
             return "name", str(value)
         is_iterator = hasattr(kind, "__next__") and not isinstance(value, io.IOBase)
@@ -567,7 +580,10 @@ class Names(dict[str, Any]):
         self.program = program
 
     def __missing__(self, name: str) -> Any:
-        return self.program.named(self.program.entry_point if name == "candidate" else name)
+        value = self.program.named(self.program.entry_point if name == "candidate" else name)
+        if isinstance(value, Proxy) and callable(value):  # functions and classes stay what they are
+            self[name] = value
+        return value
 
 
 def run_checks(request: dict[str, Any]) -> None:
