@@ -20,13 +20,11 @@ from typing import Any
 
 if "." in __name__:
     from reflexion_lab.tasks.sandbox import plain
-    from reflexion_lab.tasks.sandbox.child import define, describe
+    from reflexion_lab.tasks.sandbox.child import CALLS, define, describe
 else:  # a file without a package inside the sandbox
     import plain  # type: ignore[import-not-found,no-redef]
-    from child import define, describe  # type: ignore[import-not-found,no-redef]
+    from child import CALLS, define, describe  # type: ignore[import-not-found,no-redef]
 
-CALLS = 5
-"""Descriptor of the connection with the checker."""
 LAST = 100
 """Number of the newest objects of the test that a call may change although it does not lead to them."""
 LONGEST = 1 << 26
@@ -89,7 +87,7 @@ def receive() -> bytes:
     while True:
         if length == 4 and len(RECEIVED) >= 4:
             length += int.from_bytes(RECEIVED[:4], "little")
-            if length > LONGEST:
+            if not 4 < length <= LONGEST:
                 raise Lost
         if len(RECEIVED) >= length > 4:
             break

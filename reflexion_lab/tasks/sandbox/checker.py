@@ -39,7 +39,6 @@ import re
 import sys
 import threading
 import types
-import uuid
 from collections import deque
 from collections.abc import Callable, Generator
 from time import perf_counter as clock
@@ -419,7 +418,7 @@ class Program:
             "L": values.__getitem__,
             "K": self.callbacks.__getitem__,
             "re": lambda inner: re.compile(*decoder._decode(inner)),
-            "uuid": lambda inner: uuid.UUID(int=decoder._decode(inner)),
+            "uuid": lambda inner: _uuid(decoder._decode(inner)),
         }
         return decoder.decode(encoded)[0]
 
@@ -487,6 +486,12 @@ class Program:
         vars(problem).update(self.decode(attributes, values))
         vars(problem)["_report"] = [outcome, str(name), str(message), int(line)]
         return problem
+
+
+def _uuid(number: int) -> Any:
+    import uuid  # slow, and rarely needed
+
+    return uuid.UUID(int=number)
 
 
 def descend(levels: int) -> None:

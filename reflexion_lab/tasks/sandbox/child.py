@@ -17,8 +17,8 @@ if "." in __name__:
 else:  # a file without a package inside the sandbox
     from plain import encode  # type: ignore[import-not-found,no-redef]
 
-REPORT = 3
-"""Descriptor of the report."""
+REPORT, CALLS = 3, 5
+"""Descriptors of the report, and of the connection between a checker and the candidate that it calls."""
 
 
 def run_checks(request: dict[str, Any]) -> None:

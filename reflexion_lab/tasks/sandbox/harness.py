@@ -3,8 +3,8 @@
 Started as `python -s -S -P harness.py SOCKET FOLDER MEMORY FILE_SIZE OPEN_FILES ROLE` with an empty environment, by
 exec and not as a fork of the lab, whose memory has API keys and hidden tests. The server does not read requests:
 request, report and output are descriptors that the lab passes to the child, so that no candidate inherits the tests of
-an earlier one. A server has one role: its children are candidates, or checkers, each of which calls a candidate of
-another server over a fourth descriptor.
+an earlier one. A server has one role: its children are candidates, or checkers, or candidates that are called by a
+checker, over a fourth descriptor.
 
 Request (marshal, because lab and server are the same interpreter): of a candidate `nonce, program, entry_point, setup`,
 and `checks`, tuples (imports, calls) of code to evaluate, unless a checker calls; of a checker see `checker.py`.
@@ -32,11 +32,12 @@ from typing import Any
 
 if __name__ == "__main__":  # inside the sandbox these are files without a package
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    import calls  # type: ignore[import-not-found]
     import child  # type: ignore[import-not-found]
     import lockdown  # type: ignore[import-not-found]
     import semaphores  # type: ignore[import-not-found]
 
+    if sys.argv[-1] != "candidate":  # each module makes forks slower
+        import calls  # type: ignore[import-not-found]
     if sys.argv[-1] == "checker":
         import checker  # type: ignore[import-not-found]
 
@@ -53,7 +54,7 @@ OUT_OF_MEMORY, BROKEN = 98, 99
 """Exit codes of a child that failed to report: out of memory, or another cause."""
 ALIVE = child.REPORT + 1
 """End of a pipe that a child keeps open while it runs."""
-CONNECTION = calls.CALLS + 1
+CONNECTION = child.CALLS + 1
 FILES = 20_000
 """Maximum number of files and folders in the private folder."""
 STACK = 1 << 20
@@ -114,14 +115,14 @@ def serve(connection: socket.socket, folder: str, layers: lockdown.Lockdown, rol
         request, report, output, *called = descriptors
         ended, alive = os.pipe()
         targets = [(output, 1), (output, 2), (report, child.REPORT), (alive, ALIVE)]
-        for source, target in targets + [(descriptor, calls.CALLS) for descriptor in called]:
+        for source, target in targets + [(descriptor, child.CALLS) for descriptor in called]:
             os.dup2(source, target)
         process = fork_here()
         if process == 0:
-            run_child(request, layers, cpu, role, CONNECTION if called else calls.CALLS)
+            run_child(request, layers, cpu, role, CONNECTION if called else child.CALLS)
         for descriptor in (*descriptors, alive):
             os.close(descriptor)
-        for target in (1, 2, child.REPORT, ALIVE, calls.CALLS):
+        for target in (1, 2, child.REPORT, ALIVE, child.CALLS):
             os.dup2(0, target)
         timed_out, is_full = wait(ended, connection, wall, folder, layers.folder_size)
         status, used = end(process)
@@ -231,8 +232,10 @@ def run_child(request: int, layers: lockdown.Lockdown, cpu: int, role: str, firs
         layers.enter(cpu)
         os.closerange(first_closed, 256)
         os.write(ALIVE, b".")
-        run = child.run_checks if first_closed < CONNECTION else calls.serve
-        (run if role == "candidate" else checker.run_checks)(request_fields)
+        if role == "candidate":
+            child.run_checks(request_fields)
+        else:
+            (checker.run_checks if role == "checker" else calls.serve)(request_fields)
         sys.stdout.flush()
     except BaseException as problem:
         os.write(2, f"sandbox: {problem!r}\n".encode())
@@ -287,7 +290,7 @@ def run_server() -> None:
     print_within_limits()
     sys.modules["_multiprocessing"] = semaphores
     _thread.stack_size(STACK)
-    if role == "candidate":
+    if role != "checker":
         warm()
     keep_listings()
     layers = lockdown.Lockdown(folder, *map(int, limits))

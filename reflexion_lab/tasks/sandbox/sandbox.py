@@ -396,7 +396,7 @@ class _Turns:
 
 
 class _Slot:
-    """Place of a server of candidates and one of checkers, started when first needed and replaced when one dies."""
+    """Place of a server of each role, started when first needed and replaced when one dies."""
 
     def __init__(self, start: Callable[[str], Server]) -> None:
         self.servers: dict[str, Server] = {}
@@ -417,7 +417,7 @@ class _Slot:
         raise AssertionError("unreachable")
 
     def _run(self, job: Job, cpu_seconds: float) -> Reported:
-        candidates = self._server("candidate")
+        candidates = self._server("candidate" if job.checker is None else "called")
         if job.checker is None:
             return candidates.finish(candidates.start(job.program, cpu_seconds))
         checkers = self._server("checker")
