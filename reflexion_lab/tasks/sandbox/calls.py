@@ -243,12 +243,12 @@ class Calls:
     def class_of_tests(self, name: str, methods: Any = ()) -> type:
         """The program's class of the same name as a class of the tests, else one with the test's methods."""
         kind = self.namespace.get(name)
-        if isinstance(kind, type):
+        if isinstance(kind, type) and kind.__dictoffset__:
             return kind
-        if name not in self.classes or methods:
-            own = {method: _method_of(function) for method, function in methods}
-            self.classes[name] = type(name, (), own) if name not in self.classes else self.classes[name]
-        return self.classes[name]
+        kind = self.classes.setdefault(name, type(name, (), {}))
+        for method, function in methods:
+            setattr(kind, method, _method_of(function))
+        return kind
 
     def rebuilt(self, kind: str, number: int, methods: Any) -> Any:
         """The object of a test's class with this number; new ones come in order."""
@@ -268,43 +268,44 @@ class Calls:
             return
 
     def answer(self, message: bytes) -> None:
-        try:
-            function, args, kwargs = self.reader(io.BytesIO(message)).load()
-            self.depth += 1
-            reply = self.call(function, args, kwargs)
-        except Lost:
-            raise
-        except BaseException as problem:
-            reply = f'{{"e":{self.handles.exception(problem)}}}'
-        with self.asking:  # another thread may be waiting for an answer
-            self.depth -= 1
-            send(reply.encode())
-
-    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """The reply to a call. Raises Lost."""
+        """Make the call and send its reply. Raises Lost."""
         outer = self.handles.shared, self.values, self.before, self.others
-        roots = [*args, *kwargs.values()] if function is not same else []
-        self.values = mutable(roots, lambda value: id(value) in self.handles.of_tests, self.resolved)
-        self.handles.shared = {id(value): n for n, value in enumerate(self.values)}
-        self.before = [snapshot(value) for value in self.values]
-        last = range(max(0, len(self.rebuilt_objects) - LAST), len(self.rebuilt_objects))
-        self.others = {n: snapshot(self.rebuilt_objects[n]) for n in last if function is not same}
-        self.others = {n: s for n, s in self.others.items() if id(self.rebuilt_objects[n]) not in self.handles.shared}
+        self.handles.shared, self.values, self.before, self.others = {}, [], [], {}
+        self.depth += 1
         try:
             try:
+                function, args, kwargs = self.reader(io.BytesIO(message)).load()
+                if function is not same:
+                    self.number_arguments([*args, *kwargs.values()])
                 reply = f'"v":{self.encode(function(*args, **kwargs))}'
             except Lost:
                 raise
             except BaseException as problem:
                 reply = f'"e":{self.handles.exception(problem)}'
-            return f"{{{reply},{self.changed()}}}"
+            reply = f"{{{reply},{self.changed()}}}"
         finally:
             self.handles.shared, self.values, self.before, self.others = outer
+            self.depth -= 1
+        with self.asking:  # another thread may be waiting for an answer
+            send(reply.encode())
+
+    def number_arguments(self, roots: list[Any]) -> None:
+        """Number the mutable values in the arguments; remember their states and those of the newest other objects."""
+        self.values = mutable(roots, lambda value: id(value) in self.handles.of_tests, self.resolved)
+        self.handles.shared = {id(value): n for n, value in enumerate(self.values)}
+        self.before = [snapshot(value) for value in self.values]
+        last = range(max(0, len(self.rebuilt_objects) - LAST), len(self.rebuilt_objects))
+        others = {n: self.rebuilt_objects[n] for n in last}
+        self.others = {n: snapshot(value) for n, value in others.items() if id(value) not in self.handles.shared}
 
     def changed(self) -> str:
         """Mutable values that changed since they were sent last, with their states; of other objects the attributes."""
         after = [snapshot(value) for value in self.values]
-        changed = [(n, state) for n, state in enumerate(after) if not is_same(self.before[n], state)]
+        changed = [
+            (n, state if type(self.values[n]) in MUTABLE else differing(self.before[n], state))
+            for n, state in enumerate(after)
+            if not is_same(self.before[n], state)
+        ]
         others = {n: snapshot(self.rebuilt_objects[n]) for n in self.others}
         moved = [(n, differing(self.others[n], state)) for n, state in others.items() if state is not None]
         self.before, self.others = after, others

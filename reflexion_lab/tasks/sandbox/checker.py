@@ -3,8 +3,9 @@
 The test's code and the benchmark's helpers run here, where the candidate never does. `candidate`, and every other name
 that only the program defines, is a `Proxy` whose calls go to the candidate's process (`calls.py`). Rules:
 
-- Arguments are copies. Lists, dictionaries, sets, deques and objects of the test's classes in them that a call changes
-  are changed here, too, as are the last 100 objects; one that comes back is the same object.
+- Arguments are copies. Lists, dictionaries, sets, deques and attributes of the test's objects in them that a call
+  changes are changed here, too, as are attributes that it sets of the last 100 objects; one that comes back is the same
+  object. Methods of the test's objects run here; what they change of the object does not reach the program.
 - Values come back as plain data, built here, and compare as in Python: no `__eq__` of the program takes part. Those of
   a subclass, as named tuples, compare as their built-in base.
 - An object of the program's own class stays in its process. Its attributes, methods, items, iteration, text and truth
@@ -337,7 +338,7 @@ class Program:
         with self.lock:
             self.write((function, args, kwargs))
             roots = [*args, *kwargs.values()] if function is not calls.same else []
-            values = calls.mutable(roots, is_of_tests)
+            values = calls.mutable(roots, lambda value: id(value) in self.objects.numbers)
             while "c" in (reply := self.read()):
                 self.update(reply, values)
                 self.write(self.called_back(reply["c"], values))
@@ -361,15 +362,19 @@ class Program:
             raise
 
     def pickled(self, message: Any) -> io.BytesIO:
-        buffer, limit = io.BytesIO(), sys.getrecursionlimit()
+        buffer, limit, count = io.BytesIO(), sys.getrecursionlimit(), len(self.objects)
         try:
-            Writer(self, buffer).dump(message)
-        except RecursionError:  # a long chain of objects; threads have small stacks
-            if threading.current_thread() is not threading.main_thread():
-                raise
-            sys.setrecursionlimit(max(limit, DEEP))
-            buffer = io.BytesIO()
-            Writer(self, buffer).dump(message)
+            try:
+                Writer(self, buffer).dump(message)
+            except RecursionError:  # a long chain of objects; threads have small stacks
+                if threading.current_thread() is not threading.main_thread():
+                    raise
+                sys.setrecursionlimit(max(limit, DEEP))
+                buffer = io.BytesIO()
+                Writer(self, buffer).dump(message)
+        except BaseException:
+            self.objects.cut(count)  # the other process has not seen the others
+            raise
         finally:
             sys.setrecursionlimit(limit)
         return buffer
@@ -399,9 +404,11 @@ class Program:
             if isinstance(value, list | bytearray):
                 value[:] = after
                 continue
-            state = value if isinstance(value, dict | set | deque) else vars(value)
-            state.clear()
-            (state.extend if isinstance(state, deque) else state.update)(after)
+            if not isinstance(value, dict | set | deque):
+                vars(value).update(after)
+                continue
+            value.clear()
+            (value.extend if isinstance(value, deque) else value.update)(after)
         for number, attributes in reply.get("t", ()):
             vars(self.objects[number]).update(self.decode(attributes, values))
 
@@ -568,6 +575,11 @@ class Numbered(list[Any]):
             self.append(value)
         return number
 
+    def cut(self, count: int) -> None:
+        """Keep the first `count`."""
+        del self[count:]
+        self.numbers = {key: number for key, number in self.numbers.items() if number < count}
+
 
 def is_of_tests(value: Any) -> bool:
     """Whether it is an object of a class that the test or its setup defines."""
@@ -585,8 +597,9 @@ class Names(dict[str, Any]):
         self.program = program
 
     def __missing__(self, name: str) -> Any:
-        value = self.program.named(self.program.entry_point if name == "candidate" else name)
-        if isinstance(value, Proxy) and callable(value):  # functions and classes stay what they are
+        is_entry = name in ("candidate", self.program.entry_point)
+        value = self.program.named(self.program.entry_point if is_entry else name)
+        if is_entry:  # once, since a loop reads it each time
             self[name] = value
         return value
 

@@ -196,3 +196,46 @@ def test_a_late_call_of_the_tests_function_is_an_error_of_its_thread(sandbox):
     )
     checks = ["for x in [1]:\n    f(lambda x: x)\nimport time\ntime.sleep(0.05)\nassert wait() == 1"] * 2
     assert [check.outcome for check in sandbox.run(program, "f", checks).checks] == ["pass", "pass"]
+
+
+@pytest.mark.parametrize(
+    ("program", "checks", "setup"),
+    [
+        ("def f(g): return g(1)", ["try: helper(1)\nexcept NameError: pass", "assert f(lambda x: x + 1) == 2"], ""),
+        (
+            "def f(d): return list(d.values())",
+            ["assert f({P(1): 2}) == [2]"],
+            "class P:\n    def __init__(self, n): self.n = n\n    def __hash__(self): return self.n\n",
+        ),
+        (
+            "def f(g, x): x.append(1); return g(1)",
+            ["x = []\nassert f(Add(2), x) == 3 and x == [1]"],
+            "class Add:\n    def __init__(self, n): self.n = n\n    def __call__(self, m): return self.n + m\n",
+        ),
+        (
+            "def f(x): return x.speak()",
+            [f"class D:\n    def speak(self): return {n}\nassert f(D()) == {n}" for n in (1, 2)],
+            "",
+        ),
+        (
+            "class N:\n    __slots__ = ('n',)\ndef f(x): return x.n if x else 0",
+            ["assert f(N(3)) == 3", "assert f(None) == 0"],
+            "class N:\n    def __init__(self, n): self.n = n\n",
+        ),
+        (
+            "g = lambda: 1\ndef f():\n    global g\n    g = lambda: 2",
+            ["for _ in [1]:\n    assert g() == 1\n    f()\n    assert g() == 2"],
+            "",
+        ),
+    ],
+)  # fmt: skip
+def test_one_check_does_not_disturb_a_later_one(sandbox, program, checks, setup):
+    results = sandbox.run(program + "\n", "f", checks, setup).checks
+    assert [(check.outcome, check.message) for check in results] == [("pass", "")] * len(checks)
+
+
+def test_an_argument_that_cannot_be_sent_leaves_the_next_ones_in_step(sandbox):
+    setup = "import threading\nclass P:\n    def __init__(self, n): self.n = n\n"
+    checks = ["f(P(threading.Lock()))", "assert f(P(2)) == 2"]
+    results = sandbox.run("def f(x): return x.n\n", "f", checks, setup).checks
+    assert [check.outcome for check in results] == ["error", "pass"]
