@@ -155,23 +155,23 @@ def synthetic(attempts, root, is_shared):
     task = Task(task_id="", prompt=PROMPT, entry_point="cubes", visible_tests=tests, hidden_tests=tests)
     tasks = [replace(task, task_id=f"synthetic/{n}") for n in range(round(attempts / 2))]
     folder = begun(cfg, len(tasks))
-    known = rounds = None
+    archive = rounds = None
     if is_shared:
-        shown = Shown(wisdom=2, mistakes=2, insights=3)
-        known = Archive(opened(str(root / "memory.sqlite")), Jaccard, shown=shown, max_episodes=100_000)
-        rounds = Rounds(known, 16, "run", "synthetic")
+        limits = Shown(wisdom=2, mistakes=2, insights=3)
+        archive = Archive(opened(str(root / "memory.sqlite")), Jaccard, shown=limits, max_episodes=100_000)
+        rounds = Rounds(archive, 16, "run", "synthetic")
 
     def loop():
         stop = FirstOf(Passed(), MaxAttempts(3))
-        memory = EpisodicMemory(Window(1), known=known, run_id="run" if known else "")
+        memory = EpisodicMemory(Window(1), known=archive, run_id="run" if archive else "")
         return Reflexion(actor=parts, evaluator=parts, reflector=parts, memory=memory, stop=stop)
 
     judge = HiddenTests(parts)
     how = {"feedback_source": "visible", "workers": 8, "quiet": True}
     runner = Runner(tasks=tasks, loop=loop, judge=judge, folder=folder, rounds=rounds, **how)
     seconds = {"runner": clocked(runner.run)}
-    if known:
-        known.close()
+    if archive:
+        archive.close()
     figures = {"rss_mb_before": began, "rss_mb_after_runner": resident(), "peak_mb_runner": peak()}
     total = sum(1 for _ in folder.each_attempt())
     seconds["summary"] = clocked(lambda: folder.write_json("summary.json", summary_of(folder)))

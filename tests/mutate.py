@@ -337,7 +337,7 @@ def tried(picked: list[Mutant], temporary: Path, jobs: int, kept: Path | None) -
     for number in range(jobs):
         folders.put(shutil.copytree(first, temporary / str(number)) if number else first)
 
-    def outcome(mutant: Mutant) -> Outcome:
+    def tested(mutant: Mutant) -> Outcome:
         folder = folders.get()
         try:
             return Outcome(mutant, *verdict(mutant, runs.of(mutant), folder))
@@ -346,7 +346,7 @@ def tried(picked: list[Mutant], temporary: Path, jobs: int, kept: Path | None) -
 
     outcomes, begin = [], time.monotonic()
     with ThreadPoolExecutor(jobs) as pool:
-        for done in as_completed([pool.submit(outcome, mutant) for mutant in picked]):
+        for done in as_completed([pool.submit(tested, mutant) for mutant in picked]):
             outcomes.append(done.result())
             seconds = (time.monotonic() - begin) / len(outcomes)
             left = seconds * (len(picked) - len(outcomes)) / 60
@@ -356,7 +356,7 @@ def tried(picked: list[Mutant], temporary: Path, jobs: int, kept: Path | None) -
             )  # fmt: skip
     killers = sorted({outcome.reason for outcome in outcomes if outcome.verdict == "killed"} - {""})
     broken = {*failed(pytest(first, "-n0", "-m", "", *killers)[1])} if killers else set()
-    return [one._replace(verdict="survived") if one.reason in broken else one for one in outcomes]
+    return [outcome._replace(verdict="survived") if outcome.reason in broken else outcome for outcome in outcomes]
 
 
 def report(outcomes: list[Outcome]) -> int:

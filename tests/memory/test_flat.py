@@ -20,30 +20,30 @@ BYTES = 2000
 """Of memory for an attempt whose texts have ten times as many."""
 
 
-def rounds(known, numbers):
+def rounds(archive, numbers):
     for number in numbers:
         about = task(f"t{number}", f"sum of list {number}")
         text = f"word{number % 50} " * 4000
         cause = f"the bound of loop {'x' * (number % 300)}y{'z' * (number // 300)} is off"
         failed = replace(attempt(f"t{number}", cause=cause), trajectory=builders.trajectory(text))
-        known.absorb([learnt(about, failed)])
+        archive.absorb([learnt(about, failed)])
 
 
 def test_an_attempt_in_shared_memory_takes_an_index_and_not_its_texts():
-    known = Archive(InMemory(), Jaccard, shown=Shown(wisdom=2, mistakes=2, insights=2), max_episodes=100_000)
+    archive = Archive(InMemory(), Jaccard, shown=Shown(wisdom=2, mistakes=2, insights=2), max_episodes=100_000)
     tracemalloc.start()
     try:
-        rounds(known, range(1100))  # mistakes and insights are full
+        rounds(archive, range(1100))  # mistakes and insights are full
         gc.collect()
         before, _ = tracemalloc.get_traced_memory()
-        rounds(known, range(1100, 2100))
+        rounds(archive, range(1100, 2100))
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert (after - before) / 1000 < BYTES
-    assert len(known.buffer) == 2100
-    assert len(known.buffer.by_task("t7")[0].code) > 10 * BYTES
+    assert len(archive.buffer) == 2100
+    assert len(archive.buffer.by_task("t7")[0].code) > 10 * BYTES
 
 
 def test_a_store_is_read_without_a_list_of_its_records():
@@ -51,12 +51,12 @@ def test_a_store_is_read_without_a_list_of_its_records():
     store.append([builders.episode(episode_id=f"ep-{n}", session_id=f"s{n}", code="x" * 20_000) for n in range(3000)])
     tracemalloc.start()
     try:
-        known = Archive(store, Jaccard, max_episodes=100_000)
-        beginning = known.begin()
+        archive = Archive(store, Jaccard, max_episodes=100_000)
+        beginning = archive.begin()
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert (beginning.episodes, beginning.newest_episode, len(known.buffer)) == (3000, "ep-2999", 3000)
+    assert (beginning.episodes, beginning.newest_episode, len(archive.buffer)) == (3000, "ep-2999", 3000)
     assert peak < 3000 * 20_000 / 2
 
 

@@ -21,7 +21,7 @@ SHOWN = 50
 """Maximum number of printed disagreements; `verify --json` has all."""
 
 
-GONE = ("feedback_tests", "feedback_in_place", "hidden_tests", "hidden_in_place")
+OUTDATED = ("feedback_tests", "feedback_in_place", "hidden_tests", "hidden_in_place")
 """Headline figures that only an earlier version computed."""
 
 

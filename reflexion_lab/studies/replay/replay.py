@@ -25,7 +25,15 @@ from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.registration import REPLAY_EMBEDDER, REPLAY_MODEL, REPLAY_STORE
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import CALLS, VECTORS, About, BundleError, as_file
-from reflexion_lab.studies.replay.findings import GONE, Disagreement, Finding, Verification, equal, equal_items, unlike
+from reflexion_lab.studies.replay.findings import (
+    OUTDATED,
+    Disagreement,
+    Finding,
+    Verification,
+    equal,
+    equal_items,
+    unlike,
+)
 
 NO_TRACKER = "reflexion_lab.studies.tracking.null.NullTracker"
 RECORDS = {
@@ -285,7 +293,7 @@ def _records(recorded: Log, replayed: Log, timed_out: Sequence[str]) -> Iterator
 
 
 def _figures(packed: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Finding]:
-    packed = {name: figure for name, figure in packed.items() if name not in GONE}
+    packed = {name: figure for name, figure in packed.items() if name not in OUTDATED}
     for name in ("pass_at_1", "pass_at_1_first"):
         if packed.get(name) and packed[name] == here.get(name):
             yield Finding(name=name, value=f"{packed[name]['k']} of {packed[name]['n']}")

@@ -26,7 +26,7 @@ from reflexion_lab.records import (
     TaskResult,
     WrittenTests,
 )
-from reflexion_lab.studies.replay.findings import GONE, Disagreement, Finding, unlike
+from reflexion_lab.studies.replay.findings import OUTDATED, Disagreement, Finding, unlike
 from reflexion_lab.tasks.evaluators.combined import WEIGHTS, weighted_mean
 
 R = TypeVar("R", bound=Record)
@@ -260,7 +260,7 @@ def metrics(folder: Path, log: Log) -> tuple[Finding, tuple[str, ...]]:
         return Finding(name=FIGURES, disagreements=(unlike(FILE, str(problem), "JSON"),)), ()
     if not isinstance(then, dict):
         return Finding(name=FIGURES, disagreements=(unlike(FILE, type(then).__name__, "an object"),)), ()
-    for name in ("ended_at", *GONE):  # a time is no figure of the records
+    for name in ("ended_at", *OUTDATED):  # a time is no figure of the records
         then.pop(name, None)
     if any(differences(then, now)) and not any(result.cluster for result in log.results.values()):
         now = _figures(msgspec.structs.replace(log, clusters={}))  # an earlier version took every task by itself

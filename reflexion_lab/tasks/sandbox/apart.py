@@ -96,15 +96,6 @@ def _without_position(call: ast.expr) -> ast.expr:
     return call
 
 
-class Whole(NamedTuple):
-    """Checks that run as they are, in a process of their own."""
-
-    checks: list[CodeType | str]
-    """Their code; the source of one that does not compile, which the process reports."""
-    names: frozenset[str]
-    """Names that they read and that are not built in."""
-
-
 def _with_sides(tree: ast.Module) -> ast.Module:
     """`tree`, which keeps both sides of `assert actual == expected` at its end, for the feedback."""
     match tree.body[-1:]:
@@ -117,7 +108,11 @@ def _with_sides(tree: ast.Module) -> ast.Module:
 
 
 @functools.lru_cache(maxsize=1 << 10)
-def whole(checks: tuple[str, ...], entry_point: str) -> Whole:
+def whole(checks: tuple[str, ...], entry_point: str) -> tuple[list[CodeType | str], frozenset[str]]:
+    """Code of checks that run as they are, and the names that they read and that are not built in.
+
+    A check that does not compile stays source, so that its process reports the error.
+    """
     codes, names = list[CodeType | str](), set[str]()
     for check in checks:
         try:
@@ -126,7 +121,7 @@ def whole(checks: tuple[str, ...], entry_point: str) -> Whole:
             codes.append(compiled(_with_sides(tree)))
         except UNPARSABLE:
             codes.append(check)
-    return Whole(codes, frozenset(names - (BUILT_IN - {entry_point})))
+    return codes, frozenset(names - (BUILT_IN - {entry_point}))
 
 
 def library_imports(program: str, names: Collection[str]) -> list[str]:

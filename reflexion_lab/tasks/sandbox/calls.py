@@ -307,9 +307,9 @@ class Calls:
             if not is_same(self.before[n], state)
         ]
         others = {n: snapshot(self.rebuilt_objects[n]) for n in self.others}
-        moved = [(n, differing(self.others[n], state)) for n, state in others.items() if state is not None]
+        moved = [(n, attributes) for n, state in others.items() if (attributes := differing(self.others[n], state))]
         self.before, self.others = after, others
-        return f'"m":{self.listed(changed)},"t":{self.listed([item for item in moved if item[1]])}'
+        return f'"m":{self.listed(changed)},"t":{self.listed(moved)}'
 
     def listed(self, states: list[tuple[int, Any]]) -> str:
         return f"[{','.join(f'[{number},{self.encode(state)}]' for number, state in states)}]"

@@ -86,7 +86,7 @@ class Proxy:
 
     def __init__(self, program: "Program", number: int, kind: str, classes: list[int], equality: str) -> None:
         own = {"program": program, "number": number, "kind": kind, "classes": classes, "equality": equality}
-        object.__setattr__(self, "_own", types.SimpleNamespace(**own, poses=None, numbers={}, has_seen=False))
+        object.__setattr__(self, "_own", types.SimpleNamespace(**own, imitated=None, numbers={}, has_seen=False))
 
     def __getattr__(self, name: str) -> Any:
         return _ask(self, getattr, name)
@@ -122,7 +122,7 @@ class Proxy:
     @property
     def __class__(self) -> Any:
         own = self._own
-        return getattr(builtins, own.equality) if own.equality in CONTAINERS else own.poses or type(self)
+        return getattr(builtins, own.equality) if own.equality in CONTAINERS else own.imitated or type(self)
 
     @__class__.setter
     def __class__(self, kind: type) -> None:
@@ -446,7 +446,7 @@ class Program:
         if number not in self.proxies:
             of = self.kind(str(kind)[:200], str(methods))
             self.proxies[number] = of(self, number, str(kind)[:200], classes, str(equality))
-            self.proxies[number]._own.poses = KINDS.get(str(methods).partition(" ")[0])
+            self.proxies[number]._own.imitated = KINDS.get(str(methods).partition(" ")[0])
         return self.proxies[number]
 
     def kind(self, name: str, methods: str) -> type[Proxy]:

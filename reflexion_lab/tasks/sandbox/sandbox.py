@@ -435,7 +435,7 @@ class _Slot:
             timed_out=checked.timed_out or called.timed_out,
             is_full=called.is_full,
             seconds=max(checked.seconds, called.seconds),
-            cpu_seconds=checked.cpu_seconds + called.cpu_seconds,
+            cpu_seconds=max(checked.cpu_seconds, called.cpu_seconds),  # each has the whole limit
         )
 
     def _server(self, role: str) -> Server:
