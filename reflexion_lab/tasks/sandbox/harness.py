@@ -270,7 +270,8 @@ def main() -> None:
     try:
         run_server()
     except Exception as problem:
-        os.write(errors, f"{type(problem).__name__}: {problem}".encode())
+        kind = "" if isinstance(problem, lockdown.LimitError) else f"{type(problem).__name__}: "
+        os.write(errors, f"{kind}{problem}".encode())
         os._exit(1)
 
 

@@ -116,6 +116,10 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         raise OSError(ctypes.get_errno(), f"landlock_add_rule failed for {path}")
 
 
+class LimitError(ValueError):
+    """The system refuses a limit; the message names its key."""
+
+
 class Lockdown:
     """All layers, prepared in the server; irreversible once entered."""
 
@@ -145,7 +149,10 @@ class Lockdown:
                 lowest = _at_most(limit, value)
                 resource.setrlimit(limit, (lowest, lowest))
             except (OSError, ValueError, OverflowError) as problem:
-                raise ValueError(f"sandbox.limits.{name}: got a limit of {value}, refused: {problem}") from None
+                got = value >> 20 if name.endswith("_mb") else value
+                raise LimitError(
+                    f"sandbox.limits.{name}: got {got}, expected a limit that this system accepts"
+                ) from problem
         self._call(
             LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) if self.ruleset >= 0 or self.program else 0, "no_new_privs"
         )

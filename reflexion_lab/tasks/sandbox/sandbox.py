@@ -413,7 +413,9 @@ class _Slot:
                 if not isinstance(problem, OSError | HarnessError):
                     raise
                 if last:
-                    raise HarnessError(f"The sandbox could not run a program: {problem}") from problem
+                    why = str(problem)
+                    text = why if why.startswith("sandbox.limits.") else f"The sandbox could not run a program: {why}"
+                    raise HarnessError(text) from problem
         raise AssertionError("unreachable")
 
     def _run(self, job: Job, cpu_seconds: float) -> Reported:

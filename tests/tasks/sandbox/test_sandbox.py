@@ -200,3 +200,10 @@ def test_servers_that_die_leave_no_descriptor():
                 server.process.kill()
             assert own.run("def f(x):\n    return 2\n", "f", check).checks[0].outcome == "pass"
         assert open_files() == before
+
+
+def test_an_impossible_limit_is_named():
+    with Sandbox(Limits(memory_mb=99999999999999), servers=1) as own, pytest.raises(
+        HarnessError, match=r"^sandbox\.limits\.memory_mb: got 99999999999999, expected a limit that"
+    ):
+        own.run("def f(x): return 2", "f", CHECK)
