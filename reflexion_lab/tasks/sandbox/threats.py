@@ -23,7 +23,7 @@ THREATS = (
     Threat(
         "a forged verdict",
         "values are compared in the lab, other checks run in a checker's process; both get plain data only",
-        (),
+        ("landlock",),
         "adversarial_equality, checks_that_are_loops, data_model, early_exits, forged_reports, judge_tampering, "
         "protocol",
         "two objects of the program's own class compare by its own `__eq__`; its own methods, and items and attributes "
@@ -100,7 +100,11 @@ def state(threat: Threat, missing: Sequence[str], wrong: Sequence[str]) -> str:
 def markdown() -> str:
     """The table of docs/safety.md."""
     head = "| threat | stopped by | layers needed | tested by | what nothing stops |\n|---|---|---|---|---|\n"
-    return head + "".join(
-        f"| {row.name} | {row.stopped_by} | {', '.join(row.layers)} | {row.tested_by} | {row.remains} |\n"
+    rows = (
+        (row, [name if "/" in name else name.replace("_", " ") for name in row.tested_by.split(", ")])
         for row in THREATS
+    )
+    return head + "".join(
+        f"| {row.name} | {row.stopped_by} | {', '.join(row.layers)} | {', '.join(tests)} | {row.remains} |\n"
+        for row, tests in rows
     )

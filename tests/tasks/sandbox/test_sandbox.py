@@ -203,7 +203,8 @@ def test_servers_that_die_leave_no_descriptor():
 
 
 def test_an_impossible_limit_is_named():
-    with Sandbox(Limits(memory_mb=99999999999999), servers=1) as own, pytest.raises(
-        HarnessError, match=r"^sandbox\.limits\.memory_mb: got 99999999999999, expected a limit that"
+    with (
+        Sandbox(Limits(memory_mb=99999999999999), servers=1) as own,
+        pytest.raises(HarnessError, match=r"^sandbox\.limits\.memory_mb: got 99999999999999, expected a limit that"),
     ):
         own.run("def f(x): return 2", "f", CHECK)
