@@ -277,3 +277,7 @@ def test_models_in_one_word_from_a_mapping_and_in_a_sweep():
         ("a", "model.model='a'"),
         ("b:1b", "model.model='b:1b'"),
     ]
+
+
+def test_a_look_for_a_special_name_among_objects_is_no_users_error():
+    assert not hasattr(objects, "__wrapped__")  # as `inspect` and `doctest` look for it

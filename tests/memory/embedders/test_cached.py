@@ -272,3 +272,10 @@ def test_a_replay_returns_recorded_vectors_and_names_damaged_ones(tmp_path):
         connection.execute("UPDATE embeddings SET vector = zeroblob(32)")
     with pytest.raises(ModelError, match="'text 3' is damaged"):
         replay.embed(TEXTS[3:])
+
+
+def test_a_replay_creates_no_file(tmp_path):
+    path = tmp_path / "absent.sqlite"
+    with pytest.raises(ModelError):
+        _ = ReplayEmbedder(path).fingerprint
+    assert not path.exists()
