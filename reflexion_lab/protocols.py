@@ -20,12 +20,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 from reflexion_lab.errors import CritiqueError, HarnessError, ModelError, StoreError, Unanswered  # noqa: F401
 from reflexion_lab.records import (
     Attempt,
+    Batch,
     Beginning,
     Completion,
     Critique,
+    Curation,
     Episode,
     Evaluation,
     Execution,
+    Finished,
+    Item,
     MemoryState,
     Message,
     Mistake,
@@ -34,6 +38,7 @@ from reflexion_lab.records import (
     Reflection,
     Sampling,
     Search,
+    Selection,
     Session,
     Task,
     Trajectory,
@@ -349,6 +354,64 @@ class Known(Protocol):
 
     def lessons(self, task: Task, own: Sequence[Episode]) -> Recollection:
         """Wisdom, mistakes and insights for the next attempt at `task`; no episodes."""
+
+    def selection(self, task: Task) -> Selection:
+        """The curator's items for a loop at `task`."""
+
+
+class Curator(Protocol):
+    """Keeps items of memory across tasks: what the actor reads, and what finished loops change. Thread-safe."""
+
+    def select(self, items: Sequence[Item], task: Task) -> Selection:
+        """The items for the actor's prompt, before the first attempt at a task.
+
+        Parameters
+        ----------
+        items : sequence of Item
+            Memory as of the start of the round, oldest first, without items whose only sources the task itself is.
+        task : Task
+            Without hidden tests and solution.
+
+        Returns
+        -------
+        Selection
+            In the order of the prompt.
+
+        Raises
+        ------
+        ModelError
+            As of `Model.complete`; a curator may call its model.
+        """
+
+    def due(self, finished: Sequence[Finished]) -> Sequence[Batch]:
+        """The calls that a round of finished loops causes. No model call, and the same for the same loops.
+
+        Parameters
+        ----------
+        finished : sequence of Finished
+            All loops of the round, in task order.
+        """
+
+    def curate(self, items: Sequence[Item], batch: Batch) -> Curation:
+        """The operations of one call.
+
+        Parameters
+        ----------
+        items : sequence of Item
+            Memory after the operations of the calls before it.
+        batch : Batch
+            One of `due`.
+
+        Returns
+        -------
+        Curation
+            An unreadable reply gives no operation and is counted.
+
+        Raises
+        ------
+        ModelError
+            As of `Model.complete`. The run stops, with all attempts stored; resumed, it repeats the call.
+        """
 
 
 class Memory(Protocol):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from reflexion_lab.records.attempt import *  # noqa: F403
+from reflexion_lab.records.items import *  # noqa: F403
 from reflexion_lab.records.memory import *  # noqa: F403
 from reflexion_lab.records.run import *  # noqa: F403
 

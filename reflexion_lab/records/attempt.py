@@ -479,6 +479,10 @@ class Attempt(Record, frozen=True, kw_only=True):
     """Ids of the episodes in the actor's prompt, in their order there."""
     recalled_wisdom: tuple[str, ...] = ()
     recalled_mistakes: tuple[str, ...] = ()
+    recalled_items: tuple[str, ...] = ()
+    """Ids of the curator's items in the actor's prompt, in their order there."""
+    selection_usage: Usage = Usage()
+    """Of the curator's calls before the loop; in its first attempt alone."""
     trajectory: Trajectory
     evaluation: Evaluation
     """The verdict of the feedback tests; never of the hidden ones, unless the run says `oracle`."""
@@ -496,6 +500,7 @@ class Attempt(Record, frozen=True, kw_only=True):
             ("actor", self.trajectory.usage),
             *self.trajectory.others.items(),
             ("reflector", self.reflection.usage if self.reflection else Usage()),
+            *((("curator", self.selection_usage),) if self.selection_usage != Usage() else ()),
         ):
             total[role] = total.get(role, Usage()) + usage
         return total

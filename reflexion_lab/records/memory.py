@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from reflexion_lab.records.attempt import Evaluation, Record, Reflection
+from reflexion_lab.records.attempt import Evaluation, Record, Reflection, Usage
+from reflexion_lab.records.items import Item
 
 
 class Episode(Record, frozen=True, kw_only=True):
@@ -123,6 +124,10 @@ class Recollection(Record, frozen=True, kw_only=True):
     """Best first."""
     insights: tuple[str, ...] = ()
     """Oldest first."""
+    items: tuple[Item, ...] = ()
+    """The curator's selection, in the order of the prompt."""
+    selection_usage: Usage = Usage()
+    """Of the curator's calls for it."""
     session: str = ""
     """The session's history as text; "" if it is not shown."""
     omega: int | None = None
@@ -143,11 +148,12 @@ class Recollection(Record, frozen=True, kw_only=True):
 
     @property
     def ids(self) -> set[str]:
-        """Ids of all episodes, wisdom and mistakes."""
+        """Ids of all episodes, wisdom, mistakes and items."""
         return {
             *(episode.episode_id for episode in self.episodes),
             *(entry.wisdom_id for entry in self.wisdom),
             *(mistake.mistake_id for mistake in self.mistakes),
+            *(item.item_id for item in self.items),
         }
 
     def without(self, left_out: Collection[str]) -> Recollection:
@@ -157,6 +163,7 @@ class Recollection(Record, frozen=True, kw_only=True):
             episodes=tuple(episode for episode in self.episodes if episode.episode_id not in left_out),
             wisdom=tuple(entry for entry in self.wisdom if entry.wisdom_id not in left_out),
             mistakes=tuple(mistake for mistake in self.mistakes if mistake.mistake_id not in left_out),
+            items=tuple(item for item in self.items if item.item_id not in left_out),
         )
 
 

@@ -27,6 +27,8 @@ class TaskResult(Record, frozen=True, kw_only=True):
     """Seconds of wall time, queues included."""
     cluster: str = ""
     """`Task.cluster_id`; "" in runs before 25 November 2026, see `Log.clusters`."""
+    split: str = ""
+    """`train` or `test` of a split benchmark, whose memory is frozen for the tests; "" without a split."""
 
 
 class Grade(Record, frozen=True, kw_only=True):
