@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
-Stored = Episode | Wisdom | Mistake | Session
+Stored = Episode | Wisdom | Mistake | Session | Item
 Outcome = Literal["any", "passed", "failed"]
 """Outcome of an attempt by its feedback."""
-S = TypeVar("S", Episode, Wisdom, Mistake, Session)
+S = TypeVar("S", Episode, Wisdom, Mistake, Session, Item)
 
 
 class Hit(NamedTuple):
@@ -428,7 +428,7 @@ class Memory(Protocol):
 
 
 class Store(Protocol):
-    """Episodes, wisdom, mistakes and sessions across runs. Thread-safe; processes may share one place."""
+    """Episodes, wisdom, mistakes, sessions and items across runs. Thread-safe; processes may share one place."""
 
     def append(self, records: Sequence[Stored]) -> None:
         """Store `records`; they survive `kill -9` once this returns. A record with a known id replaces the older one in

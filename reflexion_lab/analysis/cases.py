@@ -30,6 +30,7 @@ from reflexion_lab.records import (
     Reflection,
     TaskResult,
     Trajectory,
+    Update,
     Usage,
     WrittenTests,
 )
@@ -72,6 +73,7 @@ LATER = ("study_digest", "n_tasks", "max_attempts", "words")
 KINDS = ("calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cost")
 """Kinds of spending of a role. The tests that a model wrote count at the first attempt, a reflection at its own."""
 WRITER = "suite_writer"
+CURATION = "curation"
 NOT_KEPT = "(not kept)"
 """Stands for the words of a reflection."""
 
@@ -142,13 +144,15 @@ def _lines(label: str, log: Log) -> Iterator[dict[str, object]]:
     for task_id, attempts in log.attempts.items():
         for attempt in attempts:
             grade = log.grades[task_id, attempt.number]
-            written = log.written.get(task_id) if attempt.number == 1 else None
+            is_first = attempt.number == 1
+            written = log.written.get(task_id) if is_first else None
+            curated = [update.usage for update in log.updates if is_first and update.task_ids[-1] == task_id]
             yield {
                 **run,
                 "task": visible(task_id),
                 "cluster": visible(log.clusters.get(task_id, task_id)),
                 **_of(attempt, grade),
-                **_spending(attempt, written),
+                **_spending(attempt, written, curated),
             }
 
 
@@ -178,8 +182,9 @@ def _of(attempt: Attempt, grade: Grade) -> dict[str, object]:
     }
 
 
-def _spending(attempt: Attempt, written: WrittenTests | None) -> dict[str, object]:
+def _spending(attempt: Attempt, written: WrittenTests | None, curated: Sequence[Usage]) -> dict[str, object]:
     usages = attempt.usage | ({WRITER: written.usage} if written else {})
+    usages |= {CURATION: sum(curated, Usage())} if curated else {}
     return {
         f"{role}_{kind}": value for role, usage in usages.items() for kind in KINDS if (value := getattr(usage, kind))
     }
@@ -189,6 +194,7 @@ def _log(key: _Key, lines: Sequence[Mapping[str, str]]) -> Log:
     attempts: dict[str, list[Attempt]] = defaultdict(list)
     grades: dict[tuple[str, int], Grade] = {}
     written: dict[str, WrittenTests] = {}
+    updates: list[Update] = []
     for line in lines:
         usages = dict(_usages(line))
         attempt = _attempt(line, usages)
@@ -196,6 +202,8 @@ def _log(key: _Key, lines: Sequence[Mapping[str, str]]) -> Log:
         grades[attempt.task_id, attempt.number] = _grade(attempt, line)
         if WRITER in usages:
             written[attempt.task_id] = WrittenTests(task_id=attempt.task_id, tests=(), usage=usages[WRITER])
+        if CURATION in usages:
+            updates.append(Update(round=0, call=len(updates), task_ids=(attempt.task_id,), usage=usages[CURATION]))
     source = lines[0]["feedback_source"]
     return Log(
         manifest=_manifest(key, lines[0], len(attempts)),
@@ -203,6 +211,7 @@ def _log(key: _Key, lines: Sequence[Mapping[str, str]]) -> Log:
         attempts=dict(attempts),
         grades=grades,
         written=written,
+        updates=tuple(updates),
         suite_verdicts={},
         clusters={line["task"]: line["cluster"] for line in lines if line["cluster"] != line["task"]},
         torn=0,
@@ -222,7 +231,7 @@ def _attempt(line: Mapping[str, str], usages: Mapping[str, Usage]) -> Attempt:
     number, total, passed = int(line["attempt"]), int(line["tests"]), int(line["tests_passed"])
     outcomes = ["pass"] * passed + ["fail"] * (total - passed)
     episodes, in_prompt = int(line["episodes"]), int(line["shown"])
-    others = {role: usage for role, usage in usages.items() if role not in ("actor", "reflector", WRITER)}
+    others = {role: usage for role, usage in usages.items() if role not in ("actor", "reflector", WRITER, CURATION)}
     words, spent = line.get("words") or "", usages.get("reflector")
     return Attempt(
         task_id=line["task"],

@@ -28,6 +28,8 @@ from reflexion_lab.records import (
     SetAside,
     SuiteVerdict,
     TaskResult,
+    Update,
+    Usage,
     WrittenTests,
 )
 from reflexion_lab.runner.folder import registration
@@ -50,6 +52,8 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     suite_verdicts: dict[str, SuiteVerdict]
     clusters: dict[str, str]
     """Cluster by task (`Task.cluster`), without tasks that stand alone."""
+    updates: tuple[Update, ...] = ()
+    """Calls of the curator, in order."""
     beginning: Beginning | None = None
     """Content of memory at the start of the run; None if tasks do not share memory."""
     set_aside: tuple[SetAside, ...] = ()
@@ -94,6 +98,7 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
             written={task_id: written[task_id] for task_id in results if task_id in written},
             suite_verdicts=fresh.suite_verdicts,
             clusters=merged(clusters),
+            updates=tuple(fresh.updates),
             beginning=fresh.beginning,
             set_aside=tuple(fresh.set_aside),
             resumptions=tuple(fresh.resumptions),
@@ -194,9 +199,20 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         """The convergence curve, up to the longest loop; empty until `is_graded`."""
         return self.curve(max((len(attempts) for attempts in self.attempts.values()), default=0))
 
+    @cached_property
+    def overhead(self) -> dict[str, Usage]:
+        """Spending outside of the attempts, by task: tests that the model wrote, and calls of the curator, which count
+        for their last task.
+        """
+        usages = {task_id: written.usage for task_id, written in self.written.items()}
+        for update in self.updates:
+            if (task_id := update.task_ids[-1]) in self.attempts:
+                usages[task_id] = usages.get(task_id, Usage()) + update.usage
+        return usages
+
     def curve(self, n_attempts: int) -> list[Point]:
         """The convergence curve up to `n_attempts`; empty until `is_graded`, and without a task that has a verdict."""
-        before = sum(written.usage.tokens for written in self.written.values())
+        before = sum(usage.tokens for usage in self.overhead.values())
         is_ready = self.attempts and self.is_graded
         return curve(self.attempts, self.grades, n_attempts, before, self.clusters) if is_ready else []
 

@@ -25,7 +25,7 @@ from reflexion_lab.analysis.learning.reflections import ReflectionFigures
 from reflexion_lab.analysis.learning.reflections import reflections as reflection_figures
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Rate
-from reflexion_lab.records import WITHHELD, Attempt, Beginning, Evaluation, Record, Usage, WrittenTests
+from reflexion_lab.records import WITHHELD, Attempt, Beginning, Evaluation, Record, Usage
 
 __all__ = ["Log", "Summary", "summary"]
 
@@ -81,7 +81,7 @@ class Summary(Record, frozen=True, kw_only=True):
     feedback_outcomes: dict[str, int]
     """Feedback outcomes of all attempts."""
     usage: dict[str, Usage]
-    """By role, over all attempts and written tests, including cached calls."""
+    """By role, over all attempts, written tests and calls of the curator, including cached calls."""
     usage_last_reflections: Usage
     """Of this, reflections after the last attempt of a loop, which no attempt at the task read."""
     read_of_others: dict[str, int] | None
@@ -163,7 +163,7 @@ def _summary(log: Log) -> Summary:
         stop_reasons=dict(Counter(result.stop_reason for result in log.results.values())),
         submitted_outcomes=dict(Counter(grade.outcome for grade in hidden)),
         feedback_outcomes=dict(Counter(attempt.evaluation.outcome for attempt in every)),
-        usage=_usage(every, log.written.values()),
+        usage=_usage(every, log),
         usage_last_reflections=sum(
             (attempts[-1].reflection.usage for attempts in log.attempts.values() if attempts[-1].reflection), Usage()
         ),
@@ -208,13 +208,12 @@ def _verification(evaluation: Evaluation) -> str:
     return f"injected_{evaluation.injected}" if evaluation.injected else evaluation.verification_type
 
 
-def _usage(attempts: Iterable[Attempt], suites: Iterable[WrittenTests]) -> dict[str, Usage]:
+def _usage(attempts: Iterable[Attempt], log: Log) -> dict[str, Usage]:
+    suites = [("suite_writer", suite.usage) for suite in log.written.values()]
+    curation = [("curator", update.usage) for update in log.updates]
     total: dict[str, Usage] = {}
-    for suite in suites:
-        total["suite_writer"] = total.get("suite_writer", Usage()) + suite.usage
-    for attempt in attempts:
-        for role, usage in attempt.usage.items():
-            total[role] = total.get(role, Usage()) + usage
+    for role, usage in (*suites, *(pair for attempt in attempts for pair in attempt.usage.items()), *curation):
+        total[role] = total.get(role, Usage()) + usage
     return total
 
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from reflexion_lab.errors import StoreError
 from reflexion_lab.limits import Count, Positive, Share, check_fields, validated
 from reflexion_lab.loop.deadline import DeadlineError, within
+from reflexion_lab.memory.curated import CuratedMemory
 from reflexion_lab.memory.episodic import EpisodeBuffer, episode_of, session_after, session_id
 from reflexion_lab.memory.insights import Insights, insight_of, with_insight
 from reflexion_lab.memory.mistakes import Mistakes, mistakes_of
@@ -29,11 +30,14 @@ from reflexion_lab.records import (
     Attempt,
     Beginning,
     Episode,
+    Item,
     Mistake,
     Recollection,
     Record,
+    Selection,
     Session,
     Task,
+    Update,
     Wisdom,
 )
 from reflexion_lab.storage.spilled import Spilled
@@ -88,6 +92,8 @@ class Archive:
         Capacity; the oldest episode is evicted.
     retire_after, retire_below
         Wisdom is retired after this many uses if its success rate is below the threshold.
+    curated
+        Items of a curator; None: none.
     """
 
     @validated
@@ -102,6 +108,7 @@ class Archive:
         max_episodes: int = 1000,
         retire_after: Positive = 5,
         retire_below: Share = 0.2,
+        curated: CuratedMemory | None = None,
     ) -> None:
         self.store = store
         self.shown = shown or Shown()
@@ -114,16 +121,19 @@ class Archive:
         self.book = WisdomBook(retriever(), retire_after, retire_below)
         self.mistakes = Mistakes(retriever=retriever(), threshold=self.shown.min_score)
         self.insights = Insights()
+        self.curated = curated
         self._extraction = Extraction()
         self._taken, self._has_learnt, self._hangs = 0, False, False
 
-    def begin(self, beginning: Beginning | None = None, run_id: str = "") -> Beginning:
+    def begin(self, beginning: Beginning | None = None, run_id: str = "", items: Sequence[Item] = ()) -> Beginning:
         """Load the store's contents as of `beginning`, default now; returns that state. Raises StoreError.
 
-        Records of the run `run_id` itself are skipped, since its rounds add them again.
+        Records of the run `run_id` itself are skipped, since its rounds add them again. `items` of another run are
+        added to those of the store.
         """
         episodes, mistakes = _Loaded(self.store, Episode, "episode_id"), _Loaded(self.store, Mistake, "mistake_id")
         wisdom = beginning.wisdom if beginning else tuple(self.store.read(Wisdom))
+        items = self._begin_items(beginning, items)
         if beginning:
             episodes.end_at(beginning.episodes, beginning.newest_episode)
             mistakes.end_at(beginning.mistakes, beginning.newest_mistake)
@@ -148,7 +158,51 @@ class Archive:
             mistakes=mistakes.count,
             newest_mistake=mistakes.newest,
             wisdom=wisdom,
+            items=items,
         )
+
+    def _begin_items(self, beginning: Beginning | None, others: Sequence[Item]) -> tuple[Item, ...]:
+        """Items as of `beginning`, default those of the store and `others`; one without a text was removed."""
+        if self.curated is None:
+            return ()
+        known = {item.item_id: item for item in (*self.store.read(Item), *others)} if beginning is None else {}
+        items = beginning.items if beginning else tuple(item for item in known.values() if item.text)
+        self.curated.begin(items)
+        return items
+
+    def curate(
+        self,
+        number: int,
+        loops: Sequence[tuple[Task, Sequence[Attempt]]],
+        done: Sequence[Update] = (),
+        log: Callable[[Update], None] = lambda update: None,
+    ) -> list[Update]:
+        """Let the curator learn from the loops of a round, in task order; `log` receives each new update.
+
+        Returns
+        -------
+        list of Update
+            Of the whole round, those `done` before included.
+        """
+        if self.curated is None:
+            return []
+        before = {item.item_id: item for item in self.curated.memory.items}
+        updates = list(done)
+        for update in self.curated.learn(number, [self.curated.finished(*loop) for loop in loops], done):
+            log(update)
+            updates.append(update)
+        items = {item.item_id: item for item in self.curated.memory.items}
+        removed = [Item(item_id=name, text="") for name in before.keys() - items.keys()]
+        changed = [item for name, item in items.items() if item is not before.get(name)]
+        if changed or removed:
+            self._in_store(lambda: self.store.append([*changed, *removed]), "the run continues")
+        return updates
+
+    def receive(self, records: Sequence[Learnt | Update]) -> None:
+        """Add what a round of another process has taught, which stores it itself."""
+        self.absorb([record for record in records if isinstance(record, Learnt)])
+        if self.curated:
+            self.curated.replay(record for record in records if isinstance(record, Update))
 
     def absorb(self, updates: Sequence[Learnt]) -> None:
         """Add a round's updates, in task order, and store them. A repetition does not change the store."""
@@ -216,6 +270,9 @@ class Archive:
             insights=insights[len(insights) - min(limits.insights, len(insights)) :],
         )
         return lessons_within(lessons, limits.max_tokens)
+
+    def selection(self, task: Task) -> Selection:
+        return self.curated.selection(task) if self.curated else Selection()
 
     def _without(self, entry: Wisdom, task_id: str) -> Wisdom | None:
         """`entry` as extracted from the other tasks; None if they alone do not yield it."""
@@ -302,7 +359,17 @@ def _warn(message: str) -> None:
 
 
 class Rounds:
-    """Rounds of `size` tasks, in order; `broadcast` is called with the updates of each round."""
+    """Rounds of `size` tasks, in order.
+
+    Parameters
+    ----------
+    broadcast
+        Receives the updates of each round.
+    log
+        Receives each new update of the curator.
+    done
+        Updates of the curator that an interrupted run has logged.
+    """
 
     @validated
     def __init__(
@@ -311,14 +378,20 @@ class Rounds:
         size: Positive,
         run_id: str,
         agent_id: str,
-        broadcast: Callable[[Sequence[Learnt]], None] = lambda updates: None,
+        broadcast: Callable[[Sequence[Learnt | Update]], None] = lambda updates: None,
+        log: Callable[[Update], None] = lambda update: None,
+        done: Sequence[Update] = (),
     ) -> None:
         self.archive = archive
         self.size = size
         self.run_id = run_id
         self.agent_id = agent_id
         self.broadcast = broadcast
+        self.log = log
+        self.done = done
+        self._number = 0
         self._updates: dict[str, Learnt] = {}
+        self._attempts: dict[str, Sequence[Attempt]] = {}
 
     def of(self, tasks: Sequence[Task]) -> list[Sequence[Task]]:
         return [tasks[start : start + self.size] for start in range(0, len(tasks), self.size)]
@@ -334,9 +407,15 @@ class Rounds:
             mistakes=tuple(mistakes_of(task, attempts, session_id=name)),
             session=session,
         )
+        if self.archive.curated:
+            self._attempts[task.task_id] = tuple(attempts)
 
     def end(self, tasks: Sequence[Task]) -> None:
         """Add the round's updates to shared memory, in task order."""
         updates = [self._updates.pop(task.task_id) for task in tasks]
+        loops = [(task, self._attempts.pop(task.task_id, ())) for task in tasks]
         self.archive.absorb(updates)
-        self.broadcast(updates)
+        done = [update for update in self.done if update.round == self._number]
+        curated = self.archive.curate(self._number, loops, done, self.log)
+        self._number += 1
+        self.broadcast([*updates, *curated])

@@ -20,9 +20,11 @@ from reflexion_lab.records import (
     Attempt,
     Episode,
     Evaluation,
+    Item,
     MemoryState,
     Recollection,
     Reflection,
+    Selection,
     Session,
     Task,
     Trajectory,
@@ -46,6 +48,9 @@ class NothingKnown:
 
     def lessons(self, task: Task, own: object) -> Recollection:
         return Recollection()
+
+    def selection(self, task: Task) -> Selection:
+        return Selection()
 
 
 class EpisodicMemory:
@@ -85,6 +90,7 @@ class EpisodicMemory:
         self.buffer = EpisodeBuffer(max_episodes)
         self.session = Session(session_id="")
         self.token_ratio = 0.0
+        self.items: tuple[Item, ...] | None = None
 
     def recall(self, task: Task) -> Recollection:
         """The episodes and lessons that the actor reads."""
@@ -93,8 +99,13 @@ class EpisodicMemory:
             self.session = session_of(self.known.past(task), self.session)
         has_session = self.show_session and self.session.last_evaluation is not None
         selected, lessons = self.policy.select(own, task, self.known), self.known.lessons(task, own)
+        chosen = Selection() if self.items is not None else self.known.selection(task)  # once per loop
+        self.items = chosen.items if self.items is None else self.items
         return replace(
             lessons,
+            items=self.items,
+            written_items=chosen.written,
+            selection_usage=chosen.usage,
             episodes=selected.episodes,
             omega=selected.omega,
             left_out=tuple(sorted({*selected.left_out, *lessons.left_out})),

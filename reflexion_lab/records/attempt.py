@@ -469,6 +469,26 @@ class MemoryState(Record, frozen=True, kw_only=True):
         return bool(self.omega) and self.total > 0 and not n_own
 
 
+class Item(Record, frozen=True, kw_only=True):
+    """An item of memory across tasks: a rule, a workflow, a case, a note or a whole page."""
+
+    item_id: str
+    text: str
+    """What the actor reads."""
+    key: str = ""
+    """The text that retrieval compares; "" for `text`."""
+    section: str = ""
+    """Heading in the prompt; "" for none."""
+    outcome: bool | None = None
+    """Feedback verdict of the attempt that it came from; None if it came from several, or without a verdict."""
+    counts: dict[str, int] = {}
+    """Such as `score`, `helpful`, `harmful`. An item with a `score` of 0 or less is removed."""
+    links: tuple[str, ...] = ()
+    """Ids of related items."""
+    sources: tuple[str, ...] = ()
+    """Ids of the tasks that it came from, in order of arrival."""
+
+
 class Attempt(Record, frozen=True, kw_only=True):
     """One turn of the loop: recall, act, evaluate, reflect."""
 
@@ -481,6 +501,8 @@ class Attempt(Record, frozen=True, kw_only=True):
     recalled_mistakes: tuple[str, ...] = ()
     recalled_items: tuple[str, ...] = ()
     """Ids of the curator's items in the actor's prompt, in their order there."""
+    written_items: tuple[Item, ...] = ()
+    """Items that the curator wrote for this task alone; in its first attempt alone."""
     selection_usage: Usage = Usage()
     """Of the curator's calls before the loop; in its first attempt alone."""
     trajectory: Trajectory
@@ -510,3 +532,8 @@ class Attempt(Record, frozen=True, kw_only=True):
         """Recorded time of evaluation, tools and models, without waiting."""
         tools = sum(step.seconds + (step.critique.seconds if step.critique else 0) for step in self.trajectory.steps)
         return self.evaluation.seconds + tools + sum(usage.seconds for usage in self.usage.values())
+
+
+def base_id(task_id: str) -> str:
+    """The id of a task without the number of its pass through the stream, `@2`."""
+    return re.sub(r"@\d+\Z", "", task_id)

@@ -1,32 +1,12 @@
-"""Memory that learns across tasks: items, the operations that change them, and what a curator reads and returns."""
+"""Memory that learns across tasks: operations that change items, and what a curator reads and returns."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from reflexion_lab.records.attempt import UNKNOWN, Attempt, Record, Task, Usage
+from reflexion_lab.records.attempt import UNKNOWN, Attempt, Item, Record, Task, Usage
 
 Kind = Literal["add", "edit", "vote", "link", "merge", "remove"]
-
-
-class Item(Record, frozen=True, kw_only=True):
-    """An item of memory across tasks: a rule, a workflow, a case, a note or a whole page."""
-
-    item_id: str
-    text: str
-    """What the actor reads."""
-    key: str = ""
-    """The text that retrieval compares; "" for `text`."""
-    section: str = ""
-    """Heading in the prompt; "" for none."""
-    outcome: bool | None = None
-    """Feedback verdict of the attempt that it came from; None if it came from several, or without a verdict."""
-    counts: dict[str, int] = {}
-    """Such as `score`, `helpful`, `harmful`. An item with a `score` of 0 or less is removed."""
-    links: tuple[str, ...] = ()
-    """Ids of related items."""
-    sources: tuple[str, ...] = ()
-    """Ids of the tasks that it came from, in order of arrival."""
 
 
 class Operation(Record, frozen=True, kw_only=True):
@@ -89,8 +69,8 @@ class Selection(Record, frozen=True, kw_only=True):
     """In the order of the prompt. An item that memory lacks was written for this task."""
     usage: Usage = Usage()
     """Of the curator's calls before the task."""
-    unreadable: int = 0
-    """Replies that could not be read."""
+    written: tuple[Item, ...] = ()
+    """Those that memory lacks; filled by the lab."""
 
 
 class Curation(Record, frozen=True, kw_only=True):

@@ -6,8 +6,7 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from reflexion_lab.records.attempt import Evaluation, Record, Reflection, Usage
-from reflexion_lab.records.items import Item
+from reflexion_lab.records.attempt import Evaluation, Item, Record, Reflection, Usage
 
 
 class Episode(Record, frozen=True, kw_only=True):
@@ -126,6 +125,8 @@ class Recollection(Record, frozen=True, kw_only=True):
     """Oldest first."""
     items: tuple[Item, ...] = ()
     """The curator's selection, in the order of the prompt."""
+    written_items: tuple[Item, ...] = ()
+    """Those that it wrote for this task alone."""
     selection_usage: Usage = Usage()
     """Of the curator's calls for it."""
     session: str = ""
@@ -177,6 +178,8 @@ class Beginning(Record, frozen=True, kw_only=True):
     mistakes: int = 0
     newest_mistake: str = ""
     wisdom: tuple[Wisdom, ...] = ()
+    items: tuple[Item, ...] = ()
+    """The curator's, oldest first."""
 
 
 class Search(Record, frozen=True, kw_only=True):

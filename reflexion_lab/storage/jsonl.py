@@ -101,8 +101,8 @@ def faults(path: Path, verb: str) -> Iterator[None]:
 
 
 class Jsonl:
-    """Records in the folder `path`, created if missing: episodes.jsonl, wisdom.jsonl, mistakes.jsonl and
-    sessions.jsonl, each a header and one record per line.
+    """Records in the folder `path`, created if missing: one file per kind (`kinds.KINDS`), each a header and
+    one record per line.
 
     After `append`, records survive a killed process; after `close`, also a crash of the machine. An append is atomic
     per kind on a full disk; a kill may keep its first records only. A new version of a record is appended; `prune`

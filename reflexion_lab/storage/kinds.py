@@ -1,4 +1,4 @@
-"""The four kinds of record in a store: their preparation, search rule and errors."""
+"""The five kinds of record in a store: their preparation, search rule and errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.errors import DataError, StoreError
 from reflexion_lab.protocols import Stored
-from reflexion_lab.records import Episode, Mistake, Search, Session, Wisdom
+from reflexion_lab.records import Episode, Item, Mistake, Search, Session, Wisdom
 
 LONGEST_ID = 500
 """Maximum characters of an id; a PostgreSQL index entry holds 2,700 bytes."""
@@ -33,6 +33,7 @@ KINDS = (
     Kind("wisdom", Wisdom, "wisdom_id"),
     Kind("mistakes", Mistake, "mistake_id"),
     Kind("sessions", Session, "session_id"),
+    Kind("items", Item, "item_id"),
 )
 KIND_OF = {kind.record: kind for kind in KINDS}
 _DECODERS = {kind.record: msgspec.json.Decoder(kind.record) for kind in KINDS}

@@ -19,7 +19,7 @@ from reflexion_lab.errors import ConfigError, StoreError
 from reflexion_lab.io.files import UNREADABLE
 from reflexion_lab.limits import Above0, validated
 from reflexion_lab.protocols import Store, Stored
-from reflexion_lab.records import SCHEMA_VERSION, Episode, Mistake, Record, Session, Wisdom
+from reflexion_lab.records import SCHEMA_VERSION, Episode, Item, Mistake, Record, Session, Wisdom
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.storage.jsonl import Header, Jsonl, check_schema, faults, header, header_text, replace
 from reflexion_lab.storage.kinds import KINDS, Kind, prepared
@@ -75,6 +75,7 @@ class _Archive(Record, frozen=True, kw_only=True):
     wisdom: tuple[Wisdom, ...] = ()
     mistakes: tuple[Mistake, ...] = ()
     sessions: tuple[Session, ...] = ()
+    items: tuple[Item, ...] = ()
 
 
 def dump(store: Store, path: Path) -> dict[str, int]:

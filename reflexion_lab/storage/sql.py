@@ -312,7 +312,9 @@ INDEXES = (
     "CREATE INDEX mistakes_by_timestamp ON mistakes (timestamp)",
 )
 
-MIGRATIONS = (TABLES, INDEXES)
+ITEMS = ("CREATE TABLE items (seq {number} PRIMARY KEY, id TEXT NOT NULL UNIQUE, body {json} NOT NULL, exact TEXT)",)
+
+MIGRATIONS = (TABLES, INDEXES, ITEMS)
 """Step n migrates version n - 1 to version n."""
 
 TYPES = {

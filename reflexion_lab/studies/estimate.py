@@ -80,13 +80,13 @@ def _probe(cfg: Config, n: int, scope: str, sandbox: CachedSandbox) -> _Probed:
     benchmark = load_benchmark(cfg, sandbox)
     ids = [task.task_id for task in benchmark]
     with ExitStack() as stack:
-        archive = load_archive(cfg)
+        models = stack.enter_context(closing(load_models(cfg)))
+        archive = load_archive(cfg, models)
         if archive:
             stack.enter_context(closing(archive))
         first = ids[: cfg.memory.shared.round_size] if archive else ids
         chosen = random.Random("estimate").sample(first, min(n, len(first)))
         tasks = timed_tasks(benchmark.only(chosen), sandbox, cfg.benchmark.get("keep_failing", False))
-        models = stack.enter_context(closing(load_models(cfg)))
         models.meter.scope = scope
         workers = cfg.workers or models.of("actor").slots
         if archive:

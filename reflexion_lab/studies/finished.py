@@ -185,7 +185,7 @@ class Runs:
         fingerprints, prices = self._fingerprints_and_prices(cfg)
         embedder = ""
         if provenance.embedder_fingerprint and has_shared_memory(cfg):
-            embedder = embedder_fingerprint(cfg, load_archive(cfg, InMemory()))
+            embedder = embedder_fingerprint(cfg, load_archive(cfg, None, InMemory()))
         pool = pool_of(cfg, before, provenance.pool) if draws_from_runs(cfg) else {}
         loads = msgspec.json.encode(plain(cfg.benchmark.load), order="sorted")
         if loads not in self._benchmarks:

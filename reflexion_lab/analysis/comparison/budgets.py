@@ -50,9 +50,9 @@ def spent(arm: Arm, unit: str) -> dict[Case, list[float]]:
     """
     check_unit(unit)
     before = {
-        Case(log.manifest.seed, task_id): _amount(written.usage, unit)
+        Case(log.manifest.seed, task_id): _amount(usage, unit)
         for log in arm.logs
-        for task_id, written in log.written.items()
+        for task_id, usage in log.overhead.items()
     }
     return {case: _running_total(attempts, unit, before.get(case, 0.0)) for case, attempts in arm.attempts.items()}
 
@@ -99,7 +99,7 @@ def _amount(usage: Usage, unit: str) -> float:
 
 
 def _running_total(attempts: Sequence[Attempt], unit: str, before: float) -> list[float]:
-    usages = [(attempt.trajectory.usage, *attempt.trajectory.others.values()) for attempt in attempts]
+    usages = [(a.trajectory.usage, a.selection_usage, *a.trajectory.others.values()) for a in attempts]
     acting = [sum(_amount(usage, unit) for usage in own) for own in usages]
     earlier = [before, *(reflecting(attempt, unit) for attempt in attempts[:-1])]
     return list(accumulate(a + b for a, b in zip(acting, earlier, strict=True)))

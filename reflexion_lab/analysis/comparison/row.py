@@ -302,7 +302,7 @@ class Tallies(Record, frozen=True, kw_only=True):
     """Counts over all attempts of an arm. The intervals of the rates assume independent attempts."""
 
     usage: Usage
-    """Of all roles, including written tests and cached calls."""
+    """Of all roles, including written tests, curators and cached calls."""
     extraction_failures: Rate
     """Attempts whose reply contains no program."""
     timeouts: Rate
@@ -461,10 +461,10 @@ def _calls(arm: Arm) -> str:
 
 
 def _tallies(arm: Arm) -> Tallies:
-    written = (suite.usage for log in arm.logs for suite in log.written.values())
+    overhead = (usage for log in arm.logs for usage in log.overhead.values())
     own = (usage for attempt, _ in arm.graded for usage in attempt.usage.values())
     return Tallies(
-        usage=sum((*written, *own), Usage()),
+        usage=sum((*overhead, *own), Usage()),
         extraction_failures=Rate.over(metrics.extraction_failures(*pair) for pair in arm.graded),
         timeouts=Rate.over(metrics.timeouts(*pair) for pair in arm.graded),
         harness_errors=Rate.over(metrics.harness_error(*pair) for pair in arm.graded),

@@ -44,8 +44,7 @@ class Loop:
         self.grades: list[Grade | None] = list(grades)
         self.usages = [attempt.usage for attempt in self.attempts]
         self.spent = [sum(usage.values(), Usage()) for usage in self.usages]
-        written = run.log.written.get(result.task_id)
-        before = written.usage if written else Usage()
+        before = run.log.overhead.get(result.task_id, Usage())
         self.so_far = list(itertools.accumulate(self.spent, initial=before))[1:]
 
     @property

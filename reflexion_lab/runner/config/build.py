@@ -36,6 +36,7 @@ METHODS = {
     "embedder": "embed",
     "store": "append",
     "suite_writer": "write",
+    "curator": "curate",
     "tracker": "track",
 }
 """Required method of a part, by config key."""

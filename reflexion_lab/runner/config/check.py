@@ -67,6 +67,7 @@ class _Shared(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     same_task: bool = False
     across_cells: bool = False
     shown: dict[str, Any]
+    items: dict[str, Any] = msgspec.field(default_factory=dict)
     retire_after: int = 1
     retire_below: float = 0.0
 
@@ -124,7 +125,7 @@ SETTINGS: dict[str, Any] = {
 }
 PARTS = (
     "actor", "evaluator", "critic", "reviser", "reflector", "prompts", "recall", "retriever", "embedder",
-    "store", "suite_writer", "tracker",
+    "store", "suite_writer", "tracker", "curator",
 )  # fmt: skip
 SETTINGS |= dict.fromkeys(PARTS, Part)
 """Types of the values, by top-level key."""
@@ -183,6 +184,7 @@ def check_keys(cfg: Any) -> None:
     parameter of its constructor.
     """
     from reflexion_lab.memory.archive import Shown
+    from reflexion_lab.memory.items import Items
     from reflexion_lab.storage.call_store import Caps
     from reflexion_lab.tasks.sandbox.sandbox import Limits
 
@@ -198,6 +200,7 @@ def check_keys(cfg: Any) -> None:
     converted("loop", whole["loop"], LoopValues)
     converted("sandbox.limits", whole["sandbox"]["limits"], Limits)
     converted("memory.shared.shown", whole["memory"]["shared"]["shown"], Shown)
+    converted("memory.shared.items", whole["memory"]["shared"].get("items", {}), Items)
     converted("caps", whole["caps"] or {}, Caps)
     for key, node in known.items():
         check_targets(key, node)

@@ -28,7 +28,7 @@ from reflexion_lab.errors import ConfigError, FolderError
 from reflexion_lab.io import files
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.protocols import Executor, Sandbox, StartedRun, Store, Tracker
-from reflexion_lab.records import FEEDBACK_SOURCES, Episode, Manifest, Mistake, Provenance, Wisdom
+from reflexion_lab.records import FEEDBACK_SOURCES, Episode, Item, Manifest, Mistake, Provenance, Wisdom
 from reflexion_lab.runner.config import check as settings
 from reflexion_lab.runner.config.build import (
     Config,
@@ -405,7 +405,7 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
     benchmark = load_benchmark(cfg, sandbox)
     models = load_models(cfg)
     held.callback(models.close)
-    tried = load_archive(cfg, InMemory()) if has_shared_memory(cfg) else None
+    tried = load_archive(cfg, models, InMemory()) if has_shared_memory(cfg) else None
     manifest = described(cfg, benchmark, models, sandbox.layers, _provenance(cfg, tried))
     if draws_from_runs(cfg):
         from reflexion_lab.runner.pool import pool_runs
@@ -418,7 +418,7 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
         suite_writer_factory(cfg, models.of("suite_writer"), sandbox) if cfg.feedback_source == "self_tests" else None
     )
     tracker = build(cfg.tracker, "tracker")
-    if archive := load_archive(cfg):
+    if archive := load_archive(cfg, models):
         held.callback(archive.close)
     manifest = replace(manifest, provenance=replace(manifest.provenance, store=_store_state(cfg, archive)))
     models.open()
@@ -458,11 +458,19 @@ def begin_rounds(archive: Archive, cfg: Config, folder: RunFolder, executor: Exe
     if folder.beginning is None and folder.results:
         raise FolderError(folder.path / "memory.json", "no file", "what the store held at the start", IRREPLACEABLE)
     within(LOADING, functools.partial(_check_store, cfg, archive.store, folder), "store: not read", "the store")
-    rounds = Rounds(archive, cfg.memory.shared.round_size, folder.manifest.run_id, cfg.arm, executor.broadcast)
+    rounds = Rounds(
+        archive,
+        cfg.memory.shared.round_size,
+        folder.manifest.run_id,
+        cfg.arm,
+        executor.broadcast,
+        log=functools.partial(folder.append, "operations.jsonl"),
+        done=folder.updates,
+    )
     snapshot = snapshot_path(cfg)
     with _locked(snapshot):
         known = folder.beginning or (read_beginning(snapshot) if snapshot else None)
-        begin = functools.partial(archive.begin, known, folder.manifest.run_id)
+        begin = functools.partial(archive.begin, known, folder.manifest.run_id, items_of_run(cfg))
         beginning = msgspec.to_builtins(within(LOADING, begin, "store: not read", "the store"))
         if folder.beginning is None:
             folder.write_json("memory.json", beginning)
@@ -470,6 +478,27 @@ def begin_rounds(archive: Archive, cfg: Config, folder: RunFolder, executor: Exe
             draft = snapshot.with_name(f".{snapshot.name}{files.DRAFT}")
             files.replace(snapshot, [msgspec.json.encode(beginning)], draft)
     return rounds
+
+
+def items_of_run(cfg: Config) -> tuple[Item, ...]:
+    """The items of the run that `memory.shared.items.of` names, after the rounds that `after` says; () without one.
+
+    Raises
+    ------
+    FolderError
+        It is no run folder.
+    ConfigError
+        The run has no curator.
+    """
+    from reflexion_lab.memory.items import Items, after
+
+    node = converted("memory.shared.items", cfg.memory.shared.get("items", {}), Items)
+    if node.of is None:
+        return ()
+    source = RunFolder.existing(node.of)
+    if source.beginning is None or not source.updates:
+        raise ConfigError("memory.shared.items.of", node.of, "a run with a curator")
+    return after(source.beginning.items, source.updates, node.after)
 
 
 def _check_store(cfg: Config, store: Store, folder: RunFolder) -> None:
@@ -613,8 +642,8 @@ def manifest_of(cfg: Config) -> Manifest:
     cfg = _with_last_reflection(cfg)
     benchmark, models = load_benchmark(cfg), load_models(cfg)
     try:
-        origin = _provenance(cfg, load_archive(cfg, InMemory()) if has_shared_memory(cfg) else None)
-        if archive := load_archive(cfg):
+        origin = _provenance(cfg, load_archive(cfg, models, InMemory()) if has_shared_memory(cfg) else None)
+        if archive := load_archive(cfg, models):
             with contextlib.closing(archive):
                 origin = replace(origin, store=_store_state(cfg, archive))
         manifest = describe(plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, (), origin)
@@ -674,8 +703,9 @@ def pool_of(cfg: Config, manifest: Manifest, known: Collection[str]) -> dict[str
 
 
 def shows_solutions(cfg: Config) -> bool:
-    """Whether the reflector, or a reflector within it, reads canonical solutions."""
-    return within(plain(cfg.reflector), lambda node: bool(capability(node, "reads_solutions", False)))
+    """Whether the reflector, a reflector within it, or the curator reads canonical solutions."""
+    parts = [plain(cfg.reflector), plain(cfg.get("curator"))]
+    return any(within(part, lambda node: bool(capability(node, "reads_solutions", False))) for part in parts)
 
 
 def open_folder(cfg: Config, manifest: Manifest) -> RunFolder:

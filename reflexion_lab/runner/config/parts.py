@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from reflexion_lab.agent.models.prices import Entry
     from reflexion_lab.loop.stop import Stuck
     from reflexion_lab.memory.archive import Archive
+    from reflexion_lab.memory.curated import CuratedMemory
     from reflexion_lab.records import Task
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
@@ -101,7 +102,7 @@ class Models(NamedTuple):
         self.meter.close()
 
 
-ROLES = ("actor", "reflector", "critic", "suite_writer", "strong", "strongest")
+ROLES = ("actor", "reflector", "critic", "suite_writer", "curator", "strong", "strongest")
 """Roles of models. All but the actor may have their own model, `roles.NAME`; the last two are for escalation."""
 
 
@@ -123,8 +124,16 @@ class Local:
         """Nothing to stop."""
 
 
-def load_archive(cfg: Config, store: Store | None = None) -> Archive | None:
-    """Memory shared by all loops; None if the config shares none. `store` replaces the config's store."""
+def load_archive(cfg: Config, models: Models | None, store: Store | None = None) -> Archive | None:
+    """Memory shared by all loops; None if the config shares none.
+
+    Parameters
+    ----------
+    models
+        For the curator; None: without one.
+    store
+        Replaces the config's store.
+    """
     from reflexion_lab.memory.archive import Archive, Shown
 
     if not has_shared_memory(cfg) and not store:
@@ -142,11 +151,38 @@ def load_archive(cfg: Config, store: Store | None = None) -> Archive | None:
         max_episodes=shared.max_episodes,
         retire_after=shared.retire_after,
         retire_below=shared.retire_below,
+        curated=load_curated(cfg, models) if models else None,
     )
+
+
+def load_curated(cfg: Config, models: Models) -> CuratedMemory | None:
+    """Items across tasks, with their curator; None without one."""
+    from reflexion_lab.memory.curated import CuratedMemory
+    from reflexion_lab.memory.items import Items
+
+    if not keeps_items(cfg):
+        return None
+    parts: dict[str, Any] = {"model": models.of("curator"), "prompts": build(cfg.prompts, "prompts")}
+    if takes("curator", plain(cfg.curator), "retriever"):
+        parts["retriever"] = build(cfg.retriever, "retriever", {"embedder": load_embedder(cfg)})
+    if capability(cfg.curator, "reads_solutions", False):
+        parts["tasks"] = load_benchmark(cfg).tasks
+    limits = converted("memory.shared.items", cfg.memory.shared.get("items", {}), Items)
+    return CuratedMemory(build(cfg.curator, "curator", parts), limits, cfg.memory.shared.same_task, limits.frozen)
+
+
+def keeps_items(cfg: Config) -> bool:
+    """Whether a curator keeps items across tasks."""
+    return "curator" in cfg and bool(capability(cfg.curator, "keeps_items", True))
 
 
 def has_shared_memory(cfg: Config) -> bool:
     """Whether actors read from other loops, or a store keeps their memory."""
+    return keeps_items(cfg) or has_shared_episodes(cfg)
+
+
+def has_shared_episodes(cfg: Config) -> bool:
+    """Whether episodes and reflections of other loops are read, or kept in a store."""
     from reflexion_lab.memory.archive import Shown
 
     shared, limits = cfg.memory.shared, converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
@@ -160,9 +196,9 @@ def has_shared_memory(cfg: Config) -> bool:
 
 
 def reflects_on_last(cfg: Config) -> bool:
-    """`loop.reflect_on_last`; by default whether memory is shared, since nobody else reads a last reflection."""
+    """`loop.reflect_on_last`; by default whether episodes are shared, since nobody else reads a last reflection."""
     value: bool | None = cfg.loop.reflect_on_last
-    return has_shared_memory(cfg) if value is None else value
+    return has_shared_episodes(cfg) if value is None else value
 
 
 def snapshot_path(cfg: Config) -> Path | None:

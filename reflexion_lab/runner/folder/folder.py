@@ -9,6 +9,7 @@ suite_verdicts.jsonl  verdicts of the canonical solutions on these tests, after 
 set_aside.jsonl       deferred loops: ended without an answer of the model, restarted later
 resumptions.jsonl     code, packages and platform of each resumption of an interrupted run
 memory.json           contents of the store at the start, if tasks learn from each other
+operations.jsonl      changes of memory across tasks, one line per call of the curator
 digests.json          SHA-256 of each of these files, once the run is finished
 dropped/              lines that a resumption or `reflexion-lab repair` took out
 """
@@ -49,6 +50,7 @@ from reflexion_lab.records import (
     SetAside,
     SuiteVerdict,
     TaskResult,
+    Update,
     WrittenTests,
 )
 from reflexion_lab.runner.folder import registration
@@ -60,7 +62,7 @@ LOCK = ".lock"
 DIGESTS = "digests.json"
 SEALED = (
     "manifest.json", "attempts.jsonl", "results.jsonl", "grades.jsonl", "written_tests.jsonl", "suite_verdicts.jsonl",
-    "set_aside.jsonl", "resumptions.jsonl", "memory.json", "recorded.json", registration.FILE,
+    "set_aside.jsonl", "resumptions.jsonl", "memory.json", "operations.jsonl", "recorded.json", registration.FILE,
 )  # fmt: skip
 """Files with a run's records; everything else in its folder is a view of them."""
 
@@ -325,6 +327,11 @@ class RunFolder:
     def written_tests(self) -> dict[str, WrittenTests]:
         """Tests written by the model, by task."""
         return {written.task_id: written for _, written in self._read("written_tests.jsonl", WrittenTests)}
+
+    @property
+    def updates(self) -> list[Update]:
+        """Calls of the curator, in order."""
+        return [update for _, update in self._read("operations.jsonl", Update)]
 
     @property
     def suite_verdicts(self) -> dict[str, SuiteVerdict]:

@@ -43,10 +43,17 @@ ADDED: Mapping[str, Mapping[str, Any]] = {
 """Keys added later, by node, with the values that apply to manifests without them."""
 _FALLBACK = {"on_failure": "set_aside", "timeout": None}
 _SIMULATED = {"partial": 0}
+_ITEMS = {"max_items": 0, "max_tokens": 4000, "duplicates": "equal", "of": None, "after": None, "frozen": False}
+_CURATOR = {"_target_": "reflexion_lab.memory.curators.controls.NoItems"}
 OMITTED: Mapping[str, Mapping[str, Any]] = {
+    "": {"curator": _CURATOR},
     "benchmark": {"sample_seed": None},
+    "memory.shared": {"items": _ITEMS},
     "model": _SIMULATED,
-    **{f"roles.{role}": _SIMULATED for role in ("reflector", "critic", "suite_writer", "strong", "strongest")},
+    **{
+        f"roles.{role}": _SIMULATED
+        for role in ("reflector", "critic", "suite_writer", "curator", "strong", "strongest")
+    },
     "reflector": _FALLBACK,
     "reflector.first": {**_FALLBACK, "shape": "fields"},
     "reflector.first.first": {"shape": "fields"},
@@ -157,7 +164,9 @@ def measured(config: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a config that can affect results, with 1.0 as 1; includes prices if a stop rule reads costs."""
     config = outdated(config)
     silent = {key for key in EXECUTION_KEYS if not (key == "prices" and _reads_cost(config))}
-    return {key: _measured(key, value) for key, value in config.items() if key not in silent}
+    omitted = OMITTED[""].items()
+    kept = {key: value for key, value in config.items() if key not in silent and (key, value) not in omitted}
+    return {key: _measured(key, value) for key, value in kept.items()}
 
 
 def settings(config: Mapping[str, Any]) -> dict[str, Any]:

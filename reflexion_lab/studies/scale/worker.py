@@ -23,7 +23,7 @@ from reflexion_lab.agent.models.cache import Counts
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.memory.archive import Archive, Learnt
 from reflexion_lab.protocols import Stored
-from reflexion_lab.records import Attempt, Beginning, Task
+from reflexion_lab.records import Attempt, Beginning, Task, Update
 from reflexion_lab.runner.config.compose import loop_factory, restored
 from reflexion_lab.runner.config.parts import Models, cached_sandbox, load_archive, load_models
 from reflexion_lab.runner.folder.manifest import versions
@@ -124,16 +124,16 @@ class Worker:
         if context.beginning:
             store = InMemory()
             store.append(context.stored)
-            self.archive = load_archive(cfg, store)
+            self.archive = load_archive(cfg, self.models, store)
         if self.archive:
             self.archive.begin(context.beginning, context.run_id)
         self.programs = cached_sandbox(cfg, self.sandbox)
         self._make = loop_factory(cfg, self.models, self.programs, self.archive, context.run_id)
 
-    def absorb(self, updates: Sequence[Learnt]) -> None:
+    def absorb(self, updates: Sequence[Learnt | Update]) -> None:
         """Add the updates of a round of tasks to the memory."""
         if self.archive:
-            self.archive.absorb(updates)
+            self.archive.receive(updates)
 
     def attempt(self, number: int, task: Task) -> Attempt | None:
         """The next attempt of loop `number`, or None at its end; the first call starts the loop."""

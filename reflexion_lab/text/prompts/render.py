@@ -217,14 +217,15 @@ class Prompts:
         """The prompt `name` with as much of `memory` and the examples as fits into `room` tokens; None: everything.
 
         Items that do not fit are skipped. They are added in this order: the newest episode of the task, shortened if
-        necessary; older ones; those of other tasks, nearest first; wisdom; mistakes; insights; the session; examples.
+        necessary; older ones; those of other tasks, nearest first; the curator's items; wisdom; mistakes; insights; the
+        session; examples.
         If the prompt is too long without any of them, the model has to reject it.
         """
         render = partial(self.render, name, **variables)
         whole = render(memory=memory)
         if room is None or estimated(whole) <= room:
             return Fitted(whole, ())
-        packed = replace(memory, episodes=(), wisdom=(), mistakes=(), insights=(), session="")
+        packed = replace(memory, episodes=(), items=(), wisdom=(), mistakes=(), insights=(), session="")
         chosen = self.examples[:0]
 
         def fits(newest: Episode) -> bool:
@@ -236,7 +237,7 @@ class Prompts:
             newest = shortened(memory.episodes[-1], fits)
             memory = replace(memory, episodes=(*memory.episodes[:-1], newest)) if newest else memory
         parts: list[tuple[str, Any]] = [("episodes", episode) for episode in reversed(memory.episodes)]
-        parts += [(kind, item) for kind in ("wisdom", "mistakes") for item in getattr(memory, kind)]
+        parts += [(kind, item) for kind in ("items", "wisdom", "mistakes") for item in getattr(memory, kind)]
         parts += [("insights", insight) for insight in reversed(memory.insights)]
         parts += [("session", memory.session), *(("examples", example) for example in self.examples)]
         for kind, item in parts:

@@ -1,0 +1,114 @@
+"""Items across tasks: what a curator selects from them, and the calls by which finished loops change them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from reflexion_lab.errors import DataError
+from reflexion_lab.memory.items import ItemLimits, ItemMemory
+from reflexion_lab.protocols import Curator
+from reflexion_lab.records import Attempt, Batch, Finished, Item, Selection, Task, Update
+
+
+class CuratedMemory:
+    """The items of a run, read by its loops and changed at the end of its rounds.
+
+    Parameters
+    ----------
+    curator : Curator
+    limits : ItemLimits
+    same_task : bool
+        Also show items that come from the task itself, of an earlier pass or run.
+    is_frozen : bool
+        No loop changes the items.
+    """
+
+    def __init__(self, curator: Curator, limits: ItemLimits, same_task: bool = False, is_frozen: bool = False) -> None:
+        self.curator = curator
+        self.limits = limits
+        self.same_task = same_task
+        self.is_frozen = is_frozen
+        self.memory = ItemMemory((), limits)
+
+    def begin(self, items: Iterable[Item]) -> None:
+        self.memory = ItemMemory(items, self.limits)
+
+    def selection(self, task: Task) -> Selection:
+        """The curator's selection for a loop at `task`, with the items that it wrote for this task alone."""
+        items = self.memory.items if self.same_task else self.memory.of_other_tasks(task)
+        selection = self.curator.select(items, task.public)
+        written = tuple(item for item in selection.items if item.item_id not in self.memory)
+        return replace(selection, written=written)
+
+    def finished(self, task: Task, attempts: Sequence[Attempt]) -> Finished:
+        """A finished loop for the curator, with the items that it read; memory must be that of its round."""
+        written = {item.item_id: item for attempt in attempts for item in attempt.written_items}
+        read = dict.fromkeys(name for attempt in attempts for name in attempt.recalled_items)
+        shown = (written.get(name) or self.memory.get(name) for name in read)
+        return Finished(task=task.public, attempts=tuple(attempts), shown=tuple(filter(None, shown)))
+
+    def learn(self, number: int, finished: Sequence[Finished], done: Sequence[Update] = ()) -> Iterator[Update]:
+        """Make the calls of a round and apply their operations.
+
+        Parameters
+        ----------
+        number : int
+            Of the round, 0-based.
+        finished : sequence of Finished
+            All loops of the round, in task order.
+        done : sequence of Update
+            Calls of this round that an interrupted run has logged; they are not made again.
+
+        Yields
+        ------
+        Update
+            One per new call, applied.
+
+        Raises
+        ------
+        DataError
+            The logged operations do not give the logged memory.
+        ModelError
+            As of `Curator.curate`.
+        """
+        self.replay(done)
+        calls = () if self.is_frozen else self.curator.due(finished)
+        for call, batch in list(enumerate(calls))[len(done) :]:
+            yield self._call(number, call, batch)
+
+    def _call(self, number: int, call: int, batch: Batch) -> Update:
+        tasks = tuple(each.task.task_id for each in batch.finished)
+        try:
+            curation = self.curator.curate(self.memory.items, batch)
+        except Exception as problem:
+            problem.add_note(f"while curating: round {number}, call {call}, tasks {', '.join(tasks)}")
+            raise
+        operations, refused = self.memory.apply(curation.operations, f"{number}/{call}")
+        return Update(
+            round=number,
+            call=call,
+            task_ids=tasks,
+            kind=batch.kind,
+            operations=operations,
+            refused=refused,
+            usage=curation.usage,
+            unreadable=curation.unreadable,
+            replies=curation.replies,
+            items=len(self.memory),
+            tokens=self.memory.tokens,
+            digest=self.memory.digest,
+        )
+
+    def replay(self, updates: Iterable[Update]) -> None:
+        """Apply logged updates. Raises DataError: they do not give the logged memory."""
+        for update in updates:
+            try:
+                self.memory.replay(update.operations)
+                digest = self.memory.digest
+            except (KeyError, IndexError):
+                digest = "operations on unknown items"
+            if digest != update.digest:
+                place = f"operations.jsonl, round {update.round}, call {update.call}"
+                raise DataError(place, digest, f"memory of digest {update.digest}", "restore the file from a copy")

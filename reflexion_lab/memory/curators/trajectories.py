@@ -1,0 +1,52 @@
+"""Finished loops in a curator's prompt."""
+
+from __future__ import annotations
+
+from reflexion_lab.loop.selection import submitted_at
+from reflexion_lab.records import UNKNOWN, Attempt, Finished
+from reflexion_lab.text.prompts.render import without_prompt
+from reflexion_lab.text.shorten import bounded, line
+
+WORDS = 300
+"""Characters of each statement of a reflection."""
+
+
+def described(finished: Finished, max_chars: int = 3000, submitted_only: bool = True) -> str:
+    """The task, then its attempts: program, verdict of the feedback, reflection. The middle of long texts is cut, of
+    the programs first.
+
+    Parameters
+    ----------
+    finished : Finished
+    max_chars : int
+        Maximum length.
+    submitted_only : bool
+        Only the submitted attempt; else all, oldest first.
+    """
+    attempts = [submitted_at(finished.attempts)] if submitted_only else list(finished.attempts)
+    task = bounded(finished.task.prompt.strip(), max_chars // 2)
+    left = (max_chars - len(task)) // len(attempts)
+    parts = [f"Task:\n{task}", *(_attempt(finished, attempt, left) for attempt in attempts)]
+    return bounded("\n\n".join(parts), max_chars)
+
+
+def verdict(attempt: Attempt) -> str:
+    """`passed`, `failed` or `not tested`, by the feedback."""
+    evaluation = attempt.evaluation
+    return "not tested" if evaluation.outcome in UNKNOWN else "passed" if evaluation.passed else "failed"
+
+
+def _attempt(finished: Finished, attempt: Attempt, chars: int) -> str:
+    """One attempt in about `chars` characters."""
+    reflection = attempt.reflection
+    words = [f"{label}: {line(text, WORDS)}" for label, text in reflection.statements] if reflection else []
+    feedback = [] if attempt.evaluation.passed else [bounded(attempt.evaluation.feedback.strip(), chars // 4)]
+    rest = "\n".join(text for text in (*feedback, *words) if text)
+    code = without_prompt(attempt.trajectory.solution, finished.task).strip() or "(no program)"
+    program = bounded(code, max(chars - len(rest) - 40, chars // 3))
+    return f"Attempt {attempt.number}, which {_verb(attempt)}:\n{program}\n{rest}".rstrip()
+
+
+def _verb(attempt: Attempt) -> str:
+    word = verdict(attempt)
+    return "was not tested" if word == "not tested" else word
