@@ -1,0 +1,78 @@
+"""Calls of a curator's model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from reflexion_lab.memory.curators.trajectories import described
+from reflexion_lab.protocols import Model
+from reflexion_lab.records import WITHHELD, Finished, Message, Sampling, Usage
+from reflexion_lab.text.prompts.render import Prompts, fits
+
+LEAST = 200
+"""Characters below which a finished loop is not shortened."""
+
+
+class Reply(NamedTuple):
+    """A reply, and its cost."""
+
+    text: str
+    """"" for a reply that was withheld."""
+    usage: Usage
+
+
+class Calls:
+    """Renders a template with finished loops, as long as the model's context allows, and calls the model.
+
+    Parameters
+    ----------
+    model : Model
+    sampling : Sampling
+    prompts : Prompts
+    max_chars : int
+        Length of each finished loop in a prompt.
+    submitted_only : bool
+        Only the submitted attempt of a loop; else all.
+    constrained : bool
+        Send grammars, for models that support them.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        sampling: Sampling,
+        prompts: Prompts | None = None,
+        *,
+        max_chars: int = 3000,
+        submitted_only: bool = True,
+        constrained: bool = True,
+    ) -> None:
+        self.model = model
+        self.sampling = sampling
+        self.prompts = prompts or Prompts()
+        self.max_chars = max_chars
+        self.submitted_only = submitted_only
+        self.constrained = constrained
+
+    def __call__(self, name: str, finished: Sequence[Finished] = (), grammar: str = "", **variables: object) -> Reply:
+        """The reply to the template `name`, whose variable `trajectories` is the text of each finished loop.
+
+        Raises
+        ------
+        ModelError
+            As of `Model.complete`.
+        """
+        chars = self.max_chars
+        while True:
+            trajectories = [described(each, chars, self.submitted_only) for each in finished]
+            prompt = self.prompts.render(name, trajectories=trajectories, **variables)
+            if fits(prompt, self.model, self.sampling) or chars <= LEAST or not finished:
+                break
+            chars = chars * 3 // 4
+        sampling = replace(self.sampling, grammar=grammar if self.constrained else "")
+        completion = self.model.complete([Message(role="user", content=prompt)], sampling=sampling)
+        text = "" if completion.finish_reason in WITHHELD else completion.text
+        return Reply(text, completion.usage)
