@@ -368,7 +368,8 @@ class Curator(Protocol):
         Parameters
         ----------
         items : sequence of Item
-            Memory as of the start of the round, oldest first, without items whose only sources the task itself is.
+            Memory as of the start of the round, oldest first, without items that come from the task itself, too, unless
+            `memory.shared.same_task`.
         task : Task
             Without hidden tests and solution.
 

@@ -79,7 +79,7 @@ class LengthMatched:
         """Raises what `first` raises."""
         rng = random.Random(f"{self.seed}:{task.task_id}:{attempt.number}")
         reflection = self.first.reflect(task, attempt, episodes)
-        return reflection and _reworded("length_matched", reflection, lambda text: _filler(text, rng))
+        return reflection and _reworded("length_matched", reflection, lambda text: filler_of(text, rng))
 
 
 class Keywords:
@@ -123,7 +123,7 @@ def _reworded(name: str, reflection: Reflection, reword: Callable[[str], str]) -
     return replace(reflection, source=f"control:{name}", **new)
 
 
-def _filler(text: str, rng: random.Random) -> str:
+def filler_of(text: str, rng: random.Random) -> str:
     """Random `WORDS` with as many tokens as `text`, also within any prefix that a template may cut."""
     total, used, filler = estimated(text), 0, ""
     line = " ".join(text.split())[:CUT]

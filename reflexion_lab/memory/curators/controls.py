@@ -1,14 +1,18 @@
-"""Controls of memory across tasks: nothing, and finished loops as they are."""
+"""Controls of memory across tasks: nothing, finished loops as they are, other words, and solutions."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
+from reflexion_lab.agent.reflectors.placebo import filler_of
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.memory.curators.index import Index
 from reflexion_lab.memory.curators.trajectories import described
-from reflexion_lab.protocols import Retriever
-from reflexion_lab.records import Batch, Curation, Finished, Item, Operation, Selection, Task
+from reflexion_lab.protocols import Curator, Retriever
+from reflexion_lab.records import Batch, Curation, Finished, Item, Operation, Selection, Task, base_id
 
 
 class NoItems:
@@ -61,3 +65,103 @@ class RawTrajectories:
         text = described(each, self.max_chars)
         case = Operation(kind="add", text=text, key=each.task.prompt, outcome=each.passed, sources=(each.task.task_id,))
         return Curation(operations=(case,))
+
+
+class FullHistory(RawTrajectories):
+    """All finished loops, oldest first, as far as the limits of memory and the model's context allow.
+
+    The limits drop the oldest first.
+    """
+
+    def __init__(self, *, passed_only: bool = False, max_chars: Positive = 1500) -> None:
+        self.passed_only = passed_only
+        self.max_chars = max_chars
+
+    def select(self, items: Sequence[Item], task: Task) -> Selection:
+        return Selection(items=tuple(items))
+
+
+class _Control:
+    """A curator that changes what `first` shows; what it keeps is that of `first`."""
+
+    def __init__(self, first: Curator) -> None:
+        self.first = first
+
+    def due(self, finished: Sequence[Finished]) -> Sequence[Batch]:
+        return self.first.due(finished)
+
+    def curate(self, items: Sequence[Item], batch: Batch) -> Curation:
+        return self.first.curate(items, batch)
+
+
+class Shuffled(_Control):
+    """Random items in place of those that `first` selects, as many, drawn from those that it does not select.
+
+    Tests whether the selection matters. A curator that always shows all of its items leaves none to draw.
+    """
+
+    def __init__(self, first: Curator, seed: int = 0) -> None:
+        super().__init__(first)
+        self.seed = seed
+
+    def select(self, items: Sequence[Item], task: Task) -> Selection:
+        selection = self.first.select(items, task)
+        chosen = {item.item_id for item in selection.items}
+        others = [item for item in items if item.item_id not in chosen]
+        drawn = random.Random(f"{self.seed}:{task.task_id}").sample(others, min(len(chosen), len(others)))
+        return replace(selection, items=tuple(drawn))
+
+
+class Filler(_Control):
+    """Random nouns of as many tokens in place of each item that `first` selects: tests whether the words matter."""
+
+    def __init__(self, first: Curator, seed: int = 0) -> None:
+        super().__init__(first)
+        self.seed = seed
+
+    def select(self, items: Sequence[Item], task: Task) -> Selection:
+        selection = self.first.select(items, task)
+        return replace(selection, items=tuple(self._filled(item) for item in selection.items))
+
+    def _filled(self, item: Item) -> Item:
+        return replace(item, text=filler_of(item.text, random.Random(f"{self.seed}:{item.item_id}")))
+
+
+class Gold:
+    """Upper bound: the canonical solutions of finished tasks, those of the task's own cluster first.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+        With their canonical solutions.
+    retriever : Retriever
+        Empty, for this curator alone.
+    k : int
+        Solutions in the prompt.
+    """
+
+    reads_solutions = True
+
+    @validated
+    def __init__(self, tasks: Sequence[Task], retriever: Retriever, k: Positive = 3) -> None:
+        self.tasks = {base_id(task.task_id): task for task in tasks}
+        self.index = Index(retriever)
+        self.k = k
+
+    def select(self, items: Sequence[Item], task: Task) -> Selection:
+        same = [item for item in items if self._cluster(item.sources[0]) == self._cluster(task.task_id)][-self.k :]
+        near = [item for item in self.index.nearest(items, task.prompt, self.k) if item not in same]
+        return Selection(items=tuple((*same, *near)[: self.k]))
+
+    def due(self, finished: Sequence[Finished]) -> Sequence[Batch]:
+        return [Batch(finished=(each,)) for each in finished]
+
+    def curate(self, items: Sequence[Item], batch: Batch) -> Curation:
+        source = batch.finished[0].task.task_id
+        task = self.tasks[base_id(source)]
+        text = f"Task:\n{task.prompt.strip()}\n\nSolution:\n{task.canonical_program.strip()}"
+        return Curation(operations=(Operation(kind="add", text=text, key=task.prompt, sources=(source,)),))
+
+    def _cluster(self, task_id: str) -> str:
+        task = self.tasks.get(base_id(task_id))
+        return task.cluster_id if task else ""
