@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reflexion_lab.cli import place
+from reflexion_lab.cli import memory_history, place
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Episode, Search
 
@@ -19,7 +19,9 @@ DAY = 24 * 60 * 60
 
 def add(commands: place.Commands) -> None:
     kinds = place.add_group(
-        commands, "memory", "inspect the memory shared by runs: episodes, wisdom, mistakes, sessions"
+        commands,
+        "memory",
+        "inspect memory: the records of stores, and the history of items in runs",
     )
     sub = place.add_command(kinds, "validate", validate, "list all invalid records; exit code 1 if there are any")
     sub.add_argument("paths", metavar="PATH", nargs="+", help="stores, exports, run folders or reflection files")
@@ -49,6 +51,7 @@ def add(commands: place.Commands) -> None:
     sub = _add(kinds, "import", import_files, text)
     sub.add_argument("files", metavar="FILE", nargs="+", help="an export, a store, or a run folder")
     place.add_json(sub)
+    memory_history.add(kinds)
 
 
 def _add_search(kinds: place.Commands) -> None:
