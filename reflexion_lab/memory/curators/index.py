@@ -23,11 +23,12 @@ class Index:
 
     def __init__(self, retriever: Retriever) -> None:
         self._retriever = retriever
-        self._numbers: dict[tuple[str, str], int] = {}
-        """Document numbers by item id and compared text; a text that changes gets a new number."""
-        self._ids: list[tuple[str, str]] = []
+        self._ids: list[str] = []
+        """Item ids by document number; an item whose text changed has several numbers."""
+        self._texts: dict[str, tuple[str, int]] = {}
+        """Compared text and document number of each item."""
         self._items: Sequence[Item] = ()
-        self._current: dict[tuple[str, str], Item] = {}
+        self._by_id: dict[str, Item] = {}
         self._lock = threading.Lock()
 
     def nearest(self, items: Sequence[Item], text: str, k: int, min_score: float = 0.0) -> list[Item]:
@@ -37,7 +38,7 @@ class Index:
             n = k
             while True:
                 hits = self._retriever.rank(text, n)
-                near = [self._current.get(self._ids[hit.number]) for hit in hits if hit.score >= min_score]
+                near = [self._current(hit.number) for hit in hits if hit.score >= min_score]
                 current = [item for item in near if item is not None][:k]
                 if len(current) >= k or len(hits) < n or not hits or hits[-1].score < min_score:
                     return current
@@ -47,10 +48,16 @@ class Index:
         """Index new items and changed texts."""
         if items is self._items:
             return
-        self._items = items
-        self._current = {(item.item_id, item.key or item.text): item for item in items}
-        new = [key for key in self._current if key not in self._numbers]
+        self._items, self._by_id = items, {item.item_id: item for item in items}
+        known = self._texts
+        new = [item for item in items if known.get(item.item_id, ("", 0))[0] != (item.key or item.text)]
         if new:
-            self._numbers |= {key: len(self._ids) + place for place, key in enumerate(new)}
-            self._ids += new
-            self._retriever.add([text for _, text in new])
+            self._retriever.add([item.key or item.text for item in new])
+            for number, item in enumerate(new, len(self._ids)):
+                known[item.item_id] = item.key or item.text, number
+                self._ids.append(item.item_id)
+
+    def _current(self, number: int) -> Item | None:
+        """The item of a document; None for one of an earlier state."""
+        name = self._ids[number]
+        return self._by_id.get(name) if self._texts[name][1] == number else None
