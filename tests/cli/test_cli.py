@@ -62,8 +62,8 @@ def test_every_command_has_help(capsys):
         ("loop.max_attempts=0", "loop.max_attempts: got 0"),
         (
             "model=gpt5",
-            "model: got 'gpt5', expected one of gguf, litellm, llamacpp-server, ollama, openai, replay, "
-            "scripted, simulated, simulated_student, smollm2, vllm",
+            "model: got 'gpt5', expected one of family_student, gguf, litellm, llamacpp-server, ollama, "
+            "openai, replay, scripted, simulated, simulated_student, smollm2, vllm",
         ),
         ("benchmark=jsonl", "benchmark.load.path"),
         ("benchmark.ids=[nobody/1]", "nobody/1"),

@@ -135,7 +135,7 @@ class SimulatedModel:
         self._price = Price(per_million=tuple(price_per_million), words="as the config says")
         curve = [[repair_true, repair_wrong]] if (repair_true, repair_wrong) != (None, None) else []
         skill = [first, spread, repair, damage, *([partial] if partial else [])]  # fingerprints of before stay
-        self.fingerprint = f"simulated:{_digest([skill, seed], tasks, curve)[:16]}"
+        self.fingerprint = f"simulated:{skill_digest([skill, seed], tasks, curve)[:16]}"
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         """Raises ModelError for a prompt without one of the tasks."""
@@ -208,7 +208,7 @@ class SimulatedModel:
         return self.repair if likely is None else likely
 
 
-def _digest(before: Sequence[object], tasks: Sequence[Task], after: Sequence[object]) -> str:
+def skill_digest(before: Sequence[object], tasks: Sequence[Task], after: Sequence[object] = ()) -> str:
     """SHA-256 of the JSON list of `before`, the sorted ids and canonical programs of `tasks`, and `after`."""
     sha256 = hashlib.sha256(msgspec.json.encode(before)[:-1] + b",[")
     for number, task in enumerate(sorted(tasks, key=lambda task: task.task_id)):

@@ -258,7 +258,7 @@ def _drawn(seed: int, n: int) -> tuple[Task, ...]:
         constant = _nth(range(len(template.constants)), f"{seed}:{key}:constant", draw)
         rng = Random(f"{seed}:{key}:{draw}")
         for _ in range(TRIES):
-            task = _task(template, draw, name, template.constants[constant], *select_cases(calls(at, constant), rng))
+            task = task_of(template, draw, name, template.constants[constant], *select_cases(calls(at, constant), rng))
             if task.prompt not in prompts:
                 break
         prompts.add(task.prompt)
@@ -278,7 +278,8 @@ def _order(seed: int) -> list[Template]:
     return [template for _, _, template in sorted(placed, key=lambda place: place[:2])]
 
 
-def _task(template: Template, draw: int, name: str, k: Any, examples: Sequence[Case], hidden: Sequence[Case]) -> Task:
+def task_of(template: Template, draw: int, name: str, k: Any, examples: Sequence[Case], hidden: Sequence[Case]) -> Task:
+    """The task of a template with this name and constant; the docstring shows the examples."""
     sessions = [f">>> {name}{case.arguments}\n{case.value}" for case in examples]
     docstring = "\n".join([template.sentence.format(k=k), *sessions])
     return Task(

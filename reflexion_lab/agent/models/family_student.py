@@ -1,0 +1,112 @@
+"""Simulated student of `benchmark=families`, whose gain from memory is known: it solves a task with one probability
+without a rule in its prompt, another with the rule of the task's family, and a third with other rules only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import NamedTuple
+
+from reflexion_lab.agent.models.simulated import SimulatedModel, skill_digest
+from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Count, Parallel, Share, validated
+from reflexion_lab.records import Task
+from reflexion_lab.tasks.benchmarks.families import changed, rule_of, rules_in
+
+
+class Seen(NamedTuple):
+    """What the student learns from the prompt of a curator."""
+
+    rules: tuple[str, ...]
+    """Of each task in the prompt, in order, the rule of its family as the student understands it; each once."""
+    prompt: str
+    draw: Random
+    """Random generator of this call."""
+
+
+CURATIONS: dict[str, Callable[[Seen], str]] = {}
+"""Reply to a curator, by a text that its prompt holds and no other prompt does; the first match counts."""
+
+
+class FamilyStudent(SimulatedModel):
+    """Replies to chat actors with a right or a wrong program, to curators with the rules of the tasks that they show,
+    and to all others as `SimulatedModel`.
+
+    Every program is a draw of its own: earlier attempts do not matter. A rule counts if the prompt states it word for
+    word, wherever: in the task, in an item of memory, or in a right program, whose comment states it. A wrong program
+    states none.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+        Tasks of `benchmark=families`, with canonical solutions.
+    without : float
+        Probability, in [0, 1], that a program is right if its prompt states no rule.
+    with_rule : float
+        The same if the prompt states the rule of the task's family.
+    with_wrong : float
+        The same if the prompt states other rules only.
+    insight : float
+        Probability, in [0, 1], that the student understands the rule of a task in the prompt of a curator. Otherwise it
+        believes in one with another constant.
+    slots : int
+        Concurrent calls.
+    context : int
+        Tokens of prompt and reply together; 0: no limit.
+    price_per_million : sequence of float
+        Prices of prompt and completion tokens.
+
+    Raises
+    ------
+    ConfigError
+        A probability is out of range, or a task has no canonical solution or no rule.
+    """
+
+    only_chats = "model=family_student, which answers whole prompts"
+
+    @validated
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        *,
+        without: Share = 0.2,
+        with_rule: Share = 0.8,
+        with_wrong: Share = 0.1,
+        insight: Share = 1.0,
+        slots: Parallel = 64,
+        context: Count = 0,
+        price_per_million: Sequence[float] = (0.0, 0.0),
+    ) -> None:
+        super().__init__(tasks, slots=slots, context=context, price_per_million=price_per_million)
+        self._rules = {task.task_id: rule_of(task) for task in tasks}
+        if unruled := [task_id for task_id, rule in self._rules.items() if not rule]:
+            raise ConfigError("model", f"family_student for {unruled[0]}, which has no rule", "benchmark=families")
+        self.without, self.with_rule, self.with_wrong, self.insight = without, with_rule, with_wrong, insight
+        self.fingerprint = f"family_student:{skill_digest([without, with_rule, with_wrong, insight], tasks)[:16]}"
+
+    def chance(self, task: Task, prompt: str) -> float:
+        """Probability that the next program is right: the planted truth."""
+        rules = rules_in(prompt)
+        if self._rules[task.task_id] in rules:
+            return self.with_rule
+        return self.with_wrong if rules else self.without
+
+    def _reply(self, prompt: str, draw: Random) -> str:
+        curation = next((curation for marker, curation in CURATIONS.items() if marker in prompt), None)
+        return curation(self._seen(prompt, draw)) if curation else super()._reply(prompt, draw)
+
+    def _seen(self, prompt: str, draw: Random) -> Seen:
+        """Recognizes a task by the first line of its prompt: prompts cut the rest."""
+        places = {task.task_id: prompt.find(beginning.splitlines()[0]) for beginning, task in self._tasks.items()}
+        shown = sorted((place, task_id) for task_id, place in places.items() if place >= 0)
+        rules = [self._rules[task_id] for _, task_id in shown]
+        return Seen(
+            tuple(dict.fromkeys(rule if draw.random() < self.insight else changed(rule, draw) for rule in rules)),
+            prompt,
+            draw,
+        )
+
+    def _draft(self, task: Task, name: str) -> str:
+        lines = super()._draft(task, name).splitlines()
+        return "\n".join(line for line in lines if not rules_in(line))
