@@ -1,0 +1,167 @@
+"""The contract of every curator in conf/curator, whatever its method."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+
+import pytest
+
+from reflexion_lab.errors import ModelError
+from reflexion_lab.memory.curated import CuratedMemory
+from reflexion_lab.memory.history import rounds
+from reflexion_lab.memory.items import after
+from reflexion_lab.records import Completion, Message, Sampling, Task, Usage
+from reflexion_lab.runner.config.build import plain, takes
+from reflexion_lab.runner.config.compose import CONF, compose
+from reflexion_lab.runner.config.parts import Models, load_curated
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.studies.run import carry_out
+from tests import builders
+
+NAMES = sorted(path.stem for path in (CONF / "curator").glob("*.yaml"))
+METHODS = [name for name in NAMES if name not in ("none", "gold")]
+"""Without those that keep nothing, or the solutions of their own benchmark."""
+STREAM = (
+    "benchmark=families", "benchmark.load.n=16", "benchmark.load.families=3", "model=family_student",
+    "actor=single_shot", "reflector=rules", "loop.max_attempts=2", "loop.reflect_on_last=true",
+    "memory.shared.round_size=3", "tracker=none", "quiet=true",
+)  # fmt: skip
+
+
+def asks_a_model(name: str) -> bool:
+    return takes("curator", plain(compose(f"curator={name}").curator), "model")
+
+
+class Replies:
+    """A model with a reply for every call; keeps the prompts."""
+
+    fingerprint, slots, context = "replies", 1, 0
+
+    def __init__(self, reply) -> None:
+        self.reply = reply
+        self.prompts: list[str] = []
+
+    def complete(self, messages: list[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
+        self.prompts.append("\n".join(message.content for message in messages))
+        return Completion(text=self.reply(len(self.prompts)), model="m", usage=Usage(calls=1, prompt_tokens=7))
+
+
+def curated(name: str, model: Replies, *overrides: str) -> CuratedMemory:
+    cfg = compose("benchmark=families", f"curator={name}", *overrides)
+    memory = load_curated(cfg, Models({"actor": model}))  # type: ignore[dict-item]
+    assert memory is not None
+    return memory
+
+
+def loop(memory: CuratedMemory, task: Task, passed: bool):
+    """A finished loop of two attempts, of which the second passed or not."""
+    shown = tuple(item.item_id for item in memory.selection(task).items)
+    judged = {"feedback": "assert f(1) == 2: got 3", "passed": False}
+    first = builders.attempt(
+        task_id=task.task_id, recalled_items=shown, judged=judged, reflection=builders.reflection()
+    )
+    last = builders.attempt(task_id=task.task_id, number=2, recalled_items=shown, judged={"passed": passed})
+    return memory.finished(task, [first, last])
+
+
+def tasks(n: int) -> list[Task]:
+    hidden = {"hidden_tests": ("assert candidate(7) == 'HIDDEN'",), "canonical_solution": "def f(): return 'SOLUTION'"}
+    return [
+        Task(task_id=f"t/{number}", prompt=f"def f{number}(x):\n    '''Task {number}.'''", entry_point="f", **hidden)
+        for number in range(n)
+    ]
+
+
+REFUSAL = "I cannot help with that"
+HOSTILE = (
+    "", "I cannot help with that.", "\x00\ud83d{[(<", "{" * 5000, '{"operations": [{"type": "ADD"}]}', "ADD: " * 2000,
+    "<cheatsheet>", "ADD 1", "```json\nnull\n```", "- " * 3000,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if asks_a_model(name)])
+def test_an_unreadable_reply_changes_nothing_and_is_counted(name):
+    model = Replies(lambda n: REFUSAL)
+    memory = curated(name, model)
+    updates = []
+    for number in range(3):  # rounds of three, so that what a first round kept can be asked about
+        finished = [loop(memory, task, passed=n % 2 == 0) for n, task in enumerate(tasks(9)[3 * number :][:3])]
+        updates += memory.learn(number, finished)
+    assert sum(update.unreadable for update in updates) >= 1
+    assert not [op for update in updates if update.unreadable for op in update.operations if op.text in REFUSAL]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_limits_hold_for_any_replies(name):
+    words = (
+        *HOSTILE,
+        "Sort the list first.",
+        "ADD 1: Use a set.",
+        "title: x\ndescription: y\ncontent: z",
+        "AGREE 1: a.",
+    )
+
+    def reply(n: int) -> str:
+        rng = random.Random(f"{name}:{n}")
+        return "\n".join(rng.choice(words) for _ in range(rng.randint(1, 6)))
+
+    memory = curated(name, Replies(reply), "memory.shared.items.max_items=5", "memory.shared.items.max_tokens=200")
+    for number, task in enumerate(tasks(60)):
+        updates = list(memory.learn(number, [loop(memory, task, passed=number % 3 > 0)]))
+        assert len(memory.memory) <= 5
+        assert memory.memory.tokens <= 200
+        assert all(update.digest for update in updates)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_prompt_holds_hidden_tests_or_solutions(name):
+    model = Replies(lambda n: REFUSAL)
+    memory = curated(name, model)
+    finished = [loop(memory, task, passed=n % 2 == 0) for n, task in enumerate(tasks(9))]
+    updates = list(memory.learn(0, finished))
+    texts = [*model.prompts, *(item.text for item in memory.memory.items), repr(updates)]
+    assert not [text for text in texts if "HIDDEN" in text or "SOLUTION" in text]
+    assert bool(model.prompts) == asks_a_model(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_memory_does_not_depend_on_workers_and_survives_an_interruption(name, tmp_path, monkeypatch):
+    def run(place: str, *overrides: str) -> RunFolder:
+        carry_out(compose(*STREAM, f"curator={name}", f"run_root={tmp_path / place}", *overrides))
+        (path,) = [path.parent for path in (tmp_path / place).glob("*/manifest.json")]
+        return RunFolder(path)
+
+    whole = run("one", "workers=1")
+    expected = [_without_time(update) for update in whole.updates]
+    assert [_without_time(update) for update in run("eight", "workers=8").updates] == expected
+    if not expected:
+        assert name == "none"
+        return
+    stop = SimpleNamespace(left=len(expected) // 2 + 1)
+    append = RunFolder.append
+
+    def failing(folder, file, record):
+        if file == "operations.jsonl":
+            stop.left -= 1
+            if not stop.left:
+                raise ModelError("the server is gone")
+        append(folder, file, record)
+
+    monkeypatch.setattr(RunFolder, "append", failing)
+    with pytest.raises(ModelError):
+        run("killed", "workers=2")
+    monkeypatch.undo()
+    (folder,) = [path.parent for path in (tmp_path / "killed").glob("*/manifest.json")]
+    before = RunFolder(folder).updates
+    resumed = run("killed", f"resume={folder}")
+    assert len(before) < len(expected)
+    assert [_without_time(update) for update in resumed.updates] == expected
+    assert after((), resumed.updates) == after((), whole.updates)
+    assert rounds(resumed.updates)[-1].items == expected[-1].items
+
+
+def _without_time(update):
+    from msgspec.structs import replace
+
+    return replace(update, usage=replace(update.usage, seconds=0.0))
