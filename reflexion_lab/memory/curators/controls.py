@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Sequence
 
@@ -121,10 +122,14 @@ class Filler(_Control):
 
     def select(self, items: Sequence[Item], task: Task) -> Selection:
         selection = self.first.select(items, task)
-        return replace(selection, items=tuple(self._filled(item) for item in selection.items))
+        texts = (_filler(item.text, f"{self.seed}:{item.item_id}") for item in selection.items)
+        items = (replace(item, text=text) for item, text in zip(selection.items, texts, strict=True))
+        return replace(selection, items=tuple(items))
 
-    def _filled(self, item: Item) -> Item:
-        return replace(item, text=filler_of(item.text, random.Random(f"{self.seed}:{item.item_id}")))
+
+@functools.lru_cache(4096)  # the same items are shown to many tasks
+def _filler(text: str, seed: str) -> str:
+    return filler_of(text, random.Random(seed))
 
 
 class Gold:
