@@ -1,0 +1,79 @@
+"""`reflexion-lab memory log | diff | revert` on a run with a curator."""
+
+from __future__ import annotations
+
+import pytest
+
+from reflexion_lab.errors import ConfigError
+from reflexion_lab.records import Item
+from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.storage.place import opened
+from reflexion_lab.studies.run import carry_out
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Four tasks in two rounds, each kept as it was."""
+    root = tmp_path_factory.mktemp("runs")
+    stream = ("benchmark.limit=4", "memory.shared.round_size=2", "curator=full_history", "loop.max_attempts=1")
+    carry_out(
+        compose(*stream, "model=simulated", "actor=single_shot", f"run_root={root}", "tracker=none", "quiet=true")
+    )
+    (folder,) = [path.parent for path in root.glob("*/manifest.json")]
+    return folder
+
+
+def test_log_begins_with_size_and_cost_and_shows_operations_by_round(lab, run):
+    page = lab("memory", "log", run, "--json")
+    assert f"{run.name}: 4 items" in page.out
+    assert "4 calls of the curator, 0 tokens; 0 unreadable replies, 0 operations refused" in page.out
+    assert len(page.raw.splitlines()) <= 16
+    assert [update["round"] for update in page.json["updates"]] == [0, 0, 1, 1]
+
+
+def test_log_of_a_round_names_its_operations(lab, run):
+    task = RunFolder(run).updates[2].task_ids[0]
+    out = lab("memory", "log", run, "--round", "1").out
+    assert f"call 0, {task}: 1 operations add item-" in out
+    with pytest.raises(ConfigError, match="--round"):
+        lab("memory", "log", run, "--round", "2")
+
+
+def test_diff_between_rounds(lab, run):
+    whole, last = (lab("memory", "diff", run, *since, "--json").json for since in ((), ("--since", "1")))
+    assert (whole["added"], last["added"], last["until"]) == (4, 2, 2)
+    assert lab("memory", "diff", run, "--until", "0").out.startswith(f"{run.name}, rounds 0 to 0: 0 added, 0 removed")
+    with pytest.raises(ConfigError, match="0 to 2 rounds"):
+        lab("memory", "diff", run, "--since", "3")
+
+
+def test_revert_sets_the_items_of_a_store(lab, run, place):
+    other = Item(item_id="other", text="of another run")
+    store = opened(place)
+    store.append([other])
+    store.close()
+    assert "1 items to 2, would be reverted" in lab("memory", "revert", run, "1", "--store", place).out
+    assert _items(place) == {"other"}
+    lab("memory", "revert", run, "1", "--store", place, "--yes")
+    updates = RunFolder(run).updates
+    first = {name for update in updates[:2] for operation in update.operations for name in operation.item_ids}
+    assert _items(place) == first
+    lab("memory", "revert", run, "0", "--store", place, "--yes")
+    assert _items(place) == set()
+
+
+def _items(place) -> set[str]:
+    store = opened(place)
+    try:
+        return {item.item_id for item in store.read(Item) if item.text}
+    finally:
+        store.close()
+
+
+def test_a_run_without_a_curator_is_named(lab, tmp_path):
+    stream = ("benchmark.limit=1", "loop.max_attempts=1", "model=simulated", "actor=single_shot", "tracker=none")
+    carry_out(compose(*stream, f"run_root={tmp_path}", "quiet=true"))
+    (folder,) = [path.parent for path in tmp_path.glob("*/manifest.json")]
+    with pytest.raises(ConfigError, match="a run with a curator"):
+        lab("memory", "log", folder)
