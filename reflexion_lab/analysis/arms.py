@@ -39,7 +39,7 @@ class Case(NamedTuple):
 
 
 class Arm:
-    """The finished runs of one method, at most one per seed.
+    """The finished runs of one method, at most one per seed; of runs with a split the test tasks alone.
 
     Parameters
     ----------
@@ -65,6 +65,9 @@ class Arm:
             raise DataError(f"arm {label}", "no run", "at least one")
         for log in self.logs:
             _check_finished(log)
+        self.train = sum(len(log.results) - len(log.headline.results) for log in self.logs)
+        """Train cases of a split benchmark, which no figure counts."""
+        self.logs = tuple(log.headline for log in self.logs)
         _check_alike(label, self.logs)
 
     @property

@@ -54,7 +54,8 @@ class Metric(Record, frozen=True, kw_only=True):
     """Unit of the n of a share."""
 
     def in_run(self, log: Log) -> Value | None:
-        """Value over a run."""
+        """Value over a run; with a split over its test tasks."""
+        log = log.headline
         if self.level == "run":
             value: Value | None = self.of(log)
             return value

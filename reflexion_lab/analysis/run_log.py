@@ -112,6 +112,25 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         attempts, results, written = (dict(sorted(d.items())) for d in (self.attempts, self.results, self.written))
         return replace(self, attempts=attempts, results=results, written=written)
 
+    def part(self, split: str) -> Log:
+        """The log of the tasks of `split` alone, `train` or `test`."""
+        results = {task_id: result for task_id, result in self.results.items() if result.split == split}
+        others = len(self.results) - len(results)
+        return replace(
+            self,
+            manifest=replace(self.manifest, n_expected=self.manifest.n_expected - others),
+            results=results,
+            attempts={task_id: self.attempts[task_id] for task_id in results},
+            grades={case: grade for case, grade in self.grades.items() if case[0] in results},
+            written={task_id: written for task_id, written in self.written.items() if task_id in results},
+            suite_verdicts={task_id: v for task_id, v in self.suite_verdicts.items() if task_id in results},
+        )
+
+    @cached_property
+    def headline(self) -> Log:
+        """What rates are of: the test tasks of a run with a split, else all tasks."""
+        return self.part("test") if any(result.split for result in self.results.values()) else self
+
     @property
     def arm(self) -> str:
         """Name of the method; runs with the same name form an arm."""
@@ -197,7 +216,7 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     @cached_property
     def points(self) -> list[Point]:
         """The convergence curve, up to the longest loop; empty until `is_graded`."""
-        return self.curve(max((len(attempts) for attempts in self.attempts.values()), default=0))
+        return self.curve(max((len(attempts) for attempts in self.headline.attempts.values()), default=0))
 
     @cached_property
     def overhead(self) -> dict[str, Usage]:
@@ -212,9 +231,10 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
 
     def curve(self, n_attempts: int) -> list[Point]:
         """The convergence curve up to `n_attempts`; empty until `is_graded`, and without a task that has a verdict."""
-        before = sum(usage.tokens for usage in self.overhead.values())
-        is_ready = self.attempts and self.is_graded
-        return curve(self.attempts, self.grades, n_attempts, before, self.clusters) if is_ready else []
+        log = self.headline
+        before = sum(usage.tokens for usage in log.overhead.values())
+        is_ready = log.attempts and self.is_graded
+        return curve(log.attempts, log.grades, n_attempts, before, self.clusters) if is_ready else []
 
     @cached_property
     def judged(self) -> list[tuple[Attempt, Grade]]:

@@ -47,7 +47,9 @@ class Summary(Record, frozen=True, kw_only=True):
     no_verdict: tuple[str, ...]
     """Tasks without a hidden verdict (no hidden tests, or a harness failure). No rate counts them."""
     pass_at_1: Rate
-    """Hidden verdicts on submissions."""
+    """Hidden verdicts on submissions. With a split, this and all rates of verdicts are of the test tasks."""
+    train: Rate | msgspec.UnsetType = msgspec.UNSET
+    """`pass_at_1` of the train tasks, from which memory learnt; absent without a split."""
     pass_at_1_first: Rate | None
     """Hidden verdicts on attempt 1, the plain single attempt; None until every attempt is graded."""
     any_solved: Rate | None
@@ -132,7 +134,8 @@ def summary(log: Log) -> Summary:
 
 
 def _summary(log: Log) -> Summary:
-    manifest, every, submitted = log.manifest, log.every, log.submitted
+    manifest, every, head = log.manifest, log.every, log.headline
+    submitted = head.submitted
     hidden = [grade for _, grade in submitted.values()]
     reflections = [attempt.reflection for attempt in every if attempt.reflection]
     return Summary(
@@ -145,15 +148,16 @@ def _summary(log: Log) -> Summary:
         n_expected=manifest.n_expected,
         n_logged=len(log.results),
         no_verdict=log.no_verdict,
-        pass_at_1=metrics.pass_at_1(log),
-        pass_at_1_first=metrics.attempt_1_pass_at_1(log),
-        any_solved=metrics.any_solved(log),
-        visible_pass=metrics.visible_pass(log),
-        against_single=metrics.against_attempt_1(log),
+        pass_at_1=metrics.pass_at_1(head),
+        train=metrics.pass_at_1(log.part("train")) if head is not log else msgspec.UNSET,
+        pass_at_1_first=metrics.attempt_1_pass_at_1(head),
+        any_solved=metrics.any_solved(head),
+        visible_pass=metrics.visible_pass(head),
+        against_single=metrics.against_attempt_1(head),
         feedback=feedback_confusion(submitted.values()),
-        feedback_first=feedback_confusion(j for j in log.judged if j[0].number == 1) if log.is_graded else None,
-        feedback_attempts=feedback_confusion(log.judged) if log.is_graded else None,
-        feedback_asserts=assert_confusion(log.judged) if log.is_graded else None,
+        feedback_first=feedback_confusion(j for j in head.judged if j[0].number == 1) if log.is_graded else None,
+        feedback_attempts=feedback_confusion(head.judged) if log.is_graded else None,
+        feedback_asserts=assert_confusion(head.judged) if log.is_graded else None,
         hidden_asked_open=sum(not grade.sealed for grade in log.grades.values()),
         hidden_asked_sealed=sum(grade.sealed for grade in log.grades.values()),
         verification_types=dict(Counter(_verification(attempt.evaluation) for attempt in every)),

@@ -15,17 +15,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple
 
 from reflexion_lab.analysis.stats.intervals import Rate, clustered
-from reflexion_lab.errors import ConfigError, HarnessError
+from reflexion_lab.errors import HarnessError
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Check, Execution, Task
 from reflexion_lab.tasks.benchmarks.mutants import Mutant, mutants
+from reflexion_lab.tasks.benchmarks.similar import near_duplicates
 from reflexion_lab.text.replies.syntax import Parser, bound_names, tree_of
 from reflexion_lab.text.shorten import line
 
 DETAIL_CHARS = 80
 """Maximum length of a test in a finding, in characters."""
-SIMILAR = 0.7
-"""Minimum cosine of near duplicates. In HumanEval it links 7 with 29 (substring filters) and 40 with 43 (zero sums)."""
 MISTAKES = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError, SystemError)
 """Raised by `ast` for a program that is not Python, or is too deep or too large."""
 ACTS = (ast.Assert, ast.Call, ast.Raise)
@@ -213,38 +212,6 @@ READERS: dict[str, Callable[[Sequence[Task]], Iterator[Row]]] = {
     "hidden not shown": disjoint,
 }
 """Checks that execute nothing."""
-
-
-def near_duplicates(tasks: Sequence[Task], similarity: float = SIMILAR) -> tuple[tuple[str, ...], ...]:
-    """Groups of tasks with similar prompts and canonical solutions: results on them are not independent.
-
-    Texts are compared without their function's name, as TF-IDF vectors of character 3- to 5-grams. Groups are connected
-    components of similar pairs (DBSCAN with one neighbour).
-
-    Parameters
-    ----------
-    similarity : float, default 0.7
-        Minimum cosine of a similar pair, in (0, 1].
-
-    Returns
-    -------
-    tuple[tuple[str, ...], ...]
-        Ids of each group of at least two tasks, in the order of the tasks.
-    """
-    from sklearn.cluster import DBSCAN
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    if not 0 < similarity <= 1:
-        raise ConfigError("similarity", similarity, "a number in (0, 1]")
-    texts = [f"{task.prompt}\n{task.canonical_solution}".replace(task.entry_point, "candidate") for task in tasks]
-    if not any(text.strip() for text in texts):
-        return ()
-    vectors = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True).fit_transform(texts)
-    labels = DBSCAN(eps=1 - similarity, min_samples=1, metric="cosine").fit_predict(vectors)
-    groups = defaultdict[int, list[str]](list)
-    for task, label in zip(tasks, labels, strict=True):
-        groups[label].append(task.task_id)
-    return tuple(tuple(ids) for ids in groups.values() if len(ids) > 1)
 
 
 def _twice(

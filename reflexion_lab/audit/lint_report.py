@@ -14,8 +14,9 @@ from msgspec.structs import asdict
 
 from reflexion_lab.analysis.report.cells import interval, line, table
 from reflexion_lab.analysis.stats.intervals import Rate
-from reflexion_lab.audit.lint_dataset import CHECKS, SIMILAR, Finding, Linted
+from reflexion_lab.audit.lint_dataset import CHECKS, Finding, Linted
 from reflexion_lab.io.terminal import LOG_EVERY, bar, in_notebook
+from reflexion_lab.tasks.benchmarks.similar import SIMILAR
 
 if TYPE_CHECKING:
     from rich.console import Console

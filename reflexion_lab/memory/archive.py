@@ -7,7 +7,7 @@ Recall depends on the seed and the round size, not on the number of workers or o
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby, islice, pairwise
 from operator import attrgetter
 from typing import Generic
@@ -39,6 +39,7 @@ from reflexion_lab.records import (
     Task,
     Update,
     Wisdom,
+    base_id,
 )
 from reflexion_lab.storage.spilled import Spilled
 
@@ -244,7 +245,7 @@ class Archive:
         n = k + excess if k > 0 else 0
         while True:
             nearest = self.buffer.relevant(text, n, min_score)
-            others = (episode for episode in nearest if self.same_task or episode.task_id != task.task_id)
+            others = (episode for episode in nearest if self.same_task or episode.task_id != base_id(task.task_id))
             chosen = [episode for episode in others if episode.passed in passed][:k]
             if len(chosen) >= k or len(nearest) < n:
                 return chosen
@@ -256,7 +257,7 @@ class Archive:
 
     def lessons(self, task: Task, own: Sequence[Episode]) -> Recollection:
         text, limits = failure_query(task, own), self.shown
-        except_task = "" if self.same_task else task.task_id
+        except_task = "" if self.same_task else base_id(task.task_id)
         insights = self.insights.newest(except_task) if limits.insights else ()
         for episode in own:
             insights = with_insight(insights, insight_of(episode.reflection) if episode.reflection else "")
@@ -369,6 +370,8 @@ class Rounds:
         Receives each new update of the curator.
     done
         Updates of the curator that an interrupted run has logged.
+    frozen
+        Ids of tasks from which memory learns nothing; they form a round of their own.
     """
 
     @validated
@@ -381,6 +384,7 @@ class Rounds:
         broadcast: Callable[[Sequence[Learnt | Update]], None] = lambda updates: None,
         log: Callable[[Update], None] = lambda update: None,
         done: Sequence[Update] = (),
+        frozen: Collection[str] = (),
     ) -> None:
         self.archive = archive
         self.size = size
@@ -390,14 +394,22 @@ class Rounds:
         self.log = log
         self.done = done
         self._number = 0
+        self.frozen = frozenset(frozen)
         self._updates: dict[str, Learnt] = {}
         self._attempts: dict[str, Sequence[Attempt]] = {}
 
     def of(self, tasks: Sequence[Task]) -> list[Sequence[Task]]:
-        return [tasks[start : start + self.size] for start in range(0, len(tasks), self.size)]
+        parts = [(is_frozen, list(part)) for is_frozen, part in groupby(tasks, key=self._is_frozen)]
+        sizes = [(part, len(part) if is_frozen else self.size) for is_frozen, part in parts]
+        return [part[start : start + size] for part, size in sizes for start in range(0, len(part), size)]
+
+    def _is_frozen(self, task: Task) -> bool:
+        return task.task_id in self.frozen
 
     def finished(self, task: Task, attempts: Sequence[Attempt]) -> None:
         """Keep a task's updates until its round ends. Thread-safe."""
+        if self._is_frozen(task):
+            return
         name = session_id(self.run_id, task.task_id)
         session = Session(session_id=name)
         for attempt in attempts:
@@ -412,6 +424,8 @@ class Rounds:
 
     def end(self, tasks: Sequence[Task]) -> None:
         """Add the round's updates to shared memory, in task order."""
+        if self._is_frozen(tasks[0]):
+            return
         updates = [self._updates.pop(task.task_id) for task in tasks]
         loops = [(task, self._attempts.pop(task.task_id, ())) for task in tasks]
         self.archive.absorb(updates)

@@ -28,6 +28,7 @@ from reflexion_lab.records import (
     Session,
     Task,
     Trajectory,
+    base_id,
 )
 from reflexion_lab.storage.kinds import filled
 from reflexion_lab.tasks.evaluators.trajectory import summary_of
@@ -168,7 +169,7 @@ def episode_of(task: Task, attempt: Attempt, session_id: str, agent_id: str) -> 
         session_id=session_id,
         turn_id=str(attempt.number),
         agent_id=agent_id,
-        task_id=attempt.task_id,
+        task_id=base_id(attempt.task_id),
         task_description=task.prompt,
         attempt_number=attempt.number,
         code=attempt.trajectory.solution,
@@ -367,7 +368,7 @@ class EpisodeBuffer:
     def by_task(self, task_id: str) -> list[Episode]:
         """The task's episodes, oldest first."""
         with self._lock:
-            return [self._episodes[number] for number in self._by_task.get(task_id, ())]
+            return [self._episodes[number] for number in self._by_task.get(base_id(task_id), ())]
 
     def relevant(self, text: str, k: int, min_score: float = 0.0) -> list[Episode]:
         """The `k` nearest episodes, best first, the newer first on a tie; `min_score` is inclusive. Raises ConfigError

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from reflexion_lab.limits import Positive, Share, validated
 from reflexion_lab.memory.texts import signature
 from reflexion_lab.protocols import Retriever
-from reflexion_lab.records import UNKNOWN, Attempt, Evaluation, Mistake, Task
+from reflexion_lab.records import UNKNOWN, Attempt, Evaluation, Mistake, Task, base_id
 
 CHECK_CHARS = 200
 """Maximum characters of a quoted check."""
@@ -109,7 +109,7 @@ def mistakes_of(
         before = next((before for before, later in pairwise(attempts[place:]) if later.evaluation.passed), None)
         mistake = Mistake(
             mistake_id=f"mistake-{session_id or task.task_id}-{_digest(prompt_hash, kind)}",
-            task_id=task.task_id,
+            task_id=base_id(task.task_id),
             prompt=task.prompt,
             prompt_hash=prompt_hash,
             mistake=_description(attempt),

@@ -63,6 +63,8 @@ class Runner:
         The environment of a resumed run; None for a new run.
     rounds : Rounds | None, optional
         When memory shared across tasks is updated; None: tasks share nothing and form one round.
+    test : frozenset[str], default ()
+        Ids of the test tasks of a split; empty without one.
     spent : Callable[[], Usage], default Usage
         Spending of uncached calls, for the progress line.
 
@@ -84,6 +86,7 @@ class Runner:
         quiet: bool = False,
         suite_writer: Callable[[], SuiteWriter] | None = None,
         rounds: Rounds | None = None,
+        test: frozenset[str] = frozenset(),
         spent: Callable[[], Usage] = Usage,
         resumption: Resumption | None = None,
     ) -> None:
@@ -101,6 +104,7 @@ class Runner:
         self.workers = workers
         self.suite_writer = suite_writer
         self.rounds = rounds
+        self.test = test
         self.deferred = DeferredTasks(folder, limit=workers + PATIENCE)
         self.quiet = quiet
         self.spent = spent
@@ -240,6 +244,7 @@ class Runner:
             feedback_source=self.feedback_source,
             duration=round(time.monotonic() - start, 6),
             cluster=task.cluster_id,
+            split=("test" if task.task_id in self.test else "train") if self.test else "",
         )
         self.folder.append("results.jsonl", result)
         self.folder.sync()

@@ -14,13 +14,13 @@ from reflexion_lab.audit.lint_dataset import (
     Linted,
     difference,
     lint,
-    near_duplicates,
     sampled_mutants,
 )
 from reflexion_lab.audit.lint_report import as_json, figures, show
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.basics import basics
+from reflexion_lab.tasks.benchmarks.similar import near_duplicates
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
 SOUND = Task(

@@ -339,6 +339,8 @@ class Row(Record, frozen=True, kw_only=True):
     """Cases of the baseline that this arm lacks; excluded from differences."""
     alone: tuple[Case, ...]
     """Cases of this arm that the baseline lacks; excluded from differences."""
+    train: int
+    """Train cases of a split benchmark, from which memory learnt; no figure counts them."""
     no_feedback: int
     """Cases that show no test: their single attempt is the submission."""
     curve: tuple[float, ...]
@@ -427,6 +429,7 @@ def row(
         no_verdict=arm.no_verdict,
         absent=tuple(sorted(others - arm.attempts.keys())),
         alone=tuple(sorted(arm.attempts.keys() - others)),
+        train=arm.train,
         no_feedback=sum(attempts[0].evaluation.outcome == "no_tests" for attempts in arm.attempts.values()),
         curve=shares,
         first=arm.share(curve[0]),

@@ -182,7 +182,7 @@ def run_drawing(log: Log, label: str) -> Drawing:
     curve = Curve.of(log, label)
     head = (curve.label, curve.feedback_source, " ".join(map(str, curve.seeds)))
     rows = [(*head, *msgspec.structs.astuple(point)) for point in curve.points]
-    method = metrics.pass_at_1(log).method
+    method = metrics.pass_at_1(log.headline).method
     text = f"{curve.facts}. {method} 95 % intervals."
     if curve.feedback_source == "visible":
         text += " Dashed: passed the feedback tests, which the loop can see."

@@ -105,7 +105,7 @@ class Run:
         """Hidden verdicts on submissions; None until the run is finished, and without any verdict."""
         grades = [loop.grades[loop.submitted] for loop in self.loops]
         is_finished = len(grades) == self.log.manifest.n_expected and all(grades)
-        rate = metrics.pass_at_1(self.log)
+        rate = metrics.pass_at_1(self.log.headline)
         return rate if is_finished and rate.n else None
 
 

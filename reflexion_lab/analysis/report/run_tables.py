@@ -279,7 +279,10 @@ def facts(log: Log) -> Iterator[tuple[str, str]]:
     """Names and values: pass@1, what was run, every registered metric, counts by kind."""
     figures = summary(log)
     lines = _metrics(log, figures)
-    yield next(lines)
+    name, value = next(lines)
+    yield name + ", test tasks" * bool(figures.train), value
+    if figures.train:
+        yield "train tasks", cells.rate(figures.train)
     if figures.empty_retries.n:
         yield "retries without a program", cells.rate(figures.empty_retries, "retries")
     other = ", ".join(sorted(figures.verification_types.keys() - {"unit_tests"}))

@@ -146,7 +146,9 @@ def _look(commands: Sequence[str]) -> list[str]:
 def _rates(figures: Summary) -> Iterator[str]:
     """Final rate, first rate and their difference; what is no pass@1 is called an upper bound."""
     name = "upper bound (not pass@1)" if figures.is_upper_bound else "pass@1"
-    yield f"{name}  {rate(figures.pass_at_1)}"
+    yield f"{name}{', test' * bool(figures.train)}  {rate(figures.pass_at_1)}"
+    if figures.train:
+        yield f"train tasks  {rate(figures.train)}"
     first, pair = figures.pass_at_1_first, figures.against_single
     if first and pair and pair.n and figures.attempts_mean > 1:
         change = f"{cells.number(pair.difference, signed=True)} {cells.interval(pair.low, pair.high, signed=True)}"
@@ -189,7 +191,9 @@ def bar(share: float, columns: int) -> str:
 def _unsolved(log: Log) -> list[str]:
     """Tasks whose submission fails the hidden tests."""
     return [
-        task_id for task_id, (_, grade) in log.submitted.items() if not grade.passed and task_id not in log.no_verdict
+        task_id
+        for task_id, (_, grade) in log.headline.submitted.items()
+        if not grade.passed and task_id not in log.no_verdict
     ]
 
 

@@ -52,6 +52,9 @@ class _Benchmark(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: int | None = None
     keep_failing: bool = False
     sample_seed: int | None = None
+    order: int | None = None
+    passes: Positive = 1
+    split: Any = None  # checked by the stream
 
 
 class _Sandbox(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -396,6 +396,7 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
 
     from reflexion_lab.runner.runner import Runner
     from reflexion_lab.storage.in_memory import InMemory
+    from reflexion_lab.tasks.benchmarks.stream import overlap
     from reflexion_lab.tasks.evaluators.judge import HiddenTests
 
     as_it_stands: Any = OmegaConf.to_container(cfg, resolve=False)
@@ -425,9 +426,11 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
     sandbox.open()
     # A resumed run keeps its tasks even if a canonical solution now fails on a busy machine.
     tasks = timed_tasks(benchmark, sandbox, cfg.benchmark.get("keep_failing", False) or cfg.resume is not None)
+    if benchmark.test and not cfg.quiet:
+        print(overlap(benchmark), file=sys.stderr)
     folder = open_folder(cfg, manifest)
     models.meter.scope = str(cfg.sweep_id or folder.manifest.config.get("sweep_id") or folder.manifest.run_id)
-    rounds = begin_rounds(archive, cfg, folder, executor) if archive else None
+    rounds = begin_rounds(archive, cfg, folder, executor, benchmark.test) if archive else None
     beginning = StartedRun(
         folder.manifest.run_id, models.meter.scope, folder.beginning, archive.store if archive else None, models.add
     )
@@ -441,13 +444,16 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
         quiet=cfg.quiet,
         suite_writer=suite_writer,
         rounds=rounds,
+        test=benchmark.test,
         spent=lambda: models.spent,
         resumption=resumption(folder.manifest, manifest) if cfg.resume is not None else None,
     )
     return Lab(runner, folder, tracker, sandbox, models, archive, executor)
 
 
-def begin_rounds(archive: Archive, cfg: Config, folder: RunFolder, executor: Executor) -> Rounds:
+def begin_rounds(
+    archive: Archive, cfg: Config, folder: RunFolder, executor: Executor, frozen: Collection[str] = ()
+) -> Rounds:
     """The rounds of a run, whose memory starts with what the store held when the run first began.
 
     All cells of a sweep start with the same snapshot, which the first of them takes.
@@ -466,6 +472,7 @@ def begin_rounds(archive: Archive, cfg: Config, folder: RunFolder, executor: Exe
         executor.broadcast,
         log=functools.partial(folder.append, "operations.jsonl"),
         done=folder.updates,
+        frozen=frozen,
     )
     snapshot = snapshot_path(cfg)
     with _locked(snapshot):

@@ -271,7 +271,23 @@ def timed_tasks(benchmark: Benchmark, sandbox: CachedSandbox, keep_failing: bool
 
 
 def load_benchmark(cfg: Config, sandbox: CachedSandbox | None = None) -> Benchmark:
-    """The selected tasks, with the digest of the whole data set. `sandbox` computes expected values that it omits."""
+    """The tasks of the run as a stream, with the digest of the whole data set.
+
+    `sandbox` computes expected values that the data set omits.
+    """
+    from reflexion_lab.tasks.benchmarks.stream import Split, stream
+
+    order, passes, split = (plain(getattr(cfg.benchmark, key, None)) for key in ("order", "passes", "split"))
+    parts = {
+        "order": order,
+        "passes": 1 if passes is None else passes,
+        "split": split and converted("benchmark.split", split, Split),
+    }
+    return construct("benchmark", stream, benchmark=selected(cfg, sandbox), **parts)
+
+
+def selected(cfg: Config, sandbox: CachedSandbox | None = None) -> Benchmark:
+    """The selected tasks in the benchmark's order, each once."""
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
     loaded = build(cfg.benchmark.load, "benchmark.load", {"compute": sandbox and sandbox.values})
@@ -325,7 +341,7 @@ def _cached(
 
     price = settled(role, node, lists, meter.caps.cost)
     if takes("model", node, "tasks"):
-        model = build(node, "model", {"tasks": load_benchmark(cfg).tasks})
+        model = build(node, "model", {"tasks": selected(cfg).tasks})
     else:
         model = _own_model(node) or _model(msgspec.json.encode(node, order="sorted"), _files(node))
     if price is not RECORDED:

@@ -47,7 +47,7 @@ _ITEMS = {"max_items": 0, "max_tokens": 4000, "duplicates": "equal", "of": None,
 _CURATOR = {"_target_": "reflexion_lab.memory.curators.controls.NoItems"}
 OMITTED: Mapping[str, Mapping[str, Any]] = {
     "": {"curator": _CURATOR},
-    "benchmark": {"sample_seed": None},
+    "benchmark": {"sample_seed": None, "order": None, "passes": 1, "split": None},
     "memory.shared": {"items": _ITEMS},
     "model": _SIMULATED,
     **{

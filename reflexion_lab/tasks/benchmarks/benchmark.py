@@ -32,6 +32,8 @@ class Benchmark:
     tasks: tuple[Task, ...]
     digest: str = ""
     """SHA-256 (hex) of the whole data set, also for a selection; by default of the tasks' JSON."""
+    test: frozenset[str] = frozenset()
+    """Ids of the test tasks of a split, for which memory is frozen; empty without one."""
 
     def __post_init__(self) -> None:
         counts = Counter(task.task_id for task in self.tasks)

@@ -1,0 +1,81 @@
+"""A run with a split: rates are of the test tasks, those of train stand apart, and memory learns from train alone."""
+
+import json
+
+import pytest
+
+from reflexion_lab.analysis.arms import arms
+from reflexion_lab.analysis.report.run_tables import facts
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.summary import summary
+from reflexion_lab.cli.main import main
+from reflexion_lab.errors import ConfigError
+from reflexion_lab.records import Episode
+from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.config.parts import load_benchmark
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.storage.place import opened
+
+OPTIONS = (
+    "benchmark=basics", "benchmark.load.n=8", "benchmark.order=1", "benchmark.passes=2", "benchmark.split={test: 0.25}",
+    "model=simulated", "actor=single_shot", "reflector=rules", "loop.max_attempts=2", "memory.shared.round_size=4",
+    "memory.shared.shown.wisdom=2", "tracker=none", "store=jsonl",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    root = tmp_path_factory.mktemp("split")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        assert main(["run", *OPTIONS]) == 0
+    return RunFolder(next(root.rglob("manifest.json")).parent)
+
+
+def test_every_result_names_its_side_and_the_train_tasks_come_first(run):
+    log = Log.read(run)
+    sides = {result.task_id: result.split for result in log.results.values()}
+    order = [task.task_id for task in load_benchmark(compose(*OPTIONS))]
+    assert [sides[task_id] for task_id in order] == ["train"] * 12 + ["test"] * 2
+    assert len({log.results[task_id].cluster for task_id in order}) == 8  # a later pass keeps the cluster
+
+
+def test_rates_are_of_the_test_tasks_and_train_is_reported_apart(run):
+    log = Log.read(run)
+    figures = summary(log)
+    assert (figures.pass_at_1.n, figures.train.n, figures.n_logged) == (2, 12, 14)
+    assert (figures.pass_at_1_first.n, figures.against_single.n, log.points[0].n) == (2, 2, 2)
+    passed = {task_id: grade.passed for task_id, (_, grade) in log.submitted.items()}
+    assert figures.train.k == sum(passed[i] for i, result in log.results.items() if result.split == "train")
+    assert dict(facts(log))["pass@1, test tasks"] and dict(facts(log))["train tasks"]
+    (arm,) = arms([run])
+    assert (len(arm.judged), arm.train) == (2, 12)
+    stored = json.loads((run.path / "summary.json").read_bytes())
+    assert stored["train"]["n"] == 12
+
+
+def test_memory_learns_from_train_tasks_alone(run):
+    store = opened(str(run.path.parents[1] / run.manifest.config["store"]["place"]))
+    learnt = {episode.task_id for episode in store.read(Episode)}
+    assert len(learnt) == 6
+    assert not learnt & {i for i, result in Log.read(run).results.items() if result.split == "test"}
+
+
+def test_a_run_without_a_split_says_nothing_of_one(write_run):
+    log = Log.read(write_run({"a": [(1.0, True)]}))
+    assert log.headline is log
+    assert not summary(log).train
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("benchmark.split={tests: 0.5}", "benchmark.split.tests: unknown key"),
+        ("benchmark.split={test: 2}", r"benchmark.split.test: got 2, expected .* 1"),
+        ("benchmark.split=test", "benchmark.split"),
+        ("benchmark.passes=0", "benchmark.passes: got 0, expected 1 or more"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_key(override, message):
+    with pytest.raises(ConfigError, match=message):
+        load_benchmark(compose("benchmark=basics", "benchmark.load.n=8", override))
