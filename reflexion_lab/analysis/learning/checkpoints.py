@@ -1,0 +1,155 @@
+"""The matrix a(i, j) of `memory` from run folders: runs of a stream, and runs that begin with their memory, frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from reflexion_lab.analysis.learning.curation import Curated, curated
+from reflexion_lab.analysis.learning.memory import Measures, Stream, Window, measures, prequential
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.clusters import merged
+from reflexion_lab.errors import FolderError
+from reflexion_lab.records import Record, base_id
+from reflexion_lab.runner.folder.folder import folders
+
+
+class Matrix(Record, frozen=True, kw_only=True):
+    """Measures of the memory of runs of one stream."""
+
+    arm: str
+    benchmark: str
+    rounds: tuple[int, ...]
+    """Rounds of each run of the stream."""
+    checkpoints: tuple[int, ...]
+    """Rounds after which frozen runs began, over all orders."""
+    measures: Measures
+    curve: tuple[Window, ...]
+    curated: tuple[Curated, ...]
+    """Memory by run of the stream."""
+    notes: tuple[str, ...]
+    """What is missing for a measure, or differs from its definition."""
+
+
+class _Frozen(NamedTuple):
+    """A run with the frozen memory of another one."""
+
+    log: Log
+    of: str
+    """Name of the other run's folder."""
+    after: int | None
+
+
+def matrix(runs: object) -> Matrix:
+    """Measures from runs of a stream, one per order, and from runs with `memory.shared.items.frozen`.
+
+    A frozen run belongs to the run that its `memory.shared.items.of` names. One after 0 rounds serves all orders of the
+    same tasks. Test tasks of a split are held out: the stream's own run is their checkpoint at its end.
+
+    Parameters
+    ----------
+    runs : object
+        A run folder, a pattern, a sweep, or a list of these; see `folder.folders`.
+
+    Raises
+    ------
+    FolderError
+        No run of a stream, a frozen run of none of them, or runs of several benchmarks.
+    """
+    own: dict[str, Log] = {}
+    frozen: list[_Frozen] = []
+    for run in folders(runs):
+        log, items = Log.read(run, texts=False), _shared(run.manifest.config).get("items") or {}
+        if items.get("frozen"):
+            frozen.append(_Frozen(log, Path(str(items.get("of") or "")).name, items.get("after")))
+        else:
+            own[run.path.resolve().name] = log
+    _check(own, frozen)
+    streams = [_stream(name, log, frozen) for name, log in own.items()]
+    clusters = merged(*(log.clusters for log in (*own.values(), *(run.log for run in frozen))))
+    first = next(iter(own.values()))
+    return Matrix(
+        arm=first.arm,
+        benchmark=first.manifest.benchmark,
+        rounds=tuple(len(set(_rounds(log).values())) for log in own.values()),
+        checkpoints=tuple(sorted({at for stream in streams for at in stream.checkpoints})),
+        measures=measures(streams, clusters),
+        curve=tuple(prequential(streams, clusters)),
+        curated=tuple(curated(log) for log in own.values()),
+        notes=tuple(_notes(streams, frozen)),
+    )
+
+
+def _shared(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The node `memory.shared`."""
+    memory: Mapping[str, Any] = config.get("memory") or {}
+    return memory.get("shared") or {}
+
+
+def _check(own: Mapping[str, Log], frozen: Iterable[_Frozen]) -> None:
+    """Raises FolderError."""
+    if not own:
+        raise FolderError("memory measures", "no run of a stream", "one whose memory.shared.items.frozen is false")
+    for run in frozen:
+        if run.of not in own:
+            got = f"memory of {run.of or 'no run'}"
+            raise FolderError(run.log.manifest.run_id, got, f"of {' or '.join(own)}", "name that run, too")
+    digests = {log.manifest.benchmark_digest for log in (*own.values(), *(run.log for run in frozen))}
+    if len(digests) > 1:
+        raise FolderError("memory measures", f"runs of {len(digests)} benchmarks", "one")
+
+
+def _stream(name: str, log: Log, frozen: Sequence[_Frozen]) -> Stream:
+    """The matrix of one run of a stream."""
+    rounds = _rounds(log)
+    end = len(set(rounds.values()))
+    rows = {end: _verdicts(log.part("test"))} if log.headline is not log else {}
+    zeros = [run for run in frozen if run.after == 0 and run.of != name]
+    for run in (*zeros, *(run for run in frozen if run.of == name)):
+        at = end if run.after is None else run.after
+        rows[at] = rows.get(at, {}) | _verdicts(run.log)
+    seen = {base_id(task) for task in rounds}
+    held_out = sorted({task for row in rows.values() for task in row if base_id(task) not in seen})
+    tasks = [*rounds, *held_out]
+    online = _verdicts(log)
+
+    def row(at: int) -> list[float]:
+        """A later pass has its verdict without memory alone."""
+        return [rows[at].get(base_id(task) if at == 0 else task, float("nan")) for task in tasks]
+
+    return Stream(
+        tasks=tasks,
+        learnt=[rounds[task] + 1 if task in rounds else float("nan") for task in tasks],
+        online=[online.get(task, float("nan")) for task in tasks],
+        checkpoints=sorted(rows),
+        verdicts=[row(at) for at in sorted(rows)],
+    )
+
+
+def _rounds(log: Log) -> dict[str, int]:
+    """Round of each task from which memory learnt, 0-based, in the order of the stream.
+
+    A round ends before the next one begins, so that the order of ends tells rounds apart. Within a round, tasks are
+    sorted.
+    """
+    size = int(_shared(log.manifest.config).get("round_size") or 1)
+    train = [task_id for task_id, result in log.results.items() if result.split != "test"]
+    parts = [sorted(train[start : start + size]) for start in range(0, len(train), size)]
+    return {task_id: number for number, part in enumerate(parts) for task_id in part}
+
+
+def _verdicts(log: Log) -> dict[str, float]:
+    """Hidden verdicts on submissions, by task, of tasks with one."""
+    return {
+        task_id: float(grade.passed) for task_id, (_, grade) in log.submitted.items() if task_id not in log.no_verdict
+    }
+
+
+def _notes(streams: Sequence[Stream], frozen: Sequence[_Frozen]) -> Iterable[str]:
+    if not all(0 in stream.checkpoints for stream in streams):
+        yield "no online utility: it needs a frozen run with memory.shared.items.after=0"
+    if not all(len(stream.checkpoints) > 2 for stream in streams):
+        yield "no forgetting: it needs a checkpoint between the first and the last"
+    if not all(_shared(run.log.manifest.config).get("same_task") for run in frozen if run.after != 0):
+        yield "frozen runs hid the items of the task itself: stability needs memory.shared.same_task=true"

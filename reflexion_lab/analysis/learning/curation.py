@@ -1,0 +1,145 @@
+"""What the memory of a run consists of, who read it, and what it cost: from the log of its operations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from reflexion_lab.analysis.estimators import verdict
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.records import Attempt, Grade, Item, Record, Update, Usage
+from reflexion_lab.text.shorten import estimated
+
+COLLAPSE = 0.5
+"""Memory collapses in a call that leaves less than this share of its tokens: ACE (Zhang et al. 2025, arXiv 2510.04618)
+saw a rewrite leave 122 of 18,282."""
+
+
+class Size(Record, frozen=True, kw_only=True):
+    """Memory after a round in which the curator was called."""
+
+    round: int
+    """0-based."""
+    items: int
+    tokens: int
+
+
+class Collapse(Record, frozen=True, kw_only=True):
+    """A call of the curator that lost most of memory."""
+
+    round: int
+    call: int
+    before: int
+    """Tokens."""
+    after: int
+
+
+class Read(Record, frozen=True, kw_only=True):
+    """Attempts that had an item in their prompt, by their hidden verdict, and the curator's votes on it.
+
+    Attempts differ in more than the item, which was chosen for them: the counts are no effect of it.
+    """
+
+    item_id: str
+    passed: int
+    failed: int
+    votes: dict[str, int]
+    """Sums by name, such as `helpful` and `harmful`."""
+
+
+class Curated(Record, frozen=True, kw_only=True):
+    """Memory across tasks of one run."""
+
+    sizes: tuple[Size, ...]
+    collapses: tuple[Collapse, ...]
+    operations: dict[str, int]
+    """Applied ones by kind; removals by the limits are `limit`."""
+    refused: int
+    unreadable: int
+    """Replies of the curator to calls after tasks that could not be read."""
+    shown: Rate
+    """Items that at least one attempt had in its prompt, of all that memory ever held."""
+    reading: Rate
+    """Hidden passes of the attempts that had any item in their prompt."""
+    not_reading: Rate
+    reads: tuple[Read, ...]
+    """By item, the most often read first."""
+    curation: Usage
+    """Of the curator's calls after tasks."""
+    selection: Usage
+    """Of the curator's calls before tasks."""
+    others: Usage
+    """Of actors and all other roles."""
+
+
+def curated(log: Log) -> Curated:
+    """The figures of a run; those of verdicts are empty until every attempt is graded."""
+    beginning = log.beginning.items if log.beginning else ()
+    held = [item.item_id for item in beginning] + [name for update in log.updates for name in added(update)]
+    read = {name for attempt in log.every for name in attempt.recalled_items}
+    passes = [(attempt, verdict(grade)) for attempt, grade in log.judged]
+    selection = sum((attempt.selection_usage for attempt in log.every), Usage())
+    in_attempts = [usage for attempt in log.every for role, usage in attempt.usage.items() if role != "curator"]
+    return Curated(
+        sizes=sizes(log.updates),
+        collapses=collapses(log.updates, beginning),
+        operations=operations(log.updates),
+        refused=sum(len(update.refused) for update in log.updates),
+        unreadable=sum(update.unreadable for update in log.updates),
+        shown=Rate.over(name in read for name in dict.fromkeys(held)),
+        reading=Rate.over(passed for attempt, passed in passes if attempt.recalled_items),
+        not_reading=Rate.over(passed for attempt, passed in passes if not attempt.recalled_items),
+        reads=reads(log.judged, log.updates),
+        curation=sum((update.usage for update in log.updates), Usage()),
+        selection=selection,
+        others=sum(in_attempts + [written.usage for written in log.written.values()], Usage()),
+    )
+
+
+def sizes(updates: Iterable[Update]) -> tuple[Size, ...]:
+    """Memory at the end of each round with a call."""
+    last = {update.round: update for update in updates}
+    return tuple(Size(round=number, items=update.items, tokens=update.tokens) for number, update in last.items())
+
+
+def collapses(updates: Sequence[Update], beginning: Iterable[Item] = ()) -> tuple[Collapse, ...]:
+    """Calls after which memory has less than `COLLAPSE` of its tokens. `beginning`: items before the first call."""
+    sizes_before = [sum(estimated(item.text) for item in beginning), *(update.tokens for update in updates)]
+    return tuple(
+        Collapse(round=update.round, call=update.call, before=before, after=update.tokens)
+        for before, update in zip(sizes_before, updates, strict=False)
+        if update.tokens < COLLAPSE * before
+    )
+
+
+def operations(updates: Iterable[Update]) -> dict[str, int]:
+    """Applied operations by kind; removals by the limits apart."""
+    every = (operation for update in updates for operation in update.operations)
+    return dict(Counter("limit" if operation.reason == "limit" else operation.kind for operation in every))
+
+
+def added(update: Update) -> list[str]:
+    """Ids of its new items."""
+    return [name for operation in update.operations if operation.kind == "add" for name in operation.item_ids]
+
+
+def reads(judged: Iterable[tuple[Attempt, Grade]], updates: Iterable[Update]) -> tuple[Read, ...]:
+    """Readers and votes of each item that was read or voted on."""
+    outcomes: Counter[tuple[str, bool]] = Counter()
+    for attempt, grade in judged:
+        if (passed := verdict(grade)) is not None:
+            outcomes.update((name, passed) for name in dict.fromkeys(attempt.recalled_items))
+    votes: dict[str, Counter[str]] = {}
+    for operation in (operation for update in updates for operation in update.operations):
+        if operation.kind == "vote":
+            for name in operation.item_ids:
+                votes.setdefault(name, Counter()).update(operation.votes)
+    every = dict.fromkeys([*(name for name, _ in outcomes), *votes])
+    rows = [_read(name, outcomes, votes) for name in every]
+    return tuple(sorted(rows, key=lambda row: (-row.passed - row.failed, row.item_id)))
+
+
+def _read(name: str, outcomes: Mapping[tuple[str, bool], int], votes: Mapping[str, Mapping[str, int]]) -> Read:
+    passed, failed = outcomes.get((name, True), 0), outcomes.get((name, False), 0)
+    return Read(item_id=name, passed=passed, failed=failed, votes=dict(votes.get(name, {})))
