@@ -12,6 +12,7 @@ from typing import Any
 
 from reflexion_lab.cli import memory_history, place
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.io.terminal import columns
 from reflexion_lab.records import Episode, Search
 
 DAY = 24 * 60 * 60
@@ -52,6 +53,13 @@ def add(commands: place.Commands) -> None:
     sub.add_argument("files", metavar="FILE", nargs="+", help="an export, a store, or a run folder")
     place.add_json(sub)
     memory_history.add(kinds)
+    text = (
+        "measure what memory across tasks gains, keeps and loses; name runs of a stream, one per order, and runs that "
+        "began with their memory: memory.shared.items.of=RUN, .after=N and .frozen=true"
+    )
+    sub = place.add_command(kinds, "measures", measures, text)
+    place.add_runs(sub)
+    place.add_json(sub)
 
 
 def _add_search(kinds: place.Commands) -> None:
@@ -194,6 +202,17 @@ def patterns(options: argparse.Namespace) -> None:
     say(sheet(title, ("insight or lesson", "reflections"), rows, note=note) if insights else "no pattern found")
     if options.json:
         say_json({"store": place.without_password(options.store), "n": len(insights), "patterns": insights})
+
+
+def measures(options: argparse.Namespace) -> None:
+    from reflexion_lab.analysis.learning.checkpoints import matrix
+    from reflexion_lab.analysis.report.memory import memory_screen
+    from reflexion_lab.cli.sheets import say, say_json
+
+    measured = matrix(place.chosen(options))
+    say(*memory_screen(measured, columns()))
+    if options.json:
+        say_json(measured)
 
 
 def prune(options: argparse.Namespace) -> None:

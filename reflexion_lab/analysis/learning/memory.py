@@ -107,6 +107,7 @@ def changes(stream: Stream) -> dict[str, NDArray[float64]]:
 
     learnt, online, verdicts = (np.asarray(x, float) for x in stream[1:3] + stream[4:])
     at, n = np.asarray(stream.checkpoints, float), len(stream.tasks)
+    verdicts = verdicts if len(at) else verdicts.reshape(0, n)
     if learnt.shape != (n,) or online.shape != (n,) or verdicts.shape != (len(at), n):
         got = f"learnt {learnt.shape}, online {online.shape}, verdicts {verdicts.shape}"
         raise ConfigError("stream", got, f"({n},), ({n},), ({len(at)}, {n}): a column per task, a row per checkpoint")
