@@ -279,8 +279,9 @@ def _distinguishing_keys(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     shortest values.
     """
     keys = sorted({key for config in configs for key in config if key not in SEEDED and not key.endswith(".seed")})
-    values = {key: [repr(config.get(key)) for config in configs] for key in keys}
-    values = {key: texts for key, texts in values.items() if len(set(texts)) > 1}
+    values = {key: [repr(config.get(key)) for config in configs] for key in ["seed", *keys]}
+    seeds = values.pop("seed")  # benchmark.order=${seed} repeats it
+    values = {key: texts for key, texts in values.items() if len(set(texts)) > 1 and texts != seeds}
     kinds = len(set(zip(*values.values(), strict=True)))
     sufficient = [key for key, texts in values.items() if len(set(texts)) == kinds]
     return [min(sufficient, key=lambda key: len("".join(values[key])))] if sufficient else list(values)

@@ -62,6 +62,13 @@ def test_seeds_and_recordings_of_their_own_are_one_arm(run, key):
     assert (arm.label, arm.seeds) == ("reflexion", (0, 1))
 
 
+def test_a_key_that_repeats_the_seed_splits_no_arm(run):
+    (arm,) = arms([run(str(seed), seed=seed, benchmark={"order": seed}) for seed in (0, 1)])
+    assert (arm.label, arm.seeds) == ("reflexion", (0, 1))
+    orders = arms([run(f"one{order}", seed=0, benchmark={"order": order}) for order in (0, 1)])
+    assert [arm.label for arm in orders] == ["reflexion benchmark.order=0", "reflexion benchmark.order=1"]
+
+
 def test_two_keys_name_what_none_tells_alone(run):
     cells = [{"recall": {"omega": o}, "loop": {"max_attempts": m}} for o in (0, 1) for m in (1, 2)]
     all_arms = arms([run(str(number), **cell) for number, cell in enumerate(cells)])
