@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from reflexion_lab.analysis.estimators import Paired, feedback_confusion, paired, suite_quality, verdict
+from reflexion_lab.analysis.learning.curation import curated
 from reflexion_lab.analysis.stats.bootstrap import rate
 from reflexion_lab.analysis.stats.intervals import PAIRED, Estimate, Rate
 from reflexion_lab.errors import ConfigError
@@ -52,10 +53,12 @@ class Metric(Record, frozen=True, kw_only=True):
     """Remark after the value."""
     cases: str
     """Unit of the n of a share."""
+    of_whole: bool
+    """Whether it is of a whole run, train tasks included, where the run has a split."""
 
     def in_run(self, log: Log) -> Value | None:
-        """Value over a run; with a split over its test tasks."""
-        log = log.headline
+        """Value over a run; with a split over its test tasks, unless it is `of_whole`."""
+        log = log if self.of_whole else log.headline
         if self.level == "run":
             value: Value | None = self.of(log)
             return value
@@ -115,12 +118,13 @@ def metric(
     note: str = "",
     cases: str = "",
     name: str = "",
+    of_whole: bool = False,
 ) -> Callable[[F], F]:
     """Register the decorated function as a metric.
 
     Parameters
     ----------
-    level, unit, direction, label, note
+    level, unit, direction, label, note, of_whole
         See `Metric`.
     interval
         By default "Wilson" for a share.
@@ -149,6 +153,7 @@ def metric(
             label=label,
             note=note,
             cases=cases or ("attempts" if level == "attempt" else "tasks"),
+            of_whole=of_whole,
         )
         return function
 
@@ -302,6 +307,32 @@ def harness_errors(log: Log) -> int:
     evaluations = [attempt.evaluation for attempt in log.every]
     invalid = ["harness_error" in (e.outcome, *(check.outcome for check in e.checks)) for e in evaluations]
     return sum(invalid) + sum(grade.outcome == "harness_error" for grade in log.grades.values())
+
+
+@metric("run", "number", label="items of memory", note="of the curator, at the end")
+def items_at_end(log: Log) -> int | None:
+    return log.updates[-1].items if log.updates else None
+
+
+@metric("run", "number", label="tokens of memory", note="of all items, at the end")
+def items_tokens(log: Log) -> int | None:
+    return log.updates[-1].tokens if log.updates else None
+
+
+@metric("run", "count", label="collapses of memory", direction="lower", note="calls that lost half of its tokens")
+def items_collapses(log: Log) -> int | None:
+    return len(curated(log).collapses) if log.updates else None
+
+
+@metric("run", "share", label="items read", direction="higher", cases="items", of_whole=True)
+def items_read(log: Log) -> Rate | None:
+    """Items that an attempt had in its prompt, of all that memory ever held."""
+    return curated(log).shown if log.updates else None
+
+
+@metric("run", "number", label="tokens of curation", direction="lower", note="before and after tasks", of_whole=True)
+def curation_tokens(log: Log) -> int | None:
+    return curated(log).curation.tokens + curated(log).selection.tokens if log.updates else None
 
 
 @metric("attempt", "share", label="no program", direction="lower")

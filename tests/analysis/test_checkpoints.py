@@ -5,6 +5,8 @@ from itertools import pairwise
 
 import pytest
 
+from reflexion_lab.analysis import metrics
+from reflexion_lab.analysis.frames import load
 from reflexion_lab.analysis.learning.checkpoints import matrix
 from reflexion_lab.analysis.report.memory import memory_screen
 from reflexion_lab.analysis.run_log import Log
@@ -122,3 +124,17 @@ def test_a_frozen_run_of_another_stream_or_none_is_refused(runs, root):
         matrix(runs[1:])
     with pytest.raises(FolderError, match="name that run, too"):
         matrix([run_in(root / "split"), runs[2]])
+
+
+def test_tables_and_trackers_show_memory_of_runs_that_have_one(runs, write_run):
+    values = {metric.name: value for metric, value in metrics.in_run(Log.read(runs[0]))}
+    assert (values["items_at_end"], values["items_collapses"], values["items_read"].n) == (12, 0, 12)
+    without = {metric.name for metric, _ in metrics.in_run(Log.read(write_run({"a": [(1.0, True)]})))}
+    assert not {name for name in without if name.startswith(("items", "curation"))}
+
+
+def test_the_frame_of_memory_names_every_item_that_an_attempt_read(runs):
+    frame = load(runs[0]).memory
+    attempts = Log.read(runs[0]).every
+    assert frame["kind"].tolist() == ["item"] * sum(len(attempt.recalled_items) for attempt in attempts)
+    assert set(frame["name"]) == {name for attempt in attempts for name in attempt.recalled_items}

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from reflexion_lab.analysis.arms import arms
+from reflexion_lab.analysis.frames import load
 from reflexion_lab.analysis.report.run_tables import facts
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
@@ -79,3 +80,9 @@ def test_a_run_without_a_split_says_nothing_of_one(write_run):
 def test_a_wrong_value_is_refused_by_its_key(override, message):
     with pytest.raises(ConfigError, match=message):
         load_benchmark(compose("benchmark=basics", "benchmark.load.n=8", override))
+
+
+def test_a_frame_names_the_side_and_counts_n_as_its_rate_does(run):
+    frames = load(run)
+    assert frames.tasks["split"].tolist().count("test") == 2
+    assert frames.runs["n"].tolist() == [2]

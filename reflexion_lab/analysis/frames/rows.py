@@ -166,6 +166,7 @@ def memories(rows: Iterable[AttemptRow]) -> Iterator[PartRow]:
     for row in rows:
         attempt, own = row.attempt, row.loop.run.log.manifest.run_id
         kinds = {"episode": attempt.recalled, "wisdom": attempt.recalled_wisdom, "mistake": attempt.recalled_mistakes}
+        kinds["item"] = attempt.recalled_items
         left_out = attempt.trajectory.left_out
         recalled = [(kind, name, name not in left_out) for kind, names in kinds.items() for name in names]
         for place, (kind, name, was_read) in enumerate(recalled, 1):
@@ -209,8 +210,8 @@ RUNS: Columns = {
     "model": ("category", lambda run: run.log.manifest.model_fingerprint),
     "study": ("category", lambda run: run.log.study),
     "config_digest": ("category", lambda run: run.log.manifest.config_digest),
-    "n": ("int64", lambda run: len(run.loops) - len(run.log.no_verdict)),
-    "no_verdict": ("int64", lambda run: len(run.log.no_verdict)),
+    "n": ("int64", lambda run: len(run.log.headline.results) - len(run.log.headline.no_verdict)),
+    "no_verdict": ("int64", lambda run: len(run.log.headline.no_verdict)),
     "n_expected": ("int64", lambda run: run.log.manifest.n_expected),
     "pass_at_1": ("Float64", lambda run: run.solved.share if run.solved and not run.is_upper_bound else None),
     "upper_bound": ("Float64", lambda run: run.solved.share if run.solved and run.is_upper_bound else None),
@@ -230,7 +231,10 @@ HEAD: Columns = {
     "seed": ("int64", lambda row: row.loop.head[2]),
     "task_id": ("category", lambda row: row.loop.head[3]),
 }
-CLUSTER: Columns = {"cluster": ("category", lambda row: row.loop.cluster)}
+CLUSTER: Columns = {
+    "cluster": ("category", lambda row: row.loop.cluster),
+    "split": ("category", lambda row: row.loop.result.split or None),
+}
 NUMBER: Columns = {"number": ("int64", lambda row: row.number)}
 TASKS: Columns = {
     "attempts": ("int64", lambda loop: len(loop.attempts)),
@@ -264,6 +268,7 @@ ATTEMPTS: Columns = {
     "recalled": ("int64", lambda row: len(row.attempt.recalled)),
     "recalled_wisdom": ("int64", lambda row: len(row.attempt.recalled_wisdom)),
     "recalled_mistakes": ("int64", lambda row: len(row.attempt.recalled_mistakes)),
+    "recalled_items": ("int64", lambda row: len(row.attempt.recalled_items)),
     "omega": ("Int64", lambda row: row.attempt.memory.omega),
     "omega_shown": ("Int64", lambda row: row.attempt.memory.own),
     "reflection_source": ("category", lambda row: _of(row.attempt.reflection, "source")),
