@@ -137,4 +137,4 @@ def test_the_frame_of_memory_names_every_item_that_an_attempt_read(runs):
     frame = load(runs[0]).memory
     attempts = Log.read(runs[0]).every
     assert frame["kind"].tolist() == ["item"] * sum(len(attempt.recalled_items) for attempt in attempts)
-    assert set(frame["name"]) == {name for attempt in attempts for name in attempt.recalled_items}
+    assert set(frame["recalled_id"]) == {name for attempt in attempts for name in attempt.recalled_items}

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from reflexion_lab.analysis.learning.curation import Curated, curated
 from reflexion_lab.analysis.learning.memory import Measures, Stream, Window, measures, prequential
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.solutions import tasks_of
 from reflexion_lab.analysis.stats.clusters import merged
 from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Record, base_id
-from reflexion_lab.runner.folder.folder import folders
+from reflexion_lab.runner.folder.folder import RunFolder, folders
+from reflexion_lab.tasks.benchmarks.similar import repeated
 
 
 class Matrix(Record, frozen=True, kw_only=True):
@@ -59,7 +61,7 @@ def matrix(runs: object) -> Matrix:
     """
     own: dict[str, Log] = {}
     frozen: list[_Frozen] = []
-    for run in folders(runs):
+    for run in (found := folders(runs)):
         log, items = Log.read(run, texts=False), _shared(run.manifest.config).get("items") or {}
         if items.get("frozen"):
             frozen.append(_Frozen(log, Path(str(items.get("of") or "")).name, items.get("after")))
@@ -77,7 +79,7 @@ def matrix(runs: object) -> Matrix:
         measures=measures(streams, clusters),
         curve=tuple(prequential(streams, clusters)),
         curated=tuple(curated(log) for log in own.values()),
-        notes=tuple(_notes(streams, frozen)),
+        notes=(*_notes(streams, frozen), *_repeated(run for run in found if run.path.resolve().name in own)),
     )
 
 
@@ -144,6 +146,17 @@ def _verdicts(log: Log) -> dict[str, float]:
     return {
         task_id: float(grade.passed) for task_id, (_, grade) in log.submitted.items() if task_id not in log.no_verdict
     }
+
+
+def _repeated(runs: Iterable[RunFolder]) -> Iterator[str]:
+    """Near-duplicates in the first stream: memory of one task may hold the solution of another."""
+    run = next(iter(runs))
+    every = tasks_of([run])[run.manifest.run_id]
+    first = {base_id(task_id): task for task_id, task in reversed(every.items())}
+    tasks = [first[name] for name in dict.fromkeys(map(base_id, every))]
+    if pairs := repeated(tasks):
+        example = f"such as {pairs[0].later} of {pairs[0].earlier}"
+        yield f"{len(pairs)} of {len(tasks)} tasks resemble an earlier one of another cluster, {example}"
 
 
 def _notes(streams: Sequence[Stream], frozen: Sequence[_Frozen]) -> Iterable[str]:

@@ -69,6 +69,23 @@ def nearest(earlier: Sequence[Task], later: Sequence[Task]) -> list[Near]:
     return sorted(pairs, key=lambda pair: -pair.similarity)
 
 
+def repeated(tasks: Sequence[Task], similarity: float = SIMILAR) -> list[Near]:
+    """Tasks with a near-duplicate of another cluster before them, each with the nearest one, in order."""
+    from sklearn.neighbors import NearestNeighbors
+
+    if (rows := vectors(tasks)) is None:
+        return []
+    index = NearestNeighbors(radius=1 - similarity, metric="cosine", algorithm="brute").fit(rows)
+    pairs = []
+    for place, (distances, others) in enumerate(zip(*index.radius_neighbors(rows), strict=True)):
+        own = tasks[place].cluster_id
+        known = ((d, other) for d, other in zip(distances, others, strict=True) if tasks[other].cluster_id != own)
+        if earlier := [(distance, other) for distance, other in known if other < place]:
+            distance, other = min(earlier)
+            pairs.append(Near(tasks[place].task_id, tasks[other].task_id, round(1 - float(distance), 3)))
+    return pairs
+
+
 def vectors(tasks: Sequence[Task]) -> csr_matrix[Any] | None:
     """TF-IDF vectors of character 3- to 5-grams, a row per task; None if no task has a text."""
     from sklearn.feature_extraction.text import TfidfVectorizer

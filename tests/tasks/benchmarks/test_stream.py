@@ -10,6 +10,7 @@ from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Episode, Task, base_id
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.similar import repeated
 from reflexion_lab.tasks.benchmarks.stream import Split, overlap, stream
 from tests.builders import attempt
 
@@ -101,6 +102,13 @@ def test_near_duplicates_across_the_split_are_counted_and_one_is_named():
     line = overlap(stream(pair, split=split, passes=2))
     assert line.startswith("split: 6 train tasks in 6 clusters and 6 test tasks in 6 clusters; ")
     assert f"in the test: {_twins(split.test_ids(pair))} (cosine >= 0.7), such as own/" in line
+
+
+def test_repetitions_in_a_stream_are_of_earlier_tasks_of_other_clusters():
+    pairs = repeated(benchmark(12, per_cluster=1).tasks)
+    assert [(pair.later, pair.earlier) for pair in pairs] == [(f"own/{n + 6}", f"own/{n}") for n in range(6)]
+    assert repeated(benchmark(12)[2:].tasks) == []  # the equal ones share a cluster
+    assert repeated([]) == []
 
 
 def _twins(test):
