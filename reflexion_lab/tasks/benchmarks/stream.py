@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import re
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -63,7 +65,8 @@ def stream(
     Parameters
     ----------
     order : int | None, optional
-        Seed of a shuffle; None keeps the order of the benchmark.
+        Seed of a shuffle, which keeps the order within a cluster: later tasks may build on earlier ones. None keeps
+        the order of the benchmark.
     passes : int, default 1
         In pass p > 1 a task has the id `ID@p`, and the cluster of the first pass.
 
@@ -74,7 +77,7 @@ def stream(
     """
     tasks = list(benchmark)
     if order is not None:
-        random.Random(f"{order}:{benchmark.name}:order").shuffle(tasks)
+        tasks = _shuffled(tasks, random.Random(f"{order}:{benchmark.name}:order"))
     test = split.test_ids(benchmark) if split else frozenset()
     if passes > 1 and (like_pass := [task.task_id for task in tasks if re.search(PASS, task.task_id)]):
         raise ConfigError(
@@ -83,6 +86,16 @@ def stream(
     train = [task for task in tasks if task.task_id not in test]
     repeated = [_again(task, number) for number in range(1, passes + 1) for task in train]
     return replace(benchmark, tasks=(*repeated, *(task for task in tasks if task.task_id in test)), test=test)
+
+
+def _shuffled(tasks: Sequence[Task], rng: random.Random) -> list[Task]:
+    """The clusters take random places; the tasks of each stand there in their order."""
+    clusters = [task.cluster_id for task in tasks]
+    rng.shuffle(clusters)
+    waiting: dict[str, deque[Task]] = {}
+    for task in tasks:
+        waiting.setdefault(task.cluster_id, deque()).append(task)
+    return [waiting[cluster].popleft() for cluster in clusters]
 
 
 def _again(task: Task, number: int) -> Task:

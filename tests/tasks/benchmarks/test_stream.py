@@ -43,6 +43,15 @@ def test_null_keeps_the_order_and_a_number_shuffles_by_that_number_alone():
     assert stream(whole, order=3).digest == whole.digest
 
 
+def test_a_shuffle_keeps_the_order_within_a_cluster():
+    whole = benchmark(12, per_cluster=4)
+    for order in range(5):
+        shuffled = stream(whole, order=order)
+        for cluster in {task.cluster_id for task in whole}:
+            own = [[task.task_id for task in tasks if task.cluster_id == cluster] for tasks in (whole, shuffled)]
+            assert own[0] == own[1]
+
+
 def test_later_passes_repeat_the_train_tasks_under_ids_and_clusters_that_lead_back():
     whole = stream(benchmark(4), passes=3, split=Split(folds=2))
     test = [task_id for task_id in ids(benchmark(4)) if task_id in whole.test]
