@@ -68,7 +68,9 @@ def test_what_lacks_checkpoints_is_none():
     alone = measures([BY_HAND._replace(checkpoints=(), verdicts=np.empty((0, 5)))])
     assert {getattr(alone, name) for name in changes(BY_HAND)} == {None}
     without = BY_HAND._replace(checkpoints=(0, 4), verdicts=(BY_HAND.verdicts[0], BY_HAND.verdicts[3]))
-    assert measures([without]).forgetting is None
+    result = measures([without])
+    assert (result.forgetting, result.stability, result.backward_transfer) == (None, None, None)
+    assert result.online_utility.value == 0
 
 
 @pytest.mark.parametrize("wrong", [{"checkpoints": (0, 2, 2, 4)}, {"online": (0, 1)}, {"verdicts": ((0,) * 5,)}])

@@ -163,6 +163,6 @@ def _notes(streams: Sequence[Stream], frozen: Sequence[_Frozen]) -> Iterable[str
     if not all(0 in stream.checkpoints for stream in streams):
         yield "no online utility: it needs a frozen run with memory.shared.items.after=0"
     if not all(len(stream.checkpoints) > 2 for stream in streams):
-        yield "no forgetting: it needs a checkpoint between the first and the last"
+        yield "no stability and forgetting: they need a checkpoint between the first and the last"
     if not all(_shared(run.log.manifest.config).get("same_task") for run in frozen if run.after != 0):
         yield "frozen runs hid the items of the task itself: stability needs memory.shared.same_task=true"

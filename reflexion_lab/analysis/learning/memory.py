@@ -124,7 +124,7 @@ def changes(stream: Stream) -> dict[str, NDArray[float64]]:
     best = np.where(np.isnan(between).all(axis=0), np.nan, np.nan_to_num(between, nan=-1).max(axis=0, initial=-1))
     return {
         "online_utility": np.where(np.isfinite(learnt), online - zero, np.nan),
-        "stability": last - after,
+        "stability": last - after if is_early.any() else none,
         "forgetting": np.where(is_early, best - last, np.nan),
         "backward_transfer": np.where(is_early, last - after, np.nan),
         "generalisation": np.where(np.isnan(learnt), last - zero, np.nan),
