@@ -123,8 +123,8 @@ class Filler(_Control):
     def select(self, items: Sequence[Item], task: Task) -> Selection:
         selection = self.first.select(items, task)
         texts = (_filler(item.text, f"{self.seed}:{item.item_id}") for item in selection.items)
-        items = (replace(item, text=text) for item, text in zip(selection.items, texts, strict=True))
-        return replace(selection, items=tuple(items))
+        filled = (replace(item, text=text) for item, text in zip(selection.items, texts, strict=True))
+        return replace(selection, items=tuple(filled))
 
 
 @functools.lru_cache(4096)  # the same items are shown to many tasks
