@@ -63,6 +63,7 @@ class Memento:
         return Curation(operations=(case,))
 
     def _case(self, finished: Finished) -> str:
-        program = without_prompt(submitted_at(finished.attempts).trajectory.solution, finished.task).strip("\n")
-        question = bounded(finished.task.prompt.strip(), self.max_chars // 2)
-        return f"Question:\n{question}\nSolution:\n{bounded(program or '(no program)', self.max_chars // 2)}"
+        solution = submitted_at(finished.attempts).trajectory.solution
+        program = without_prompt(solution, finished.task).rstrip().lstrip("\n") or "(no program)"
+        question, answer = (bounded(text, self.max_chars // 2) for text in (finished.task.prompt.strip(), program))
+        return f"Question:\n{question}\nSolution:\n{answer}"
