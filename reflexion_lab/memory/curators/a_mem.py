@@ -191,7 +191,7 @@ def decided(reply: str, neighbours: int) -> Decision | None:
     """The decision in a reply; None if it does not say whether the note evolves. The first of several values counts.
 
     `LINK` and `NEIGHBOUR` name notes by number; a `NEIGHBOUR` without one is the next. `CONTEXT` and `TAGS` are those
-    of the neighbour before them, and of the new note before the first.
+    of the neighbour before them; before the first, `TAGS` are those of the new note.
     """
     sections = list(_LABELS.sections(without_thoughts(reply)[0]))
     answers = (_ANSWERS.get(letters(" ".join(lines)[:CHARS])) for label, lines in sections if label == "EVOLVE")
@@ -200,9 +200,8 @@ def decided(reply: str, neighbours: int) -> Decision | None:
         return None if evolves is None else Decision()
     links = [number for label, lines in sections if label == "LINK" for number in _numbers(lines)]
     valid = tuple(dict.fromkeys(number for number in links if 1 <= number <= neighbours))
-    values = {
-        place: text for place, text in _values(reply).items() if place[0] <= neighbours and place != (0, "CONTEXT")
-    }
+    known = {(number, label) for number in range(neighbours + 1) for label in ("CONTEXT", "TAGS")} - {(0, "CONTEXT")}
+    values = {place: text for place, text in _values(reply).items() if place in known}
     return Decision(valid, values)
 
 

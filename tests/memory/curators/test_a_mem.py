@@ -65,7 +65,7 @@ REPLIES = [
         {"e": {"tags": "five"}},
         0,
     ),
-    ("h", described("h"), "EVOLVE: yes\nLINK: 7, 0, 3, 3", {}, "c", {}, 0),
+    ("h", described("h"), "EVOLVE: yes\nCONTEXT: not its own\nKEYWORDS: no\nLINK: 7, 0, 3, 3", {}, "c", {}, 0),
     (
         "i",  # neighbours without numbers are in order
         described("i"),

@@ -40,7 +40,7 @@ REPLIES = [
     (True, "**WORKFLOW:** g\n- STEP: g first\n- STEP: g last", "g"),
     (True, "## Workflow\nh\n1. h first\n2. h last", "h"),
     (True, "WORKFLOW: i\n- i first\n- i last", "i"),
-    (True, "<think>" + flow("no") + "</think>\n" + flow("j"), "j"),
+    (True, "<think>\n" + flow("no") + "</think>\n" + flow("j"), "j"),
     (True, "```\n" + flow("k") + "\n```", "k"),
     (True, "Here is the file:\n\n" + flow("l", "m"), "lm"),
     (True, flow("m", "l"), "ml"),  # in the order of the reply
@@ -81,6 +81,10 @@ def test_thirty_replies_give_the_files_derived_by_hand():
             removed = [name for op in updates[0].operations if op.kind == "remove" for name in op.item_ids]
             assert removed == ([] if after is SAME else [item.item_id for item in before])
     assert len(model.prompts) == sum(passed is True for passed, _, _ in REPLIES)
+
+
+def test_equal_workflows_of_a_reply_are_one():
+    assert workflows(flow("a", "b", "a")) == (text("a"), text("b"))
 
 
 def test_an_unchanged_workflow_keeps_its_sources_and_a_changed_one_has_all():

@@ -48,7 +48,7 @@ REPLIES = [
     (True, "- Title: q\n- Description: when q\n- Content: do q", ["q"]),
     (True, "title 1: r\ndescription 1: when r\ncontent 1: do r", ["r"]),
     (True, "The attempt passed since it sorts.\n\n" + item("s"), ["s"]),
-    (True, f"<think>{item('no')}</think>\n{item('t')}", ["t"]),
+    (True, f"<think>\n{item('no')}\n</think>\n{item('t')}", ["t"]),
     (True, "```\n" + item("u") + "\n```", ["u"]),
     (True, "TITLE: v\nDESCRIPTION:\nwhen v\nCONTENT:\ndo\nv", ["v"]),
     (True, "TITLE: w\nDESCRIPTION: when w\nCONTENT: do w\nCONTENT: later", ["w"]),  # the first counts
