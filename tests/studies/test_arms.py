@@ -19,6 +19,8 @@ RULES = [
     {"when": "", "reply": "\n    return None\n"},
 ]
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
+N_ATTEMPTS = {"omega_sweep": 4, "simple": 1, "matts_parallel": 5, "matts_sequential": 5}
+"""Attempts at each task, by experiment; 3 by default."""
 ARMS = [name for name in EXPERIMENTS if not name.endswith("_sweep")]
 
 
@@ -58,7 +60,7 @@ def test_every_arm_begins_with_the_same_calls(run):
         assert first_calls(log, calls) == expected, name
         assert log.is_graded, name
         lengths = {len(attempts) for attempts in log.attempts.values()}
-        assert lengths == {4 if name == "omega_sweep" else 1 if name == "simple" else 3}, name
+        assert lengths == {N_ATTEMPTS.get(name, 3)}, name
 
 
 @pytest.mark.slow

@@ -25,7 +25,22 @@ class Seen(NamedTuple):
     """Random generator of this call."""
 
 
-CURATIONS: dict[str, Callable[[Seen], str]] = {}
+def _workflows(seen: Seen) -> str:
+    """The rules of the file so far, then those of the task that was solved."""
+    rules = dict.fromkeys([*rules_in(seen.prompt.partition("A task that was solved:")[0]), *seen.rules])
+    return "\n".join(f"WORKFLOW: {rule}\nSTEP: Read the task\nSTEP: Apply the rule to {{values}}" for rule in rules)
+
+
+def _items(seen: Seen) -> str:
+    return "\n\n".join(f"TITLE: A rule\nDESCRIPTION: For its term\nCONTENT: {rule}" for rule in seen.rules)
+
+
+CURATIONS: dict[str, Callable[[Seen], str]] = {
+    "WORKFLOW: its goal": _workflows,
+    "KEYWORDS: three or more": lambda seen: f"KEYWORDS: rule\nCONTEXT: {' '.join(seen.rules)}\nTAGS: rules",
+    "\nEVOLVE: yes\n": lambda seen: "EVOLVE: no",
+    "TITLE: its name": _items,
+}
 """Reply to a curator, by a text that its prompt holds and no other prompt does; the first match counts."""
 
 

@@ -59,14 +59,21 @@ REFLECTIONS = {
     "ROOT_CAUSE:": f"{FIELDS}CONFIDENCE: 0.5",
 }  # fmt: skip
 """Reflection by a text of the prompt; the first match counts."""
+CURATIONS = {
+    "WORKFLOW: its goal": f"WORKFLOW: Write a function that returns {{value}}\nSTEP: {LESSON}\nSTEP: {CHANGE}",
+    "KEYWORDS: three or more": f"KEYWORDS: value, error, return\nCONTEXT: {LESSON}\nTAGS: functions",
+    "\nEVOLVE: yes\n": f"EVOLVE: yes\nLINK: 1\nTAGS: functions, values\nNEIGHBOUR: 1\nCONTEXT: {CHANGE}",
+    "TITLE: its name": f"TITLE: Small inputs first\nDESCRIPTION: For every task\nCONTENT: {LESSON}",
+}
+"""Reply to a curator, by a text of its prompt."""
 ISSUES = "ISSUE: In this function the last line raises an error\nSUGGESTION: The author should return the value\n"
 CRITIQUES = {True: f"{ISSUES}SEVERITY: 0.80", False: "ISSUE: none\nSEVERITY: 0.00"}
 """Critique by whether the draft is wrong."""
 
 
 class SimulatedModel:
-    """Replies to chat actors with a right or a wrong program, to reflectors with a fixed reflection in the requested
-    form, to critics by whether the draft is wrong, and to writers of tests with the visible tests.
+    """Replies to chat actors with a right or a wrong program, to reflectors and curators with fixed words in the
+    requested form, to critics by whether the draft is wrong, and to writers of tests with the visible tests.
 
     A reply depends on the sampling seed, the prompt and the draw only. Usage counts one token per four characters,
     rounded up.
@@ -148,9 +155,9 @@ class SimulatedModel:
         return Completion(text=reply, model=self.fingerprint, usage=usage)
 
     def _reply(self, prompt: str, draw: random.Random) -> str:
-        for text, reflection in REFLECTIONS.items():
+        for text, reply in (*CURATIONS.items(), *REFLECTIONS.items()):
             if text in prompt:
-                return reflection
+                return reply
         blocks = [text for _, text in BLOCK.findall(prompt)]
         task = next((self._tasks[text.strip()] for text in blocks if text.strip() in self._tasks), None)
         if task is None:

@@ -14,15 +14,21 @@ FURTHER = ("WHAT_WORKED", "KEY_INSIGHT", "LESSONS", "ACTION_ITEMS")
 """Optional labels."""
 LISTS = ("LESSONS", "ACTION_ITEMS")
 
-GRAMMAR = r"""
+VALUE = r"""value ::= [A-Za-z] [a-zA-Z]{0,23} (" " word){3,13} "\n"
+word ::= [a-zA-Z_.,`']{1,24} | [!-~]{1,10}
+"""
+"""GBNF of the rest of a line: 4 to 14 words of ASCII."""
+
+GRAMMAR = (
+    r"""
 root ::= cause wrong change confidence
 cause ::= "ROOT_CAUSE: My mistake is that " value
 wrong ::= "WHAT_WENT_WRONG: The check failed because " value
 change ::= "WHAT_TO_CHANGE: In my function I will " value
 confidence ::= "CONFIDENCE: 0." [0-9] [0-9] "\n"
-value ::= [A-Za-z] [a-zA-Z]{0,23} (" " word){3,13} "\n"
-word ::= [a-zA-Z_.,`']{1,24} | [!-~]{1,10}
 """
+    + VALUE
+)
 """GBNF for `Sampling.grammar`: the four lines in order, each text an opening and 4 to 14 words of ASCII.
 
 The openings are for small models: without them SmolLM2-135M repeats the prompt's explanation of each label. The length

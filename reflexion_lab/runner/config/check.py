@@ -145,6 +145,8 @@ PROMISED = {
     "corrupted": (("reflector", "Corrupted"),),
     "reflexion_generic": (("reflector", "Generic"),),
     "reflexion_shuffled": (("reflector", "Shuffled"),),
+    "matts_parallel": (WORDLESS, ("curator", "ReasoningBank")),
+    "matts_sequential": (("curator", "ReasoningBank"),),
     "helix": (("reflector", "WithFallback"), ("recall", "WindowThenSimilar")),
     "bot": (("reflector", "WithFallback"), ("evaluator", "WithTrajectory")),
     "openagents": (("reflector", "WithFallback"), ("recall", "Window")),

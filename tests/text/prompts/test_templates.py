@@ -6,7 +6,7 @@ import pytest
 from jinja2 import Environment, UndefinedError, meta, nodes
 
 from reflexion_lab.agent.reflectors.fields import LABELS
-from reflexion_lab.records import Mistake, Recollection, Wisdom
+from reflexion_lab.records import Item, Mistake, Recollection, Wisdom
 from reflexion_lab.text.prompts.render import (
     FILTERS,
     FOLDER,
@@ -41,6 +41,7 @@ def episode(number, task_id="t", **fields):
 
 
 LESSONS = {
+    "items": (Item(item_id="i", text="an item"),),
     "wisdom": (Wisdom(wisdom_id="w", pattern="a pattern", frequency=2, impact=0.1, domain="code", advice="an advice"),),
     "mistakes": (
         Mistake(mistake_id="m", task_id="o", prompt="a question", prompt_hash="", mistake="a mistake", severity=1.0),
@@ -144,7 +145,7 @@ def test_an_actor_reads_its_task_once_and_every_episode():
             assert f"feedback {episode.attempt_number}" in text
             assert (f"cause {episode.attempt_number}" in text) == (f"change {episode.attempt_number}" in text)
             assert (f"cause {episode.attempt_number}" in text) == (episode.reflection is not None)
-        for words in ("a pattern", "an advice", "a question", "a mistake", "an insight", "a session"):
+        for words in ("an item", "a pattern", "an advice", "a question", "a mistake", "an insight", "a session"):
             assert (words in text) == (memory == "all"), (case, words)
         assert "None" not in text and "Undefined" not in text
         assert text == text.strip("\n") and "\n\n\n\n" not in text

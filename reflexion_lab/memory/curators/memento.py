@@ -1,0 +1,69 @@
+"""Memento (Zhou et al., arXiv 2508.16153; Agent-on-the-Fly/Memento@42fbbca): a bank of cases, successes and failures.
+
+Paper and released code: a case (question, plan, outcome) is appended after each task, by the verdict of a model that
+knows the true answer; the 8 cases of the most similar questions are in the prompt, positive ones before negative ones.
+A second variant trains the retriever on the outcomes. Cases are neither changed nor removed.
+
+Here: the case is the task, the submitted program and the feedback's verdict; loops without a verdict give none. The
+retriever is not trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reflexion_lab.limits import Positive, validated
+from reflexion_lab.loop.selection import submitted_at
+from reflexion_lab.memory.curators.index import Index
+from reflexion_lab.protocols import Retriever
+from reflexion_lab.records import Batch, Curation, Finished, Item, Operation, Selection, Task
+from reflexion_lab.text.prompts.render import without_prompt
+from reflexion_lab.text.shorten import bounded
+
+SECTIONS = {True: "Positive examples", False: "Negative examples"}
+"""By outcome, in the order of the prompt."""
+
+
+class Memento:
+    """The cases of the most similar tasks, without a model.
+
+    Parameters
+    ----------
+    retriever : Retriever
+        Empty, for this curator alone.
+    k : int
+        Cases in the prompt.
+    max_chars : int
+        Length of each, half of it for the task.
+    """
+
+    @validated
+    def __init__(self, retriever: Retriever, *, k: Positive = 8, max_chars: Positive = 1500) -> None:
+        self.index = Index(retriever)
+        self.k = k
+        self.max_chars = max_chars
+
+    def select(self, items: Sequence[Item], task: Task) -> Selection:
+        nearest = self.index.nearest(items, task.prompt, self.k)
+        return Selection(items=tuple(item for name in SECTIONS.values() for item in nearest if item.section == name))
+
+    def due(self, finished: Sequence[Finished]) -> Sequence[Batch]:
+        return [Batch(finished=(each,)) for each in finished if each.passed is not None]
+
+    def curate(self, items: Sequence[Item], batch: Batch) -> Curation:
+        (each,) = batch.finished
+        case = Operation(
+            kind="add",
+            text=self._case(each),
+            key=each.task.prompt,
+            section=SECTIONS[bool(each.passed)],
+            outcome=each.passed,
+            sources=(each.task.task_id,),
+        )
+        return Curation(operations=(case,))
+
+    def _case(self, finished: Finished) -> str:
+        solution = submitted_at(finished.attempts).trajectory.solution
+        program = without_prompt(solution, finished.task).rstrip().lstrip("\n") or "(no program)"
+        question, answer = (bounded(text, self.max_chars // 2) for text in (finished.task.prompt.strip(), program))
+        return f"Question:\n{question}\nSolution:\n{answer}"
