@@ -45,9 +45,9 @@ def add(commands: place.Commands) -> None:
     sub = _add(kinds, "export", export, "write all records to one file")
     sub.add_argument("file", metavar="FILE", help="*.jsonl, or *.json for one object")
     text = (
-        "import exports, other stores, or run folders; attempts of a run become episodes. Nothing is imported if any "
-        "record is invalid. A run folder contains no task prompts: they are loaded with the run's benchmark, or stay "
-        "empty if it is not available"
+        "import exports, other stores, or run folders; attempts of a run become episodes, and the items that it ended "
+        "with are added. Nothing is imported if any record is invalid. A run folder contains no task prompts: they are "
+        "loaded with the run's benchmark, or stay empty if it is not available"
     )
     sub = _add(kinds, "import", import_files, text)
     sub.add_argument("files", metavar="FILE", nargs="+", help="an export, a store, or a run folder")
@@ -126,7 +126,7 @@ def show(options: argparse.Namespace) -> None:
 def _overview(store: Any, options: argparse.Namespace) -> dict[str, Any]:
     from reflexion_lab.analysis.report.cells import counts
     from reflexion_lab.cli.sheets import episode_table, say
-    from reflexion_lab.storage.kinds import KINDS
+    from reflexion_lab.storage.kinds import KINDS, is_removed
 
     newest: deque[Episode] = deque(maxlen=options.limit)
     categories: Counter[str] = Counter()
@@ -137,7 +137,7 @@ def _overview(store: Any, options: argparse.Namespace) -> dict[str, Any]:
         tasks.add(episode.task_id)
         sessions.add(episode.session_id)
         passed += episode.passed
-    kinds = {kind.name: sum(1 for _ in store.read(kind.record)) for kind in KINDS[1:]}
+    kinds = {kind.name: sum(not is_removed(record) for record in store.read(kind.record)) for kind in KINDS[1:]}
     records = {"episodes": categories.total(), **kinds}
     say(
         f"{place.without_password(options.store)}: {_listed(records)}",

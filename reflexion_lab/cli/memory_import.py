@@ -17,9 +17,10 @@ from reflexion_lab.cli.place import counted, is_store, kept_at, without_password
 from reflexion_lab.errors import ConfigError, StoreError
 from reflexion_lab.io.files import UNREADABLE
 from reflexion_lab.memory.episodic import episode_of, session_after, session_id
+from reflexion_lab.memory.items import after
 from reflexion_lab.memory.mistakes import mistakes_of
 from reflexion_lab.protocols import Store, Stored
-from reflexion_lab.records import SCHEMA_VERSION, Episode, Manifest, Mistake, Record, Session, Task, Wisdom
+from reflexion_lab.records import SCHEMA_VERSION, Episode, Item, Manifest, Mistake, Record, Session, Task, Wisdom
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.jsonl import Header, check_schema, header_text
 from reflexion_lab.storage.kinds import KIND_OF, KINDS, prepared
@@ -107,6 +108,7 @@ def _of_run(path: Path) -> Iterator[str]:
     try:
         folder = RunFolder.existing(path)
         _ = folder.attempts
+        _ = _items_of(folder)
     except ValueError as problem:
         yield str(problem)
         return
@@ -245,7 +247,7 @@ def _append_all(store: Store, records: Iterable[Stored]) -> int:
 
 
 def records_of(folder: RunFolder, prompts: Mapping[str, str]) -> list[Stored]:
-    """Episodes, sessions and mistakes of a run's loops, dated at the run's start.
+    """Episodes, sessions and mistakes of a run's loops, dated at the run's start, and its items.
 
     A task without its prompt has no mistakes, since they are searched by prompt.
     """
@@ -261,7 +263,16 @@ def records_of(folder: RunFolder, prompts: Mapping[str, str]) -> list[Stored]:
             episode = episode_of(task, attempt, name, str(manifest.config.get("arm") or "actor"))
             records.append(replace(episode, timestamp=start))
         records += [session, *(mistakes_of(task, attempts, start) if task.prompt else ())]
-    return records
+    return records + _items_of(folder)
+
+
+def _items_of(folder: RunFolder) -> list[Stored]:
+    """The items of a run after its last call of the curator, and those that it removed. Raises DataError."""
+    beginning, updates = folder.beginning, folder.updates
+    items = after(beginning.items, updates) if beginning else ()
+    known = {name for update in updates for operation in update.operations for name in operation.item_ids}
+    removed = sorted(known - {item.item_id for item in items}) if beginning else []
+    return [*items, *(Item(item_id=name, text="") for name in removed)]
 
 
 def _completed(record: Stored, known: Mapping[str, Episode]) -> Stored:

@@ -41,6 +41,7 @@ from reflexion_lab.records import (
     Wisdom,
     base_id,
 )
+from reflexion_lab.storage.kinds import is_removed
 from reflexion_lab.storage.spilled import Spilled
 
 BATCH = 200
@@ -163,11 +164,11 @@ class Archive:
         )
 
     def _begin_items(self, beginning: Beginning | None, others: Sequence[Item]) -> tuple[Item, ...]:
-        """Items as of `beginning`, default those of the store and `others`; one without a text was removed."""
+        """Items as of `beginning`, default those of the store and `others`, without those that were removed."""
         if self.curated is None:
             return ()
         known = {item.item_id: item for item in (*self.store.read(Item), *others)} if beginning is None else {}
-        items = beginning.items if beginning else tuple(item for item in known.values() if item.text)
+        items = beginning.items if beginning else tuple(item for item in known.values() if not is_removed(item))
         self.curated.begin(items)
         return items
 
@@ -203,7 +204,7 @@ class Archive:
         """Add what a round of another process has taught, which stores it itself."""
         self.absorb([record for record in records if isinstance(record, Learnt)])
         if self.curated:
-            self.curated.replay(record for record in records if isinstance(record, Update))
+            self.curated.memory.follow(record for record in records if isinstance(record, Update))
 
     def absorb(self, updates: Sequence[Learnt]) -> None:
         """Add a round's updates, in task order, and store them. A repetition does not change the store."""
@@ -369,7 +370,7 @@ class Rounds:
     log
         Receives each new update of the curator.
     done
-        Updates of the curator that an interrupted run has logged.
+        Updates of the curator that an interrupted run has logged; the runner sets it once the folder is locked.
     frozen
         Ids of tasks from which memory learns nothing; they form a round of their own.
     """
@@ -399,6 +400,7 @@ class Rounds:
         self._attempts: dict[str, Sequence[Attempt]] = {}
 
     def of(self, tasks: Sequence[Task]) -> list[Sequence[Task]]:
+        """The tasks of each round."""
         parts = [(is_frozen, list(part)) for is_frozen, part in groupby(tasks, key=self._is_frozen)]
         sizes = [(part, len(part) if is_frozen else self.size) for is_frozen, part in parts]
         return [part[start : start + size] for part, size in sizes for start in range(0, len(part), size)]

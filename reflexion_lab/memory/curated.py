@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from reflexion_lab.errors import DataError
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.items import ItemLimits, ItemMemory
 from reflexion_lab.protocols import Curator
 from reflexion_lab.records import Attempt, Batch, Finished, Item, Selection, Task, Update
@@ -73,13 +73,15 @@ class CuratedMemory:
         ModelError
             As of `Curator.curate`.
         """
-        self.replay(done)
+        self.memory.follow(done)
         calls = () if self.is_frozen else self.curator.due(finished)
         for call, batch in list(enumerate(calls))[len(done) :]:
             yield self._call(number, call, batch)
 
     def _call(self, number: int, call: int, batch: Batch) -> Update:
         tasks = tuple(each.task.task_id for each in batch.finished)
+        if not tasks:
+            raise ConfigError("curator", "a batch without a loop", "one or more loops in every batch of `due`")
         try:
             curation = self.curator.curate(self.memory.items, batch)
         except Exception as problem:
@@ -100,15 +102,3 @@ class CuratedMemory:
             tokens=self.memory.tokens,
             digest=self.memory.digest,
         )
-
-    def replay(self, updates: Iterable[Update]) -> None:
-        """Apply logged updates. Raises DataError: they do not give the logged memory."""
-        for update in updates:
-            try:
-                self.memory.replay(update.operations)
-                digest = self.memory.digest
-            except (KeyError, IndexError):
-                digest = "operations on unknown items"
-            if digest != update.digest:
-                place = f"operations.jsonl, round {update.round}, call {update.call}"
-                raise DataError(place, digest, f"memory of digest {update.digest}", "restore the file from a copy")

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from reflexion_lab.errors import DataError
 from reflexion_lab.limits import Count
 from reflexion_lab.records import Item, Operation, Record, Refusal, Task, Update, base_id
 from reflexion_lab.text.shorten import estimated
@@ -84,9 +85,10 @@ def rebuilt(items: Sequence[Item], operations: Iterable[Operation]) -> tuple[Ite
 
 
 def after(items: Sequence[Item], updates: Iterable[Update], rounds: int | None = None) -> tuple[Item, ...]:
-    """Memory after the first `rounds` rounds of a log; None: after all."""
-    wanted = (update for update in updates if rounds is None or update.round < rounds)
-    return rebuilt(items, (operation for update in wanted for operation in update.operations))
+    """Memory after the first `rounds` rounds of a log; None: after all. Raises DataError, as `ItemMemory.follow`."""
+    memory = ItemMemory(items)
+    memory.follow(update for update in updates if rounds is None or update.round < rounds)
+    return memory.items
 
 
 class ItemMemory:
@@ -157,6 +159,21 @@ class ItemMemory:
         """Apply operations of a log, which no limit changes."""
         for operation in operations:
             self._apply(operation)
+
+    def follow(self, updates: Iterable[Update]) -> None:
+        """Apply logged updates. Raises DataError: they do not give the logged memory."""
+        for update in updates:
+            if (got := self.redo(update)) != update.digest:
+                place = f"operations.jsonl, round {update.round}, call {update.call}"
+                raise DataError(place, got, f"memory of digest {update.digest}", "restore the file from a copy")
+
+    def redo(self, update: Update) -> str:
+        """Apply a logged update; returns the digest of memory afterwards, or why it cannot be applied."""
+        try:
+            self.replay(update.operations)
+        except (KeyError, IndexError):
+            return "operations on unknown items"
+        return self.digest
 
     def _apply(self, operation: Operation) -> None:
         """Apply a valid operation; items whose score falls to 0 are removed."""

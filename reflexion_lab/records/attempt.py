@@ -474,7 +474,7 @@ class Item(Record, frozen=True, kw_only=True):
 
     item_id: str
     text: str
-    """What the actor reads."""
+    """What the actor reads; in a store, "" for an item that was removed."""
     key: str = ""
     """The text that retrieval compares; "" for `text`."""
     section: str = ""

@@ -134,7 +134,9 @@ class Runner:
         results = self.folder.results
         self.waiting = {task_id for task_id in self.tasks if task_id not in results}
         if self.waiting or not is_sealed(self.folder):
-            tidy(self.folder)
+            tidy(self.folder, self._incomplete_round())
+        if self.rounds:
+            self.rounds.done = self.folder.updates
         self.attempts = self.folder.stored_attempts if results else {}
         grades, written = self.folder.grades, self.folder.written_tests
         self.suites = {task_id: tests for task_id, tests in written.items() if task_id in self.tasks}
@@ -143,6 +145,11 @@ class Runner:
         self.judge.resume(grade.task_id for grade in grades.values() if not grade.sealed)
         passed = sum(grade.passed for grade in submitted)
         self.progress = Progress(len(self.tasks), len(submitted), passed, self.quiet, self.spent)
+
+    def _incomplete_round(self) -> int | None:
+        """The first round with a task that is to run; None without rounds or such a task."""
+        rounds = self.rounds.of(list(self.tasks.values())) if self.rounds else []
+        return next((n for n, tasks in enumerate(rounds) if any(task.task_id in self.waiting for task in tasks)), None)
 
     def _run(self) -> None:
         try:

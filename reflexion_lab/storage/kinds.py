@@ -64,8 +64,13 @@ def collector_paused() -> Iterator[None]:
 
 
 def is_old(record: Stored, before: float) -> bool:
-    """Whether `Store.prune(before)` removes `record`. Wisdom and sessions do not age."""
+    """Whether `Store.prune(before)` removes `record`. Wisdom, sessions and items do not age."""
     return isinstance(record, Episode | Mistake) and record.timestamp <= before
+
+
+def is_removed(record: Stored) -> bool:
+    """Whether `record` says that an item was removed."""
+    return isinstance(record, Item) and not record.text
 
 
 def prepared(records: Sequence[Stored]) -> list[Line]:

@@ -41,6 +41,8 @@ class _Probed(NamedTuple):
     attempts: int
     """Maximal attempts of a loop."""
     workers: int
+    excluded: str
+    """What the cell's run adds for its curator; "" without one."""
 
 
 def estimate(cells: Sequence[Config], tasks: int = 3) -> Estimate:
@@ -80,20 +82,32 @@ def _probe(cfg: Config, n: int, scope: str, sandbox: CachedSandbox) -> _Probed:
     benchmark = load_benchmark(cfg, sandbox)
     ids = [task.task_id for task in benchmark]
     with ExitStack() as stack:
-        models = stack.enter_context(closing(load_models(cfg)))
-        archive = load_archive(cfg, models)
+        archive = load_archive(cfg, None)
         if archive:
             stack.enter_context(closing(archive))
         first = ids[: cfg.memory.shared.round_size] if archive else ids
         chosen = random.Random("estimate").sample(first, min(n, len(first)))
         tasks = timed_tasks(benchmark.only(chosen), sandbox, cfg.benchmark.get("keep_failing", False))
+        models = stack.enter_context(closing(load_models(cfg)))
         models.meter.scope = scope
         workers = cfg.workers or models.of("actor").slots
         if archive:
             archive.begin()
         with ThreadPoolExecutor(min(workers, len(tasks))) as pool:
             traces = list(pool.map(lambda task: _trace(cfg, models, sandbox, archive, task), tasks))
-    return _Probed(tuple(ids), benchmark.digest, traces, cfg.loop.max_attempts + cfg.loop.extra_attempts, workers)
+    return _Probed(
+        tuple(ids), benchmark.digest, traces, cfg.loop.max_attempts + cfg.loop.extra_attempts, workers, _excluded(cfg)
+    )
+
+
+def _excluded(cfg: Config) -> str:
+    from reflexion_lab.runner.config.build import plain, takes
+    from reflexion_lab.runner.config.parts import keeps_items
+
+    if not keeps_items(cfg):
+        return ""
+    has_model = takes("curator", plain(cfg.curator), "model")
+    return "the curator's calls, and its items in prompts" if has_model else "the curator's items in prompts"
 
 
 def _trace(cfg: Config, models: Models, sandbox: CachedSandbox, archive: Archive | None, task: Task) -> Trace:
@@ -186,6 +200,8 @@ def _notes(cells: list[_Probed]) -> Iterable[str]:
             "the probe saw no retry: the expected figures exclude retries, and the bound excludes reflections and the "
             "longer prompts of retries"
         )
+    for excluded in dict.fromkeys(cell.excluded for cell in cells if cell.excluded):
+        yield f"the figures exclude {excluded}: the probe begins with an empty memory, and no round ends in it"
     if late := sum(trace.attempts[-1].stop_reason == "timeout" for cell in cells for trace in cell.traces):
         yield f"{late} of the probed loops ended by loop.timeout; on a less busy machine they would make more attempts"
     before = sum(call.cached for trace in cells[0].traces for call in trace.calls)

@@ -44,7 +44,7 @@ def test_every_command_has_help(capsys):
     assert cli.main(["run", "--help"]) == 0
     text = capsys.readouterr().out
     assert "recall.omega=1" in text
-    assert "actor, benchmark, critic, embedder, evaluator" in text
+    assert "actor, benchmark, critic, curator, embedder, evaluator" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(

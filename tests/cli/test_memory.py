@@ -16,6 +16,7 @@ from reflexion_lab.records import (
     Attempt,
     Check,
     Episode,
+    Item,
     Manifest,
     MemoryState,
     Mistake,
@@ -32,6 +33,8 @@ from tests import builders
 
 WISDOM = Wisdom(wisdom_id="wis-1", pattern="p", frequency=2, impact=0.5, domain="code")
 MISTAKE = Mistake(mistake_id="m-1", task_id="t", prompt="p", prompt_hash="0", mistake="x", severity=1.0, timestamp=5.0)
+ITEM = Item(item_id="item-1", text="sort first")
+REMOVED = Item(item_id="item-2", text="")
 
 
 def ids(episodes) -> list[str]:
@@ -39,12 +42,12 @@ def ids(episodes) -> list[str]:
 
 
 def test_show_counts_the_records(lab, fill, episode):
-    place = fill(episode(1), episode(2, task_id="task/1", passed=True, reflection=None), WISDOM, MISTAKE)
+    place = fill(episode(1), episode(2, task_id="task/1", passed=True, reflection=None), WISDOM, MISTAKE, ITEM, REMOVED)
     page = lab("memory", "show", "--store", place, "--json")
-    records = {"episodes": 2, "wisdom": 1, "mistakes": 1, "sessions": 0}
+    records = {"episodes": 2, "wisdom": 1, "mistakes": 1, "sessions": 0, "items": 1}
     totals = {"tasks": 1, "loops": 2, "passed": 1, "categories": {"assertion": 1, "none": 1}}
     assert page.json == {"store": str(place), **records, **totals, "newest": ["ep-2", "ep-1"]}
-    assert "2 episodes, 1 wisdom, 1 mistakes, 0 sessions" in page.out
+    assert "2 episodes, 1 wisdom, 1 mistakes, 0 sessions, 1 items" in page.out
     assert "the loop ends early" in page.out
 
 
@@ -127,12 +130,13 @@ def test_prune_removes_the_old_and_says_how_many(lab, fill, held, episode):
 
 
 def test_clear_needs_confirmation_and_removes_every_kind(lab, fill, held, episode):
-    place = fill(episode(1), episode(2), MISTAKE, WISDOM)
+    place = fill(episode(1), episode(2), MISTAKE, WISDOM, ITEM)
     assert (
-        "2 episodes, 1 wisdom, 1 mistakes, 0 sessions would be removed" in lab("memory", "clear", "--store", place).out
+        "2 episodes, 1 wisdom, 1 mistakes, 0 sessions, 1 items would be removed"
+        in lab("memory", "clear", "--store", place).out
     )
     assert lab("memory", "clear", "--yes", "--store", place).out.startswith("2 episodes, 1 wisdom")
-    assert "0 episodes" in lab("memory", "clear", "--store", place).out
+    assert "0 episodes, 0 wisdom, 0 mistakes, 0 sessions, 0 items" in lab("memory", "clear", "--store", place).out
 
 
 @pytest.mark.parametrize("days", ["-1", "nan", "inf"])
@@ -162,16 +166,16 @@ def test_a_missing_store_is_an_error_and_not_made(lab, place, command):
 @pytest.mark.parametrize("name", ["all.jsonl", "all.json"])
 def test_an_export_comes_back_whole(lab, fill, held, episode, tmp_path, name):
     session = Session(session_id="s/1", key_insights=("look twice",))
-    fill_in = [episode(1), episode(2), WISDOM, MISTAKE, session]
+    fill_in = [episode(1), episode(2), WISDOM, MISTAKE, session, ITEM, REMOVED]
     file, other = tmp_path / name, tmp_path / "other.sqlite"
     lab("memory", "export", file, "--store", fill(*fill_in))
     assert lab("memory", "validate", file).code == 0
     page = lab("memory", "import", file, "--store", other, "--json").json
-    assert page["new"] == {"episodes": 2, "wisdom": 1, "mistakes": 1, "sessions": 1}
+    assert page["new"] == {"episodes": 2, "wisdom": 1, "mistakes": 1, "sessions": 1, "items": 2}
     assert set(page["replaced"].values()) == {0}
     third = tmp_path / "third"
     lab("memory", "import", other, "--store", third)  # a store itself
-    for kind in (Episode, Wisdom, Mistake, Session):
+    for kind in (Episode, Wisdom, Mistake, Session, Item):
         assert held(kind, third) == held(kind, other) == held(kind)
 
 
@@ -243,7 +247,7 @@ def run(tmp_path, reflection):
 
 def test_imported_attempts_become_the_runs_own_episodes(lab, place, held, run, reflection):
     page = lab("memory", "import", run(), "--store", place, "--json")
-    assert page.json["new"] == {"episodes": 2, "wisdom": 0, "mistakes": 0, "sessions": 1}
+    assert page.json["new"] == {"episodes": 2, "wisdom": 0, "mistakes": 0, "sessions": 1, "items": 0}
     assert "without the tasks' prompts" in page.out
     began = 1767323045.0  # 2026-01-02T03:04:05Z
     task = Task(task_id="task/a", prompt="", entry_point="")

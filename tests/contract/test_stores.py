@@ -20,6 +20,7 @@ from reflexion_lab.records import (
     Check,
     Episode,
     Evaluation,
+    Item,
     Mistake,
     Reflection,
     Search,
@@ -33,7 +34,7 @@ from tests import builders
 
 STORES = ("memory", "jsonl", "sqlite", "postgresql")
 LASTING = STORES[1:]
-KINDS = (Episode, Wisdom, Mistake, Session)
+KINDS = (Episode, Wisdom, Mistake, Session, Item)
 NASTY = "NUL \0, \"quotes\" \\u0000, 'it''s', %s :name, line\nbreak\r\u2028, \U0001f40d, İ ß ſ ﬁ, -0.0 }{"
 SLOW_MACHINE = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -138,6 +139,8 @@ def full_world():
         wisdom("w"),
         mistake("m", prompt=NASTY, severity=-0.0),
         Session(session_id="s", reflections=(about,), key_insights=(NASTY,), last_evaluation=judged),
+        Item(item_id="i", text=NASTY, key=NASTY, section=NASTY, outcome=False, counts={NASTY: -1, "a": 2**60},
+             links=(NASTY,), sources=(NASTY, "")),
     ]  # fmt: skip
 
 
@@ -191,14 +194,14 @@ def test_a_bad_record_is_named_and_nothing_of_its_batch_is_kept(store, bad, name
 def test_prune_removes_episodes_and_mistakes_up_to_a_time(store):
     store.append([episode(f"e{t}", timestamp=t) for t in (30.0, 10.0, 20.0)])
     store.append([mistake(f"m{t}", timestamp=t) for t in (10.0, 30.0)])
-    store.append([wisdom("w"), Session(session_id="s")])
+    store.append([wisdom("w"), Session(session_id="s"), Item(item_id="i", text="x")])
     assert store.prune(20.0) == 3
-    assert [ids(store.read(kind)) for kind in KINDS] == [["e30.0"], ["w"], ["m30.0"], ["s"]]
+    assert [ids(store.read(kind)) for kind in KINDS] == [["e30.0"], ["w"], ["m30.0"], ["s"], ["i"]]
     assert store.prune(20.0) == 0
 
 
 def test_a_cleared_store_is_empty_and_goes_on(store):
-    store.append([episode("e"), mistake("m"), wisdom("w"), Session(session_id="s")])
+    store.append([episode("e"), mistake("m"), wisdom("w"), Session(session_id="s"), Item(item_id="i", text="x")])
     store.clear()
     store.append([])
     assert not any(everything(store).values())
@@ -332,7 +335,7 @@ def test_retention_is_enforced_at_open(place):
 @pytest.mark.slow
 def test_an_export_goes_into_any_store_without_loss(store, place_of, tmp_path, name):
     store.append([*full_world(), *(episode(f"e{n}", timestamp=float(n + 1)) for n in range(1500))])
-    expected = {"episodes": 1501, "wisdom": 1, "mistakes": 1, "sessions": 1}
+    expected = {"episodes": 1501, "wisdom": 1, "mistakes": 1, "sessions": 1, "items": 1}
     assert dump(store, tmp_path / name) == expected
     for other in STORES:
         with closing(opened(place_of(other))) as copy:

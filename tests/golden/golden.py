@@ -80,6 +80,8 @@ RUNS: dict[str, tuple[str, ...]] = {
     "noisy": ("evaluator=noisy", "evaluator.wrong_tests=0.4", "evaluator.weak_tests=0.3"),
     "words_asked_again": ("quality.policy=retry", "loop.max_attempts=4"),
     "lint": ("evaluator=lint", "reflector=none", "quality.policy=reject"),
+    "curator_stream": ("curator=raw_trajectories", "memory.shared.round_size=1", "benchmark.limit=8"),
+    "curator_rounds": ("curator=raw_trajectories", "memory.shared.round_size=4", "benchmark.limit=8", "curator.k=1"),
     "simulated": ("model=simulated", "model.first=0.3", "benchmark.limit=12", "loop.extra_attempts=1"),
     "reflections_on_success": ("loop.reflect_on_success=true", "memory.show_session=true", "store=jsonl",
                                "store.place=store", "memory.reflection_files=reflections"),
@@ -210,8 +212,10 @@ def form(folder: Path | str) -> dict[str, Any]:
         for line in lines:
             number = str(line.get("number", line.get("attempt", "")))
             tasks.setdefault(line["task_id"], {}).setdefault(name, {})[number] = line  # of a loop begun again, the last
+    updates = _lines(folder / "operations.jsonl")
     return bare({
         "tasks": dict(sorted(tasks.items())),
+        **({"operations": updates} if updates else {}),
         "calls": _calls(folder.parent / "calls.sqlite"),
         "summary": json.loads((folder / "summary.json").read_bytes()),
     })  # fmt: skip

@@ -105,6 +105,18 @@ def test_later_keys_count_as_defaults_in_an_old_manifest():
         assert differences == expected
 
 
+def test_a_run_without_a_curator_has_the_digest_that_it_had_before_there_were_any():
+    config = plain(compose("model=simulated", "model@roles.reflector=simulated"))
+    before = json.loads(json.dumps(config))
+    del before["curator"], before["memory"]["shared"]["items"]
+    assert "curator" not in before["roles"]
+    assert manifest.config_digest(before) == manifest.config_digest(config)
+    first, now = (manifest_of({**OLD, "config": each}) for each in (before, config))
+    assert manifest.differences(first, now) == []
+    config["curator"] = plain(compose("curator=raw_trajectories").curator)
+    assert manifest.differences(first, manifest_of({**OLD, "config": config})) == ["curator"]
+
+
 def test_edited_prices_are_a_difference_if_a_rule_reads_costs():
     for cost, expected in ((None, []), (0.5, ["prices of models"])):
         config = {**OLD["config"], "stop": {"budget": {"cost": cost}}}

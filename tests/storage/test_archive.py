@@ -6,7 +6,7 @@ import os
 import pytest
 
 from reflexion_lab.errors import StoreError
-from reflexion_lab.records import Episode, Wisdom
+from reflexion_lab.records import Episode, Item, Wisdom
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.storage.jsonl import Jsonl
 from reflexion_lab.storage.place import dump, load
@@ -16,15 +16,17 @@ GOOD = (
     '{"episode_id":"e1","agent_id":"a","task_id":"t","attempt_number":1,"code":"","test_results":"","reflection":null,'
     '"passed":true}\n'
 )
+ITEM = Item(item_id="i", text="sort first", counts={"score": 2}, sources=("t",))
 
 
 def test_the_concatenated_files_of_a_jsonl_store_are_an_export(tmp_path, episode):
     store, copy = Jsonl(tmp_path / "kept"), InMemory()
-    store.append([episode("e1"), Wisdom(wisdom_id="w", pattern="p", frequency=2, impact=0.0, domain="code")])
+    store.append([episode("e1"), Wisdom(wisdom_id="w", pattern="p", frequency=2, impact=0.0, domain="code"), ITEM])
     joined = "".join(path.read_text() for path in sorted((tmp_path / "kept").iterdir()))
     (tmp_path / "all.jsonl").write_text(joined)
-    assert load(copy, tmp_path / "all.jsonl") == {"episodes": 1, "wisdom": 1, "mistakes": 0, "sessions": 0}
-    assert list(copy.read(Episode)) == list(store.read(Episode))
+    assert load(copy, tmp_path / "all.jsonl") == {"episodes": 1, "wisdom": 1, "mistakes": 0, "sessions": 0, "items": 1}
+    for kind in (Episode, Item):
+        assert list(copy.read(kind)) == list(store.read(kind))
 
 
 EPISODE = json.loads(GOOD)
@@ -85,3 +87,10 @@ def test_an_import_replaces_what_it_knows(tmp_path, episode):
     (tmp_path / "in.jsonl").write_text(HEADER + GOOD)
     load(store, tmp_path / "in.jsonl")
     assert [(record.episode_id, record.code) for record in store.read(Episode)] == [("e1", ""), ("e2", "c")]
+
+
+def test_an_export_of_before_items_is_imported(tmp_path):
+    store = InMemory()
+    (tmp_path / "in.json").write_text(json.dumps({"schema": 1, "episodes": [EPISODE]}))
+    assert load(store, tmp_path / "in.json")["items"] == 0
+    assert [record.episode_id for record in store.read(Episode)] == ["e1"]

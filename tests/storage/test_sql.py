@@ -17,7 +17,7 @@ from sqlalchemy.pool import NullPool
 
 import reflexion_lab
 from reflexion_lab.errors import StoreError
-from reflexion_lab.records import Episode, Search
+from reflexion_lab.records import Episode, Item, Search
 from reflexion_lab.storage import sql as databases
 from reflexion_lab.storage.sql import Sql, writing
 
@@ -47,10 +47,11 @@ def execute(url, *statements):
         return [connection.execute(sqlalchemy.text(statement)) for statement in statements]
 
 
-def test_a_database_of_version_1_is_brought_to_today_without_loss(url, episode):
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_earlier_database_is_brought_to_today_without_loss(url, episode, version):
     engine = sqlalchemy.create_engine(url, poolclass=NullPool)
     with engine.begin() as connection:
-        databases.migrate(connection, upto=1)
+        databases.migrate(connection, upto=version)
         if connection.dialect.name == "sqlite":
             connection.exec_driver_sql("PRAGMA application_id = 0x52464C4D")
         columns = "id, body, timestamp, session_id, task_id, agent_id, category, passed, confidence, words"
@@ -61,12 +62,13 @@ def test_a_database_of_version_1_is_brought_to_today_without_loss(url, episode):
             )
             row = f"'{name}', '{body}', 5.0, '', 't', 'a', '', true, 0.0, ''"
             connection.exec_driver_sql(f"INSERT INTO episodes ({columns}) VALUES ({row})")
-        assert databases.schema_version(connection) == 1
+        assert databases.schema_version(connection) == version
     with closing(Sql(url)) as store:
-        store.append([episode("new")])
+        store.append([episode("new"), Item(item_id="i", text="x")])
         assert ids(store) == ["old", "older", "new"]
+        assert list(store.read(Item)) == [Item(item_id="i", text="x")]
     with engine.connect() as connection:
-        assert databases.schema_version(connection) == len(databases.MIGRATIONS) == 2
+        assert databases.schema_version(connection) == len(databases.MIGRATIONS) == 3
         names = {index["name"] for index in sqlalchemy.inspect(connection).get_indexes("episodes")}
     assert {"episodes_by_task", "episodes_by_session", "episodes_by_agent", "episodes_by_category"} <= names
 
@@ -80,9 +82,9 @@ def test_reopening_migrates_nothing_and_refuses_a_newer_schema(url):
     Sql(url).close()
     with engine.connect() as connection:
         assert connection.execute(query).all() == before
-    assert [row[0] for row in before] == [1, 2]
+    assert [row[0] for row in before] == [1, 2, 3]
     execute(url, "INSERT INTO schema_version VALUES (9, 0)")
-    with pytest.raises(StoreError, match=r"got schema 9, expected 2 or less; use the version"):
+    with pytest.raises(StoreError, match=r"got schema 9, expected 3 or less; use the version"):
         Sql(url)
 
 

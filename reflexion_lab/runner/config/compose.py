@@ -471,7 +471,6 @@ def begin_rounds(
         cfg.arm,
         executor.broadcast,
         log=functools.partial(folder.append, "operations.jsonl"),
-        done=folder.updates,
         frozen=frozen,
     )
     snapshot = snapshot_path(cfg)
@@ -496,6 +495,8 @@ def items_of_run(cfg: Config) -> tuple[Item, ...]:
         It is no run folder.
     ConfigError
         The run has no curator.
+    DataError
+        Its operations do not give its memory.
     """
     from reflexion_lab.memory.items import Items, after
 
@@ -503,9 +504,10 @@ def items_of_run(cfg: Config) -> tuple[Item, ...]:
     if node.of is None:
         return ()
     source = RunFolder.existing(node.of)
-    if source.beginning is None or not source.updates:
+    beginning, updates = source.beginning, source.updates
+    if beginning is None or not (updates or beginning.items):
         raise ConfigError("memory.shared.items.of", node.of, "a run with a curator")
-    return after(source.beginning.items, source.updates, node.after)
+    return after(beginning.items, updates, node.after)
 
 
 def _check_store(cfg: Config, store: Store, folder: RunFolder) -> None:

@@ -2,6 +2,10 @@
 
 Lines are dropped that cannot be read, that a later line replaces, that belong to a loop without a result, which
 restarts, and results whose attempts are not there.
+
+Of the curator's calls (operations.jsonl), each is made with the memory that the calls before it left, so one that
+cannot be used takes all later ones with it. Calls of a round with a loop that starts again would hold what was learnt
+from the lost loop. A resumed run makes all of them again, from the call cache where it has their replies.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import msgspec
 from reflexion_lab.errors import FolderError
 from reflexion_lab.io import files
 from reflexion_lab.io.files import UNREADABLE
+from reflexion_lab.memory.items import ItemMemory
 from reflexion_lab.records import (
     Attempt,
     Grade,
@@ -26,6 +31,7 @@ from reflexion_lab.records import (
     SetAside,
     SuiteVerdict,
     TaskResult,
+    Update,
     WrittenTests,
 )
 from reflexion_lab.runner.folder.folder import DIGESTS, RunFolder, repair_hint, sealed
@@ -34,11 +40,13 @@ R = TypeVar("R", bound=Record)
 
 DROPPED = "dropped"
 SUMMARY = "summary.json"
+OPERATIONS = "operations.jsonl"
 NO_JSON = "no valid JSON"
 RESTARTED = "of a loop that was restarted"
 NO_RESULT = "of a loop without a result, which starts again"
 REPEATED = "repeated by another line"
-EXPECTED = (NO_JSON, RESTARTED, NO_RESULT, REPEATED)
+OF_ROUND = "of a round with a loop without a result, or a later one"
+EXPECTED = (NO_JSON, RESTARTED, NO_RESULT, REPEATED, OF_ROUND)
 """Reasons that a kill leaves behind; lines of any other reason were damaged later."""
 NOTES: Mapping[str, type[Record]] = {"set_aside.jsonl": SetAside, "resumptions.jsonl": Resumption}
 """Files whose lines may be equal: two events of one second."""
@@ -103,20 +111,29 @@ def repair(folder: RunFolder) -> list[Drop]:
     return planned
 
 
-def tidy(folder: RunFolder) -> None:
-    """Move the lines that a kill left of unfinished loops, before a run goes on; lines without valid JSON stay.
+def tidy(folder: RunFolder, first_round: int | None = None) -> None:
+    """Move the lines that a kill left of unfinished loops, before a run goes on; lines without valid JSON stay, but for
+    a torn call of the curator, which would separate the calls before and after it.
+
+    Parameters
+    ----------
+    first_round : int | None, optional
+        From this round on, calls of the curator are moved, too; None: only where their own tasks have no result.
 
     Raises
     ------
     FolderError
         Other lines are damaged.
     """
-    lines = _lines(folder)
+    lines = _lines(folder, first_round)
     for name, reasons in lines.items():
         for number, reason in reasons.items():
             if reason not in EXPECTED:
                 raise FolderError(f"{folder.path / name}, line {number}: {reason}", hint=repair_hint(folder.path))
-    of_loops = {name: {n: why for n, why in reasons.items() if why != NO_JSON} for name, reasons in lines.items()}
+    of_loops = {
+        name: {n: why for n, why in reasons.items() if why != NO_JSON or name == OPERATIONS}
+        for name, reasons in lines.items()
+    }
     _move(folder, of_loops)
 
 
@@ -131,10 +148,10 @@ def misfit(result: TaskResult, numbers: Collection[int]) -> str:
     return f"a result of {result.task_id} that does not fit its {n} attempts"
 
 
-def _lines(folder: RunFolder) -> dict[str, dict[int, str]]:
-    """By file, the numbers of the lines to drop, with the reason of each."""
+def _lines(folder: RunFolder, first_round: int | None = None) -> dict[str, dict[int, str]]:
+    """By file, the numbers of the lines to drop, with the reason of each; `first_round` as of `tidy`."""
     is_self_tested = folder.manifest.feedback_source == "self_tests"
-    _ = folder.beginning
+    beginning = folder.beginning
     reasons: dict[str, dict[int, str]] = defaultdict(dict)
     attempts = _attempts(folder.path, reasons)
 
@@ -165,10 +182,32 @@ def _lines(folder: RunFolder) -> dict[str, dict[int, str]]:
     for task_id, (number, _) in newest("suite_verdicts.jsonl", SuiteVerdict, lambda record: record.task_id).items():
         if task_id not in written:
             reasons["suite_verdicts.jsonl"][number] = "of tests that are not there"
+    _calls(folder.path, ItemMemory(beginning.items if beginning else ()), results, first_round, reasons[OPERATIONS])
     for name, kind in NOTES.items():
         for _ in _records(folder.path / name, kind, reasons[name]):
             pass
     return reasons
+
+
+def _calls(
+    folder: Path,
+    memory: ItemMemory,
+    results: Collection[Hashable],
+    first_round: int | None,
+    dropped: dict[int, str],
+) -> None:
+    """Add the calls of the curator that cannot be used to `dropped`; `memory` is that of the start of the run."""
+    updates = list(_records(folder / OPERATIONS, Update, dropped))
+    lost = [update.round for _, update in updates if not all(task in results for task in update.task_ids)]
+    lost += [] if first_round is None else [first_round]
+    damaged = min(dropped, default=None)
+    for number, update in updates:
+        if lost and update.round >= min(lost):
+            dropped[number] = OF_ROUND
+        elif damaged is not None and number > damaged:
+            dropped[number] = f"after line {damaged}, which cannot be used"
+        elif (got := memory.redo(update)) != update.digest:
+            damaged, dropped[number] = number, f"got {got}, expected memory of digest {update.digest}"
 
 
 def _attempts(folder: Path, reasons: dict[str, dict[int, str]]) -> dict[str, dict[int, int]]:

@@ -34,7 +34,7 @@ from reflexion_lab.studies.replay.findings import Verification
 from reflexion_lab.studies.replay.replay import Supplies, compare, fingerprints, pools, rerun
 from reflexion_lab.tasks.benchmarks.rows import HUB
 
-LOG = ("attempts", "results", "grades", "written_tests", "suite_verdicts", "resumptions")
+LOG = ("attempts", "results", "grades", "written_tests", "suite_verdicts", "resumptions", "operations")
 KEYS = re.compile(SHAPES.pattern.encode())
 KEPT = ("workers", "quiet")
 """Execution settings that do not describe the machine."""
@@ -118,6 +118,7 @@ def _gather(run: RunFolder, log: Log, here: Path, calls: str | Path | None, stor
         data=_data(config),
         pool=tuple(str(earlier.resolve()) for earlier in pool),
         study=str(study) if study.is_file() else None,
+        recorded=run.path,
     )
 
 

@@ -7,6 +7,7 @@ import platform
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +45,7 @@ RECORDS = {
     "their verdicts": "suite_verdict",
 }
 MEMORY = "memory at the start"
+OPERATIONS = "operations"
 
 
 class Supplies(NamedTuple):
@@ -64,6 +66,8 @@ class Supplies(NamedTuple):
     pool: tuple[str, ...]
     """Run folders that reflections are drawn from."""
     study: str | None
+    recorded: Path
+    """The run itself, which has the items of memory at its start."""
 
 
 class Rerun(NamedTuple):
@@ -132,6 +136,9 @@ def config_of(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Pa
         config["memory"]["reflection_files"] = str(folder / "reflections")
     if supplies.data is not None:
         config["benchmark"]["load"]["path"] = supplies.data
+    if items := config["memory"]["shared"].get("items"):  # the run that it began with may be gone
+        beginning = RunFolder(supplies.recorded).beginning
+        items |= {"of": str(supplies.recorded), "after": 0} if beginning and beginning.items else {"of": None}
     for node in pools(config):
         node["pool"] = list(supplies.pool)
     return config
@@ -235,6 +242,7 @@ def _supplies(about: About, unpacked: Path) -> Supplies:
         data=str(files[0]) if files else None,
         pool=tuple(str(folder) for folder in sorted((unpacked / "pool").glob("*"), key=lambda path: int(path.name))),
         study=str(study) if study.is_file() else None,
+        recorded=unpacked,
     )
 
 
@@ -272,7 +280,12 @@ def _conditions(recorded: Log, replayed: Log) -> Iterator[Finding]:
     yield equal("study", now.study_digest, was.study_digest, "study, digest", value=was.study or "none")
     before, after = (bare(log.beginning, log.manifest.run_id) for log in (recorded, replayed))
     value = f"{memory.episodes} episodes, {len(memory.wisdom)} wisdom" if memory else "none"
+    value += f", {len(memory.items)} items" if memory and memory.items else ""
     yield Finding(name=MEMORY, value=value, disagreements=tuple(_unlike(before, after, MEMORY)))
+    if recorded.updates or replayed.updates:
+        before, after = (bare(log.updates, log.manifest.run_id) for log in (recorded, replayed))
+        first = tuple(islice(_unlike(before, after, OPERATIONS), 1))  # later calls differ with it
+        yield Finding(name=OPERATIONS, value=f"{len(recorded.updates)} calls", disagreements=first)
 
 
 def _records(recorded: Log, replayed: Log, timed_out: Sequence[str]) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ from reflexion_lab.runner.folder.manifest import config_digest, former_digest, r
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import ABOUT, About, sha256
 from reflexion_lab.studies.replay.findings import Finding, Verification, equal, equal_items, unlike
-from reflexion_lab.studies.replay.verify_records import FIGURES, Lines, loops, metrics, read, verdicts
+from reflexion_lab.studies.replay.verify_records import FIGURES, Lines, loops, metrics, operations, read, verdicts
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.sandbox.cached import measured
 from reflexion_lab.tasks.sandbox.sandbox import Limits
@@ -76,6 +76,7 @@ def verify(path: Path, execute: bool = False, sample: int | None = None) -> Veri
             attempts = run.attempts
             finished = {task: history for task, history in attempts.items() if task in run.results}
             findings += [*loops(lines, manifest, attempts), verdicts(finished, manifest.config)]
+            findings += operations(lines.updates, run.beginning)
             findings += [] if benchmark is None else _of_benchmark(lines, benchmark)
             log: Log | None = None
             try:

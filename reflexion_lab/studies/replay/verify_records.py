@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,9 +14,11 @@ import msgspec
 from reflexion_lab.analysis.summary import Log, differences, summary
 from reflexion_lab.loop.reflexion import delta
 from reflexion_lab.loop.selection import best_of, submitted_at
+from reflexion_lab.memory.items import ItemMemory
 from reflexion_lab.records import (
     OUTCOMES,
     Attempt,
+    Beginning,
     Evaluation,
     Grade,
     Manifest,
@@ -24,6 +27,7 @@ from reflexion_lab.records import (
     SetAside,
     SuiteVerdict,
     TaskResult,
+    Update,
     WrittenTests,
 )
 from reflexion_lab.studies.replay.findings import OUTDATED, Disagreement, Finding, unlike
@@ -49,6 +53,7 @@ class Lines(NamedTuple):
     verdicts: list[SuiteVerdict]
     set_aside: list[SetAside]
     resumptions: list[Resumption]
+    updates: list[Update]
     finding: Finding
     torn: tuple[str, ...]
     """File and line number of each torn line."""
@@ -78,6 +83,7 @@ def read(folder: Path) -> Lines:
         of("suite_verdicts.jsonl", SuiteVerdict),
         of("set_aside.jsonl", SetAside),
         of("resumptions.jsonl", Resumption),
+        of("operations.jsonl", Update),
     )
     count = sum(len(records) for records in files)
     finding = Finding(name="lines", value=f"{count} records", disagreements=tuple(wrong))
@@ -101,6 +107,19 @@ def loops(lines: Lines, manifest: Manifest, attempts: Mapping[str, Sequence[Atte
         tests = {written.task_id: len(written.tests) for written in lines.written}
         wrong["tests by the model"] = len(tests), _judged(lines.verdicts, tests)
     return [Finding(name=name, value=str(n), disagreements=tuple(places)) for name, (n, places) in wrong.items()]
+
+
+def operations(updates: Sequence[Update], beginning: Beginning | None) -> Iterator[Finding]:
+    """Memory across tasks, rebuilt from the curator's calls, against the digest after each; none without a call."""
+    memory = ItemMemory(beginning.items if beginning else ())
+    wrong = (
+        unlike(f"operations.jsonl, round {update.round}, call {update.call}, digest", update.digest, got)
+        for update in updates
+        if (got := memory.redo(update)) != update.digest
+    )
+    if updates:
+        first = tuple(islice(wrong, 1))  # all later digests differ, too
+        yield Finding(name="operations", value=f"{len(updates)} calls", disagreements=first)
 
 
 def _ended(lines: Lines, manifest: Manifest, attempts: Mapping[str, Sequence[Attempt]]) -> Iterator[Disagreement]:

@@ -34,7 +34,7 @@ from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import bare, canonical_form, figures
 from reflexion_lab.io import files
 from reflexion_lab.memory.archive import Archive
-from reflexion_lab.records import Episode, Mistake, Session, Wisdom
+from reflexion_lab.records import Episode, Item, Mistake, Session, Wisdom
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder import repair
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -56,6 +56,12 @@ KINDS = {
     "run with written tests": ["feedback_source=self_tests", "suite_writer=chat"],
     "run with a folder of records": ["store=jsonl", *LEARNS],
     "run with SQLite": ["store=sqlite", *LEARNS],
+    "run with a curator": [
+        "curator._target_=tests.shared.scripted_curator.ScriptedCurator",
+        "store=jsonl",
+        "memory.shared.round_size=2",
+        "workers=2",
+    ],
     "sweep": ["recall.omega=0,1"],
     "sweep with SQLite": ["recall.omega=0,1", "store=sqlite", *LEARNS],
 }
@@ -226,11 +232,11 @@ class Place:
         for folder in self.folders:
             log = Log.read(RunFolder.existing(folder))
             assert len(log.results) == log.manifest.n_expected
-            lines.append(repr((canonical_form(log), figures(log))))
+            lines.append(repr((canonical_form(log), figures(log), bare(log.updates, log.manifest.run_id))))
         store = next((path for name in ("memory", "memory.sqlite") if (path := self.runs / name).exists()), None)
         if store:
             with closing(opened(store)) as memory:
-                records = {kind.__name__: list(memory.read(kind)) for kind in (Episode, Wisdom, Mistake, Session)}
+                records = {kind.__name__: list(memory.read(kind)) for kind in (Episode, Wisdom, Mistake, Session, Item)}
             names = Counter(episode.episode_id for episode in records["Episode"])
             assert set(names.values()) == {1}, names
             if not self.is_sweep:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,9 +12,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import scripted_curator
 
 from reflexion_lab.agent.models.prices import CapReached
-from reflexion_lab.analysis.summary import Log, canonical_form, figures
+from reflexion_lab.analysis.summary import Log, bare, canonical_form, figures
 from reflexion_lab.errors import HarnessError, ModelError
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -116,6 +118,7 @@ def cluster():
 def config(tmp_path, monkeypatch):
     """The config of a run over twelve tasks. `place`: its run root, and whether it uses the cluster."""
     (tmp_path / "unsteady_parts.py").write_text(PARTS)
+    shutil.copy(scripted_curator.__file__, tmp_path)
     (tmp_path / "conf" / "model").mkdir(parents=True)
     (tmp_path / "conf" / "model" / "unsteady.yaml").write_text(MODEL)
     monkeypatch.chdir(tmp_path)
@@ -133,7 +136,9 @@ def log_of(lab):
 
 
 def same(first, second):
-    return canonical_bytes(first) == canonical_bytes(second) and figures(first) == figures(second)
+    updates = [bare(log.updates, log.manifest.run_id) for log in (first, second)]
+    are_alike = canonical_bytes(first) == canonical_bytes(second) and updates[0] == updates[1]
+    return are_alike and figures(first) == figures(second)
 
 
 def processes(*which):
@@ -148,6 +153,7 @@ def processes(*which):
         pytest.param((), id="alone", marks=pytest.mark.soak),
         pytest.param(SHARED, id="shared"),
         pytest.param((*SHARED, "store=sqlite"), id="stored", marks=pytest.mark.slow),
+        pytest.param((*SHARED, "curator._target_=scripted_curator.ScriptedCurator"), id="curated"),
     ],
 )
 @pytest.mark.slow
@@ -156,6 +162,7 @@ def test_workers_of_a_cluster_write_the_same_bytes_as_threads(config, cluster, o
     local, remote = log_of(here), log_of(there)
     assert same(local, remote)
     assert len(canonical_form(local)) == 12
+    assert len(local.updates) == (12 + 3 if "curator" in str(overrides) else 0)
     assert (there.models.paid, there.models.spent.tokens) == (here.models.paid, here.models.spent.tokens)
     if overrides:  # tasks did learn from each other
         assert [name for attempt in remote.every for name in attempt.recalled if f"/{attempt.task_id}-" not in name]

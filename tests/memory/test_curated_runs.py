@@ -1,0 +1,314 @@
+"""Runs with a curator: the same operations for any number of workers and after any interruption, counted everywhere."""
+
+import json
+import sqlite3
+from contextlib import closing
+from unittest.mock import Mock
+
+import pytest
+
+from reflexion_lab.agent.models.simulated import SimulatedModel
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.cases import load_cases, save_cases
+from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.frames import load
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.summary import bare, canonical_form, summary
+from reflexion_lab.cli.main import main
+from reflexion_lab.errors import ConfigError
+from reflexion_lab.memory.items import after
+from reflexion_lab.records import Item, Usage
+from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.repair import OPERATIONS, drops, repair
+from reflexion_lab.storage.place import opened
+from reflexion_lab.studies.estimate import estimate
+from reflexion_lab.studies.replay import bundle, packing
+from reflexion_lab.studies.replay import replay as replaying
+from reflexion_lab.studies.replay.verify import verify
+from reflexion_lab.studies.run import carry_out
+from tests.shared.scripted_curator import ScriptedCurator
+
+TARGET = "tests.shared.scripted_curator.ScriptedCurator"
+RAW = ("curator=raw_trajectories",)
+SMALL = (
+    "model=simulated", "actor=single_shot", "benchmark.load.n=6", "tracker=none", "quiet=true", "sandbox.servers=1",
+    "memory.shared.round_size=3", "loop.max_attempts=2", f"curator._target_={TARGET}", "temperature=0.8",
+)  # fmt: skip
+CALLS = 4
+"""Of the scripted curator in a round of three."""
+
+
+def overrides(root, *more):
+    scripted = [part for part in SMALL if not (part.startswith("curator.") and RAW[0] in more)]
+    return [*scripted, f"run_root={root / 'runs'}", *more]
+
+
+def run_in(root, *more):
+    """The folder of a finished run."""
+    carry_out(compose(*overrides(root, *more)))
+    return RunFolder(max((root / "runs").glob("[!.]*/manifest.json")).parent)
+
+
+def lines(folder):
+    """operations.jsonl as plain values, without times."""
+    records = [json.loads(line) for line in (folder.path / OPERATIONS).read_bytes().splitlines()]
+    assert len({(record["round"], record["call"]) for record in records}) == len(records)
+    return bare(records, folder.manifest.run_id)
+
+
+def held(folder):
+    """Memory at the end of a run."""
+    return after(folder.beginning.items, folder.updates)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that nobody disturbs, by one worker."""
+    return run_in(tmp_path_factory.mktemp("whole"), "workers=1")
+
+
+def test_the_script_changes_memory_in_every_way(whole):
+    kinds = {operation.kind for update in whole.updates for operation in update.operations}
+    assert kinds == {"add", "edit", "vote", "link", "merge", "remove"}
+    assert "no item no" in {refusal.reason for update in whole.updates for refusal in update.refused}
+    assert len(whole.updates) == 2 * CALLS
+    first = [attempts[0] for attempts in whole.attempts.values()]
+    assert [len(attempt.recalled_items) for attempt in first[:3]] == [1, 1, 1]  # written for the task alone
+    assert all(len(attempt.recalled_items) > 1 and len(attempt.written_items) == 1 for attempt in first[3:])
+
+
+@pytest.mark.parametrize("workers", [2, pytest.param(8, marks=pytest.mark.slow)])
+def test_the_number_of_workers_changes_no_operation(whole, tmp_path, workers):
+    folder = run_in(tmp_path, f"workers={workers}")
+    assert lines(folder) == lines(whole)
+    assert canonical_form(Log.read(folder)) == canonical_form(Log.read(whole))
+
+
+class Killed(BaseException):
+    """As SIGKILL: nothing handles it."""
+
+
+INTERRUPTIONS = {
+    "within the first round": ("attempts.jsonl", 2, ""),
+    "within the second round": ("results.jsonl", 5, ""),
+    "before a call is logged": (OPERATIONS, 3, ""),
+    "within the line of a call": (OPERATIONS, CALLS + 2, "torn"),
+    "after the last call of a round": (OPERATIONS, CALLS, "after"),
+    "after the last call of the run": (OPERATIONS, 2 * CALLS, "after"),
+}
+"""The file whose nth line is interrupted: before it, within it or after it."""
+
+
+@pytest.mark.parametrize("place", INTERRUPTIONS)
+def test_a_resumed_run_has_the_memory_of_an_undisturbed_one_and_pays_no_call_again(whole, tmp_path, monkeypatch, place):
+    name, number, when = INTERRUPTIONS[place]
+    append, left = RunFolder.append, [number]
+    complete, paid = SimulatedModel.complete, Mock()
+
+    def counted(model, *args, **options):
+        paid()
+        return complete(model, *args, **options)
+
+    def interrupted(folder, file, record):
+        left[0] -= file == name
+        if file == name and left[0] == 0:
+            if when == "after":
+                append(folder, file, record)
+            elif when == "torn":
+                with (folder.path / file).open("ab") as out:
+                    out.write(b'{"round":1,"ca')
+            raise Killed
+        append(folder, file, record)
+
+    monkeypatch.setattr(SimulatedModel, "complete", counted)
+    with monkeypatch.context() as kill, pytest.raises(Killed):
+        kill.setattr(RunFolder, "append", interrupted)
+        carry_out(compose(*overrides(tmp_path, "workers=1")))
+    folder = run_in(tmp_path, "workers=2", f"resume={next((tmp_path / 'runs').glob('[!.]*/manifest.json')).parent}")
+    assert lines(folder) == lines(whole)
+    assert held(folder) == held(whole)
+    assert verify(folder.path).holds
+    assert stored_calls(folder) == stored_calls(whole) == paid.call_count
+
+
+def stored_calls(folder):
+    with closing(sqlite3.connect(folder.path.parent / "calls.sqlite")) as cache:
+        return cache.execute("SELECT count(*) FROM calls").fetchone()[0]
+
+
+def test_a_curator_that_raises_stops_the_run_and_loses_no_attempt(whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(ScriptedCurator, "raises", "all")
+    with pytest.raises(RuntimeError, match="the curator is broken") as caught:
+        run_in(tmp_path)
+    tasks = list(whole.attempts)[:3]
+    assert caught.value.__notes__ == [f"while curating: round 0, call 3, tasks {', '.join(tasks)}"]
+    monkeypatch.undo()
+    path = next((tmp_path / "runs").glob("[!.]*/manifest.json")).parent
+    assert sorted(RunFolder(path).results) == sorted(tasks)
+    assert len(RunFolder(path).updates) == 3
+    assert lines(run_in(tmp_path, f"resume={path}")) == lines(whole)
+
+
+def changed(line, old, new):
+    assert old in line
+    return line.replace(old, new, 1)
+
+
+DAMAGES = {
+    "a flipped byte in a text": (5, lambda line: changed(line, b"Rule", b"Rulf"), range(6, 9), "memory of digest"),
+    "no JSON": (2, lambda line: line[:-9] + b"\n", range(3, 9), "no valid JSON"),
+    "the last line torn": (7, lambda line: line[:99], range(8, 9), "no valid JSON"),
+    "another version": (6, lambda line: changed(line, b'"round":', b'"rounds":'), range(7, 9), "no Update"),
+}
+"""The line that is damaged, from 0, and the numbers of the lines that are dropped, with the reason of the first."""
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_verify_names_a_damaged_call_and_after_a_repair_the_run_ends_as_before(whole, tmp_path, name):
+    place, damage, dropped, reason = DAMAGES[name]
+    folder = run_in(tmp_path, "workers=1")
+    file = folder.path / OPERATIONS
+    damaged = file.read_bytes().splitlines(keepends=True)
+    damaged[place] = damage(damaged[place])
+    file.write_bytes(b"".join(damaged))
+    assert any(OPERATIONS in str(disagreement) for disagreement in verify(folder.path).disagreements)
+    planned = [drop for drop in drops(folder) if drop.file == OPERATIONS]
+    assert sorted(n for drop in planned for n in drop.lines) == list(dropped)
+    assert reason in planned[0].reason
+    repair(folder)
+    again = run_in(tmp_path, f"resume={folder.path}")
+    assert lines(again) == lines(whole)
+    assert verify(again.path).holds
+
+
+def test_calls_from_the_round_of_a_lost_result_on_are_made_again(whole, tmp_path):
+    folder = run_in(tmp_path, "workers=1")
+    results = folder.path / "results.jsonl"
+    results.write_bytes(b"".join(results.read_bytes().splitlines(keepends=True)[1:]))
+    (drop,) = [drop for drop in drops(folder) if drop.file == OPERATIONS]
+    assert drop.lines == tuple(range(1, 2 * CALLS + 1))
+    repair(folder)
+    assert lines(run_in(tmp_path, f"resume={folder.path}")) == lines(whole)
+
+
+def test_a_resumed_run_makes_calls_again_that_name_no_lost_task(tmp_path):
+    """Nothing in the folder says in which round a loop was whose curator made no call for it."""
+    folder = run_in(tmp_path, *RAW, "model.first=0.5", "loop.max_attempts=1", "workers=1")
+    named = {task for update in folder.updates for task in update.task_ids}
+    lost = next(task for task in folder.results if task not in named)
+    before, results = lines(folder), folder.path / "results.jsonl"
+    results.write_bytes(b"".join(line for line in results.read_bytes().splitlines(True) if lost.encode() not in line))
+    repair(folder)
+    assert lines(run_in(tmp_path, *RAW, "model.first=0.5", "loop.max_attempts=1", f"resume={folder.path}")) == before
+    assert (folder.path / "dropped" / OPERATIONS).read_bytes().count(b"\n") in range(1, len(before) + 1)
+
+
+def test_usage_of_the_curator_is_the_same_in_every_table(whole, tmp_path):
+    log, frames = Log.read(whole), load(whole.path)
+    usage, own = summary(log).usage, [update.usage for update in log.updates]
+    assert usage["curator"] == sum((*own, *(attempt.selection_usage for attempt in log.every)), Usage())
+    assert usage["curator"].calls == 2 * CALLS + 6
+    total = sum(usage.values(), Usage())
+    (arm,) = load_cases(save_cases(tmp_path / "cases.csv", [Arm("a", [log])]))
+    (kept,) = arm.logs
+    totals = {
+        "frames of runs": frames.runs,
+        "frames of tasks": frames.tasks,
+        "compare": compare([Arm("a", [log])]).rows[0].spent.usage,
+        "compare of cases": compare([arm]).rows[0].spent.usage,
+        "summary of cases": sum(summary(kept).usage.values(), Usage()),
+    }
+    for name, table in totals.items():
+        for field in ("calls", "tokens", "prompt_tokens", "completion_tokens"):
+            value = getattr(table, field)
+            assert (value if isinstance(value, int) else value.sum()) == getattr(total, field), (name, field)
+    assert summary(kept).usage["curator"].tokens == usage["curator"].tokens
+    assert frames.attempts.tokens_so_far.groupby(frames.attempts.task_id).max().sum() == total.tokens
+
+
+def test_items_go_from_run_to_run_through_a_store_and_removal_is_remembered(tmp_path, schema):
+    for place in (tmp_path / "memory", tmp_path / "memory.sqlite", schema()):
+        root = tmp_path / f"runs of {str(place)[-9:]}"
+        kind = "postgresql" if "://" in str(place) else "sqlite" if str(place).endswith(".sqlite") else "jsonl"
+        address = f"{'storage.url' if kind == 'postgresql' else 'store.place'}='{place}'"
+        first, second = (run_in(root, f"store={kind}", address) for _ in range(2))
+        assert by_id(second.beginning.items) == by_id(held(first))
+        with closing(opened(str(place))) as store:
+            items = by_id(store.read(Item))
+        assert {name: item for name, item in items.items() if item.text} == by_id(held(second))
+        removed = {name for name, item in items.items() if not item.text}
+        assert removed and removed.isdisjoint(by_id(held(second)))
+
+
+def by_id(items):
+    return {item.item_id: item for item in items}
+
+
+def test_a_run_begins_with_the_items_of_another_one_after_any_round(whole, tmp_path):
+    of = f"memory.shared.items.of={whole.path}"
+    for rounds in (0, 1, None):
+        later = [] if rounds is None else [f"memory.shared.items.after={rounds}"]
+        folder = run_in(tmp_path, of, *later, "memory.shared.items.frozen=true", "benchmark.limit=1")
+        assert folder.beginning.items == after(whole.beginning.items, whole.updates, rounds)
+        assert folder.updates == []
+    with pytest.raises(ConfigError, match=r"memory\.shared\.items\.of: got .*, expected a run with a curator"):
+        run_in(tmp_path, f"memory.shared.items.of={run_in(tmp_path / 'none', *RAW, 'curator=none').path}")
+
+
+def test_a_run_with_a_curator_replays_from_its_bundle_without_the_run_that_it_began_with(whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(replaying, "parts", lambda parts=replaying.parts: parts() | {TARGET})
+    stored = ("store=sqlite", f"store.place={tmp_path / 'memory.sqlite'}")
+    for name, options in {"of another run": (f"memory.shared.items.of={whole.path}",), "of a store": stored}.items():
+        root = tmp_path / name
+        run_in(root, *options)
+        folder = run_in(root, *options)
+        assert folder.beginning.items and folder.updates
+        with closing(opened(str(tmp_path / "memory.sqlite"))) as store:
+            path = packing.pack(folder, tmp_path / f"{name}.zip", store=store if "store" in name else None).path
+        for place in (root, whole.path) if "run" in name else (root,):
+            place.rename(place.with_name(f"{place.name} away"))
+        replayed = replaying.replay(path)
+        if "run" in name:
+            whole.path.with_name(f"{whole.path.name} away").rename(whole.path)
+        assert replayed.verification.holds, replayed.verification.disagreements
+        assert "operations" in [finding.name for finding in replayed.verification.findings]
+        assert verify(path).holds
+        about, members = bundle.read(path)
+        assert str(whole.path).encode() not in b"".join(members.values())
+        members["operations.jsonl"] = changed(members["operations.jsonl"], b"Rule", b"Rulf")
+        bundle.write(tmp_path / "changed.zip", about, members)
+        (first,) = replaying.replay(tmp_path / "changed.zip").verification.disagreements
+        assert first.where.startswith("operations[0].operations[")
+
+
+def test_memory_commands_know_items(whole, tmp_path, capsys):
+    place, export, other = (str(tmp_path / name) for name in ("store.sqlite", "all.jsonl", "other"))
+    assert main(["memory", "import", str(whole.path), "--store", place]) == 0
+    with closing(opened(place)) as store:
+        items = by_id(store.read(Item))
+    assert {name: item for name, item in items.items() if item.text} == by_id(held(whole))
+    for command in (["export", export, "--store", place], ["import", export, "--store", other]):
+        assert main(["memory", *command]) == 0
+    with closing(opened(other)) as store:
+        assert by_id(store.read(Item)) == items
+    capsys.readouterr()
+    assert main(["memory", "show", "--store", place, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["items"] == len(held(whole)) < len(items)
+    assert main(["memory", "clear", "--yes", "--store", place]) == 0
+    with closing(opened(place)) as store:
+        assert list(store.read(Item)) == []
+
+
+def test_an_estimate_says_what_it_leaves_out(tmp_path):
+    notes = {
+        "curator=none": "",
+        "curator=raw_trajectories": "the figures exclude the curator's items in prompts",
+        f"curator._target_={TARGET}": "the figures exclude the curator's calls, and its items in prompts",
+    }
+    for curator, note in notes.items():
+        result = estimate([compose(*overrides(tmp_path, *RAW, curator))], 2)
+        assert "curator" not in result.roles
+        assert [text.partition(":")[0] for text in result.notes if "exclude" in text and "retries" not in text] == (
+            [note] if note else []
+        )
