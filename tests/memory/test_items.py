@@ -168,7 +168,7 @@ def test_a_log_that_does_not_give_its_memory_is_named(change):
     update = next(iter(CuratedMemory(Scripted(), ItemLimits()).learn(0, [finished(1)])))
     damaged = replace(update, **change)
     with pytest.raises(DataError, match=r"operations\.jsonl, round 0, call 0"):
-        CuratedMemory(Scripted(), ItemLimits()).replay([damaged])
+        ItemMemory().follow([damaged])
 
 
 def test_an_item_is_not_shown_to_the_task_that_it_comes_from():
