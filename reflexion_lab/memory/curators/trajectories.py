@@ -42,11 +42,7 @@ def _attempt(finished: Finished, attempt: Attempt, chars: int) -> str:
     words = [f"{label}: {line(text, WORDS)}" for label, text in reflection.statements] if reflection else []
     feedback = [] if attempt.evaluation.passed else [bounded(attempt.evaluation.feedback.strip(), chars // 4)]
     rest = "\n".join(text for text in (*feedback, *words) if text)
-<<<<<<< HEAD
-    code = without_prompt(attempt.trajectory.solution, finished.task).rstrip().lstrip("\n") or "(no program)"
-=======
     code = without_prompt(attempt.trajectory.solution, finished.task).strip("\n").rstrip() or "(no program)"
->>>>>>> helperC
     program = bounded(code, max(chars - len(rest) - 40, chars // 3))
     return f"Attempt {attempt.number}, which {_verb(attempt)}:\n{program}\n{rest}".rstrip()
 
