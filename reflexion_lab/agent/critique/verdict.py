@@ -121,7 +121,7 @@ def _from_json(text: str) -> Mapping[str, object]:
 def _from_lines(text: str) -> Mapping[str, object]:
     """The texts under each label, in the order of the reply; lists without words are left out."""
     values: dict[str, list[str]] = {}
-    for label, lines in _LABELS.sections(text):
+    for label, lines, _ in _LABELS.sections(text):
         values.setdefault(label, []).extend(_joined(lines) if label in LISTS else lines[:1])
     return {label: texts for label, texts in values.items() if label not in LISTS or any(map(str.strip, texts))}
 

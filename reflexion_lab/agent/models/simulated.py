@@ -64,6 +64,10 @@ CURATIONS = {
     "KEYWORDS: three or more": f"KEYWORDS: value, error, return\nCONTEXT: {LESSON}\nTAGS: functions",
     "\nEVOLVE: yes\n": f"EVOLVE: yes\nLINK: 1\nTAGS: functions, values\nNEIGHBOUR: 1\nCONTEXT: {CHANGE}",
     "TITLE: its name": f"TITLE: Small inputs first\nDESCRIPTION: For every task\nCONTENT: {LESSON}",
+    '"bullet_tags"': json.dumps({"key_insight": LESSON, "bullet_tags": []}),
+    '"operations"': json.dumps({"operations": [{"type": "ADD", "section": "OTHERS", "content": LESSON}]}),
+    "EXISTING RULES:": f"ADD 1: {LESSON}.",
+    "<cheatsheet>": f"<cheatsheet>\n{LESSON}\n</cheatsheet>",
 }
 """Reply to a curator, by a text of its prompt."""
 ISSUES = "ISSUE: In this function the last line raises an error\nSUGGESTION: The author should return the value\n"

@@ -139,7 +139,7 @@ def _stated(values: Values) -> int:
 
 def _from_lines(text: str) -> Values:
     values: dict[str, tuple[str, ...]] = {}
-    for label, lines in _LABELS.sections(text):
+    for label, lines, _ in _LABELS.sections(text):
         if label in LISTS:
             texts = entries((" ".join(BULLET.sub("", line, count=1).split()) for line in lines), ITEMS, ITEM_CHARS)
         else:

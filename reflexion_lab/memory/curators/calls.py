@@ -11,6 +11,7 @@ from reflexion_lab.memory.curators.trajectories import described
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Finished, Message, Sampling, Usage
 from reflexion_lab.text.prompts.render import Prompts, fits
+from reflexion_lab.text.shorten import bounded
 
 LEAST = 200
 """Characters below which a finished loop is not shortened."""
@@ -57,8 +58,12 @@ class Calls:
         self.submitted_only = submitted_only
         self.constrained = constrained
 
-    def __call__(self, name: str, finished: Sequence[Finished] = (), grammar: str = "", **variables: object) -> Reply:
+    def __call__(
+        self, name: str, finished: Sequence[Finished | str] = (), grammar: str = "", **variables: object
+    ) -> Reply:
         """The reply to the template `name`, whose variable `trajectories` is the text of each finished loop.
+
+        A text in place of a loop is shortened alike.
 
         Raises
         ------
@@ -67,7 +72,7 @@ class Calls:
         """
         chars = self.max_chars
         while True:
-            trajectories = [described(each, chars, self.submitted_only) for each in finished]
+            trajectories = [self._text(each, chars) for each in finished]
             prompt = self.prompts.render(name, trajectories=trajectories, **variables)
             if fits(prompt, self.model, self.sampling) or chars <= LEAST or not finished:
                 break
@@ -76,3 +81,8 @@ class Calls:
         completion = self.model.complete([Message(role="user", content=prompt)], sampling=sampling)
         text = "" if completion.finish_reason in WITHHELD else completion.text
         return Reply(text, completion.usage)
+
+    def _text(self, finished: Finished | str, chars: int) -> str:
+        return (
+            bounded(finished, chars) if isinstance(finished, str) else described(finished, chars, self.submitted_only)
+        )

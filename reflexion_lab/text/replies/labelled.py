@@ -15,6 +15,8 @@ CHARS = 64_000
 """Characters of a reply that are searched for JSON."""
 OBJECTS = 256
 """Number of `{` that are tried as the beginning of an object."""
+DIGITS = 9
+"""Digits of the number behind a label."""
 
 BULLET = re.compile(r"\A\s*(?:[-+*•>]|\d+[.)])\s+")
 _FENCE = re.compile(r"\s*```\w*\s*")
@@ -39,6 +41,8 @@ class Section(NamedTuple):
     label: str
     lines: tuple[str, ...]
     """The first is the rest of the label's line. Fences and closing marks of the label's emphasis are removed."""
+    number: int = 0
+    """The number behind the label: 2 of `ISSUE 2`; 0 for none."""
 
 
 class Labels:
@@ -59,7 +63,7 @@ class Labels:
         # ASCII only: with IGNORECASE the Kelvin sign would match K.
         self._line = re.compile(
             rf"""\s*(?:[-+*•>]\s+|\d+[.)]\s+)?(?P<heading>\#+\s*)?(?P<open>[*_`]+)?
-            (?P<label>(?a:{names}))(?:[ ]?\#?\d+)?(?:[ ]?\([^)]{{0,40}}\))?(?P<close>[*_`]*)
+            (?P<label>(?a:{names}))(?:[ ]?\#?(?P<number>\d+))?(?:[ ]?\([^)]{{0,40}}\))?(?P<close>[*_`]*)
             (?:\s*[:：](?P<after>[*_`]*(?=\s|$))?|\s+[-–—](?=\s|$)|(?(heading)\s*$|(?(open)\s*$|(?!))))
             (?P<value>.*)""",
             re.IGNORECASE | re.VERBOSE,
@@ -67,7 +71,7 @@ class Labels:
 
     def sections(self, text: str) -> Iterator[Section]:
         """The labelled sections of `text`, in order; text before the first label is ignored."""
-        label, mark, lines = "", "", list[str]()
+        label, mark, lines, number = "", "", list[str](), 0
         for line in text.splitlines():
             match = self._line.fullmatch(line)
             if match is None:
@@ -75,15 +79,16 @@ class Labels:
                     lines.append(line)
                 continue
             if label:
-                yield _section(label, lines, mark)
+                yield _section(label, lines, mark, number)
+            number = int((match["number"] or "0")[:DIGITS])
             label, lines = self._labels[letters(match["label"])], [match["value"]]
             mark = "" if match["close"] or match["after"] else match["open"] or ""
         if label:
-            yield _section(label, lines, mark)
+            yield _section(label, lines, mark, number)
 
 
-def _section(label: str, lines: Sequence[str], mark: str) -> Section:
-    return Section(label, tuple("\n".join(lines).rstrip().removesuffix(mark).split("\n")))
+def _section(label: str, lines: Sequence[str], mark: str, number: int) -> Section:
+    return Section(label, tuple("\n".join(lines).rstrip().removesuffix(mark).split("\n")), number)
 
 
 def letters(name: str) -> str:

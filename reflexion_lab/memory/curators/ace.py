@@ -1,0 +1,264 @@
+"""ACE: a playbook of short items that grows by small operations (Zhang et al., arXiv 2510.04618; ace-agent/ace@ba78d34,
+`ace/ace.py`, `ace/core`, `playbook_utils.py`).
+
+Two calls per finished loop. The reflector tags each item that the actor read as helpful, harmful or neutral, which
+counts, and names an insight. The curator reads the playbook with these counts and the reflection, and returns
+operations. All items are in every prompt of an actor; no count selects or removes any.
+
+`variant="released"`: only ADD has an effect; a reply with an incomplete ADD is rejected as a whole. `variant="paper"`:
+also UPDATE (text), MERGE (texts and counts) and DELETE, which the released code accepts and ignores. De-duplication is
+off in the released code; there, a model merges the texts of similar items, here a similar new item is dropped and its
+source kept. The token budget is a number in the released prompt; here, `memory.shared.items.max_tokens` enforces it.
+
+Here, unlike there: up to three rounds of reflection and retry are the loop's own attempts, so that one reflection reads
+them all; it tags every item that was shown, because actors do not name those they used; there is no ground truth but
+the feedback's verdict; ids are the lab's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from msgspec.structs import replace
+
+from reflexion_lab.limits import Count, Positive, Share, validated
+from reflexion_lab.memory.curators.calls import Calls
+from reflexion_lab.memory.curators.index import Index
+from reflexion_lab.memory.items import rebuilt
+from reflexion_lab.protocols import Model, Retriever
+from reflexion_lab.records import Batch, Curation, Finished, Item, Operation, Sampling, Selection, Task
+from reflexion_lab.text.prompts.render import Prompts
+from reflexion_lab.text.replies.extract import without_thoughts
+from reflexion_lab.text.replies.labelled import has_words, letters, objects, one_line
+from reflexion_lab.text.shorten import cut
+
+SECTIONS = (
+    "STRATEGIES & INSIGHTS",
+    "FORMULAS & CALCULATIONS",
+    "CODE SNIPPETS & TEMPLATES",
+    "COMMON MISTAKES TO AVOID",
+    "PROBLEM-SOLVING HEURISTICS",
+    "CONTEXT CLUES & INDICATORS",
+    "OTHERS",
+)
+"""Sections of the playbook; items of unknown sections go into the last."""
+TAGS = ("helpful", "harmful", "neutral")
+NEW = {"helpful": 0, "harmful": 0}
+"""Counts of a new item."""
+INSIGHTS = ("erroridentification", "rootcauseanalysis", "correctapproach", "keyinsight")
+"""Keys of a reflection that the curator reads, reduced to letters."""
+CHARS = 2000
+"""Characters of a reflection in the curator's prompt."""
+
+
+class Reflected(NamedTuple):
+    """What a reflection says."""
+
+    tags: dict[str, str]
+    """Tag by id of an item, of `TAGS`."""
+    text: str
+
+
+class ACE:
+    """A playbook in sections.
+
+    Parameters
+    ----------
+    model, sampling, prompts
+        Of both calls.
+    retriever : Retriever or None
+        Finds similar items for `similar`. Empty, for this curator alone.
+    variant : str
+        `paper` or `released`.
+    similar : float
+        Retriever score, in [0, 1], from which a new item repeats an old one; 0: no de-duplication.
+    token_budget : int
+        In the curator's prompt.
+    max_chars : int
+        Length of the loop in a prompt.
+    constrained : bool
+        Send grammars, for models that support them.
+    """
+
+    @validated
+    def __init__(
+        self,
+        model: Model,
+        sampling: Sampling,
+        prompts: Prompts | None = None,
+        retriever: Retriever | None = None,
+        *,
+        variant: Literal["paper", "released"] = "released",
+        similar: Share = 0.0,
+        token_budget: Count = 80_000,
+        max_chars: Positive = 3000,
+        constrained: bool = True,
+    ) -> None:
+        self.call = Calls(model, sampling, prompts, max_chars=max_chars, submitted_only=False, constrained=constrained)
+        self.index = Index(retriever) if retriever and similar else None
+        self.variant = variant
+        self.similar = similar
+        self.token_budget = token_budget
+
+    def select(self, items: Sequence[Item], task: Task) -> Selection:
+        return Selection(items=tuple(replace(item, text=line_of(item)) for item in in_sections(items)))
+
+    def due(self, finished: Sequence[Finished]) -> Sequence[Batch]:
+        return [Batch(finished=(loop,)) for loop in finished]
+
+    def curate(self, items: Sequence[Item], batch: Batch) -> Curation:
+        known = {item.item_id for item in items}
+        shown = [item for item in batch.finished[0].shown if item.item_id in known]
+        reflection = self.call("ace_reflect", batch.finished, reflection_grammar(shown), lines=_lines(shown))
+        reflected = parse_reflection(reflection.text, [item.item_id for item in shown])
+        tags = reflected.tags if reflected else {}
+        votes = [
+            Operation(kind="vote", item_ids=(name,), votes={tag: 1}, reason="tag")
+            for name, tag in tags.items()
+            if tag != "neutral"
+        ]
+        playbook = in_sections(rebuilt(items, votes))
+        curation = self.call(
+            "ace_curate",
+            batch.finished,
+            operations_grammar([item.item_id for item in playbook] if self.variant == "paper" else []),
+            lines=_lines(playbook),
+            reflection=reflected.text if reflected else cut(reflection.text, CHARS),
+            sections=SECTIONS,
+            token_budget=self.token_budget,
+            variant=self.variant,
+        )
+        stated = parse_operations(curation.text)
+        sources = tuple(loop.task.task_id for loop in batch.finished)
+        changes = [self._without_repetition(each, items) for each in self._operations(stated or (), known, sources)]
+        return Curation(
+            operations=(*votes, *changes),
+            usage=reflection.usage + curation.usage,
+            unreadable=[reflected, stated].count(None),
+            replies=(reflection.text, curation.text),
+        )
+
+    def _operations(
+        self, stated: Sequence[Mapping[str, Any]], known: set[str], sources: tuple[str, ...]
+    ) -> Iterator[Operation]:
+        """The operations of a reply that have an effect; those on unknown items have none."""
+        for fields in stated:
+            name, text, ids = str(fields.get("type", "")).upper(), _text(fields.get("content")), _ids(fields, known)
+            if name == "ADD":
+                section = section_of(fields["section"])
+                yield Operation(kind="add", text=text, section=section, votes=NEW, sources=sources)
+            elif self.variant == "released" or not ids:
+                continue
+            elif name == "UPDATE" and text:
+                yield Operation(kind="edit", item_ids=ids[:1], text=text, sources=sources)
+            elif name == "MERGE" and len(ids) > 1:
+                yield Operation(kind="merge", item_ids=ids, text=text, sources=sources)
+            elif name == "DELETE":
+                yield Operation(kind="remove", item_ids=ids)
+
+    def _without_repetition(self, operation: Operation, items: Sequence[Item]) -> Operation:
+        """The operation; for a new item that is similar to an old one, the addition of its sources to that."""
+        if self.index is None or operation.kind != "add":
+            return operation
+        near = self.index.nearest(items, operation.text, 1, self.similar)
+        ids = tuple(item.item_id for item in near)
+        return Operation(kind="edit", item_ids=ids, sources=operation.sources, reason="similar") if ids else operation
+
+
+def in_sections(items: Sequence[Item]) -> list[Item]:
+    """The items in the order of `SECTIONS`, the oldest of a section first."""
+    return sorted(items, key=lambda item: SECTIONS.index(section_of(item.section)))
+
+
+def section_of(name: object) -> str:
+    """The section with this name, whatever its case and separators; else the last."""
+    wanted = letters(str(name).replace("&", "and"))
+    return next((section for section in SECTIONS if letters(section.replace("&", "and")) == wanted), SECTIONS[-1])
+
+
+def line_of(item: Item) -> str:
+    """The item as a line of the playbook."""
+    helpful, harmful = item.counts.get("helpful", 0), item.counts.get("harmful", 0)
+    return f"[{item.item_id}] helpful={helpful} harmful={harmful} :: {item.text}"
+
+
+def _lines(items: Sequence[Item]) -> list[tuple[str, str]]:
+    """Sections and lines of the items."""
+    return [(item.section, line_of(item)) for item in items]
+
+
+def parse_reflection(reply: str, ids: Sequence[str]) -> Reflected | None:
+    """Tags of the items of these `ids`, of several for one the last; None for a reply without tags and insight."""
+    for fields in objects(without_thoughts(reply)[0]):
+        texts = [text for key in INSIGHTS if (text := _text(fields.get(key)))]
+        entries = fields.get("bullettags")
+        if texts or isinstance(entries, list):
+            stated = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+            named = [(entry.get("id") or entry.get("bullet"), entry.get("tag")) for entry in stated]
+            tags = {str(name): str(tag) for name, tag in named if name in ids and tag in TAGS}
+            return Reflected(tags, cut("\n".join(texts), CHARS))
+    return None
+
+
+def parse_operations(reply: str) -> list[Mapping[str, Any]] | None:
+    """The stated operations; None for a reply without a list of them, or with an ADD without section or content."""
+    for fields in objects(without_thoughts(reply)[0]):
+        stated = fields.get("operations")
+        if isinstance(stated, list):
+            is_valid = all(isinstance(each, dict) and "type" in each and _is_complete(each) for each in stated)
+            return stated if is_valid else None
+    return None
+
+
+def _is_complete(fields: Mapping[str, Any]) -> bool:
+    return str(fields["type"]).upper() != "ADD" or ("section" in fields and has_words(_text(fields.get("content"))))
+
+
+def _ids(fields: Mapping[str, Any], known: set[str]) -> tuple[str, ...]:
+    """The known ids that an operation names."""
+    names = fields.get("sourceids")
+    named = names if isinstance(names, list) else [fields.get("bulletid")]
+    return tuple(dict.fromkeys(name for name in named if isinstance(name, str) and name in known))
+
+
+def _text(value: object) -> str:
+    return one_line(value) if isinstance(value, str) else ""
+
+
+_TEXTS = r"""text ::= "\"" [A-Z] [a-z]{0,23} (" " word){3,30} "\""
+word ::= [a-zA-Z_.,`']{1,24} | [!#-[\]-~]{1,10}
+"""
+
+
+def reflection_grammar(shown: Sequence[Item]) -> str:
+    """GBNF of a reflection: texts, and a tag for each item that was shown."""
+    keys = ("error_identification", "root_cause_analysis", "correct_approach", "key_insight")
+    texts = " ".join(f'"{", " if key != keys[0] else ""}\\"{key}\\": " text' for key in keys)
+    tags = ' ", " '.join(f'"{{\\"id\\": \\"{item.item_id}\\", \\"tag\\": \\"" tag "\\"}}"' for item in shown)
+    return f'root ::= "{{" {texts} ", \\"bullet_tags\\": [" {tags} "]}}"\ntag ::= {_either(TAGS)}\n{_TEXTS}'
+
+
+def operations_grammar(ids: Sequence[str]) -> str:
+    """GBNF of at most four operations; with `ids`, also those of `paper` on these items."""
+    kinds = ["add", *(["update", "delete"] if ids else []), *(["merge"] if len(ids) > 1 else [])]
+    lines = [
+        'root ::= "{\\"reasoning\\": " text ", \\"operations\\": [" (op (", " op){0,3})? "]}"',
+        f"op ::= {' | '.join(kinds)}",
+        'add ::= "{\\"type\\": \\"ADD\\", \\"section\\": \\"" section "\\", \\"content\\": " text "}"',
+        f"section ::= {_either(SECTIONS)}",
+    ]
+    if ids:
+        lines += [
+            f"id ::= {_either(ids)}",
+            'update ::= "{\\"type\\": \\"UPDATE\\", \\"bullet_id\\": \\"" id "\\", \\"content\\": " text "}"',
+            'delete ::= "{\\"type\\": \\"DELETE\\", \\"bullet_id\\": \\"" id "\\"}"',
+            'merge ::= "{\\"type\\": \\"MERGE\\", \\"source_ids\\": [\\"" id "\\", \\"" id "\\"]" merged',
+            'merged ::= ", \\"content\\": " text "}"',
+        ]
+    return "\n".join(lines) + f"\n{_TEXTS}"
+
+
+def _either(names: Sequence[str]) -> str:
+    return " | ".join(map(json.dumps, names))

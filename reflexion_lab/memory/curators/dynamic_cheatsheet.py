@@ -1,0 +1,143 @@
+"""Dynamic Cheatsheet: one page that a model rewrites as a whole (Suzgun et al., arXiv 2504.07952;
+suzgunmirac/dynamic-cheatsheet@1cf258c, `dynamic_cheatsheet/language_model.py`).
+
+The curator sees question, answer and page, and no label: it judges the answer itself. `variant="cumulative"` (DC-Cu)
+rewrites the page after each task. `variant="retrieval_synthesis"` (DC-RS) rewrites it before each task, from the page
+and the three nearest earlier questions with their answers; the actor reads what was written.
+
+The page is the text behind the first `<cheatsheet>`, up to `</cheatsheet>` or the end, as in the code. Without the tag,
+the old page stays and the reply counts as unreadable; so does an empty page, which the released code takes over. Paper
+and code differ in nothing that matters here. Here, unlike there: the answer is the submitted program of the loop; the
+first question of DC-RS, for which there is no pair, costs no call; tasks of one round read the same page, and the last
+of them that wrote one determines it; pairs are part of memory, whose limits remove the oldest pairs, never the page.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec.structs import replace
+
+from reflexion_lab.limits import Positive, validated
+from reflexion_lab.loop.selection import submitted_at
+from reflexion_lab.memory.curators.calls import Calls
+from reflexion_lab.memory.curators.index import Index
+from reflexion_lab.memory.curators.trajectories import described
+from reflexion_lab.memory.items import SCORE
+from reflexion_lab.protocols import Model, Retriever
+from reflexion_lab.records import Batch, Curation, Evaluation, Finished, Item, Operation, Sampling, Selection, Task
+from reflexion_lab.text.prompts.render import Prompts
+from reflexion_lab.text.replies.extract import without_thoughts
+
+PAGE = "page"
+"""Id of the page."""
+PAIRS = "pairs"
+"""Section of earlier questions and answers, which no actor reads."""
+OPEN, CLOSE = "<cheatsheet>", "</cheatsheet>"
+UNJUDGED = Evaluation(passed=False, outcome="no_tests", reward=0.0)
+
+GRAMMAR = r"""
+root ::= "<cheatsheet>\n" line line{0,23} "</cheatsheet>\n"
+line ::= "- " [A-Z] [a-z]{0,23} (" " word){2,23} "\n"
+word ::= [a-zA-Z_.,`']{1,24} | [!-;=?-~]{1,10}
+"""
+"""GBNF of a page of 1 to 24 lines."""
+
+
+class DynamicCheatsheet:
+    """A page of advice that is written anew as a whole.
+
+    Parameters
+    ----------
+    model, sampling, prompts
+        Of the curator's calls.
+    retriever : Retriever
+        Finds earlier questions. Empty, for this curator alone.
+    variant : str
+        `cumulative` or `retrieval_synthesis`.
+    k : int
+        Earlier questions of `retrieval_synthesis`.
+    max_chars : int
+        Length of each question with its answer.
+    constrained : bool
+        Send a grammar, for models that support one.
+    """
+
+    @validated
+    def __init__(
+        self,
+        model: Model,
+        sampling: Sampling,
+        retriever: Retriever,
+        prompts: Prompts | None = None,
+        *,
+        variant: Literal["cumulative", "retrieval_synthesis"] = "cumulative",
+        k: Positive = 3,
+        max_chars: Positive = 3000,
+        constrained: bool = False,
+    ) -> None:
+        self.call = Calls(model, sampling, prompts, max_chars=max_chars, constrained=constrained)
+        self.index = Index(retriever)
+        self.variant = variant
+        self.k = k
+
+    def select(self, items: Sequence[Item], task: Task) -> Selection:
+        page = tuple(item for item in items if item.item_id == PAGE)
+        pairs = [item for item in items if item.section == PAIRS]
+        near = self.index.nearest(pairs, task.prompt, self.k) if self.variant == "retrieval_synthesis" else []
+        if not near:
+            return Selection(items=page)
+        texts = [pair.text for pair in near]
+        reply, usage = self.call("cheatsheet_synthesis", texts, GRAMMAR, page=_text(page), question=task.prompt)
+        written = read_page(reply)
+        digest = hashlib.sha256(f"{task.task_id} {written}".encode()).hexdigest()[:8]
+        new = (Item(item_id=f"{PAGE}-{digest}", text=written),)
+        return Selection(items=new if written else page, usage=usage)
+
+    def due(self, finished: Sequence[Finished]) -> Sequence[Batch]:
+        return [Batch(finished=(loop,)) for loop in finished]
+
+    def curate(self, items: Sequence[Item], batch: Batch) -> Curation:
+        (loop,) = batch.finished
+        page = tuple(item for item in items if item.item_id == PAGE)
+        return self._rewrite(page, loop) if self.variant == "cumulative" else self._store(page, loop)
+
+    def _rewrite(self, page: Sequence[Item], loop: Finished) -> Curation:
+        """Write the page anew after a task."""
+        reply, usage = self.call("cheatsheet", (unjudged(loop),), GRAMMAR, page=_text(page))
+        written = read_page(reply)
+        operations = _as_page(page, written, loop.task)
+        return Curation(operations=operations, usage=usage, unreadable=int(not written), replies=(reply,))
+
+    def _store(self, page: Sequence[Item], loop: Finished) -> Curation:
+        """Keep the page that was written before a task, and the task with its answer."""
+        first, source = loop.attempts[0], (loop.task.task_id,)
+        written = _text(first.written_items)
+        text = described(unjudged(loop), self.call.max_chars)
+        pair = Operation(kind="add", text=text, key=loop.task.prompt, section=PAIRS, sources=source)
+        is_unread = first.selection_usage.calls > 0 and not written
+        return Curation(operations=(*_as_page(page, written, loop.task), pair), unreadable=int(is_unread))
+
+
+def unjudged(loop: Finished) -> Finished:
+    """The submitted attempt of a loop, without verdict and reflection."""
+    attempt = submitted_at(loop.attempts)
+    return replace(loop, attempts=(replace(attempt, evaluation=UNJUDGED, reflection=None),))
+
+
+def read_page(reply: str) -> str:
+    """The page in a reply; "" without one."""
+    _, _, after = without_thoughts(reply)[0].partition(OPEN)
+    return after.partition(OPEN)[0].partition(CLOSE)[0].encode(errors="replace").decode().strip()
+
+
+def _text(items: Sequence[Item]) -> str:
+    return items[0].text if items else ""
+
+
+def _as_page(page: Sequence[Item], text: str, task: Task) -> tuple[Operation, ...]:
+    """The operation that makes `text` the page; its score of 1 keeps it when limits remove pairs."""
+    new = Operation(kind="add", item_ids=(PAGE,), text=text, votes={SCORE: 1}, sources=(task.task_id,))
+    return () if not text else (replace(new, kind="edit", votes={}),) if page else (new,)

@@ -1,0 +1,130 @@
+"""Dynamic Cheatsheet: traces worked by hand from its rules."""
+
+from msgspec.structs import replace
+
+from reflexion_lab.memory.curators.dynamic_cheatsheet import PAGE, PAIRS, DynamicCheatsheet
+from reflexion_lab.memory.items import ItemLimits, ItemMemory
+from reflexion_lab.memory.retrieval.jaccard import Jaccard
+from reflexion_lab.records import Batch, Item, Sampling, Selection, Task, Usage
+from reflexion_lab.text.shorten import estimated
+from tests import builders
+from tests.memory.curators.conftest import Scripted, loop
+
+LONG = "word " * 300
+
+
+def curator(model, **options):
+    return DynamicCheatsheet(model, Sampling(), Jaccard(), **options)
+
+
+CUMULATIVE = [
+    # A reply, and the page after it; None: unreadable, the old page stays.
+    ("I have nothing to add.", None),
+    ("<cheatsheet>\nSort first.\n</cheatsheet>", "Sort first."),
+    ("<cheatsheet>Sort first. Count: 2</cheatsheet>", "Sort first. Count: 2"),
+    ("", None),
+    ("Correct, I think.\n<cheatsheet>\nA\nB\n</cheatsheet>\nDone.", "A\nB"),
+    ("<cheatsheet></cheatsheet>", None),
+    ("<cheatsheet> \n </cheatsheet>", None),
+    ("<cheatsheet>\nA\nB and the end is mis", "A\nB and the end is mis"),  # the end of the reply ends the page
+    ("</cheatsheet>\nC", None),
+    ("<cheatsheet>C</cheatsheet> <cheatsheet>D</cheatsheet>", "C"),  # the first page counts
+    ("<cheatsheet>E<cheatsheet>F</cheatsheet>", "E"),
+    ("<CHEATSHEET>G</CHEATSHEET>", None),
+    ("<think><cheatsheet>H</cheatsheet></think>", None),
+    ("<think>so</think>\n<cheatsheet>I</cheatsheet>", "I"),
+    ("```\n<cheatsheet>\nJ\n</cheatsheet>\n```", "J"),
+    ("<cheatsheet>J</cheatsheet>", "J"),
+    ("cheatsheet: K", None),
+    ("< cheatsheet >L</ cheatsheet >", None),
+    ("<cheatsheet>M\ud800</cheatsheet>", "M?"),
+    ("<cheatsheet>\nN <b>bold</b> & more\n</cheatsheet>", "N <b>bold</b> & more"),
+    ("<cheatsheet>" * 1000, None),
+    ("<cheatsheet>## O\n\n- one\n\n- two</cheatsheet>", "## O\n\n- one\n\n- two"),
+    (f"<cheatsheet>{LONG}</cheatsheet>", "## O\n\n- one\n\n- two"),  # readable, but beyond the limit: refused
+    ("<cheatsheet>P", "P"),
+    ("P", None),
+    ("<cheatsheet>{{ Q }} {% R %}</cheatsheet>", "{{ Q }} {% R %}"),
+    ("<cheatsheet>[[PREVIOUS_CHEATSHEET]]</cheatsheet>", "[[PREVIOUS_CHEATSHEET]]"),
+    ("<cheatsheet>S</cheatsheet", "S</cheatsheet"),
+    ("\n\n<cheatsheet>\n\nT\n\n</cheatsheet>\n\n", "T"),
+    ("Sorry.", None),
+]
+
+
+def test_cumulative_rewrites_the_page_after_each_task():
+    model = Scripted(*(reply for reply, _ in CUMULATIVE))
+    method, memory, page = curator(model), ItemMemory((), ItemLimits(max_tokens=200)), ""
+    for number, (reply, after) in enumerate(CUMULATIVE):
+        (batch,) = method.due([loop(f"t/{number}", True)])
+        curation = method.curate(memory.items, batch)
+        assert f"The cheatsheet so far:\n```text\n{page or '(empty)'}\n```" in model.prompts[-1]
+        memory.apply(curation.operations, reply)
+        page = after or page
+        assert [item.text for item in method.select(memory.items, batch.finished[0].task).items] == [page] * bool(page)
+        assert curation.unreadable == (after is None), reply
+    assert len(memory) == 1
+
+
+def test_no_prompt_of_the_curator_shows_a_verdict():
+    judged = builders.attempt(judged={"feedback": "assert f(1) == 2 failed"}, reflection=builders.reflection())
+    finished = replace(loop("t/1", False), attempts=(judged,))
+    model = Scripted("<cheatsheet>A</cheatsheet>")
+    curator(model).curate((), Batch(finished=(finished,)))
+    assert builders.ADD.strip() in model.prompts[0]
+    assert not any(word in model.prompts[0] for word in ("passed", "failed", "f(1) == 2", "cause 1"))
+
+
+def prompted(name, words):
+    return Task(task_id=name, prompt=words, entry_point="f")
+
+
+def finished_after(selection, name, words, calls=1):
+    """A loop whose actor read `selection`, as the lab records it."""
+    first = loop(name, True, prompt=words)
+    written = tuple(item for item in selection.items if item.item_id != PAGE)
+    usage = Usage(calls=calls)
+    attempts = (replace(first.attempts[0], written_items=written, selection_usage=usage),)
+    return Batch(finished=(replace(first, attempts=attempts, shown=selection.items),))
+
+
+def test_retrieval_synthesis_writes_the_page_before_each_task():
+    """By hand: t/1 finds no pair; t/2 writes A; t/3 is unreadable and reads A; t/4 writes B from three pairs."""
+    model = Scripted("<cheatsheet>A</cheatsheet>", "No page.", "<cheatsheet>B</cheatsheet>")
+    method, memory = curator(model, variant="retrieval_synthesis"), ItemMemory()
+    stream = [("t/1", "sum a list"), ("t/2", "sum two lists"), ("t/3", "sum of a set"), ("t/4", "sum all lists")]
+    trace = []
+    for name, words in stream:
+        calls = len(model.prompts)
+        selection = method.select(memory.items, prompted(name, words))
+        batch = finished_after(selection, name, words, len(model.prompts) - calls)
+        curation = method.curate(memory.items, batch)
+        memory.apply(curation.operations, name)
+        page = memory.get(PAGE)
+        trace.append(([i.text for i in selection.items], page and page.text, len(memory), curation.unreadable))
+    assert trace == [([], None, 1, 0), (["A"], "A", 3, 0), (["A"], "A", 4, 1), (["B"], "B", 5, 0)]
+    assert [prompt.count("Earlier task") for prompt in model.prompts] == [1, 2, 3]
+    assert all(words in prompt for (_, words), prompt in zip(stream[1:], model.prompts, strict=True))
+    assert not any("passed" in prompt for prompt in model.prompts)
+    assert [item.item_id for item in memory.items if item.section != PAIRS] == [PAGE]
+
+
+def test_limits_remove_the_oldest_pairs_and_never_the_page():
+    method = curator(Scripted(), variant="retrieval_synthesis")
+    page = Item(item_id="page-1", text="Keep this page.")
+    memory = ItemMemory((), ItemLimits(max_tokens=100))
+    for number in range(5):
+        selection = Selection(items=(page,) if number == 0 else ())
+        batch = finished_after(selection, f"t/{number}", f"about number {number}", calls=0)
+        memory.apply(method.curate(memory.items, batch).operations, str(number))
+        assert memory.tokens <= 100
+    assert (memory.items[0].item_id, memory.items[0].text) == (PAGE, page.text)
+    assert [item.sources for item in memory.items[1:]] == [("t/3",), ("t/4",)]
+
+
+def test_a_prompt_fits_the_context_of_the_model():
+    model = Scripted("<cheatsheet>A</cheatsheet>")
+    model.context = 1400
+    pairs = [Item(item_id=str(n), text=f"{n} {LONG}", key="sum", section=PAIRS) for n in range(3)]
+    curator(model, variant="retrieval_synthesis").select(pairs, prompted("t/9", "sum"))
+    assert estimated(model.prompts[0]) + Sampling().max_tokens <= model.context

@@ -1,0 +1,115 @@
+"""ExpeL: traces worked by hand from its rules."""
+
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.memory.curators.expel import EXAMPLES, ExpeL
+from reflexion_lab.memory.items import ItemLimits, ItemMemory
+from reflexion_lab.memory.retrieval.jaccard import Jaccard
+from reflexion_lab.records import Batch, Sampling, Task
+from tests.memory.curators.conftest import Scripted, loop
+
+SUCCESSES = Batch(finished=(loop("t/1", True),), kind="successes")
+
+RELEASED = [
+    # A reply, and the scores that it changes; 0: the rule is gone. Rules are numbered by score, then age. The list is
+    # full at 7 rules (max_rules=2).
+    ("ADD 1: Sort first.", {"Sort first.": 2}),
+    ("ADD 2: Test empty input.", {"Test empty input.": 2}),
+    ("AGREE 1: Sort first.", {"Sort first.": 3}),
+    ("AGREE 9: Test empty input.", {"Test empty input.": 3}),  # its text counts, not its number
+    ("AGREE 1: Something else.", {}),
+    ("EDIT 2: Test empty and single inputs.", {"Test empty input.": 0, "Test empty and single inputs.": 4}),
+    ("EDIT 1: Sort first.", {"Sort first.": 4}),  # it quotes a rule: a vote for it
+    ("EDIT 7: No such rule.", {}),
+    ("EDIT: Without a number.", {}),
+    ("ADD 3: Sort first. Always.", {}),  # it contains a rule
+    ("ADD 3: Name the units.", {"Name the units.": 2}),
+    ("REMOVE 3: Name the units.", {"Name the units.": 1}),
+    ("REMOVE 3: Name the units.\nAGREE 3: Name the units.", {}),  # -1 +1: 1 is left at the end of the call
+    ("REMOVE 3: Name the units.", {"Name the units.": 0}),
+    ("REMOVE 1: Unknown rule.", {}),
+    ("ADD 1: No full stop", {}),
+    ("ADD 1: AGREE to all.", {}),
+    ("I would change nothing.", None),
+    ("", None),
+    ("add 3: Lower case works.", {"Lower case works.": 2}),
+    (
+        "ADD 1: A one.\nADD 2: B two.\nADD 3: C three.\nADD 4: D four.\nADD 5: E five.",  # four operations at most
+        {"A one.": 2, "B two.": 2, "C three.": 2, "D four.": 2},
+    ),
+    ("REMOVE 1: Sort first.", {"Sort first.": 1}),  # 7 rules: -3
+    ("REMOVE 2: A one.", {"A one.": 0}),  # 7 rules: 2 - 3
+    ("REMOVE 2: B two.", {"B two.": 1}),  # 6 rules: -1
+    ("AGREE 1: B two.\nAGREE 1: B two.", {"B two.": 3}),
+    ("REMOVE 1: C three.\nEDIT 4: C three and a half.", {"C three.": 0, "C three and a half.": 2}),
+    ("**EDIT 3:** Lower and upper case work.", {"Lower case works.": 0, "Lower and upper case work.": 3}),
+    ("<think>\nADD 1: Hidden.\n</think>\n- AGREE 2: D four.", {"D four.": 3}),
+    ("1. REMOVE 9: Test empty and single inputs.", {"Test empty and single inputs.": 3}),
+    ("ADD 9: D FOUR.", {}),  # the lab refuses equal words
+]
+PAPER = [
+    # Section 4.2: a new insight counts 2, UPVOTE and EDIT add 1, DOWNVOTE takes 1, at 0 it is removed.
+    ("ADD: Sort first.\nADD: Test empty input.", {"Sort first.": 2, "Test empty input.": 2}),
+    ("UPVOTE 2: Test empty input.", {"Test empty input.": 3}),
+    # Test empty input. is number 1 now
+    ("EDIT 1: Test empty inputs.\nDOWNVOTE 2: that one.",
+     {"Test empty input.": 0, "Test empty inputs.": 4, "Sort first.": 1}),
+    ("DOWNVOTE 2: again.\nUPVOTE 2: I changed my mind.", {"Sort first.": 0}),  # one operation per rule: the first
+    ("ADD 2: Test empty inputs. Always.", {"Test empty inputs. Always.": 2}),
+    ("UPVOTE 5: no such rule.\nUPVOTE 0: nor this.", {}),
+    ("\n".join(f"ADD 9: Rule {letter}." for letter in "abcd"), {f"Rule {letter}.": 2 for letter in "abcd"}),
+    ("\n".join(f"ADD 9: Rule {letter}." for letter in "efgh"), {f"Rule {letter}.": 2 for letter in "efgh"}),
+    ("DOWNVOTE 1: ten rules.", {"Test empty inputs.": 3}),  # of a full list, too
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("variant", "trace"), [("released", RELEASED), ("paper", PAPER)])
+def test_a_trace_of_replies_gives_the_rules_that_the_method_says(variant, trace):
+    model = Scripted(*(reply for reply, _ in trace))
+    curator = ExpeL(model, Sampling(), variant=variant, max_rules=2)
+    memory, scores = ItemMemory(), {}
+    for reply, changes in trace:
+        curation = curator.curate(memory.items, SUCCESSES)
+        memory.apply(curation.operations, reply)
+        scores = {text: score for text, score in (scores | (changes or {})).items() if score}
+        assert {item.text: item.counts["score"] for item in memory.items} == scores, reply
+        assert curation.unreadable == (changes is None), reply
+        shown = [item.text for item in curator.select(memory.items, SUCCESSES.finished[0].task).items]
+        assert [scores[text] for text in shown] == sorted(scores.values(), reverse=True)
+
+
+def test_pairs_come_first_then_chunks_of_eight_successes():
+    loops = [loop("p", False, False, True), loop("f", False, False), loop("n", None)]
+    loops += [loop(f"s/{number}", True) for number in range(9)]
+    batches = ExpeL(Scripted(), Sampling()).due(loops)
+    shapes = [(batch.kind, [len(each.attempts) for each in batch.finished]) for batch in batches]
+    assert shapes == [("pair", [2]), ("pair", [2]), ("successes", [1] * 8), ("successes", [1] * 2)]
+    assert [[attempt.number for attempt in batch.finished[0].attempts] for batch in batches[:2]] == [[1, 3], [2, 3]]
+
+
+def test_the_prompt_shows_pair_and_numbered_rules_and_asks_a_full_list_for_removals():
+    model = Scripted("ADD 1: Sort first.", "ADD 2: Test empty input.", "AGREE 1: Sort first.")
+    curator, memory = ExpeL(model, Sampling(), max_rules=2), ItemMemory()
+    (pair, _) = curator.due([loop("t/1", False, True)])
+    for _ in range(3):
+        memory.apply(curator.curate(memory.items, pair).operations)
+    assert "Attempt 1, which failed:\nprogram_1" in model.prompts[0]
+    assert "Attempt 2, which passed:\nprogram_2" in model.prompts[0]
+    assert "1. Sort first.\n2. Test empty input.\n" in model.prompts[2]
+    assert ["focus on REMOVE" in prompt for prompt in model.prompts] == [False, False, True]
+    assert '"1: Sort first."' in model.grammars[1] and "vote ::=" not in model.grammars[0]
+    assert [item.sources for item in memory.items] == [("t/1",), ("t/1",)]
+
+
+def test_similar_successes_are_shown_behind_the_rules():
+    curator = ExpeL(Scripted("ADD 1: Sort first.", "Nothing."), Sampling(), None, Jaccard(), examples=1)
+    memory = ItemMemory((), ItemLimits(duplicates="keep"))
+    for name, words in (("t/1", "sum the numbers"), ("t/2", "reverse a word")):
+        (batch,) = curator.due([loop(name, True, prompt=words)])
+        memory.apply(curator.curate(memory.items, batch).operations, name)
+    task = Task(task_id="t/3", prompt="reverse the word", entry_point="f")
+    rule, example = curator.select(memory.items, task).items
+    assert (rule.text, example.section, example.sources) == ("Sort first.", EXAMPLES, ("t/2",))
+    without = replace(rule, counts={"score": 0})
+    assert [item.section for item in curator.select([without, example], task).items] == ["", EXAMPLES]
