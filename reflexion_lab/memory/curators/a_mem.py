@@ -194,11 +194,11 @@ def decided(reply: str, neighbours: int) -> Decision | None:
     of the neighbour before them; before the first, `TAGS` are those of the new note.
     """
     sections = list(_LABELS.sections(without_thoughts(reply)[0]))
-    answers = (_ANSWERS.get(letters(" ".join(lines)[:CHARS])) for label, lines in sections if label == "EVOLVE")
+    answers = (_ANSWERS.get(letters(" ".join(lines)[:CHARS])) for label, lines, _ in sections if label == "EVOLVE")
     evolves = next((answer for answer in answers if answer is not None), None)
     if not evolves:
         return None if evolves is None else Decision()
-    links = [number for label, lines in sections if label == "LINK" for number in _numbers(lines)]
+    links = [number for label, lines, _ in sections if label == "LINK" for number in _numbers(lines)]
     valid = tuple(dict.fromkeys(number for number in links if 1 <= number <= neighbours))
     known = {(number, label) for number in range(neighbours + 1) for label in ("CONTEXT", "TAGS")} - {(0, "CONTEXT")}
     values = {place: text for place, text in _values(reply).items() if place in known}
@@ -209,7 +209,7 @@ def _values(reply: str) -> dict[tuple[int, str], str]:
     """Keywords, contexts and tags by the number of the neighbour before them, else 0."""
     values: dict[tuple[int, str], str] = {}
     number = 0
-    for label, lines in _LABELS.sections(without_thoughts(reply)[0]):
+    for label, lines, _ in _LABELS.sections(without_thoughts(reply)[0]):
         if label == "NEIGHBOUR":
             number = next(iter(_numbers(lines)), number + 1)
         elif label in ("KEYWORDS", "CONTEXT", "TAGS"):

@@ -95,7 +95,7 @@ def workflows(reply: str) -> tuple[str, ...]:
     or the lines after the goal.
     """
     blocks: list[list[str]] = []
-    for label, lines in _LABELS.sections(without_thoughts(reply)[0]):
+    for label, lines, _ in _LABELS.sections(without_thoughts(reply)[0]):
         if label == "WORKFLOW":
             blocks.append([BULLET.sub("", line, count=1) for line in lines])
         elif blocks:

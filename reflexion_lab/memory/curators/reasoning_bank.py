@@ -131,7 +131,7 @@ item ::= "TITLE: " value "DESCRIPTION: " value "CONTENT: " value "\n"
 def strategies(reply: str) -> list[str]:
     """The items of a reply that have a title and a content, in order; a title begins the next one."""
     items: list[dict[str, str]] = []
-    for label, lines in _LABELS.sections(without_thoughts(reply)[0]):
+    for label, lines, _ in _LABELS.sections(without_thoughts(reply)[0]):
         if label == "TITLE" or not items:
             items.append({})
         text = one_line(" ".join(lines))
