@@ -4,6 +4,8 @@ without a rule in its prompt, another with the rule of the task's family, and a 
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
@@ -35,11 +37,46 @@ def _items(seen: Seen) -> str:
     return "\n\n".join(f"TITLE: A rule\nDESCRIPTION: For its term\nCONTENT: {rule}" for rule in seen.rules)
 
 
+def _votes(seen: Seen) -> str:
+    """Votes for the known rules among those of the tasks, and the others as new ones."""
+    listed = seen.prompt.partition("EXISTING RULES:")[2].partition("\n\n")[0]
+    known = {rule: number for number, line in enumerate(listed.split("\n")) for rule in rules_in(line)}
+    votes = [f"AGREE {known[rule]}: {rule}" for rule in seen.rules if rule in known]
+    new = [rule for rule in seen.rules if rule not in known]
+    return "\n".join([*votes, *(f"ADD {number}: {rule}" for number, rule in enumerate(new, len(known) + 1))])
+
+
+def _tags(seen: Seen) -> str:
+    """A tag for each item that was read, by whether it states the rule of the task, which is the insight."""
+    shown = re.findall(r"^\[(\S+)\] helpful=\d+ harmful=\d+ :: (.*)", seen.prompt, re.MULTILINE)
+    right = set(seen.rules)
+    tags = [{"id": name, "tag": "helpful" if right & set(rules_in(text)) else "neutral"} for name, text in shown]
+    return json.dumps({"key_insight": " ".join(seen.rules), "bullet_tags": tags})
+
+
+def _additions(seen: Seen) -> str:
+    """The rules that the playbook lacks."""
+    playbook = set(rules_in(seen.prompt.partition("\nThe attempt:")[0]))
+    new = [rule for rule in seen.rules if rule not in playbook]
+    operations = [{"type": "ADD", "section": "STRATEGIES & INSIGHTS", "content": rule} for rule in new]
+    return json.dumps({"reasoning": "what the attempt teaches", "operations": operations})
+
+
+def _page(seen: Seen) -> str:
+    """The rules of the page so far, then those of the tasks."""
+    page = seen.prompt.partition("The cheatsheet so far:")[2]
+    return "\n".join(["<cheatsheet>", *dict.fromkeys([*rules_in(page), *seen.rules]), "</cheatsheet>"])
+
+
 CURATIONS: dict[str, Callable[[Seen], str]] = {
     "WORKFLOW: its goal": _workflows,
     "KEYWORDS: three or more": lambda seen: f"KEYWORDS: rule\nCONTEXT: {' '.join(seen.rules)}\nTAGS: rules",
     "\nEVOLVE: yes\n": lambda seen: "EVOLVE: no",
     "TITLE: its name": _items,
+    "\nMy operations on the list:": _votes,
+    '"bullet_tags": [{': _tags,
+    '{"type": "ADD", "section": one of the sections': _additions,
+    "\n<cheatsheet>\nthe whole new cheatsheet\n": _page,
 }
 """Reply to a curator, by a text that its prompt holds and no other prompt does; the first match counts."""
 

@@ -30,7 +30,7 @@ from reflexion_lab.runner.config.build import (
     plain,
     takes,
 )
-from reflexion_lab.runner.folder.manifest import store_place
+from reflexion_lab.runner.folder.manifest import own_targets, store_place
 from reflexion_lab.storage.call_store import Caps
 
 if TYPE_CHECKING:
@@ -157,6 +157,7 @@ def load_archive(cfg: Config, models: Models | None, store: Store | None = None)
 
 def load_curated(cfg: Config, models: Models) -> CuratedMemory | None:
     """Items across tasks, with their curator; None without one."""
+    from reflexion_lab.loop.deadline import Deadline
     from reflexion_lab.memory.curated import CuratedMemory
     from reflexion_lab.memory.items import Items
 
@@ -168,7 +169,11 @@ def load_curated(cfg: Config, models: Models) -> CuratedMemory | None:
     if capability(cfg.curator, "reads_solutions", False):
         parts["tasks"] = load_benchmark(cfg).tasks
     limits = converted("memory.shared.items", cfg.memory.shared.get("items", {}), Items)
-    return CuratedMemory(build(cfg.curator, "curator", parts), limits, cfg.memory.shared.same_task, limits.frozen)
+    curator = build(cfg.curator, "curator", parts)
+    if own_targets(plain(cfg.curator)):
+        for method in ("select", "curate"):
+            curator = Deadline(curator, method, cfg.loop.timeout)
+    return CuratedMemory(curator, limits, cfg.memory.shared.same_task, limits.frozen)
 
 
 def keeps_items(cfg: Config) -> bool:
