@@ -135,7 +135,7 @@ class Manifest(Record, frozen=True, kw_only=True):
     """Sequences decoded at once; batched arithmetic can change greedy replies, 1 is deterministic."""
     feedback_source: str
     shows_solutions: bool = False
-    """Whether the reflector reads canonical solutions."""
+    """Whether the reflector or the curator reads canonical solutions."""
     isolation: tuple[str, ...]
     """The sandbox layers in force."""
     study: str = ""

@@ -65,9 +65,7 @@ def warnings(comparison: Comparison) -> Iterator[str]:
 
 def _warnings_of(row: Row) -> Iterator[str]:
     if row.is_upper_bound:
-        cause = (
-            "the hidden tests drove" if row.feedback_source == "oracle" else "the reflector read canonical solutions in"
-        )
+        cause = "the hidden tests drove" if row.feedback_source == "oracle" else "canonical solutions were read in"
         yield f"{UPPER_BOUND}, not pass@1: {cause} the loops of {plain(row.arm)}"
     if row.train:
         yield f"TEST TASKS ALONE: {row.train} train cases of {plain(row.arm)} and their cost count in no figure"
