@@ -54,3 +54,8 @@ def test_any_text_is_read(text):
     assert number(text) is None or number(text).value is not None
     assert len(entries([text] * 9, 5, 20)) in (0, 5)
     list(objects(text))
+
+
+def test_the_number_behind_a_label_is_read():
+    text = f"REASON: a\n**FIX 2:** b\nfix #3 (again): c\nfix {'9' * 5000}: d"
+    assert [section.number for section in LABELS.sections(text)] == [0, 2, 3, 999_999_999]
