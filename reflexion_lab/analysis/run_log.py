@@ -112,9 +112,14 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         attempts, results, written = (dict(sorted(d.items())) for d in (self.attempts, self.results, self.written))
         return replace(self, attempts=attempts, results=results, written=written)
 
-    def part(self, split: str) -> Log:
-        """The log of the tasks of `split` alone, `train` or `test`."""
-        results = {task_id: result for task_id, result in self.results.items() if result.split == split}
+    @property
+    def train(self) -> Log:
+        """The log of the train tasks of a split alone."""
+        return self._part(True)
+
+    def _part(self, is_train: bool) -> Log:
+        """The log of the train tasks, or of those held out."""
+        results = {name: result for name, result in self.results.items() if (result.split == "train") == is_train}
         others = len(self.results) - len(results)
         return replace(
             self,
@@ -128,8 +133,8 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def headline(self) -> Log:
-        """What rates are of: the test tasks of a run with a split, else all tasks."""
-        return self.part("test") if any(result.split for result in self.results.values()) else self
+        """What rates are of: the tasks that a split holds out, without a split all tasks."""
+        return self._part(False) if any(result.split for result in self.results.values()) else self
 
     @property
     def arm(self) -> str:

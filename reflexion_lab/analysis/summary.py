@@ -149,7 +149,7 @@ def _summary(log: Log) -> Summary:
         n_logged=len(log.results),
         no_verdict=log.no_verdict,
         pass_at_1=metrics.pass_at_1(head),
-        train=metrics.pass_at_1(log.part("train")) if head is not log else msgspec.UNSET,
+        train=metrics.pass_at_1(log.train) if head is not log else msgspec.UNSET,
         pass_at_1_first=metrics.attempt_1_pass_at_1(head),
         any_solved=metrics.any_solved(head),
         visible_pass=metrics.visible_pass(head),

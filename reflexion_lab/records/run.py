@@ -28,7 +28,9 @@ class TaskResult(Record, frozen=True, kw_only=True):
     cluster: str = ""
     """`Task.cluster_id`; "" in runs before 25 November 2026, see `Log.clusters`."""
     split: str = ""
-    """`train` or `test` of a split benchmark, whose memory is frozen for the tests; "" without a split."""
+    """`train`, or `test` or `validation` for the tasks that a split holds out, for which memory is frozen; "" without
+    a split.
+    """
 
 
 class Grade(Record, frozen=True, kw_only=True):

@@ -63,8 +63,10 @@ class Runner:
         The environment of a resumed run; None for a new run.
     rounds : Rounds | None, optional
         When memory shared across tasks is updated; None: tasks share nothing and form one round.
-    test : frozenset[str], default ()
-        Ids of the test tasks of a split; empty without one.
+    held_out : frozenset[str], default ()
+        Ids of the tasks that a split holds out; empty without one.
+    part : str, default "test"
+        What they are, `test` or `validation`.
     spent : Callable[[], Usage], default Usage
         Spending of uncached calls, for the progress line.
 
@@ -86,7 +88,8 @@ class Runner:
         quiet: bool = False,
         suite_writer: Callable[[], SuiteWriter] | None = None,
         rounds: Rounds | None = None,
-        test: frozenset[str] = frozenset(),
+        held_out: frozenset[str] = frozenset(),
+        part: str = "test",
         spent: Callable[[], Usage] = Usage,
         resumption: Resumption | None = None,
     ) -> None:
@@ -104,7 +107,8 @@ class Runner:
         self.workers = workers
         self.suite_writer = suite_writer
         self.rounds = rounds
-        self.test = test
+        self.held_out = held_out
+        self.part = part
         self.deferred = DeferredTasks(folder, limit=workers + PATIENCE)
         self.quiet = quiet
         self.spent = spent
@@ -251,7 +255,7 @@ class Runner:
             feedback_source=self.feedback_source,
             duration=round(time.monotonic() - start, 6),
             cluster=task.cluster_id,
-            split=("test" if task.task_id in self.test else "train") if self.test else "",
+            split=(self.part if task.task_id in self.held_out else "train") if self.held_out else "",
         )
         self.folder.append("results.jsonl", result)
         self.folder.sync()

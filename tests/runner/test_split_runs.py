@@ -48,7 +48,7 @@ def test_rates_are_of_the_test_tasks_and_train_is_reported_apart(run):
     assert (figures.pass_at_1_first.n, figures.against_single.n, log.points[0].n) == (2, 2, 2)
     passed = {task_id: grade.passed for task_id, (_, grade) in log.submitted.items()}
     assert figures.train.k == sum(passed[i] for i, result in log.results.items() if result.split == "train")
-    assert dict(facts(log))["pass@1, test tasks"] and dict(facts(log))["train tasks"]
+    assert dict(facts(log))["pass@1, held-out tasks"] and dict(facts(log))["train tasks"]
     (arm,) = arms([run])
     assert (len(arm.judged), arm.train) == (2, 12)
     stored = json.loads((run.path / "summary.json").read_bytes())

@@ -106,7 +106,7 @@ def _stream(name: str, log: Log, frozen: Sequence[_Frozen]) -> Stream:
     """The matrix of one run of a stream."""
     rounds = _rounds(log)
     end = len(set(rounds.values()))
-    rows = {end: _verdicts(log.part("test"))} if log.headline is not log else {}
+    rows = {end: _verdicts(log.headline)} if log.headline is not log else {}
     zeros = [run for run in frozen if run.after == 0 and run.of != name]
     for run in (*zeros, *(run for run in frozen if run.of == name)):
         at = end if run.after is None else run.after
@@ -136,7 +136,7 @@ def _rounds(log: Log) -> dict[str, int]:
     sorted.
     """
     size = int(_shared(log.manifest.config).get("round_size") or 1)
-    train = [task_id for task_id, result in log.results.items() if result.split != "test"]
+    train = [task_id for task_id, result in log.results.items() if result.split in ("", "train")]
     parts = [sorted(train[start : start + size]) for start in range(0, len(train), size)]
     return {task_id: number for number, part in enumerate(parts) for task_id in part}
 

@@ -68,7 +68,7 @@ def _warnings_of(row: Row) -> Iterator[str]:
         cause = "the hidden tests drove" if row.feedback_source == "oracle" else "canonical solutions were read in"
         yield f"{UPPER_BOUND}, not pass@1: {cause} the loops of {plain(row.arm)}"
     if row.train:
-        yield f"TEST TASKS ALONE: {row.train} train cases of {plain(row.arm)} and their cost count in no figure"
+        yield f"HELD-OUT TASKS ALONE: {row.train} train cases of {plain(row.arm)} and their cost count in no figure"
     if row.no_verdict:
         cases = f"{len(row.no_verdict)} of {row.n_logged} cases of {plain(row.arm)}"
         yield f"NO VERDICT: {cases} have no hidden tests or a harness error, and are in no rate's n"

@@ -231,7 +231,7 @@ def unfinished(log: Log) -> str:
 
 def metric(figures: Summary) -> str:
     name = "UPPER BOUND, not pass@1:" if figures.is_upper_bound else "pass@1"
-    return f"{name}, test tasks" if figures.train else name
+    return f"{name}, held-out tasks" if figures.train else name
 
 
 def link(task: TaskLine) -> str:

@@ -280,7 +280,7 @@ def facts(log: Log) -> Iterator[tuple[str, str]]:
     figures = summary(log)
     lines = _metrics(log, figures)
     name, value = next(lines)
-    yield name + ", test tasks" * bool(figures.train), value
+    yield name + ", held-out tasks" * bool(figures.train), value
     if figures.train:
         yield "train tasks", cells.rate(figures.train)
     if figures.empty_retries.n:

@@ -146,7 +146,7 @@ def _look(commands: Sequence[str]) -> list[str]:
 def _rates(figures: Summary) -> Iterator[str]:
     """Final rate, first rate and their difference; what is no pass@1 is called an upper bound."""
     name = "upper bound (not pass@1)" if figures.is_upper_bound else "pass@1"
-    yield f"{name}{', test' * bool(figures.train)}  {rate(figures.pass_at_1)}"
+    yield f"{name}{', held-out tasks' * bool(figures.train)}  {rate(figures.pass_at_1)}"
     if figures.train:
         yield f"train tasks  {rate(figures.train)}"
     first, pair = figures.pass_at_1_first, figures.against_single

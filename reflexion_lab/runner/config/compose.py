@@ -426,11 +426,11 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
     sandbox.open()
     # A resumed run keeps its tasks even if a canonical solution now fails on a busy machine.
     tasks = timed_tasks(benchmark, sandbox, cfg.benchmark.get("keep_failing", False) or cfg.resume is not None)
-    if benchmark.test and not cfg.quiet:
+    if benchmark.held_out and not cfg.quiet:
         print(overlap(benchmark), file=sys.stderr)
     folder = open_folder(cfg, manifest)
     models.meter.scope = str(cfg.sweep_id or folder.manifest.config.get("sweep_id") or folder.manifest.run_id)
-    rounds = begin_rounds(archive, cfg, folder, executor, benchmark.test) if archive else None
+    rounds = begin_rounds(archive, cfg, folder, executor, benchmark.held_out) if archive else None
     beginning = StartedRun(
         folder.manifest.run_id, models.meter.scope, folder.beginning, archive.store if archive else None, models.add
     )
@@ -444,7 +444,8 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
         quiet=cfg.quiet,
         suite_writer=suite_writer,
         rounds=rounds,
-        test=benchmark.test,
+        held_out=benchmark.held_out,
+        part=benchmark.part,
         spent=lambda: models.spent,
         resumption=resumption(folder.manifest, manifest) if cfg.resume is not None else None,
     )

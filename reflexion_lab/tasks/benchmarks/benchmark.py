@@ -32,8 +32,10 @@ class Benchmark:
     tasks: tuple[Task, ...]
     digest: str = ""
     """SHA-256 (hex) of the whole data set, also for a selection; by default of the tasks' JSON."""
-    test: frozenset[str] = frozenset()
-    """Ids of the test tasks of a split, for which memory is frozen; empty without one."""
+    held_out: frozenset[str] = frozenset()
+    """Ids of the tasks that a split holds out, for which memory is frozen; empty without one."""
+    part: str = "test"
+    """What they are, `test` or `validation`."""
 
     def __post_init__(self) -> None:
         counts = Counter(task.task_id for task in self.tasks)

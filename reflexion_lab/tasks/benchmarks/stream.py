@@ -7,7 +7,7 @@ import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -21,18 +21,24 @@ from reflexion_lab.tasks.benchmarks.similar import SIMILAR, nearest
 class Split(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A draw of test clusters: a share of them, or one fold of several; no cluster is on both sides.
 
+    With `validation`, a share of the clusters beside the test is for choosing settings: `part` is what a run holds out,
+    and the other part is left out of it.
+
     ExpeL (Zhao et al. 2024, arXiv 2308.10144) takes two folds with seed 42: lessons of one are tested on the other.
     """
 
     test: Share | None = None
     """Share of the clusters."""
+    validation: Share = 0.0
+    """Share of the clusters, disjoint from those of the test."""
+    part: Literal["test", "validation"] = "test"
     folds: Annotated[int, msgspec.Meta(ge=2)] | None = None
     fold: Count = 0
     """The fold of the test tasks, from 0; the others are for training."""
     seed: int = 42
 
-    def test_ids(self, benchmark: Benchmark) -> frozenset[str]:
-        """Ids of the test tasks.
+    def ids(self, benchmark: Benchmark) -> dict[str, frozenset[str]]:
+        """Ids of the tasks of `test` and `validation`.
 
         Raises
         ------
@@ -47,20 +53,23 @@ class Split(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ConfigError("benchmark.split.fold", self.fold, f"0 to {(self.folds or 1) - 1}")
         clusters = sorted({task.cluster_id for task in benchmark})
         random.Random(f"{self.seed}:{benchmark.name}:split").shuffle(clusters)
-        chosen = (
-            clusters[self.fold :: self.folds] if self.folds else clusters[: round(len(clusters) * (self.test or 0))]
-        )
-        if not 0 < len(chosen) < len(clusters):
-            got = f"{len(chosen)} of {len(clusters)} clusters for the test"
+        n_test = round(len(clusters) * (self.test or 0))
+        test = clusters[self.fold :: self.folds] if self.folds else clusters[:n_test]
+        others = [cluster for cluster in clusters if cluster not in test]
+        parts = {"test": test, "validation": others[: round(len(clusters) * self.validation)]}
+        n = {name: len(part) for name, part in parts.items()}
+        if not n[self.part] or not n["test"] or sum(n.values()) >= len(clusters):
+            got = f"{n['test']} of {len(clusters)} clusters for the test, {n['validation']} for validation"
             raise ConfigError("benchmark.split", got, "at least one cluster on each side")
-        return frozenset(task.task_id for task in benchmark if task.cluster_id in set(chosen))
+        tasks = [(task.task_id, task.cluster_id) for task in benchmark]
+        return {name: frozenset(i for i, cluster in tasks if cluster in part) for name, part in parts.items()}
 
 
 @validated
 def stream(
     benchmark: Benchmark, *, order: int | None = None, passes: Positive = 1, split: Split | None = None
 ) -> Benchmark:
-    """The tasks in the order in which they arrive: `passes` over the train tasks, then the test tasks once.
+    """The tasks in the order in which they arrive: `passes` over the train tasks, then the held-out tasks once.
 
     Parameters
     ----------
@@ -73,19 +82,23 @@ def stream(
     Raises
     ------
     ConfigError
-        As `Split.test_ids`, or an id ends like one of a later pass.
+        As `Split.ids`, or an id ends like one of a later pass.
     """
     tasks = list(benchmark)
     if order is not None:
         tasks = _shuffled(tasks, random.Random(f"{order}:{benchmark.name}:order"))
-    test = split.test_ids(benchmark) if split else frozenset()
+    parts = split.ids(benchmark) if split else {}
+    held_out = parts[split.part] if split else frozenset()
+    left_out = frozenset[str]().union(*parts.values()) - held_out
+    tasks = [task for task in tasks if task.task_id not in left_out]
     if passes > 1 and (like_pass := [task.task_id for task in tasks if re.search(PASS, task.task_id)]):
         raise ConfigError(
             "benchmark.passes", f"{passes} with a task {like_pass[0]!r}", "ids that do not end in @NUMBER"
         )
-    train = [task for task in tasks if task.task_id not in test]
+    train = [task for task in tasks if task.task_id not in held_out]
     repeated = [_again(task, number) for number in range(1, passes + 1) for task in train]
-    return replace(benchmark, tasks=(*repeated, *(task for task in tasks if task.task_id in test)), test=test)
+    tasks = [*repeated, *(task for task in tasks if task.task_id in held_out)]
+    return replace(benchmark, tasks=tuple(tasks), held_out=held_out, part=split.part if split else "test")
 
 
 def _shuffled(tasks: Sequence[Task], rng: random.Random) -> list[Task]:
@@ -107,14 +120,14 @@ def _again(task: Task, number: int) -> Task:
 
 def overlap(benchmark: Benchmark) -> str:
     """Sizes of a split, and near-duplicates between its sides, in one line."""
+    first = [task for task in benchmark if not re.search(PASS, task.task_id)]
     train, test = (
-        [task for task in benchmark if (task.task_id in benchmark.test) == side and not re.search(PASS, task.task_id)]
-        for side in (False, True)
+        [task for task in first if (task.task_id in benchmark.held_out) == is_held_out] for is_held_out in (False, True)
     )
     near = [pair for pair in nearest(train, test) if pair.similarity >= SIMILAR]
     sizes = " and ".join(
         f"{len(side)} {name} tasks in {len({task.cluster_id for task in side})} clusters"
-        for name, side in (("train", train), ("test", test))
+        for name, side in (("train", train), (benchmark.part, test))
     )
     example = f", such as {near[0].later} of {near[0].earlier}" if near else ""
-    return f"split: {sizes}; near-duplicates of train tasks in the test: {len(near)} (cosine >= {SIMILAR}){example}"
+    return f"split: {sizes}; near-duplicates of train tasks among these: {len(near)} (cosine >= {SIMILAR}){example}"

@@ -54,8 +54,8 @@ def test_a_shuffle_keeps_the_order_within_a_cluster():
 
 def test_later_passes_repeat_the_train_tasks_under_ids_and_clusters_that_lead_back():
     whole = stream(benchmark(4), passes=3, split=Split(folds=2))
-    test = [task_id for task_id in ids(benchmark(4)) if task_id in whole.test]
-    train = [task_id for task_id in ids(benchmark(4)) if task_id not in whole.test]
+    test = [task_id for task_id in ids(benchmark(4)) if task_id in whole.held_out]
+    train = [task_id for task_id in ids(benchmark(4)) if task_id not in whole.held_out]
     assert ids(whole) == [*train, *(f"{i}@2" for i in train), *(f"{i}@3" for i in train), *test]
     assert all(task.cluster_id == benchmark(4)[base_id(task.task_id)].cluster_id for task in whole)
     assert base_id("own/1@2@3") == "own/1@2"
@@ -67,19 +67,33 @@ def test_folds_are_a_partition_into_whole_clusters(n, per_cluster, folds, seed):
     n_clusters = len({task.cluster_id for task in whole})
     if n_clusters < folds:
         return
-    sides = [Split(folds=folds, fold=fold, seed=seed).test_ids(whole) for fold in range(folds)]
+    sides = [Split(folds=folds, fold=fold, seed=seed).ids(whole)["test"] for fold in range(folds)]
     assert sorted(task_id for side in sides for task_id in side) == sorted(ids(whole))
     of_side = [{whole[task_id].cluster_id for task_id in side} for side in sides]
     assert sum(map(len, of_side)) == n_clusters
     assert max(map(len, of_side)) - min(map(len, of_side)) <= 1
 
 
+def test_validation_has_clusters_of_its_own_and_each_part_leaves_the_other_out():
+    whole = benchmark(40)
+    shares = {"test": 0.25, "validation": 0.25}
+    runs = {part: stream(whole, split=Split(**shares, part=part)) for part in ("test", "validation")}
+    sides = {part: {task.cluster_id for task in run if task.task_id in run.held_out} for part, run in runs.items()}
+    train = [{task.cluster_id for task in run if task.task_id not in run.held_out} for run in runs.values()]
+    assert train[0] == train[1]
+    assert [len(side) for side in (*sides.values(), train[0])] == [5, 5, 11]
+    assert not sides["test"] & sides["validation"] and not train[0] & (sides["test"] | sides["validation"])
+    assert runs["test"].held_out == stream(whole, split=Split(test=0.25)).held_out
+    with pytest.raises(ConfigError, match="0 for validation"):
+        Split(test=0.25, part="validation").ids(whole)
+
+
 def test_a_share_is_of_clusters_and_no_split_depends_on_the_order():
     whole = benchmark(40)
     split = Split(test=0.25)
-    assert len({whole[task_id].cluster_id for task_id in split.test_ids(whole)}) == round(21 / 4)
-    assert stream(whole, order=1, split=split).test == stream(whole, split=split).test
-    assert Split(test=0.25, seed=1).test_ids(whole) != split.test_ids(whole)
+    assert len({whole[task_id].cluster_id for task_id in split.ids(whole)["test"]}) == round(21 / 4)
+    assert stream(whole, order=1, split=split).held_out == stream(whole, split=split).held_out
+    assert Split(test=0.25, seed=1).ids(whole)["test"] != split.ids(whole)["test"]
 
 
 @pytest.mark.parametrize(
@@ -107,10 +121,10 @@ def test_ids_that_look_like_a_later_pass_are_refused_where_there_is_one():
 
 def test_near_duplicates_across_the_split_are_counted_and_one_is_named():
     pair = benchmark(12, per_cluster=1)  # tasks 6 to 11 have the texts of 0 to 5
-    split = next(s for s in (Split(test=0.5, seed=n) for n in range(9)) if _twins(s.test_ids(pair)) > 0)
+    split = next(s for s in (Split(test=0.5, seed=n) for n in range(9)) if _twins(s.ids(pair)["test"]) > 0)
     line = overlap(stream(pair, split=split, passes=2))
     assert line.startswith("split: 6 train tasks in 6 clusters and 6 test tasks in 6 clusters; ")
-    assert f"in the test: {_twins(split.test_ids(pair))} (cosine >= 0.7), such as own/" in line
+    assert f"among these: {_twins(split.ids(pair)['test'])} (cosine >= 0.7), such as own/" in line
 
 
 def test_repetitions_in_a_stream_are_of_earlier_tasks_of_other_clusters():
@@ -128,16 +142,16 @@ def _twins(test):
 def test_rounds_never_mix_the_sides_and_test_tasks_teach_nothing():
     whole = stream(benchmark(7, per_cluster=1), split=Split(test=0.3))
     archive, sent = Archive(InMemory(), Jaccard), []
-    rounds = Rounds(archive, 2, "run", "arm", sent.append, frozen=whole.test)
+    rounds = Rounds(archive, 2, "run", "arm", sent.append, frozen=whole.held_out)
     of_rounds = rounds.of(list(whole))
     assert [len(part) for part in of_rounds] == [2, 2, 1, 2]
     for part in of_rounds:
-        assert len({task.task_id in whole.test for task in part}) == 1
+        assert len({task.task_id in whole.held_out for task in part}) == 1
         for task in part:
             rounds.finished(task, [attempt(task_id=task.task_id)])
         rounds.end(part)
     learnt = {episode.task_id for episode in archive.store.read(Episode)}
-    assert learnt == set(ids(whole)) - whole.test
+    assert learnt == set(ids(whole)) - whole.held_out
     assert len(sent) == 3
 
 
