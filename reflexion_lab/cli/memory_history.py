@@ -119,8 +119,7 @@ KINDS = {"added": "+", "removed": "-", "edited": "~", "counted": "="}
 def _line(change: Change) -> str:
     from reflexion_lab.cli.sheets import short
 
-    item = change.after or change.before
-    assert item is not None
+    item = change.item
     counts = " ".join(f"{name} {n}" for name, n in item.counts.items())
     before = f"\n    was: {short(change.before.text)}" if change.kind == "edited" and change.before else ""
     return f"{KINDS[change.kind]} {item.item_id} {f'[{counts}] ' if counts else ''}{short(item.text)}{before}"
