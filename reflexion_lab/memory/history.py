@@ -93,6 +93,25 @@ def _change(before: Item, after: Item | None) -> Change:
     return Change("counted" if is_same else "edited", before, after)
 
 
+def without_copies(differing: Sequence[Change]) -> tuple[list[Change], int]:
+    """The changes without items that were removed and added again with the same text and section, as by a rewrite of
+    the whole memory; and the number of these items.
+    """
+    added, removed = (Counter(_copied(c) for c in differing if c.kind == kind) for kind in ("added", "removed"))
+    copies = added & removed
+    left, rest = {"added": Counter(copies), "removed": Counter(copies)}, list[Change]()
+    for change in differing:
+        if change.kind in left and left[change.kind][_copied(change)] > 0:
+            left[change.kind][_copied(change)] -= 1
+        else:
+            rest.append(change)
+    return rest, copies.total()
+
+
+def _copied(change: Change) -> tuple[str, str]:
+    return change.item.section, change.item.text
+
+
 def steps(items: Sequence[Item], updates: Iterable[Update]) -> Iterator[tuple[int, list[Change]]]:
     """The changes of each round of a log. Their cost does not depend on the size of memory.
 

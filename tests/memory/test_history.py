@@ -5,7 +5,7 @@ import random
 import pytest
 
 from reflexion_lab.errors import DataError
-from reflexion_lab.memory.history import Timeline, changes, steps, versions
+from reflexion_lab.memory.history import Timeline, changes, steps, versions, without_copies
 from reflexion_lab.memory.items import ItemLimits, ItemMemory
 from reflexion_lab.records import Item, Operation, Update
 
@@ -56,6 +56,18 @@ def test_changes_by_round_are_those_between_versions():
             name: known.get(name) for name in ("start", "i0", "i7", "i20")
         }
     assert {item.item_id for item in timeline.items} == {item.item_id for item in every[-1]}
+
+
+def test_items_that_a_rewrite_copies_are_no_changes():
+    before = [Item(item_id=name, text=text) for name, text in {"a": "one", "b": "one", "c": "two"}.items()]
+    after = [Item(item_id=name, text=text) for name, text in {"d": "one", "e": "three"}.items()]
+    rest, copies = without_copies(changes(before, after))
+    assert copies == 1
+    assert [(change.kind, change.item.text) for change in rest] == [
+        ("removed", "one"), ("removed", "two"), ("added", "three"),
+    ]  # fmt: skip
+    other_section = [Item(item_id="d", text="two", section="Rules")]
+    assert without_copies(changes(before[2:], other_section))[1] == 0
 
 
 def test_a_log_without_its_first_lines_is_named():

@@ -14,7 +14,7 @@ from reflexion_lab.analysis.report.history import Line, lines, program
 from reflexion_lab.analysis.report.items import counted
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
-from reflexion_lab.memory.history import Change, Readers, Round, readers, rounds
+from reflexion_lab.memory.history import Change, Readers, Round, readers, rounds, without_copies
 from reflexion_lab.records import Item, Refusal, Usage
 from reflexion_lab.text.shorten import cut
 
@@ -152,13 +152,15 @@ def _bars(every: Sequence[Round], collapsed: set[int]) -> Iterator[Bar]:
 
 def _changes(every: Sequence[Round], log: Log) -> Iterator[RoundChanges]:
     calls = [list(own) for _, own in groupby(log.updates, key=lambda update: update.round)]
-    for each, (_, differing), own in zip(every, log.timeline.steps, calls, strict=True):
+    for each, (_, whole), own in zip(every, log.timeline.steps, calls, strict=True):
+        differing, copies = without_copies(whole)
         kinds = Counter[str](change.kind for change in differing)
-        named = ", ".join(f"{mark} {kinds[kind]:,} {kind}" for kind, mark in MARKS.items() if kinds[kind])
+        named = [f"{mark} {kinds[kind]:,} {kind}" for kind, mark in MARKS.items() if kinds[kind]]
+        named += [f"{copies:,} written again"] if copies else []
         operations = [operation for update in own for operation in update.operations]
         yield RoundChanges(
             each,
-            named or "no change",
+            ", ".join(named) or "no change",
             _first(differing, lambda change: _size(change.item)),
             len(differing),
             {name: operation.reason for operation in operations for name in operation.item_ids},
