@@ -16,6 +16,7 @@ from reflexion_lab.analysis.stats.clusters import merged
 from reflexion_lab.errors import FolderError
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.loop.selection import submitted_at, without_verdict
+from reflexion_lab.memory.history import Timeline
 from reflexion_lab.records import (
     Attempt,
     Beginning,
@@ -140,6 +141,20 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     def arm(self) -> str:
         """Name of the method; runs with the same name form an arm."""
         return str(self.manifest.config.get("arm", "run"))
+
+    @cached_property
+    def rounds(self) -> dict[str, int]:
+        """Round of shared memory by task, 0-based: as the curator's calls name it, else by the order of the results."""
+        memory = self.manifest.config.get("memory")
+        shared = memory.get("shared") if isinstance(memory, Mapping) else None
+        size = int(shared.get("round_size", 0)) if isinstance(shared, Mapping) else 0
+        ordered = {task_id: place // size for place, task_id in enumerate(self.results)} if size else {}
+        return ordered | {task_id: update.round for update in self.updates for task_id in update.task_ids}
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The curator's items over the rounds. Raises DataError: as of `Timeline`."""
+        return Timeline(self.beginning.items if self.beginning else (), self.updates)
 
     @property
     def study(self) -> str:

@@ -97,19 +97,28 @@ def _operations(call: Any) -> Iterator[str]:
 
 def diff(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.sheets import say, say_json
-    from reflexion_lab.memory.history import changes
+    from reflexion_lab.memory.history import changes, without_copies
 
     run = _with_items(options.run)
     total = run.updates[-1].round + 1
     since, until = options.since, total if options.until is None else options.until
     if not since <= until <= total:
         raise ConfigError("--since and --until", f"{since} and {until}", f"0 to {total} rounds, in order")
-    differing = changes(_items(run, since), _items(run, until))
+    differing, copies = without_copies(changes(_items(run, since), _items(run, until)))
     counts = {kind: sum(change.kind == kind for change in differing) for kind in KINDS}
-    listed = ", ".join(f"{n} {kind}" for kind, n in counts.items())
+    listed = ", ".join(f"{n} {kind}" for kind, n in counts.items()) + f", {copies} written again" * bool(copies)
     say(f"{run.path.name}, rounds {since} to {until}: {listed}", *(_line(change) for change in differing))
     if options.json:
-        say_json({"run": run.path.name, "since": since, "until": until, **counts, "changes": differing})
+        say_json(
+            {
+                "run": run.path.name,
+                "since": since,
+                "until": until,
+                **counts,
+                "written_again": copies,
+                "changes": differing,
+            }
+        )
 
 
 KINDS = {"added": "+", "removed": "-", "edited": "~", "counted": "="}
@@ -119,8 +128,7 @@ KINDS = {"added": "+", "removed": "-", "edited": "~", "counted": "="}
 def _line(change: Change) -> str:
     from reflexion_lab.cli.sheets import short
 
-    item = change.after or change.before
-    assert item is not None
+    item = change.item
     counts = " ".join(f"{name} {n}" for name, n in item.counts.items())
     before = f"\n    was: {short(change.before.text)}" if change.kind == "edited" and change.before else ""
     return f"{KINDS[change.kind]} {item.item_id} {f'[{counts}] ' if counts else ''}{short(item.text)}{before}"

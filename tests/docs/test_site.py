@@ -108,7 +108,7 @@ def test_every_room_is_documented(pages):
 
 def test_every_notebook_is_shown_with_its_stored_outputs(site):
     notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
-    assert len(notebooks) == 10
+    assert len(notebooks) == 11
     for path in notebooks:
         page = (site / "notebooks" / f"{path.stem}.html").read_text()
         outputs = [output for cell in json.loads(path.read_text())["cells"] for output in cell.get("outputs", [])]

@@ -104,6 +104,14 @@ SAID = {
         "nothing differs: 9 of 9 runs",
         "equal in every digit: True",
     ],
+    "10_memory_that_learns": [
+        "expel 21 23 21 of 30 solved\nreasoning_bank 19 21 25 of 30 solved\nshuffled 11 7 8 of 30 solved",
+        "The gornub score of a number is 11 times its largest digit plus 4 times its smallest digit.",
+        "What the curator made of it",
+        "true share without memory: 32 %; true gain of perfect memory: 48 points",
+        "expel | equal attempts: 1 | +30.0 [+13.8, +42.1] | 39:12 |",
+        "shuffled | equal attempts: 1 | -13.3 [-23.2, -1.7] | 7:19 |",
+    ],
 }  # fmt: skip
 """What a notebook's outputs must say, as committed and, where it is not cut short, as executed."""
 
@@ -169,11 +177,20 @@ CUT_SHORT = {
             "equal in every digit: True",
         ],
     ),
+    "10_memory_that_learns": (
+        "REFLEXION_LAB_SIZE",
+        "12,2",
+        [
+            "What the curator made of it",
+            "true share without memory: 50 %; true gain of perfect memory: 30 points",
+            "shuffled | equal attempts: 1 |",
+        ],
+    ),
 }
 """Notebooks that a variable keeps to a part of their data, or to a script, and what they then say."""
 RECORDED = {"01_audit_published_logs", "03_retrieval_compared"}
 """Notebooks that read the recorded runs."""
-EACH_TIME = ("00", "05", "07", "08", "09")
+EACH_TIME = ("00", "05", "07", "08", "09", "10")
 """Notebooks that `make test-slow` executes; `make soak` executes the others, too."""
 EXECUTED = [
     pytest.param(path, id=path.stem, marks=[] if path.stem.startswith(EACH_TIME) else pytest.mark.soak)

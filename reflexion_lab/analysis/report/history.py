@@ -15,10 +15,11 @@ from reflexion_lab.agent.critique.convergence import improvement_score
 from reflexion_lab.analysis.estimators import tokens
 from reflexion_lab.analysis.frames.rows import SOURCE
 from reflexion_lab.analysis.report import pieces
+from reflexion_lab.analysis.report.items import ItemSources
 from reflexion_lab.analysis.report.pieces import check_details, verdict
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import Attempt, Episode, Grade, Message, Step, Wisdom
+from reflexion_lab.records import Attempt, Episode, Grade, Message, Step, Update, Wisdom
 
 OPEN = 2
 """Number of an attempt's last turns that are unfolded."""
@@ -153,7 +154,7 @@ class MemoryItem(NamedTuple):
     """An item recalled from memory."""
 
     kind: str
-    """`episode`, `wisdom` or `mistake`."""
+    """`episode`, `wisdom`, `mistake` or `item`."""
     name: str
     """Its id."""
     where: str
@@ -163,22 +164,34 @@ class MemoryItem(NamedTuple):
     was_read: bool
     """False if the prompt had no room for it."""
     is_own: bool
-    """Of the same loop, so that its content is also shown with that attempt."""
+    """Its content is also shown with another attempt of the loop."""
 
 
 class Sources:
-    """Sources of memory items: attempts by task, the id of their run ("" for none), and wisdom from before the run."""
+    """Sources of memory items: attempts by task, the id of their run ("" for none), wisdom from before the run, and the
+    curator's items.
+    """
 
     def __init__(
-        self, attempts: Mapping[str, Sequence[Attempt]], run_id: str = "", wisdom: Iterable[Wisdom] = ()
+        self,
+        attempts: Mapping[str, Sequence[Attempt]],
+        run_id: str = "",
+        wisdom: Iterable[Wisdom] = (),
+        items: ItemSources | None = None,
     ) -> None:
         self._attempts = attempts
         self._run_id = run_id
         self._before = {entry.wisdom_id: entry for entry in wisdom}
+        self._items = items or ItemSources()
 
     @classmethod
     def of(cls, log: Log) -> Sources:
-        return cls(log.attempts, log.manifest.run_id, log.beginning.wisdom if log.beginning else ())
+        wisdom = log.beginning.wisdom if log.beginning else ()
+        return cls(log.attempts, log.manifest.run_id, wisdom, ItemSources.of(log))
+
+    def calls(self, task_id: str) -> Sequence[Update]:
+        """The calls of the curator to which the task's loop led."""
+        return self._items.calls(task_id)
 
     def memory_items(self, attempt: Attempt) -> list[MemoryItem]:
         """Items recalled for the attempt, in reading order."""
@@ -186,12 +199,14 @@ class Sources:
             "episode": (attempt.recalled, self._episode),
             "wisdom": (attempt.recalled_wisdom, self._wisdom),
             "mistake": (attempt.recalled_mistakes, self._mistake),
+            "item": (attempt.recalled_items, self._items.words),
         }
         left_out = attempt.trajectory.left_out
+        again = attempt.recalled_items if attempt.number > 1 else ()  # a loop reads one selection
         entries = ((kind, name, of) for kind, (names, of) in kinds.items() for name in names)
         resolved = ((kind, name, *of(name, attempt)) for kind, name, of in entries)
         return [
-            MemoryItem(kind, name, where, words, name not in left_out, where.endswith(OWN))
+            MemoryItem(kind, name, where, words, name not in left_out, where.endswith(OWN) or name in again)
             for kind, name, where, words in resolved
         ]
 
@@ -326,4 +341,6 @@ def history(
     label: str = "",
 ) -> str:
     """The history of one loop of at least one attempt, titled `label` or by its task."""
-    return pieces.macro("records", "history")(list(cards(attempts, grades, sources)), label or attempts[0].task_id)
+    task_id = attempts[0].task_id
+    calls = sources.calls(task_id) if sources else ()
+    return pieces.macro("records", "history")(list(cards(attempts, grades, sources)), label or task_id, calls)

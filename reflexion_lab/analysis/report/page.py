@@ -20,7 +20,8 @@ from pathlib import Path
 from reflexion_lab.analysis.estimators import verdict
 from reflexion_lab.analysis.report import cells, pieces
 from reflexion_lab.analysis.report.history import Sources, history
-from reflexion_lab.analysis.report.pieces import WORDS
+from reflexion_lab.analysis.report.item_history import memory_section
+from reflexion_lab.analysis.report.pieces import WORDS, task_link
 from reflexion_lab.analysis.report.run_tables import facts, usage, warnings
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import Summary, summary
@@ -212,7 +213,8 @@ def overview(log: Log, is_linked: bool = False) -> str:
     loud, lines = list(warnings(log, figures)), list(_facts(log))
     render = pieces.macro("run", "overview")
     costs_table = pieces.markup(costs.html_table())
-    return render(log.arm, figures, loud, lines, log.points, groups, costs, costs_table, link, is_linked)
+    whole = render(log.arm, figures, loud, lines, log.points, groups, costs, costs_table, task_link, is_linked)
+    return whole + memory_section(log, task_link if is_linked else None)
 
 
 def sentence(log: Log) -> str:
@@ -232,13 +234,6 @@ def unfinished(log: Log) -> str:
 def metric(figures: Summary) -> str:
     name = "UPPER BOUND, not pass@1:" if figures.is_upper_bound else "pass@1"
     return f"{name}, held-out tasks" if figures.train else name
-
-
-def link(task: TaskLine) -> str:
-    """Link to the task in the page of a run."""
-    from urllib.parse import quote
-
-    return f"#task={quote(task.task_id, safe='/', errors='backslashreplace')}"
 
 
 def _facts(log: Log) -> Iterator[tuple[str, str]]:

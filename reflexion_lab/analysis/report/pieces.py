@@ -24,6 +24,10 @@ LONGEST = 40_000
 """Maximum characters of a text; a log may hold a line of a megabyte."""
 MOST_MEMORY_ITEMS = 6
 """Number of memory items that are unfolded."""
+MOST_OPERATIONS = 30
+"""Number of operations that a task's record shows of a call of the curator."""
+MOST_CALLS = 10
+"""Number of calls of the curator that a task's record shows."""
 
 
 def check_details(check: Check) -> list[tuple[str, str]]:
@@ -60,6 +64,13 @@ def visible(text: str) -> str:
     return f"{visible}… ({more:,} more characters in the run folder)" if more > 0 else visible
 
 
+def task_link(task_id: str) -> str:
+    """Link to the task in the page of a run."""
+    from urllib.parse import quote
+
+    return f"#task={quote(task_id, safe='/', errors='backslashreplace')}"
+
+
 def _finalized(value: Any) -> Any:
     """Markup as it is; invisible characters of other values spelt out."""
     return value if hasattr(value, "__html__") else visible(str(value))
@@ -79,6 +90,7 @@ def _environment() -> Any:
     environment = escaping(Path(__file__).parent, finalize=_finalized)
     environment.globals |= {"words": WORDS, "check_details": check_details, "tally": tally}
     environment.globals |= {"UNKNOWN": UNKNOWN, "MOST_MEMORY_ITEMS": MOST_MEMORY_ITEMS}
+    environment.globals |= {"MOST_OPERATIONS": MOST_OPERATIONS, "MOST_CALLS": MOST_CALLS}
     environment.filters["counted"] = counted
     return environment
 

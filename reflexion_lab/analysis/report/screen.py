@@ -38,6 +38,8 @@ WIDTH = 80
 NARROWEST = 50
 MOST_LINES = 24
 """Maximum lines of a program or a difference."""
+MOST_ITEMS = 12
+"""Maximum number of memory items of an attempt."""
 MOST_CHARS = 600
 """Maximum characters of a reflection's field, or of a side of a failing check."""
 WRAP: dict[str, Any] = {"subsequent_indent": "  ", "break_long_words": False, "break_on_hyphens": False}
@@ -287,11 +289,14 @@ def _attempt(card: Card, width: int, most: int | None) -> Iterator[str]:
         f"attempt {attempt.number}: {feedback}, {passed} of {total} feedback tests{hidden} · {card.tokens:,} tokens",
         width,
     )
-    for item in card.memory_items:
+    for item in card.memory_items[: None if most is None else MOST_ITEMS]:
         where = f" ({item.where})" if item.where else ""
-        yield from folded(
-            f"  read: {item.kind} {item.name}{where}{'' if item.was_read else ', no room in the prompt'}", width
-        )
+        text = dict(item.words).get("text", "")
+        shown = f": {_text(text, most, width)}" if text else ""
+        room = "" if item.was_read else ", no room in the prompt"
+        yield from folded(f"  read: {item.kind} {item.name}{where}{room}{shown}", width)
+    if most is not None and (left := len(card.memory_items) - MOST_ITEMS) > 0:
+        yield f"  … {left} more: --full"
     yield from folded(f"  program: {card.heading}" if card.heading else "  program", width)
     lines = card.lines[:most]
     for line in lines:
@@ -307,8 +312,8 @@ def _attempt(card: Card, width: int, most: int | None) -> Iterator[str]:
             yield from folded(f"    to change: {_text(words.what_to_change, most)}", width)
 
 
-def _text(text: str, most: int | None) -> str:
-    return " ".join(text.split()) if most is None else shortened(text, MOST_CHARS)
+def _text(text: str, most: int | None, chars: int = MOST_CHARS) -> str:
+    return " ".join(text.split()) if most is None else shortened(text, chars)
 
 
 def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence[str] = ()) -> list[str]:

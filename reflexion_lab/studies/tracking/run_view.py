@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.summary import Log, Summary
 from reflexion_lab.io.secrets import without_login
 from reflexion_lab.io.terminal_text import plain, visible
+from reflexion_lab.memory.history import rounds
 from reflexion_lab.records import Manifest, Usage
 from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS
 
@@ -30,6 +32,8 @@ SECRET = re.compile(r"key|secret|passw|credential|auth|token(?!s)", re.IGNORECAS
 """Names whose values are not shown; `max_tokens` is not among them."""
 PATH = re.compile(r"(^|[._])(path|files?|dir|folder|root|place)$", re.IGNORECASE)
 """Names whose values are shown without folders, which describe the machine."""
+MOST_ROUNDS = 100
+"""Maximum number of steps of memory: MLflow takes 1,000 values at once. Longer runs have several rounds a step."""
 UNFIT = re.compile(r"[^\w. -]")
 
 
@@ -37,7 +41,7 @@ class Metric(NamedTuple):
     name: str
     value: float
     step: int = 0
-    """The attempt, 1-based, for curves; else 0."""
+    """The attempt, 1-based, for curves; the number of rounds for memory; else 0."""
 
 
 def run_name(manifest: Manifest) -> str:
@@ -74,7 +78,25 @@ def metrics(log: Log, summary: Summary) -> list[Metric]:
         "curve/reward": "reward",
         "usage/tokens_cum": "tokens_cum",
     }
-    return [Metric(name, value) for name, value in figures.items()] + curves(points(log), fields)
+    return [Metric(name, value) for name, value in figures.items()] + curves(points(log), fields) + _memory(log)
+
+
+def _memory(log: Log) -> list[Metric]:
+    """Memory across tasks, and what the curator did and took, with the number of rounds as step."""
+    every = rounds(log.updates)
+    stride = max(1, ceil(len(every) / MOST_ROUNDS))
+    return [
+        Metric(name, value, part[-1].number + 1)
+        for part in (every[start : start + stride] for start in range(0, len(every), stride))
+        for name, value in {
+            "memory/items": float(part[-1].items),
+            "memory/tokens": float(part[-1].tokens),
+            "memory/operations": float(sum(each.kinds.total() for each in part)),
+            "memory/refused": float(sum(each.refused for each in part)),
+            "memory/unreadable": float(sum(each.unreadable for each in part)),
+            "memory/curator_tokens": float(sum(each.usage.tokens for each in part)),
+        }.items()
+    ]
 
 
 def curves(points: Iterable[Any], fields: Mapping[str, str]) -> list[Metric]:

@@ -43,7 +43,7 @@ ARM_WIDTHS = {
 CURVES = ("curve/pass_at_1", "curve/upper_bound")
 OPEN_CHARTS = (*CURVES, "curve/visible_pass")
 """Metrics of the first charts; MLflow adds one for every other metric."""
-SECTIONS = {"curve": True, "final": False, "reflections": False, "usage": False}
+SECTIONS = {"curve": True, "final": False, "memory": False, "reflections": False, "usage": False}
 """Sections of charts by the prefix of their metrics, and which of them are open."""
 
 

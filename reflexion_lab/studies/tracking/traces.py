@@ -229,13 +229,18 @@ def _spans(attempt: Attempt, began: int) -> list[Span]:
     whole = Span(
         name=f"attempt {attempt.number}: {attempt.task_id}",
         kind="AGENT",
-        inputs=_json({"task": attempt.task_id, "recalled": attempt.recalled, "wisdom": attempt.recalled_wisdom}),
+        inputs=_json({"task": attempt.task_id, **_recalled(attempt)}),
         outputs=_json({"outcome": evaluation.outcome, "program": program, "stop_reason": attempt.stop_reason}),
         began=began,
         ended=(last or [evaluator])[0].ended,
         parent=None,
     )
     return [whole, actor, *steps, evaluator, *last]
+
+
+def _recalled(attempt: Attempt) -> dict[str, Sequence[str]]:
+    items = {"items": attempt.recalled_items} if attempt.recalled_items else {}
+    return {"recalled": attempt.recalled, "wisdom": attempt.recalled_wisdom, **items}
 
 
 def _step(step: Step, number: int, began: int) -> Span:

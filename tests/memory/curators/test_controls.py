@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.memory.curated import CuratedMemory
@@ -10,6 +11,7 @@ from reflexion_lab.memory.curators.wisdom import Wisdom
 from reflexion_lab.memory.items import ItemLimits
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Task
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.text.shorten import estimated
 from tests import builders
 
@@ -107,3 +109,10 @@ def test_wisdom_that_its_readers_fail_with_is_retired():
         list(memory.learn(number, [memory.finished(TASKS[number], [attempt])]))
     assert memory.memory.items[0].counts == {"failures": 2, "used": 2, "passed": 0}
     assert shown(memory, TASKS[2]) == []
+
+
+@pytest.mark.parametrize("control", ["shuffled", "filler"])
+def test_the_curator_that_a_control_changes_is_chosen_as_any_other(control):
+    node = compose(f"curator={control}", "curator@curator.first=wisdom").curator
+    assert node.first["_target_"].endswith(".Wisdom")
+    assert "passed_only" not in node.first  # of the default, raw_trajectories

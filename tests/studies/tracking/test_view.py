@@ -2,6 +2,7 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.records import Operation, Update, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking import run_view as view
 from reflexion_lab.studies.tracking.run_view import LONGEST_VALUE, params
@@ -121,6 +122,23 @@ def test_the_effect_of_reading_reflections_is_a_metric(run):
     assert figures["reflections/effect_low", 0] < -0.5 < figures["reflections/effect_high", 0]
     assert figures["reflections/flag_generic", 0] == figures["reflections/mentions_check_share", 0] == 1.0
     assert figures["reflections/brier_stated", 0] == 0.25
+
+
+def test_memory_across_tasks_has_rounds_as_steps(run):
+    path, usage = run(), Usage(calls=1, prompt_tokens=7, completion_tokens=3)
+    log, add = Log.read(RunFolder.existing(path)), Operation(kind="add", item_ids=("a",), text="a rule")
+    calls = [Update(round=number // 2, call=number % 2, task_ids=(f"t/{number}",), operations=(add,), usage=usage,
+                    unreadable=number, items=number + 1, tokens=5 * number) for number in range(4)]  # fmt: skip
+    log = replace(log, updates=tuple(calls))
+    figures = {(metric.name, metric.step): metric.value for metric in view.metrics(log, summary(log))}
+    names = ("items", "tokens", "operations", "refused", "unreadable", "curator_tokens")
+    assert [[figures[f"memory/{name}", step] for name in names] for step in (1, 2)] == [
+        [2, 5, 2, 0, 1, 20], [4, 15, 2, 0, 5, 20],
+    ]  # fmt: skip
+    assert figures["usage/curator/tokens", 0] == 40
+    log = replace(log, updates=tuple(replace(calls[0], round=number) for number in range(1_001)))
+    steps = {step: value for name, value, step in view.metrics(log, summary(log)) if name == "memory/operations"}
+    assert (len(steps), max(steps), sum(steps.values())) == (91, 1_001, 1_001)
 
 
 def test_the_note_has_figure_interval_and_n(run):
