@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.memory.curated import CuratedMemory
@@ -10,10 +11,12 @@ from reflexion_lab.memory.curators.wisdom import Wisdom
 from reflexion_lab.memory.items import ItemLimits
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Task
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.text.shorten import estimated
 from tests import builders
 
 COLOURS = ("red ball", "red box", "blue ball", "green hat", "green box")
+FIRST = "curator@curator.first"
 TASKS = [
     Task(
         task_id=f"t/{number}",
@@ -107,3 +110,9 @@ def test_wisdom_that_its_readers_fail_with_is_retired():
         list(memory.learn(number, [memory.finished(TASKS[number], [attempt])]))
     assert memory.memory.items[0].counts == {"failures": 2, "used": 2, "passed": 0}
     assert shown(memory, TASKS[2]) == []
+
+
+@pytest.mark.parametrize("control", ["filler", "shuffled"])
+def test_the_config_names_the_curator_of_a_control(control):
+    targets = [compose(f"curator={control}", *words).curator.first._target_ for words in ([], [f"{FIRST}=expel"])]
+    assert [target.rpartition(".")[2] for target in targets] == ["RawTrajectories", "ExpeL"]
