@@ -75,7 +75,7 @@ class ACE:
     similar : float
         Retriever score, in [0, 1], from which a new item repeats an old one; 0: no de-duplication.
     token_budget : int
-        In the curator's prompt.
+        In the curator's prompt; 0: none.
     max_chars : int
         Length of the loop in a prompt.
     constrained : bool

@@ -114,6 +114,15 @@ def test_the_attempts_of_a_loop_are_the_rounds_of_one_reflection():
         assert prompt.index("Attempt 1, which failed") < prompt.index("Attempt 2, which passed")
 
 
+@pytest.mark.parametrize(
+    ("budget", "words"), [(0, "(0 items; its sections"), (70, "(0 items; at most 70 tokens; its sections")]
+)
+def test_the_prompt_names_a_budget_if_there_is_one(budget, words):
+    model = Scripted()
+    curated(ACE(model, Sampling(), token_budget=budget), model, ItemMemory(), (tags(), ops()))
+    assert words in model.prompts[1]
+
+
 def test_an_item_that_is_similar_to_another_leaves_it_its_source():
     model, memory = Scripted(), ItemMemory()
     curator = ACE(model, Sampling(), None, Jaccard(), similar=0.7)

@@ -16,6 +16,7 @@ from reflexion_lab.text.shorten import estimated
 from tests import builders
 
 COLOURS = ("red ball", "red box", "blue ball", "green hat", "green box")
+FIRST = "curator@curator.first"
 TASKS = [
     Task(
         task_id=f"t/{number}",
@@ -111,8 +112,7 @@ def test_wisdom_that_its_readers_fail_with_is_retired():
     assert shown(memory, TASKS[2]) == []
 
 
-@pytest.mark.parametrize("control", ["shuffled", "filler"])
-def test_the_curator_that_a_control_changes_is_chosen_as_any_other(control):
-    node = compose(f"curator={control}", "curator@curator.first=wisdom").curator
-    assert node.first["_target_"].endswith(".Wisdom")
-    assert "passed_only" not in node.first  # of the default, raw_trajectories
+@pytest.mark.parametrize("control", ["filler", "shuffled"])
+def test_the_config_names_the_curator_of_a_control(control):
+    targets = [compose(f"curator={control}", *words).curator.first._target_ for words in ([], [f"{FIRST}=expel"])]
+    assert [target.rpartition(".")[2] for target in targets] == ["RawTrajectories", "ExpeL"]
