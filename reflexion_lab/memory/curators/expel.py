@@ -197,15 +197,18 @@ def _pairs(loop: Finished) -> Iterator[Finished]:
 
 
 def grammar(rules: Sequence[str]) -> str:
-    """GBNF of one to four operations; votes quote a rule as it is, edits name its number."""
+    """GBNF of one to four operations; votes quote a rule as it is, edits name its number.
+
+    New texts have an opening and no digits: SmolLM2-135M repeats digits to the end.
+    """
     votes = [f"({_quoted(f'{number}: {rule}')})" for number, rule in enumerate(rules, 1)]
     known = ["vote", "edit"] if rules else []
     lines = [
         "root ::= line line? line? line?",
         f'line ::= ({" | ".join([*known, "add"])}) "\\n"',
         f'add ::= "ADD {len(rules) + 1}: " rule',
-        r'rule ::= [A-Z] [a-z]{0,23} (" " word){3,23} "."',
-        r"word ::= [a-zA-Z_,`']{1,24} | [!-\-/-~]{1,10}",
+        r'rule ::= ("Always" | "Avoid" | "Check" | "Use") (" " word){3,15} "."',
+        r"word ::= [a-zA-Z_,`']{1,24}",
     ]
     if rules:
         numbers = " | ".join(_quoted(str(number)) for number in range(1, len(rules) + 1))
