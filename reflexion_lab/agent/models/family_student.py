@@ -149,13 +149,16 @@ class FamilyStudent(SimulatedModel):
         return curation(self._seen(prompt, draw)) if curation else super()._reply(prompt, draw)
 
     def _seen(self, prompt: str, draw: Random) -> Seen:
-        """Recognizes a task by the first line of its prompt: prompts cut the rest."""
-        places = {task.task_id: prompt.find(beginning.splitlines()[0]) for beginning, task in self._tasks.items()}
+        """Recognizes a task by the first line of its prompt: prompts cut the rest. A task that is still to be solved
+        teaches nothing.
+        """
+        past, _, page = prompt.partition("\nThe next task, which I do not solve here:\n")
+        places = {task.task_id: past.find(beginning.splitlines()[0]) for beginning, task in self._tasks.items()}
         shown = sorted((place, task_id) for task_id, place in places.items() if place >= 0)
         rules = [self._rules[task_id] for _, task_id in shown]
         return Seen(
             tuple(dict.fromkeys(rule if draw.random() < self.insight else changed(rule, draw) for rule in rules)),
-            prompt,
+            past + page.partition("\n```\n")[2],
             draw,
         )
 

@@ -118,6 +118,13 @@ def test_without_insight_its_rules_have_the_right_term_and_a_wrong_constant(monk
     assert {rule.split(" is ")[0] for rule in rules} == {right.split(" is ")[0]}
 
 
+def test_a_task_that_is_still_to_be_solved_teaches_nothing():
+    past, coming = FIRST[0], next(task for task in LATER if task.cluster != FIRST[0].cluster)
+    about = {"trajectories": [past.prompt], "question": coming.prompt, "page": others(past)[-1]}
+    (page,) = replies(FamilyStudent(TASKS), Prompts().render("cheatsheet_synthesis", **about), n=1)
+    assert rules_in(page) == [others(past)[-1], rule_of(past)]
+
+
 def test_tasks_without_a_rule_are_refused():
     with pytest.raises(ValueError, match=r"model: got family_student for basics/\S+, .* expected benchmark=families"):
         FamilyStudent(basics(0, 1))
