@@ -15,8 +15,8 @@ from reflexion_lab.limits import Count
 from reflexion_lab.records import Item, Operation, Record, Refusal, Task, Update, base_id
 from reflexion_lab.text.shorten import estimated
 
-ORDER = ("remove", "vote", "edit", "merge", "link", "add")
-"""Order of application within a call, as in ExpeL; equal kinds keep the order of the reply."""
+ORDER = ("vote", "remove", "edit", "merge", "link", "add")
+"""Order of application within a call; equal kinds keep the order of the reply. In ExpeL, REMOVE is a vote."""
 SCORE = "score"
 """The count at which an item is removed when it falls to 0."""
 

@@ -112,7 +112,7 @@ class ExpeL:
 
     def curate(self, items: Sequence[Item], batch: Batch) -> Curation:
         rules = rules_of(items)
-        reply, usage = self.call(
+        reply, usage, _ = self.call(
             "expel",
             batch.finished,
             grammar([rule.text for rule in rules]),
