@@ -209,6 +209,7 @@ def _read_of_others(every: Iterable[Attempt], run_id: str) -> dict[str, int]:
 
 def _known(beginning: Beginning) -> dict[str, int]:
     counts = {"episodes": beginning.episodes, "wisdom": len(beginning.wisdom), "mistakes": beginning.mistakes}
+    counts["items"] = len(beginning.items)
     return {kind: count for kind, count in counts.items() if count}
 
 

@@ -140,6 +140,9 @@ def revert(options: argparse.Namespace) -> None:
     from reflexion_lab.records import Item
 
     run = _with_items(options.run)
+    if leak := run.manifest.leak:
+        expected = "another run: its items would leak hidden tests into later runs"
+        raise ConfigError("RUN", f"items of loops that were shown {leak}", expected)
     wanted = _items(run, options.rounds)
     with place.kept_at(options.store) as store:
         known = [item for item in store.read(Item) if item.text]

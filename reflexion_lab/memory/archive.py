@@ -127,15 +127,20 @@ class Archive:
         self._extraction = Extraction()
         self._taken, self._has_learnt, self._hangs = 0, False, False
 
-    def begin(self, beginning: Beginning | None = None, run_id: str = "", items: Sequence[Item] = ()) -> Beginning:
+    def begin(
+        self, beginning: Beginning | None = None, run_id: str = "", items: Sequence[Item] | None = None
+    ) -> Beginning:
         """Load the store's contents as of `beginning`, default now; returns that state. Raises StoreError.
 
-        Records of the run `run_id` itself are skipped, since its rounds add them again. `items` of another run are
-        added to those of the store.
+        Records of the run `run_id` itself are skipped, since its rounds add them again. Items are those of
+        `beginning`, of the store, or `items`, as far as the curator's limits hold.
         """
         episodes, mistakes = _Loaded(self.store, Episode, "episode_id"), _Loaded(self.store, Mistake, "mistake_id")
         wisdom = beginning.wisdom if beginning else tuple(self.store.read(Wisdom))
-        items = self._begin_items(beginning, items)
+        if items is None:
+            items = beginning.items if beginning else self.stored_items()
+        if self.curated:
+            self.curated.begin({item.item_id: item for item in items}.values())
         if beginning:
             episodes.end_at(beginning.episodes, beginning.newest_episode)
             mistakes.end_at(beginning.mistakes, beginning.newest_mistake)
@@ -154,23 +159,21 @@ class Archive:
                 f"{beginning.mistakes:,} mistakes then, {episodes.count:,} and {mistakes.count:,} of them now); "
                 "the rest of the run recalls the remaining ones"
             )
-        return beginning or Beginning(
+        kept = self.curated.memory.items if self.curated else ()
+        if beginning:
+            return replace(beginning, items=kept)
+        return Beginning(
             episodes=episodes.count,
             newest_episode=episodes.newest,
             mistakes=mistakes.count,
             newest_mistake=mistakes.newest,
             wisdom=wisdom,
-            items=items,
+            items=kept,
         )
 
-    def _begin_items(self, beginning: Beginning | None, others: Sequence[Item]) -> tuple[Item, ...]:
-        """Items as of `beginning`, default those of the store and `others`, without those that were removed."""
-        if self.curated is None:
-            return ()
-        known = {item.item_id: item for item in (*self.store.read(Item), *others)} if beginning is None else {}
-        items = beginning.items if beginning else tuple(item for item in known.values() if not is_removed(item))
-        self.curated.begin(items)
-        return items
+    def stored_items(self) -> tuple[Item, ...]:
+        """The items of the store, without those that were removed. Raises StoreError."""
+        return tuple(item for item in self.store.read(Item) if not is_removed(item))
 
     def curate(
         self,
@@ -178,8 +181,11 @@ class Archive:
         loops: Sequence[tuple[Task, Sequence[Attempt]]],
         done: Sequence[Update] = (),
         log: Callable[[Update], None] = lambda update: None,
+        is_stored: bool = False,
     ) -> list[Update]:
         """Let the curator learn from the loops of a round, in task order; `log` receives each new update.
+
+        `is_stored`: the store has had the changes of this round, and perhaps later ones of other runs.
 
         Returns
         -------
@@ -196,7 +202,7 @@ class Archive:
         items = {item.item_id: item for item in self.curated.memory.items}
         removed = [Item(item_id=name, text="") for name in before.keys() - items.keys()]
         changed = [item for name, item in items.items() if item is not before.get(name)]
-        if changed or removed:
+        if (changed or removed) and not is_stored:
             self._in_store(lambda: self.store.append([*changed, *removed]), "the run continues")
         return updates
 
@@ -321,9 +327,14 @@ def runs_in(store: Store) -> set[str]:
 
 
 def is_begun_with(store: Store, beginning: Beginning) -> bool:
-    """Whether the store holds the newest episode of `beginning`; with none in `beginning`, whether it is empty."""
+    """Whether the store holds the newest episode of `beginning`, or without episodes one of its items; with neither in
+    `beginning`, whether it is empty.
+    """
     ids = {episode.episode_id for episode in store.read(Episode)}
-    return beginning.newest_episode in ids if beginning.episodes else not ids
+    if beginning.episodes:
+        return beginning.newest_episode in ids
+    items = {item.item_id for item in store.read(Item)}
+    return any(item.item_id in items for item in beginning.items) if beginning.items else not ids and not items
 
 
 class _Loaded(Generic[S]):
@@ -394,6 +405,8 @@ class Rounds:
         self.broadcast = broadcast
         self.log = log
         self.done = done
+        self.is_over = False
+        """Whether the run had ended before: its items are in the store, as far as nobody removed them."""
         self._number = 0
         self.frozen = frozenset(frozen)
         self._updates: dict[str, Learnt] = {}
@@ -432,6 +445,8 @@ class Rounds:
         loops = [(task, self._attempts.pop(task.task_id, ())) for task in tasks]
         self.archive.absorb(updates)
         done = [update for update in self.done if update.round == self._number]
-        curated = self.archive.curate(self._number, loops, done, self.log)
+        # A kill may have come between the log and the store, but in the last logged round alone.
+        is_stored = self.is_over or self._number < max((update.round for update in self.done), default=0)
+        curated = self.archive.curate(self._number, loops, done, self.log, is_stored)
         self._number += 1
         self.broadcast([*updates, *curated])

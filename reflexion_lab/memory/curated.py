@@ -33,7 +33,9 @@ class CuratedMemory:
         self.memory = ItemMemory((), limits)
 
     def begin(self, items: Iterable[Item]) -> None:
+        """Begin with `items`, as far as the limits hold."""
         self.memory = ItemMemory(items, self.limits)
+        self.memory.apply(())
 
     def selection(self, task: Task) -> Selection:
         """The curator's selection for a loop at `task`, with the items that it wrote for this task alone."""

@@ -110,6 +110,8 @@ class Provenance(Record, frozen=True, kw_only=True):
     """Digests of attempts.jsonl of the runs that `reflector=shuffled` draws from, by run id."""
     pool_origin: str = ""
     """`runs of the study` if these runs belong to the study of the run without a deviation."""
+    items: str = ""
+    """Run and digest of the items that memory began with (`memory.shared.items.of`); "" without such a run."""
     store: str = ""
     """State of the store at the start: `empty`, `filled`, or `across cells`; "" without a durable one."""
 

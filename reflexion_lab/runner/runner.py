@@ -141,6 +141,7 @@ class Runner:
             tidy(self.folder, self._incomplete_round())
         if self.rounds:
             self.rounds.done = self.folder.updates
+            self.rounds.is_over = not self.waiting and is_sealed(self.folder)
         self.attempts = self.folder.stored_attempts if results else {}
         grades, written = self.folder.grades, self.folder.written_tests
         self.suites = {task_id: tests for task_id, tests in written.items() if task_id in self.tasks}

@@ -18,7 +18,7 @@ from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.memory.archive import runs_in
 from reflexion_lab.records import Beginning, Manifest, Record, Usage
 from reflexion_lab.runner.config.build import build, plain
-from reflexion_lab.runner.config.compose import draws_from_runs, pool_of
+from reflexion_lab.runner.config.compose import draws_from_runs, origin_of_items, pool_of
 from reflexion_lab.runner.config.grid import digest_of
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.config.parts import (
@@ -199,7 +199,11 @@ class Runs:
             role_fingerprints=fingerprints,
             prices=prices,
             provenance=msgspec.structs.replace(
-                provenance, own_parts=own_parts(plain(cfg)), embedder_fingerprint=embedder, pool=pool
+                provenance,
+                own_parts=own_parts(plain(cfg)),
+                embedder_fingerprint=embedder,
+                pool=pool,
+                items=origin_of_items(cfg),
             ),
         )
 

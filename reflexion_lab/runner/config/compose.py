@@ -17,7 +17,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -46,6 +46,7 @@ from reflexion_lab.runner.config.build import (
     prepared,
     takes,
 )
+from reflexion_lab.runner.config.initial_items import InitialItems, initial_items, of_held_out
 from reflexion_lab.runner.config.messages import all_messages, is_hydra_error
 from reflexion_lab.runner.config.parts import (
     Local,
@@ -365,7 +366,7 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
         raise ConfigError("feedback_source", repr(cfg.feedback_source), f"one of {', '.join(FEEDBACK_SOURCES)}")
     if has_durable_store(cfg) and (cfg.feedback_source == "oracle" or shows_solutions(cfg)):
         is_oracle = cfg.feedback_source == "oracle"
-        leak = "feedback_source=oracle" if is_oracle else "a reflector that reads canonical solutions"
+        leak = "feedback_source=oracle" if is_oracle else "a part that reads canonical solutions"
         raise ConfigError(
             "store",
             f"a store with {leak}",
@@ -475,41 +476,33 @@ def begin_rounds(
         log=functools.partial(folder.append, "operations.jsonl"),
         frozen=frozen,
     )
-    snapshot = snapshot_path(cfg)
+    snapshot, own = snapshot_path(cfg), folder.beginning
     with _locked(snapshot):
-        known = folder.beginning or (read_beginning(snapshot) if snapshot else None)
-        begin = functools.partial(archive.begin, known, folder.manifest.run_id, items_of_run(cfg))
-        beginning = msgspec.to_builtins(within(LOADING, begin, "store: not read", "the store"))
-        if folder.beginning is None:
-            folder.write_json("memory.json", beginning)
-        if snapshot and not snapshot.exists():
+        known = own or (read_beginning(snapshot) if snapshot else None)
+        others = None if own else initial_items(cfg)
+        stored = known.items if known else within(LOADING, archive.stored_items, "store: not read", "the store")
+        begin = functools.partial(
+            archive.begin, known, folder.manifest.run_id, (*stored, *(others.items if others else ()))
+        )
+        beginning = within(LOADING, begin, "store: not read", "the store")
+        if own is None:
+            folder.write_json("memory.json", msgspec.to_builtins(beginning))
+        if snapshot and not snapshot.exists():  # of the store alone: cells may begin with items of different runs
             draft = snapshot.with_name(f".{snapshot.name}{files.DRAFT}")
-            files.replace(snapshot, [msgspec.json.encode(beginning)], draft)
+            files.replace(snapshot, [msgspec.json.encode(replace(beginning, items=stored))], draft)
+    if others:
+        _begin_with(others, archive, cfg, frozen)
     return rounds
 
 
-def items_of_run(cfg: Config) -> tuple[Item, ...]:
-    """The items of the run that `memory.shared.items.of` names, after the rounds that `after` says; () without one.
-
-    Raises
-    ------
-    FolderError
-        It is no run folder.
-    ConfigError
-        The run has no curator.
-    DataError
-        Its operations do not give its memory.
-    """
-    from reflexion_lab.memory.items import Items, after
-
-    node = converted("memory.shared.items", cfg.memory.shared.get("items", {}), Items)
-    if node.of is None:
-        return ()
-    source = RunFolder.existing(node.of)
-    beginning, updates = source.beginning, source.updates
-    if beginning is None or not (updates or beginning.items):
-        raise ConfigError("memory.shared.items.of", node.of, "a run with a curator")
-    return after(beginning.items, updates, node.after)
+def _begin_with(others: InitialItems, archive: Archive, cfg: Config, held_out: Collection[str]) -> None:
+    """Store the items of another run, and warn where they differ from what a reader expects."""
+    if not cfg.memory.shared["items"].frozen:
+        archive.store.append(others.items)
+    if (target := str(plain(cfg.curator)["_target_"])) != others.curator:
+        print(f"warning: the items of {others.origin} were made by {others.curator}, not {target}", file=sys.stderr)
+    if n := of_held_out(others.items, held_out):
+        print(f"warning: {n} items of {others.origin} come from tasks that this run holds out", file=sys.stderr)
 
 
 def _check_store(cfg: Config, store: Store, folder: RunFolder) -> None:
@@ -555,7 +548,7 @@ def loop_factory(
     nodes = {name: prepared(cfg[name], name) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
     recall, prompts = build(cfg.recall, "recall"), build(cfg.prompts, "prompts")
     files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
-    solutions = {"tasks": load_benchmark(cfg).tasks} if shows_solutions(cfg) else {}
+    solutions = {"tasks": load_benchmark(cfg).tasks} if reads_solutions(cfg) else {}
     converted("loop", cfg.loop, LoopValues)  # report values of the wrong type by their key
     known = archive if archive is None or has_shared_episodes(cfg) else OnlyItems(archive)
     has_critic = any(takes(name, nodes[name], "critic") for name in ("actor", "reflector", "reviser"))
@@ -605,7 +598,16 @@ def _provenance(cfg: Config, archive: Archive | None) -> Provenance:
 
     overrides, launcher = job_overrides()
     embedder = embedder_fingerprint(cfg, archive)
-    return provenance(plain(cfg), overrides=overrides, launcher=launcher, embedder=embedder, sandbox_version=VERSION)
+    origin = provenance(plain(cfg), overrides=overrides, launcher=launcher, embedder=embedder, sandbox_version=VERSION)
+    return replace(origin, items=origin_of_items(cfg))
+
+
+def origin_of_items(cfg: Config) -> str:
+    """Run and digest of the items of another run that memory begins with; "" without one."""
+    if cfg.resume is not None:
+        return RunFolder.existing(cfg.resume).manifest.provenance.items
+    others = initial_items(cfg)
+    return others.origin if others else ""
 
 
 def described(
@@ -692,12 +694,10 @@ def _store_state(cfg: Config, archive: Archive | None) -> str:
     snapshot = snapshot_path(cfg)
     with _locked(snapshot):
         if snapshot and (known := read_beginning(snapshot)):
-            is_filled = bool(known.episodes or known.mistakes or known.wisdom)
+            is_filled = bool(known.episodes or known.mistakes or known.wisdom or known.items)
         else:
             read = archive.store.read
-            is_filled = any(
-                True for _ in (*islice(read(Episode), 1), *islice(read(Mistake), 1), *islice(read(Wisdom), 1))
-            )
+            is_filled = any(True for _ in chain(read(Episode), read(Mistake), read(Wisdom), read(Item)))
     return "filled" if is_filled else "empty"
 
 
@@ -715,6 +715,14 @@ def pool_of(cfg: Config, manifest: Manifest, known: Collection[str]) -> dict[str
 
 
 def shows_solutions(cfg: Config) -> bool:
+    """Whether a part `reads_solutions`, or memory begins with items of a run that read hidden tests or solutions."""
+    if cfg.resume is not None:
+        return RunFolder.existing(cfg.resume).manifest.shows_solutions
+    others = initial_items(cfg)
+    return reads_solutions(cfg) or bool(others and others.is_upper_bound)
+
+
+def reads_solutions(cfg: Config) -> bool:
     """Whether the reflector, a reflector within it, or the curator reads canonical solutions."""
     parts = [plain(cfg.reflector), plain(cfg.get("curator"))]
     return any(within(part, lambda node: bool(capability(node, "reads_solutions", False))) for part in parts)

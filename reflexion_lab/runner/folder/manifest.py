@@ -248,6 +248,7 @@ def _changed(first: Provenance, other: Provenance) -> list[str]:
     shared = first.own_parts.keys() & other.own_parts.keys()
     names = [f"source of {name}" for name in sorted(shared) if first.own_parts[name] != other.own_parts[name]]
     names += ["reflector.pool"] * bool(first.pool and first.pool != other.pool)
+    names += ["memory.shared.items.of"] * (first.items != other.items)
     prints = {first.embedder_fingerprint, other.embedder_fingerprint} - {""}
     return names + ["embedder_fingerprint"] * (len(prints) > 1)
 

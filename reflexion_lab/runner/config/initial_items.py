@@ -1,0 +1,77 @@
+"""The items of another run with which memory begins: `memory.shared.items.of`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from reflexion_lab.errors import ConfigError
+from reflexion_lab.memory.items import ItemMemory, Items, after
+from reflexion_lab.records import Item, base_id
+from reflexion_lab.runner.config.build import Config, converted, plain
+from reflexion_lab.runner.config.parts import keeps_items
+from reflexion_lab.runner.folder.folder import RunFolder, is_sealed
+
+KEY = "memory.shared.items"
+
+
+class InitialItems(NamedTuple):
+    """Items, and the run that they are of."""
+
+    items: tuple[Item, ...]
+    origin: str
+    """Run, and digest of the items."""
+    is_upper_bound: bool
+    """Whether that run read hidden tests or canonical solutions, or began with items of such a run."""
+    curator: str
+    """`_target_` of the curator of that run."""
+
+
+def initial_items(cfg: Config) -> InitialItems | None:
+    """What `memory.shared.items.of` and `after` name; None without a run.
+
+    Raises
+    ------
+    FolderError
+        It is no run folder.
+    ConfigError
+        This run or that one has no curator, or that one has fewer rounds.
+    DataError
+        Its operations do not give its memory.
+    """
+    node = converted(KEY, cfg.memory.shared.get("items", {}), Items)
+    if node.of is None:
+        if node.after is not None:
+            raise ConfigError(f"{KEY}.after", node.after, f"null without a run, {KEY}.of=RUN")
+        return None
+    if not keeps_items(cfg):
+        raise ConfigError(f"{KEY}.of", f"{node.of} without a curator", "the curator of that run, such as curator=expel")
+    source = RunFolder.existing(node.of)
+    manifest, beginning, updates = source.manifest, source.beginning, source.updates
+    if beginning is None or not (updates or beginning.items):
+        raise ConfigError(f"{KEY}.of", node.of, "a run with a curator")
+    _check_rounds(source, node.after)
+    items = after(beginning.items, updates, node.after)
+    origin = f"{manifest.run_id}: {len(items)} items, {ItemMemory(items).digest}"
+    target = str(plain(manifest.config).get("curator", {}).get("_target_", ""))
+    return InitialItems(items, origin, manifest.is_upper_bound, target)
+
+
+def _check_rounds(source: RunFolder, rounds: int | None) -> None:
+    """Raises ConfigError: the run has fewer rounds, or may yet change the items."""
+    learnt = [result for result in source.results.values() if result.split in ("", "train")]
+    size = int(source.manifest.config["memory"]["shared"]["round_size"])  # type: ignore[index]
+    is_over = is_sealed(source)
+    last = -(-len(learnt) // size) if is_over else max((update.round for update in source.updates), default=0)
+    if rounds is None and not is_over:
+        raise ConfigError(
+            f"{KEY}.of", f"{source.path}, which is not finished", "a finished run, or `after` rounds of it"
+        )
+    if rounds is not None and rounds > last:
+        raise ConfigError(f"{KEY}.after", rounds, f"0 to {last}, the rounds of {source.path}")
+
+
+def of_held_out(items: Collection[Item], held_out: Collection[str]) -> int:
+    """The number of items that come from tasks that a split holds out."""
+    ids = {base_id(task_id) for task_id in held_out}
+    return sum(any(base_id(source) in ids for source in item.sources) for item in items)
