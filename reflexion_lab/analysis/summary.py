@@ -123,6 +123,11 @@ class Summary(Record, frozen=True, kw_only=True):
     torn: int
     """Half-written lines in the run folder, which are skipped."""
 
+    @property
+    def solved(self) -> int:
+        """Tasks of which the submission passes, on both sides of a split, as `usage` is of both."""
+        return self.pass_at_1.k + (self.train.k if self.train else 0)
+
 
 def summary(log: Log) -> Summary:
     """Headline figures of a run, cached on its log; identical in every digit for any order in which tasks ended."""

@@ -54,6 +54,16 @@ class NothingKnown:
         return Selection()
 
 
+class OnlyItems(NothingKnown):
+    """Of shared memory the curator's items alone: beside them, the tasks are independent."""
+
+    def __init__(self, known: Known) -> None:
+        self.known = known
+
+    def selection(self, task: Task) -> Selection:
+        return self.known.selection(task)
+
+
 class EpisodicMemory:
     """The memory of one task's loop: its own episodes, and those of other tasks through `known`.
 

@@ -534,10 +534,10 @@ class Attempt(Record, frozen=True, kw_only=True):
         return self.evaluation.seconds + tools + sum(usage.seconds for usage in self.usage.values())
 
 
-PASS = r"@\d+\Z"
+PASS = r"@pass\d+\Z"
 """End of a task's id in a later pass over the stream."""
 
 
 def base_id(task_id: str) -> str:
-    """The id of a task without the number of its pass through the stream, `@2`."""
+    """The id of a task without the number of its pass through the stream, `@pass2`."""
     return re.sub(PASS, "", task_id)

@@ -85,7 +85,7 @@ def test_clusters_widen_and_a_later_pass_is_in_the_cluster_of_the_first():
     alone, together = effect(cases), effect(cases, of_cluster)
     assert (alone.clusters, together.clusters, together.value) == (16, 8, alone.value)
     assert together.high - together.low > alone.high - alone.low
-    passes = Stream(("a", "a@2"), (1, 2), (0, 1), (0, 2), ((0, 0), (1, NAN)))
+    passes = Stream(("a", "a@pass2"), (1, 2), (0, 1), (0, 2), ((0, 0), (1, NAN)))
     utility = measures([passes]).online_utility
     assert (utility.value, utility.n, utility.clusters) == (0.5, 2, 1)
 

@@ -109,6 +109,13 @@ def test_earlier_runs_on_the_same_task_are_recalled_on_request(same_task, expect
     assert others == ({"a", "b"} if same_task else {"b"})
 
 
+def test_tasks_whose_ids_end_in_numbers_are_no_passes_of_one_task():
+    known = archive()
+    known.absorb(failed(["calc@1", "calc@2"]))
+    assert sorted(similar(known, "calc@3")) == ["calc@1", "calc@2"]
+    assert similar(known, "calc@2@pass2") == ["calc@1"]
+
+
 def test_many_own_episodes_do_not_crowd_out_other_tasks():
     known = archive()
     known.absorb([learnt("a", *(attempt("a", number) for number in range(1, 30))), *failed("b")])

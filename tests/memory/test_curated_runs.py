@@ -204,6 +204,26 @@ def test_a_resumed_run_makes_calls_again_that_name_no_lost_task(tmp_path):
     assert (folder.path / "dropped" / OPERATIONS).read_bytes().count(b"\n") in range(1, len(before) + 1)
 
 
+def test_a_curator_without_items_changes_no_loop(tmp_path):
+    options = (
+        "loop.max_attempts=3", "recall.omega=adaptive", "reflector=rules", "reflector.enough=1", "model.first=0.3",
+        "memory.shared.round_size=1", "memory.shared.same_task=true", "memory.show_session=true", "benchmark.passes=2",
+    )  # fmt: skip
+    curated = run_in(tmp_path / "curated", *RAW, *options, "memory.shared.items.frozen=true")
+    without = run_in(tmp_path / "without", *RAW, *options, "curator=none")
+    assert (curated.beginning is None, without.beginning is None) == (False, True)
+    assert loops(curated) == loops(without)
+    assert max(map(len, without.attempts.values())) == 3
+
+
+def loops(folder):
+    """What the loops asked, with which Ω, and what they wrote and believed."""
+    return {
+        task: [(a.trajectory.messages, a.memory.omega, a.trajectory.solution, a.reflection) for a in attempts]
+        for task, attempts in folder.attempts.items()
+    }
+
+
 def test_usage_of_the_curator_is_the_same_in_every_table(whole, tmp_path):
     log, frames = Log.read(whole), load(whole.path)
     usage, own = summary(log).usage, [update.usage for update in log.updates]

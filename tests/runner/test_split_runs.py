@@ -6,7 +6,7 @@ import pytest
 
 from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.frames import load
-from reflexion_lab.analysis.report.run_tables import facts
+from reflexion_lab.analysis.report.run_tables import facts, usage
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.cli.main import main
@@ -16,6 +16,7 @@ from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import load_benchmark
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.place import opened
+from reflexion_lab.studies.tracking.run_view import metrics
 
 OPTIONS = (
     "benchmark=basics", "benchmark.load.n=8", "benchmark.order=1", "benchmark.passes=2", "benchmark.split={test: 0.25}",
@@ -53,6 +54,18 @@ def test_rates_are_of_the_test_tasks_and_train_is_reported_apart(run):
     assert (len(arm.judged), arm.train) == (2, 12)
     stored = json.loads((run.path / "summary.json").read_bytes())
     assert stored["train"]["n"] == 12
+
+
+def test_tokens_per_solved_task_are_of_train_and_held_out_tasks_alike(run):
+    log = Log.read(run)
+    n_solved = sum(grade.passed for _, grade in log.submitted.values())
+    assert n_solved > summary(log).pass_at_1.k
+    used = summary(log).usage["actor"].tokens
+    table = usage(log)
+    assert {row[0]: row[4] for row in table.rows}["actor"] == f"{used / n_solved:,.0f}"
+    assert "over all tasks, train and held-out" in table.caption
+    measures = {metric.name: metric.value for metric in metrics(log, summary(log))}
+    assert measures["usage/actor/tokens_per_solved"] == used / n_solved
 
 
 def test_memory_learns_from_train_tasks_alone(run):

@@ -237,10 +237,10 @@ def usage(log: Log) -> Sheet:
     figures, prices = summary(log), log.manifest.prices
     unread = "after the last attempt"
     rows = {**figures.usage, "all": sum(figures.usage.values(), Usage()), unread: figures.usage_last_reflections}
-    solved = figures.pass_at_1.k
+    solved, both = figures.solved, ", train and held-out" * bool(figures.train)
     unpriced = {role for role in rows if prices.get(role, prices.get("actor")) == "unknown"}
     unpriced |= {"all", unread} if "unknown" in prices.values() else set()
-    each = "tokens per solved task: prompt and completion, over all tasks" if solved else "no task solved"
+    each = f"tokens per solved task: prompt and completion, over all tasks{both}" if solved else "no task solved"
     unknown = "; cost unknown: no known price" if unpriced else ""
     return Sheet(
         title="Usage",

@@ -55,6 +55,7 @@ from reflexion_lab.runner.config.parts import (
     chat_choices,
     draws_by_role,
     embedder_fingerprint,
+    has_shared_episodes,
     has_shared_memory,
     load_archive,
     load_benchmark,
@@ -541,7 +542,7 @@ def loop_factory(
     from reflexion_lab.loop.deadline import Deadline
     from reflexion_lab.loop.reflexion import Reflexion
     from reflexion_lab.loop.stop import Stuck
-    from reflexion_lab.memory.episodic import EpisodicMemory, NothingKnown
+    from reflexion_lab.memory.episodic import EpisodicMemory, NothingKnown, OnlyItems
     from reflexion_lab.memory.reflection_files import ReflectionFiles
 
     nodes = {name: prepared(cfg[name], name) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
@@ -549,6 +550,7 @@ def loop_factory(
     files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
     solutions = {"tasks": load_benchmark(cfg).tasks} if reads_solutions(cfg) else {}
     converted("loop", cfg.loop, LoopValues)  # report values of the wrong type by their key
+    known = archive if archive is None or has_shared_episodes(cfg) else OnlyItems(archive)
     has_critic = any(takes(name, nodes[name], "critic") for name in ("actor", "reflector", "reviser"))
     user_defined = {name for name in (*nodes, "recall", "retriever", "embedder") if own_targets(plain(cfg[name]))}
     quality, stuck = plain(cfg.quality), Stuck(cfg.loop.stuck_after)
@@ -560,7 +562,7 @@ def loop_factory(
 
     def loop() -> Reflexion:
         draws = draws_by_role(models)
-        parts = {"sandbox": sandbox, "prompts": prompts, "known": archive or NothingKnown(), "models": draws}
+        parts = {"sandbox": sandbox, "prompts": prompts, "known": known or NothingKnown(), "models": draws}
         parts["evaluator"] = build(nodes["evaluator"], "evaluator", parts)
         if has_critic:
             parts["critic"] = build(nodes["critic"], "critic", {**parts, "model": draws["critic"]})
@@ -570,7 +572,7 @@ def loop_factory(
         memory = EpisodicMemory(
             recall,
             cfg.memory.max_episodes,
-            known=archive,
+            known=known,
             run_id=run_id if archive or files else "",
             agent_id=cfg.arm,
             show_session=cfg.memory.show_session,

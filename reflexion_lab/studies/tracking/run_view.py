@@ -115,8 +115,8 @@ def _usage(summary: Summary) -> dict[str, float]:
     for role, usage in summary.usage.items():
         counts = {name: float(getattr(usage, name)) for name in ("tokens", *Usage.__struct_fields__)}
         counts = {name: count for name, count in counts.items() if count}
-        if summary.pass_at_1.k:
-            counts["tokens_per_solved"] = usage.tokens / summary.pass_at_1.k
+        if summary.solved:
+            counts["tokens_per_solved"] = usage.tokens / summary.solved
         values |= {f"usage/{UNFIT.sub('_', role)}/{name}": value for name, value in counts.items()}
     return values
 

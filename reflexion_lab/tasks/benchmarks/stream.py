@@ -77,7 +77,7 @@ def stream(
         Seed of a shuffle, which keeps the order within a cluster: later tasks may build on earlier ones. None keeps
         the order of the benchmark.
     passes : int, default 1
-        In pass p > 1 a task has the id `ID@p`, and the cluster of the first pass.
+        In pass P > 1 a task has the id `ID@passP`, and the cluster of the first pass.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def stream(
     tasks = [task for task in tasks if task.task_id not in left_out]
     if passes > 1 and (like_pass := [task.task_id for task in tasks if re.search(PASS, task.task_id)]):
         raise ConfigError(
-            "benchmark.passes", f"{passes} with a task {like_pass[0]!r}", "ids that do not end in @NUMBER"
+            "benchmark.passes", f"{passes} with a task {like_pass[0]!r}", "ids that do not end in @passNUMBER"
         )
     train = [task for task in tasks if task.task_id not in held_out]
     repeated = [_again(task, number) for number in range(1, passes + 1) for task in train]
@@ -115,7 +115,7 @@ def _again(task: Task, number: int) -> Task:
     """`task` in pass `number`."""
     if number == 1:
         return task
-    return msgspec.structs.replace(task, task_id=f"{task.task_id}@{number}", cluster=task.cluster_id)
+    return msgspec.structs.replace(task, task_id=f"{task.task_id}@pass{number}", cluster=task.cluster_id)
 
 
 def overlap(benchmark: Benchmark) -> str:
