@@ -10,8 +10,9 @@ from reflexion_lab.memory.curators.controls import Filler, FullHistory, Gold, Ra
 from reflexion_lab.memory.curators.wisdom import Wisdom
 from reflexion_lab.memory.items import ItemLimits
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.records import Task
+from reflexion_lab.records import Batch, Finished, Task
 from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.config.parts import reflects_on_last
 from reflexion_lab.text.shorten import estimated
 from tests import builders
 
@@ -116,3 +117,21 @@ def test_wisdom_that_its_readers_fail_with_is_retired():
 def test_the_config_names_the_curator_of_a_control(control):
     targets = [compose(f"curator={control}", *words).curator.first._target_ for words in ([], [f"{FIRST}=expel"])]
     assert [target.rpartition(".")[2] for target in targets] == ["RawTrajectories", "ExpeL"]
+
+
+def test_wisdom_is_asked_about_failures_with_words_and_readers_alone():
+    loops = [
+        loop(CuratedMemory(Wisdom(Jaccard()), ItemLimits()), passed, words)
+        for passed, words in ((True, True), (False, False), (False, True))
+    ]
+    assert Wisdom(Jaccard()).due(loops) == [Batch(finished=(loops[2],))]
+
+
+def loop(memory: CuratedMemory, passed: bool, has_words: bool) -> Finished:
+    words = builders.reflection() if has_words else None
+    return memory.finished(TASKS[0], [builders.attempt(task_id="t/0", judged={"passed": passed}, reflection=words)])
+
+
+@pytest.mark.parametrize(("curator", "reflects"), [("wisdom", True), ("expel", False)])
+def test_last_attempts_are_reflected_on_if_the_curator_reads_reflections(curator, reflects):
+    assert reflects_on_last(compose(f"curator={curator}")) is reflects
