@@ -23,13 +23,23 @@ class CuratedMemory:
         Also show items that come from the task itself, of an earlier pass or run.
     is_frozen : bool
         No loop changes the items.
+    salt : str
+        Of the ids of new items; different for runs that share a store.
     """
 
-    def __init__(self, curator: Curator, limits: ItemLimits, same_task: bool = False, is_frozen: bool = False) -> None:
+    def __init__(
+        self,
+        curator: Curator,
+        limits: ItemLimits,
+        same_task: bool = False,
+        is_frozen: bool = False,
+        salt: str = "",
+    ) -> None:
         self.curator = curator
         self.limits = limits
         self.same_task = same_task
         self.is_frozen = is_frozen
+        self.salt = salt
         self.memory = ItemMemory((), limits)
 
     def begin(self, items: Iterable[Item]) -> None:
@@ -89,7 +99,7 @@ class CuratedMemory:
         except Exception as problem:
             problem.add_note(f"while curating: round {number}, call {call}, tasks {', '.join(tasks)}")
             raise
-        operations, refused = self.memory.apply(curation.operations, f"{number}/{call}")
+        operations, refused = self.memory.apply(curation.operations, f"{self.salt}/{number}/{call}")
         return Update(
             round=number,
             call=call,

@@ -43,6 +43,8 @@ class Items(ItemLimits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """As they were after this many rounds of that run; None: at its end."""
     frozen: bool = False
     """Whether the run changes no item."""
+    salt: str | None = None
+    """Of the ids of new items; None: the digest of the run's config."""
 
 
 class Applied(NamedTuple):
@@ -65,7 +67,7 @@ def applied(items: Sequence[Item], operations: Sequence[Operation], limits: Item
         As a curator returned them.
     limits : ItemLimits
     call : str
-        Identifies the call within the run; ids of new items are derived from it and from their contents.
+        Identifies the run, and the call within it; ids of new items are derived from it and from their contents.
 
     Returns
     -------
@@ -274,9 +276,9 @@ class ItemMemory:
         return removals
 
     def _new_id(self, operation: Operation, place: str) -> str:
-        """Depends on the place in the run and the contents: equal runs agree, different runs do not collide."""
+        """Depends on the call and the contents: equal runs agree, runs with different salts do not collide."""
         contents = msgspec.json.encode(operation, order="sorted")
-        name = f"item-{hashlib.sha256(place.encode() + contents).hexdigest()[:8]}"
+        name = f"item-{hashlib.sha256(place.encode() + contents).hexdigest()[:16]}"
         return name if name not in self._items else self._new_id(operation, place + "'")
 
 

@@ -33,6 +33,8 @@ SMALL = (
 )  # fmt: skip
 WIDE = "recall.max_tokens=4000"
 LEARNT = ("memory.shared.round_size=2", "memory.shared.shown={wisdom:2,mistakes:2,insights:2}", "benchmark.limit=8")
+RAW = ("curator=raw_trajectories", "memory.shared.items.salt=golden")
+"""With ids that no new config key changes."""
 RUNS: dict[str, tuple[str, ...]] = {
     "helix": ("preset=helix", *LEARNT),
     "bot": ("preset=bot",),
@@ -80,8 +82,8 @@ RUNS: dict[str, tuple[str, ...]] = {
     "noisy": ("evaluator=noisy", "evaluator.wrong_tests=0.4", "evaluator.weak_tests=0.3"),
     "words_asked_again": ("quality.policy=retry", "loop.max_attempts=4"),
     "lint": ("evaluator=lint", "reflector=none", "quality.policy=reject"),
-    "curator_stream": ("curator=raw_trajectories", "memory.shared.round_size=1", "benchmark.limit=8"),
-    "curator_rounds": ("curator=raw_trajectories", "memory.shared.round_size=4", "benchmark.limit=8", "curator.k=1"),
+    "curator_stream": (*RAW, "memory.shared.round_size=1", "benchmark.limit=8"),
+    "curator_rounds": (*RAW, "memory.shared.round_size=4", "benchmark.limit=8", "curator.k=1"),
     "simulated": ("model=simulated", "model.first=0.3", "benchmark.limit=12", "loop.extra_attempts=1"),
     "reflections_on_success": ("loop.reflect_on_success=true", "memory.show_session=true", "store=jsonl",
                                "store.place=store", "memory.reflection_files=reflections"),

@@ -261,6 +261,15 @@ def test_items_go_from_run_to_run_through_a_store_and_removal_is_remembered(tmp_
         assert removed and removed.isdisjoint(by_id(held(second)))
 
 
+def test_runs_of_several_seeds_have_no_id_of_an_item_in_common(tmp_path):
+    options = (*RAW, "model.first=1", "memory.shared.round_size=1", "benchmark.load.seed=0")
+    folders = [run_in(tmp_path / f"{seed}", *options, f"seed={seed}") for seed in (0, 0, 1)]
+    first, again, other = (by_id(held(folder)) for folder in folders)
+    assert first and first == again
+    assert {item.text for item in first.values()} & {item.text for item in other.values()}
+    assert first.keys().isdisjoint(other)
+
+
 def by_id(items):
     return {item.item_id: item for item in items}
 

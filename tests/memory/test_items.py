@@ -97,6 +97,7 @@ def test_ids_of_new_items_depend_on_the_call_and_the_contents():
 
     assert new("0/0", "x") == new("0/0", "x")
     assert len({new("0/0", "x"), new("0/1", "x"), new("0/0", "y")}) == 3
+    assert len(new("0/0", "x")) == len("item-") + 16
     twice = applied((), [op("add", text="x"), op("add", text="x")], ItemLimits(duplicates="keep"))
     assert len({item.item_id for item in twice.items}) == 2
 

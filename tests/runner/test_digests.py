@@ -114,7 +114,11 @@ def test_a_run_without_a_curator_has_the_digest_that_it_had_before_there_were_an
     first, now = (manifest_of({**OLD, "config": each}) for each in (before, config))
     assert manifest.differences(first, now) == []
     config["curator"] = plain(compose("curator=raw_trajectories").curator)
-    assert manifest.differences(first, manifest_of({**OLD, "config": config})) == ["curator"]
+    curated = manifest_of({**OLD, "config": config})
+    assert manifest.differences(first, curated) == ["curator"]
+    digest = manifest.config_digest(config)
+    config["memory"]["shared"]["items"]["salt"] = digest  # as in the manifest of the run
+    assert manifest.config_digest(config) == digest
 
 
 def test_edited_prices_are_a_difference_if_a_rule_reads_costs():

@@ -57,6 +57,7 @@ from reflexion_lab.runner.config.parts import (
     embedder_fingerprint,
     has_shared_episodes,
     has_shared_memory,
+    keeps_items,
     load_archive,
     load_benchmark,
     load_limits,
@@ -72,6 +73,7 @@ from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import IRREPLACEABLE, RunFolder, read_beginning
 from reflexion_lab.runner.folder.manifest import (
     EXECUTION_KEYS,
+    config_digest,
     describe,
     differences,
     own_targets,
@@ -372,7 +374,7 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
             f"a store with {leak}",
             "store=none, since words about hidden tests and solutions would reach other runs",
         )
-    cfg = _with_last_reflection(cfg)
+    cfg = _with_salt(_with_last_reflection(cfg))
     for message in settings.arm_warnings(plain(cfg)):
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     with contextlib.ExitStack() as held:
@@ -390,6 +392,20 @@ def _with_last_reflection(cfg: Config) -> Config:
     cfg = copy.deepcopy(cfg)
     earlier = RunFolder.existing(cfg.resume).manifest.config if cfg.resume is not None else {}
     cfg.loop.reflect_on_last = plain(earlier.get("loop", {})).get("reflect_on_last", reflects_on_last(cfg))
+    return cfg
+
+
+def _with_salt(cfg: Config) -> Config:
+    """The config with the salt of the resumed run for ids of items, else its digest, which a replay reads from it."""
+    from omegaconf import OmegaConf
+
+    key = "memory.shared.items.salt"
+    if not keeps_items(cfg) or OmegaConf.select(cfg, key) is not None:
+        return cfg
+    earlier = RunFolder.existing(cfg.resume).manifest.config if cfg.resume is not None else {}
+    salt = OmegaConf.select(OmegaConf.create(earlier), key) or config_digest(without_logins(plain(cfg)))
+    cfg = copy.deepcopy(cfg)
+    OmegaConf.update(cfg, key, salt)
     return cfg
 
 
@@ -653,7 +669,7 @@ def manifest_of(cfg: Config) -> Manifest:
 
     settings.check(cfg)
     settings.check_keys(cfg)
-    cfg = _with_last_reflection(cfg)
+    cfg = _with_salt(_with_last_reflection(cfg))
     benchmark, models = load_benchmark(cfg), load_models(cfg)
     try:
         origin = _provenance(cfg, load_archive(cfg, models, InMemory()) if has_shared_memory(cfg) else None)

@@ -173,7 +173,7 @@ def load_curated(cfg: Config, models: Models) -> CuratedMemory | None:
     if own_targets(plain(cfg.curator)):
         for method in ("select", "curate"):
             curator = Deadline(curator, method, cfg.loop.timeout)
-    return CuratedMemory(curator, limits, cfg.memory.shared.same_task, limits.frozen)
+    return CuratedMemory(curator, limits, cfg.memory.shared.same_task, limits.frozen, limits.salt or "")
 
 
 def keeps_items(cfg: Config) -> bool:

@@ -34,7 +34,7 @@ EXECUTION_KEYS = (
     "prices",
 )  # fmt: skip
 """Config keys that do not affect results; excluded from the digest."""
-PLACED = ("sandbox.servers", "store.place", "memory.reflection_files")
+PLACED = ("sandbox.servers", "store.place", "memory.reflection_files", "memory.shared.items.salt")
 """Likewise keys within groups. The initial contents of a store are in the run's memory.json."""
 ADDED: Mapping[str, Mapping[str, Any]] = {
     "benchmark": {"keep_failing": False},
@@ -258,9 +258,10 @@ def _measured(key: str, node: Any) -> Any:
     if isinstance(node, Mapping):
         how = HOW_ASKED if str(node.get("_target_", "")).endswith(SERVED) else ()
         omitted = OMITTED.get(key, {}).items()
-        node = {name: value for name, value in {**ADDED.get(key, {}), **node}.items() if (name, value) not in omitted}
+        node = {**ADDED.get(key, {}), **node}
         below = {name: f"{key}.{name}" for name in node if name not in how}
-        return {name: _measured(place, node[name]) for name, place in below.items() if place not in PLACED}
+        kept = {name: _measured(place, node[name]) for name, place in below.items() if place not in PLACED}
+        return {name: value for name, value in kept.items() if (name, value) not in omitted}
     if isinstance(node, list | tuple):
         return [_measured(key, value) for value in node]
     return int(node) if isinstance(node, float) and node.is_integer() and abs(node) < EXACT else node
