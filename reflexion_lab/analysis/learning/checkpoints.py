@@ -231,9 +231,7 @@ def _notes(streams: Sequence[Stream], frozen: Sequence[_Frozen]) -> Iterator[str
     reasons: dict[str, list[str]] = {}
     for measure, needs in NEEDS.items():
         n = sum(any(map(math.isfinite, change[measure])) for change in by_order)
-        missing = [WORDS[name] for name in needs if name not in available] or [
-            "verdicts on the same tasks at its checkpoints"
-        ]
+        missing = [WORDS[name] for name in needs if name not in available] or ["other verdicts at its checkpoints"]
         if n < len(streams):
             reason = f"of {n} of {len(streams)} orders only" if n else f"it needs {' and '.join(missing)}"
             reasons.setdefault(reason, []).append(measure.replace("_", " "))
