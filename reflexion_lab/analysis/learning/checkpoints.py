@@ -167,6 +167,11 @@ def _settings(log: Log, without: Collection[str]) -> dict[str, Any]:
     return {key: v for key, v in parts.items() if key.split(".")[-1] != "seed" and not f"{key}.".startswith(nodes)}
 
 
+def online(log: Log) -> Stream:
+    """The stream of a run, without checkpoints."""
+    return _stream("", log, ())
+
+
 def _stream(name: str, log: Log, frozen: Sequence[_Frozen]) -> Stream:
     """The matrix of one run of a stream."""
     rounds = _rounds(log)
