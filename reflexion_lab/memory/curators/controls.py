@@ -69,9 +69,9 @@ class RawTrajectories:
 
 
 class FullHistory(RawTrajectories):
-    """All finished loops, oldest first, as far as the limits of memory and the model's context allow.
+    """All finished loops, newest first, as far as the limits of memory and the model's context allow.
 
-    The limits drop the oldest first.
+    Both drop the oldest: a prompt keeps the first items that fit.
     """
 
     def __init__(self, *, passed_only: bool = False, max_chars: Positive = 1500) -> None:
@@ -79,7 +79,7 @@ class FullHistory(RawTrajectories):
         self.max_chars = max_chars
 
     def select(self, items: Sequence[Item], task: Task) -> Selection:
-        return Selection(items=tuple(items))
+        return Selection(items=tuple(reversed(items)))
 
 
 class _Control:

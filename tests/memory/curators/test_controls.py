@@ -10,8 +10,9 @@ from reflexion_lab.memory.curators.controls import Filler, FullHistory, Gold, Ra
 from reflexion_lab.memory.curators.wisdom import Wisdom
 from reflexion_lab.memory.items import ItemLimits
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.records import Task
+from reflexion_lab.records import Recollection, Task
 from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.text.prompts.render import Prompts
 from reflexion_lab.text.shorten import estimated
 from tests import builders
 
@@ -57,8 +58,17 @@ def test_raw_trajectories_are_the_nearest_loops_that_passed():
     assert builders.ADD.strip() in first.text
 
 
-def test_full_history_shows_every_loop_oldest_first():
-    assert shown(taught(FullHistory()), TASKS[2]) == ["t/0", "t/1", "t/3", "t/4"]
+def test_full_history_shows_every_loop_newest_first():
+    assert shown(taught(FullHistory()), TASKS[2]) == ["t/4", "t/3", "t/1", "t/0"]
+
+
+def test_a_small_context_keeps_the_newest_loops_of_the_full_history():
+    items = {item.sources[0]: item for item in taught(FullHistory()).selection(TASKS[2]).items}
+    prompts, task = Prompts(), {"prompt": TASKS[2].prompt, "task_id": TASKS[2].task_id}
+    newest = Recollection(items=(items["t/4"], items["t/3"]))
+    room = estimated(prompts.render("solve", memory=newest, **task))
+    fitted = prompts.fit("solve", room, Recollection(items=tuple(items.values())), **task)
+    assert set(fitted.left_out) == {items["t/0"].item_id, items["t/1"].item_id}
 
 
 def test_shuffled_shows_as_many_of_the_others():
