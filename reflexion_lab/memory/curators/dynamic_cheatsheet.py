@@ -78,7 +78,7 @@ class DynamicCheatsheet:
         max_chars: Positive = 3000,
         constrained: bool = False,
     ) -> None:
-        self.call = Calls(model, sampling, prompts, max_chars=max_chars, constrained=constrained)
+        self.call = Calls(model, sampling, prompts, max_chars=max_chars, has_verdict=False, constrained=constrained)
         self.index = Index(retriever)
         self.variant = variant
         self.k = k
@@ -115,7 +115,7 @@ class DynamicCheatsheet:
         """Keep the page that was written before a task, and the task with its answer."""
         first, source = loop.attempts[0], (loop.task.task_id,)
         written = _text(first.written_items)
-        text = described(unjudged(loop), self.call.max_chars)
+        text = described(unjudged(loop), self.call.max_chars, has_verdict=False)
         pair = Operation(kind="add", text=text, key=loop.task.prompt, section=PAIRS, sources=source)
         is_unread = first.selection_usage.calls > 0 and not written
         return Curation(operations=(*_as_page(page, written, loop.task), pair), unreadable=int(is_unread))
