@@ -8,7 +8,8 @@ Released (`variant: released`): notes are not described first, and retrieval com
 of the code, read at 60c9bc2, are not imitated: `update_neighbor` writes to the oldest notes of memory instead of the
 neighbours; the prompt shows no ids, of which links are made; and linked notes are cut off behind the k nearest.
 
-Here: a note's content is a finished loop. A note is kept even if the replies about it cannot be read.
+Here: a note's content is a task with the submitted program, without verdict, checks and reflection. A note is kept even
+if the replies about it cannot be read.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ class AMem:
 
     def curate(self, items: Sequence[Item], batch: Batch) -> Curation:
         (each,) = batch.finished
-        note, replies, unreadable = Note(described(each, self.calls.max_chars)), list[Reply](), 0
+        note, replies, unreadable = Note(described(each, self.calls.max_chars, has_verdict=False)), list[Reply](), 0
         if self.variant == "paper":
             replies.append(self.calls("a_mem_note", grammar=ANALYSIS, content=note.content))
             values = _values(replies[-1].text)

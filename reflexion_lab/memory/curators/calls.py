@@ -39,6 +39,8 @@ class Calls:
         Length of each finished loop in a prompt.
     submitted_only : bool
         Only the submitted attempt of a loop; else all.
+    has_verdict : bool
+        As of `described`.
     constrained : bool
         Send grammars, for models that support them.
     """
@@ -51,6 +53,7 @@ class Calls:
         *,
         max_chars: int = 3000,
         submitted_only: bool = True,
+        has_verdict: bool = True,
         constrained: bool = True,
     ) -> None:
         self.model = model
@@ -58,6 +61,7 @@ class Calls:
         self.prompts = prompts or Prompts()
         self.max_chars = max_chars
         self.submitted_only = submitted_only
+        self.has_verdict = has_verdict
         self.constrained = constrained
 
     def __call__(
@@ -91,6 +95,6 @@ class Calls:
         return Reply(text, completion.usage, completion.finish_reason == "length")
 
     def _text(self, finished: Finished | str, chars: int) -> str:
-        return (
-            bounded(finished, chars) if isinstance(finished, str) else described(finished, chars, self.submitted_only)
-        )
+        if isinstance(finished, str):
+            return bounded(finished, chars)
+        return described(finished, chars, self.submitted_only, has_verdict=self.has_verdict)

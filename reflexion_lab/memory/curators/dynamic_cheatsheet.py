@@ -22,13 +22,12 @@ from typing import Literal
 from msgspec.structs import replace
 
 from reflexion_lab.limits import Positive, validated
-from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.memory.curators.calls import Calls, Reply
 from reflexion_lab.memory.curators.index import Index
 from reflexion_lab.memory.curators.trajectories import described
 from reflexion_lab.memory.items import SCORE
 from reflexion_lab.protocols import Model, Retriever
-from reflexion_lab.records import Batch, Curation, Evaluation, Finished, Item, Operation, Sampling, Selection, Task
+from reflexion_lab.records import Batch, Curation, Finished, Item, Operation, Sampling, Selection, Task
 from reflexion_lab.text.prompts.render import Prompts
 from reflexion_lab.text.replies.extract import without_thoughts
 
@@ -39,7 +38,6 @@ PAIRS = "pairs"
 OPEN, CLOSE = "<cheatsheet>", "</cheatsheet>"
 WORDS_PER_TOKEN = 0.6
 """For the limit that the prompt names; English has about 0.75."""
-UNJUDGED = Evaluation(passed=False, outcome="no_tests", reward=0.0)
 
 GRAMMAR = r"""
 root ::= "<cheatsheet>\n" line line{0,23} "</cheatsheet>\n"
@@ -81,7 +79,7 @@ class DynamicCheatsheet:
         max_chars: Positive = 3000,
         constrained: bool = False,
     ) -> None:
-        self.call = Calls(model, sampling, prompts, max_chars=max_chars, constrained=constrained)
+        self.call = Calls(model, sampling, prompts, max_chars=max_chars, has_verdict=False, constrained=constrained)
         self.index = Index(retriever)
         self.variant = variant
         self.k = k
@@ -111,7 +109,7 @@ class DynamicCheatsheet:
 
     def _rewrite(self, page: Sequence[Item], loop: Finished) -> Curation:
         """Write the page anew after a task."""
-        reply = self.call("cheatsheet", (unjudged(loop),), GRAMMAR, page=_text(page), words=self.words)
+        reply = self.call("cheatsheet", (loop,), GRAMMAR, page=_text(page), words=self.words)
         written = read_page(reply)
         operations = _as_page(page, written, loop.task)
         return Curation(operations=operations, usage=reply.usage, unreadable=int(not written), replies=(reply.text,))
@@ -120,16 +118,10 @@ class DynamicCheatsheet:
         """Keep the page that was written before a task, and the task with its answer."""
         first, source = loop.attempts[0], (loop.task.task_id,)
         written = _text(first.written_items)
-        text = described(unjudged(loop), self.call.max_chars)
+        text = described(loop, self.call.max_chars, has_verdict=False)
         pair = Operation(kind="add", text=text, key=loop.task.prompt, section=PAIRS, sources=source)
         is_unread = first.selection_usage.calls > 0 and not written
         return Curation(operations=(*_as_page(page, written, loop.task), pair), unreadable=int(is_unread))
-
-
-def unjudged(loop: Finished) -> Finished:
-    """The submitted attempt of a loop, without verdict and reflection."""
-    attempt = submitted_at(loop.attempts)
-    return replace(loop, attempts=(replace(attempt, evaluation=UNJUDGED, reflection=None),))
 
 
 def read_page(reply: Reply) -> str:

@@ -11,7 +11,9 @@ WORDS = 300
 """Characters of each statement of a reflection."""
 
 
-def described(finished: Finished, max_chars: int = 3000, submitted_only: bool = True) -> str:
+def described(
+    finished: Finished, max_chars: int = 3000, submitted_only: bool = True, *, has_verdict: bool = True
+) -> str:
     """The task, then its attempts: program, verdict of the feedback, reflection. The middle of long texts is cut, of
     the programs first.
 
@@ -22,11 +24,13 @@ def described(finished: Finished, max_chars: int = 3000, submitted_only: bool = 
         Maximum length.
     submitted_only : bool
         Only the submitted attempt; else all, oldest first.
+    has_verdict : bool
+        Else attempts are their programs alone: numbers and reflections hint at verdicts, too.
     """
     attempts = [submitted_at(finished.attempts)] if submitted_only else list(finished.attempts)
     task = bounded(finished.task.prompt.strip(), max_chars // 2)
     left = (max_chars - len(task)) // len(attempts)
-    parts = [f"Task:\n{task}", *(_attempt(finished, attempt, left) for attempt in attempts)]
+    parts = [f"Task:\n{task}", *(_attempt(finished, attempt, left, has_verdict) for attempt in attempts)]
     return bounded("\n\n".join(parts), max_chars)
 
 
@@ -36,13 +40,15 @@ def verdict(attempt: Attempt) -> str:
     return "not tested" if evaluation.outcome in UNKNOWN else "passed" if evaluation.passed else "failed"
 
 
-def _attempt(finished: Finished, attempt: Attempt, chars: int) -> str:
+def _attempt(finished: Finished, attempt: Attempt, chars: int, has_verdict: bool) -> str:
     """One attempt in about `chars` characters."""
+    code = without_prompt(attempt.trajectory.solution, finished.task).strip("\n").rstrip() or "(no program)"
+    if not has_verdict:
+        return f"Program:\n{bounded(code, max(chars - 40, chars // 3))}"
     reflection = attempt.reflection
     words = [f"{label}: {line(text, WORDS)}" for label, text in reflection.statements] if reflection else []
     feedback = [] if attempt.evaluation.passed else [bounded(attempt.evaluation.feedback.strip(), chars // 4)]
     rest = "\n".join(text for text in (*feedback, *words) if text)
-    code = without_prompt(attempt.trajectory.solution, finished.task).strip("\n").rstrip() or "(no program)"
     program = bounded(code, max(chars - len(rest) - 40, chars // 3))
     return f"Attempt {attempt.number}, which {_verb(attempt)}:\n{program}\n{rest}".rstrip()
 

@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.curated import CuratedMemory
@@ -15,6 +16,7 @@ from reflexion_lab.memory.items import ItemLimits
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.protocols import Hit
 from reflexion_lab.records import Item, Sampling, Task
+from tests import builders
 from tests.agent.reflectors.test_fields import as_regex
 from tests.memory.curators.conftest import Scripted, loop
 
@@ -138,6 +140,17 @@ def test_as_released_a_note_is_not_described_and_compared_by_its_content_alone()
     assert Note.of(second) == Note(second.key, tags="t")
     assert second.links == (first.item_id,)
     assert len(model.prompts) == 1
+
+
+def test_success_plays_no_part():
+    memory, model = notes(described("a"), "EVOLVE: no")
+    judged = builders.attempt(
+        number=2, judged={"feedback": "assert f(1) == 2 failed"}, reflection=builders.reflection()
+    )
+    list(memory.learn(0, [replace(loop("a", False), attempts=(judged,))]))
+    for text in (model.prompts[0], memory.memory.items[0].text):
+        assert f"Program:\n{builders.ADD.strip()}" in text
+        assert not any(word in text for word in ("failed", "Attempt", "f(1) == 2", "cause 1"))
 
 
 def test_a_prompt_shows_the_nearest_notes_and_those_that_they_link_to():

@@ -64,11 +64,12 @@ def test_full_history_shows_every_loop_newest_first():
 
 
 def test_a_small_context_keeps_the_newest_loops_of_the_full_history():
-    items = taught(FullHistory()).selection(TASKS[2]).items
+    items = {item.sources[0]: item for item in taught(FullHistory()).selection(TASKS[2]).items}
     prompts, task = Prompts(), {"prompt": TASKS[2].prompt, "task_id": TASKS[2].task_id}
-    room = estimated(prompts.render("solve", memory=Recollection(items=items[:2]), **task))
-    fitted = prompts.fit("solve", room, Recollection(items=items), **task)
-    assert set(fitted.left_out) == {item.item_id for item in items[2:]}
+    newest = Recollection(items=(items["t/4"], items["t/3"]))
+    room = estimated(prompts.render("solve", memory=newest, **task))
+    fitted = prompts.fit("solve", room, Recollection(items=tuple(items.values())), **task)
+    assert set(fitted.left_out) == {items["t/0"].item_id, items["t/1"].item_id}
 
 
 def test_shuffled_shows_as_many_of_the_others():

@@ -92,13 +92,17 @@ def test_a_control_keeps_the_page_that_was_written_and_shows_another():
         assert "Sort first." in [item.text for item in memory.memory.items]
 
 
-def test_no_prompt_of_the_curator_shows_a_verdict():
-    judged = builders.attempt(judged={"feedback": "assert f(1) == 2 failed"}, reflection=builders.reflection())
-    finished = replace(loop("t/1", False), attempts=(judged,))
+def test_neither_prompt_nor_pair_shows_a_verdict_or_hints_at_one():
+    judged = builders.attempt(
+        number=2, judged={"feedback": "assert f(1) == 2 failed"}, reflection=builders.reflection()
+    )
+    batch = Batch(finished=(replace(loop("t/1", False), attempts=(judged,)),))
     model = Scripted("<cheatsheet>A</cheatsheet>")
-    curator(model).curate((), Batch(finished=(finished,)))
-    assert builders.ADD.strip() in model.prompts[0]
-    assert not any(word in model.prompts[0] for word in ("passed", "failed", "f(1) == 2", "cause 1"))
+    curator(model).curate((), batch)
+    (pair,) = curator(model, variant="retrieval_synthesis").curate((), batch).operations
+    for text in (model.prompts[0], pair.text):
+        assert f"Program:\n{builders.ADD.strip()}" in text
+        assert not any(word in text for word in ("passed", "failed", "tested", "Attempt", "f(1) == 2", "cause 1"))
 
 
 def prompted(name, words):
@@ -138,12 +142,12 @@ def test_retrieval_synthesis_writes_the_page_before_each_task():
 def test_limits_remove_the_oldest_pairs_and_never_the_page():
     method = curator(Scripted(), variant="retrieval_synthesis")
     page = Item(item_id="page-1", text="Keep this page.")
-    memory = ItemMemory((), ItemLimits(max_tokens=100))
+    memory = ItemMemory((), ItemLimits(max_tokens=64))
     for number in range(5):
         selection = Selection(items=(page,) if number == 0 else ())
         batch = finished_after(selection, f"t/{number}", f"about number {number}", calls=0)
         memory.apply(method.curate(memory.items, batch).operations, str(number))
-        assert memory.tokens <= 100
+        assert memory.tokens <= 64
     assert (memory.items[0].item_id, memory.items[0].text) == (PAGE, page.text)
     assert [item.sources for item in memory.items[1:]] == [("t/3",), ("t/4",)]
 
