@@ -97,7 +97,8 @@ def matrix(runs: object) -> Matrix:
     """
     own: dict[str, Log] = {}
     frozen: list[_Frozen] = []
-    for run in (found := folders(runs)):
+    every = folders(runs)
+    for run in every:
         log, items = Log.read(run, texts=False), _shared(run.manifest.config).get("items") or {}
         if items.get("frozen"):
             frozen.append(_Frozen(log, Path(str(items.get("of") or "")).name, items.get("after")))
@@ -115,7 +116,7 @@ def matrix(runs: object) -> Matrix:
         measures=measures(streams, clusters),
         curve=tuple(prequential(streams, clusters)),
         curated=tuple(curated(log) for log in own.values()),
-        notes=(*_notes(streams, frozen), *_repeated(run for run in found if run.path.resolve().name in own)),
+        notes=(*_notes(streams, frozen), *_repeated(run for run in every if run.path.resolve().name in own)),
     )
 
 
@@ -244,6 +245,8 @@ def _notes(streams: Sequence[Stream], frozen: Sequence[_Frozen]) -> Iterator[str
         yield f"{', '.join(names)} {reason}" if reason.startswith("of") else f"no {', '.join(names)}: {reason}"
     if not all(_shared(run.log.manifest.config).get("same_task") for run in frozen if run.after != 0):
         yield "frozen runs hid the items of the task itself: stability needs memory.shared.same_task=true"
+    if "forgetting" not in {name for names in reasons.values() for name in names}:
+        yield "forgetting takes the best verdict, so it is high even where memory does nothing; see backward transfer"
 
 
 def _available(stream: Stream) -> Iterator[str]:

@@ -14,7 +14,6 @@ from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import Usage
 
-NAMED = 3
 LABELS = ("online_utility", "stability", "forgetting", "backward_transfer", "generalisation")
 COLUMN = 19
 """Width of the names of measures."""
@@ -73,8 +72,7 @@ def _curve(matrix: Matrix) -> Iterator[str]:
 
 def _memory(every: Sequence[Curated]) -> Iterator[str]:
     sizes = [run.sizes[-1] for run in every if run.sizes]
-    items = cells.listed((f"{size.items:,}" for size in sizes), NAMED) or "0"
-    tokens = cells.listed((f"{size.tokens:,}" for size in sizes), NAMED) or "0"
+    items, tokens = (_range([getattr(size, name) for size in sizes]) for name in ("items", "tokens"))
     counts = cells.counts(sum((Counter(run.operations) for run in every), Counter[str]()))
     lost = [collapse for run in every for collapse in run.collapses]
     refused, unreadable = sum(run.refused for run in every), sum(run.unreadable for run in every)
@@ -87,6 +85,12 @@ def _memory(every: Sequence[Curated]) -> Iterator[str]:
     yield f"items read: {shown.k} of {shown.n} · {passes}"
     curator, rest = sum((r.curation + r.selection for r in every), Usage()), sum((r.others for r in every), Usage())
     yield f"cost: curator {_cost(curator)}; all others {_cost(rest)}"
+
+
+def _range(values: Sequence[int]) -> str:
+    """The value, or the lowest and highest of several orders."""
+    ends = sorted({min(values, default=0), max(values, default=0)})
+    return " to ".join(f"{value:,}" for value in ends)
 
 
 def _sum(rates: Sequence[Rate]) -> Rate:
