@@ -56,11 +56,13 @@ def log(options: argparse.Namespace) -> None:
         every, last = rounds(updates), updates[-1]
         spent = sum(update.usage.tokens for update in updates)
         unreadable = sum(update.unreadable for update in updates)
+        too_long = sum(update.usage.refused for update in updates)
         refused = sum(len(update.refused) for update in updates)
+        size = f"{last.items} item{'s' * (last.items != 1)}, {last.tokens:,} tokens"
+        problems = f"{unreadable} unreadable replies, {too_long} prompts too long, {refused} operations refused"
         say(
-            f"{run.path.name}: {last.items} items, {last.tokens:,} tokens after {len(every)} rounds",
-            f"{len(updates)} calls of the curator, {spent:,} tokens; {unreadable} unreadable replies, "
-            f"{refused} operations refused",
+            f"{run.path.name}: {size} after {last.round + 1} rounds",
+            f"{len(updates)} calls of the curator in {len(every)} rounds, {spent:,} tokens; {problems}",
             _table(every if options.full else _ends(every), len(every)),
             f"next: reflexion-lab memory diff {run.path.name}",
         )

@@ -52,7 +52,7 @@ class CuratedMemory:
         items = self.memory.items if self.same_task else self.memory.of_other_tasks(task)
         selection = self.curator.select(items, task.public)
         written = tuple(item for item in selection.items if item.item_id not in self.memory)
-        return replace(selection, written=written)
+        return replace(selection, written=selection.written or written)
 
     def finished(self, task: Task, attempts: Sequence[Attempt]) -> Finished:
         """A finished loop for the curator, with the items that it read; memory must be that of its round."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -15,8 +15,8 @@ from reflexion_lab.limits import Count
 from reflexion_lab.records import Item, Operation, Record, Refusal, Task, Update, base_id
 from reflexion_lab.text.shorten import estimated
 
-ORDER = ("remove", "vote", "edit", "merge", "link", "add")
-"""Order of application within a call, as in ExpeL; equal kinds keep the order of the reply."""
+ORDER = ("vote", "remove", "edit", "merge", "link", "add")
+"""Order of application within a call; equal kinds keep the order of the reply. In ExpeL, REMOVE is a vote."""
 SCORE = "score"
 """The count at which an item is removed when it falls to 0."""
 
@@ -93,6 +93,17 @@ def after(items: Sequence[Item], updates: Iterable[Update], rounds: int | None =
     return memory.items
 
 
+class View(tuple[Item, ...]):
+    """A part of memory, which knows the `whole`: an index of that serves all parts."""
+
+    whole: tuple[Item, ...]
+
+    def __new__(cls, whole: tuple[Item, ...], hidden: Collection[str]) -> View:
+        view = super().__new__(cls, (item for item in whole if item.item_id not in hidden))
+        view.whole = whole
+        return view
+
+
 class ItemMemory:
     """Items under their limits. The cost of a change does not depend on the number of items, but for `contained`
     duplicates and full memories.
@@ -124,7 +135,7 @@ class ItemMemory:
     def of_other_tasks(self, task: Task) -> tuple[Item, ...]:
         """The items without those that come from the task, too."""
         own = self._by_source.get(base_id(task.task_id), set())
-        return tuple(item for item in self.items if item.item_id not in own) if own else self.items
+        return View(self.items, own) if own else self.items
 
     @property
     def items(self) -> tuple[Item, ...]:

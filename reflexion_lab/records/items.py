@@ -70,7 +70,7 @@ class Selection(Record, frozen=True, kw_only=True):
     usage: Usage = Usage()
     """Of the curator's calls before the task."""
     written: tuple[Item, ...] = ()
-    """Those that memory lacks; filled by the lab."""
+    """Those that memory lacks; filled by the lab, unless what is shown differs from what was written."""
 
 
 class Curation(Record, frozen=True, kw_only=True):

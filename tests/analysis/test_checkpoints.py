@@ -1,6 +1,9 @@
 """The matrix of checkpoints from run folders: a stream, and runs that begin with its memory and change nothing."""
 
+import functools
 import json
+import re
+import shutil
 from itertools import pairwise
 
 import pytest
@@ -21,11 +24,14 @@ STREAM = (
     "curator.passed_only=false", "memory.shared.round_size=2", "memory.shared.same_task=true", "tracker=none",
     "quiet=true",
 )  # fmt: skip
+ITEMS = "memory.shared.items"
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """A stream of 6 rounds in `stream`, frozen runs after 0, 3 and all of them, and a split stream of two passes."""
+    """A stream of 6 rounds in `stream`, frozen runs after 0, 3 and all of them, another order, and a split stream
+    of two passes with a frozen run after 0 rounds.
+    """
     root = tmp_path_factory.mktemp("checkpoints")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
@@ -34,7 +40,11 @@ def root(tmp_path_factory):
         for after in ("0", "3", "null"):
             frozen = ("memory.shared.items.frozen=true", f"memory.shared.items.after={after}", f"run_root=at_{after}")
             assert main(["run", *STREAM, of, *frozen]) == 0
-        assert main(["run", *STREAM, "benchmark.passes=2", "benchmark.split={folds: 2}", "run_root=split"]) == 0
+        assert main(["run", *STREAM, "benchmark.order=1", "seed=1", "run_root=order"]) == 0
+        split = ("benchmark.passes=2", "benchmark.split={folds: 2}")
+        assert main(["run", *STREAM, *split, "run_root=split"]) == 0
+        empty = (f"{ITEMS}.of={run_in(root / 'split').path}", f"{ITEMS}.after=0", f"{ITEMS}.frozen=true")
+        assert main(["run", *STREAM, *empty, "run_root=split_at_0"]) == 0
     return root
 
 
@@ -54,7 +64,8 @@ def runs(root):
 def test_measures_are_differences_of_the_runs_own_verdicts(runs):
     result = matrix(runs)
     online, zero, half, last = map(verdicts, runs)
-    assert (result.rounds, result.checkpoints, result.notes) == ((6,), (0, 3, 6), ())
+    assert (result.rounds, result.checkpoints) == ((6,), (0, 3, 6))
+    assert result.notes == ("no generalisation: it needs held-out tasks (benchmark.split)",)
     means = result.measures
     assert means.online_utility.value == pytest.approx(sum(online[t] - zero[t] for t in online) / 12)
     early = [task.task_id for task in _tasks(runs[0])[:6]]
@@ -100,14 +111,74 @@ def test_test_tasks_are_held_out_and_memory_learnt_nothing_from_them(root):
     assert all(isinstance(item, Item) for item in run.beginning.items)
 
 
-def test_a_run_without_memory_serves_every_order_and_held_out_tasks(root, runs):
-    split = run_in(root / "split")
-    result = matrix([runs[0], split, runs[1]])
-    online, zero = verdicts(split), verdicts(runs[1])
+def test_a_run_without_memory_serves_every_order(root, runs):
+    other = run_in(root / "order")
+    result = matrix([runs[0], other, runs[1]])
+    assert (result.measures.orders, result.measures.online_utility.n) == (2, 12 + 12)
+    result = matrix([*runs, other])
+    assert [note for note in result.notes if "orders" in note] == [
+        "stability, forgetting, backward transfer of 1 of 2 orders only"
+    ]
+
+
+def test_a_run_without_memory_serves_held_out_tasks_and_each_missing_measure_has_a_reason(root):
+    split, empty = run_in(root / "split"), run_in(root / "split_at_0")
+    result = matrix([split, empty])
+    online, zero = verdicts(split), verdicts(empty)
     test = {task_id for task_id, outcome in Log.read(split).results.items() if outcome.split == "test"}
     means = result.measures
-    assert (means.orders, means.online_utility.n, means.generalisation.n) == (2, 12 + 12, 6)
+    assert (means.online_utility.n, means.generalisation.n) == (12, 6)
     assert means.generalisation.value == pytest.approx(sum(online[t] - zero[t] for t in test) / 6)
+    assert (means.stability, means.forgetting, means.backward_transfer) == (None, None, None)
+    assert result.notes == (
+        "no stability, forgetting, backward transfer: it needs a frozen run after fewer rounds than the last and a "
+        "frozen run with after=null",
+    )
+
+
+def changed(run, folder, **values):
+    """A copy of a run whose manifest has other values; dots are underscores twice."""
+    path = folder / run.path.name
+    shutil.copytree(run.path, path)
+    manifest = json.loads((path / "manifest.json").read_text())
+    for key, value in values.items():
+        *nodes, last = key.split("__")
+        functools.reduce(dict.__getitem__, nodes, manifest)[last] = value
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    return RunFolder(path)
+
+
+NONE = {"_target_": "reflexion_lab.memory.curators.controls.NoItems"}
+FROZEN = [
+    # Index in `runs`, a change of the manifest, and the key of the error; "": none.
+    (1, {"model_fingerprint": "another"}, "model_fingerprint: got 'another'"),
+    (1, {"config__temperature": 0.7}, "temperature: got 0.7"),
+    (1, {"config__loop__max_attempts": 3}, "loop.max_attempts: got 3"),
+    (1, {"config__actor__style": "continuation"}, "actor.style: got 'continuation'"),
+    (1, {"config__prompts__variant": "terse"}, "prompts.variant: got 'terse'"),
+    (1, {"config__curator__k": 9}, "curator.k: got 9, expected 3 as in "),
+    (1, {"config__curator": NONE}, ""),
+    (2, {"config__curator": NONE}, "curator._target_: got None"),
+    (2, {"config__memory__shared__items__max_items": 1}, "memory.shared.items.max_items: got 1, expected 0"),
+    (2, {"config__seed": 5, "config__arm": "half", "config__memory__shared__round_size": 16}, ""),
+]
+
+
+@pytest.mark.parametrize(("number", "change", "problem"), FROZEN)
+def test_a_frozen_run_measures_with_the_model_and_method_of_its_stream(runs, tmp_path, number, change, problem):
+    frozen = changed(runs[number], tmp_path, **change)
+    if problem:
+        with pytest.raises(FolderError, match=re.escape(problem)):
+            matrix([runs[0], frozen])
+    else:
+        assert matrix([runs[0], frozen]).checkpoints
+
+
+@pytest.mark.parametrize("key", ["config__arm", "config__curator__k", "config__memory__shared__round_size"])
+def test_orders_are_those_of_one_method(root, runs, tmp_path, key):
+    other = changed(run_in(root / "order"), tmp_path, **{key: 7})
+    with pytest.raises(FolderError, match=f"{key.removeprefix('config__').replace('__', '.')}: got 7, expected"):
+        matrix([runs[0], other])
 
 
 def test_the_screen_has_at_most_15_lines_of_80_columns_and_names_what_is_missing(runs, root, capsys):
@@ -117,6 +188,7 @@ def test_the_screen_has_at_most_15_lines_of_80_columns_and_names_what_is_missing
     assert json.loads(last)["measures"]["online_utility"]["n"] == 12
     text = "\n".join(memory_screen(matrix(runs[:1])))
     assert "note: no online utility: it needs a frozen run with memory.shared.items.after=0" in text
+    assert "cost: curator" in text
 
 
 def test_a_frozen_run_of_another_stream_or_none_is_refused(runs, root):

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from reflexion_lab.analysis.learning.curation import collapses, operations, reads, sizes
+from reflexion_lab.analysis.learning.curation import collapses, operations, reads, shown, sizes
 from reflexion_lab.analysis.learning.memory import Stream, changes, effect, measures, prequential
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Item, Operation, Update
@@ -162,3 +162,28 @@ def test_readers_of_an_item_are_counted_by_hidden_verdict_and_its_votes_apart():
     rows = {row.item_id: (row.passed, row.failed, row.votes) for row in reads(judged, [update(0, 0, votes, votes)])}
     twice = {"helpful": 2, "harmful": -2}
     assert rows == {"i": (1, 1, {}), "j": (1, 0, twice), "k": (0, 0, twice)}
+
+
+def items_of(section, *names):
+    return [Item(item_id=name, text=name, section=section) for name in names]
+
+
+SHOWN = [
+    # Items at the beginning, sections of new ones, items written for one task, items read: how many of how many.
+    ({"": "ab"}, {"": "cd"}, "", "ac", (2, 4)),
+    ({"": "a"}, {"rules": "b"}, "", "a", (1, 2)),  # an item that nobody read in time counts
+    ({}, {"pairs": "abc", "": "p"}, "wx", "wx", (2, 3)),  # the page was written first for a task
+    ({}, {"pairs": "abc"}, "wx", "w", (1, 2)),
+    ({}, {"pairs": "abc"}, "w", "wa", (2, 4)),
+    ({}, {"pairs": "abc"}, "w", "", (0, 1)),  # it did not fit into the prompt
+    ({}, {}, "", "", (0, 0)),
+]
+
+
+@pytest.mark.parametrize(("begun", "new", "written", "read", "expected"), SHOWN)
+def test_items_read_are_of_those_that_could_be_read(begun, new, written, read, expected):
+    beginning = [item for section, names in begun.items() for item in items_of(section, *names)]
+    adds = [Operation(kind="add", item_ids=(n,), section=section) for section, names in new.items() for n in names]
+    readers = [attempt(recalled_items=tuple(read), written_items=tuple(items_of("", *written)))]
+    rate = shown(beginning, [Update(round=0, call=0, task_ids=("a",), operations=tuple(adds))], readers)
+    assert (rate.k, rate.n) == expected

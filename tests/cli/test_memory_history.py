@@ -27,7 +27,7 @@ def run(tmp_path_factory):
 def test_log_begins_with_size_and_cost_and_shows_operations_by_round(lab, run):
     page = lab("memory", "log", run, "--json")
     assert f"{run.name}: 4 items" in page.out
-    assert "4 calls of the curator, 0 tokens; 0 unreadable replies, 0 operations refused" in page.out
+    assert "4 calls of the curator in 2 rounds, 0 tokens; 0 unreadable replies, 0 prompts too long" in page.out
     assert len(page.raw.splitlines()) <= 16
     assert [update["round"] for update in page.json["updates"]] == [0, 0, 1, 1]
 

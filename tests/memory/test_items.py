@@ -68,7 +68,7 @@ def test_an_operation_that_cannot_be_applied_is_refused_with_its_reason(operatio
     assert (result.items, result.operations) == ((A, B), ())
 
 
-def test_the_order_within_a_call_is_remove_vote_edit_merge_link_add():
+def test_the_order_within_a_call_is_vote_remove_edit_merge_link_add():
     """An item that a vote removes is not there for the edit after it, and its place is free for a new one."""
     operations = [
         op("add", text="Sort first.", section="rules"),

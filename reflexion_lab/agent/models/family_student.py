@@ -81,6 +81,10 @@ CURATIONS: dict[str, Callable[[Seen], str]] = {
 """Reply to a curator, by a text that its prompt holds and no other prompt does; the first match counts."""
 
 
+VERSION = 2
+"""Raised when replies change, so that no earlier reply is served from a call cache."""
+
+
 class FamilyStudent(SimulatedModel):
     """Replies to chat actors with a right or a wrong program, to curators with the rules of the tasks that they show,
     and to all others as `SimulatedModel`.
@@ -135,7 +139,8 @@ class FamilyStudent(SimulatedModel):
         if unruled := [task_id for task_id, rule in self._rules.items() if not rule]:
             raise ConfigError("model", f"family_student for {unruled[0]}, which has no rule", "benchmark=families")
         self.without, self.with_rule, self.with_wrong, self.insight = without, with_rule, with_wrong, insight
-        self.fingerprint = f"family_student:{skill_digest([without, with_rule, with_wrong, insight], tasks)[:16]}"
+        skill = [VERSION, without, with_rule, with_wrong, insight]
+        self.fingerprint = f"family_student:{skill_digest(skill, tasks)[:16]}"
 
     def chance(self, task: Task, prompt: str) -> float:
         """Probability that the next program is right: the planted truth."""

@@ -2,19 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from reflexion_lab.analysis.learning.curation import Curated, curated
-from reflexion_lab.analysis.learning.memory import Measures, Stream, Window, measures, prequential
+from reflexion_lab.analysis.learning.memory import Measures, Stream, Window, changes, measures, prequential
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.solutions import tasks_of
 from reflexion_lab.analysis.stats.clusters import merged
 from reflexion_lab.errors import FolderError
+from reflexion_lab.memory.items import Items
 from reflexion_lab.records import Record, base_id
 from reflexion_lab.runner.folder.folder import RunFolder, folders
+from reflexion_lab.runner.folder.manifest import measured, settings
 from reflexion_lab.tasks.benchmarks.similar import repeated
+
+ITEMS = "memory.shared.items"
+ORDERS = (
+    "benchmark.load",
+    "benchmark.order",
+    "benchmark.sample_seed",
+    f"{ITEMS}.of",
+    f"{ITEMS}.after",
+    f"{ITEMS}.frozen",
+)
+"""Keys that may differ between orders of a stream, like every `seed`; tasks are compared by their digest."""
+FROZEN = (*ORDERS, "arm", "benchmark", "model", "roles", "memory.shared.round_size", "memory.shared.same_task")
+"""Keys that may differ between a frozen run and its stream; models are compared by their fingerprints."""
+EMPTY = (*FROZEN, "curator", "role_fingerprints.curator", "retriever", "embedder", ITEMS)
+"""Likewise without memory and curator."""
+NEEDS = {
+    "online_utility": ("zero",),
+    "stability": ("before", "end"),
+    "forgetting": ("before", "end"),
+    "backward_transfer": ("before", "end"),
+    "generalisation": ("held_out", "zero"),
+}
+"""What each measure needs, by names of `_available`."""
+WORDS = {
+    "zero": f"a frozen run with {ITEMS}.after=0",
+    "before": "a frozen run after fewer rounds than the last",
+    "end": "a frozen run with after=null",
+    "held_out": "held-out tasks (benchmark.split)",
+}
 
 
 class Matrix(Record, frozen=True, kw_only=True):
@@ -57,7 +91,9 @@ def matrix(runs: object) -> Matrix:
     Raises
     ------
     FolderError
-        No run of a stream, a frozen run of none of them, or runs of several benchmarks.
+        No run of a stream, a frozen run of none of them, runs of several benchmarks, streams that differ in more than
+        seed, order and first items, or a frozen run that differs from its stream in what its verdicts depend on. A
+        frozen run after 0 rounds may have no curator.
     """
     own: dict[str, Log] = {}
     frozen: list[_Frozen] = []
@@ -100,6 +136,40 @@ def _check(own: Mapping[str, Log], frozen: Iterable[_Frozen]) -> None:
     digests = {log.manifest.benchmark_digest for log in (*own.values(), *(run.log for run in frozen))}
     if len(digests) > 1:
         raise FolderError("memory measures", f"runs of {len(digests)} benchmarks", "one")
+    first, *others = own.values()
+    for log in others:
+        _check_equal(log, first, (*ORDERS, "model_fingerprint", "role_fingerprints"))
+    for run in frozen:
+        is_empty = run.after == 0 and "curator" not in measured(run.log.manifest.config)
+        _check_equal(run.log, own[run.of], EMPTY if is_empty else FROZEN)
+
+
+def _check_equal(log: Log, other: Log, may_differ: Collection[str]) -> None:
+    """Raises FolderError with the first key in which two runs differ."""
+    mine, expected = _settings(log, may_differ), _settings(other, may_differ)
+    for key in sorted(mine.keys() | expected.keys()):
+        if (got := mine.get(key)) != expected.get(key):
+            of = f"{expected.get(key)!r} as in {other.manifest.run_id}"
+            raise FolderError(f"{log.manifest.run_id}: {key}", repr(got), of, "measure other methods apart")
+
+
+def _settings(log: Log, without: Collection[str]) -> dict[str, Any]:
+    """What a run measures, by dotted key, without seeds and the nodes `without`."""
+    manifest = log.manifest
+    parts = {
+        **{f"{ITEMS}.{key}": value for key, value in msgspec.to_builtins(Items()).items()},
+        **settings(manifest.config),
+        "model_fingerprint": manifest.model_fingerprint,
+        **{f"role_fingerprints.{role}": name for role, name in manifest.role_fingerprints.items()},
+        **{f"prompt_digests.{name}": digest for name, digest in manifest.prompt_digests.items()},
+    }
+    nodes = tuple(f"{name}." for name in without)
+    return {key: v for key, v in parts.items() if key.split(".")[-1] != "seed" and not f"{key}.".startswith(nodes)}
+
+
+def online(log: Log) -> Stream:
+    """The stream of a run, without checkpoints."""
+    return _stream("", log, ())
 
 
 def _stream(name: str, log: Log, frozen: Sequence[_Frozen]) -> Stream:
@@ -159,10 +229,33 @@ def _repeated(runs: Iterable[RunFolder]) -> Iterator[str]:
         yield f"{len(pairs)} of {len(tasks)} tasks resemble an earlier one of another cluster, {example}"
 
 
-def _notes(streams: Sequence[Stream], frozen: Sequence[_Frozen]) -> Iterable[str]:
-    if not all(0 in stream.checkpoints for stream in streams):
-        yield "no online utility: it needs a frozen run with memory.shared.items.after=0"
-    if not all(len(stream.checkpoints) > 2 for stream in streams):
-        yield "no stability and forgetting: they need a checkpoint between the first and the last"
+def _notes(streams: Sequence[Stream], frozen: Sequence[_Frozen]) -> Iterator[str]:
+    """Why a measure is None, and which of the orders it lacks."""
+    available = {name for stream in streams for name in _available(stream)}
+    by_order = [changes(stream) for stream in streams]
+    reasons: dict[str, list[str]] = {}
+    for measure, needs in NEEDS.items():
+        n = sum(any(map(math.isfinite, change[measure])) for change in by_order)
+        missing = [WORDS[name] for name in needs if name not in available] or ["other verdicts at its checkpoints"]
+        if n < len(streams):
+            reason = f"of {n} of {len(streams)} orders only" if n else f"it needs {' and '.join(missing)}"
+            reasons.setdefault(reason, []).append(measure.replace("_", " "))
+    for reason, names in reasons.items():
+        yield f"{', '.join(names)} {reason}" if reason.startswith("of") else f"no {', '.join(names)}: {reason}"
     if not all(_shared(run.log.manifest.config).get("same_task") for run in frozen if run.after != 0):
         yield "frozen runs hid the items of the task itself: stability needs memory.shared.same_task=true"
+
+
+def _available(stream: Stream) -> Iterator[str]:
+    """Names of `WORDS` that a stream has."""
+    import numpy as np
+
+    is_learnt = np.isfinite(np.asarray(stream.learnt, float))
+    last = np.asarray(stream.verdicts, float)[-1][is_learnt] if len(stream.checkpoints) else np.empty(0)
+    facts = {
+        "zero": 0 in stream.checkpoints,
+        "before": sum(at > 0 for at in stream.checkpoints) > 1,
+        "end": bool(np.isfinite(last).any()) and stream.checkpoints[-1] > 0,
+        "held_out": not is_learnt.all(),
+    }
+    return (name for name, is_met in facts.items() if is_met)

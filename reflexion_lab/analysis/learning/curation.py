@@ -59,7 +59,8 @@ class Curated(Record, frozen=True, kw_only=True):
     unreadable: int
     """Replies of the curator to calls after tasks that could not be read."""
     shown: Rate
-    """Items that at least one attempt had in its prompt, of all that memory ever held."""
+    """Items that at least one attempt had in its prompt, of all that memory ever held or that were written for one
+    task. In runs with such items, others of a section that no attempt ever read are not counted: they are material."""
     reading: Rate
     """Hidden passes of the attempts that had any item in their prompt."""
     not_reading: Rate
@@ -76,8 +77,6 @@ class Curated(Record, frozen=True, kw_only=True):
 def curated(log: Log) -> Curated:
     """The figures of a run; those of verdicts are empty until every attempt is graded."""
     beginning = log.beginning.items if log.beginning else ()
-    held = [item.item_id for item in beginning] + [name for update in log.updates for name in added(update)]
-    read = {name for attempt in log.every for name in attempt.recalled_items}
     passes = [(attempt, verdict(grade)) for attempt, grade in log.judged]
     selection = sum((attempt.selection_usage for attempt in log.every), Usage())
     in_attempts = [usage for attempt in log.every for role, usage in attempt.usage.items() if role != "curator"]
@@ -87,7 +86,7 @@ def curated(log: Log) -> Curated:
         operations=operations(log.updates),
         refused=sum(len(update.refused) for update in log.updates),
         unreadable=sum(update.unreadable for update in log.updates),
-        shown=Rate.over(name in read for name in dict.fromkeys(held)),
+        shown=shown(beginning, log.updates, log.every),
         reading=Rate.over(passed for attempt, passed in passes if attempt.recalled_items),
         not_reading=Rate.over(passed for attempt, passed in passes if not attempt.recalled_items),
         reads=reads(log.judged, log.updates),
@@ -95,6 +94,18 @@ def curated(log: Log) -> Curated:
         selection=selection,
         others=sum(in_attempts + [written.usage for written in log.written.values()], Usage()),
     )
+
+
+def shown(beginning: Iterable[Item], updates: Iterable[Update], attempts: Sequence[Attempt]) -> Rate:
+    """`Curated.shown`. `beginning`: items before the first call."""
+    adds = (operation for update in updates for operation in update.operations if operation.kind == "add")
+    sections = {item.item_id: item.section for item in beginning}
+    sections |= {name: operation.section for operation in adds for name in operation.item_ids}
+    written = {item.item_id: item.section for attempt in attempts for item in attempt.written_items}
+    sections |= written
+    read = {name for attempt in attempts for name in attempt.recalled_items}
+    seen = {sections[name] for name in read & sections.keys()} if written else set(sections.values())
+    return Rate.over(name in read for name, section in sections.items() if section in seen or name in written)
 
 
 def sizes(updates: Iterable[Update]) -> tuple[Size, ...]:
@@ -117,11 +128,6 @@ def operations(updates: Iterable[Update]) -> dict[str, int]:
     """Applied operations by kind; removals by the limits apart."""
     every = (operation for update in updates for operation in update.operations)
     return dict(Counter("limit" if operation.reason == "limit" else operation.kind for operation in every))
-
-
-def added(update: Update) -> list[str]:
-    """Ids of its new items."""
-    return [name for operation in update.operations if operation.kind == "add" for name in operation.item_ids]
 
 
 def reads(judged: Iterable[tuple[Attempt, Grade]], updates: Iterable[Update]) -> tuple[Read, ...]:

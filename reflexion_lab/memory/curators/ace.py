@@ -8,7 +8,8 @@ operations. All items are in every prompt of an actor; no count selects or remov
 `variant="released"`: only ADD has an effect; a reply with an incomplete ADD is rejected as a whole. `variant="paper"`:
 also UPDATE (text), MERGE (texts and counts) and DELETE, which the released code accepts and ignores. De-duplication is
 off in the released code; there, a model merges the texts of similar items, here a similar new item is dropped and its
-source kept. The token budget is a number in the released prompt; here, `memory.shared.items.max_tokens` enforces it.
+source kept. The token budget is a number in the released prompt; here, `memory.shared.items.max_tokens` enforces it,
+without ids and counts.
 
 Here, unlike there: up to three rounds of reflection and retry are the loop's own attempts, so that one reflection reads
 them all; it tags every item that was shown, because actors do not name those they used; there is no ground truth but
@@ -49,6 +50,8 @@ NEW = {"helpful": 0, "harmful": 0}
 """Counts of a new item."""
 INSIGHTS = ("erroridentification", "rootcauseanalysis", "correctapproach", "keyinsight")
 """Keys of a reflection that the curator reads, reduced to letters."""
+TAG_TOKENS = 30
+"""Tokens of one tag in a reflection, beyond those of its sampling."""
 CHARS = 2000
 """Characters of a reflection in the curator's prompt."""
 
@@ -111,7 +114,9 @@ class ACE:
     def curate(self, items: Sequence[Item], batch: Batch) -> Curation:
         known = {item.item_id for item in items}
         shown = [item for item in batch.finished[0].shown if item.item_id in known]
-        reflection = self.call("ace_reflect", batch.finished, reflection_grammar(shown), lines=_lines(shown))
+        tags_length = TAG_TOKENS * len(shown)
+        grammar = reflection_grammar(shown)
+        reflection = self.call("ace_reflect", batch.finished, grammar, tags_length, lines=_lines(shown))
         reflected = parse_reflection(reflection.text, [item.item_id for item in shown])
         tags = reflected.tags if reflected else {}
         votes = [
@@ -190,8 +195,12 @@ def _lines(items: Sequence[Item]) -> list[tuple[str, str]]:
 
 
 def parse_reflection(reply: str, ids: Sequence[str]) -> Reflected | None:
-    """Tags of the items of these `ids`, of several for one the last; None for a reply without tags and insight."""
-    for fields in objects(without_thoughts(reply)[0]):
+    """Tags of the items of these `ids`, of several for one the last; None for a reply without tags and insight.
+
+    Of a reply that broke off, the tags before its end count.
+    """
+    parts = list(objects(without_thoughts(reply)[0]))
+    for fields in parts:
         texts = [text for key in INSIGHTS if (text := _text(fields.get(key)))]
         entries = fields.get("bullettags")
         if texts or isinstance(entries, list):
@@ -199,7 +208,9 @@ def parse_reflection(reply: str, ids: Sequence[str]) -> Reflected | None:
             named = [(entry.get("id") or entry.get("bullet"), entry.get("tag")) for entry in stated]
             tags = {str(name): str(tag) for name, tag in named if name in ids and tag in TAGS}
             return Reflected(tags, cut("\n".join(texts), CHARS))
-    return None
+    tags = {str(each.get("id")): str(each.get("tag")) for each in parts if each.get("id") in ids}
+    tags = {name: tag for name, tag in tags.items() if tag in TAGS}
+    return Reflected(tags, "") if tags else None
 
 
 def parse_operations(reply: str) -> list[Mapping[str, Any]] | None:

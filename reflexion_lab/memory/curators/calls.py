@@ -21,8 +21,10 @@ class Reply(NamedTuple):
     """A reply, and its cost."""
 
     text: str
-    """"" for a reply that was withheld."""
+    """"" for a reply that was withheld, or a prompt that is too long for the model (`Usage.refused`)."""
     usage: Usage
+    is_cut: bool
+    """Whether it ended at `max_tokens`."""
 
 
 class Calls:
@@ -59,28 +61,34 @@ class Calls:
         self.constrained = constrained
 
     def __call__(
-        self, name: str, finished: Sequence[Finished | str] = (), grammar: str = "", **variables: object
+        self,
+        name: str,
+        finished: Sequence[Finished | str] = (),
+        grammar: str = "",
+        more_tokens: int = 0,
+        **variables: object,
     ) -> Reply:
         """The reply to the template `name`, whose variable `trajectories` is the text of each finished loop.
 
-        A text in place of a loop is shortened alike.
+        A text in place of a loop is shortened alike. The reply may have `more_tokens` than the sampling says.
 
         Raises
         ------
         ModelError
             As of `Model.complete`.
         """
+        longest = self.sampling.max_tokens + more_tokens
+        sampling = replace(self.sampling, max_tokens=longest, grammar=grammar if self.constrained else "")
         chars = self.max_chars
         while True:
             trajectories = [self._text(each, chars) for each in finished]
             prompt = self.prompts.render(name, trajectories=trajectories, **variables)
-            if fits(prompt, self.model, self.sampling) or chars <= LEAST or not finished:
+            if fits(prompt, self.model, sampling) or chars <= LEAST or not finished:
                 break
             chars = chars * 3 // 4
-        sampling = replace(self.sampling, grammar=grammar if self.constrained else "")
         completion = self.model.complete([Message(role="user", content=prompt)], sampling=sampling)
         text = "" if completion.finish_reason in WITHHELD else completion.text
-        return Reply(text, completion.usage)
+        return Reply(text, completion.usage, completion.finish_reason == "length")
 
     def _text(self, finished: Finished | str, chars: int) -> str:
         return (

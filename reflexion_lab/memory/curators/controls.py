@@ -69,9 +69,9 @@ class RawTrajectories:
 
 
 class FullHistory(RawTrajectories):
-    """All finished loops, oldest first, as far as the limits of memory and the model's context allow.
+    """All finished loops, newest first, as far as the limits of memory and the model's context allow.
 
-    The limits drop the oldest first.
+    Both drop the oldest: a prompt keeps the first items that fit.
     """
 
     def __init__(self, *, passed_only: bool = False, max_chars: Positive = 1500) -> None:
@@ -79,7 +79,7 @@ class FullHistory(RawTrajectories):
         self.max_chars = max_chars
 
     def select(self, items: Sequence[Item], task: Task) -> Selection:
-        return Selection(items=tuple(items))
+        return Selection(items=tuple(reversed(items)))
 
 
 class _Control:
@@ -87,6 +87,11 @@ class _Control:
 
     def __init__(self, first: Curator) -> None:
         self.first = first
+
+    def _first(self, items: Sequence[Item], task: Task) -> Selection:
+        """The selection of `first`, which also keeps what it wrote for this task."""
+        selection, known = self.first.select(items, task), {item.item_id for item in items}
+        return replace(selection, written=tuple(item for item in selection.items if item.item_id not in known))
 
     def due(self, finished: Sequence[Finished]) -> Sequence[Batch]:
         return self.first.due(finished)
@@ -96,7 +101,7 @@ class _Control:
 
 
 class Shuffled(_Control):
-    """Random items in place of those that `first` selects, as many, drawn from those that it does not select.
+    """Random items in place of those that `first` selects, as many, of the same sections, which it does not select.
 
     Tests whether the selection matters. A curator that always shows all of its items leaves none to draw.
     """
@@ -106,9 +111,9 @@ class Shuffled(_Control):
         self.seed = seed
 
     def select(self, items: Sequence[Item], task: Task) -> Selection:
-        selection = self.first.select(items, task)
-        chosen = {item.item_id for item in selection.items}
-        others = [item for item in items if item.item_id not in chosen]
+        selection = self._first(items, task)
+        chosen, sections = ({getattr(item, name) for item in selection.items} for name in ("item_id", "section"))
+        others = [item for item in items if item.item_id not in chosen and item.section in sections]
         drawn = random.Random(f"{self.seed}:{task.task_id}").sample(others, min(len(chosen), len(others)))
         return replace(selection, items=tuple(drawn))
 
@@ -121,7 +126,7 @@ class Filler(_Control):
         self.seed = seed
 
     def select(self, items: Sequence[Item], task: Task) -> Selection:
-        selection = self.first.select(items, task)
+        selection = self._first(items, task)
         texts = (_filler(item.text, f"{self.seed}:{item.item_id}") for item in selection.items)
         filled = (replace(item, text=text) for item, text in zip(selection.items, texts, strict=True))
         return replace(selection, items=tuple(filled))

@@ -6,7 +6,8 @@ rewrites the page after each task. `variant="retrieval_synthesis"` (DC-RS) rewri
 and the three nearest earlier questions with their answers; the actor reads what was written.
 
 The page is the text behind the first `<cheatsheet>`, up to `</cheatsheet>` or the end, as in the code. Without the tag,
-the old page stays and the reply counts as unreadable; so does an empty page, which the released code takes over. Paper
+the old page stays and the reply counts as unreadable; so does an empty page, and one that was cut at `max_tokens`: the
+released code takes both over. The prompt names the number of words that `max_tokens` allows, there 2000. Paper
 and code differ in nothing that matters here. Here, unlike there: the answer is the submitted program of the loop; the
 first question of DC-RS, for which there is no pair, costs no call; tasks of one round read the same page, and the last
 of them that wrote one determines it; pairs are part of memory, whose limits remove the oldest pairs, never the page.
@@ -22,7 +23,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.memory.curators.calls import Calls
+from reflexion_lab.memory.curators.calls import Calls, Reply
 from reflexion_lab.memory.curators.index import Index
 from reflexion_lab.memory.curators.trajectories import described
 from reflexion_lab.memory.items import SCORE
@@ -36,6 +37,8 @@ PAGE = "page"
 PAIRS = "pairs"
 """Section of earlier questions and answers, which no actor reads."""
 OPEN, CLOSE = "<cheatsheet>", "</cheatsheet>"
+WORDS_PER_TOKEN = 0.6
+"""For the limit that the prompt names; English has about 0.75."""
 UNJUDGED = Evaluation(passed=False, outcome="no_tests", reward=0.0)
 
 GRAMMAR = r"""
@@ -82,6 +85,7 @@ class DynamicCheatsheet:
         self.index = Index(retriever)
         self.variant = variant
         self.k = k
+        self.words = round(WORDS_PER_TOKEN * sampling.max_tokens)
 
     def select(self, items: Sequence[Item], task: Task) -> Selection:
         page = tuple(item for item in items if item.item_id == PAGE)
@@ -90,11 +94,12 @@ class DynamicCheatsheet:
         if not near:
             return Selection(items=page)
         texts = [pair.text for pair in near]
-        reply, usage = self.call("cheatsheet_synthesis", texts, GRAMMAR, page=_text(page), question=task.prompt)
+        question, old = task.prompt, _text(page)
+        reply = self.call("cheatsheet_synthesis", texts, GRAMMAR, page=old, words=self.words, question=question)
         written = read_page(reply)
         digest = hashlib.sha256(f"{task.task_id} {written}".encode()).hexdigest()[:8]
         new = (Item(item_id=f"{PAGE}-{digest}", text=written),)
-        return Selection(items=new if written else page, usage=usage)
+        return Selection(items=new if written else page, usage=reply.usage)
 
     def due(self, finished: Sequence[Finished]) -> Sequence[Batch]:
         return [Batch(finished=(loop,)) for loop in finished]
@@ -106,10 +111,10 @@ class DynamicCheatsheet:
 
     def _rewrite(self, page: Sequence[Item], loop: Finished) -> Curation:
         """Write the page anew after a task."""
-        reply, usage = self.call("cheatsheet", (unjudged(loop),), GRAMMAR, page=_text(page))
+        reply = self.call("cheatsheet", (unjudged(loop),), GRAMMAR, page=_text(page), words=self.words)
         written = read_page(reply)
         operations = _as_page(page, written, loop.task)
-        return Curation(operations=operations, usage=usage, unreadable=int(not written), replies=(reply,))
+        return Curation(operations=operations, usage=reply.usage, unreadable=int(not written), replies=(reply.text,))
 
     def _store(self, page: Sequence[Item], loop: Finished) -> Curation:
         """Keep the page that was written before a task, and the task with its answer."""
@@ -127,9 +132,11 @@ def unjudged(loop: Finished) -> Finished:
     return replace(loop, attempts=(replace(attempt, evaluation=UNJUDGED, reflection=None),))
 
 
-def read_page(reply: str) -> str:
-    """The page in a reply; "" without one."""
-    _, _, after = without_thoughts(reply)[0].partition(OPEN)
+def read_page(reply: Reply) -> str:
+    """The page in a reply; "" without one, or if its end is missing because the reply was cut."""
+    _, _, after = without_thoughts(reply.text)[0].partition(OPEN)
+    if reply.is_cut and CLOSE not in after:
+        return ""
     return after.partition(OPEN)[0].partition(CLOSE)[0].encode(errors="replace").decode().strip()
 
 

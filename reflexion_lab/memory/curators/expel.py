@@ -112,7 +112,7 @@ class ExpeL:
 
     def curate(self, items: Sequence[Item], batch: Batch) -> Curation:
         rules = rules_of(items)
-        reply, usage = self.call(
+        reply, usage, _ = self.call(
             "expel",
             batch.finished,
             grammar([rule.text for rule in rules]),
@@ -122,10 +122,10 @@ class ExpeL:
         )
         changes = parse(reply)
         sources = tuple(loop.task.task_id for loop in batch.finished)
-        operations = self.operations(rules, changes or (), sources)
+        operations = self.operations(rules, changes, sources)
         if self.examples and batch.kind == "successes":
             operations += [self._example(loop) for loop in batch.finished]
-        return Curation(operations=tuple(operations), usage=usage, unreadable=int(changes is None), replies=(reply,))
+        return Curation(operations=tuple(operations), usage=usage, unreadable=int(not changes), replies=(reply,))
 
     def operations(self, rules: Sequence[Item], changes: Sequence[Change], sources: tuple[str, ...]) -> list[Operation]:
         """The operations on memory of one reply: changes of rules, one per rule, then new rules."""
@@ -163,13 +163,20 @@ def rules_of(items: Sequence[Item]) -> list[Item]:
     return sorted(rules, key=lambda rule: -rule.counts.get(SCORE, 0))
 
 
-def parse(reply: str) -> list[Change] | None:
-    """The operations of a reply whose text is printable, ends in a full stop and contains no word of `BANNED`; None if
-    no line begins with an operation.
+def parse(reply: str) -> list[Change]:
+    """The operations of a reply whose text is printable, ends in a full stop and contains no word of `BANNED`.
+
+    The text is on the line of the operation or the next one, emphasis is removed. A reply without such an operation
+    counts as unreadable, also one that wants to change nothing: the prompt has no words for that.
     """
-    sections = list(_LABELS.sections(without_thoughts(reply)[0]))
-    changes = (Change(name, number, one_line(lines[0])) for name, lines, number in sections)
-    return [change for change in changes if _is_rule(change.text)] if sections else None
+    sections = _LABELS.sections(without_thoughts(reply)[0])
+    changes = (Change(name, number, _text(lines)) for name, lines, number in sections)
+    return [change for change in changes if _is_rule(change.text)]
+
+
+def _text(lines: Sequence[str]) -> str:
+    """The first line that is not empty, without emphasis."""
+    return next(filter(None, (one_line(line).strip("* ") for line in lines)), "")
 
 
 def _is_rule(text: str) -> bool:
@@ -199,7 +206,8 @@ def _pairs(loop: Finished) -> Iterator[Finished]:
 def grammar(rules: Sequence[str]) -> str:
     """GBNF of one to four operations; votes quote a rule as it is, edits name its number.
 
-    New texts have an opening and no digits: SmolLM2-135M repeats digits to the end.
+    New texts have an opening and no digits: SmolLM2-135M repeats digits to the end. No two capitals are adjacent, as in
+    `BANNED`.
     """
     votes = [f"({_quoted(f'{number}: {rule}')})" for number, rule in enumerate(rules, 1)]
     known = ["vote", "edit"] if rules else []
@@ -208,7 +216,7 @@ def grammar(rules: Sequence[str]) -> str:
         f'line ::= ({" | ".join([*known, "add"])}) "\\n"',
         f'add ::= "ADD {len(rules) + 1}: " rule',
         r'rule ::= ("Always" | "Avoid" | "Check" | "Use") (" " word){3,15} "."',
-        r"word ::= [a-zA-Z_,`']{1,24}",
+        r"word ::= [A-Z] | ([A-Z]? [a-z_,`']){1,24}",
     ]
     if rules:
         numbers = " | ".join(_quoted(str(number)) for number in range(1, len(rules) + 1))

@@ -33,7 +33,7 @@ CHARS = 300
 
 
 class Wisdom:
-    """Root causes by their normalised words; no model.
+    """Root causes of reflections by their normalised words; no model.
 
     Parameters
     ----------
@@ -46,6 +46,8 @@ class Wisdom:
     retire_after, retire_below : int, float
         Entries that this many loops have read are hidden if a smaller share of these loops passed.
     """
+
+    reads_reflections = True
 
     @validated
     def __init__(
@@ -72,7 +74,7 @@ class Wisdom:
         return item.counts.get("failures", 0) >= RECURRENT and not is_retired
 
     def due(self, finished: Sequence[Finished]) -> Sequence[Batch]:
-        return [Batch(finished=(each,)) for each in finished]
+        return [Batch(finished=(loop,)) for loop in finished if loop.shown or any(map(_failure, loop.attempts))]
 
     def curate(self, items: Sequence[Item], batch: Batch) -> Curation:
         (loop,) = batch.finished

@@ -166,7 +166,7 @@ def load_curated(cfg: Config, models: Models) -> CuratedMemory | None:
     parts: dict[str, Any] = {"model": models.of("curator"), "prompts": build(cfg.prompts, "prompts")}
     if takes("curator", plain(cfg.curator), "retriever"):
         parts["retriever"] = build(cfg.retriever, "retriever", {"embedder": load_embedder(cfg)})
-    if capability(cfg.curator, "reads_solutions", False):
+    if within(plain(cfg.curator), lambda node: bool(capability(node, "reads_solutions", False))):
         parts["tasks"] = load_benchmark(cfg).tasks
     limits = converted("memory.shared.items", cfg.memory.shared.get("items", {}), Items)
     curator = build(cfg.curator, "curator", parts)
@@ -201,9 +201,10 @@ def has_shared_episodes(cfg: Config) -> bool:
 
 
 def reflects_on_last(cfg: Config) -> bool:
-    """`loop.reflect_on_last`; by default whether episodes are shared, since nobody else reads a last reflection."""
+    """`loop.reflect_on_last`; by default whether anybody reads a last reflection: memory shared by loops, a curator."""
     value: bool | None = cfg.loop.reflect_on_last
-    return has_shared_episodes(cfg) if value is None else value
+    is_read = has_shared_episodes(cfg) or ("curator" in cfg and capability(cfg.curator, "reads_reflections", False))
+    return bool(is_read) if value is None else value
 
 
 def snapshot_path(cfg: Config) -> Path | None:

@@ -120,7 +120,7 @@ def test_without_insight_its_rules_have_the_right_term_and_a_wrong_constant(monk
 
 def test_a_task_that_is_still_to_be_solved_teaches_nothing():
     past, coming = FIRST[0], next(task for task in LATER if task.cluster != FIRST[0].cluster)
-    about = {"trajectories": [past.prompt], "question": coming.prompt, "page": others(past)[-1]}
+    about = {"trajectories": [past.prompt], "question": coming.prompt, "page": others(past)[-1], "words": 9}
     (page,) = replies(FamilyStudent(TASKS), Prompts().render("cheatsheet_synthesis", **about), n=1)
     assert rules_in(page) == [others(past)[-1], rule_of(past)]
 

@@ -20,7 +20,7 @@ EXPECTED = Fields(
     what_to_change="I will loop to len(xs).",
     confidence=0.85,
 )
-TOKEN = r'"(?:\\.|[^"])*"|\[[^\]]+\]|\{\d+,\d+\}|[()|]|\w+'
+TOKEN = r'"(?:\\.|[^"])*"|\[[^\]]+\]|\{\d+,\d+\}|[()|?]|\w+'
 """Of GBNF: a literal, a class, a repetition, a bracket or bar, a rule's name."""
 
 values = st.text().map(lambda text: " ".join(text.split())).filter(lambda text: any(map(str.isalnum, text)))

@@ -20,12 +20,14 @@ from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.figures.differences import differences
 from reflexion_lab.analysis.figures.drawing import save_figures
 from reflexion_lab.analysis.figures.outcome_map import outcome_map
+from reflexion_lab.analysis.figures.prequential import along_the_stream, orders, windows
+from reflexion_lab.analysis.figures.prequential import drawing as prequential_drawing
 from reflexion_lab.analysis.figures.style import COLOURS, LINES, look, share_axis, spread, weighed
 from reflexion_lab.analysis.figures.survival import drawing as survival_drawing
 from reflexion_lab.analysis.figures.survival import survival, unsolved
 from reflexion_lab.analysis.figures.transitions import transition_bars
 from reflexion_lab.analysis.learning.transitions import transitions
-from reflexion_lab.records import Usage
+from reflexion_lab.records import Update, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 
 TASKS = [f"t{number:02}" for number in range(24)]
@@ -446,3 +448,22 @@ def test_a_figure_is_one_function(make_arms, tmp_path, monkeypatch):
     assert figures[0].name == "lengths"
     assert figures[0].path.read_bytes().startswith(b"\x89PNG")
     assert [row["attempts"] for row in rows(figures[0])] == ["3", "1"]
+
+
+def test_arms_without_rounds_take_the_order_of_the_stream_from_one_with_rounds(make_arms):
+    """Tasks of a run without rounds end in any order, which says nothing of the stream."""
+    learning, single = make_arms("reflexion", "simple", seeds=(1,))
+    assert prequential_drawing([learning, single]) is None
+    tasks = list(learning.logs[0].results)
+    updates = tuple(Update(round=number, call=0, task_ids=(task,)) for number, task in enumerate(tasks))
+    config = {**learning.logs[0].manifest.config, "memory": {"shared": {"round_size": 1}}}
+    log = replace(learning.logs[0], updates=updates, manifest=replace(learning.logs[0].manifest, config=config))
+    reversed_log = replace(single.logs[0], results=dict(reversed(single.logs[0].results.items())))
+    arms = [Arm(learning.label, [log]), Arm(single.label, [reversed_log])]
+    first, other = (windows(arm, orders(arms)) for arm in arms)
+    assert [window.end for window in first] == [window.end for window in other] == [6, 12, 18, 24]
+    verdicts = {case.task_id: verdict for case, verdict in arms[1].verdicts(1).items()}
+    assert other[0].solved.value == pytest.approx(sum(verdicts[task] for task in tasks[:6]) / 6)
+    result = prequential_drawing(arms)
+    assert [row[:4] for row in result.rows][:2] == [("reflexion", "visible", 1, 6), ("reflexion", "visible", 7, 12)]
+    along_the_stream({arm: windows(arm, orders(arms)) for arm in arms}, axes())

@@ -12,6 +12,7 @@ class Scripted:
     fingerprint = "scripted"
     slots = 1
     context = 0
+    finish_reason = "stop"
 
     def __init__(self, *replies: str) -> None:
         self.replies = list(replies)
@@ -21,7 +22,9 @@ class Scripted:
     def complete(self, messages, *, sampling, sample=0):
         self.prompts.append(messages[-1].content)
         self.grammars.append(sampling.grammar)
-        return Completion(text=self.replies[len(self.prompts) - 1], model=self.fingerprint)
+        return Completion(
+            text=self.replies[len(self.prompts) - 1], model=self.fingerprint, finish_reason=self.finish_reason
+        )
 
 
 OUTCOMES = {True: "pass", False: "fail", None: "no_tests"}

@@ -5,7 +5,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.memory.curators.ace import ACE
+from reflexion_lab.memory.curators.ace import ACE, Reflected, parse_reflection
 from reflexion_lab.memory.items import ItemMemory
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Batch, Sampling
@@ -134,3 +134,9 @@ def test_an_item_that_is_similar_to_another_leaves_it_its_source():
         ("read the given examples first", ("t/1", "t/2")),
         ("use a set", ("t/2",)),
     ]
+
+
+def test_tags_of_a_reflection_that_broke_off_count():
+    broken = '{"key_insight": "Sort.", "bullet_tags": [{"id": "a", "tag": "harmful"}, {"id": "b", "tag": "hel'
+    assert parse_reflection(broken, ["a", "b"]) == Reflected({"a": "harmful"}, "")
+    assert parse_reflection('{"key_insight": "Sort.", "bullet_tags": [{"id": "a", "ta', ["a"]) is None

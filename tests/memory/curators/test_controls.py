@@ -10,8 +10,10 @@ from reflexion_lab.memory.curators.controls import Filler, FullHistory, Gold, Ra
 from reflexion_lab.memory.curators.wisdom import Wisdom
 from reflexion_lab.memory.items import ItemLimits
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.records import Task
+from reflexion_lab.records import Batch, Finished, Recollection, Task
 from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.config.parts import reflects_on_last
+from reflexion_lab.text.prompts.render import Prompts
 from reflexion_lab.text.shorten import estimated
 from tests import builders
 
@@ -57,8 +59,16 @@ def test_raw_trajectories_are_the_nearest_loops_that_passed():
     assert builders.ADD.strip() in first.text
 
 
-def test_full_history_shows_every_loop_oldest_first():
-    assert shown(taught(FullHistory()), TASKS[2]) == ["t/0", "t/1", "t/3", "t/4"]
+def test_full_history_shows_every_loop_newest_first():
+    assert shown(taught(FullHistory()), TASKS[2]) == ["t/4", "t/3", "t/1", "t/0"]
+
+
+def test_a_small_context_keeps_the_newest_loops_of_the_full_history():
+    items = taught(FullHistory()).selection(TASKS[2]).items
+    prompts, task = Prompts(), {"prompt": TASKS[2].prompt, "task_id": TASKS[2].task_id}
+    room = estimated(prompts.render("solve", memory=Recollection(items=items[:2]), **task))
+    fitted = prompts.fit("solve", room, Recollection(items=items), **task)
+    assert set(fitted.left_out) == {item.item_id for item in items[2:]}
 
 
 def test_shuffled_shows_as_many_of_the_others():
@@ -116,3 +126,21 @@ def test_wisdom_that_its_readers_fail_with_is_retired():
 def test_the_config_names_the_curator_of_a_control(control):
     targets = [compose(f"curator={control}", *words).curator.first._target_ for words in ([], [f"{FIRST}=expel"])]
     assert [target.rpartition(".")[2] for target in targets] == ["RawTrajectories", "ExpeL"]
+
+
+def test_wisdom_is_asked_about_failures_with_words_and_readers_alone():
+    loops = [
+        loop(CuratedMemory(Wisdom(Jaccard()), ItemLimits()), passed, words)
+        for passed, words in ((True, True), (False, False), (False, True))
+    ]
+    assert Wisdom(Jaccard()).due(loops) == [Batch(finished=(loops[2],))]
+
+
+def loop(memory: CuratedMemory, passed: bool, has_words: bool) -> Finished:
+    words = builders.reflection() if has_words else None
+    return memory.finished(TASKS[0], [builders.attempt(task_id="t/0", judged={"passed": passed}, reflection=words)])
+
+
+@pytest.mark.parametrize(("curator", "reflects"), [("wisdom", True), ("expel", False)])
+def test_last_attempts_are_reflected_on_if_the_curator_reads_reflections(curator, reflects):
+    assert reflects_on_last(compose(f"curator={curator}")) is reflects

@@ -2,6 +2,8 @@
 
 from msgspec.structs import replace
 
+from reflexion_lab.memory.curated import CuratedMemory
+from reflexion_lab.memory.curators.controls import Filler, Shuffled
 from reflexion_lab.memory.curators.dynamic_cheatsheet import PAGE, PAIRS, DynamicCheatsheet
 from reflexion_lab.memory.items import ItemLimits, ItemMemory
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
@@ -64,6 +66,30 @@ def test_cumulative_rewrites_the_page_after_each_task():
         assert [item.text for item in method.select(memory.items, batch.finished[0].task).items] == [page] * bool(page)
         assert curation.unreadable == (after is None), reply
     assert len(memory) == 1
+
+
+def test_a_page_that_was_cut_leaves_the_old_one():
+    """The released code takes over what there is, and loses the rest of the page in silence."""
+    page = Item(item_id=PAGE, text="Sort first.")
+    model = Scripted("<cheatsheet>\nSort first. Then sea")
+    model.finish_reason = "length"
+    curation = curator(model).curate((page,), Batch(finished=(loop("a", True),)))
+    assert (curation.operations, curation.unreadable) == ((), 1)
+    assert "below 307 words" in model.prompts[0]
+
+
+def test_a_control_keeps_the_page_that_was_written_and_shows_another():
+    replies = ["<cheatsheet>Sort first.</cheatsheet>"] * 2
+    for control in (Filler, Shuffled):
+        memory = CuratedMemory(control(curator(Scripted(*replies), variant="retrieval_synthesis")), ItemLimits())
+        list(memory.learn(0, [loop("sort a", True, prompt="sort a list")]))
+        task = Task(task_id="sort b", prompt="sort b list", entry_point="f")
+        selection = memory.selection(task)
+        assert [item.text for item in selection.written] == ["Sort first."]
+        assert "Sort first." not in [item.text for item in selection.items]
+        attempt = builders.attempt(task_id="sort b", written_items=selection.written)
+        list(memory.learn(1, [memory.finished(task, [attempt])]))
+        assert "Sort first." in [item.text for item in memory.memory.items]
 
 
 def test_no_prompt_of_the_curator_shows_a_verdict():

@@ -1,12 +1,17 @@
 """ExpeL: traces worked by hand from its rules."""
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reflexion_lab.memory.curators.expel import EXAMPLES, ExpeL
+from reflexion_lab.memory.curators.expel import EXAMPLES, ExpeL, grammar, parse
 from reflexion_lab.memory.items import ItemLimits, ItemMemory
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Batch, Sampling, Task
+from tests.agent.reflectors.test_fields import as_regex
 from tests.memory.curators.conftest import Scripted, loop
 
 SUCCESSES = Batch(finished=(loop("t/1", True),), kind="successes")
@@ -29,8 +34,10 @@ RELEASED = [
     ("REMOVE 3: Name the units.\nAGREE 3: Name the units.", {}),  # -1 +1: 1 is left at the end of the call
     ("REMOVE 3: Name the units.", {"Name the units.": 0}),
     ("REMOVE 1: Unknown rule.", {}),
-    ("ADD 1: No full stop", {}),
-    ("ADD 1: AGREE to all.", {}),
+    ("ADD 1: No full stop", None),
+    ("ADD 1: AGREE to all.", None),
+    ("AGREE 1: Sort first. (strongly relevant)", None),
+    ("ADD 1:", None),
     ("I would change nothing.", None),
     ("", None),
     ("add 3: Lower case works.", {"Lower case works.": 2}),
@@ -47,6 +54,9 @@ RELEASED = [
     ("<think>\nADD 1: Hidden.\n</think>\n- AGREE 2: D four.", {"D four.": 3}),
     ("1. REMOVE 9: Test empty and single inputs.", {"Test empty and single inputs.": 3}),
     ("ADD 9: D FOUR.", {}),  # the lab refuses equal words
+    ("AGREE 2: **D four.**", {"D four.": 4}),
+    ("AGREE 2:\n\n*D four.*\nIt helped here.", {"D four.": 5}),
+    ("ADD 9: No full stop\nAGREE 2: D four.", {"D four.": 6}),
 ]
 PAPER = [
     # Section 4.2: a new insight counts 2, UPVOTE and EDIT add 1, DOWNVOTE takes 1, at 0 it is removed.
@@ -113,3 +123,14 @@ def test_similar_successes_are_shown_behind_the_rules():
     assert (rule.text, example.section, example.sources) == ("Sort first.", EXAMPLES, ("t/2",))
     without = replace(rule, counts={"score": 0})
     assert [item.section for item in curator.select([without, example], task).items] == ["", EXAMPLES]
+
+
+@given(st.from_regex(as_regex(grammar(["Sort first.", "Name the units."])), fullmatch=True))
+def test_every_operation_that_the_grammar_allows_is_read(reply):
+    assert len(parse(reply)) == len(reply.splitlines())
+
+
+def test_the_grammar_has_words_with_capitals_but_none_of_an_operation():
+    language = as_regex(grammar([]))
+    words = ("ValueError", "None", "I", "max_n", "ADD", "EDITs", "reAGREE")
+    assert [bool(re.fullmatch(language, f"ADD 1: Avoid it if {w}.\n")) for w in words] == [True] * 4 + [False] * 3

@@ -1,0 +1,78 @@
+"""Tasks solved along a stream, each tested before memory learns from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
+from reflexion_lab.analysis.figures.style import bars, frame, look, mark_bounds, named, share_axis
+from reflexion_lab.analysis.learning.checkpoints import online
+from reflexion_lab.analysis.learning.memory import Window, prequential
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLUMNS = ("arm", "feedback_source", "tasks_from", "tasks_to", "n", "solved", "low", "high", "so_far", "so_far_low",
+           "so_far_high")  # fmt: skip
+
+
+def orders(arms: Sequence[Arm]) -> dict[int, Sequence[str]]:
+    """By seed, the tasks in the order of the stream, as a run with a curator shows it: without rounds, tasks end in
+    any order.
+    """
+    return {log.manifest.seed: online(log).tasks for arm in arms for log in arm.logs if log.updates}
+
+
+def windows(arm: Arm, by_seed: Mapping[int, Sequence[str]]) -> list[Window]:
+    """The prequential curve of an arm, over its seeds; [] where the order of its tasks is not known."""
+    import numpy as np
+
+    streams = []
+    for log in arm.logs:
+        stream, order = online(log), by_seed.get(log.manifest.seed, ())
+        if set(order) != set(stream.tasks):
+            return []
+        verdicts = dict(zip(stream.tasks, np.asarray(stream.online, float).tolist(), strict=True))
+        streams.append(stream._replace(tasks=order, online=[verdicts[task] for task in order]))
+    return prequential(streams, arm.clusters)
+
+
+def along_the_stream(curves: Mapping[Arm, Sequence[Window]], ax: Axes) -> Axes:
+    """Draw the share solved in each part of the stream, with its interval, an arm a line."""
+    width = max(curve[-1].end for curve in curves.values())
+    for place, (arm, curve) in enumerate(curves.items()):
+        style, shift = look(place), (place - (len(curves) - 1) / 2) * 0.02 * width
+        starts = [0, *(window.end for window in curve)]
+        at = [(start + window.end) / 2 + shift for start, window in zip(starts, curve, strict=False)]
+        bars(at, [window.solved for window in curve], style["color"], ax)
+        label = named(arm.label, arm.is_upper_bound)
+        ax.plot(at, [window.solved.value for window in curve], **style, markersize=6, linewidth=1.2, label=label)
+    drawn = [window.solved for curve in curves.values() for window in curve]
+    share_axis(ax, [end for effect in drawn for end in (effect.low, effect.high)], "share solved in its part")
+    ax.set(xlim=(0, width), xlabel="tasks of the stream")
+    mark_bounds(ax, [arm.label for arm in curves if arm.is_upper_bound])
+    return frame(ax, "y")
+
+
+@figure(15, FEW)
+def drawing(arms: Sequence[Arm]) -> Drawing | None:
+    """None where no arm has a curator, whose rounds show the order of the stream."""
+    by_seed = orders(arms)
+    curves = {arm: curve for arm in arms if (curve := windows(arm, by_seed))}
+    if not curves:
+        return None
+    rows = [
+        (arm.label, arm.feedback_source, start + 1, window.end, window.solved.n, window.solved.value, window.solved.low,
+         window.solved.high, window.so_far.value, window.so_far.low, window.so_far.high)
+        for arm, curve in curves.items()
+        for start, window in zip([0, *(window.end for window in curve)], curve, strict=False)
+    ]  # fmt: skip
+    text = f"{facts(list(curves))} Each task is tested, then learnt from. 95 % intervals, each for its own part."
+    method = (
+        "Prequential evaluation (Dawid 1984): verdicts of the hidden tests in the order of the stream, in four parts. "
+        "A slope mixes learning with the difficulty of the tasks at each place; several orders separate them."
+    )
+    panels, size = [lambda ax: along_the_stream(curves, ax)], (7.6, 4.2)
+    return Drawing("prequential", "Along the stream", panels, COLUMNS, rows, text, size, has_legend=True, method=method)

@@ -1,0 +1,54 @@
+"""What is nearest depends on the items alone, not on what the index has seen before."""
+
+import random
+
+import pytest
+from msgspec.structs import replace
+
+from reflexion_lab.memory.curators.index import Index
+from reflexion_lab.memory.items import ItemMemory
+from reflexion_lab.memory.retrieval.bm25 import BM25
+from reflexion_lab.memory.retrieval.jaccard import Jaccard
+from reflexion_lab.memory.retrieval.tfidf import TfIdf
+from reflexion_lab.records import Item, Task
+
+WORDS = ["sort", "list", "sum", "word", "count", "set", "dict", "key", "value", "index", "loop", "return"]
+
+
+def items(rng: random.Random, n: int) -> list[Item]:
+    return [Item(item_id=f"i{i}", text=" ".join(rng.choices(WORDS, k=4))) for i in range(n)]
+
+
+@pytest.mark.parametrize("retriever", [Jaccard, BM25, TfIdf])
+def test_nearest_is_a_function_of_the_items(retriever):
+    rng = random.Random(0)
+    memory, lived = items(rng, 12), Index(retriever())
+    for step in range(30):
+        change = step % 4
+        if change == 0:
+            memory = memory[1:]
+        elif change == 1:
+            memory = [*memory, Item(item_id=f"n{step}", text=" ".join(rng.choices(WORDS, k=4)))]
+        elif change == 2:
+            memory = [replace(memory[0], text="sort words", key=""), *memory[1:]]
+        view = memory if change < 3 else memory[::2]
+        query = " ".join(rng.choices(WORDS, k=3))
+        assert lived.nearest(view, query, 3) == Index(retriever()).nearest(view, query, 3)
+
+
+def test_a_view_is_ranked_by_the_index_of_the_whole():
+    memory = ItemMemory(replace(item, sources=(f"t/{n % 4}",)) for n, item in enumerate(items(random.Random(1), 20)))
+    index = Index(TfIdf())
+    for task_id in ("t/0", "t/1", "t/9"):
+        view = memory.of_other_tasks(Task(task_id=task_id, prompt="p", entry_point="f"))
+        near = index.nearest(view, "sort list sum", 4)
+        assert near == [item for item in Index(TfIdf()).nearest(memory.items, "sort list sum", 20) if item in view][:4]
+        assert not [item for item in near if task_id in item.sources]
+
+
+def test_scores_below_the_minimum_and_more_items_than_there_are():
+    memory = [Item(item_id="a", text="sort the list"), Item(item_id="b", text="sum", key="sort the list now")]
+    index = Index(Jaccard())
+    assert [item.item_id for item in index.nearest(memory, "sort the list now", 9)] == ["b", "a"]
+    assert [item.item_id for item in index.nearest(memory, "sort the list now", 9, min_score=1.0)] == ["b"]
+    assert index.nearest((), "sort", 3) == []
