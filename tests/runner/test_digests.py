@@ -1,5 +1,6 @@
 """Every key of every config, changed: the config digest sees what changes a result, and nothing else."""
 
+import hashlib
 import json
 import re
 from itertools import zip_longest
@@ -12,6 +13,7 @@ from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.compose import CONF, compose
 from reflexion_lab.runner.config.grid import cell_digest, digest_of
 from reflexion_lab.runner.folder import manifest
+from reflexion_lab.text.prompts.render import FOLDER, SUFFIX, digests
 
 LISTED = ("stop", "experiment", "preset", "hydra")
 """Groups that are no single part; the rules of `stop` are composed all at once."""
@@ -119,6 +121,36 @@ def test_a_run_without_a_curator_has_the_digest_that_it_had_before_there_were_an
     digest = manifest.config_digest(config)
     config["memory"]["shared"]["items"]["salt"] = digest  # as in the manifest of the run
     assert manifest.config_digest(config) == digest
+
+
+PROMPTS = digests()
+FORMER = {now: then for then, now in manifest.SAME_WITHOUT_ITEMS.items()}
+BEFORE_ITEMS = {name: FORMER.get(digest, digest) for name, digest in PROMPTS.items() if name not in ("awm", "expel")}
+
+
+@pytest.mark.parametrize(
+    ("curator", "now", "expected"),
+    [
+        ("none", PROMPTS, []),
+        ("none", PROMPTS | {"lessons": "0" * 16}, ["prompt_digests"]),
+        ("none", PROMPTS | {"solve": "0" * 16}, ["prompt_digests"]),
+        ("none", {name: digest for name, digest in PROMPTS.items() if name != "solve"}, ["prompt_digests"]),
+        ("raw_trajectories", PROMPTS, ["prompt_digests"]),
+    ],
+)
+def test_prompts_of_a_run_from_before_there_were_items_differ_only_where_it_could_read_them(curator, now, expected):
+    config = plain(compose(f"curator={curator}"))
+    runs = [manifest_of({**OLD, "config": config, "prompt_digests": prompts}) for prompts in (BEFORE_ITEMS, now)]
+    assert BEFORE_ITEMS["lessons"] != PROMPTS["lessons"]
+    assert manifest.differences(*runs) == expected
+
+
+def test_templates_that_count_as_equal_differ_by_their_block_for_items_alone():
+    for name in ("lessons", "lessons.terse"):
+        text = (FOLDER / f"{name}{SUFFIX}").read_text()
+        block = re.compile(r"\{% for item in memory.items %\}.*?\{% endfor %\}\n", re.DOTALL)
+        former = hashlib.sha256(block.sub("", text, count=1).encode()).hexdigest()[:16]
+        assert manifest.SAME_WITHOUT_ITEMS[former] == PROMPTS[name]
 
 
 def test_edited_prices_are_a_difference_if_a_rule_reads_costs():

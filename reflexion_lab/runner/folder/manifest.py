@@ -61,6 +61,9 @@ OMITTED: Mapping[str, Mapping[str, Any]] = {
     "evaluator": {"task_completion": 0.5, "code_quality": 0.3, "efficiency": 0.2},
 }
 """Keys added since version 0.1, with values omitted from the digest, so that digests of earlier runs stay valid."""
+SAME_WITHOUT_ITEMS = {"5b117e86173a46f0": "8baf7683cd1da960", "18ab972e1c77f429": "d1c6dc6f2b4fa2e0"}
+"""Digests of `lessons` and `lessons.terse` before they had a block for items, and with it: without items they render
+the same."""
 DATA = "benchmark.load.path"
 """Path of the tasks; runs have the same tasks if their `benchmark_digest` is equal."""
 HOW_ASKED = ("api_key_env", "api_key_file", "retries", "timeout", "deadline", "requests_per_minute")
@@ -198,6 +201,7 @@ def differences(first: Manifest, other: Manifest) -> list[str]:
     if first.benchmark_digest == other.benchmark_digest:
         before, after = _without_data(before), _without_data(after)
     names = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
+    other = msgspec.structs.replace(other, prompt_digests=comparable_prompts(first, other.prompt_digests))
     fields = ("benchmark_digest", "n_expected", "prompt_digests", "model_fingerprint", "role_fingerprints")
     for field in (*fields, "study_digest"):
         if getattr(first, field) != getattr(other, field):
@@ -205,6 +209,16 @@ def differences(first: Manifest, other: Manifest) -> list[str]:
     if _reads_cost(first.config) and first.prices != other.prices:  # the price file may have changed
         names.append("prices of models")
     return names + _changed(first.provenance, other.provenance)
+
+
+def comparable_prompts(run: Manifest, digests: Mapping[str, str]) -> dict[str, str]:
+    """`digests` of prompt templates, to compare with those of `run`. If it has no curator, later templates are left
+    out, and one that renders the same without items has the digest that it has in `run`.
+    """
+    if "curator" in measured(run.config):
+        return dict(digests)
+    pairs = {name: (run.prompt_digests[name], digest) for name, digest in digests.items() if name in run.prompt_digests}
+    return {name: then if SAME_WITHOUT_ITEMS.get(then) == now else now for name, (then, now) in pairs.items()}
 
 
 def resumption(manifest: Manifest, now: Manifest) -> Resumption:

@@ -23,6 +23,7 @@ from reflexion_lab.runner.config.build import has_durable_store
 from reflexion_lab.runner.config.compose import CONF, assemble
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.manifest import comparable_prompts
 from reflexion_lab.runner.folder.registration import REPLAY_EMBEDDER, REPLAY_MODEL, REPLAY_STORE
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import CALLS, VECTORS, About, BundleError, as_file
@@ -276,7 +277,8 @@ def _conditions(recorded: Log, replayed: Log) -> Iterator[Finding]:
     here, then = ({field: getattr(manifest, field) for field in fields} for manifest in (now, was))
     yield equal_items("tasks", here, then, f"{was.n_expected} of {was.benchmark}", "tasks, ")
     templates = f"{len(was.prompt_digests)} templates"
-    yield equal_items("prompts", now.prompt_digests, was.prompt_digests, templates, "prompt ")
+    prompts = comparable_prompts(was, now.prompt_digests)
+    yield equal_items("prompts", prompts, was.prompt_digests, templates, "prompt ")
     yield equal("study", now.study_digest, was.study_digest, "study, digest", value=was.study or "none")
     before, after = (bare(log.beginning, log.manifest.run_id) for log in (recorded, replayed))
     value = f"{memory.episodes} episodes, {len(memory.wisdom)} wisdom" if memory else "none"

@@ -22,7 +22,7 @@ from reflexion_lab.records import Attempt, Grade, Manifest
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import DIGESTS, Digest, RunFolder, digests, sealed
-from reflexion_lab.runner.folder.manifest import config_digest, former_digest, resumed, versions
+from reflexion_lab.runner.folder.manifest import comparable_prompts, config_digest, former_digest, resumed, versions
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import ABOUT, About, sha256
 from reflexion_lab.studies.replay.findings import Finding, Verification, equal, equal_items, unlike
@@ -179,7 +179,7 @@ def of_config(manifest: Manifest) -> Finding:
 
 def of_prompts(manifest: Manifest) -> Finding:
     """The run's prompts against those that are installed here."""
-    then, now = manifest.prompt_digests, installed()
+    then, now = manifest.prompt_digests, comparable_prompts(manifest, installed())
     if not then:
         return Finding(name="prompts", unchecked="the manifest names none")
     here = {name: now[name] for name in then if name in now}
