@@ -298,7 +298,8 @@ def test_hidden_tests_become_feedback_by_the_oracle_path_alone(actor):
 
 def composed(actor, how, recall):
     least = ["recall.min_score=0"] if "k" in RECALLS[recall] else []
-    return compose(f"actor={actor}", f"recall={recall}", "loop.stuck_after=null", *least, *how)
+    shared = "memory.shared.priors=true"  # so that every recall policy has the memory that the test gives it
+    return compose(f"actor={actor}", f"recall={recall}", "loop.stuck_after=null", shared, *least, *how)
 
 
 def adjust(cfg, case):

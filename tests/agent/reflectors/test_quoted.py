@@ -92,7 +92,7 @@ def test_only_prompts_of_retries_contain_the_solution(folder):
 
 
 def test_its_words_reach_no_other_run(run, folder):
-    with pytest.raises(ConfigError, match="got a store with a reflector that reads canonical solutions"):
+    with pytest.raises(ConfigError, match="got a store with a part that reads canonical solutions"):
         run("store=sqlite")
     other = ("reflector=shuffled", f"reflector.pool=[{folder.path}]", "arm=reflexion_shuffled")
     with pytest.raises(ConfigError, match="words of a loop that was shown canonical solutions"):
@@ -105,5 +105,5 @@ def test_a_reflector_around_it_is_marked_likewise(run, control):
     quoted = "{_target_: reflexion_lab.agent.reflectors.quoted.Quoted, _partial_: true}"
     nested = (f"reflector={control}", "~reflector.first", f"+reflector.first={quoted}")
     assert Log.read(run(*nested)).is_upper_bound
-    with pytest.raises(ConfigError, match="got a store with a reflector that reads canonical solutions"):
+    with pytest.raises(ConfigError, match="got a store with a part that reads canonical solutions"):
         run(*nested, "store=sqlite")
