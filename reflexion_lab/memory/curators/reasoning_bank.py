@@ -117,6 +117,10 @@ class ReasoningBank:
         return "success" if finished.passed else "failure"
 
 
+FORM = "the insight, in one to three sentences"
+"""What the prompt says in the place of a content."""
+
+
 def grammar(most: int) -> str:
     """GBNF of one to `most` items."""
     return (
@@ -129,7 +133,9 @@ item ::= "TITLE: " value "DESCRIPTION: " value "CONTENT: " value "\n"
 
 
 def strategies(reply: str) -> list[str]:
-    """The items of a reply that have a title and a content, in order; a title begins the next one."""
+    """The items of a reply that have a title and a content, in order; a title begins the next one. A content that
+    repeats the prompt's `FORM` is none: small models copy it.
+    """
     items: list[dict[str, str]] = []
     for label, lines, _ in _LABELS.sections(without_thoughts(reply)[0]):
         if label == "TITLE" or not items:
@@ -137,7 +143,7 @@ def strategies(reply: str) -> list[str]:
         text = one_line(" ".join(lines))
         if label in CHARS and has_words(text):
             items[-1].setdefault(label, cut(text, CHARS[label]))
-    whole = [item for item in items if {"TITLE", "CONTENT"} <= item.keys()]
+    whole = [item for item in items if {"TITLE", "CONTENT"} <= item.keys() and not item["CONTENT"].startswith(FORM)]
     return ["\n".join(item[part] for part in CHARS if part in item) for item in whole]
 
 

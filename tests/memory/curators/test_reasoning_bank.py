@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.curated import CuratedMemory
-from reflexion_lab.memory.curators.reasoning_bank import MOST, ReasoningBank, blocks, grammar, strategies
+from reflexion_lab.memory.curators.reasoning_bank import FORM, MOST, ReasoningBank, blocks, grammar, strategies
 from reflexion_lab.memory.items import ItemLimits
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Sampling, Task
+from reflexion_lab.text.prompts.render import Prompts
 from tests.agent.reflectors.test_fields import as_regex
 from tests.memory.curators.conftest import Scripted, loop
 
@@ -155,3 +156,10 @@ def test_every_reply_that_the_grammar_allows_is_read(reply):
 def test_options_are_checked():
     with pytest.raises(ConfigError, match="scaling"):
         bank(scaling="both")
+
+
+def test_a_copy_of_the_form_is_no_item():
+    form = Prompts().render("reasoning_bank", kind="success", most=3, trajectories=[])
+    assert f"CONTENT: {FORM}" in form
+    assert strategies(form) == []
+    assert strategies(f"TITLE: a\nCONTENT: {FORM}, and\n\nTITLE: b\nCONTENT: Sort first.") == ["b\nSort first."]
