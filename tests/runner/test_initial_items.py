@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Item
@@ -160,3 +161,23 @@ def test_a_resumed_run_stores_no_items_that_the_store_has_had(tmp_path, lab_main
     lab_main("memory", "revert", str(folder.path), "0", "--store", str(place), "--yes")
     run(tmp_path / "runs", *keep, f"resume={folder.path}")
     assert stored(place) == set()
+
+
+def test_items_that_a_store_has_had_keep_what_others_made_of_them(sources, tmp_path):
+    place = tmp_path / "store"
+    of = (f"{KEY}.of={sources['plain'].path}", "store=jsonl", f"store.place={place}")
+    run(tmp_path / "runs", *of, "benchmark.load.seed=5")
+    known = {name for update in sources["plain"].updates for each in update.operations for name in each.item_ids}
+    store = opened(place)
+    first, second, *_ = [item for item in store.read(Item) if item.item_id in known]
+    store.append([replace(first, counts={"helpful": 3}), Item(item_id=second.item_id, text="")])
+    store.close()
+    later = run(tmp_path / "runs", *of, "benchmark.load.seed=6")
+    assert {item.item_id: item.counts for item in later.beginning.items}[first.item_id] == {"helpful": 3}
+    assert second.item_id not in stored(place)
+
+
+def test_a_run_whose_curator_was_never_called_may_be_named(tmp_path):
+    quiet = run(tmp_path, "curator=wisdom", "reflector=none", "model.first=1", "model.spread=0")
+    assert quiet.updates == []
+    assert items(run(tmp_path, "curator=wisdom", f"{KEY}.of={quiet.path}", f"{KEY}.frozen=true")) == 0

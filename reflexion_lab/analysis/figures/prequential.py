@@ -19,10 +19,14 @@ COLUMNS = ("arm", "feedback_source", "tasks_from", "tasks_to", "n", "solved", "l
 
 
 def orders(arms: Sequence[Arm]) -> dict[int, Sequence[str]]:
-    """By seed, the tasks in the order of the stream, as a run with a curator shows it: without rounds, tasks end in
-    any order.
+    """By seed, the tasks in the order of the stream, as runs with a curator show it; not where they differ.
+
+    Without rounds, tasks end in any order.
     """
-    return {log.manifest.seed: online(log).tasks for arm in arms for log in arm.logs if log.updates}
+    shown: dict[int, set[tuple[str, ...]]] = {}
+    for log in (log for arm in arms for log in arm.logs if log.updates):
+        shown.setdefault(log.manifest.seed, set()).add(tuple(online(log).tasks))
+    return {seed: next(iter(of_seed)) for seed, of_seed in shown.items() if len(of_seed) == 1}
 
 
 def windows(arm: Arm, by_seed: Mapping[int, Sequence[str]]) -> list[Window]:
@@ -31,7 +35,8 @@ def windows(arm: Arm, by_seed: Mapping[int, Sequence[str]]) -> list[Window]:
 
     streams = []
     for log in arm.logs:
-        stream, order = online(log), by_seed.get(log.manifest.seed, ())
+        stream = online(log)
+        order = stream.tasks if log.updates else by_seed.get(log.manifest.seed, ())
         if set(order) != set(stream.tasks):
             return []
         verdicts = dict(zip(stream.tasks, np.asarray(stream.online, float).tolist(), strict=True))

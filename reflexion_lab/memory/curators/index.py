@@ -50,8 +50,8 @@ class Index:
         known = len(self._documents)
         if documents[:known] != self._documents:
             self._first += known
+            self._documents, known = [], 0  # also if indexing fails
             self._retriever.forget(self._first)
-            known = 0
         if new := documents[known:]:
             self._retriever.add([text for _, text in new])
         self._items, self._documents = items, documents

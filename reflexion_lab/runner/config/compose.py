@@ -498,23 +498,24 @@ def begin_rounds(
         others = None if own else initial_items(cfg)
         stored = known.items if known else within(LOADING, archive.stored_items, "store: not read", "the store")
         begin = functools.partial(
-            archive.begin, known, folder.manifest.run_id, (*stored, *(others.items if others else ()))
+            archive.begin, known, folder.manifest.run_id, (*(others.items if others else ()), *stored)
         )
         beginning = within(LOADING, begin, "store: not read", "the store")
+        if others:  # before memory.json: a start that broke off does it again
+            _begin_with(others, archive, cfg, frozen)
         if own is None:
             folder.write_json("memory.json", msgspec.to_builtins(beginning))
         if snapshot and not snapshot.exists():  # of the store alone: cells may begin with items of different runs
             draft = snapshot.with_name(f".{snapshot.name}{files.DRAFT}")
             files.replace(snapshot, [msgspec.json.encode(replace(beginning, items=stored))], draft)
-    if others:
-        _begin_with(others, archive, cfg, frozen)
     return rounds
 
 
 def _begin_with(others: InitialItems, archive: Archive, cfg: Config, held_out: Collection[str]) -> None:
-    """Store the items of another run, and warn where they differ from what a reader expects."""
+    """Store those items of another run that the store has never had, and warn of what a reader would not expect."""
     if not cfg.memory.shared["items"].frozen:
-        archive.store.append(others.items)
+        known = {item.item_id for item in archive.store.read(Item)}
+        archive.store.append([item for item in others.items if item.item_id not in known])
     if (target := str(plain(cfg.curator)["_target_"])) != others.curator:
         print(f"warning: the items of {others.origin} were made by {others.curator}, not {target}", file=sys.stderr)
     if n := of_held_out(others.items, held_out):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.items import ItemMemory, Items, after
 from reflexion_lab.records import Item, base_id
-from reflexion_lab.runner.config.build import Config, converted, plain
+from reflexion_lab.runner.config.build import Config, capability, converted
 from reflexion_lab.runner.config.parts import keeps_items
 from reflexion_lab.runner.folder.folder import RunFolder, is_sealed
 
@@ -48,13 +48,13 @@ def initial_items(cfg: Config) -> InitialItems | None:
         raise ConfigError(f"{KEY}.of", f"{node.of} without a curator", "the curator of that run, such as curator=expel")
     source = RunFolder.existing(node.of)
     manifest, beginning, updates = source.manifest, source.beginning, source.updates
-    if beginning is None or not (updates or beginning.items):
+    curator = manifest.config.get("curator")
+    if beginning is None or not isinstance(curator, Mapping) or not capability(curator, "keeps_items", True):
         raise ConfigError(f"{KEY}.of", node.of, "a run with a curator")
     _check_rounds(source, node.after)
     items = after(beginning.items, updates, node.after)
     origin = f"{manifest.run_id}: {len(items)} items, {ItemMemory(items).digest}"
-    target = str(plain(manifest.config).get("curator", {}).get("_target_", ""))
-    return InitialItems(items, origin, manifest.is_upper_bound, target)
+    return InitialItems(items, origin, manifest.is_upper_bound, str(curator.get("_target_", "")))
 
 
 def _check_rounds(source: RunFolder, rounds: int | None) -> None:

@@ -203,8 +203,9 @@ def has_shared_episodes(cfg: Config) -> bool:
 def reflects_on_last(cfg: Config) -> bool:
     """`loop.reflect_on_last`; by default whether anybody reads a last reflection: memory shared by loops, a curator."""
     value: bool | None = cfg.loop.reflect_on_last
-    is_read = has_shared_episodes(cfg) or ("curator" in cfg and capability(cfg.curator, "reads_reflections", False))
-    return bool(is_read) if value is None else value
+    curator = plain(cfg.get("curator"))
+    is_read = within(curator, lambda node: bool(capability(node, "reads_reflections", False)))
+    return has_shared_episodes(cfg) or is_read if value is None else value
 
 
 def snapshot_path(cfg: Config) -> Path | None:

@@ -22,7 +22,7 @@ class Split(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A draw of test clusters: a share of them, or one fold of several; no cluster is on both sides.
 
     With `validation`, a share of the clusters beside the test is for choosing settings: `part` is what a run holds out,
-    and the other part is left out of it.
+    and the other part is left out of it. With folds, the validation of one fold is among the test tasks of others.
 
     ExpeL (Zhao et al. 2024, arXiv 2308.10144) takes two folds with seed 42: lessons of one are tested on the other.
     """
@@ -58,7 +58,8 @@ class Split(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         others = [cluster for cluster in clusters if cluster not in test]
         parts = {"test": test, "validation": others[: round(len(clusters) * self.validation)]}
         n = {name: len(part) for name, part in parts.items()}
-        if not n[self.part] or not n["test"] or sum(n.values()) >= len(clusters):
+        is_short = not n["test"] or (not n["validation"] and (self.validation or self.part == "validation"))
+        if is_short or sum(n.values()) >= len(clusters):
             got = f"{n['test']} of {len(clusters)} clusters for the test, {n['validation']} for validation"
             raise ConfigError("benchmark.split", got, "at least one cluster on each side")
         tasks = [(task.task_id, task.cluster_id) for task in benchmark]

@@ -464,6 +464,11 @@ def test_arms_without_rounds_take_the_order_of_the_stream_from_one_with_rounds(m
     assert [window.end for window in first] == [window.end for window in other] == [6, 12, 18, 24]
     verdicts = {case.task_id: verdict for case, verdict in arms[1].verdicts(1).items()}
     assert other[0].solved.value == pytest.approx(sum(verdicts[task] for task in tasks[:6]) / 6)
+    other_order = replace(log, updates=updates, results=dict(reversed(log.results.items())))
+    both = [*arms, Arm("another order", [other_order])]
+    assert orders(both) == {}
+    assert [windows(arm, orders(both)) == [] for arm in both] == [False, True, False]
+    assert windows(both[0], orders(both)) == first
     result = prequential_drawing(arms)
     assert [row[:4] for row in result.rows][:2] == [("reflexion", "visible", 1, 6), ("reflexion", "visible", 7, 12)]
     along_the_stream({arm: windows(arm, orders(arms)) for arm in arms}, axes())

@@ -142,6 +142,14 @@ def loop(memory: CuratedMemory, passed: bool, has_words: bool) -> Finished:
     return memory.finished(TASKS[0], [builders.attempt(task_id="t/0", judged={"passed": passed}, reflection=words)])
 
 
-@pytest.mark.parametrize(("curator", "reflects"), [("wisdom", True), ("expel", False)])
-def test_last_attempts_are_reflected_on_if_the_curator_reads_reflections(curator, reflects):
-    assert reflects_on_last(compose(f"curator={curator}")) is reflects
+@pytest.mark.parametrize(
+    ("words", "reflects"),
+    [
+        (["curator=wisdom"], True),
+        (["curator=expel"], False),
+        (["curator=shuffled", f"{FIRST}=wisdom"], True),
+        (["curator=filler", f"{FIRST}=expel"], False),
+    ],
+)
+def test_last_attempts_are_reflected_on_if_the_curator_reads_reflections(words, reflects):
+    assert reflects_on_last(compose(*words)) is reflects

@@ -5,6 +5,7 @@ import random
 import pytest
 from msgspec.structs import replace
 
+from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.curators.index import Index
 from reflexion_lab.memory.items import ItemMemory
 from reflexion_lab.memory.retrieval.bm25 import BM25
@@ -52,3 +53,24 @@ def test_scores_below_the_minimum_and_more_items_than_there_are():
     assert [item.item_id for item in index.nearest(memory, "sort the list now", 9)] == ["b", "a"]
     assert [item.item_id for item in index.nearest(memory, "sort the list now", 9, min_score=1.0)] == ["b"]
     assert index.nearest((), "sort", 3) == []
+
+
+def test_an_indexing_that_failed_is_made_again():
+    class Failing(Jaccard):
+        fails = False
+
+        def add(self, documents):
+            if self.fails:
+                raise ModelError("no vector")
+            super().add(documents)
+
+    retriever = Failing()
+    index, memory = Index(retriever), [Item(item_id=name, text=f"{name} word") for name in ("sort", "sum", "count")]
+    index.nearest(memory, "sort", 1)
+    changed = [replace(memory[0], text="other word"), *memory[1:]]
+    retriever.fails = True
+    with pytest.raises(ModelError):
+        index.nearest(changed, "sum", 1)
+    retriever.fails = False
+    later = [*changed, Item(item_id="last", text="last word")]
+    assert [index.nearest(later, item.text, 1)[0].item_id for item in later] == ["sort", "sum", "count", "last"]

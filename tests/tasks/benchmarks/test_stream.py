@@ -84,8 +84,9 @@ def test_validation_has_clusters_of_its_own_and_each_part_leaves_the_other_out()
     assert [len(side) for side in (*sides.values(), train[0])] == [5, 5, 11]
     assert not sides["test"] & sides["validation"] and not train[0] & (sides["test"] | sides["validation"])
     assert runs["test"].held_out == stream(whole, split=Split(test=0.25)).held_out
-    with pytest.raises(ConfigError, match="0 for validation"):
-        Split(test=0.25, part="validation").ids(whole)
+    for split in (Split(test=0.25, part="validation"), Split(test=0.25, validation=0.001)):
+        with pytest.raises(ConfigError, match="0 for validation"):
+            split.ids(whole)
 
 
 def test_a_share_is_of_clusters_and_no_split_depends_on_the_order():
