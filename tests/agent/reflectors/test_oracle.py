@@ -305,7 +305,7 @@ def test_no_figure_of_such_a_run_is_a_pass_at_1(run, overrides):
     assert log.is_upper_bound
     flags = {flag for attempt in log.every if attempt.reflection for flag in attempt.reflection.flags}
     assert (CORRUPTED in flags) == (len(overrides) > 1)
-    with pytest.raises(ConfigError, match="got a store with a reflector that reads canonical solutions"):
+    with pytest.raises(ConfigError, match="got a store with a part that reads canonical solutions"):
         run(*overrides, "store=sqlite")
     other = ("reflector=shuffled", f"reflector.pool=[{folder.path}]", "arm=reflexion_shuffled")
     with pytest.raises(ConfigError, match="words of a loop that was shown canonical solutions"):
