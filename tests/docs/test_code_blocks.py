@@ -54,6 +54,7 @@ NOT_RUN = {
     "$ reflexion-lab run storage=postgres": CLUSTER,
     "$ reflexion-lab run storage=postgres store=postgresql": CLUSTER,
     "$ reflexion-lab run storage=postgres storage.tracking=http://mlflow.example.org:5000": CLUSTER,
+    "$ make mlflow   # the MLflow page on runs/mlflow.db": STAYS_OPEN,
     "$ MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false mlflow server --workers 1 --host 127.0.0.1 \\\n"
     "    --port 5000 --backend-store-uri postgresql+psycopg://lab@db.example.org/mlflow \\\n"
     "    --artifacts-destination /srv/mlflow": STAYS_OPEN,
