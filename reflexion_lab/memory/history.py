@@ -1,4 +1,4 @@
-"""The history of items: versions by round, changes between versions, and who read what."""
+"""The history of items: rounds, changes between versions, and who read what."""
 
 from __future__ import annotations
 
@@ -50,16 +50,6 @@ def _round(number: int, calls: Sequence[Update]) -> Round:
         calls[-1].items,
         calls[-1].tokens,
     )
-
-
-def versions(items: Sequence[Item], updates: Iterable[Update]) -> Iterator[tuple[int, tuple[Item, ...]]]:
-    """Number of rounds and memory after each of them, from that of the start, (0, `items`)."""
-    memory = ItemMemory(items)
-    yield 0, memory.items
-    for number, calls in groupby(updates, key=lambda update: update.round):
-        for call in calls:
-            memory.replay(call.operations)
-        yield number + 1, memory.items
 
 
 class Change(NamedTuple):

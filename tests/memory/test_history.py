@@ -5,8 +5,9 @@ import random
 import pytest
 
 from reflexion_lab.errors import DataError
-from reflexion_lab.memory.history import Timeline, changes, steps, versions, without_copies
+from reflexion_lab.memory.history import Timeline, changes, steps, without_copies
 from reflexion_lab.memory.items import ItemLimits, ItemMemory
+from reflexion_lab.memory.items import after as after_rounds
 from reflexion_lab.records import Item, Operation, Update
 
 START = (Item(item_id="start", text="of a store"),)
@@ -43,7 +44,7 @@ def test_changes_by_round_are_those_between_versions():
             for kind, name in zip(kinds, names, strict=True) if kind != "add"
         )])  # fmt: skip
     log = written(*calls, limits=ItemLimits(max_items=9))
-    every = [memory for _, memory in versions(START, log)]
+    every = [after_rounds(START, log, n) for n in range(len(calls) + 1)]
     assert {change.kind for _, differing in steps(START, log) for change in differing} == {
         "added", "edited", "counted", "removed"
     }  # fmt: skip

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from reflexion_lab.analysis.estimators import verdict
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.memory.history import rounds
 from reflexion_lab.records import Attempt, Grade, Item, Record, Update, Usage
 from reflexion_lab.text.shorten import estimated
 
@@ -110,8 +111,7 @@ def shown(beginning: Iterable[Item], updates: Iterable[Update], attempts: Sequen
 
 def sizes(updates: Iterable[Update]) -> tuple[Size, ...]:
     """Memory at the end of each round with a call."""
-    last = {update.round: update for update in updates}
-    return tuple(Size(round=number, items=update.items, tokens=update.tokens) for number, update in last.items())
+    return tuple(Size(round=each.number, items=each.items, tokens=each.tokens) for each in rounds(updates))
 
 
 def collapses(updates: Sequence[Update], beginning: Iterable[Item] = ()) -> tuple[Collapse, ...]:
