@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from reflexion_lab.analysis import metrics
+from reflexion_lab.analysis.learning import checkpoints
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats import clusters
 from reflexion_lab.analysis.stats.bootstrap import FEWEST, interval
@@ -49,6 +50,8 @@ class Arm:
         Runs with every attempt graded.
     shared : str, default ""
         For captions: what a short label leaves out (`shared_words`).
+    frozen : Sequence[Log], default ()
+        Runs with the memory of one of `logs`, frozen: the checkpoints of `memory`.
 
     Raises
     ------
@@ -57,17 +60,19 @@ class Arm:
         verdict.
     """
 
-    def __init__(self, label: str, logs: Sequence[Log], shared: str = "") -> None:
+    def __init__(self, label: str, logs: Sequence[Log], shared: str = "", frozen: Sequence[Log] = ()) -> None:
         self.label = label
         self.shared = shared
-        self.logs = tuple(sorted(logs, key=lambda log: log.manifest.seed))
-        if not self.logs:
+        self.whole = tuple(sorted(logs, key=lambda log: log.manifest.seed))
+        """Its runs with the train tasks of a split benchmark."""
+        self.frozen = tuple(frozen)
+        if not self.whole:
             raise DataError(f"arm {label}", "no run", "at least one")
-        for log in self.logs:
+        for log in (*self.whole, *self.frozen):
             _check_finished(log)
-        self.train = sum(len(log.results) - len(log.headline.results) for log in self.logs)
-        """Train cases of a split benchmark, which no figure counts."""
-        self.logs = tuple(log.headline for log in self.logs)
+        self.train = sum(len(log.results) - len(log.headline.results) for log in self.whole)
+        """Train cases of a split benchmark, which only `memory` counts."""
+        self.logs = tuple(log.headline for log in self.whole)
         _check_alike(label, self.logs)
 
     @property
@@ -82,6 +87,11 @@ class Arm:
     def is_upper_bound(self) -> bool:
         """Whether hidden tests or solutions reached its loops, so that its shares are not pass@1."""
         return any(log.is_upper_bound for log in self.logs)
+
+    @cached_property
+    def memory(self) -> checkpoints.Matrix | None:
+        """What its memory gains, keeps and loses over the stream; None without frozen runs."""
+        return checkpoints.matrix(self.whole, self.frozen) if self.frozen else None
 
     @cached_property
     def attempts(self) -> dict[Case, list[Attempt]]:
@@ -187,6 +197,7 @@ def arms(runs: Iterable[Path | str | RunFolder], by: Sequence[str] = ()) -> list
     """Group runs into arms, in order of appearance.
 
     Runs with the same `arm` that differ in a config key are separate arms, named with it: `reflexion recall.omega=3`.
+    Runs with the frozen memory of another of `runs` belong to its arm (`checkpoints.checkpoints`).
 
     Parameters
     ----------
@@ -196,17 +207,20 @@ def arms(runs: Iterable[Path | str | RunFolder], by: Sequence[str] = ()) -> list
     Raises
     ------
     FolderError
-        Not a run folder.
+        Not a run folder; as `checkpoints.checkpoints`.
     DataError
         As `Arm`.
     """
     folders = (run if isinstance(run, RunFolder) else RunFolder.existing(run) for run in runs)
     texts: bool | Literal["digests"] = "digests" if metrics.are_the_labs() else True
     logs = [Log.read(folder, texts) for folder in folders]
+    frozen = checkpoints.checkpoints(logs)
+    set_aside = {log.manifest.run_id for members in frozen.values() for log in members}
     by_name: dict[str, list[Log]] = {}
     for log in logs:
-        by_name.setdefault(log.arm, []).append(log)
-    return [arm for name, members in by_name.items() for arm in _split(name, members, by)]
+        if log.manifest.run_id not in set_aside:
+            by_name.setdefault(log.arm, []).append(log)
+    return [arm for name, members in by_name.items() for arm in _split(name, members, by, frozen)]
 
 
 SYMBOLS = {"recall.omega": "Ω", "loop.max_attempts": "a", "temperature": "T"}
@@ -262,7 +276,7 @@ def _short_word(word: str, keys: Mapping[str, str]) -> str:
     return f"{keys.get(key, key)}{'' if key in SYMBOLS else is_setting}{value}"
 
 
-def _split(name: str, logs: Sequence[Log], by: Sequence[str]) -> list[Arm]:
+def _split(name: str, logs: Sequence[Log], by: Sequence[str], frozen: Mapping[str, Sequence[Log]]) -> list[Arm]:
     configs = [settings(log.manifest.config) for log in logs]
     keys = by or _distinguishing_keys(
         [{key: value for key, value in config.items() if not _is_path_only(key, logs)} for config in configs]
@@ -271,7 +285,10 @@ def _split(name: str, logs: Sequence[Log], by: Sequence[str]) -> list[Arm]:
     for log, config in zip(logs, configs, strict=True):
         label = " ".join((name, *(f"{key}={config.get(key)}" for key in keys)))
         groups.setdefault(label, []).append(log)
-    return [Arm(label, members) for label, members in groups.items()]
+    return [
+        Arm(label, members, frozen=[each for log in members for each in frozen.get(log.manifest.run_id, ())])
+        for label, members in groups.items()
+    ]
 
 
 def _distinguishing_keys(configs: Sequence[Mapping[str, Any]]) -> list[str]:

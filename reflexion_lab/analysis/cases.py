@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.learning.checkpoints import end, round_size, rounds_before, shows_own, source
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import DataError
 from reflexion_lab.io.terminal_text import visible
@@ -38,7 +39,7 @@ from reflexion_lab.records import (
 FILE = "cases.csv"
 COLUMNS = {
     "arm": "name of the arm",
-    "seed": "seed of its run",
+    "seed": "seed of its run; of a run on frozen memory, that of the run whose memory it is",
     "task": "task id",
     "cluster": "cluster of the task; its id if it stands alone",
     "attempt": "number from 1",
@@ -66,9 +67,24 @@ COLUMNS = {
     "max_attempts": "attempts that its loops were allowed; empty if its config does not say",
     "models": "fingerprints by role, as JSON",
     "prices": "prices by role, as JSON",
+    "split": "part of a split benchmark: train, or those held out; empty without a split",
+    "round_size": "tasks after which the run's memory learns; empty if its config does not say",
+    "same_task": "1: a prompt may hold items that were learnt from its task",
+    "updates": "updates of memory that end with this task; at its first attempt",
+    "checkpoint": "of a run on frozen memory: rounds after which it was taken; else empty",
 }
 """Columns and their meaning; those of spending follow, `ROLE_KIND`, such as `actor_prompt_tokens`."""
-LATER = ("study_digest", "n_tasks", "max_attempts", "words")
+LATER = (
+    "study_digest",
+    "n_tasks",
+    "max_attempts",
+    "words",
+    "split",
+    "round_size",
+    "same_task",
+    "updates",
+    "checkpoint",
+)
 """Columns that earlier files lack."""
 KINDS = ("calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cost")
 """Kinds of spending of a role. The tests that a model wrote count at the first attempt, a reflection at its own."""
@@ -81,11 +97,17 @@ NOT_KEPT = "(not kept)"
 class _Key(NamedTuple):
     arm: str
     seed: int
+    checkpoint: int | None
+
+    @property
+    def stream(self) -> str:
+        """Id of its run, or of the run whose memory it has."""
+        return f"{self.arm}-s{self.seed}"
 
 
 def save_cases(path: Path, arms: Sequence[Arm]) -> Path:
     """Write the attempts of `arms` to `path`; returns it. Raises OSError."""
-    lines = [line for arm in arms for log in arm.logs for line in _lines(arm.label, log)]
+    lines = [line for arm in arms for key, log in _runs(arm) for line in _lines(key, log)]
     spent = list(dict.fromkeys(key for line in lines for key in line if key not in COLUMNS))
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, [*COLUMNS, *sorted(spent)], restval="", lineterminator="\n")
@@ -112,24 +134,38 @@ def load_cases(path: Path | str) -> list[Arm]:
     runs: dict[_Key, list[dict[str, str]]] = defaultdict(list)
     for number, line in enumerate(lines, start=2):
         try:
-            runs[_Key(line["arm"], int(line["seed"]))].append(line)
+            checkpoint = line.get("checkpoint")
+            runs[_Key(line["arm"], int(line["seed"]), int(checkpoint) if checkpoint else None)].append(line)
         except ValueError:
-            raise DataError(f"{path}, line {number}", line["seed"], "a seed") from None
+            got = f"seed {line['seed']}, checkpoint {line.get('checkpoint') or 'none'}"
+            raise DataError(f"{path}, line {number}", got, "whole numbers") from None
     logs: dict[str, list[Log]] = defaultdict(list)
+    frozen: dict[str, list[Log]] = defaultdict(list)
     for key, own in runs.items():
         try:
-            logs[key.arm].append(_log(key, own))
+            (logs if key.checkpoint is None else frozen)[key.arm].append(_log(key, own))
         except (ValueError, TypeError) as problem:
             raise DataError(f"{path}, arm {key.arm}, seed {key.seed}", str(problem), "numbers in its columns") from None
-    return [Arm(name, own) for name, own in logs.items()]
+    return [Arm(name, own, frozen=frozen[name]) for name, own in logs.items()]
 
 
-def _lines(label: str, log: Log) -> Iterator[dict[str, object]]:
+def _runs(arm: Arm) -> Iterator[tuple[_Key, Log]]:
+    """The arm's own runs, and those on their frozen memory."""
+    seeds = {log.manifest.run_id: log.manifest.seed for log in arm.whole}
+    ends = {log.manifest.run_id: end(log) for log in arm.whole}
+    for log in arm.whole:
+        yield _Key(arm.label, log.manifest.seed, None), log
+    for log in arm.frozen:
+        after, stream = rounds_before(log), source(log)
+        yield _Key(arm.label, seeds[stream], ends[stream] if after is None else after), log
+
+
+def _lines(key: _Key, log: Log) -> Iterator[dict[str, object]]:
     manifest = log.manifest
     models = {"actor": manifest.model_fingerprint, **manifest.role_fingerprints}
     run = {
-        "arm": visible(label),
-        "seed": manifest.seed,
+        "arm": visible(key.arm),
+        "seed": key.seed,
         "benchmark": visible(manifest.benchmark),
         "digest": manifest.benchmark_digest,
         "feedback_source": manifest.feedback_source,
@@ -140,6 +176,9 @@ def _lines(label: str, log: Log) -> Iterator[dict[str, object]]:
         "max_attempts": "" if log.max_attempts is None else log.max_attempts,
         "models": _encoded(models),
         "prices": _encoded(manifest.prices),
+        "round_size": round_size(log) or "",
+        "same_task": int(shows_own(log)),
+        "checkpoint": "" if key.checkpoint is None else key.checkpoint,
     }
     for task_id, attempts in log.attempts.items():
         for attempt in attempts:
@@ -151,6 +190,8 @@ def _lines(label: str, log: Log) -> Iterator[dict[str, object]]:
                 **run,
                 "task": visible(task_id),
                 "cluster": visible(log.clusters.get(task_id, task_id)),
+                "split": log.results[task_id].split,
+                "updates": len(curated) or "",
                 **_of(attempt, grade),
                 **_spending(attempt, written, curated),
             }
@@ -202,12 +243,14 @@ def _log(key: _Key, lines: Sequence[Mapping[str, str]]) -> Log:
         grades[attempt.task_id, attempt.number] = _grade(attempt, line)
         if WRITER in usages:
             written[attempt.task_id] = WrittenTests(task_id=attempt.task_id, tests=(), usage=usages[WRITER])
-        if CURATION in usages:
-            updates.append(Update(round=0, call=len(updates), task_ids=(attempt.task_id,), usage=usages[CURATION]))
-    source = lines[0]["feedback_source"]
+        if line.get("updates") or CURATION in usages:
+            usage = usages.get(CURATION, Usage())
+            updates.append(Update(round=0, call=len(updates), task_ids=(attempt.task_id,), usage=usage))
+    feedback = lines[0]["feedback_source"]
+    splits = {line["task"]: line.get("split") or "" for line in lines}
     return Log(
         manifest=_manifest(key, lines[0], len(attempts)),
-        results={task_id: _result(own, source) for task_id, own in attempts.items()},
+        results={task_id: _result(own, feedback, splits[task_id]) for task_id, own in attempts.items()},
         attempts=dict(attempts),
         grades=grades,
         written=written,
@@ -286,7 +329,7 @@ def _grade(attempt: Attempt, line: Mapping[str, str]) -> Grade:
     )
 
 
-def _result(attempts: Sequence[Attempt], source: str) -> TaskResult:
+def _result(attempts: Sequence[Attempt], feedback_source: str, split: str) -> TaskResult:
     submitted = submitted_at(attempts).number
     return TaskResult(
         task_id=attempts[0].task_id,
@@ -295,21 +338,25 @@ def _result(attempts: Sequence[Attempt], source: str) -> TaskResult:
         best=submitted,
         last=attempts[-1].number,
         stop_reason="",
-        feedback_source=source,
+        feedback_source=feedback_source,
         duration=0.0,
+        split=split,
     )
 
 
 def _manifest(key: _Key, line: Mapping[str, str], known: int) -> Manifest:
     """`known`: tasks of the run in the file."""
-    allowed = line.get("max_attempts")
+    allowed, size = line.get("max_attempts"), line.get("round_size")
     loop = {"loop": {"max_attempts": int(allowed)}} if allowed else {}
+    items = {} if key.checkpoint is None else {"frozen": True, "of": key.stream, "after": key.checkpoint}
+    shared = {"same_task": line.get("same_task") == "1", "items": items}
+    shared |= {"round_size": int(size)} if size else {}
     models, prices = (msgspec.json.decode(line[name], type=dict[str, str]) for name in ("models", "prices"))
     return Manifest(
-        run_id=f"{key.arm}-s{key.seed}",
+        run_id=key.stream if key.checkpoint is None else f"{key.stream} after {key.checkpoint}",
         created_at="",
         seed=key.seed,
-        config={"arm": key.arm, "seed": key.seed, **loop},
+        config={"arm": key.arm, "seed": key.seed, **loop, "memory": {"shared": shared}},
         config_digest="",
         git_commit="",
         dirty=False,

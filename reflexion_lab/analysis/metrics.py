@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from reflexion_lab.analysis.estimators import Paired, feedback_confusion, paired, suite_quality, verdict
 from reflexion_lab.analysis.learning.curation import curated
+from reflexion_lab.analysis.learning.memory import EFFECTS
 from reflexion_lab.analysis.stats.bootstrap import rate
 from reflexion_lab.analysis.stats.intervals import PAIRED, Estimate, Rate
 from reflexion_lab.errors import ConfigError
@@ -333,6 +334,19 @@ def items_read(log: Log) -> Rate | None:
 @metric("run", "number", label="tokens of curation", direction="lower", note="before and after tasks", of_whole=True)
 def curation_tokens(log: Log) -> int | None:
     return curated(log).curation.tokens + curated(log).selection.tokens if log.updates else None
+
+
+def _of_memory(name: str) -> Callable[[Arm], Estimate | None]:
+    def of(arm: Arm) -> Estimate | None:
+        estimate: Estimate | None = getattr(arm.memory.measures, name) if arm.memory else None
+        return estimate
+
+    return of
+
+
+for _name in EFFECTS:
+    metric("arm", "points", label=_name.replace("_", " "), name=_name, interval=PAIRED,
+           direction="lower" if _name == "forgetting" else "higher")(_of_memory(_name))  # fmt: skip
 
 
 @metric("attempt", "share", label="no program", direction="lower")

@@ -205,11 +205,11 @@ def patterns(options: argparse.Namespace) -> None:
 
 
 def measures(options: argparse.Namespace) -> None:
-    from reflexion_lab.analysis.learning.checkpoints import matrix
+    from reflexion_lab.analysis.learning.checkpoints import stream_memory
     from reflexion_lab.analysis.report.memory import memory_screen
     from reflexion_lab.cli.sheets import say, say_json
 
-    measured = matrix(place.chosen(options))
+    measured = stream_memory(place.chosen(options))
     say(*memory_screen(measured, columns()))
     if options.json:
         say_json(measured)

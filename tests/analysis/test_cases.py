@@ -99,7 +99,11 @@ def test_cases_hold_verdicts_clusters_and_spending_by_role(arms, tmp_path):
 
 @pytest.mark.parametrize(
     ("column", "value", "expected"),
-    [("attempt", "two", "seed 0"), ("seed", "x", "line 2: got x, expected a seed"), ("hidden", "", "seed 0")],
+    [
+        ("attempt", "two", "seed 0"),
+        ("seed", "x", "line 2: got seed x, checkpoint none, expected whole numbers"),
+        ("hidden", "", "seed 0"),
+    ],
 )
 def test_a_damaged_value_is_named_with_its_run(arms, tmp_path, column, value, expected):
     path = save_cases(tmp_path / "cases.csv", arms)

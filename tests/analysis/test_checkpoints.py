@@ -9,8 +9,16 @@ from itertools import pairwise
 import pytest
 
 from reflexion_lab.analysis import metrics
+from reflexion_lab.analysis.arms import arms
+from reflexion_lab.analysis.cases import load_cases, save_cases
+from reflexion_lab.analysis.comparison import side_by_side
+from reflexion_lab.analysis.figures import memory as memory_figure
+from reflexion_lab.analysis.figures import prequential as prequential_figure
 from reflexion_lab.analysis.frames import load
-from reflexion_lab.analysis.learning.checkpoints import matrix
+from reflexion_lab.analysis.learning.checkpoints import stream_memory
+from reflexion_lab.analysis.learning.memory import EFFECTS
+from reflexion_lab.analysis.report.comparison import sheets, warnings
+from reflexion_lab.analysis.report.documents import rows
 from reflexion_lab.analysis.report.memory import memory_screen
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.cli.main import main
@@ -62,7 +70,7 @@ def runs(root):
 
 
 def test_measures_are_differences_of_the_runs_own_verdicts(runs):
-    result = matrix(runs)
+    result = stream_memory(runs).matrix
     online, zero, half, last = map(verdicts, runs)
     assert (result.rounds, result.checkpoints) == ((6,), (0, 3, 6))
     assert result.notes[0] == "no generalisation: it needs held-out tasks (benchmark.split)"
@@ -91,7 +99,7 @@ def test_a_frozen_run_changes_no_item(runs):
 
 
 def test_figures_of_memory_are_those_of_its_log(runs):
-    (memory,) = matrix(runs[:1]).curated
+    (memory,) = stream_memory(runs[:1]).curated
     assert memory.operations == {"add": 12}
     assert [size.items for size in memory.sizes] == [2, 4, 6, 8, 10, 12]
     assert all(a.tokens < b.tokens for a, b in pairwise(memory.sizes))
@@ -103,20 +111,20 @@ def test_figures_of_memory_are_those_of_its_log(runs):
 
 def test_test_tasks_are_held_out_and_memory_learnt_nothing_from_them(root):
     run = run_in(root / "split")
-    result = matrix([run])
+    memory = stream_memory([run])
     log = Log.read(run)
     test = {task_id for task_id, outcome in log.results.items() if outcome.split == "test"}
-    assert result.rounds == (6,)  # two passes over six tasks, two a round
+    assert memory.matrix.rounds == (6,)  # two passes over six tasks, two a round
     assert not test & {task_id for update in run.updates for task_id in update.task_ids}
-    assert (result.curve[-1].so_far.n, result.checkpoints) == (12, (6,))
+    assert (memory.curve[-1].so_far.n, memory.matrix.checkpoints) == (12, (6,))
     assert all(isinstance(item, Item) for item in run.beginning.items)
 
 
 def test_a_run_without_memory_serves_every_order(root, runs):
     other = run_in(root / "order")
-    result = matrix([runs[0], other, runs[1]])
+    result = stream_memory([runs[0], other, runs[1]]).matrix
     assert (result.measures.orders, result.measures.online_utility.n) == (2, 12 + 12)
-    result = matrix([*runs, other])
+    result = stream_memory([*runs, other]).matrix
     assert [note for note in result.notes if "orders" in note] == [
         "stability, forgetting, backward transfer of 1 of 2 orders only"
     ]
@@ -124,7 +132,7 @@ def test_a_run_without_memory_serves_every_order(root, runs):
 
 def test_a_run_without_memory_serves_held_out_tasks_and_each_missing_measure_has_a_reason(root):
     split, empty = run_in(root / "split"), run_in(root / "split_at_0")
-    result = matrix([split, empty])
+    result = stream_memory([split, empty]).matrix
     online, zero = verdicts(split), verdicts(empty)
     test = {task_id for task_id, outcome in Log.read(split).results.items() if outcome.split == "test"}
     means = result.measures
@@ -170,33 +178,85 @@ def test_a_frozen_run_measures_with_the_model_and_method_of_its_stream(runs, tmp
     frozen = changed(runs[number], tmp_path, **change)
     if problem:
         with pytest.raises(FolderError, match=re.escape(problem)):
-            matrix([runs[0], frozen])
+            stream_memory([runs[0], frozen])
     else:
-        assert matrix([runs[0], frozen]).checkpoints
+        assert stream_memory([runs[0], frozen]).matrix.checkpoints
 
 
 @pytest.mark.parametrize("key", ["config__arm", "config__curator__k", "config__memory__shared__round_size"])
 def test_orders_are_those_of_one_method(root, runs, tmp_path, key):
     other = changed(run_in(root / "order"), tmp_path, **{key: 7})
     with pytest.raises(FolderError, match=f"{key.removeprefix('config__').replace('__', '.')}: got 7, expected"):
-        matrix([runs[0], other])
+        stream_memory([runs[0], other])
+
+
+def test_compare_measures_memory_by_frozen_runs_and_makes_no_arms_of_them(root, runs, tmp_path):
+    frozen = [changed(run, tmp_path, config__arm="frozen") for run in runs[1:]]
+    (arm,), comparison = side_by_side([runs[0], *frozen], one_seed=True)
+    (row,) = comparison.rows
+    assert (row.arm, row.run_ids, row.n) == ("reflexion", (runs[0].manifest.run_id,), 12)
+    assert row.memory == arm.memory == stream_memory(runs).matrix
+    assert {name: row.metrics.get(name) for name in EFFECTS} == {
+        name: getattr(row.memory.measures, name) for name in EFFECTS if name != "generalisation"
+    } | {"generalisation": None}
+    (table,) = [sheet for sheet in sheets(comparison) if sheet.key == "memory"]
+    assert [line[2] for line in table.rows] == [
+        "online utility", "stability", "forgetting", "backward transfer", "gained : lost"
+    ]  # fmt: skip
+    assert table.rows[0][1] == "1 x 6, at 0, 3, 6" and table.rows[0][4:] == ("12", "4")
+    assert any(text.startswith("CHECKPOINTS: the runs on frozen memory of reflexion ") for text in warnings(comparison))
+    assert {"online_utility", "online_utility_low", "online_utility_high"} < rows(comparison)[0].keys()
+    assert memory_figure.drawing([arm]).rows[0][5:9] == (
+        "online_utility", 12, 4, row.memory.measures.online_utility.value
+    )  # fmt: skip
+
+
+def test_a_frozen_run_without_its_stream_or_with_another_method_is_an_arm_of_its_own(root, runs, tmp_path):
+    assert [arm.memory for arm in arms(runs[1:2])] == [None]
+    other = changed(runs[1], tmp_path, config__temperature=0.7)
+    assert [(arm.label, arm.memory) for arm in arms([runs[0], other])] == [
+        ("reflexion temperature=0", None), ("reflexion temperature=0.7", None)
+    ]  # fmt: skip
+
+
+def test_two_frozen_runs_with_one_memory_are_refused(runs, tmp_path):
+    twin = changed(runs[2], tmp_path, run_id="20260101-000000-000000-twin-families-s0")
+    for measure in (stream_memory, arms):
+        with pytest.raises(FolderError, match="with memory after 3 rounds here and in"):
+            measure([*runs, twin])
+
+
+@pytest.mark.parametrize("names", [("stream", "at_0", "at_3", "at_null"), ("split", "split_at_0")])
+def test_measures_of_memory_can_be_computed_again_from_the_cases_of_a_report(root, tmp_path, names):
+    before = arms([run_in(root / name) for name in names])
+    after = load_cases(save_cases(tmp_path / "cases.csv", before))
+    assert [arm.memory for arm in after] == [arm.memory for arm in before] != [None]
+    assert [(arm.train, arm.verdicts()) for arm in after] == [(arm.train, arm.verdicts()) for arm in before]
+    assert prequential_figure.drawing(after).rows == prequential_figure.drawing(before).rows
+
+
+def test_frames_name_the_memory_that_a_run_has(runs):
+    frame = load(*runs).runs
+    stream = runs[0].manifest.run_id
+    assert frame["memory_of"].astype("string").fillna("").tolist() == ["", stream, stream, stream]
+    assert frame["memory_after"].fillna(-1).tolist() == [-1, 0, 3, -1]
 
 
 def test_the_screen_has_at_most_15_lines_of_80_columns_and_names_what_is_missing(runs, root, capsys):
     assert main(["memory", "measures", *(str(run.path) for run in runs), "--json"]) == 0
     *lines, last = capsys.readouterr().out.splitlines()
     assert len(lines) <= 15 and max(map(len, lines)) <= 80
-    assert json.loads(last)["measures"]["online_utility"]["n"] == 12
-    text = "\n".join(memory_screen(matrix(runs[:1])))
+    assert json.loads(last)["matrix"]["measures"]["online_utility"]["n"] == 12
+    text = "\n".join(memory_screen(stream_memory(runs[:1])))
     assert "note: no online utility: it needs a frozen run with memory.shared.items.after=0" in text
     assert "cost: curator" in text
 
 
 def test_a_frozen_run_of_another_stream_or_none_is_refused(runs, root):
     with pytest.raises(FolderError, match="no run of a stream"):
-        matrix(runs[1:])
+        stream_memory(runs[1:])
     with pytest.raises(FolderError, match="name that run, too"):
-        matrix([run_in(root / "split"), runs[2]])
+        stream_memory([run_in(root / "split"), runs[2]])
 
 
 def test_tables_and_trackers_show_memory_of_runs_that_have_one(runs, write_run):

@@ -20,6 +20,7 @@ from reflexion_lab.analysis.comparison.budgets import (
     per_solved,
 )
 from reflexion_lab.analysis.estimators import Confusion, feedback_confusion, paired
+from reflexion_lab.analysis.learning.checkpoints import Matrix
 from reflexion_lab.analysis.learning.transitions import Moves, ends
 from reflexion_lab.analysis.stats.bayes import Posterior, posterior
 from reflexion_lab.analysis.stats.bootstrap import FEWEST, difference, linearised, paired_differences
@@ -378,6 +379,8 @@ class Row(Record, frozen=True, kw_only=True):
     """Digest of every prompt and reply of its actor, by case and attempt; "" if texts were not stored."""
     metrics: dict[str, metrics.Value]
     """Values of registered metrics by `Metric.key`."""
+    memory: Matrix | None
+    """What its memory gains, keeps and loses over the stream; None without runs on its frozen memory."""
 
     @property
     def differences(self) -> dict[str, Difference]:
@@ -451,6 +454,7 @@ def row(
         cost_per_solved=None if "cost" in unknown else per_solved(arm, "cost"),
         calls=_calls(arm),
         metrics=metrics.in_arm(arm),
+        memory=arm.memory,
     )
 
 

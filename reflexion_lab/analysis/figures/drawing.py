@@ -389,7 +389,7 @@ def readable(arms: Sequence[Arm]) -> dict[str, Arm]:
         while name in used:
             name, number = f"{bounded(whole, LONGEST - 5)} ({number})", number + 1
         used.add(name)
-        by_label[arm.label] = Arm(name, arm.logs, shared)
+        by_label[arm.label] = Arm(name, arm.whole, shared, arm.frozen)
     return by_label
 
 

@@ -24,7 +24,7 @@ def orders(arms: Sequence[Arm]) -> dict[int, Sequence[str]]:
     Without rounds, tasks end in any order.
     """
     shown: dict[int, set[tuple[str, ...]]] = {}
-    for log in (log for arm in arms for log in arm.logs if log.updates):
+    for log in (log for arm in arms for log in arm.whole if log.updates):
         shown.setdefault(log.manifest.seed, set()).add(tuple(online(log).tasks))
     return {seed: next(iter(of_seed)) for seed, of_seed in shown.items() if len(of_seed) == 1}
 
@@ -34,7 +34,7 @@ def windows(arm: Arm, by_seed: Mapping[int, Sequence[str]]) -> list[Window]:
     import numpy as np
 
     streams = []
-    for log in arm.logs:
+    for log in arm.whole:
         stream = online(log)
         order = stream.tasks if log.updates else by_seed.get(log.manifest.seed, ())
         if set(order) != set(stream.tasks):

@@ -51,7 +51,8 @@ class Frames(NamedTuple):
     runs: pd.DataFrame
     """One row per run. Config values in which the runs differ are columns, by dotted key. `pass_at_1` (of an oracle,
     `upper_bound`) and its 95 % interval `low`, `high` are over the `n` tasks with a hidden verdict; they are NA
-    until the run is finished. `no_verdict` is the number of other tasks."""
+    until the run is finished. `no_verdict` is the number of other tasks. `memory_of` is the run whose memory a frozen
+    run has, `memory_after` the rounds after which it was taken (NA: all)."""
     tasks: pd.DataFrame
     """One row per task of a run. Tasks of one `cluster` (template, family, repository) are no independent units: for an
     interval, group by it and not by `task_id`. A task that stands alone has its id there. `learning_rate`, `trend`,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.estimators import verdict
+from reflexion_lab.analysis.learning.checkpoints import rounds_before, source
 from reflexion_lab.analysis.learning.transitions import (
     breakthroughs,
     diminishing_returns,
@@ -209,6 +210,8 @@ RUNS: Columns = {
     "feedback_source": ("category", lambda run: run.log.manifest.feedback_source),
     "model": ("category", lambda run: run.log.manifest.model_fingerprint),
     "study": ("category", lambda run: run.log.study),
+    "memory_of": ("category", lambda run: source(run.log) or None),
+    "memory_after": ("Int64", lambda run: rounds_before(run.log) if source(run.log) else None),
     "config_digest": ("category", lambda run: run.log.manifest.config_digest),
     "n": ("int64", lambda run: len(run.log.headline.results) - len(run.log.headline.no_verdict)),
     "no_verdict": ("int64", lambda run: len(run.log.headline.no_verdict)),

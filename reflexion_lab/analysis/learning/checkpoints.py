@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -13,7 +13,7 @@ from reflexion_lab.analysis.learning.curation import Curated, curated
 from reflexion_lab.analysis.learning.memory import Measures, Stream, Window, changes, measures, prequential
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.solutions import tasks_of
-from reflexion_lab.analysis.stats.clusters import merged
+from reflexion_lab.analysis.stats.clusters import Clusters, merged
 from reflexion_lab.errors import FolderError
 from reflexion_lab.memory.items import Items
 from reflexion_lab.records import Record, base_id
@@ -54,30 +54,29 @@ WORDS = {
 class Matrix(Record, frozen=True, kw_only=True):
     """Measures of the memory of runs of one stream."""
 
-    arm: str
-    benchmark: str
     rounds: tuple[int, ...]
     """Rounds of each run of the stream."""
     checkpoints: tuple[int, ...]
     """Rounds after which frozen runs began, over all orders."""
     measures: Measures
-    curve: tuple[Window, ...]
-    curated: tuple[Curated, ...]
-    """Memory by run of the stream."""
     notes: tuple[str, ...]
     """What is missing for a measure, or differs from its definition."""
 
 
-class _Frozen(NamedTuple):
-    """A run with the frozen memory of another one."""
+class StreamMemory(Record, frozen=True, kw_only=True):
+    """The memory of runs of one stream: what it gains, keeps and loses, and what it consists of."""
 
-    log: Log
-    of: str
-    """Name of the other run's folder."""
-    after: int | None
+    arm: str
+    benchmark: str
+    matrix: Matrix
+    curve: tuple[Window, ...]
+    curated: tuple[Curated, ...]
+    """Memory by run of the stream."""
+    notes: tuple[str, ...]
+    """Remarks on the tasks of the stream."""
 
 
-def matrix(runs: object) -> Matrix:
+def stream_memory(runs: object) -> StreamMemory:
     """Measures from runs of a stream, one per order, and from runs with `memory.shared.items.frozen`.
 
     A frozen run belongs to the run that its `memory.shared.items.of` names. One after 0 rounds serves all orders of the
@@ -95,63 +94,142 @@ def matrix(runs: object) -> Matrix:
         seed, order and first items, or a frozen run that differs from its stream in what its verdicts depend on. A
         frozen run after 0 rounds may have no curator.
     """
-    own: dict[str, Log] = {}
-    frozen: list[_Frozen] = []
-    every = folders(runs)
-    for run in every:
-        log, items = Log.read(run, texts=False), _shared(run.manifest.config).get("items") or {}
-        if items.get("frozen"):
-            frozen.append(_Frozen(log, Path(str(items.get("of") or "")).name, items.get("after")))
-        else:
-            own[run.path.resolve().name] = log
+    read = {run.manifest.run_id: (run, Log.read(run, texts=False)) for run in folders(runs)}
+    own = {name: log for name, (_, log) in read.items() if not source(log)}
+    frozen = [log for _, log in read.values() if source(log)]
     _check(own, frozen)
-    streams = [_stream(name, log, frozen) for name, log in own.items()]
-    clusters = merged(*(log.clusters for log in (*own.values(), *(run.log for run in frozen))))
     first = next(iter(own.values()))
-    return Matrix(
+    return StreamMemory(
         arm=first.arm,
         benchmark=first.manifest.benchmark,
-        rounds=tuple(len(set(_rounds(log).values())) for log in own.values()),
-        checkpoints=tuple(sorted({at for stream in streams for at in stream.checkpoints})),
-        measures=measures(streams, clusters),
-        curve=tuple(prequential(streams, clusters)),
+        matrix=matrix(list(own.values()), frozen),
+        curve=tuple(prequential([online(log) for log in own.values()], _clusters(own.values()))),
         curated=tuple(curated(log) for log in own.values()),
-        notes=(*_notes(streams, frozen), *_repeated(run for run in every if run.path.resolve().name in own)),
+        notes=tuple(_repeated(read[first.manifest.run_id][0])),
     )
 
 
-def _shared(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The node `memory.shared`."""
-    memory: Mapping[str, Any] = config.get("memory") or {}
+def matrix(own: Sequence[Log], frozen: Sequence[Log]) -> Matrix:
+    """Measures from the logs of a stream, one per order, and from those with their memory, frozen."""
+    streams = [_stream(log, frozen) for log in own]
+    return Matrix(
+        rounds=tuple(map(end, own)),
+        checkpoints=tuple(sorted({at for stream in streams for at in stream.checkpoints})),
+        measures=measures(streams, _clusters((*own, *frozen))),
+        notes=tuple(_notes(streams, frozen)),
+    )
+
+
+def source(log: Log) -> str:
+    """Id of the run whose memory the run has, frozen; "" if its own memory learns."""
+    items = _items(log)
+    return Path(str(items.get("of") or "no run")).name if items.get("frozen") else ""
+
+
+def rounds_before(log: Log) -> int | None:
+    """Rounds after which the memory of a frozen run was taken; None: after all."""
+    after: int | None = _items(log).get("after")
+    return after
+
+
+def shows_own(log: Log) -> bool:
+    """Whether a prompt may hold items that were learnt from its task."""
+    return bool(_shared(log).get("same_task"))
+
+
+def round_size(log: Log) -> int:
+    """Tasks after which memory learns; 0 if the config does not say."""
+    return int(_shared(log).get("round_size") or 0)
+
+
+def end(log: Log) -> int:
+    """Rounds of a stream."""
+    return max(_rounds(log).values(), default=-1) + 1
+
+
+def checkpoints(logs: Iterable[Log]) -> dict[str, list[Log]]:
+    """Frozen runs among `logs` by the id of the run whose memory they have, if that is among them, has the same tasks
+    and differs in nothing else that verdicts depend on.
+
+    Raises
+    ------
+    FolderError
+        Two frozen runs on the same memory.
+    """
+    every = list(logs)
+    own = {log.manifest.run_id: log for log in every if not source(log)}
+    by_stream: dict[str, list[Log]] = {}
+    for log in every:
+        stream = own.get(source(log))
+        if stream and log.manifest.benchmark_digest == stream.manifest.benchmark_digest and not _misfit(log, stream):
+            by_stream.setdefault(stream.manifest.run_id, []).append(log)
+    for name, frozen in by_stream.items():
+        _check_single(frozen, end(own[name]))
+    return by_stream
+
+
+def _shared(log: Log) -> Mapping[str, Any]:
+    """The node `memory.shared` of its config."""
+    memory: Any = log.manifest.config.get("memory") or {}
     return memory.get("shared") or {}
 
 
-def _check(own: Mapping[str, Log], frozen: Iterable[_Frozen]) -> None:
+def _items(log: Log) -> Mapping[str, Any]:
+    """The node `memory.shared.items` of its config."""
+    return _shared(log).get("items") or {}
+
+
+def _clusters(logs: Iterable[Log]) -> Clusters:
+    return merged(*(log.clusters for log in logs))
+
+
+def _check(own: Mapping[str, Log], frozen: Iterable[Log]) -> None:
     """Raises FolderError."""
     if not own:
         raise FolderError("memory measures", "no run of a stream", "one whose memory.shared.items.frozen is false")
-    for run in frozen:
-        if run.of not in own:
-            got = f"memory of {run.of or 'no run'}"
-            raise FolderError(run.log.manifest.run_id, got, f"of {' or '.join(own)}", "name that run, too")
-    digests = {log.manifest.benchmark_digest for log in (*own.values(), *(run.log for run in frozen))}
+    by_stream: dict[str, list[Log]] = {}
+    for log in frozen:
+        if source(log) not in own:
+            got = f"memory of {source(log)}"
+            raise FolderError(log.manifest.run_id, got, f"of {' or '.join(own)}", "name that run, too")
+        by_stream.setdefault(source(log), []).append(log)
+    digests = {log.manifest.benchmark_digest for logs in (own.values(), *by_stream.values()) for log in logs}
     if len(digests) > 1:
         raise FolderError("memory measures", f"runs of {len(digests)} benchmarks", "one")
     first, *others = own.values()
-    for log in others:
-        _check_equal(log, first, (*ORDERS, "model_fingerprint", "role_fingerprints"))
-    for run in frozen:
-        is_empty = run.after == 0 and "curator" not in measured(run.log.manifest.config)
-        _check_equal(run.log, own[run.of], EMPTY if is_empty else FROZEN)
+    problems = [_difference(log, first, (*ORDERS, "model_fingerprint", "role_fingerprints")) for log in others]
+    problems += [_misfit(log, own[name]) for name, logs in by_stream.items() for log in logs]
+    for problem in filter(None, problems):
+        raise problem
+    for name, logs in by_stream.items():
+        _check_single(logs, end(own[name]))
 
 
-def _check_equal(log: Log, other: Log, may_differ: Collection[str]) -> None:
-    """Raises FolderError with the first key in which two runs differ."""
+def _check_single(frozen: Iterable[Log], last: int) -> None:
+    """Raises FolderError: two frozen runs have a task with the same memory."""
+    first: dict[tuple[int, str], str] = {}
+    for log in frozen:
+        at = last if (after := rounds_before(log)) is None else after
+        for task_id in log.results:
+            if (other := first.setdefault((at, task_id), log.manifest.run_id)) != log.manifest.run_id:
+                got = f"{task_id} with memory after {at} rounds here and in {other}"
+                raise FolderError(log.manifest.run_id, got, "one of them", "name one of the runs")
+
+
+def _misfit(log: Log, stream: Log) -> FolderError | None:
+    """The difference between a frozen run and its stream on which verdicts depend."""
+    is_empty = rounds_before(log) == 0 and "curator" not in measured(log.manifest.config)
+    return _difference(log, stream, EMPTY if is_empty else FROZEN)
+
+
+def _difference(log: Log, other: Log, may_differ: Collection[str]) -> FolderError | None:
+    """The first key in which two runs differ."""
     mine, expected = _settings(log, may_differ), _settings(other, may_differ)
     for key in sorted(mine.keys() | expected.keys()):
         if (got := mine.get(key)) != expected.get(key):
             of = f"{expected.get(key)!r} as in {other.manifest.run_id}"
-            raise FolderError(f"{log.manifest.run_id}: {key}", repr(got), of, "measure other methods apart")
+            return FolderError(f"{log.manifest.run_id}: {key}", repr(got), of, "measure other methods apart")
+    return None
 
 
 def _settings(log: Log, without: Collection[str]) -> dict[str, Any]:
@@ -170,18 +248,17 @@ def _settings(log: Log, without: Collection[str]) -> dict[str, Any]:
 
 def online(log: Log) -> Stream:
     """The stream of a run, without checkpoints."""
-    return _stream("", log, ())
+    return _stream(log, ())
 
 
-def _stream(name: str, log: Log, frozen: Sequence[_Frozen]) -> Stream:
-    """The matrix of one run of a stream."""
-    rounds = _rounds(log)
-    end = len(set(rounds.values()))
-    rows = {end: _verdicts(log.headline)} if log.headline is not log else {}
-    zeros = [run for run in frozen if run.after == 0 and run.of != name]
-    for run in (*zeros, *(run for run in frozen if run.of == name)):
-        at = end if run.after is None else run.after
-        rows[at] = rows.get(at, {}) | _verdicts(run.log)
+def _stream(log: Log, frozen: Sequence[Log]) -> Stream:
+    """The matrix of one run of a stream; other streams' runs after 0 rounds serve it where it has none."""
+    rounds, last, name = _rounds(log), end(log), log.manifest.run_id
+    rows = {last: _verdicts(log.headline)} if log.headline is not log else {}
+    zeros = [each for each in frozen if rounds_before(each) == 0 and source(each) != name]
+    for each in (*zeros, *(each for each in frozen if source(each) == name)):
+        at = last if (after := rounds_before(each)) is None else after
+        rows[at] = rows.get(at, {}) | _verdicts(each)
     seen = {base_id(task) for task in rounds}
     held_out = sorted({task for row in rows.values() for task in row if base_id(task) not in seen})
     tasks = [*rounds, *held_out]
@@ -206,7 +283,7 @@ def _rounds(log: Log) -> dict[str, int]:
     A round ends before the next one begins, so that the order of ends tells rounds apart. Within a round, tasks are
     sorted.
     """
-    size = int(_shared(log.manifest.config).get("round_size") or 1)
+    size = round_size(log) or 1
     train = [task_id for task_id, result in log.results.items() if result.split in ("", "train")]
     parts = [sorted(train[start : start + size]) for start in range(0, len(train), size)]
     return {task_id: number for number, part in enumerate(parts) for task_id in part}
@@ -219,9 +296,8 @@ def _verdicts(log: Log) -> dict[str, float]:
     }
 
 
-def _repeated(runs: Iterable[RunFolder]) -> Iterator[str]:
-    """Near-duplicates in the first stream: memory of one task may hold the solution of another."""
-    run = next(iter(runs))
+def _repeated(run: RunFolder) -> Iterator[str]:
+    """Near-duplicates in a stream: memory of one task may hold the solution of another."""
     every = tasks_of([run])[run.manifest.run_id]
     first = {base_id(task_id): task for task_id, task in reversed(every.items())}
     tasks = [first[name] for name in dict.fromkeys(map(base_id, every))]
@@ -230,7 +306,7 @@ def _repeated(runs: Iterable[RunFolder]) -> Iterator[str]:
         yield f"{len(pairs)} of {len(tasks)} tasks resemble an earlier one of another cluster, {example}"
 
 
-def _notes(streams: Sequence[Stream], frozen: Sequence[_Frozen]) -> Iterator[str]:
+def _notes(streams: Sequence[Stream], frozen: Sequence[Log]) -> Iterator[str]:
     """Why a measure is None, and which of the orders it lacks."""
     available = {name for stream in streams for name in _available(stream)}
     by_order = [changes(stream) for stream in streams]
@@ -243,7 +319,7 @@ def _notes(streams: Sequence[Stream], frozen: Sequence[_Frozen]) -> Iterator[str
             reasons.setdefault(reason, []).append(measure.replace("_", " "))
     for reason, names in reasons.items():
         yield f"{', '.join(names)} {reason}" if reason.startswith("of") else f"no {', '.join(names)}: {reason}"
-    if not all(_shared(run.log.manifest.config).get("same_task") for run in frozen if run.after != 0):
+    if not all(shows_own(log) for log in frozen if rounds_before(log) != 0):
         yield "frozen runs hid the items of the task itself: stability needs memory.shared.same_task=true"
     if "forgetting" not in {name for names in reasons.values() for name in names}:
         yield "forgetting takes the best verdict, so it is high even where memory does nothing; see backward transfer"

@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 WINDOWS = 4
+EFFECTS = ("online_utility", "stability", "forgetting", "backward_transfer", "generalisation")
+"""Fields of `Measures`."""
+MEANING = (
+    "a(i, j): hidden verdict on task j with memory after i rounds. Online utility: a(j - 1, j) - a(0, j). Stability: "
+    "a(K, j) - a(j, j) over all tasks; backward transfer: over those learnt before the last checkpoint K. Forgetting: "
+    "the best of earlier checkpoints minus a(K, j), above 0 by noise alone. Generalisation: a(K, j) - a(0, j) of "
+    "held-out tasks."
+)
+"""Of `EFFECTS`, for readers of tables and figures."""
 Case = tuple[str, int, float]
 """Task without the number of its pass, number of the order, and value."""
 
@@ -46,12 +55,9 @@ class Stream(NamedTuple):
     """Shape (checkpoints, tasks): a(c_k, j); NaN without one."""
 
 
-class Effect(Record, frozen=True, kw_only=True):
-    """A mean over cases, with its interval. A case is a task in one order of the stream."""
+class Effect(Estimate, frozen=True, kw_only=True):
+    """A mean over cases, with its 95 % interval. A case is a task in one order of the stream."""
 
-    value: float
-    low: float
-    high: float
     n: int
     clusters: int
     over: str
@@ -148,7 +154,7 @@ def measures(streams: Sequence[Stream], clusters: Clusters = ALONE) -> Measures:
     units = {case: clusters.get(base_id(case[0]), base_id(case[0])) for case in online}
     return Measures(
         orders=len(streams),
-        **{name: effects.get(name) for name in Measures.__struct_fields__[1:6]},
+        **{name: effects.get(name) for name in EFFECTS},
         against=paired(without, online, units) if online else None,
         lost=_names(case for case in online if without[case] and not online[case]),
         gained=_names(case for case in online if online[case] and not without[case]),

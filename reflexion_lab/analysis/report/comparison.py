@@ -13,6 +13,8 @@ from reflexion_lab.analysis.comparison.budgets import ATTEMPTS
 from reflexion_lab.analysis.comparison.row import Difference, RetryPrice, Row
 from reflexion_lab.analysis.figures.drawing import brief
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
+from reflexion_lab.analysis.learning.checkpoints import Matrix
+from reflexion_lab.analysis.learning.memory import EFFECTS, MEANING, Effect
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.ceiling import ceiling_sheet
 from reflexion_lab.analysis.report.cells import NONE
@@ -33,7 +35,7 @@ def sheets(comparison: Comparison) -> list[Sheet]:
     differences = [difference_sheet(comparison), *_bayesian(comparison)] if len(comparison.rows) > 1 else []
     if comparison.ceilings:
         differences.append(ceiling_sheet(comparison.ceilings, comparison.baseline or ""))
-    loops = [_loops(comparison), _costs(comparison), *_prices(comparison), *_further(comparison)]
+    loops = [_loops(comparison), *_memory(comparison), _costs(comparison), *_prices(comparison), *_further(comparison)]
     results = _results(comparison, shared_words(labels))
     return [results, *differences, *loops, _left_out(comparison), _runs(comparison, labels)]
 
@@ -42,6 +44,8 @@ def warnings(comparison: Comparison) -> Iterator[str]:
     """Warnings to show above the results, one per line."""
     for row in comparison.rows:
         yield from _warnings_of(row)
+    if measured := [plain(row.arm) for row in comparison.rows if row.memory]:
+        yield f"CHECKPOINTS: the runs on frozen memory of {', '.join(measured)} are no arms, but measure it: --full"
     by_calls: dict[str, list[str]] = {}
     for row in comparison.rows:
         by_calls.setdefault(row.calls, []).append(plain(row.arm))
@@ -59,8 +63,8 @@ def warnings(comparison: Comparison) -> Iterator[str]:
             reasons = ", ".join(dict.fromkeys(row.unmatched.values()))
             yield f"NOT MATCHED: {plain(row.arm)} is compared as run and at equal attempts alone ({plain(reasons)})"
     unmatched = [unit for row in comparison.rows for unit, at in row.equal.items() if at.cut and not at.cut.is_matched]
-    for unit in dict.fromkeys(unmatched):
-        yield f"NOT MATCHED: the first attempts alone of an arm cost more {_words(unit)} than all of the other"
+    if units := " and ".join(map(_words, dict.fromkeys(unmatched))):
+        yield f"NOT MATCHED: the first attempts alone of an arm cost more {units} than all of the other"
 
 
 def _warnings_of(row: Row) -> Iterator[str]:
@@ -165,6 +169,34 @@ def _moved(moved: int, stayed: int) -> str:
     return f"{cells.number(moved / n)} ({moved}/{n})" if n else NONE
 
 
+def _memory(comparison: Comparison) -> Iterator[Sheet]:
+    """Measures of memory over the stream; nothing without runs on frozen memory."""
+    rows = [(plain(row.arm), row.memory) for row in comparison.rows if row.memory]
+    lines = tuple(line for arm, matrix in rows for line in _measures(arm, matrix))
+    by_note: dict[str, list[str]] = {}
+    for arm, matrix in rows:
+        for note in matrix.notes:
+            by_note.setdefault(note, []).append(arm)
+    notes = "".join(f" {', '.join(arms)}: {note}." for note, arms in by_note.items())
+    columns = ("arm", "orders x rounds,\ncheckpoints", "measure", "points\n[95 %]", "n", "clusters")
+    caption = "Paired by task and order. Gained, lost: tasks solved with memory alone, and without it alone."
+    if lines:
+        title, meaning = "Memory over the stream", f"{MEANING}{notes}"
+        yield Sheet(title=title, columns=columns, rows=lines, caption=caption, names=3, method=meaning, key="memory")
+
+
+def _measures(arm: str, matrix: Matrix) -> Iterator[tuple[str, ...]]:
+    rounds, at = (", ".join(map(str, dict.fromkeys(each))) for each in (matrix.rounds, matrix.checkpoints))
+    stream = f"{len(matrix.rounds)} x {rounds}, at {at}"
+    for name in EFFECTS:
+        effect: Effect | None = getattr(matrix.measures, name)
+        if effect:
+            figures = (cells.estimate(effect, signed=True), str(effect.n), str(effect.clusters))
+            yield arm, stream, _words(name), *figures
+    if pair := matrix.measures.against:
+        yield arm, stream, "gained : lost", f"{pair.repaired} : {pair.damaged}", str(pair.n), ""
+
+
 def _costs(comparison: Comparison) -> Sheet:
     columns: dict[str, Cell] = {
         "arm": _arm,
@@ -249,7 +281,7 @@ def _further(comparison: Comparison) -> Iterator[Sheet]:
     others = [
         metric
         for metric in metrics.of_level("arm", "task", "attempt")
-        if metric not in _broken() and metric.name not in ("blind_retries", "empty_retries")
+        if metric not in _broken() and metric.name not in ("blind_retries", "empty_retries", *EFFECTS)
     ]
     rows = tuple(
         (metric.label, plain(row.arm), text(metric, row.metrics[key]))

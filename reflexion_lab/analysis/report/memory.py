@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from reflexion_lab.analysis.learning.checkpoints import Matrix
+from reflexion_lab.analysis.learning.checkpoints import Matrix, StreamMemory
 from reflexion_lab.analysis.learning.curation import Curated
-from reflexion_lab.analysis.learning.memory import Effect
+from reflexion_lab.analysis.learning.memory import EFFECTS, Effect, Window
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.screen import LINES, WIDTH, folded
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import Usage
 
-LABELS = ("online_utility", "stability", "forgetting", "backward_transfer", "generalisation")
 COLUMN = 19
 """Width of the names of measures."""
 
 
-def memory_screen(matrix: Matrix, width: int = WIDTH) -> list[str]:
+def memory_screen(memory: StreamMemory, width: int = WIDTH) -> list[str]:
     """Measures with interval and n, damage, the curve, what memory consists of, its readers and its cost.
 
     Returns
@@ -28,25 +27,26 @@ def memory_screen(matrix: Matrix, width: int = WIDTH) -> list[str]:
         At most `LINES` lines of at most `width` columns.
     """
     lines = [
-        _about(matrix),
-        *_effects(matrix),
-        *(f"note: {note}" for note in matrix.notes),
-        *_damage(matrix),
-        *_curve(matrix),
-        *_memory(matrix.curated),
+        _about(memory),
+        *_effects(memory.matrix),
+        *(f"note: {note}" for note in (*memory.matrix.notes, *memory.notes)),
+        *_damage(memory.matrix),
+        *_curve(memory.curve),
+        *_memory(memory.curated),
     ]
     return [line for text in lines for line in folded(text, min(width, WIDTH))][:LINES]
 
 
-def _about(matrix: Matrix) -> str:
+def _about(memory: StreamMemory) -> str:
+    matrix = memory.matrix
     orders, rounds = len(matrix.rounds), ", ".join(map(str, dict.fromkeys(matrix.rounds)))
     at = ", ".join(map(str, matrix.checkpoints)) or "none"
     several = f"{orders} orders of " * (orders > 1)
-    return f"{plain(matrix.arm)} on {plain(matrix.benchmark)} · {several}{rounds} rounds · checkpoints after {at}"
+    return f"{plain(memory.arm)} on {plain(memory.benchmark)} · {several}{rounds} rounds · checkpoints after {at}"
 
 
 def _effects(matrix: Matrix) -> Iterator[str]:
-    for name in LABELS:
+    for name in EFFECTS:
         effect: Effect | None = getattr(matrix.measures, name)
         if effect:
             interval = cells.interval(effect.low, effect.high, signed=True)
@@ -62,8 +62,8 @@ def _damage(matrix: Matrix) -> Iterator[str]:
         yield f"lost with memory {pair.damaged}, gained {pair.repaired} of {pair.n}, p {cells.p_value(pair.p)}{names}"
 
 
-def _curve(matrix: Matrix) -> Iterator[str]:
-    if curve := matrix.curve:
+def _curve(curve: Sequence[Window]) -> Iterator[str]:
+    if curve:
         shares = ", ".join(f"{cells.number(window.solved.value)}" for window in curve)
         last = curve[-1].so_far
         total = f"{cells.number(last.value)} {cells.interval(last.low, last.high)} of all {last.n}"
