@@ -132,7 +132,8 @@ def filler_of(text: str, rng: random.Random) -> str:
         if len(filler) < len(line):
             by_then = {size: estimated(line[: len(filler) + size]) for size in {len(piece) for piece in fitting}}
             gaps = {piece: abs(used + SIZES[piece] - by_then[len(piece)]) for piece in fitting}
-            fitting = [piece for piece in fitting if gaps[piece] == min(gaps.values())]
+            least = min(gaps.values())
+            fitting = [piece for piece in fitting if gaps[piece] == least]
         piece = rng.choice(fitting)
         filler += f" {piece}" if filler else piece.capitalize()
         used += SIZES[piece]

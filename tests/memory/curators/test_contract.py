@@ -107,7 +107,7 @@ def test_limits_hold_for_any_replies(name):
         return "\n".join(rng.choice(words) for _ in range(rng.randint(1, 6)))
 
     memory = curated(name, Replies(reply), "memory.shared.items.max_items=5", "memory.shared.items.max_tokens=200")
-    for number, task in enumerate(tasks(60)):
+    for number, task in enumerate(tasks(1000)):
         updates = list(memory.learn(number, [loop(memory, task, passed=number % 3 > 0)]))
         assert len(memory.memory) <= 5
         assert memory.memory.tokens <= 200
@@ -134,7 +134,9 @@ def test_memory_does_not_depend_on_workers_and_survives_an_interruption(name, tm
 
     whole = run("one", "workers=1")
     expected = [_without_time(update) for update in whole.updates]
-    assert [_without_time(update) for update in run("eight", "workers=8").updates] == expected
+    for workers in (2, 8):
+        updates = run(f"workers{workers}", f"workers={workers}").updates
+        assert [_without_time(update) for update in updates] == expected
     if not expected:
         assert name == "none"
         return
