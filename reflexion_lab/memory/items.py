@@ -263,12 +263,12 @@ class ItemMemory:
         return ""
 
     def _overflow(self) -> list[Operation]:
-        """Removals of the lowest score, the oldest first, until the limits hold."""
+        """Removals of the least useful items, the oldest first, until the limits hold."""
         n, size, removals = len(self._items), self.tokens, list[Operation]()
         most, largest = self.limits.max_items or n, self.limits.max_tokens or size
         if n <= most and size <= largest:
             return []
-        for item in sorted(self._items.values(), key=lambda item: item.counts.get(SCORE, 0)):
+        for item in sorted(self._items.values(), key=utility):
             n, size = n - 1, size - estimated(item.text)
             removals.append(Operation(kind="remove", item_ids=(item.item_id,), reason="limit"))
             if n <= most and size <= largest:
@@ -280,6 +280,12 @@ class ItemMemory:
         contents = msgspec.json.encode(operation, order="sorted")
         name = f"item-{hashlib.sha256(place.encode() + contents).hexdigest()[:16]}"
         return name if name not in self._items else self._new_id(operation, place + "'")
+
+
+def utility(item: Item) -> int:
+    """Its score, or helpful minus harmful votes."""
+    counts = item.counts
+    return counts.get(SCORE, counts.get("helpful", 0) - counts.get("harmful", 0))
 
 
 def _new(operation: Operation) -> Item:

@@ -26,8 +26,8 @@ WINDOWS = 4
 EFFECTS = ("online_utility", "stability", "forgetting", "backward_transfer", "generalisation")
 """Fields of `Measures`."""
 MEANING = (
-    "a(i, j): hidden verdict on task j with memory after i rounds. Online utility: a(j - 1, j) - a(0, j). Stability: "
-    "a(K, j) - a(j, j) over all tasks; backward transfer: over those learnt before the last checkpoint K. Forgetting: "
+    "a(i, j): hidden verdict on task j with memory after i rounds; K: last checkpoint. Online utility: a(j - 1, j) - "
+    "a(0, j). Stability: a(K, j) - a(j, j) over all tasks; backward transfer: over those learnt before K. Forgetting: "
     "the best of earlier checkpoints minus a(K, j), above 0 by noise alone. Generalisation: a(K, j) - a(0, j) of "
     "held-out tasks."
 )

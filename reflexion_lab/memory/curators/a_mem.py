@@ -4,9 +4,10 @@ ones arrive.
 Paper: a model describes each new note by keywords, a context and tags; a second call reads its 5 nearest neighbours and
 decides whether it evolves: `strengthen` links the new note and tags it anew, `update_neighbor` rewrites the context and
 the tags of neighbours. The prompt shows the k nearest notes and those that they link to. Success plays no part.
-Released (`variant: released`): notes are not described first, and retrieval compares their content alone. Other faults
-of the code, read at 60c9bc2, are not imitated: `update_neighbor` writes to the oldest notes of memory instead of the
-neighbours; the prompt shows no ids, of which links are made; and linked notes are cut off behind the k nearest.
+Released (`variant: released`): notes are not described first (at 60c9bc2 they are, where the caller describes them in
+part), and retrieval compares their content alone. Other faults of the code, read at 60c9bc2, are not imitated:
+`update_neighbor` writes to the oldest notes of memory instead of the neighbours; the prompt shows no ids, of which
+links are made; and linked notes are cut off behind the k nearest.
 
 Here: a note's content is a task with the submitted program, without verdict, checks and reflection. A note is kept even
 if the replies about it cannot be read.

@@ -2,24 +2,26 @@
 `ace/ace.py`, `ace/core`, `playbook_utils.py`).
 
 Two calls per finished loop. The reflector tags each item that the actor read as helpful, harmful or neutral, which
-counts, and names an insight. The curator reads the playbook with these counts and the reflection, and returns
-operations. All items are in every prompt of an actor; no count selects or removes any.
+counts, and names an insight. The curator reads the playbook with these counts, the task and the reflection, and adds
+items. All items are in every prompt of an actor. Only ADD has an effect; the released code accepts UPDATE, MERGE and
+DELETE, too, and ignores them; a reply with an incomplete ADD is rejected as a whole.
 
-`variant="released"`: only ADD has an effect; a reply with an incomplete ADD is rejected as a whole. `variant="paper"`:
-also UPDATE (text), MERGE (texts and counts) and DELETE, which the released code accepts and ignores. De-duplication is
-off in the released code; there, a model merges the texts of similar items, here a similar new item is dropped and its
-source kept. The token budget is a number in the released prompt; here, `memory.shared.items.max_tokens` enforces it,
-without ids and counts.
+`variant="paper"` removes duplicates after each call ("grow and refine"): a new item whose similarity to an old one is
+0.9 or more is dropped, and its source kept. In the released code this is off. There, a model merges the texts of
+similar items and their counts are added. The paper also prunes items of low utility once the playbook is too long:
+here, the limits of `memory.shared.items` remove the items with the lowest helpful - harmful first, the oldest on a tie,
+in both variants; the budget of tokens in the prompt is a number there. Limits count texts without ids and counts.
 
-Here, unlike there: up to three rounds of reflection and retry are the loop's own attempts, so that one reflection reads
-them all; it tags every item that was shown, because actors do not name those they used; there is no ground truth but
-the feedback's verdict; ids are the lab's.
+Here, unlike there: up to three rounds of reflection and retry (paper: five) are the loop's own attempts, so that one
+reflection reads them all and votes once; it tags every item that was shown, because actors do not name those they used;
+there is no ground truth but the feedback's verdict; ids are the lab's; equal texts are refused
+(`memory.shared.items.duplicates`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
@@ -50,6 +52,8 @@ NEW = {"helpful": 0, "harmful": 0}
 """Counts of a new item."""
 INSIGHTS = ("erroridentification", "rootcauseanalysis", "correctapproach", "keyinsight")
 """Keys of a reflection that the curator reads, reduced to letters."""
+SIMILAR = 0.9
+"""Similarity of duplicates."""
 TAG_TOKENS = 30
 """Tokens of one tag in a reflection, beyond those of its sampling."""
 CHARS = 2000
@@ -75,8 +79,9 @@ class ACE:
         Finds similar items for `similar`. Empty, for this curator alone.
     variant : str
         `paper` or `released`.
-    similar : float
-        Retriever score, in [0, 1], from which a new item repeats an old one; 0: no de-duplication.
+    similar : float or None
+        Retriever score, in [0, 1], from which a new item repeats an old one; 0: no de-duplication. None: 0.9 for
+        `paper`, else 0.
     token_budget : int
         In the curator's prompt; 0: none.
     max_chars : int
@@ -94,15 +99,14 @@ class ACE:
         retriever: Retriever | None = None,
         *,
         variant: Literal["paper", "released"] = "released",
-        similar: Share = 0.0,
+        similar: Share | None = None,
         token_budget: Count = 80_000,
         max_chars: Positive = 3000,
         constrained: bool = True,
     ) -> None:
         self.call = Calls(model, sampling, prompts, max_chars=max_chars, submitted_only=False, constrained=constrained)
-        self.index = Index(retriever) if retriever and similar else None
-        self.variant = variant
-        self.similar = similar
+        self.similar = {"paper": SIMILAR, "released": 0.0}[variant] if similar is None else similar
+        self.index = Index(retriever) if retriever and self.similar else None
         self.token_budget = token_budget
 
     def select(self, items: Sequence[Item], task: Task) -> Selection:
@@ -112,8 +116,9 @@ class ACE:
         return [Batch(finished=(loop,)) for loop in finished]
 
     def curate(self, items: Sequence[Item], batch: Batch) -> Curation:
+        (loop,) = batch.finished
         known = {item.item_id for item in items}
-        shown = [item for item in batch.finished[0].shown if item.item_id in known]
+        shown = [item for item in loop.shown if item.item_id in known]
         tags_length = TAG_TOKENS * len(shown)
         grammar = reflection_grammar(shown)
         reflection = self.call("ace_reflect", batch.finished, grammar, tags_length, lines=_lines(shown))
@@ -127,49 +132,30 @@ class ACE:
         playbook = in_sections(rebuilt(items, votes))
         curation = self.call(
             "ace_curate",
-            batch.finished,
-            operations_grammar([item.item_id for item in playbook] if self.variant == "paper" else []),
+            [loop.task.prompt],
+            OPERATIONS,
             lines=_lines(playbook),
+            statistics=statistics(playbook),
             reflection=reflected.text if reflected else cut(reflection.text, CHARS),
             sections=SECTIONS,
             token_budget=self.token_budget,
-            variant=self.variant,
         )
         stated = parse_operations(curation.text)
-        sources = tuple(loop.task.task_id for loop in batch.finished)
-        changes = [self._without_repetition(each, items) for each in self._operations(stated or (), known, sources)]
+        new = [self._addition(fields, items, loop.task.task_id) for fields in stated or () if _kind(fields) == "ADD"]
         return Curation(
-            operations=(*votes, *changes),
+            operations=(*votes, *new),
             usage=reflection.usage + curation.usage,
             unreadable=[reflected, stated].count(None),
             replies=(reflection.text, curation.text),
         )
 
-    def _operations(
-        self, stated: Sequence[Mapping[str, Any]], known: set[str], sources: tuple[str, ...]
-    ) -> Iterator[Operation]:
-        """The operations of a reply that have an effect; those on unknown items have none."""
-        for fields in stated:
-            name, text, ids = str(fields.get("type", "")).upper(), _text(fields.get("content")), _ids(fields, known)
-            if name == "ADD":
-                section = section_of(fields["section"])
-                yield Operation(kind="add", text=text, section=section, votes=NEW, sources=sources)
-            elif self.variant == "released" or not ids:
-                continue
-            elif name == "UPDATE" and text:
-                yield Operation(kind="edit", item_ids=ids[:1], text=text, sources=sources)
-            elif name == "MERGE" and len(ids) > 1:
-                yield Operation(kind="merge", item_ids=ids, text=text, sources=sources)
-            elif name == "DELETE":
-                yield Operation(kind="remove", item_ids=ids)
-
-    def _without_repetition(self, operation: Operation, items: Sequence[Item]) -> Operation:
-        """The operation; for a new item that is similar to an old one, the addition of its sources to that."""
-        if self.index is None or operation.kind != "add":
-            return operation
-        near = self.index.nearest(items, operation.text, 1, self.similar)
-        ids = tuple(item.item_id for item in near)
-        return Operation(kind="edit", item_ids=ids, sources=operation.sources, reason="similar") if ids else operation
+    def _addition(self, fields: Mapping[str, Any], items: Sequence[Item], source: str) -> Operation:
+        """A new item; of one that is similar to an old one only its source, for that."""
+        text = _text(fields["content"])
+        near = self.index.nearest(items, text, 1, self.similar) if self.index else []
+        if near:
+            return Operation(kind="edit", item_ids=(near[0].item_id,), sources=(source,), reason="similar")
+        return Operation(kind="add", text=text, section=section_of(fields["section"]), votes=NEW, sources=(source,))
 
 
 def in_sections(items: Sequence[Item]) -> list[Item]:
@@ -187,6 +173,16 @@ def line_of(item: Item) -> str:
     """The item as a line of the playbook."""
     helpful, harmful = item.counts.get("helpful", 0), item.counts.get("harmful", 0)
     return f"[{item.item_id}] helpful={helpful} harmful={harmful} :: {item.text}"
+
+
+def statistics(playbook: Sequence[Item]) -> dict[str, int]:
+    """Numbers of items by their counts, as in the code's `get_playbook_stats`."""
+    counts = [(item.counts.get("helpful", 0), item.counts.get("harmful", 0)) for item in playbook]
+    return {
+        "high-performing": sum(helpful > 5 and harmful < 2 for helpful, harmful in counts),
+        "problematic": sum(0 < harmful >= helpful for helpful, harmful in counts),
+        "unused": counts.count((0, 0)),
+    }
 
 
 def _lines(items: Sequence[Item]) -> list[tuple[str, str]]:
@@ -224,14 +220,11 @@ def parse_operations(reply: str) -> list[Mapping[str, Any]] | None:
 
 
 def _is_complete(fields: Mapping[str, Any]) -> bool:
-    return str(fields["type"]).upper() != "ADD" or ("section" in fields and has_words(_text(fields.get("content"))))
+    return _kind(fields) != "ADD" or ("section" in fields and has_words(_text(fields.get("content"))))
 
 
-def _ids(fields: Mapping[str, Any], known: set[str]) -> tuple[str, ...]:
-    """The known ids that an operation names."""
-    names = fields.get("sourceids")
-    named = names if isinstance(names, list) else [fields.get("bulletid")]
-    return tuple(dict.fromkeys(name for name in named if isinstance(name, str) and name in known))
+def _kind(fields: Mapping[str, Any]) -> str:
+    return str(fields["type"]).upper()
 
 
 def _text(value: object) -> str:
@@ -251,25 +244,13 @@ def reflection_grammar(shown: Sequence[Item]) -> str:
     return f'root ::= "{{" {texts} ", \\"bullet_tags\\": [" {tags} "]}}"\ntag ::= {_either(TAGS)}\n{_TEXTS}'
 
 
-def operations_grammar(ids: Sequence[str]) -> str:
-    """GBNF of at most four operations; with `ids`, also those of `paper` on these items."""
-    kinds = ["add", *(["update", "delete"] if ids else []), *(["merge"] if len(ids) > 1 else [])]
-    lines = [
-        'root ::= "{\\"reasoning\\": " text ", \\"operations\\": [" (op (", " op){0,3})? "]}"',
-        f"op ::= {' | '.join(kinds)}",
-        'add ::= "{\\"type\\": \\"ADD\\", \\"section\\": \\"" section "\\", \\"content\\": " text "}"',
-        f"section ::= {_either(SECTIONS)}",
-    ]
-    if ids:
-        lines += [
-            f"id ::= {_either(ids)}",
-            'update ::= "{\\"type\\": \\"UPDATE\\", \\"bullet_id\\": \\"" id "\\", \\"content\\": " text "}"',
-            'delete ::= "{\\"type\\": \\"DELETE\\", \\"bullet_id\\": \\"" id "\\"}"',
-            'merge ::= "{\\"type\\": \\"MERGE\\", \\"source_ids\\": [\\"" id "\\", \\"" id "\\"]" merged',
-            'merged ::= ", \\"content\\": " text "}"',
-        ]
-    return "\n".join(lines) + f"\n{_TEXTS}"
-
-
 def _either(names: Sequence[str]) -> str:
     return " | ".join(map(json.dumps, names))
+
+
+OPERATIONS = f"""
+root ::= "{{\\"reasoning\\": " text ", \\"operations\\": [" (add (", " add){{0,3}})? "]}}"
+add ::= "{{\\"type\\": \\"ADD\\", \\"section\\": \\"" section "\\", \\"content\\": " text "}}"
+section ::= {_either(SECTIONS)}
+{_TEXTS}"""
+"""GBNF of at most four additions."""

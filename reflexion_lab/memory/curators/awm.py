@@ -6,8 +6,9 @@ task's own values are named variables. All of them are in every prompt, without 
 file is written anew, from one success of each of the benchmark's templates (`intent_template_id`) and without the file
 so far; a rule-based variant keeps raw steps, and a human may veto.
 
-Here: the judge is the feedback, and the file so far stands for the earlier successes. There is no grouping by template:
-it is structure of the test set, which `Task.cluster` holds as metadata that changes no result of a task.
+Here: the judge is the feedback, a failed task makes no call, and the file so far stands for the earlier successes.
+There is no grouping by template: it is structure of the test set, which `Task.cluster` holds as metadata that changes
+no result of a task.
 """
 
 from __future__ import annotations

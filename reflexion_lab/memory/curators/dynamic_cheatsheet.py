@@ -7,10 +7,11 @@ and the three nearest earlier questions with their answers; the actor reads what
 
 The page is the text behind the first `<cheatsheet>`, up to `</cheatsheet>` or the end, as in the code. Without the tag,
 the old page stays and the reply counts as unreadable; so does an empty page, and one that was cut at `max_tokens`: the
-released code takes both over. The prompt names the number of words that `max_tokens` allows, there 2000. Paper
-and code differ in nothing that matters here. Here, unlike there: the answer is the submitted program of the loop; the
-first question of DC-RS, for which there is no pair, costs no call; tasks of one round read the same page, and the last
-of them that wrote one determines it; pairs are part of memory, whose limits remove the oldest pairs, never the page.
+released code takes both over, and without a tag DC-RS there has the earlier questions and answers themselves as its
+page. The prompt names the number of words that `max_tokens` allows, there 2000 to 2500. Here, unlike there: the answer
+is the submitted program of the loop; the first question of DC-RS, for which there is no pair, costs no call; tasks of
+one round read the same page, and the last of them that wrote one determines it; pairs are part of memory, whose limits
+remove the oldest pairs, never the page.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class DynamicCheatsheet:
     model, sampling, prompts
         Of the curator's calls.
     retriever : Retriever
-        Finds earlier questions. Empty, for this curator alone.
+        Finds earlier questions, of which the nearest is shown last. Empty, for this curator alone.
     variant : str
         `cumulative` or `retrieval_synthesis`.
     k : int
@@ -91,7 +92,7 @@ class DynamicCheatsheet:
         near = self.index.nearest(pairs, task.prompt, self.k) if self.variant == "retrieval_synthesis" else []
         if not near:
             return Selection(items=page)
-        texts = [pair.text for pair in near]
+        texts = [pair.text for pair in reversed(near)]
         question, old = task.prompt, _text(page)
         reply = self.call("cheatsheet_synthesis", texts, GRAMMAR, page=old, words=self.words, question=question)
         written = read_page(reply)

@@ -4,16 +4,19 @@ LeapLabTHU/ExpeL@e41ec9a, `agent/expel.py`).
 A new rule has the score 2; a vote for it or an edit adds 1, a vote against it takes 1; at 0 it is removed. Only in the
 released code (`variant="released"`): votes are matched by the rule that they quote, not by their number; an addition
 that quotes a rule is dropped, and an edit that quotes one is a vote for it; a vote against a rule takes 3 when the list
-has `max_rules` + 5 rules or more. `variant="paper"`: numbers count, one operation per rule, votes are always of 1.
+has `max_rules` + 5 rules or more, and the prompt asks for removals from `max_rules` rules on. `variant="paper"`: votes
+are always of 1; that numbers count, and one operation per rule, is our reading of its prompt.
 
-Here, unlike there: an operation begins its line; "Name: " before a rule stays; chunks of successes are in task order
-instead of random; ties of the score are in order of arrival. Operations of one call on one rule are applied as one, so
-that a rule is removed only if their sum says so, as there. A stream (`round_size: 1`) has chunks of one success.
+Here, unlike there: successful loops are shown beside the rules only with `examples` (paper: 2 to 6); an operation
+begins its line; "Name: " before a rule stays; chunks of successes are in task order instead of random; ties of the
+score are in order of arrival. Operations of one call on one rule are applied as one, so that a rule is removed only if
+their sum says so, as there. A stream (`round_size: 1`) has chunks of one success.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
@@ -55,7 +58,7 @@ class Change(NamedTuple):
 
 
 class ExpeL:
-    """Rules from pairs of a failed and a passed attempt at one task, then from chunks of successes.
+    """Rules from pairs of a passed and a failed attempt at one task, then from chunks of successes.
 
     Parameters
     ----------
@@ -66,7 +69,7 @@ class ExpeL:
     variant : str
         `paper` or `released`.
     max_rules : int
-        Number of rules from which the prompt asks for removals; no limit.
+        Number of rules from which the prompt of `released` asks for removals; no limit.
     max_operations : int
         Operations of one call that count, the first ones; 0: all, as in the released code.
     examples : int
@@ -107,7 +110,8 @@ class ExpeL:
     def due(self, finished: Sequence[Finished]) -> Sequence[Batch]:
         pairs = [Batch(finished=(pair,), kind="pair") for loop in finished for pair in _pairs(loop)]
         passed = [replace(loop, attempts=successes[:1]) for loop in finished if (successes := _of(loop, "passed"))]
-        chunks = [tuple(passed[start : start + CHUNK]) for start in range(0, len(passed), CHUNK)]
+        size = math.ceil(len(passed) / (math.ceil(len(passed) / CHUNK) or 1)) or 1  # of chunks of equal size
+        chunks = [tuple(passed[start : start + size]) for start in range(0, len(passed), size)]
         return [*pairs, *(Batch(finished=chunk, kind="successes") for chunk in chunks)]
 
     def curate(self, items: Sequence[Item], batch: Batch) -> Curation:
@@ -118,7 +122,7 @@ class ExpeL:
             grammar([rule.text for rule in rules]),
             kind=batch.kind,
             rules=rules,
-            is_full=len(rules) >= self.max_rules,
+            is_full=self.variant == "released" and len(rules) >= self.max_rules,
         )
         changes = parse(reply)
         sources = tuple(loop.task.task_id for loop in batch.finished)
@@ -197,10 +201,10 @@ def _of(loop: Finished, word: str) -> tuple[Attempt, ...]:
 
 
 def _pairs(loop: Finished) -> Iterator[Finished]:
-    """The loop with each pair of a failed and a passed attempt."""
+    """The loop with each pair of a passed and a failed attempt."""
     for success in _of(loop, "passed"):
         for failure in _of(loop, "failed"):
-            yield replace(loop, attempts=(failure, success))
+            yield replace(loop, attempts=(success, failure))
 
 
 def grammar(rules: Sequence[str]) -> str:

@@ -4,6 +4,8 @@ Paper and released code: a case (question, plan, outcome) is appended after each
 knows the true answer; the 8 cases of the most similar questions are in the prompt, positive ones before negative ones.
 A second variant trains the retriever on the outcomes. Cases are neither changed nor removed.
 
+The code reads the bank at the start of a pass, so that no task reads cases of its own pass (`round_size` of a pass).
+
 Here: the case is the task, the submitted program and the feedback's verdict; loops without a verdict give none. The
 retriever is not trained.
 """

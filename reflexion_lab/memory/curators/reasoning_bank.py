@@ -4,14 +4,15 @@ successes and failures.
 Paper: after each task, at most 3 items (title, description, content) are drawn from its trajectory, with one prompt for
 successes and another for failures, and appended; nothing is merged, removed or counted. The prompt shows all items of
 the one past task whose text is the most similar. MaTTS: all attempts at a task make one call for at most 5 items, which
-contrasts independent attempts (`parallel`) or follows one that is examined again and again (`sequential`).
-Released (`variant: released`): a reply is cut into items at blank lines, whatever they contain and however many; and
-success is inverted (`if reward == 0: status = "success"`), so that successes get the prompt of failures, in
-`induce_memory.py` as read at 1f334c1. `induce_scaling.py` inverts it, too, but does not use it, and reads one folder k
-times, which has no counterpart here.
+contrasts independent attempts (`parallel`) or follows one that is examined again and again (`sequential`). Released
+(`variant: released`), as read at 1f334c1: a reply is cut into items at blank lines, whatever they contain and however
+many (`induce_memory.py` for SWE-bench; that for WebArena stores it whole); and success is inverted (`if reward == 0:
+status = "success"`, in both), so that successes get the prompt of failures. `induce_scaling.py` inverts it, too, but
+does not use it, and reads one folder k times, which has no counterpart here.
 
-Here: the judge is the feedback; loops without a verdict give no items. A loop ends at its first success, so MaTTS has
-the attempts up to it; of a loop with one attempt it is as without scaling.
+Here: the judge is the feedback; in `sequential`, too, whose actor examines its attempts without one there; loops
+without a verdict give no items. A loop ends at its first success, so MaTTS has the attempts up to it; of a loop with
+one attempt it is as without scaling.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.memory.curators.ace import ACE, Reflected, parse_reflection
-from reflexion_lab.memory.items import ItemMemory
+from reflexion_lab.memory.curators.ace import ACE, Reflected, parse_reflection, statistics
+from reflexion_lab.memory.items import ItemLimits, ItemMemory
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.records import Batch, Sampling
+from reflexion_lab.records import Batch, Item, Sampling
 from tests.memory.curators.conftest import Scripted, loop
 
 LOOP = loop("t/1", False, True)
@@ -59,12 +59,11 @@ PAPER = [
     (tags(), ops(add(TIPS, READ), add(ERRORS, OFF), add(OTHERS, NAMES)),
      {READ: (TIPS, 0, 0), OFF: (ERRORS, 0, 0), NAMES: (OTHERS, 0, 0)}, 0),
     (tags(n1="helpful", n2="helpful", n3="harmful"), ops(on("UPDATE", "@1", content="Read them all.")),
-     {READ: None, "Read them all.": (TIPS, 1, 0), OFF: (ERRORS, 1, 0), NAMES: (OTHERS, 0, 1)}, 0),
-    # a merge adds the counts: helpful 1 + 1, and the new vote
-    (tags(n1="helpful"), ops(on("MERGE", "@1", "@2", content="Read all, to the end.")),
-     {"Read them all.": None, OFF: None, "Read all, to the end.": (TIPS, 3, 0)}, 0),
-    (tags(), ops(on("DELETE", "@3")), {NAMES: None}, 0),
-    (tags(), ops(on("DELETE", "@2"), on("UPDATE", "@9", content="X."), on("MERGE", "@1", content="X.")), {}, 0),
+     {READ: (TIPS, 1, 0), OFF: (ERRORS, 1, 0), NAMES: (OTHERS, 0, 1)}, 0),
+    # a duplicate is dropped, whatever its section
+    (tags(n1="helpful"), ops(add(OTHERS, "The read examples!"), add(CODE, ONCE)),
+     {READ: (TIPS, 2, 0), ONCE: (CODE, 0, 0)}, 0),
+    (tags(), ops(on("DELETE", "@3"), on("MERGE", "@1", "@2", content="X.")), {}, 0),
 ]  # fmt: skip
 
 
@@ -84,7 +83,7 @@ def curated(curator, model, memory, replies, ids=()):
 @pytest.mark.parametrize(("variant", "trace"), [("released", RELEASED), ("paper", PAPER)])
 def test_a_trace_of_replies_gives_the_playbook_that_the_method_says(variant, trace):
     model, memory, playbook, ids = Scripted(), ItemMemory(), {}, {}
-    curator = ACE(model, Sampling(), variant=variant)
+    curator = ACE(model, Sampling(), None, Jaccard(), variant=variant)
     for reflection, operations, changes, unreadable in trace:
         curation, _ = curated(curator, model, memory, (reflection, operations), ids)
         ids |= dict.fromkeys(item.item_id for item in memory.items)
@@ -104,18 +103,20 @@ def test_all_items_are_shown_by_section_as_lines_of_the_playbook():
     assert [(item.item_id, item.text) for item in selection.items] == [(read, lines[0]), (off, lines[1])]
     assert f"[{off}] helpful=0 harmful=0 :: {OFF}" in model.prompts[2]  # before the tags
     assert all(line in model.prompts[3] for line in (*lines, f"## {TIPS}", "an insight", "at most 80000 tokens"))
-    assert "UPDATE" not in model.prompts[3] and f'\\"{off}\\"' in model.grammars[2]
+    assert "2 items, of which 0 high-performing, 0 problematic, 1 unused." in model.prompts[3]
+    assert f'\\"{off}\\"' in model.grammars[2]
 
 
 def test_the_attempts_of_a_loop_are_the_rounds_of_one_reflection():
     model = Scripted()
     curated(ACE(model, Sampling()), model, ItemMemory(), (tags(), ops()))
-    for prompt in model.prompts:
-        assert prompt.index("Attempt 1, which failed") < prompt.index("Attempt 2, which passed")
+    reflection, curation = model.prompts
+    assert reflection.index("Attempt 1, which failed") < reflection.index("Attempt 2, which passed")
+    assert LOOP.task.prompt in curation and "Attempt" not in curation
 
 
 @pytest.mark.parametrize(
-    ("budget", "words"), [(0, "(0 items; its sections"), (70, "(0 items; at most 70 tokens; its sections")]
+    ("budget", "words"), [(0, "The playbook (its sections"), (70, "The playbook (at most 70 tokens; its sections")]
 )
 def test_the_prompt_names_a_budget_if_there_is_one(budget, words):
     model = Scripted()
@@ -134,6 +135,24 @@ def test_an_item_that_is_similar_to_another_leaves_it_its_source():
         ("read the given examples first", ("t/1", "t/2")),
         ("use a set", ("t/2",)),
     ]
+
+
+def test_limits_remove_the_items_of_the_lowest_utility():
+    model, memory = Scripted(), ItemMemory(limits=ItemLimits(max_items=2))
+    curator = ACE(model, Sampling())
+    curated(curator, model, memory, (tags(), ops(add(TIPS, READ), add(ERRORS, OFF))))
+    ids = [item.item_id for item in memory.items]
+    curated(curator, model, memory, (tags(n1="helpful", n2="harmful"), ops(add(OTHERS, NAMES))), ids)
+    assert [item.text for item in memory.items] == [READ, NAMES]
+
+
+@pytest.mark.parametrize(
+    ("counts", "name"),
+    [((6, 1), "high-performing"), ((6, 2), ""), ((1, 1), "problematic"), ((0, 2), "problematic"), ((0, 0), "unused")],
+)
+def test_statistics_of_a_playbook(counts, name):
+    item = Item(item_id="a", text="x", counts=dict(zip(("helpful", "harmful"), counts, strict=True)))
+    assert [key for key, n in statistics([item]).items() if n] == [name] * bool(name)
 
 
 def test_tags_of_a_reflection_that_broke_off_count():
