@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from reflexion_lab.analysis.report import comparison as comparison_tables
 from reflexion_lab.cli.main import main
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.config.compose import compose
@@ -69,6 +70,14 @@ def test_compare_prints_the_table_of_distinct_runs(four, run_command):
         "4 x 2",
     )
     assert [part for part in parts if part not in text] == []
+
+
+def test_warnings_give_way_to_arms(four, run_command, monkeypatch):
+    monkeypatch.setattr(comparison_tables, "warnings", lambda _: [f"WARNING {n}: {'word ' * 25}" for n in range(9)])
+    lines = run_command("compare", *four)[2].splitlines()
+    for arm in ("feedback_only", "words"):
+        assert any(line.startswith(arm) for line in lines)
+    assert len(lines) <= 15 and lines[-2].endswith("more lines: --full")
 
 
 def test_compare_takes_baseline_and_unit(four, run_command):

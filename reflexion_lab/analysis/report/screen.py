@@ -327,8 +327,9 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     Returns
     -------
     list[str]
-        At most `LINES` lines of at most `width` columns. With many arms, one difference of each: the registered one,
-        else the one as run where an arm was allowed more attempts, else that at equal attempts.
+        At most `LINES` lines of at most `width` columns; warnings give way to arms, but for two lines. With many arms,
+        one difference of each: the registered one, else the one as run where an arm was allowed more attempts, else
+        that at equal attempts.
     """
     comparison = comparison.renamed(_names([row.arm for row in comparison.rows]))
     width, rows = _within(width), comparison.rows
@@ -347,7 +348,8 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     top = [about]
     if len(table) + 2 * len(warnings) + len(look) + 1 > LINES:
         top, table = [about, title], _in_one(comparison, width)
-    return _screen([], top, table, warnings, look, width)
+    room = LINES - len(_folded(top, width)) - len(table) - len(_folded(look, width))
+    return _screen([], top, table, _cut(_folded(map(plain, warnings), width), max(room, 2)), look, width)
 
 
 def _names(labels: Sequence[str]) -> dict[str, str]:
