@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from reflexion_lab.analysis.estimators import Paired, feedback_confusion, paired, suite_quality, verdict
-from reflexion_lab.analysis.learning.curation import curated
+from reflexion_lab.analysis.learning.curation import curated, has_items
 from reflexion_lab.analysis.learning.memory import EFFECTS
 from reflexion_lab.analysis.stats.bootstrap import rate
 from reflexion_lab.analysis.stats.intervals import PAIRED, Estimate, Rate
@@ -55,7 +55,7 @@ class Metric(Record, frozen=True, kw_only=True):
     cases: str
     """Unit of the n of a share."""
     of_whole: bool
-    """Whether it is of a whole run, train tasks included, where the run has a split."""
+    """Whether it is of a whole run, train tasks included, where the run has a split, and of an arm pooled over runs."""
 
     def in_run(self, log: Log) -> Value | None:
         """Value over a run; with a split over its test tasks, unless it is `of_whole`."""
@@ -74,14 +74,20 @@ class Metric(Record, frozen=True, kw_only=True):
         return self._pooled(values.values())
 
     def in_arm(self, arm: Arm) -> Value | None:
-        """Value over an arm. Shares of tasks are clustered by task; shares of attempts assume independent attempts."""
+        """Value over an arm. Shares of tasks are clustered by task; shares of attempts assume independent attempts.
+        What is of whole runs is summed over them, if it is a count or a share, else averaged.
+        """
         if self.level == "arm":
             value: Value | None = self.of(arm)
             return value
+        if self.level == "run":
+            values = [value for log in arm.whole if (value := self.in_run(log)) is not None]
+            rates = [value for value in values if isinstance(value, Rate)]
+            return Rate.of(sum(r.k for r in rates), sum(r.n for r in rates)) if rates else self._pooled(values)
         if self.level == "attempt":
             return self._pooled(self.of(*pair) for pair in arm.graded)
-        values = {case: self.of(attempts, arm.grades[case]) for case, attempts in arm.judged.items()}
-        known = {case: value for case, value in values.items() if value is not None}
+        by_case = {case: self.of(attempts, arm.grades[case]) for case, attempts in arm.judged.items()}
+        known = {case: value for case, value in by_case.items() if value is not None}
         return arm.share(known) if known and self.unit == "share" else self._pooled(known.values())
 
     def key(self, is_upper_bound: bool = False) -> str:
@@ -198,6 +204,12 @@ def of_level(*levels: Level) -> list[Metric]:
     return [metric for level in levels for metric in REGISTRY.values() if metric.level == level]
 
 
+def of_arms() -> list[Metric]:
+    """Metrics with a value over an arm."""
+    whole = [metric for metric in of_level("run") if metric.of_whole]
+    return [*of_level("arm"), *whole, *of_level("attempt", "task")]
+
+
 def in_run(log: Log) -> Iterator[tuple[Metric, Value]]:
     """Metrics with a value in this run."""
     for each in of_level("run", "task", "attempt"):
@@ -207,7 +219,7 @@ def in_run(log: Log) -> Iterator[tuple[Metric, Value]]:
 
 def in_arm(arm: Arm) -> dict[str, Value]:
     """Values of this arm by MLflow key, without missing ones."""
-    values = {each.key(arm.is_upper_bound): each.in_arm(arm) for each in of_level("arm", "task", "attempt")}
+    values = {each.key(arm.is_upper_bound): each.in_arm(arm) for each in of_arms()}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -310,30 +322,46 @@ def harness_errors(log: Log) -> int:
     return sum(invalid) + sum(grade.outcome == "harness_error" for grade in log.grades.values())
 
 
-@metric("run", "number", label="items of memory", note="of the curator, at the end")
+@metric("run", "number", label="items of memory", note="of the curator, at the end", of_whole=True)
 def items_at_end(log: Log) -> int | None:
-    return log.updates[-1].items if log.updates else None
+    return log.updates[-1].items if has_items(log) else None
 
 
-@metric("run", "number", label="tokens of memory", note="of all items, at the end")
+@metric("run", "number", label="tokens of memory", note="of all items, at the end", of_whole=True)
 def items_tokens(log: Log) -> int | None:
-    return log.updates[-1].tokens if log.updates else None
+    return log.updates[-1].tokens if has_items(log) else None
 
 
-@metric("run", "count", label="collapses of memory", direction="lower", note="calls that lost half of its tokens")
+@metric(
+    "run",
+    "count",
+    label="collapses of memory",
+    direction="lower",
+    note="calls that lost half of its tokens",
+    of_whole=True,
+)
 def items_collapses(log: Log) -> int | None:
-    return len(curated(log).collapses) if log.updates else None
+    return len(curated(log).collapses) if has_items(log) else None
 
 
 @metric("run", "share", label="items read", direction="higher", cases="items", of_whole=True)
 def items_read(log: Log) -> Rate | None:
     """Items that an attempt had in its prompt, of all that memory ever held."""
-    return curated(log).shown if log.updates else None
+    return curated(log).shown if has_items(log) else None
+
+
+@metric("run", "share", label="unreadable replies", direction="lower", cases="calls of the curator", of_whole=True)
+def curation_unreadable(log: Log) -> Rate | None:
+    """Replies of the curator that could not be read; None without a call."""
+    memory = curated(log) if has_items(log) else None
+    calls = memory.curation.calls + memory.selection.calls if memory else 0
+    return Rate.of(memory.unreadable, calls) if memory and calls else None
 
 
 @metric("run", "number", label="tokens of curation", direction="lower", note="before and after tasks", of_whole=True)
 def curation_tokens(log: Log) -> int | None:
-    return curated(log).curation.tokens + curated(log).selection.tokens if log.updates else None
+    memory = curated(log) if log.updates else None
+    return memory.curation.tokens + memory.selection.tokens if memory else None
 
 
 def _of_memory(name: str) -> Callable[[Arm], Estimate | None]:

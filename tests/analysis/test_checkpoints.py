@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from reflexion_lab.analysis import metrics
-from reflexion_lab.analysis.arms import arms
+from reflexion_lab.analysis.arms import Arm, arms
 from reflexion_lab.analysis.cases import load_cases, save_cases
 from reflexion_lab.analysis.comparison import side_by_side
 from reflexion_lab.analysis.figures import memory as memory_figure
@@ -264,6 +264,21 @@ def test_tables_and_trackers_show_memory_of_runs_that_have_one(runs, write_run):
     assert (values["items_at_end"], values["items_collapses"], values["items_read"].n) == (12, 0, 12)
     without = {metric.name for metric, _ in metrics.in_run(Log.read(write_run({"a": [(1.0, True)]})))}
     assert not {name for name in without if name.startswith(("items", "curation"))}
+
+
+def test_memory_of_an_arm_is_that_of_its_runs_together(root, runs, tmp_path):
+    pair = runs[0], run_in(root / "order")
+    arm = Arm("orders", [Log.read(run) for run in pair])
+    each = [{metric.name: value for metric, value in metrics.in_run(Log.read(run))} for run in pair]
+    values = metrics.in_arm(arm)
+    assert (values["items_at_end"], values["items_collapses"]) == (12, 0)
+    assert values["items_tokens"] == pytest.approx(sum(run["items_tokens"] for run in each) / 2)
+    assert (values["items_read"].k, values["items_read"].n) == (sum(run["items_read"].k for run in each), 24)
+    assert "curation_unreadable" not in values, "this curator makes no call"
+    (split,) = arms([run_in(root / "split")])
+    assert metrics.in_arm(split)["items_at_end"] == Log.read(run_in(root / "split")).updates[-1].items == 10
+    (stored,) = load_cases(save_cases(tmp_path / "cases.csv", [arm]))
+    assert {name for name in metrics.in_arm(stored) if name.startswith(("items", "curation"))} == {"curation_tokens"}
 
 
 def test_the_frame_of_memory_names_every_item_that_an_attempt_read(runs):

@@ -75,6 +75,11 @@ class Curated(Record, frozen=True, kw_only=True):
     """Of actors and all other roles."""
 
 
+def has_items(log: Log) -> bool:
+    """Whether the items of memory are known: those of a curator, not from the file of cases."""
+    return bool(log.updates and log.updates[-1].digest)
+
+
 def curated(log: Log) -> Curated:
     """The figures of a run; those of verdicts are empty until every attempt is graded."""
     beginning = log.beginning.items if log.beginning else ()

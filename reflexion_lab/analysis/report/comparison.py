@@ -280,7 +280,7 @@ def _further(comparison: Comparison) -> Iterator[Sheet]:
     """The registered metrics that are in no other table, one row per metric and arm."""
     others = [
         metric
-        for metric in metrics.of_level("arm", "task", "attempt")
+        for metric in metrics.of_arms()
         if metric not in _broken() and metric.name not in ("blind_retries", "empty_retries", *EFFECTS)
     ]
     rows = tuple(
@@ -290,7 +290,8 @@ def _further(comparison: Comparison) -> Iterator[Sheet]:
         if (key := metric.key(row.is_upper_bound)) in row.metrics
     )
     if rows:
-        yield Sheet(title="Further metrics", columns=("metric", "arm", "value"), rows=rows, names=3)
+        caption = "Of the runs of an arm together: numbers are means of runs, counts are sums."
+        yield Sheet(title="Further metrics", columns=("metric", "arm", "value"), rows=rows, caption=caption, names=3)
 
 
 def _broken() -> list[metrics.Metric]:

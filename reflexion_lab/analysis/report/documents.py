@@ -18,7 +18,6 @@ from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.budgets import ATTEMPTS
 from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.figures.drawing import Figure, Kind, inert, save_figures
-from reflexion_lab.analysis.learning.memory import EFFECTS
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.comparison import claim, sheets, warnings
 from reflexion_lab.analysis.report.latex import TABLES, latex, save_tables
@@ -191,11 +190,10 @@ def _columns_of(row: Row, comparison: Comparison) -> Iterator[tuple[str, object]
     yield from _rate("false_positives", row.feedback.false_positive_rate)
     yield from _rate("false_negatives", row.feedback.false_negative_rate)
     yield "attempts", row.spent.timeouts.n
-    has_memory = any(other.memory for other in comparison.rows)
-    for metric in metrics.of_level("attempt", "task", "arm"):
-        if metric.name in EFFECTS and not has_memory:
-            continue
-        yield from _metric(metric, row.metrics.get(metric.key(row.is_upper_bound)))
+    known = {name for other in comparison.rows for name in other.metrics}
+    for metric in metrics.of_arms():
+        if metric.level in ("attempt", "task") or metric.key(row.is_upper_bound) in known:
+            yield from _metric(metric, row.metrics.get(metric.key(row.is_upper_bound)))
     yield from _spent(row)
     yield from (("no_verdict", len(row.no_verdict)), ("no_feedback", row.no_feedback))
     yield from (("absent", len(row.absent)), ("alone", len(row.alone)))

@@ -316,7 +316,7 @@ def text(metric: metrics.Metric, value: metrics.Value) -> str:
     elif metric.unit == "p":
         line = cells.p_value(value)
     else:
-        line = f"{value:,.0f}" if metric.unit == "count" else f"{value:.2f}"
+        line = f"{value:,.0f}" if metric.unit == "count" or abs(value) >= 100 else f"{value:.2f}"
     return f"{line}, {metric.note}" if metric.note else line
 
 
