@@ -27,6 +27,8 @@ from reflexion_lab.text.replies.labelled import BULLET, Labels, entries, one_lin
 SECTION = "Workflows that solved other tasks"
 CHARS = 300
 """Length of a goal, and of a step."""
+FORM = "its goal, in one sentence"
+"""What the prompt says in the place of a goal."""
 STEPS = 12
 """Largest number of steps that are read."""
 LEAST = 2
@@ -93,7 +95,7 @@ class AgentWorkflowMemory:
 
 def workflows(reply: str) -> tuple[str, ...]:
     """The workflows of a reply with two or more steps, each as its goal and numbered steps. Steps are labelled lines,
-    or the lines after the goal.
+    or the lines after the goal. A goal that repeats the prompt's `FORM` is none: small models copy it.
     """
     blocks: list[list[str]] = []
     for label, lines, _ in _LABELS.sections(without_thoughts(reply)[0]):
@@ -102,7 +104,8 @@ def workflows(reply: str) -> tuple[str, ...]:
         elif blocks:
             blocks[-1].append(" ".join(lines))
     read = [entries(map(one_line, block), STEPS + 1, CHARS) for block in blocks]
-    return tuple(dict.fromkeys(_text(*block) for block in read if len(block) > LEAST))
+    whole = [block for block in read if len(block) > LEAST and not block[0].startswith(FORM)]
+    return tuple(dict.fromkeys(_text(*block) for block in whole))
 
 
 def _text(goal: str, *steps: str) -> str:

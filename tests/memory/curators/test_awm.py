@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reflexion_lab.memory.curated import CuratedMemory
-from reflexion_lab.memory.curators.awm import GRAMMAR, SECTION, AgentWorkflowMemory, workflows
+from reflexion_lab.memory.curators.awm import FORM, GRAMMAR, SECTION, AgentWorkflowMemory, workflows
 from reflexion_lab.memory.items import ItemLimits
 from reflexion_lab.records import Item, Sampling, Task
+from reflexion_lab.text.prompts.render import Prompts
 from tests.agent.reflectors.test_fields import as_regex
 from tests.memory.curators.conftest import Scripted, loop
 
@@ -85,6 +86,12 @@ def test_thirty_replies_give_the_files_derived_by_hand():
 
 def test_equal_workflows_of_a_reply_are_one():
     assert workflows(flow("a", "b", "a")) == (text("a"), text("b"))
+
+
+def test_a_goal_that_the_prompt_holds_itself_is_none():
+    form = Prompts().render("awm", trajectories=[], workflows=[]).partition("For each workflow I write\n")[2]
+    assert FORM in form and workflows(form) == ()
+    assert workflows("\n".join((form, flow("a")))) == (text("a"),)
 
 
 def test_an_unchanged_workflow_keeps_its_sources_and_a_changed_one_has_all():
