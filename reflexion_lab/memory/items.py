@@ -283,9 +283,9 @@ class ItemMemory:
 
 
 def utility(item: Item) -> int:
-    """Its score, or helpful minus harmful votes."""
+    """Its score; without one, harmful votes beyond the helpful ones, as a negative number."""
     counts = item.counts
-    return counts.get(SCORE, counts.get("helpful", 0) - counts.get("harmful", 0))
+    return counts.get(SCORE, min(0, counts.get("helpful", 0) - counts.get("harmful", 0)))
 
 
 def _new(operation: Operation) -> Item:

@@ -56,7 +56,7 @@ def _tags(seen: Seen) -> str:
 
 def _additions(seen: Seen) -> str:
     """The rules that the playbook lacks."""
-    playbook = set(rules_in(seen.prompt.partition("\nThe attempt:")[0]))
+    playbook = set(rules_in(seen.prompt.partition("\nThe task:")[0]))
     new = [rule for rule in seen.rules if rule not in playbook]
     operations = [{"type": "ADD", "section": "STRATEGIES & INSIGHTS", "content": rule} for rule in new]
     return json.dumps({"reasoning": "what the attempt teaches", "operations": operations})

@@ -8,9 +8,10 @@ DELETE, too, and ignores them; a reply with an incomplete ADD is rejected as a w
 
 `variant="paper"` removes duplicates after each call ("grow and refine"): a new item whose similarity to an old one is
 0.9 or more is dropped, and its source kept. In the released code this is off. There, a model merges the texts of
-similar items and their counts are added. The paper also prunes items of low utility once the playbook is too long:
-here, the limits of `memory.shared.items` remove the items with the lowest helpful - harmful first, the oldest on a tie,
-in both variants; the budget of tokens in the prompt is a number there. Limits count texts without ids and counts.
+similar items and their counts are added. The paper also prunes older items and those of low utility once the playbook
+is too long: here, in both variants, the limits of `memory.shared.items` remove the items that were more often harmful
+than helpful first, then the oldest; the budget of tokens in the prompt is a number there. Limits count texts without
+ids and counts.
 
 Here, unlike there: up to three rounds of reflection and retry (paper: five) are the loop's own attempts, so that one
 reflection reads them all and votes once; it tags every item that was shown, because actors do not name those they used;
@@ -26,6 +27,7 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Count, Positive, Share, validated
 from reflexion_lab.memory.curators.calls import Calls
 from reflexion_lab.memory.curators.index import Index
@@ -88,6 +90,11 @@ class ACE:
         Length of the loop in a prompt.
     constrained : bool
         Send grammars, for models that support them.
+
+    Raises
+    ------
+    ConfigError
+        `similar` without a retriever whose scores are similarities (`is_similarity`).
     """
 
     @validated
@@ -106,6 +113,10 @@ class ACE:
     ) -> None:
         self.call = Calls(model, sampling, prompts, max_chars=max_chars, submitted_only=False, constrained=constrained)
         self.similar = {"paper": SIMILAR, "released": 0.0}[variant] if similar is None else similar
+        if self.similar and not getattr(retriever, "is_similarity", False):
+            got = f"{self.similar:g} with {type(retriever).__name__ if retriever else 'no retriever'}"
+            expected = "a retriever whose scores are similarities: jaccard, tfidf or embedding"
+            raise ConfigError("curator.similar", got, expected, "curator.similar=0 keeps duplicates")
         self.index = Index(retriever) if retriever and self.similar else None
         self.token_budget = token_budget
 
@@ -141,7 +152,8 @@ class ACE:
             token_budget=self.token_budget,
         )
         stated = parse_operations(curation.text)
-        new = [self._addition(fields, items, loop.task.task_id) for fields in stated or () if _kind(fields) == "ADD"]
+        additions = [fields for fields in stated or () if _kind(fields) == "ADD"]
+        new = self._distinct(additions, items, loop.task.task_id)
         return Curation(
             operations=(*votes, *new),
             usage=reflection.usage + curation.usage,
@@ -149,13 +161,22 @@ class ACE:
             replies=(reflection.text, curation.text),
         )
 
-    def _addition(self, fields: Mapping[str, Any], items: Sequence[Item], source: str) -> Operation:
-        """A new item; of one that is similar to an old one only its source, for that."""
-        text = _text(fields["content"])
-        near = self.index.nearest(items, text, 1, self.similar) if self.index else []
-        if near:
-            return Operation(kind="edit", item_ids=(near[0].item_id,), sources=(source,), reason="similar")
-        return Operation(kind="add", text=text, section=section_of(fields["section"]), votes=NEW, sources=(source,))
+    def _distinct(self, additions: Sequence[Mapping[str, Any]], items: Sequence[Item], source: str) -> list[Operation]:
+        """The new items; of one that is similar to an old one only its source, for that, and of one that is similar to
+        another new one nothing.
+        """
+        operations, every, new = list[Operation](), [*items], set[str]()
+        for place, fields in enumerate(additions):
+            text = _text(fields["content"])
+            near = self.index.nearest(tuple(every), text, 1, self.similar) if self.index else []
+            if not near:
+                section = section_of(fields["section"])
+                operations.append(Operation(kind="add", text=text, section=section, votes=NEW, sources=(source,)))
+                new.add(name := f"new {place}")
+                every.append(Item(item_id=name, text=text))
+            elif (name := near[0].item_id) not in new:
+                operations.append(Operation(kind="edit", item_ids=(name,), sources=(source,), reason="similar"))
+        return operations
 
 
 def in_sections(items: Sequence[Item]) -> list[Item]:

@@ -110,7 +110,7 @@ class ExpeL:
     def due(self, finished: Sequence[Finished]) -> Sequence[Batch]:
         pairs = [Batch(finished=(pair,), kind="pair") for loop in finished for pair in _pairs(loop)]
         passed = [replace(loop, attempts=successes[:1]) for loop in finished if (successes := _of(loop, "passed"))]
-        size = math.ceil(len(passed) / (math.ceil(len(passed) / CHUNK) or 1)) or 1  # of chunks of equal size
+        size = math.ceil(len(passed) / (math.ceil(len(passed) / CHUNK) or 1)) or 1  # of chunks of about equal size
         chunks = [tuple(passed[start : start + size]) for start in range(0, len(passed), size)]
         return [*pairs, *(Batch(finished=chunk, kind="successes") for chunk in chunks)]
 

@@ -33,6 +33,9 @@ class EmbeddingRetriever:
         384 dimensions takes 5 ms on 2 cores.
     """
 
+    is_similarity = True
+    """Whether equal texts score 1, and unequal ones less."""
+
     @validated
     def __init__(self, embedder: Embedder, approximate_beyond: Count = 65_536) -> None:
         self._embedder = embedder

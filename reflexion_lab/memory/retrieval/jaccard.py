@@ -25,6 +25,9 @@ class Jaccard:
         Minimum word length in characters, 1 or more; the `helix` preset has 3.
     """
 
+    is_similarity = True
+    """Whether equal texts score 1, and unequal ones less."""
+
     @validated
     def __init__(self, min_length: Positive = 1) -> None:
         self._min_length = min_length

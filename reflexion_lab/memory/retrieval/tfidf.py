@@ -22,6 +22,9 @@ class TfIdf(Corpus[tuple[Any, Any]]):
         Minimum word length in characters.
     """
 
+    is_similarity = True
+    """Whether equal texts score 1, and unequal ones less."""
+
     @validated
     def __init__(self, min_length: Positive = 1) -> None:
         super().__init__(min_length)

@@ -5,8 +5,11 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.curators.ace import ACE, Reflected, parse_reflection, statistics
 from reflexion_lab.memory.items import ItemLimits, ItemMemory
+from reflexion_lab.memory.retrieval.bm25 import BM25
+from reflexion_lab.memory.retrieval.controls import Random
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Batch, Item, Sampling
 from tests.memory.curators.conftest import Scripted, loop
@@ -153,6 +156,29 @@ def test_limits_remove_the_items_of_the_lowest_utility():
 def test_statistics_of_a_playbook(counts, name):
     item = Item(item_id="a", text="x", counts=dict(zip(("helpful", "harmful"), counts, strict=True)))
     assert [key for key, n in statistics([item]).items() if n] == [name] * bool(name)
+
+
+def test_two_similar_items_of_a_reply_are_one():
+    model, memory = Scripted(), ItemMemory()
+    curator = ACE(model, Sampling(), None, Jaccard(), variant="paper")
+    curated(curator, model, memory, (tags(), ops(add(TIPS, READ), add(OTHERS, "The examples: read!"), add(CODE, ONCE))))
+    assert [item.text for item in memory.items] == [READ, ONCE]
+
+
+def test_a_full_playbook_goes_on_learning_and_loses_what_harms_then_what_is_old():
+    model, memory = Scripted(), ItemMemory(limits=ItemLimits(max_items=2))
+    curator = ACE(model, Sampling())
+    curated(curator, model, memory, (tags(), ops(add(TIPS, READ), add(ERRORS, OFF))))
+    ids = [item.item_id for item in memory.items]
+    curated(curator, model, memory, (tags(n1="helpful", n2="helpful"), ops(add(OTHERS, NAMES))), ids)
+    assert [item.text for item in memory.items] == [OFF, NAMES]
+
+
+@pytest.mark.parametrize("retriever", [None, BM25(), Random()])
+def test_duplicates_need_a_similarity(retriever):
+    with pytest.raises(ConfigError, match=r"curator\.similar: got 0\.9 with"):
+        ACE(Scripted(), Sampling(), None, retriever, variant="paper")
+    ACE(Scripted(), Sampling(), None, retriever)
 
 
 def test_tags_of_a_reflection_that_broke_off_count():

@@ -6,6 +6,7 @@ from reflexion_lab.memory.items import after
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import carry_out
+from reflexion_lab.tasks.benchmarks.families import rules_in
 
 LESSON = "Try the smallest input by hand first"
 """What the simulated model tells every curator."""
@@ -30,3 +31,20 @@ def test_later_actors_read_what_the_curator_wrote(tmp_path, method):
     usages = [each.selection_usage for each in attempts] + [update.usage for update in folder.updates]
     assert sum(usage.calls for usage in usages) == {"ace": 8, "synthesis": 3}.get(method, len(folder.updates))
     assert any(LESSON in item.text for item in after(folder.beginning.items, folder.updates))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "expel", "ace", "ace curator.variant=paper", "awm", "dynamic_cheatsheet",
+        "dynamic_cheatsheet curator.variant=retrieval_synthesis", "a_mem", "reasoning_bank",
+    ],
+)  # fmt: skip
+def test_every_method_learns_every_rule_of_the_student(tmp_path, words):
+    stream = ["benchmark=families", "benchmark.load.n=12", "benchmark.load.families=4", "model=family_student"]
+    plain = ["actor=single_shot", "loop.max_attempts=1", "tracker=none", "quiet=true", f"run_root={tmp_path}"]
+    carry_out(compose(*f"curator={words}".split(), *stream, *plain, "memory.shared.round_size=1"))
+    (manifest,) = tmp_path.glob("*/manifest.json")
+    folder = RunFolder(manifest.parent)
+    memory = after(folder.beginning.items, folder.updates)
+    assert len({rule for item in memory for rule in rules_in(item.text)}) == 4
