@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from reflexion_lab.analysis import metrics
-from reflexion_lab.analysis.learning import checkpoints
+from reflexion_lab.analysis.learning.checkpoints import ITEMS, Matrix, checkpoints, matrix
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats import clusters
 from reflexion_lab.analysis.stats.bootstrap import FEWEST, interval
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SEEDED = ("seed", "benchmark.load.seed", "reflector.pool", "study")
 """Config keys in which the runs of one arm may differ, like every key that ends in `.seed`."""
+NO_LOGS: Mapping[str, Sequence[Log]] = {}
 WILSON = "Wilson"
 BOOTSTRAP = f"bootstrap over tasks at these seeds (Wilson, discounted, where fewer than {FEWEST} ever passed or failed)"
 
@@ -50,8 +51,8 @@ class Arm:
         Runs with every attempt graded.
     shared : str, default ""
         For captions: what a short label leaves out (`shared_words`).
-    frozen : Sequence[Log], default ()
-        Runs with the memory of one of `logs`, frozen: the checkpoints of `memory`.
+    frozen : Mapping[str, Sequence[Log]], optional
+        By the id of a run of `logs`, runs with its memory, frozen: the checkpoints of `memory`.
 
     Raises
     ------
@@ -60,15 +61,17 @@ class Arm:
         verdict.
     """
 
-    def __init__(self, label: str, logs: Sequence[Log], shared: str = "", frozen: Sequence[Log] = ()) -> None:
+    def __init__(
+        self, label: str, logs: Sequence[Log], shared: str = "", frozen: Mapping[str, Sequence[Log]] = NO_LOGS
+    ) -> None:
         self.label = label
         self.shared = shared
         self.whole = tuple(sorted(logs, key=lambda log: log.manifest.seed))
         """Its runs with the train tasks of a split benchmark."""
-        self.frozen = tuple(frozen)
+        self.frozen = {name: frozen[name] for log in self.whole if frozen.get(name := log.manifest.run_id)}
         if not self.whole:
             raise DataError(f"arm {label}", "no run", "at least one")
-        for log in (*self.whole, *self.frozen):
+        for log in (*self.whole, *self.checkpoints):
             _check_finished(log)
         self.train = sum(len(log.results) - len(log.headline.results) for log in self.whole)
         """Train cases of a split benchmark, which only `memory` counts."""
@@ -89,9 +92,14 @@ class Arm:
         return any(log.is_upper_bound for log in self.logs)
 
     @cached_property
-    def memory(self) -> checkpoints.Matrix | None:
+    def memory(self) -> Matrix | None:
         """What its memory gains, keeps and loses over the stream; None without frozen runs."""
-        return checkpoints.matrix(self.whole, self.frozen) if self.frozen else None
+        return matrix((log, self.frozen.get(log.manifest.run_id, ())) for log in self.whole) if self.frozen else None
+
+    @property
+    def checkpoints(self) -> list[Log]:
+        """The runs with frozen memory, each once."""
+        return list({log.manifest.run_id: log for frozen in self.frozen.values() for log in frozen}.values())
 
     @cached_property
     def attempts(self) -> dict[Case, list[Attempt]]:
@@ -193,34 +201,42 @@ class Arm:
         return array
 
 
-def arms(runs: Iterable[Path | str | RunFolder], by: Sequence[str] = ()) -> list[Arm]:
+def arms(
+    runs: Iterable[Path | str | RunFolder],
+    by: Sequence[str] = (),
+    frozen: Literal["checkpoints", "arms"] = "checkpoints",
+) -> list[Arm]:
     """Group runs into arms, in order of appearance.
 
     Runs with the same `arm` that differ in a config key are separate arms, named with it: `reflexion recall.omega=3`.
-    Runs with the frozen memory of another of `runs` belong to its arm (`checkpoints.checkpoints`).
 
     Parameters
     ----------
     by : Sequence[str], default ()
         Dotted config keys to name arms by, instead of the keys in which they differ.
+    frozen : {'checkpoints', 'arms'}, default "checkpoints"
+        Whether runs with the frozen memory of another of `runs` are checkpoints of its arm (see
+        `checkpoints.checkpoints`) or arms; they are arms if `by` names a key of `memory.shared.items`.
 
     Raises
     ------
     FolderError
-        Not a run folder; as `checkpoints.checkpoints`.
+        Not a run folder.
     DataError
         As `Arm`.
     """
-    folders = (run if isinstance(run, RunFolder) else RunFolder.existing(run) for run in runs)
+    folders = [run if isinstance(run, RunFolder) else RunFolder.existing(run) for run in runs]
     texts: bool | Literal["digests"] = "digests" if metrics.are_the_labs() else True
     logs = [Log.read(folder, texts) for folder in folders]
-    frozen = checkpoints.checkpoints(logs)
-    set_aside = {log.manifest.run_id for members in frozen.values() for log in members}
+    are_arms = frozen == "arms" or any(key.startswith(ITEMS) for key in by)
+    names = {run.path.resolve().name: log.manifest.run_id for run, log in zip(folders, logs, strict=True)}
+    by_stream = {} if are_arms else checkpoints(logs, names)
+    set_aside = {log.manifest.run_id for members in by_stream.values() for log in members}
     by_name: dict[str, list[Log]] = {}
     for log in logs:
         if log.manifest.run_id not in set_aside:
             by_name.setdefault(log.arm, []).append(log)
-    return [arm for name, members in by_name.items() for arm in _split(name, members, by, frozen)]
+    return [arm for name, members in by_name.items() for arm in _split(name, members, by, by_stream)]
 
 
 SYMBOLS = {"recall.omega": "Ω", "loop.max_attempts": "a", "temperature": "T"}
@@ -285,10 +301,7 @@ def _split(name: str, logs: Sequence[Log], by: Sequence[str], frozen: Mapping[st
     for log, config in zip(logs, configs, strict=True):
         label = " ".join((name, *(f"{key}={config.get(key)}" for key in keys)))
         groups.setdefault(label, []).append(log)
-    return [
-        Arm(label, members, frozen=[each for log in members for each in frozen.get(log.manifest.run_id, ())])
-        for label, members in groups.items()
-    ]
+    return [Arm(label, members, frozen=frozen) for label, members in groups.items()]
 
 
 def _distinguishing_keys(configs: Sequence[Mapping[str, Any]]) -> list[str]:

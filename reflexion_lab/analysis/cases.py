@@ -1,7 +1,7 @@
 """Attempts of a comparison as one CSV file, `cases.csv`, from which its tables can be computed again without the runs.
 
-One row per attempt. It holds verdicts, tests and spending by role, but no time, and no text of prompts, replies or
-programs.
+One row per attempt, those of train tasks and of runs on frozen memory, too. It holds verdicts, tests and spending by
+role, but no time, and no text of prompts, replies or programs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.learning.checkpoints import end, round_size, rounds_before, shows_own, source
+from reflexion_lab.analysis.learning.checkpoints import end, round_size, rounds_before, shows_own
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import DataError
 from reflexion_lab.io.terminal_text import visible
@@ -67,11 +67,11 @@ COLUMNS = {
     "max_attempts": "attempts that its loops were allowed; empty if its config does not say",
     "models": "fingerprints by role, as JSON",
     "prices": "prices by role, as JSON",
-    "split": "part of a split benchmark: train, or those held out; empty without a split",
+    "split": "part of a split benchmark: train, which no rate counts, or those held out; empty without a split",
     "round_size": "tasks after which the run's memory learns; empty if its config does not say",
     "same_task": "1: a prompt may hold items that were learnt from its task",
     "updates": "updates of memory that end with this task; at its first attempt",
-    "checkpoint": "of a run on frozen memory: rounds after which it was taken; else empty",
+    "checkpoint": "of a run on frozen memory: rounds after which it was taken; else empty, as in all rows of pass@1",
 }
 """Columns and their meaning; those of spending follow, `ROLE_KIND`, such as `actor_prompt_tokens`."""
 LATER = (
@@ -140,10 +140,10 @@ def load_cases(path: Path | str) -> list[Arm]:
             got = f"seed {line['seed']}, checkpoint {line.get('checkpoint') or 'none'}"
             raise DataError(f"{path}, line {number}", got, "whole numbers") from None
     logs: dict[str, list[Log]] = defaultdict(list)
-    frozen: dict[str, list[Log]] = defaultdict(list)
+    frozen: dict[str, dict[str, list[Log]]] = defaultdict(lambda: defaultdict(list))
     for key, own in runs.items():
         try:
-            (logs if key.checkpoint is None else frozen)[key.arm].append(_log(key, own))
+            (logs[key.arm] if key.checkpoint is None else frozen[key.arm][key.stream]).append(_log(key, own))
         except (ValueError, TypeError) as problem:
             raise DataError(f"{path}, arm {key.arm}, seed {key.seed}", str(problem), "numbers in its columns") from None
     return [Arm(name, own, frozen=frozen[name]) for name, own in logs.items()]
@@ -151,13 +151,11 @@ def load_cases(path: Path | str) -> list[Arm]:
 
 def _runs(arm: Arm) -> Iterator[tuple[_Key, Log]]:
     """The arm's own runs, and those on their frozen memory."""
-    seeds = {log.manifest.run_id: log.manifest.seed for log in arm.whole}
-    ends = {log.manifest.run_id: end(log) for log in arm.whole}
     for log in arm.whole:
         yield _Key(arm.label, log.manifest.seed, None), log
-    for log in arm.frozen:
-        after, stream = rounds_before(log), source(log)
-        yield _Key(arm.label, seeds[stream], ends[stream] if after is None else after), log
+        for frozen in arm.frozen.get(log.manifest.run_id, ()):
+            after = rounds_before(frozen)
+            yield _Key(arm.label, log.manifest.seed, end(log) if after is None else after), frozen
 
 
 def _lines(key: _Key, log: Log) -> Iterator[dict[str, object]]:
@@ -348,7 +346,7 @@ def _manifest(key: _Key, line: Mapping[str, str], known: int) -> Manifest:
     """`known`: tasks of the run in the file."""
     allowed, size = line.get("max_attempts"), line.get("round_size")
     loop = {"loop": {"max_attempts": int(allowed)}} if allowed else {}
-    items = {} if key.checkpoint is None else {"frozen": True, "of": key.stream, "after": key.checkpoint}
+    items = {} if key.checkpoint is None else {"frozen": True, "after": key.checkpoint}
     shared = {"same_task": line.get("same_task") == "1", "items": items}
     shared |= {"round_size": int(size)} if size else {}
     models, prices = (msgspec.json.decode(line[name], type=dict[str, str]) for name in ("models", "prices"))

@@ -366,7 +366,9 @@ def curation_tokens(log: Log) -> int | None:
 
 def _of_memory(name: str) -> Callable[[Arm], Estimate | None]:
     def of(arm: Arm) -> Estimate | None:
-        estimate: Estimate | None = getattr(arm.memory.measures, name) if arm.memory else None
+        if arm.memory is None or arm.is_upper_bound:
+            return None
+        estimate: Estimate | None = getattr(arm.memory.measures, name)
         return estimate
 
     return of

@@ -59,7 +59,7 @@ def _by_rules(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.sheets import say, say_json
 
     runs = chosen(options)
-    logs = {arm.label: arm.logs for arm in arms(runs)}
+    logs = {arm.label: arm.logs for arm in arms(runs, frozen="arms")}
     if options.json:
         programs = solutions(runs)
         say_json({label: word_quality(members, programs) for label, members in logs.items()})

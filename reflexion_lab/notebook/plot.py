@@ -29,13 +29,16 @@ from reflexion_lab.analysis.figures import curves as _curves
 from reflexion_lab.analysis.figures import differences as _differences
 from reflexion_lab.analysis.figures import feedback as _feedback
 from reflexion_lab.analysis.figures import heat_map as _heat_map
+from reflexion_lab.analysis.figures import memory as _memory
 from reflexion_lab.analysis.figures import outcome_map as _outcome_map
+from reflexion_lab.analysis.figures import prequential as _prequential
 from reflexion_lab.analysis.figures import reflections as _reflections
 from reflexion_lab.analysis.figures import repairs as _repairs
 from reflexion_lab.analysis.figures import similarity as _similarity
 from reflexion_lab.analysis.figures import survival as _survival
 from reflexion_lab.analysis.figures import transitions as _transitions
 from reflexion_lab.analysis.figures.drawing import Drawing, on_axes, readable
+from reflexion_lab.analysis.learning.checkpoints import ITEMS
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.folder.folder import some_folders
 
@@ -151,9 +154,21 @@ def similarity(*runs: object, later: bool = False, ax: Axes | None = None, capti
     return _drawn("similarity", _similarity.drawing(_arms(runs), later=(later,)), ax, caption, missing)
 
 
+def along_the_stream(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
+    """Share of tasks solved in each part of the stream, of arms with a curator and those beside them."""
+    missing = "no run whose curator shows the order of the stream", "runs with curator="
+    return _drawn("prequential", _prequential.drawing(_arms(runs)), ax, caption, missing)
+
+
+def memory(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
+    """What memory gains, keeps and loses over a stream, from runs on its frozen memory."""
+    missing = "no run on the frozen memory of another", "a stream and runs with memory.shared.items.frozen=true"
+    return _drawn("memory", _memory.drawing(_arms(runs)), ax, caption, missing)
+
+
 def over(*runs: object, key: str = "recall.omega", ax: Axes | None = None, caption: bool = True) -> Axes:
     """Share of tasks solved over the values of a config key, such as recall.omega or recall.k."""
-    return _drawn("over", _config_curves.drawing(_arms(runs), key), ax, caption)
+    return _drawn("over", _config_curves.drawing(_arms(runs, key), key), ax, caption)
 
 
 def heat_map(*runs: object, keys: tuple[str, str] | None = None, ax: Axes | None = None, caption: bool = True) -> Axes:
@@ -165,7 +180,7 @@ def heat_map(*runs: object, keys: tuple[str, str] | None = None, ax: Axes | None
         The key down and the key across; by default the two that differ.
     """
     missing = "no grid of two config keys", "runs of a sweep over two keys, or keys="
-    return _drawn("heat_map", _heat_map.drawing(_arms(runs), keys or ()), ax, caption, missing)
+    return _drawn("heat_map", _heat_map.drawing(_arms(runs, *keys or ()), keys or ()), ax, caption, missing)
 
 
 def feedback(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
@@ -200,12 +215,14 @@ def effects(run: object, ax: Axes | None = None, caption: bool = True, *, arm: s
     return _drawn("effects", _reflections.read(_one([run], arm)), ax, caption, missing)
 
 
-def _read(runs: Sequence[object]) -> list[Arm]:
-    return arms(some_folders(*runs))
+def _read(runs: Sequence[object], frozen: Literal["checkpoints", "arms"] = "checkpoints") -> list[Arm]:
+    return arms(some_folders(*runs), frozen=frozen)
 
 
-def _arms(runs: Sequence[object]) -> list[Arm]:
-    return list(readable(_read(runs)).values())
+def _arms(runs: Sequence[object], *keys: str) -> list[Arm]:
+    """Runs on frozen memory are arms of a drawing over a key of its items."""
+    are_arms = any(key.startswith(ITEMS) for key in keys)
+    return list(readable(_read(runs, "arms" if are_arms else "checkpoints")).values())
 
 
 def _one(runs: Sequence[object], name: str | None) -> Arm:

@@ -23,6 +23,7 @@ from reflexion_lab.analysis.report.memory import memory_screen
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import FolderError
+from reflexion_lab.notebook import plot
 from reflexion_lab.records import Item
 from reflexion_lab.runner.folder.folder import RunFolder
 
@@ -166,8 +167,7 @@ FROZEN = [
     (1, {"config__actor__style": "continuation"}, "actor.style: got 'continuation'"),
     (1, {"config__prompts__variant": "terse"}, "prompts.variant: got 'terse'"),
     (1, {"config__curator__k": 9}, "curator.k: got 9, expected 3 as in "),
-    (1, {"config__curator": NONE}, ""),
-    (2, {"config__curator": NONE}, "curator._target_: got None"),
+    (1, {"config__curator": NONE}, "curator._target_: got None"),
     (2, {"config__memory__shared__items__max_items": 1}, "memory.shared.items.max_items: got 1, expected 0"),
     (2, {"config__seed": 5, "config__arm": "half", "config__memory__shared__round_size": 16}, ""),
 ]
@@ -204,7 +204,9 @@ def test_compare_measures_memory_by_frozen_runs_and_makes_no_arms_of_them(root, 
         "online utility", "stability", "forgetting", "backward transfer", "gained : lost"
     ]  # fmt: skip
     assert table.rows[0][1] == "1 x 6, at 0, 3, 6" and table.rows[0][4:] == ("12", "4")
-    assert any(text.startswith("CHECKPOINTS: the runs on frozen memory of reflexion ") for text in warnings(comparison))
+    assert any(
+        text.startswith("CHECKPOINTS: runs on frozen memory of reflexion measure it") for text in warnings(comparison)
+    )
     assert {"online_utility", "online_utility_low", "online_utility_high"} < rows(comparison)[0].keys()
     assert memory_figure.drawing([arm]).rows[0][5:9] == (
         "online_utility", 12, 4, row.memory.measures.online_utility.value
@@ -219,27 +221,84 @@ def test_a_frozen_run_without_its_stream_or_with_another_method_is_an_arm_of_its
     ]  # fmt: skip
 
 
-def test_two_frozen_runs_with_one_memory_are_refused(runs, tmp_path):
-    twin = changed(runs[2], tmp_path, run_id="20260101-000000-000000-twin-families-s0")
-    for measure in (stream_memory, arms):
-        with pytest.raises(FolderError, match="with memory after 3 rounds here and in"):
-            measure([*runs, twin])
+def test_several_frozen_runs_on_one_memory_measure_nothing_and_stay_arms(runs, tmp_path):
+    twin = changed(runs[2], tmp_path, run_id="20260101-000000-000000-twin-families-s0", config__seed=3, seed=3)
+    with pytest.raises(FolderError, match="with memory after 3 rounds here and in"):
+        stream_memory([*runs, twin])
+    whole = arms([*runs, twin])
+    assert sorted(len(arm.logs) for arm in whole) == [1, 2]
+    assert [arm.memory.checkpoints for arm in whole if arm.memory] == [(0, 6)]
 
 
-@pytest.mark.parametrize("names", [("stream", "at_0", "at_3", "at_null"), ("split", "split_at_0")])
-def test_measures_of_memory_can_be_computed_again_from_the_cases_of_a_report(root, tmp_path, names):
-    before = arms([run_in(root / name) for name in names])
+def test_frozen_runs_are_arms_where_that_is_asked_for_or_registered(runs, tmp_path):
+    asked = arms(runs[:3], by=["memory.shared.items.after"])
+    assert [arm.label for arm in asked] == [f"reflexion memory.shared.items.after={after}" for after in (None, 0, 3)]
+    registered = changed(runs[1], tmp_path, study_digest="digest", config__arm="registered")
+    assert [(arm.label, bool(arm.memory)) for arm in arms([runs[0], registered, runs[2]])] == [
+        ("reflexion", True), ("registered", False)
+    ]  # fmt: skip
+
+
+def test_measures_do_not_borrow_a_verdict_of_other_tasks(root, runs, tmp_path):
+    other = changed(run_in(root / "order"), tmp_path, benchmark_digest="other tasks")
+    pair = arms([runs[0], other, runs[1]], by=["arm"])
+    assert [(len(arm.logs), arm.memory.measures.online_utility.n) for arm in pair] == [(2, 12)]
+    same = arms([runs[0], run_in(root / "order"), runs[1]], by=["arm"])
+    assert [(len(arm.logs), arm.memory.measures.online_utility.n) for arm in same] == [(2, 24)]
+
+
+def test_a_stream_is_known_by_the_name_of_its_folder_too(runs, tmp_path):
+    path = tmp_path / "mystream"
+    shutil.copytree(runs[0].path, path)
+    frozen = [changed(run, tmp_path, config__memory__shared__items__of="elsewhere/mystream") for run in runs[1:]]
+    assert stream_memory([path, *frozen]).matrix == stream_memory(runs).matrix
+    assert [arm.memory for arm in arms([path, *frozen])] == [stream_memory(runs).matrix]
+
+
+def test_what_is_missing_is_said_below_the_table(runs):
+    _, comparison = side_by_side([runs[0], runs[3]], one_seed=True)
+    (table,) = [sheet for sheet in sheets(comparison) if sheet.key == "memory"]
+    assert [line[2:] for line in table.rows] == [("none: see below", "-", "-", "-")]
+    assert "reflexion: no online utility: it needs a frozen run with memory.shared.items.after=0" in table.caption
+
+
+def test_measures_of_an_upper_bound_are_marked_and_no_metrics(runs, tmp_path):
+    bounds = [changed(run, tmp_path, shows_solutions=True) for run in runs]
+    _, comparison = side_by_side(bounds, one_seed=True)
+    (row,) = comparison.rows
+    assert row.memory and not row.metrics.keys() & set(EFFECTS)
+    (table,) = [sheet for sheet in sheets(comparison) if sheet.key == "memory"]
+    assert {line[0] for line in table.rows} == {"UPPER BOUND reflexion"}
+
+
+@pytest.mark.parametrize(
+    ("names", "arm"),
+    [(("stream", "at_0", "at_3", "at_null"), "a"), (("stream", "at_0", "at_3"), "a/b"), (("split", "split_at_0"), "a")],
+)
+def test_measures_of_memory_can_be_computed_again_from_the_cases_of_a_report(root, tmp_path, names, arm):
+    before = arms([changed(run_in(root / name), tmp_path, config__arm=arm) for name in names])
     after = load_cases(save_cases(tmp_path / "cases.csv", before))
     assert [arm.memory for arm in after] == [arm.memory for arm in before] != [None]
     assert [(arm.train, arm.verdicts()) for arm in after] == [(arm.train, arm.verdicts()) for arm in before]
     assert prequential_figure.drawing(after).rows == prequential_figure.drawing(before).rows
 
 
-def test_frames_name_the_memory_that_a_run_has(runs):
+def test_a_notebook_draws_measures_and_frozen_runs_over_their_rounds(runs):
+    assert [label.get_text() for label in plot.memory(*runs).get_yticklabels()] == [
+        "online utility", "stability", "forgetting", "backward transfer"
+    ]  # fmt: skip
+    assert plot.along_the_stream(*runs).lines
+    frozen = plot.over(*runs[:3], key="memory.shared.items.after")
+    assert [label.get_text() for label in frozen.get_xticklabels()] == ["0", "3"]
+
+
+def test_frames_name_the_memory_that_a_run_has(runs, tmp_path):
     frame = load(*runs).runs
     stream = runs[0].manifest.run_id
     assert frame["memory_of"].astype("string").fillna("").tolist() == ["", stream, stream, stream]
     assert frame["memory_after"].fillna(-1).tolist() == [-1, 0, 3, -1]
+    unsourced = changed(runs[1], tmp_path, config__memory__shared__items__of=None)
+    assert load(unsourced).runs["memory_of"].isna().all()
 
 
 def test_the_screen_has_at_most_15_lines_of_80_columns_and_names_what_is_missing(runs, root, capsys):

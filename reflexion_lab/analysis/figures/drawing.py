@@ -200,10 +200,16 @@ def _write_words(canvas: Canvas, drawing: Drawing, width: float, is_captioned: b
     return lines
 
 
-def facts(arms: Sequence[Arm]) -> str:
-    """Caption sentences on n, seeds and feedback sources, and on what all names of arms leave out."""
+def facts(arms: Sequence[Arm], size: Callable[[Arm], str] | None = None) -> str:
+    """Caption sentences on n, seeds and feedback sources, and on what all names of arms leave out.
+
+    Parameters
+    ----------
+    size : Callable[[Arm], str], optional
+        n of an arm; by default that of its rates.
+    """
     bound = f", hence {UPPER_BOUND}, not pass@1"
-    sizes = _by_arm((_size(arm), arm.label) for arm in arms)
+    sizes = _by_arm(((size or _size)(arm), arm.label) for arm in arms)
     sources = _by_arm((arm.feedback_source + bound * arm.is_upper_bound, arm.label) for arm in arms)
     return f"n = {sizes}. Feedback: {sources}. {arms[0].shared}".rstrip()
 

@@ -42,6 +42,13 @@ def of_memory(matrices: Mapping[Arm, Matrix], ax: Axes) -> Axes:
     return rows([name.replace("_", " ") for name in shown], ax, is_ruled=True)
 
 
+def _size(matrix: Matrix) -> str:
+    """Pairs of a task and an order: the fewest and the most of a measure."""
+    sizes = sorted({effect.n for effect in effects(matrix).values()})
+    orders = len(matrix.rounds)
+    return f"{' to '.join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))} tasks in {orders} order{'s' * (orders > 1)}"
+
+
 @figure(16, FEW)
 def drawing(arms: Sequence[Arm]) -> Drawing | None:
     """None without runs on frozen memory, or where they give no measure."""
@@ -55,7 +62,8 @@ def drawing(arms: Sequence[Arm]) -> Drawing | None:
         for arm, matrix in matrices.items()
         for name, effect in effects(matrix).items()
     ]  # fmt: skip
-    text = f"{facts(list(matrices))} 95 % intervals, paired by task and order, each by itself."
+    about = facts(list(matrices), lambda arm: _size(matrices[arm]))
+    text = f"{about} 95 % intervals, paired by task and order, each by itself."
     size, panels = (7.6, 1.4 + 0.9 * max(1, len(matrices) / 3) * 4), [lambda ax: of_memory(matrices, ax)]
     title = "Memory over the stream"
     return Drawing(

@@ -74,7 +74,8 @@ def drawing(arms: Sequence[Arm]) -> Drawing | None:
         for arm, curve in curves.items()
         for start, window in zip([0, *(window.end for window in curve)], curve, strict=False)
     ]  # fmt: skip
-    text = f"{facts(list(curves))} Each task is tested, then learnt from. 95 % intervals, each for its own part."
+    about = facts(list(curves), lambda arm: f"{curves[arm][-1].so_far.n} cases")
+    text = f"{about} Each task is tested, then learnt from. 95 % intervals, each for its own part."
     method = (
         "Prequential evaluation (Dawid 1984): verdicts of the hidden tests in the order of the stream, in four parts. "
         "A slope mixes learning with the difficulty of the tasks at each place; several orders separate them."

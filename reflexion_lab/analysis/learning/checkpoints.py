@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from reflexion_lab.errors import FolderError
 from reflexion_lab.memory.items import Items
 from reflexion_lab.records import Record, base_id
 from reflexion_lab.runner.folder.folder import RunFolder, folders
-from reflexion_lab.runner.folder.manifest import measured, settings
+from reflexion_lab.runner.folder.manifest import settings
 from reflexion_lab.tasks.benchmarks.similar import repeated
 
 ITEMS = "memory.shared.items"
+NO_NAMES: Mapping[str, str] = {}
 ORDERS = (
     "benchmark.load",
     "benchmark.order",
@@ -33,8 +35,6 @@ ORDERS = (
 """Keys that may differ between orders of a stream, like every `seed`; tasks are compared by their digest."""
 FROZEN = (*ORDERS, "arm", "benchmark", "model", "roles", "memory.shared.round_size", "memory.shared.same_task")
 """Keys that may differ between a frozen run and its stream; models are compared by their fingerprints."""
-EMPTY = (*FROZEN, "curator", "role_fingerprints.curator", "retriever", "embedder", ITEMS)
-"""Likewise without memory and curator."""
 NEEDS = {
     "online_utility": ("zero",),
     "stability": ("before", "end"),
@@ -90,46 +90,105 @@ def stream_memory(runs: object) -> StreamMemory:
     Raises
     ------
     FolderError
-        No run of a stream, a frozen run of none of them, runs of several benchmarks, streams that differ in more than
-        seed, order and first items, or a frozen run that differs from its stream in what its verdicts depend on. A
-        frozen run after 0 rounds may have no curator.
+        No run of a stream, a frozen run of none of them, two on the same memory, runs of several benchmarks, streams
+        that differ in more than seed, order and first items, or a frozen run that differs from its stream in what its
+        verdicts depend on.
     """
     read = {run.manifest.run_id: (run, Log.read(run, texts=False)) for run in folders(runs)}
-    own = {name: log for name, (_, log) in read.items() if not source(log)}
-    frozen = [log for _, log in read.values() if source(log)]
-    _check(own, frozen)
-    first = next(iter(own.values()))
+    logs = [log for _, log in read.values()]
+    names = {run.path.resolve().name: run_id for run_id, (run, _) in read.items()}
+    _check(logs, names)
+    own, by_stream = [log for log in logs if not is_frozen(log)], _assigned(logs, names)
     return StreamMemory(
-        arm=first.arm,
-        benchmark=first.manifest.benchmark,
-        matrix=matrix(list(own.values()), frozen),
-        curve=tuple(prequential([online(log) for log in own.values()], _clusters(own.values()))),
-        curated=tuple(curated(log) for log in own.values()),
-        notes=tuple(_repeated(read[first.manifest.run_id][0])),
+        arm=own[0].arm,
+        benchmark=own[0].manifest.benchmark,
+        matrix=matrix((log, by_stream.get(log.manifest.run_id, ())) for log in own),
+        curve=tuple(prequential([online(log) for log in own], _clusters(own))),
+        curated=tuple(curated(log) for log in own),
+        notes=tuple(_repeated(read[own[0].manifest.run_id][0])),
     )
 
 
-def matrix(own: Sequence[Log], frozen: Sequence[Log]) -> Matrix:
-    """Measures from the logs of a stream, one per order, and from those with their memory, frozen."""
-    streams = [_stream(log, frozen) for log in own]
+def matrix(runs: Iterable[tuple[Log, Sequence[Log]]]) -> Matrix:
+    """Measures from the logs of a stream, one per order, each with those of its checkpoints."""
+    pairs = [*runs]
+    streams = [_stream(log, frozen) for log, frozen in pairs]
+    every = [each for log, frozen in pairs for each in (log, *frozen)]
     return Matrix(
-        rounds=tuple(map(end, own)),
+        rounds=tuple(end(log) for log, _ in pairs),
         checkpoints=tuple(sorted({at for stream in streams for at in stream.checkpoints})),
-        measures=measures(streams, _clusters((*own, *frozen))),
-        notes=tuple(_notes(streams, frozen)),
+        measures=measures(streams, _clusters(every)),
+        notes=tuple(_notes(streams, [each for _, frozen in pairs for each in frozen])),
     )
+
+
+def is_frozen(log: Log) -> bool:
+    """Whether the run's memory learns nothing."""
+    return bool(_items(log).get("frozen"))
 
 
 def source(log: Log) -> str:
-    """Id of the run whose memory the run has, frozen; "" if its own memory learns."""
-    items = _items(log)
-    return Path(str(items.get("of") or "no run")).name if items.get("frozen") else ""
+    """Name of the run whose memory a frozen run has; "" for none."""
+    return Path(str(_items(log).get("of") or "")).name if is_frozen(log) else ""
 
 
 def rounds_before(log: Log) -> int | None:
     """Rounds after which the memory of a frozen run was taken; None: after all."""
     after: int | None = _items(log).get("after")
     return after
+
+
+def checkpoints(logs: Sequence[Log], names: Mapping[str, str] = NO_NAMES) -> dict[str, list[Log]]:
+    """The frozen runs among `logs` by the id of the run of a stream whose checkpoints they are.
+
+    Left out are frozen runs whose stream is not among `logs`, that differ from it in what verdicts depend on, that are
+    registered, or of which several have the same memory.
+
+    Parameters
+    ----------
+    names : Mapping[str, str], optional
+        Ids of runs by the names of their folders, where these differ.
+    """
+    own = {log.manifest.run_id: log for log in logs if not is_frozen(log)}
+    kept = [log for log in logs if is_frozen(log) and not log.manifest.study_digest]
+    kept = [log for log in kept if (stream := _stream_of(log, own, names)) and _fits(log, stream)]
+    uses = Counter(case for log in kept for case in _memories(log, own, names))
+    single = [log for log in kept if all(uses[case] == 1 for case in _memories(log, own, names))]
+    return _assigned([*own.values(), *single], names)
+
+
+def _assigned(logs: Iterable[Log], names: Mapping[str, str]) -> dict[str, list[Log]]:
+    """Frozen runs by the ids of their streams. One after 0 rounds serves others of the same tasks that have none."""
+    every = [*logs]
+    own = {log.manifest.run_id: log for log in every if not is_frozen(log)}
+    by_stream: dict[str, list[Log]] = {}
+    for log in every:
+        if is_frozen(log) and (stream := _stream_of(log, own, names)):
+            by_stream.setdefault(stream.manifest.run_id, []).append(log)
+    zeros = [log for frozen in by_stream.values() for log in frozen if rounds_before(log) == 0]
+    for name, stream in own.items():
+        has_zero = any(rounds_before(log) == 0 for log in by_stream.get(name, ()))
+        if not has_zero and (zero := next((log for log in zeros if _fits(log, stream)), None)):
+            by_stream.setdefault(name, []).append(zero)
+    return by_stream
+
+
+def _stream_of(log: Log, own: Mapping[str, Log], names: Mapping[str, str]) -> Log | None:
+    return own.get(source(log)) or own.get(names.get(source(log), ""))
+
+
+def _fits(log: Log, stream: Log) -> bool:
+    """Whether a frozen run has the tasks of the stream, and differs in nothing else that verdicts depend on."""
+    return log.manifest.benchmark_digest == stream.manifest.benchmark_digest and not _difference(log, stream, FROZEN)
+
+
+def _memories(log: Log, own: Mapping[str, Log], names: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
+    """Stream, rounds of memory, and task of each case of a frozen run."""
+    stream = _stream_of(log, own, names)
+    assert stream is not None
+    after = rounds_before(log)
+    at = end(stream) if after is None else after
+    return ((stream.manifest.run_id, at, task_id) for task_id in log.results)
 
 
 def shows_own(log: Log) -> bool:
@@ -147,27 +206,6 @@ def end(log: Log) -> int:
     return max(_rounds(log).values(), default=-1) + 1
 
 
-def checkpoints(logs: Iterable[Log]) -> dict[str, list[Log]]:
-    """Frozen runs among `logs` by the id of the run whose memory they have, if that is among them, has the same tasks
-    and differs in nothing else that verdicts depend on.
-
-    Raises
-    ------
-    FolderError
-        Two frozen runs on the same memory.
-    """
-    every = list(logs)
-    own = {log.manifest.run_id: log for log in every if not source(log)}
-    by_stream: dict[str, list[Log]] = {}
-    for log in every:
-        stream = own.get(source(log))
-        if stream and log.manifest.benchmark_digest == stream.manifest.benchmark_digest and not _misfit(log, stream):
-            by_stream.setdefault(stream.manifest.run_id, []).append(log)
-    for name, frozen in by_stream.items():
-        _check_single(frozen, end(own[name]))
-    return by_stream
-
-
 def _shared(log: Log) -> Mapping[str, Any]:
     """The node `memory.shared` of its config."""
     memory: Any = log.manifest.config.get("memory") or {}
@@ -183,43 +221,30 @@ def _clusters(logs: Iterable[Log]) -> Clusters:
     return merged(*(log.clusters for log in logs))
 
 
-def _check(own: Mapping[str, Log], frozen: Iterable[Log]) -> None:
+def _check(logs: Sequence[Log], names: Mapping[str, str]) -> None:
     """Raises FolderError."""
+    own = {log.manifest.run_id: log for log in logs if not is_frozen(log)}
     if not own:
         raise FolderError("memory measures", "no run of a stream", "one whose memory.shared.items.frozen is false")
-    by_stream: dict[str, list[Log]] = {}
+    frozen = [log for log in logs if is_frozen(log)]
     for log in frozen:
-        if source(log) not in own:
-            got = f"memory of {source(log)}"
+        if not _stream_of(log, own, names):
+            got = f"memory of {source(log) or 'no run'}"
             raise FolderError(log.manifest.run_id, got, f"of {' or '.join(own)}", "name that run, too")
-        by_stream.setdefault(source(log), []).append(log)
-    digests = {log.manifest.benchmark_digest for logs in (own.values(), *by_stream.values()) for log in logs}
-    if len(digests) > 1:
+    if len(digests := {log.manifest.benchmark_digest for log in logs}) > 1:
         raise FolderError("memory measures", f"runs of {len(digests)} benchmarks", "one")
     first, *others = own.values()
     problems = [_difference(log, first, (*ORDERS, "model_fingerprint", "role_fingerprints")) for log in others]
-    problems += [_misfit(log, own[name]) for name, logs in by_stream.items() for log in logs]
+    streams = [(log, stream) for log in frozen if (stream := _stream_of(log, own, names))]
+    problems += [_difference(log, stream, FROZEN) for log, stream in streams]
     for problem in filter(None, problems):
         raise problem
-    for name, logs in by_stream.items():
-        _check_single(logs, end(own[name]))
-
-
-def _check_single(frozen: Iterable[Log], last: int) -> None:
-    """Raises FolderError: two frozen runs have a task with the same memory."""
-    first: dict[tuple[int, str], str] = {}
+    seen: dict[tuple[str, int, str], str] = {}
     for log in frozen:
-        at = last if (after := rounds_before(log)) is None else after
-        for task_id in log.results:
-            if (other := first.setdefault((at, task_id), log.manifest.run_id)) != log.manifest.run_id:
-                got = f"{task_id} with memory after {at} rounds here and in {other}"
+        for case in _memories(log, own, names):
+            if (other := seen.setdefault(case, log.manifest.run_id)) != log.manifest.run_id:
+                got = f"{case[2]} with memory after {case[1]} rounds here and in {other}"
                 raise FolderError(log.manifest.run_id, got, "one of them", "name one of the runs")
-
-
-def _misfit(log: Log, stream: Log) -> FolderError | None:
-    """The difference between a frozen run and its stream on which verdicts depend."""
-    is_empty = rounds_before(log) == 0 and "curator" not in measured(log.manifest.config)
-    return _difference(log, stream, EMPTY if is_empty else FROZEN)
 
 
 def _difference(log: Log, other: Log, may_differ: Collection[str]) -> FolderError | None:
@@ -252,11 +277,10 @@ def online(log: Log) -> Stream:
 
 
 def _stream(log: Log, frozen: Sequence[Log]) -> Stream:
-    """The matrix of one run of a stream; other streams' runs after 0 rounds serve it where it has none."""
-    rounds, last, name = _rounds(log), end(log), log.manifest.run_id
+    """The matrix of one run of a stream, with its checkpoints."""
+    rounds, last = _rounds(log), end(log)
     rows = {last: _verdicts(log.headline)} if log.headline is not log else {}
-    zeros = [each for each in frozen if rounds_before(each) == 0 and source(each) != name]
-    for each in (*zeros, *(each for each in frozen if source(each) == name)):
+    for each in frozen:
         at = last if (after := rounds_before(each)) is None else after
         rows[at] = rows.get(at, {}) | _verdicts(each)
     seen = {base_id(task) for task in rounds}

@@ -25,6 +25,9 @@ from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.io.terminal_text import plain
 
 Cell = Callable[[Row], str]
+AFTER = "memory.shared.items.after"
+_ELSEWHERE = {("attempt", "blind_retries"), ("attempt", "empty_retries"), *(("arm", name) for name in EFFECTS)}
+"""Metrics of other tables, by level and name."""
 
 
 def sheets(comparison: Comparison) -> list[Sheet]:
@@ -45,7 +48,8 @@ def warnings(comparison: Comparison) -> Iterator[str]:
     for row in comparison.rows:
         yield from _warnings_of(row)
     if measured := [plain(row.arm) for row in comparison.rows if row.memory]:
-        yield f"CHECKPOINTS: the runs on frozen memory of {', '.join(measured)} are no arms, but measure it: --full"
+        names = ", ".join(measured)
+        yield f"CHECKPOINTS: runs on frozen memory of {names} measure it and are no arms; --by {AFTER} makes arms"
     by_calls: dict[str, list[str]] = {}
     for row in comparison.rows:
         by_calls.setdefault(row.calls, []).append(plain(row.arm))
@@ -72,7 +76,7 @@ def _warnings_of(row: Row) -> Iterator[str]:
         cause = "the hidden tests drove" if row.feedback_source == "oracle" else "canonical solutions were read in"
         yield f"{UPPER_BOUND}, not pass@1: {cause} the loops of {plain(row.arm)}"
     if row.train:
-        yield f"HELD-OUT TASKS ALONE: {row.train} train cases of {plain(row.arm)} and their cost count in no figure"
+        yield f"HELD-OUT TASKS ALONE: {row.train} train cases of {plain(row.arm)} and their cost count in no rate"
     if row.no_verdict:
         cases = f"{len(row.no_verdict)} of {row.n_logged} cases of {plain(row.arm)}"
         yield f"NO VERDICT: {cases} have no hidden tests or a harness error, and are in no rate's n"
@@ -171,30 +175,33 @@ def _moved(moved: int, stayed: int) -> str:
 
 def _memory(comparison: Comparison) -> Iterator[Sheet]:
     """Measures of memory over the stream; nothing without runs on frozen memory."""
-    rows = [(plain(row.arm), row.memory) for row in comparison.rows if row.memory]
-    lines = tuple(line for arm, matrix in rows for line in _measures(arm, matrix))
+    rows = [(row, row.memory) for row in comparison.rows if row.memory]
+    lines = tuple(line for row, matrix in rows for line in _measures(row, matrix))
     by_note: dict[str, list[str]] = {}
-    for arm, matrix in rows:
+    for row, matrix in rows:
         for note in matrix.notes:
-            by_note.setdefault(note, []).append(arm)
+            by_note.setdefault(note, []).append(plain(row.arm))
     notes = "".join(f" {', '.join(arms)}: {note}." for note, arms in by_note.items())
     columns = ("arm", "orders x rounds,\ncheckpoints", "measure", "points\n[95 %]", "n", "clusters")
-    caption = "Paired by task and order. Gained, lost: tasks solved with memory alone, and without it alone."
+    caption = f"Paired by task and order. Gained, lost: tasks solved with memory alone, and without it alone.{notes}"
     if lines:
-        title, meaning = "Memory over the stream", f"{MEANING}{notes}"
-        yield Sheet(title=title, columns=columns, rows=lines, caption=caption, names=3, method=meaning, key="memory")
+        title = "Memory over the stream"
+        yield Sheet(title=title, columns=columns, rows=lines, caption=caption, names=3, method=MEANING, key="memory")
 
 
-def _measures(arm: str, matrix: Matrix) -> Iterator[tuple[str, ...]]:
+def _measures(row: Row, matrix: Matrix) -> Iterator[tuple[str, ...]]:
+    arm, measures = f"{UPPER_BOUND} " * row.is_upper_bound + plain(row.arm), matrix.measures
     rounds, at = (", ".join(map(str, dict.fromkeys(each))) for each in (matrix.rounds, matrix.checkpoints))
     stream = f"{len(matrix.rounds)} x {rounds}, at {at}"
     for name in EFFECTS:
-        effect: Effect | None = getattr(matrix.measures, name)
+        effect: Effect | None = getattr(measures, name)
         if effect:
             figures = (cells.estimate(effect, signed=True), str(effect.n), str(effect.clusters))
             yield arm, stream, _words(name), *figures
-    if pair := matrix.measures.against:
+    if pair := measures.against:
         yield arm, stream, "gained : lost", f"{pair.repaired} : {pair.damaged}", str(pair.n), ""
+    if not pair and not any(getattr(measures, name) for name in EFFECTS):
+        yield arm, stream, "none: see below", NONE, NONE, NONE
 
 
 def _costs(comparison: Comparison) -> Sheet:
@@ -281,7 +288,7 @@ def _further(comparison: Comparison) -> Iterator[Sheet]:
     others = [
         metric
         for metric in metrics.of_arms()
-        if metric not in _broken() and metric.name not in ("blind_retries", "empty_retries", *EFFECTS)
+        if metric not in _broken() and (metric.level, metric.name) not in _ELSEWHERE
     ]
     rows = tuple(
         (metric.label, plain(row.arm), text(metric, row.metrics[key]))

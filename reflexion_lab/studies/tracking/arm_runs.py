@@ -112,7 +112,7 @@ def write(client: Any, experiment_id: str, compared: Compared) -> None:
 def _superseded(client: Any, experiment_id: str, compared: Compared) -> list[Any]:
     """Summaries of the same arms, or of other arms of these same runs. Summaries of other runs stay."""
     own = {summary_id(arm, compared.sweep_id) for arm in compared.arms}
-    run_ids = {run_id for row in compared.comparison.rows for run_id in row.run_ids}
+    run_ids = {log.manifest.run_id for arm in compared.arms for log in (*arm.logs, *arm.checkpoints)}
     runs = client.search_runs([experiment_id], filter_string="tags.kind = 'arm'", max_results=10_000)
     return [
         run

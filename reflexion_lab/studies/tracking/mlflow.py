@@ -253,7 +253,7 @@ def _is_whole(client: Any, experiment_id: str, compared: Compared) -> bool:
         return True
     query = f'tags.sweep_id = "{compared.sweep_id}" and tags.kind = "job"'
     tracked = {run.data.tags.get("run_id") for run in client.search_runs([experiment_id], filter_string=query)}
-    return tracked <= {log.manifest.run_id for arm in compared.arms for log in (*arm.logs, *arm.frozen)}
+    return tracked <= {log.manifest.run_id for arm in compared.arms for log in (*arm.logs, *arm.checkpoints)}
 
 
 def _save_views(client: Any, experiment_id: str, sweep_id: str, span: tuple[float, float] | None = None) -> None:
