@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from reflexion_lab.analysis import metrics
-from reflexion_lab.analysis.learning.checkpoints import ITEMS, Matrix, checkpoints, matrix
+from reflexion_lab.analysis.learning.checkpoints import ITEMS, Matrix, checkpoints, matrix, stream_ids
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats import clusters
 from reflexion_lab.analysis.stats.bootstrap import FEWEST, interval
@@ -229,14 +229,14 @@ def arms(
     texts: bool | Literal["digests"] = "digests" if metrics.are_the_labs() else True
     logs = [Log.read(folder, texts) for folder in folders]
     are_arms = frozen == "arms" or any(key.startswith(ITEMS) for key in by)
-    names = {run.path.resolve().name: log.manifest.run_id for run, log in zip(folders, logs, strict=True)}
-    by_stream = {} if are_arms else checkpoints(logs, names)
+    by_stream = {} if are_arms else checkpoints(logs, stream_ids(folders))
     set_aside = {log.manifest.run_id for members in by_stream.values() for log in members}
     by_name: dict[str, list[Log]] = {}
     for log in logs:
         if log.manifest.run_id not in set_aside:
             by_name.setdefault(log.arm, []).append(log)
-    return [arm for name, members in by_name.items() for arm in _split(name, members, by, by_stream)]
+    keys = (*by, *[f"{ITEMS}.frozen"] * any(key.startswith(ITEMS) for key in by))  # a stream's after is null, too
+    return [arm for name, members in by_name.items() for arm in _split(name, members, keys, by_stream)]
 
 
 SYMBOLS = {"recall.omega": "Ω", "loop.max_attempts": "a", "temperature": "T"}

@@ -272,9 +272,11 @@ def _attempt(line: Mapping[str, str], usages: Mapping[str, Usage]) -> Attempt:
     number, total, passed = int(line["attempt"]), int(line["tests"]), int(line["tests_passed"])
     outcomes = ["pass"] * passed + ["fail"] * (total - passed)
     episodes, in_prompt = int(line["episodes"]), int(line["shown"])
-    others = {role: usage for role, usage in usages.items() if role not in ("actor", "reflector", WRITER, CURATION)}
+    apart = ("actor", "reflector", "curator", WRITER, CURATION)
+    others = {role: usage for role, usage in usages.items() if role not in apart}
     words, spent = line.get("words") or "", usages.get("reflector")
     return Attempt(
+        selection_usage=usages.get("curator", Usage()),
         task_id=line["task"],
         number=number,
         recalled=(),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from reflexion_lab.analysis.estimators import Paired, feedback_confusion, paired, suite_quality, verdict
-from reflexion_lab.analysis.learning.curation import curated, has_items
+from reflexion_lab.analysis.learning.curation import curated, has_items, size_at_end
 from reflexion_lab.analysis.learning.memory import EFFECTS
 from reflexion_lab.analysis.stats.bootstrap import rate
 from reflexion_lab.analysis.stats.intervals import PAIRED, Estimate, Rate
@@ -324,12 +324,12 @@ def harness_errors(log: Log) -> int:
 
 @metric("run", "number", label="items of memory", note="of the curator, at the end", of_whole=True)
 def items_at_end(log: Log) -> int | None:
-    return log.updates[-1].items if has_items(log) else None
+    return size_at_end(log).items if has_items(log) else None
 
 
 @metric("run", "number", label="tokens of memory", note="of all items, at the end", of_whole=True)
 def items_tokens(log: Log) -> int | None:
-    return log.updates[-1].tokens if has_items(log) else None
+    return size_at_end(log).tokens if has_items(log) else None
 
 
 @metric(
@@ -360,7 +360,7 @@ def curation_unreadable(log: Log) -> Rate | None:
 
 @metric("run", "number", label="tokens of curation", direction="lower", note="before and after tasks", of_whole=True)
 def curation_tokens(log: Log) -> int | None:
-    memory = curated(log) if log.updates else None
+    memory = curated(log) if log.updates or has_items(log) else None
     return memory.curation.tokens + memory.selection.tokens if memory else None
 
 

@@ -27,8 +27,8 @@ class ItemLimits(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_items: Count = 0
     """Maximum number of items; 0: any."""
     max_tokens: Count = 4000
-    """Maximum estimated tokens of all texts together; 0: any. Beyond a limit, items of the lowest score are removed,
-    the oldest first. A text that alone exceeds it is refused."""
+    """Maximum estimated tokens of all texts together; 0: any. Beyond a limit, the items of the lowest `utility` are
+    removed, the oldest first. A text that alone exceeds it is refused."""
     duplicates: Literal["keep", "equal", "contained"] = "equal"
     """New items that are refused: none; of equal words (case, white space and final punctuation aside) in the same
     section; or whose text also contains that of an item of the section."""

@@ -5,10 +5,14 @@ import csv
 import pytest
 from msgspec.structs import replace
 
+from reflexion_lab.analysis.arms import arms as arms_of
 from reflexion_lab.analysis.cases import COLUMNS, load_cases, save_cases
 from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.metrics import in_arm
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import MemoryState, Usage
+from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.studies.run import carry_out
 
 RIGHT, WRONG = (1.0, True), (0.0, False)
 BASE = {"a/1": [RIGHT], "a/2": [WRONG, RIGHT], "b": [WRONG, WRONG], "c": [(0.5, True), WRONG], "d": [WRONG, WRONG]}
@@ -95,6 +99,16 @@ def test_cases_hold_verdicts_clusters_and_spending_by_role(arms, tmp_path):
         "actor_calls": "1", "actor_prompt_tokens": "30", "actor_cached_tokens": "10", "actor_completion_tokens": "7",
         "actor_reasoning_tokens": "3", "actor_cost": "0.25", "critic_calls": "2", "critic_prompt_tokens": "5",
     }  # fmt: skip
+
+
+def test_calls_of_a_curator_before_tasks_are_kept(tmp_path):
+    words = ["curator=dynamic_cheatsheet", "curator.variant=retrieval_synthesis", "memory.shared.round_size=1"]
+    plain = ["benchmark=basics", "benchmark.limit=4", "model=simulated", "actor=single_shot", "tracker=none"]
+    carry_out(compose(*words, *plain, "quiet=true", f"run_root={tmp_path}"))
+    before = arms_of(tmp_path.glob("2*"))
+    after = load_cases(save_cases(tmp_path / "cases.csv", before))
+    (tokens,) = {in_arm(arm)["curation_tokens"] for arm in (*before, *after)}
+    assert tokens > 0
 
 
 @pytest.mark.parametrize(

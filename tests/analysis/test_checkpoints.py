@@ -232,7 +232,10 @@ def test_several_frozen_runs_on_one_memory_measure_nothing_and_stay_arms(runs, t
 
 def test_frozen_runs_are_arms_where_that_is_asked_for_or_registered(runs, tmp_path):
     asked = arms(runs[:3], by=["memory.shared.items.after"])
-    assert [arm.label for arm in asked] == [f"reflexion memory.shared.items.after={after}" for after in (None, 0, 3)]
+    keys = "memory.shared.items.after={} memory.shared.items.frozen={}"
+    assert [arm.label for arm in asked] == [
+        f"reflexion {keys.format(*values)}" for values in ((None, None), (0, True), (3, True))
+    ]
     registered = changed(runs[1], tmp_path, study_digest="digest", config__arm="registered")
     assert [(arm.label, bool(arm.memory)) for arm in arms([runs[0], registered, runs[2]])] == [
         ("reflexion", True), ("registered", False)
@@ -245,6 +248,27 @@ def test_measures_do_not_borrow_a_verdict_of_other_tasks(root, runs, tmp_path):
     assert [(len(arm.logs), arm.memory.measures.online_utility.n) for arm in pair] == [(2, 12)]
     same = arms([runs[0], run_in(root / "order"), runs[1]], by=["arm"])
     assert [(len(arm.logs), arm.memory.measures.online_utility.n) for arm in same] == [(2, 24)]
+
+
+def test_only_a_beginning_with_the_same_items_is_shared(root, runs, tmp_path):
+    warm = changed(runs[1], tmp_path)
+    file = warm.path / "memory.json"
+    items = [{"item_id": "item-a", "text": "of another run"}]
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"items": items}))
+    pair = arms([runs[0], run_in(root / "order"), warm], by=["arm"])
+    assert [arm.memory.measures.online_utility.n for arm in pair] == [12]
+    assert "a(0, j) is with the items that the stream began with, not without memory" in pair[0].memory.notes
+
+
+def test_a_folder_name_that_two_runs_have_names_neither(runs, root, tmp_path):
+    first, second = tmp_path / "a" / "stream", tmp_path / "b" / "stream"
+    shutil.copytree(runs[0].path, first)
+    shutil.copytree(run_in(root / "order").path, second)
+    frozen = changed(runs[1], tmp_path, config__memory__shared__items__of="elsewhere/stream", config__arm="frozen")
+    assert not any(arm.memory for arm in arms([first, second, frozen], by=["benchmark.order"]))
+    there = changed(runs[1], tmp_path / "c", config__memory__shared__items__of=str(second))
+    known = {arm.logs[0].manifest.seed: arm.memory for arm in arms([second, there], by=["benchmark.order"])}
+    assert known[1].measures.online_utility.n == 12
 
 
 def test_a_stream_is_known_by_the_name_of_its_folder_too(runs, tmp_path):
@@ -334,6 +358,10 @@ def test_memory_of_an_arm_is_that_of_its_runs_together(root, runs, tmp_path):
     assert values["items_tokens"] == pytest.approx(sum(run["items_tokens"] for run in each) / 2)
     assert (values["items_read"].k, values["items_read"].n) == (sum(run["items_read"].k for run in each), 24)
     assert "curation_unreadable" not in values, "this curator makes no call"
+    empty = changed(runs[0], tmp_path, run_id="20260101-000000-000000-empty-families-s9", seed=9, config__seed=9)
+    (empty.path / "operations.jsonl").unlink()
+    three = metrics.in_arm(Arm("three", [Log.read(run) for run in (*pair, empty)]))
+    assert three["items_at_end"] == pytest.approx(12 * 2 / 3), "a run that kept nothing counts, too"
     (split,) = arms([run_in(root / "split")])
     assert metrics.in_arm(split)["items_at_end"] == Log.read(run_in(root / "split")).updates[-1].items == 10
     (stored,) = load_cases(save_cases(tmp_path / "cases.csv", [arm]))

@@ -73,11 +73,12 @@ def test_compare_prints_the_table_of_distinct_runs(four, run_command):
 
 
 def test_warnings_give_way_to_arms(four, run_command, monkeypatch):
-    monkeypatch.setattr(comparison_tables, "warnings", lambda _: [f"WARNING {n}: {'word ' * 25}" for n in range(9)])
+    monkeypatch.setattr(comparison_tables, "warnings", lambda _: [f"WARNING {n}: {'word ' * 25}" for n in range(20)])
     lines = run_command("compare", *four)[2].splitlines()
     for arm in ("feedback_only", "words"):
         assert any(line.startswith(arm) for line in lines)
-    assert len(lines) <= 15 and lines[-2].endswith("more lines: --full")
+    assert len(lines) <= 15 and max(map(len, lines)) <= 80
+    assert lines[-2].startswith("also, in --full: WARNING ") and lines[-3].startswith("WARNING ")
 
 
 def test_compare_takes_baseline_and_unit(four, run_command):

@@ -9,7 +9,7 @@ from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import INK, dot, look, mark_bounds, marker_only, named, rows
 from reflexion_lab.analysis.learning.checkpoints import Matrix
-from reflexion_lab.analysis.learning.memory import EFFECTS, MEANING, Effect
+from reflexion_lab.analysis.learning.memory import EFFECTS, MEANING, Effect, counted
 from reflexion_lab.analysis.report import cells
 
 if TYPE_CHECKING:
@@ -42,13 +42,6 @@ def of_memory(matrices: Mapping[Arm, Matrix], ax: Axes) -> Axes:
     return rows([name.replace("_", " ") for name in shown], ax, is_ruled=True)
 
 
-def _size(matrix: Matrix) -> str:
-    """Pairs of a task and an order: the fewest and the most of a measure."""
-    sizes = sorted({effect.n for effect in effects(matrix).values()})
-    orders = len(matrix.rounds)
-    return f"{' to '.join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))} tasks in {orders} order{'s' * (orders > 1)}"
-
-
 @figure(16, FEW)
 def drawing(arms: Sequence[Arm]) -> Drawing | None:
     """None without runs on frozen memory, or where they give no measure."""
@@ -62,8 +55,8 @@ def drawing(arms: Sequence[Arm]) -> Drawing | None:
         for arm, matrix in matrices.items()
         for name, effect in effects(matrix).items()
     ]  # fmt: skip
-    about = facts(list(matrices), lambda arm: _size(matrices[arm]))
-    text = f"{about} 95 % intervals, paired by task and order, each by itself."
+    about = facts(list(matrices), lambda arm: counted(max(effects(matrices[arm]).values(), key=lambda each: each.n)))
+    text = f"{about} 95 % intervals, paired by task and order, each by itself; fewer tasks for some measures."
     size, panels = (7.6, 1.4 + 0.9 * max(1, len(matrices) / 3) * 4), [lambda ax: of_memory(matrices, ax)]
     title = "Memory over the stream"
     return Drawing(

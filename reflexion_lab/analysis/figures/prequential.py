@@ -9,7 +9,7 @@ from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import bars, frame, look, mark_bounds, named, share_axis
 from reflexion_lab.analysis.learning.checkpoints import online
-from reflexion_lab.analysis.learning.memory import Window, prequential
+from reflexion_lab.analysis.learning.memory import Window, counted, prequential
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,7 +74,7 @@ def drawing(arms: Sequence[Arm]) -> Drawing | None:
         for arm, curve in curves.items()
         for start, window in zip([0, *(window.end for window in curve)], curve, strict=False)
     ]  # fmt: skip
-    about = facts(list(curves), lambda arm: f"{curves[arm][-1].so_far.n} cases")
+    about = facts(list(curves), lambda arm: counted(curves[arm][-1].so_far))
     text = f"{about} Each task is tested, then learnt from. 95 % intervals, each for its own part."
     method = (
         "Prequential evaluation (Dawid 1984): verdicts of the hidden tests in the order of the stream, in four parts. "

@@ -17,13 +17,12 @@ from reflexion_lab.analysis.solutions import tasks_of
 from reflexion_lab.analysis.stats.clusters import Clusters, merged
 from reflexion_lab.errors import FolderError
 from reflexion_lab.memory.items import Items
-from reflexion_lab.records import Record, base_id
+from reflexion_lab.records import Item, Manifest, Record, base_id
 from reflexion_lab.runner.folder.folder import RunFolder, folders
 from reflexion_lab.runner.folder.manifest import settings
 from reflexion_lab.tasks.benchmarks.similar import repeated
 
 ITEMS = "memory.shared.items"
-NO_NAMES: Mapping[str, str] = {}
 ORDERS = (
     "benchmark.load",
     "benchmark.order",
@@ -95,10 +94,9 @@ def stream_memory(runs: object) -> StreamMemory:
         verdicts depend on.
     """
     read = {run.manifest.run_id: (run, Log.read(run, texts=False)) for run in folders(runs)}
-    logs = [log for _, log in read.values()]
-    names = {run.path.resolve().name: run_id for run_id, (run, _) in read.items()}
-    _check(logs, names)
-    own, by_stream = [log for log in logs if not is_frozen(log)], _assigned(logs, names)
+    logs, streams = [log for _, log in read.values()], stream_ids(run for run, _ in read.values())
+    _check(logs, streams)
+    own, by_stream = [log for log in logs if not is_frozen(log)], _assigned(logs, streams)
     return StreamMemory(
         arm=own[0].arm,
         benchmark=own[0].manifest.benchmark,
@@ -138,7 +136,29 @@ def rounds_before(log: Log) -> int | None:
     return after
 
 
-def checkpoints(logs: Sequence[Log], names: Mapping[str, str] = NO_NAMES) -> dict[str, list[Log]]:
+def stream_ids(runs: Iterable[RunFolder]) -> dict[str, str]:
+    """By the id of each frozen run, that of the run whose memory it has, if that is among `runs`.
+
+    That run is the one in the folder that `memory.shared.items.of` names; where there is none any more, the one of this
+    id, or the only one whose folder has this name.
+    """
+    every = [*runs]
+    ids = {run.manifest.run_id for run in every}
+    names = Counter(run.path.resolve().name for run in every)
+    by_name = {name: run.manifest.run_id for run in every if names[name := run.path.resolve().name] == 1}
+    sources: dict[str, str] = {}
+    for run in every:
+        of = str(_node(run.manifest, "items").get("of") or "")
+        if not of or not _node(run.manifest, "items").get("frozen"):
+            continue
+        there, name = Path(of) / "manifest.json", Path(of).name
+        source = RunFolder(Path(of)).manifest.run_id if there.is_file() else name if name in ids else by_name.get(name)
+        if source in ids:
+            sources[run.manifest.run_id] = str(source)
+    return sources
+
+
+def checkpoints(logs: Sequence[Log], streams: Mapping[str, str]) -> dict[str, list[Log]]:
     """The frozen runs among `logs` by the id of the run of a stream whose checkpoints they are.
 
     Left out are frozen runs whose stream is not among `logs`, that differ from it in what verdicts depend on, that are
@@ -146,35 +166,39 @@ def checkpoints(logs: Sequence[Log], names: Mapping[str, str] = NO_NAMES) -> dic
 
     Parameters
     ----------
-    names : Mapping[str, str], optional
-        Ids of runs by the names of their folders, where these differ.
+    streams : Mapping[str, str]
+        As of `stream_ids`.
     """
     own = {log.manifest.run_id: log for log in logs if not is_frozen(log)}
     kept = [log for log in logs if is_frozen(log) and not log.manifest.study_digest]
-    kept = [log for log in kept if (stream := _stream_of(log, own, names)) and _fits(log, stream)]
-    uses = Counter(case for log in kept for case in _memories(log, own, names))
-    single = [log for log in kept if all(uses[case] == 1 for case in _memories(log, own, names))]
-    return _assigned([*own.values(), *single], names)
+    pairs = [(log, stream) for log in kept if (stream := own.get(streams.get(log.manifest.run_id, "")))]
+    pairs = [(log, stream) for log, stream in pairs if _fits(log, stream)]
+    uses = Counter(case for pair in pairs for case in _memories(*pair))
+    single = [log for log, stream in pairs if all(uses[case] == 1 for case in _memories(log, stream))]
+    return _assigned([*own.values(), *single], streams)
 
 
-def _assigned(logs: Iterable[Log], names: Mapping[str, str]) -> dict[str, list[Log]]:
-    """Frozen runs by the ids of their streams. One after 0 rounds serves others of the same tasks that have none."""
+def _assigned(logs: Iterable[Log], streams: Mapping[str, str]) -> dict[str, list[Log]]:
+    """Frozen runs by the ids of their streams. One after 0 rounds serves others that have none, with the same tasks and
+    the same items at the beginning.
+    """
     every = [*logs]
     own = {log.manifest.run_id: log for log in every if not is_frozen(log)}
     by_stream: dict[str, list[Log]] = {}
     for log in every:
-        if is_frozen(log) and (stream := _stream_of(log, own, names)):
-            by_stream.setdefault(stream.manifest.run_id, []).append(log)
+        if is_frozen(log) and (name := streams.get(log.manifest.run_id, "")) in own:
+            by_stream.setdefault(name, []).append(log)
     zeros = [log for frozen in by_stream.values() for log in frozen if rounds_before(log) == 0]
     for name, stream in own.items():
         has_zero = any(rounds_before(log) == 0 for log in by_stream.get(name, ()))
-        if not has_zero and (zero := next((log for log in zeros if _fits(log, stream)), None)):
+        fitting = (log for log in zeros if _fits(log, stream) and _beginning(log) == _beginning(stream))
+        if not has_zero and (zero := next(fitting, None)):
             by_stream.setdefault(name, []).append(zero)
     return by_stream
 
 
-def _stream_of(log: Log, own: Mapping[str, Log], names: Mapping[str, str]) -> Log | None:
-    return own.get(source(log)) or own.get(names.get(source(log), ""))
+def _beginning(log: Log) -> tuple[Item, ...]:
+    return tuple(log.beginning.items) if log.beginning else ()
 
 
 def _fits(log: Log, stream: Log) -> bool:
@@ -182,10 +206,8 @@ def _fits(log: Log, stream: Log) -> bool:
     return log.manifest.benchmark_digest == stream.manifest.benchmark_digest and not _difference(log, stream, FROZEN)
 
 
-def _memories(log: Log, own: Mapping[str, Log], names: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
+def _memories(log: Log, stream: Log) -> Iterator[tuple[str, int, str]]:
     """Stream, rounds of memory, and task of each case of a frozen run."""
-    stream = _stream_of(log, own, names)
-    assert stream is not None
     after = rounds_before(log)
     at = end(stream) if after is None else after
     return ((stream.manifest.run_id, at, task_id) for task_id in log.results)
@@ -206,42 +228,49 @@ def end(log: Log) -> int:
     return max(_rounds(log).values(), default=-1) + 1
 
 
+def _node(manifest: Manifest, *names: str) -> Mapping[str, Any]:
+    """The node of the config below `memory.shared`."""
+    node: Mapping[str, Any] = manifest.config
+    for name in ("memory", "shared", *names):
+        node = node.get(name) or {}
+    return node
+
+
 def _shared(log: Log) -> Mapping[str, Any]:
-    """The node `memory.shared` of its config."""
-    memory: Any = log.manifest.config.get("memory") or {}
-    return memory.get("shared") or {}
+    return _node(log.manifest)
 
 
 def _items(log: Log) -> Mapping[str, Any]:
-    """The node `memory.shared.items` of its config."""
-    return _shared(log).get("items") or {}
+    return _node(log.manifest, "items")
 
 
 def _clusters(logs: Iterable[Log]) -> Clusters:
     return merged(*(log.clusters for log in logs))
 
 
-def _check(logs: Sequence[Log], names: Mapping[str, str]) -> None:
+def _check(logs: Sequence[Log], streams: Mapping[str, str]) -> None:
     """Raises FolderError."""
     own = {log.manifest.run_id: log for log in logs if not is_frozen(log)}
     if not own:
         raise FolderError("memory measures", "no run of a stream", "one whose memory.shared.items.frozen is false")
     frozen = [log for log in logs if is_frozen(log)]
+    pairs = []
     for log in frozen:
-        if not _stream_of(log, own, names):
+        stream = own.get(streams.get(log.manifest.run_id, ""))
+        if stream is None:
             got = f"memory of {source(log) or 'no run'}"
             raise FolderError(log.manifest.run_id, got, f"of {' or '.join(own)}", "name that run, too")
+        pairs.append((log, stream))
     if len(digests := {log.manifest.benchmark_digest for log in logs}) > 1:
         raise FolderError("memory measures", f"runs of {len(digests)} benchmarks", "one")
     first, *others = own.values()
     problems = [_difference(log, first, (*ORDERS, "model_fingerprint", "role_fingerprints")) for log in others]
-    streams = [(log, stream) for log in frozen if (stream := _stream_of(log, own, names))]
-    problems += [_difference(log, stream, FROZEN) for log, stream in streams]
+    problems += [_difference(log, stream, FROZEN) for log, stream in pairs]
     for problem in filter(None, problems):
         raise problem
     seen: dict[tuple[str, int, str], str] = {}
-    for log in frozen:
-        for case in _memories(log, own, names):
+    for log, stream in pairs:
+        for case in _memories(log, stream):
             if (other := seen.setdefault(case, log.manifest.run_id)) != log.manifest.run_id:
                 got = f"{case[2]} with memory after {case[1]} rounds here and in {other}"
                 raise FolderError(log.manifest.run_id, got, "one of them", "name one of the runs")
@@ -345,6 +374,8 @@ def _notes(streams: Sequence[Stream], frozen: Sequence[Log]) -> Iterator[str]:
         yield f"{', '.join(names)} {reason}" if reason.startswith("of") else f"no {', '.join(names)}: {reason}"
     if not all(shows_own(log) for log in frozen if rounds_before(log) != 0):
         yield "frozen runs hid the items of the task itself: stability needs memory.shared.same_task=true"
+    if any(rounds_before(log) == 0 and _beginning(log) for log in frozen):
+        yield "a(0, j) is with the items that the stream began with, not without memory"
     if "forgetting" not in {name for names in reasons.values() for name in names}:
         yield "forgetting takes the best verdict, so it is high even where memory does nothing; see backward transfer"
 

@@ -10,6 +10,7 @@ from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.memory.history import rounds
 from reflexion_lab.records import Attempt, Grade, Item, Record, Update, Usage
+from reflexion_lab.runner.folder.manifest import measured
 from reflexion_lab.text.shorten import estimated
 
 COLLAPSE = 0.5
@@ -76,8 +77,16 @@ class Curated(Record, frozen=True, kw_only=True):
 
 
 def has_items(log: Log) -> bool:
-    """Whether the items of memory are known: those of a curator, not from the file of cases."""
-    return bool(log.updates and log.updates[-1].digest)
+    """Whether a curator kept items, which a file of cases does not hold."""
+    return bool(log.updates[-1].digest) if log.updates else "curator" in measured(log.manifest.config)
+
+
+def size_at_end(log: Log) -> Size:
+    """Memory at the end of a run."""
+    if log.updates:
+        return sizes(log.updates)[-1]
+    items = log.beginning.items if log.beginning else ()
+    return Size(round=0, items=len(items), tokens=sum(estimated(item.text) for item in items))
 
 
 def curated(log: Log) -> Curated:

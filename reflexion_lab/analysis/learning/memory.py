@@ -64,6 +64,12 @@ class Effect(Estimate, frozen=True, kw_only=True):
     """Units to which the interval generalises: `tasks`, at these orders, or `tasks and orders`."""
 
 
+def counted(effect: Effect) -> str:
+    """Its n, for a caption."""
+    units = f" in {effect.clusters} clusters, the units of intervals," if effect.clusters < effect.n else ""
+    return f"{effect.n} cases (a task in an order){units}"
+
+
 class Window(Record, frozen=True, kw_only=True):
     """A part of the prequential curve."""
 

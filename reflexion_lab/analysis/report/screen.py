@@ -349,7 +349,19 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     if len(table) + 2 * len(warnings) + len(look) + 1 > LINES:
         top, table = [about, title], _in_one(comparison, width)
     room = LINES - len(_folded(top, width)) - len(table) - len(_folded(look, width))
-    return _screen([], top, table, _cut(_folded(map(plain, warnings), width), max(room, 2)), look, width)
+    return _screen([], top, table, _brief(warnings, max(room, 2), width), look, width)
+
+
+def _brief(warnings: Sequence[str], most: int, width: int) -> list[str]:
+    """The warnings in at most `most` lines: where these are too few, a line each, and the kinds of those left out."""
+    whole = _folded(map(plain, warnings), width)
+    if len(whole) <= most:
+        return whole
+    lines = [shortened(plain(text), width) for text in warnings]
+    if len(lines) <= most:
+        return lines
+    kinds = dict.fromkeys(text.partition(":")[0] for text in lines[most - 1 :])
+    return [*lines[: most - 1], shortened(f"also, in --full: {', '.join(kinds)}", width)]
 
 
 def _names(labels: Sequence[str]) -> dict[str, str]:

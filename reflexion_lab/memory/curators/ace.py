@@ -115,7 +115,7 @@ class ACE:
         self.similar = {"paper": SIMILAR, "released": 0.0}[variant] if similar is None else similar
         if self.similar and not getattr(retriever, "is_similarity", False):
             got = f"{self.similar:g} with {type(retriever).__name__ if retriever else 'no retriever'}"
-            expected = "a retriever whose scores are similarities: jaccard, tfidf or embedding"
+            expected = "a retriever whose scores are similarities: embedding, or jaccard"
             raise ConfigError("curator.similar", got, expected, "curator.similar=0 keeps duplicates")
         self.index = Index(retriever) if retriever and self.similar else None
         self.token_budget = token_budget

@@ -22,7 +22,7 @@ from reflexion_lab.protocols import Model
 from reflexion_lab.records import Batch, Curation, Finished, Item, Operation, Sampling, Selection, Task
 from reflexion_lab.text.prompts.render import Prompts
 from reflexion_lab.text.replies.extract import without_thoughts
-from reflexion_lab.text.replies.labelled import BULLET, Labels, entries, one_line
+from reflexion_lab.text.replies.labelled import BULLET, Labels, entries, letters, one_line
 
 SECTION = "Workflows that solved other tasks"
 CHARS = 300
@@ -104,7 +104,7 @@ def workflows(reply: str) -> tuple[str, ...]:
         elif blocks:
             blocks[-1].append(" ".join(lines))
     read = [entries(map(one_line, block), STEPS + 1, CHARS) for block in blocks]
-    whole = [block for block in read if len(block) > LEAST and not block[0].startswith(FORM)]
+    whole = [block for block in read if len(block) > LEAST and not letters(block[0]).startswith(letters(FORM))]
     return tuple(dict.fromkeys(_text(*block) for block in whole))
 
 

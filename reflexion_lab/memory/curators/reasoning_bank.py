@@ -30,7 +30,7 @@ from reflexion_lab.protocols import Model, Retriever
 from reflexion_lab.records import Batch, Curation, Finished, Item, Operation, Sampling, Selection, Task
 from reflexion_lab.text.prompts.render import Prompts
 from reflexion_lab.text.replies.extract import without_thoughts
-from reflexion_lab.text.replies.labelled import Labels, has_words, one_line
+from reflexion_lab.text.replies.labelled import Labels, has_words, letters, one_line
 from reflexion_lab.text.shorten import cut
 
 SECTION = "Strategies from a similar task"
@@ -144,7 +144,8 @@ def strategies(reply: str) -> list[str]:
         text = one_line(" ".join(lines))
         if label in CHARS and has_words(text):
             items[-1].setdefault(label, cut(text, CHARS[label]))
-    whole = [item for item in items if {"TITLE", "CONTENT"} <= item.keys() and not item["CONTENT"].startswith(FORM)]
+    whole = [item for item in items if {"TITLE", "CONTENT"} <= item.keys()]
+    whole = [item for item in whole if not letters(item["CONTENT"]).startswith(letters(FORM))]
     return ["\n".join(item[part] for part in CHARS if part in item) for item in whole]
 
 

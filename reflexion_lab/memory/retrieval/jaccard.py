@@ -26,7 +26,7 @@ class Jaccard:
     """
 
     is_similarity = True
-    """Whether equal texts score 1, and unequal ones less."""
+    """Whether equal texts score 1, and others less; here also texts with the same words, stop words aside."""
 
     @validated
     def __init__(self, min_length: Positive = 1) -> None:

@@ -22,9 +22,6 @@ class TfIdf(Corpus[tuple[Any, Any]]):
         Minimum word length in characters.
     """
 
-    is_similarity = True
-    """Whether equal texts score 1, and unequal ones less."""
-
     @validated
     def __init__(self, min_length: Positive = 1) -> None:
         super().__init__(min_length)

@@ -90,7 +90,7 @@ def test_equal_workflows_of_a_reply_are_one():
 
 def test_a_goal_that_the_prompt_holds_itself_is_none():
     form = Prompts().render("awm", trajectories=[], workflows=[]).partition("For each workflow I write\n")[2]
-    assert FORM in form and workflows(form) == ()
+    assert FORM in form and workflows(form) == workflows(form.replace(" its", " **Its")) == ()
     assert workflows("\n".join((form, flow("a")))) == (text("a"),)
 
 
