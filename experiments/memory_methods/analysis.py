@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from experiments._tools.evidence import Row
@@ -40,10 +41,10 @@ NAMES = {
 }
 NULLS = ("none", "shuffled_memento", "filler_memento", "filler_expel")
 """Controls that can gain nothing, but for items that the shuffle draws from the right family."""
-SIZES = (1, 4, 16, 50, 200)
+SIZES = (1, 4, 16, 50, 240)
 WITHOUT, WITH_RULE = 0.2, 0.8
 """Planted probabilities without a rule and with that of the task's family, as in `conf/model/family_student.yaml`."""
-CHECKPOINTS = (0, 30, 60, 90, 120)
+CHECKPOINTS = (0, 60, 120, 180, 240)
 MATRIX = "matrix.csv"
 STREAMS = {"expel": "expel", "capped": "raw_trajectories, 5 items"}
 MEASURES = ("online_utility", "stability", "forgetting", "backward_transfer")
@@ -163,11 +164,13 @@ def compute(folder: Path) -> Mapping[str, str]:
         method: [by_arm[method if size == 1 else f"rounds_{method}_{size}"] for size in SIZES]
         for method in ("expel", "ace", "awm")
     }
+    largest_z = max(rows, key=lambda row: abs(row["z"]))
     values = {
         "rows": rows,
         "at": by_arm,
         "held": held(rows),
-        "largest_z": max(rows, key=lambda row: abs(row["z"])),
+        "largest_z": largest_z,
+        "chance_of_largest": 1 - (1 - 2 * NormalDist().cdf(-abs(largest_z["z"]))) ** len(rows),
         "streams": streams,
         "held_streams": sum(holds(row["low"], row["planted"], row["high"]) for row in streams),
         "curves": curves,
@@ -200,7 +203,7 @@ def answer(folder: Path) -> Row:
         "gains hold what was planted"
     )
     methods = sum(row["part"] == "methods" for row in rows)
-    return Row(text, f"100 later tasks in 20 families × {at['none']['orders']} orders, {methods} arms")
+    return Row(text, f"200 later tasks in 40 families × {at['none']['orders']} orders, {methods} arms")
 
 
 def draw(folder: Path) -> Sequence[Path]:

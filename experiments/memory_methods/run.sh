@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# About nine minutes on two idle cores, no model: every memory across tasks for a simulated student, whose gain from the
+# About twenty minutes on two idle cores, no model: every memory across tasks for a simulated student, whose gain from the
 # rules in its prompt is planted.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 common=(benchmark=families model=family_student model.insight=0.9 actor=single_shot loop.max_attempts=1 benchmark.load.seed=0
-    benchmark.load.n=120 benchmark.load.families=20 'benchmark.order=${seed}' tracker=none quiet=true)
+    benchmark.load.n=240 benchmark.load.families=40 'benchmark.order=${seed}' tracker=none quiet=true)
 unlimited=(memory.shared.round_size=1 memory.shared.items.max_tokens=0)
 orders=seed=0,1,2,3,4,5,6,7,8,9
 
@@ -39,7 +39,7 @@ naive() {
 }
 
 rounds() {
-    for size in 4 16 50 200; do
+    for size in 4 16 50 240; do
         arm "rounds_expel_$size" curator=expel "memory.shared.round_size=$size"
         arm "rounds_ace_$size" curator=ace curator.token_budget=80000 "memory.shared.round_size=$size"
         arm "rounds_awm_$size" curator=awm "memory.shared.round_size=$size"
@@ -49,13 +49,13 @@ rounds() {
     done
 }
 
-matrix() { # NAME OVERRIDE...: three orders of a stream, and frozen runs on its memory after 0, 30, 60, 90 and 120 rounds
+matrix() { # NAME OVERRIDE...: ten orders of a stream, and frozen runs on its memory after 0, 60, 120, 180 and 240 rounds
     local name=$1 seed after
     shift
-    for seed in 0 1 2; do
+    for seed in 0 1 2 3 4 5 6 7 8 9; do
         local run=(reflexion-lab run "${common[@]}" "${unlimited[@]}" memory.shared.same_task=true "seed=$seed" "$@")
         "${run[@]}" "arm=matrix_$name"
-        for after in 0 30 60 90 120; do
+        for after in 0 60 120 180 240; do
             "${run[@]}" "arm=frozen_${name}_$after" memory.shared.items.frozen=true "memory.shared.items.after=$after" \
                 memory.shared.items.of="$(echo runs/2*-"matrix_$name"-families-s"$seed")"
         done
