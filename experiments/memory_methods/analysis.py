@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from experiments._tools.evidence import Row
@@ -164,13 +163,14 @@ def compute(folder: Path) -> Mapping[str, str]:
         method: [by_arm[method if size == 1 else f"rounds_{method}_{size}"] for size in SIZES]
         for method in ("expel", "ace", "awm")
     }
-    largest_z = max(rows, key=lambda row: abs(row["z"]))
+    distinct = [row for row in rows if not row["arm"].endswith(f"_{SIZES[-1]}")]  # a round of all tasks repeats `none`
+    by_order = [deviation(own) ** 2 for row in distinct for own in _orders(cases[row["arm"]])]
     values = {
         "rows": rows,
         "at": by_arm,
         "held": held(rows),
-        "largest_z": largest_z,
-        "chance_of_largest": 1 - (1 - 2 * NormalDist().cdf(-abs(largest_z["z"]))) ** len(rows),
+        "largest_z": sorted(distinct, key=lambda row: -abs(row["z"])),
+        "dispersion": sum(by_order) / len(by_order),
         "streams": streams,
         "held_streams": sum(holds(row["low"], row["planted"], row["high"]) for row in streams),
         "curves": curves,
@@ -185,6 +185,12 @@ def compute(folder: Path) -> Mapping[str, str]:
         "signed": lambda value: points(Estimate.of(value, value, value)).partition(" [")[0],
     }
     return {TABLE: csv_text(rows), MATRIX: csv_text(streams), README: readme(folder, **values)}
+
+
+def _orders(cases: Sequence[Case]) -> list[list[Case]]:
+    """The later tasks of each order."""
+    orders = sorted({case.order for case in cases})
+    return [[case for case in cases if case.is_later and case.order == order] for order in orders]
 
 
 def answer(folder: Path) -> Row:

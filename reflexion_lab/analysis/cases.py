@@ -17,6 +17,7 @@ import msgspec
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.learning.checkpoints import end, round_size, rounds_before, shows_own
+from reflexion_lab.analysis.learning.curation import has_curator
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import DataError
 from reflexion_lab.io.terminal_text import visible
@@ -70,7 +71,7 @@ COLUMNS = {
     "split": "part of a split benchmark: train, which no rate counts, or those held out; empty without a split",
     "round_size": "tasks after which the run's memory learns; empty if its config does not say",
     "same_task": "1: a prompt may hold items that were learnt from its task",
-    "updates": "updates of memory that end with this task; at its first attempt",
+    "updates": "updates of memory that end with this task, at its first attempt; empty without a curator",
     "checkpoint": "of a run on frozen memory: rounds after which it was taken; else empty, as in all rows of pass@1",
 }
 """Columns and their meaning; those of spending follow, `ROLE_KIND`, such as `actor_prompt_tokens`."""
@@ -91,7 +92,7 @@ KINDS = ("calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reason
 WRITER = "suite_writer"
 CURATION = "curation"
 NOT_KEPT = "(not kept)"
-"""Stands for the words of a reflection."""
+"""Stands for the words of a reflection, and for a curator."""
 
 
 class _Key(NamedTuple):
@@ -189,7 +190,7 @@ def _lines(key: _Key, log: Log) -> Iterator[dict[str, object]]:
                 "task": visible(task_id),
                 "cluster": visible(log.clusters.get(task_id, task_id)),
                 "split": log.results[task_id].split,
-                "updates": len(curated) or "",
+                "updates": len(curated) if is_first and has_curator(log) else "",
                 **_of(attempt, grade),
                 **_spending(attempt, written, curated),
             }
@@ -241,7 +242,7 @@ def _log(key: _Key, lines: Sequence[Mapping[str, str]]) -> Log:
         grades[attempt.task_id, attempt.number] = _grade(attempt, line)
         if WRITER in usages:
             written[attempt.task_id] = WrittenTests(task_id=attempt.task_id, tests=(), usage=usages[WRITER])
-        if line.get("updates") or CURATION in usages:
+        if line.get("updates") not in (None, "", "0") or CURATION in usages:
             usage = usages.get(CURATION, Usage())
             updates.append(Update(round=0, call=len(updates), task_ids=(attempt.task_id,), usage=usage))
     feedback = lines[0]["feedback_source"]
@@ -349,6 +350,7 @@ def _manifest(key: _Key, line: Mapping[str, str], known: int) -> Manifest:
     allowed, size = line.get("max_attempts"), line.get("round_size")
     loop = {"loop": {"max_attempts": int(allowed)}} if allowed else {}
     items = {} if key.checkpoint is None else {"frozen": True, "after": key.checkpoint}
+    curator = {"curator": {"_target_": NOT_KEPT}} if line.get("updates") else {}
     shared = {"same_task": line.get("same_task") == "1", "items": items}
     shared |= {"round_size": int(size)} if size else {}
     models, prices = (msgspec.json.decode(line[name], type=dict[str, str]) for name in ("models", "prices"))
@@ -356,7 +358,7 @@ def _manifest(key: _Key, line: Mapping[str, str], known: int) -> Manifest:
         run_id=key.stream if key.checkpoint is None else f"{key.stream} after {key.checkpoint}",
         created_at="",
         seed=key.seed,
-        config={"arm": key.arm, "seed": key.seed, **loop, "memory": {"shared": shared}},
+        config={"arm": key.arm, "seed": key.seed, **loop, **curator, "memory": {"shared": shared}},
         config_digest="",
         git_commit="",
         dirty=False,

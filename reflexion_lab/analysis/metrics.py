@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from reflexion_lab.analysis.estimators import Paired, feedback_confusion, paired, suite_quality, verdict
-from reflexion_lab.analysis.learning.curation import curated, has_items, size_at_end
+from reflexion_lab.analysis.learning.curation import curated, has_curator, has_items, size_at_end
 from reflexion_lab.analysis.learning.memory import EFFECTS
 from reflexion_lab.analysis.stats.bootstrap import rate
 from reflexion_lab.analysis.stats.intervals import PAIRED, Estimate, Rate
@@ -360,7 +360,7 @@ def curation_unreadable(log: Log) -> Rate | None:
 
 @metric("run", "number", label="tokens of curation", direction="lower", note="before and after tasks", of_whole=True)
 def curation_tokens(log: Log) -> int | None:
-    memory = curated(log) if log.updates or has_items(log) else None
+    memory = curated(log) if has_curator(log) else None
     return memory.curation.tokens + memory.selection.tokens if memory else None
 
 

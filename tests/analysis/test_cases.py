@@ -105,10 +105,16 @@ def test_calls_of_a_curator_before_tasks_are_kept(tmp_path):
     words = ["curator=dynamic_cheatsheet", "curator.variant=retrieval_synthesis", "memory.shared.round_size=1"]
     plain = ["benchmark=basics", "benchmark.limit=4", "model=simulated", "actor=single_shot", "tracker=none"]
     carry_out(compose(*words, *plain, "quiet=true", f"run_root={tmp_path}"))
-    before = arms_of(tmp_path.glob("2*"))
+    carry_out(compose("curator=awm", *plain, "quiet=true", "arm=awm", "benchmark.limit=1", f"run_root={tmp_path}"))
+    before = arms_of(tmp_path.glob("2*-reflexion-*"))
     after = load_cases(save_cases(tmp_path / "cases.csv", before))
     (tokens,) = {in_arm(arm)["curation_tokens"] for arm in (*before, *after)}
     assert tokens > 0
+    (folder,) = tmp_path.glob("2*-awm-*")
+    (folder / "operations.jsonl").unlink()  # as where no task passed
+    (without,) = arms_of([folder])
+    (stored,) = load_cases(save_cases(tmp_path / "cases.csv", [without]))
+    assert in_arm(stored)["curation_tokens"] == in_arm(without)["curation_tokens"] == 0, "a curator without a call"
 
 
 @pytest.mark.parametrize(

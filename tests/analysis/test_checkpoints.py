@@ -264,17 +264,19 @@ def test_a_folder_name_that_two_runs_have_names_neither(runs, root, tmp_path):
     first, second = tmp_path / "a" / "stream", tmp_path / "b" / "stream"
     shutil.copytree(runs[0].path, first)
     shutil.copytree(run_in(root / "order").path, second)
-    frozen = changed(runs[1], tmp_path, config__memory__shared__items__of="elsewhere/stream", config__arm="frozen")
-    assert not any(arm.memory for arm in arms([first, second, frozen], by=["benchmark.order"]))
-    there = changed(runs[1], tmp_path / "c", config__memory__shared__items__of=str(second))
-    known = {arm.logs[0].manifest.seed: arm.memory for arm in arms([second, there], by=["benchmark.order"])}
-    assert known[1].measures.online_utility.n == 12
+    names = {"config__memory__shared__items__of": "elsewhere/stream", "config__arm": "frozen"}
+    old = changed(runs[1], tmp_path, **names, provenance__items="")
+    assert not any(arm.memory for arm in arms([first, second, old], by=["benchmark.order"]))
+    frozen = changed(runs[2], tmp_path, **names)  # whatever that folder holds now, the manifest names its run
+    known = {arm.logs[0].manifest.seed: arm.memory for arm in arms([first, second, frozen], by=["benchmark.order"])}
+    assert (known[0].checkpoints, known[1]) == ((3,), None)
 
 
 def test_a_stream_is_known_by_the_name_of_its_folder_too(runs, tmp_path):
     path = tmp_path / "mystream"
     shutil.copytree(runs[0].path, path)
-    frozen = [changed(run, tmp_path, config__memory__shared__items__of="elsewhere/mystream") for run in runs[1:]]
+    old = {"config__memory__shared__items__of": "elsewhere/mystream", "provenance__items": ""}
+    frozen = [changed(run, tmp_path, **old) for run in runs[1:]]
     assert stream_memory([path, *frozen]).matrix == stream_memory(runs).matrix
     assert [arm.memory for arm in arms([path, *frozen])] == [stream_memory(runs).matrix]
 
@@ -321,7 +323,7 @@ def test_frames_name_the_memory_that_a_run_has(runs, tmp_path):
     stream = runs[0].manifest.run_id
     assert frame["memory_of"].astype("string").fillna("").tolist() == ["", stream, stream, stream]
     assert frame["memory_after"].fillna(-1).tolist() == [-1, 0, 3, -1]
-    unsourced = changed(runs[1], tmp_path, config__memory__shared__items__of=None)
+    unsourced = changed(runs[1], tmp_path, config__memory__shared__items__of=None, provenance__items="")
     assert load(unsourced).runs["memory_of"].isna().all()
 
 

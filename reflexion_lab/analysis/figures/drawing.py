@@ -209,7 +209,7 @@ def facts(arms: Sequence[Arm], size: Callable[[Arm], str] | None = None) -> str:
         n of an arm, to which its seeds are added; by default that of its rates.
     """
     bound = f", hence {UPPER_BOUND}, not pass@1"
-    sizes = _by_arm((f"{size(arm)} x {_seeds(arm)}" if size else _size(arm), arm.label) for arm in arms)
+    sizes = _by_arm((f"{size(arm)} over {_seeds(arm)}" if size else _size(arm), arm.label) for arm in arms)
     sources = _by_arm((arm.feedback_source + bound * arm.is_upper_bound, arm.label) for arm in arms)
     return f"n = {sizes}. Feedback: {sources}. {arms[0].shared}".rstrip()
 

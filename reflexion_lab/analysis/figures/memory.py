@@ -56,7 +56,8 @@ def drawing(arms: Sequence[Arm]) -> Drawing | None:
         for name, effect in effects(matrix).items()
     ]  # fmt: skip
     about = facts(list(matrices), lambda arm: counted(max(effects(matrices[arm]).values(), key=lambda each: each.n)))
-    text = f"{about} 95 % intervals, paired by task and order, each by itself; fewer tasks for some measures."
+    sizes = {effect.n for matrix in matrices.values() for effect in effects(matrix).values()}
+    text = f"{about} 95 % intervals, paired by task and order, each by itself" + "; fewer for some." * (len(sizes) > 1)
     size, panels = (7.6, 1.4 + 0.9 * max(1, len(matrices) / 3) * 4), [lambda ax: of_memory(matrices, ax)]
     title = "Memory over the stream"
     return Drawing(

@@ -9,6 +9,7 @@ from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import bars, frame, look, mark_bounds, named, share_axis
 from reflexion_lab.analysis.learning.checkpoints import online
+from reflexion_lab.analysis.learning.curation import has_curator
 from reflexion_lab.analysis.learning.memory import Window, counted, prequential
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def orders(arms: Sequence[Arm]) -> dict[int, Sequence[str]]:
     Without rounds, tasks end in any order.
     """
     shown: dict[int, set[tuple[str, ...]]] = {}
-    for log in (log for arm in arms for log in arm.whole if log.updates):
+    for log in (log for arm in arms for log in arm.whole if has_curator(log)):
         shown.setdefault(log.manifest.seed, set()).add(tuple(online(log).tasks))
     return {seed: next(iter(of_seed)) for seed, of_seed in shown.items() if len(of_seed) == 1}
 
@@ -36,7 +37,7 @@ def windows(arm: Arm, by_seed: Mapping[int, Sequence[str]]) -> list[Window]:
     streams = []
     for log in arm.whole:
         stream = online(log)
-        order = stream.tasks if log.updates else by_seed.get(log.manifest.seed, ())
+        order = stream.tasks if has_curator(log) else by_seed.get(log.manifest.seed, ())
         if set(order) != set(stream.tasks):
             return []
         verdicts = dict(zip(stream.tasks, np.asarray(stream.online, float).tolist(), strict=True))

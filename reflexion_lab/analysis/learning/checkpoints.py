@@ -139,8 +139,8 @@ def rounds_before(log: Log) -> int | None:
 def stream_ids(runs: Iterable[RunFolder]) -> dict[str, str]:
     """By the id of each frozen run, that of the run whose memory it has, if that is among `runs`.
 
-    That run is the one in the folder that `memory.shared.items.of` names; where there is none any more, the one of this
-    id, or the only one whose folder has this name.
+    The manifest names it. In runs that lack this, `memory.shared.items.of` does: by its id, or by the name of the only
+    folder of that name.
     """
     every = [*runs]
     ids = {run.manifest.run_id for run in every}
@@ -148,13 +148,11 @@ def stream_ids(runs: Iterable[RunFolder]) -> dict[str, str]:
     by_name = {name: run.manifest.run_id for run in every if names[name := run.path.resolve().name] == 1}
     sources: dict[str, str] = {}
     for run in every:
-        of = str(_node(run.manifest, "items").get("of") or "")
-        if not of or not _node(run.manifest, "items").get("frozen"):
-            continue
-        there, name = Path(of) / "manifest.json", Path(of).name
-        source = RunFolder(Path(of)).manifest.run_id if there.is_file() else name if name in ids else by_name.get(name)
-        if source in ids:
-            sources[run.manifest.run_id] = str(source)
+        items = _node(run.manifest, "items")
+        name = run.manifest.provenance.items.partition(": ")[0] or Path(str(items.get("of") or "")).name
+        source = name if name in ids else by_name.get(name)
+        if items.get("frozen") and source:
+            sources[run.manifest.run_id] = source
     return sources
 
 

@@ -54,6 +54,7 @@ class Curated(Record, frozen=True, kw_only=True):
     """Memory across tasks of one run."""
 
     sizes: tuple[Size, ...]
+    end: Size
     collapses: tuple[Collapse, ...]
     operations: dict[str, int]
     """Applied ones by kind; removals by the limits are `limit`."""
@@ -76,9 +77,14 @@ class Curated(Record, frozen=True, kw_only=True):
     """Of actors and all other roles."""
 
 
+def has_curator(log: Log) -> bool:
+    """Whether the run has memory across tasks."""
+    return bool(log.updates) or "curator" in measured(log.manifest.config)
+
+
 def has_items(log: Log) -> bool:
-    """Whether a curator kept items, which a file of cases does not hold."""
-    return bool(log.updates[-1].digest) if log.updates else "curator" in measured(log.manifest.config)
+    """Whether its items are known: a file of cases, without digests of configs, holds none."""
+    return has_curator(log) and bool(log.manifest.config_digest)
 
 
 def size_at_end(log: Log) -> Size:
@@ -97,6 +103,7 @@ def curated(log: Log) -> Curated:
     in_attempts = [usage for attempt in log.every for role, usage in attempt.usage.items() if role != "curator"]
     return Curated(
         sizes=sizes(log.updates),
+        end=size_at_end(log),
         collapses=collapses(log.updates, beginning),
         operations=operations(log.updates),
         refused=sum(len(update.refused) for update in log.updates),

@@ -71,7 +71,7 @@ def _curve(curve: Sequence[Window]) -> Iterator[str]:
 
 
 def _memory(every: Sequence[Curated]) -> Iterator[str]:
-    sizes = [run.sizes[-1] for run in every if run.sizes]
+    sizes = [run.end for run in every]
     items, tokens = (_range([getattr(size, name) for size in sizes]) for name in ("items", "tokens"))
     counts = cells.counts(sum((Counter(run.operations) for run in every), Counter[str]()))
     lost = [collapse for run in every for collapse in run.collapses]

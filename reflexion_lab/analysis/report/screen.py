@@ -360,7 +360,8 @@ def _brief(warnings: Sequence[str], most: int, width: int) -> list[str]:
     lines = [shortened(plain(text), width) for text in warnings]
     if len(lines) <= most:
         return lines
-    kinds = dict.fromkeys(text.partition(":")[0] for text in lines[most - 1 :])
+    lines.sort(key=lambda text: not text.startswith(UPPER_BOUND))
+    kinds = dict.fromkeys(text.partition(":")[0].partition(",")[0] for text in lines[most - 1 :])
     return [*lines[: most - 1], shortened(f"also, in --full: {', '.join(kinds)}", width)]
 
 
