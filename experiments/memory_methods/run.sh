@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# About twenty minutes on two idle cores, no model: every memory across tasks for a simulated student, whose gain from the
+# About 25 minutes on two cores, no model: every memory across tasks for a simulated student, whose gain from the
 # rules in its prompt is planted.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
