@@ -354,8 +354,11 @@ def items_read(log: Log) -> Rate | None:
 def curation_unreadable(log: Log) -> Rate | None:
     """Replies of the curator that could not be read; None without a call."""
     memory = curated(log) if has_items(log) else None
-    calls = memory.curation.calls + memory.selection.calls if memory else 0
-    return Rate.of(memory.unreadable, calls) if memory and calls else None
+    if memory is None:
+        return None
+    calls = memory.curation.calls + memory.selection.calls
+    calls = max(calls, memory.unreadable)  # a model of one's own may count no calls
+    return Rate.of(memory.unreadable, calls) if calls else None
 
 
 @metric("run", "number", label="tokens of curation", direction="lower", note="before and after tasks", of_whole=True)
