@@ -81,7 +81,7 @@ CURATIONS: dict[str, Callable[[Seen], str]] = {
 """Reply to a curator, by a text that its prompt holds and no other prompt does; the first match counts."""
 
 
-VERSION = 2
+VERSION = 3
 """Raised when replies change, so that no earlier reply is served from a call cache."""
 
 

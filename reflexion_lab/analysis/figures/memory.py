@@ -29,17 +29,17 @@ def of_memory(matrices: Mapping[Arm, Matrix], ax: Axes) -> Axes:
     """Draw a row per measure, with a value and its interval per arm."""
     from matplotlib.ticker import FuncFormatter
 
-    shown = [name for name in EFFECTS if any(name in effects(matrix) for matrix in matrices.values())]
+    names = [name for name in EFFECTS if any(name in effects(matrix) for matrix in matrices.values())]
     for place, (arm, matrix) in enumerate(matrices.items()):
         shift, style = (place - (len(matrices) - 1) / 2) * 0.7 / len(matrices), look(place)
         for name, effect in effects(matrix).items():
-            dot(effect.value, effect, shown.index(name) + shift, ax, **style)
+            dot(effect.value, effect, names.index(name) + shift, ax, **style)
         ax.plot([], [], **marker_only(style), markersize=7, label=named(arm.label, arm.is_upper_bound))
     ax.axvline(0, color=INK, linewidth=0.9, zorder=2)
     ax.set_xlabel("solved, percentage points")
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: cells.number(x, 0, signed=True).replace("-", "−")))
     mark_bounds(ax, [arm.label for arm in matrices if arm.is_upper_bound])
-    return rows([name.replace("_", " ") for name in shown], ax, is_ruled=True)
+    return rows([name.replace("_", " ") for name in names], ax, is_ruled=True)
 
 
 @figure(16, FEW)

@@ -125,9 +125,11 @@ def is_frozen(log: Log) -> bool:
     return bool(_items(log).get("frozen"))
 
 
-def source(log: Log) -> str:
-    """Name of the run whose memory a frozen run has; "" for none."""
-    return Path(str(_items(log).get("of") or "")).name if is_frozen(log) else ""
+def source(manifest: Manifest) -> str:
+    """Id of the run whose memory a frozen run has, in old runs the name of its folder; "" for none."""
+    items = _node(manifest, "items")
+    name = manifest.provenance.items.partition(": ")[0] or Path(str(items.get("of") or "")).name
+    return name if items.get("frozen") else ""
 
 
 def rounds_before(log: Log) -> int | None:
@@ -139,8 +141,7 @@ def rounds_before(log: Log) -> int | None:
 def stream_ids(runs: Iterable[RunFolder]) -> dict[str, str]:
     """By the id of each frozen run, that of the run whose memory it has, if that is among `runs`.
 
-    The manifest names it. In runs that lack this, `memory.shared.items.of` does: by its id, or by the name of the only
-    folder of that name.
+    By its `source`, which is its id, or the name of the only folder of that name.
     """
     every = [*runs]
     ids = {run.manifest.run_id for run in every}
@@ -148,11 +149,9 @@ def stream_ids(runs: Iterable[RunFolder]) -> dict[str, str]:
     by_name = {name: run.manifest.run_id for run in every if names[name := run.path.resolve().name] == 1}
     sources: dict[str, str] = {}
     for run in every:
-        items = _node(run.manifest, "items")
-        name = run.manifest.provenance.items.partition(": ")[0] or Path(str(items.get("of") or "")).name
-        source = name if name in ids else by_name.get(name)
-        if items.get("frozen") and source:
-            sources[run.manifest.run_id] = source
+        name = source(run.manifest)
+        if stream := name if name in ids else by_name.get(name):
+            sources[run.manifest.run_id] = stream
     return sources
 
 
@@ -256,7 +255,7 @@ def _check(logs: Sequence[Log], streams: Mapping[str, str]) -> None:
     for log in frozen:
         stream = own.get(streams.get(log.manifest.run_id, ""))
         if stream is None:
-            got = f"memory of {source(log) or 'no run'}"
+            got = f"memory of {source(log.manifest) or 'no run'}"
             raise FolderError(log.manifest.run_id, got, f"of {' or '.join(own)}", "name that run, too")
         pairs.append((log, stream))
     if len(digests := {log.manifest.benchmark_digest for log in logs}) > 1:
