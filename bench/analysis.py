@@ -17,13 +17,13 @@ from pathlib import Path as Folder
 import msgspec
 import numpy as np
 
-from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.comparison import compare
-from reflexion_lab.analysis.frames import load
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.report.documents import save_report
 from reflexion_lab.analysis.stats.bootstrap import DRAWS, bands, difference, interval
 from reflexion_lab.analysis.stats.matching import Path, equal
 from reflexion_lab.analysis.stats.permutation import sign_flip
+from reflexion_lab.notebook.frames import load
 from reflexion_lab.records import (
     Attempt,
     Check,

@@ -18,7 +18,7 @@ number of clusters, tasks a cluster and seeds.
 `--fieller` draws a baseline of rates 15 or 50 %, a ceiling whose effect on the logit is 1.6, and an arm of 0, 0.4 or
 0.8, and compares `stats.fieller.ratio` with the percentile bootstrap over tasks, both where the interval of the
 ceiling's effect lies above 0; elsewhere the ratio is undefined. `--kappa` draws two raters of equal rates of yes, each
-item alone or two items of a cluster rated alike, for the interval of `analysis.rating.cohen`. `--equivalence`
+item alone or two items of a cluster rated alike, for the interval of `learning.rating.cohen`. `--equivalence`
 enumerates all tables of one seed, and prints the probability of equivalence at a true difference of the margin: the
 greatest over margins of 2 to 30 points and all discordances.
 """
@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, gammaln, logit, stdtrit, xlogy
 
-from reflexion_lab.analysis.rating import cohen
+from reflexion_lab.analysis.learning.rating import cohen
 from reflexion_lab.analysis.stats.bayes import posterior
 from reflexion_lab.analysis.stats.bootstrap import difference
 from reflexion_lab.analysis.stats.fieller import ratio

@@ -27,7 +27,7 @@ from reflexion_lab.runner.config import parts
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import finish
-from reflexion_lab.studies.sweep import sweep
+from reflexion_lab.studies.sweeps.running import sweep
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
 
 GRID = {

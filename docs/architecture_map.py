@@ -1,4 +1,4 @@
-"""The drawing and the table of packages in docs/architecture.md: from layers, imports and docstrings.
+"""The map of packages in README.md, their drawing and table in docs/architecture.md: from layers, imports, docstrings.
 
 python docs/architecture_map.py --write
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 DRAWING = ROOT / "docs" / "images" / "architecture.svg"
+README = ROOT / "README.md"
 BEGIN, END = "<!-- packages -->\n", "<!-- /packages -->\n"
 Arrows = set[tuple[str, str]]
 
@@ -46,9 +47,15 @@ def table() -> str:
     return "\n".join(["| package | what it does | subpackages |", "|---|---|---|", *rows, ""])
 
 
-def updated(page: str) -> str:
-    """`page` with the present table between its two marks."""
-    return re.sub(f"(?<={BEGIN}).*?(?={END})", lambda _: table(), page, flags=re.DOTALL)
+def outline() -> str:
+    """A line per package, the top one first: its name and the first sentence of its docstring."""
+    lines = (f"{name:<11}{purpose(name).partition('. ')[0].removesuffix('.')}" for name in packages())
+    return "\n".join(["```text", *lines, "```", ""])
+
+
+def updated(page: str, text: str) -> str:
+    """`page` with `text` between its two marks."""
+    return re.sub(f"(?<={BEGIN}).*?(?={END})", lambda _: text, page, flags=re.DOTALL)
 
 
 def imports() -> Arrows:
@@ -168,7 +175,8 @@ def _lines(arrows: Arrows, boxes: Mapping[str, tuple[float, float, float, float]
 
 if __name__ == "__main__":
     if "--write" in sys.argv:
-        PAGE.write_text(updated(PAGE.read_text()))
+        README.write_text(updated(README.read_text(), outline()))
+        PAGE.write_text(updated(PAGE.read_text(), table()))
         DRAWING.write_text(drawing())
     else:
         print(table(), end="")

@@ -69,7 +69,7 @@ EQUIVALENT_KEYWORDS = {
 EQUIVALENT = {
     ("analysis/comparison/row.py", "abs(claim.margin - (study.equivalence_margin or 0)) > CLOSE"): "at 1e-9 exactly",
     ("tasks/evaluators/tools.py", "time.monotonic() >= deadline"): "no two instants are equal",
-    ("memory/wisdom.py", "known: int = -1"): "one episode makes no wisdom",
+    ("memory/lessons/wisdom.py", "known: int = -1"): "one episode makes no wisdom",
 }
 """Module and source, changes in which no user could see, with the reason."""
 

@@ -19,7 +19,7 @@ import msgspec
 
 from experiments._tools import output
 from reflexion_lab.agent.reflectors.oracle import CORRUPTED
-from reflexion_lab.analysis.ceiling import TRUE_WORDS
+from reflexion_lab.analysis.comparison.ceiling import TRUE_WORDS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

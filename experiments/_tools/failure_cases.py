@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from experiments._tools.failure_evidence import EVIDENCE, OURS, RULES, Classified, column
 from experiments._tools.failure_labels import HELD_OUT, PARTS, Label
 from experiments._tools.output import percentile_estimate
-from reflexion_lab.analysis.estimators import Paired, paired
 from reflexion_lab.analysis.stats import bootstrap
+from reflexion_lab.analysis.stats.estimators import Paired, paired
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate, resamples
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record

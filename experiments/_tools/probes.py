@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.memory.texts import MATCHES, document
+from reflexion_lab.memory.retrieval.texts import MATCHES, document
 from reflexion_lab.records import Episode, Record
 
 ENTRY_POINT = "entry_point"

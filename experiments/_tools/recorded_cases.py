@@ -1,7 +1,6 @@
 """`python -m experiments._tools.recorded_cases RUN...`: the evidence of imported runs, without their texts.
 
-`cases.csv.gz` holds the columns of `reflexion_lab.analysis.cases` and the verdicts of the record; `runs.csv` a line per
-run.
+`cases.csv.gz` holds the columns of `comparison.cases` and the verdicts of the record; `runs.csv` a line per run.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from msgspec.structs import replace
 
 from experiments._tools import output
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.cases import load_cases, save_cases
+from reflexion_lab.analysis.comparison.cases import load_cases, save_cases
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.audit.import_account import Account
 from reflexion_lab.audit.importing import Recording, read_recordings
@@ -34,7 +33,7 @@ from reflexion_lab.runner.folder.folder import RunFolder
 
 RUNS, CASES = "runs.csv", "cases.csv.gz"
 RECORDED = ("feedback_recorded", "hidden_recorded", "by_source")
-"""Columns beside those of `analysis.cases`: verdicts of the record, 1, 0 or "" for none; 1 for the attempt that the
+"""Columns beside those of `comparison.cases`: verdicts of the record, 1, 0 or "" for none; 1 for the attempt that the
 source submitted.
 """
 

@@ -12,8 +12,8 @@ from experiments._tools.evidence import CASES
 from experiments._tools.output import save
 from experiments._tools.recompute import README, TABLE, csv_text, percent, points, readme, share
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.cases import load_cases
 from reflexion_lab.analysis.comparison import Comparison, compare
+from reflexion_lab.analysis.comparison.cases import load_cases
 from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.report.cells import p_value
 from reflexion_lab.analysis.report.documents import rows

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-    from reflexion_lab.analysis.estimators import Paired
+    from reflexion_lab.analysis.stats.estimators import Paired
 
 COLUMNS = (
     "world", "run", "trial", "n", "solved", "share", "low", "high", "baseline", "baseline_solved", "gained", "lost",

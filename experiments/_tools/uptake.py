@@ -146,8 +146,8 @@ def uptake(options: argparse.Namespace) -> int:
 
     from reflexion_lab.agent.models.llama_cpp import LlamaCppModel
     from reflexion_lab.analysis.run_log import Log
-    from reflexion_lab.analysis.solutions import benchmark_of
     from reflexion_lab.runner.folder.folder import RunFolder
+    from reflexion_lab.runner.solutions import benchmark_of
     from reflexion_lab.tasks.sandbox import sandbox as sandboxes
 
     log = Log.read(RunFolder.existing(options.run))

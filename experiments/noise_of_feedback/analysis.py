@@ -14,9 +14,9 @@ from experiments._tools.evidence import CASES, Row
 from experiments._tools.output import save
 from experiments._tools.recompute import README, TABLE, csv_text, main, points, readme
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.cases import load_cases
-from reflexion_lab.analysis.estimators import paired
+from reflexion_lab.analysis.comparison.cases import load_cases
 from reflexion_lab.analysis.stats.bootstrap import difference
+from reflexion_lab.analysis.stats.estimators import paired
 from reflexion_lab.analysis.stats.intervals import Estimate
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from experiments._tools import studies
 from experiments._tools.evidence import Row
 from experiments._tools.recompute import main, points, share
-from reflexion_lab.analysis.ceiling import Ceiling, ceilings
+from reflexion_lab.analysis.comparison.ceiling import Ceiling, ceilings
 from reflexion_lab.analysis.comparison.row import compared
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from reflexion_lab.analysis import metrics
-from reflexion_lab.analysis.learning.checkpoints import ITEMS, Matrix, checkpoints, matrix, stream_ids
+from reflexion_lab.analysis.learning.checkpoints import Matrix, matrix
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats import clusters
 from reflexion_lab.analysis.stats.bootstrap import FEWEST, interval
@@ -19,15 +15,11 @@ from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.errors import DataError
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Attempt, Grade
-from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.manifest import DATA, settings
 
 if TYPE_CHECKING:
     from numpy import float64
     from numpy.typing import NDArray
 
-SEEDED = ("seed", "benchmark.load.seed", "reflector.pool", "study")
-"""Config keys in which the runs of one arm may differ, like every key that ends in `.seed`."""
 NO_LOGS: Mapping[str, Sequence[Log]] = {}
 WILSON = "Wilson"
 BOOTSTRAP = f"bootstrap over tasks at these seeds (Wilson, discounted, where fewer than {FEWEST} ever passed or failed)"
@@ -199,133 +191,6 @@ class Arm:
             if case.task_id in rows:
                 array[rows[case.task_id], columns[case.seed]] = passed
         return array
-
-
-def arms(
-    runs: Iterable[Path | str | RunFolder],
-    by: Sequence[str] = (),
-    frozen: Literal["checkpoints", "arms"] = "checkpoints",
-) -> list[Arm]:
-    """Group runs into arms, in order of appearance.
-
-    Runs with the same `arm` that differ in a config key are separate arms, named with it: `reflexion recall.omega=3`.
-
-    Parameters
-    ----------
-    by : Sequence[str], default ()
-        Dotted config keys to name arms by, instead of the keys in which they differ.
-    frozen : {'checkpoints', 'arms'}, default "checkpoints"
-        Whether runs with the frozen memory of another of `runs` are checkpoints of its arm (see
-        `checkpoints.checkpoints`) or arms; they are arms if `by` names a key of `memory.shared.items`.
-
-    Raises
-    ------
-    FolderError
-        Not a run folder.
-    DataError
-        As `Arm`.
-    """
-    folders = [run if isinstance(run, RunFolder) else RunFolder.existing(run) for run in runs]
-    texts: bool | Literal["digests"] = "digests" if metrics.are_the_labs() else True
-    logs = [Log.read(folder, texts) for folder in folders]
-    are_arms = frozen == "arms" or any(key.startswith(ITEMS) for key in by)
-    by_stream = {} if are_arms else checkpoints(logs, stream_ids(folders))
-    set_aside = {log.manifest.run_id for members in by_stream.values() for log in members}
-    by_name: dict[str, list[Log]] = {}
-    for log in logs:
-        if log.manifest.run_id not in set_aside:
-            by_name.setdefault(log.arm, []).append(log)
-    keys = (*by, *[f"{ITEMS}.frozen"] * any(key.startswith(ITEMS) for key in by))  # a stream's after is null, too
-    return [arm for name, members in by_name.items() for arm in _split(name, members, keys, by_stream)]
-
-
-SYMBOLS = {"recall.omega": "Ω", "loop.max_attempts": "a", "temperature": "T"}
-"""Short names of config keys in the names of arms."""
-
-
-def short_names(labels: Sequence[str]) -> dict[str, str]:
-    """Short names of arms by label: `reflexion recall.omega=3 loop.max_attempts=4` becomes `reflexion Ω3 a4`, without
-    the words that all labels share (`Ω3 a4` where every arm is a `reflexion`). Labels stay where short names collide.
-    """
-    words = {label: _words(label) for label in labels}
-    keys, common = _short_keys(labels), _common_words(labels)
-    short = {
-        label: " ".join(_short_word(word, keys) for word in [word for word in parts if word not in common] or parts)
-        for label, parts in words.items()
-    }
-    return short if len(set(short.values())) == len(short) else {label: label for label in labels}
-
-
-def shared_words(labels: Sequence[str]) -> str:
-    """What `short_names` leaves out, to be written once: `All arms: reflexion; Ω: recall.omega, a: loop.max_attempts.`;
-    "" if it leaves out nothing.
-    """
-    if all(name == label for label, name in short_names(labels).items()):
-        return ""
-    keys = _short_keys(labels)
-    common = " ".join(_short_word(word, keys) for word in _common_words(labels))
-    symbols = ", ".join(f"{name}: {key}" for key, name in keys.items() if name != key)
-    return "; ".join(part for part in (f"All arms: {common}" * bool(common), symbols) if part) + "."
-
-
-def _words(label: str) -> list[str]:
-    """The name of an arm, then its settings, whose values may hold spaces."""
-    return re.split(r" (?=[\w.@/]+=)", label)
-
-
-def _common_words(labels: Sequence[str]) -> list[str]:
-    words = [_words(label) for label in labels]
-    return [word for word in words[0] if all(word in parts for parts in words)] if len(set(labels)) > 1 else []
-
-
-def _short_keys(labels: Sequence[str]) -> dict[str, str]:
-    """Short names of the config keys in `labels`; a key that shares its last part with another keeps all parts."""
-    words = [word for label in labels for word in _words(label)[1:]]
-    keys = dict.fromkeys(word.partition("=")[0] for word in words)
-    ends = Counter(key.rpartition(".")[2] for key in keys)
-    last = {key: key.rpartition(".")[2] for key in keys}
-    return {key: SYMBOLS.get(key, last[key] if ends[last[key]] == 1 else key) for key in keys}
-
-
-def _short_word(word: str, keys: Mapping[str, str]) -> str:
-    key, is_setting, value = word.partition("=")
-    return f"{keys.get(key, key)}{'' if key in SYMBOLS else is_setting}{value}"
-
-
-def _split(name: str, logs: Sequence[Log], by: Sequence[str], frozen: Mapping[str, Sequence[Log]]) -> list[Arm]:
-    configs = [settings(log.manifest.config) for log in logs]
-    keys = by or _distinguishing_keys(
-        [{key: value for key, value in config.items() if not _is_path_only(key, logs)} for config in configs]
-    )
-    groups: dict[str, list[Log]] = {}
-    for log, config in zip(logs, configs, strict=True):
-        label = " ".join((name, *(f"{key}={config.get(key)}" for key in keys)))
-        groups.setdefault(label, []).append(log)
-    return [Arm(label, members, frozen=frozen) for label, members in groups.items()]
-
-
-def _distinguishing_keys(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The keys besides seeds in which the configs differ. If single keys distinguish all of them, the one with the
-    shortest values.
-    """
-    keys = sorted({key for config in configs for key in config if key not in SEEDED and not key.endswith(".seed")})
-    values = {key: [repr(config.get(key)) for config in configs] for key in ["seed", *keys]}
-    seeds = values.pop("seed")  # benchmark.order=${seed} repeats it
-    values = {key: texts for key, texts in values.items() if len(set(texts)) > 1 and texts != seeds}
-    kinds = len(set(zip(*values.values(), strict=True)))
-    sufficient = [key for key, texts in values.items() if len(set(texts)) == kinds]
-    return [min(sufficient, key=lambda key: len("".join(values[key])))] if sufficient else list(values)
-
-
-def _is_path_only(key: str, logs: Sequence[Log]) -> bool:
-    """Whether the key is a path to what fingerprints identify as the same model, embedder or data."""
-    if key == DATA:
-        return len({log.manifest.benchmark_digest for log in logs}) == 1
-    if key == "embedder.path":
-        embedders = [log.manifest.config.get("embedder") for log in logs]
-        return all(isinstance(embedder, Mapping) and "fingerprint" in embedder for embedder in embedders)
-    models = {repr((log.manifest.model_fingerprint, log.manifest.role_fingerprints)) for log in logs}
-    return len(models) == 1 and key.startswith(("model.", "roles.")) and key.endswith(".path")
 
 
 def _check_finished(log: Log) -> None:

@@ -10,13 +10,13 @@ A metric of attempts or tasks is a column of that frame; tables of runs and arms
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
-from reflexion_lab.analysis.estimators import Paired, feedback_confusion, paired, suite_quality, verdict
 from reflexion_lab.analysis.learning.curation import curated, has_curator, has_items, size_at_end
 from reflexion_lab.analysis.learning.memory import EFFECTS
 from reflexion_lab.analysis.stats.bootstrap import rate
+from reflexion_lab.analysis.stats.estimators import Paired, feedback_confusion, paired, suite_quality, verdict
 from reflexion_lab.analysis.stats.intervals import PAIRED, Estimate, Rate
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.loop.selection import submitted_at, verdicts_at
@@ -167,19 +167,17 @@ def metric(
     return register
 
 
-def register_own(functions: Mapping[str, Callable[..., Any]]) -> None:
-    """Register metrics of a notebook by name; a name that it registered before is replaced.
+def register_own(functions: Mapping[str, Callable[..., Any]], columns: Collection[str] = ()) -> None:
+    """Register metrics of a notebook by name; a name that it registered before is replaced. `columns`: names
+    that no metric may have.
 
     Raises
     ------
     ConfigError
         A function's first parameter or return annotation says not what it measures, or the name is the lab's.
     """
-    from reflexion_lab.analysis.frames import rows
-
-    columns = {*rows.RUNS, *rows.HEAD, *rows.CLUSTER, *rows.NUMBER, *rows.TASKS, *rows.ATTEMPTS, *rows.ATTEMPT_TEXTS}
     of_lab = [each for each in REGISTRY.values() if each.of.__module__.startswith("reflexion_lab.")]
-    columns |= {key for each in of_lab for key in (each.name, each.key(), each.key(True))}
+    taken = set(columns) | {key for each in of_lab for key in (each.name, each.key(), each.key(True))}
     levels: dict[str, Level] = {"attempt": "attempt", "attempts": "task", "log": "run", "arm": "arm"}
     for name, function in functions.items():
         try:
@@ -192,7 +190,7 @@ def register_own(functions: Mapping[str, Callable[..., Any]]) -> None:
         kinds = set(get_args(signature.return_annotation) or (signature.return_annotation,)) - {type(None)}
         if len(kinds) != 1 or not kinds <= {bool, int, float}:
             raise ConfigError(f"metrics.{name}", "no such return annotation", "-> bool (a share) or -> float")
-        if {name, f"{name}_rate"} & columns:
+        if {name, f"{name}_rate"} & taken:
             raise ConfigError(f"metrics.{name}", "the name of a metric or column of the lab", "a name of its own")
         REGISTRY.pop((levels[first], name), None)
         unit: Unit = "share" if kinds == {bool} else "number"

@@ -11,12 +11,12 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.estimators import Point, curve
 from reflexion_lab.analysis.stats.clusters import merged
+from reflexion_lab.analysis.stats.estimators import Point, curve
 from reflexion_lab.errors import FolderError
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.loop.selection import submitted_at, without_verdict
-from reflexion_lab.memory.history import Timeline
+from reflexion_lab.memory.curators.history import Timeline
 from reflexion_lab.records import (
     Attempt,
     Beginning,

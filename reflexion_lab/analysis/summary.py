@@ -13,7 +13,10 @@ from typing import Any
 import msgspec
 
 from reflexion_lab.analysis import metrics
-from reflexion_lab.analysis.estimators import (
+from reflexion_lab.analysis.learning.reflections import ReflectionFigures
+from reflexion_lab.analysis.learning.reflections import reflections as reflection_figures
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.estimators import (
     Confusion,
     Paired,
     SuiteQuality,
@@ -21,9 +24,6 @@ from reflexion_lab.analysis.estimators import (
     feedback_confusion,
     suite_quality,
 )
-from reflexion_lab.analysis.learning.reflections import ReflectionFigures
-from reflexion_lab.analysis.learning.reflections import reflections as reflection_figures
-from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.records import WITHHELD, Attempt, Beginning, Evaluation, Record, Usage
 

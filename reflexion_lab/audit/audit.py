@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.estimators import Confusion, confusion
+from reflexion_lab.analysis.stats.estimators import Confusion, confusion
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.audit.causes import Causes, Explained, from_other_logs, self_grading
 from reflexion_lab.audit.leaks import Leaks, leaks

@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from reflexion_lab.analysis.report.cells import interval, line, table
 from reflexion_lab.analysis.run_log import Log
@@ -20,8 +20,6 @@ from reflexion_lab.tasks.benchmarks.rows import repeated
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from reflexion_lab.audit.import_runs import Imported
 
 
 class Agreement(Record, frozen=True, kw_only=True):
@@ -76,6 +74,15 @@ class Account(Record, frozen=True, kw_only=True):
     """Tasks solved according to the source's log."""
     same_as: str = ""
     """Name of an earlier run of this import with identical attempts; "" if there is none."""
+
+
+class Imported(NamedTuple):
+    """A run folder with the account of its import."""
+
+    folder: Path
+    account: Account
+    is_new: bool
+    """False if it had been imported before."""
 
 
 def account(

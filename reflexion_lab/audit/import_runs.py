@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from reflexion_lab.audit.import_account import Account, account, overlaps
+from reflexion_lab.audit.import_account import Account, Imported, account, overlaps
 from reflexion_lab.audit.import_records import Prompts, Terms, as_tried, attempts, describe, lenient, result, trajectory
 from reflexion_lab.audit.importing import Recording, read_recordings
 from reflexion_lab.audit.stored_programs import StoredPrograms, graded
@@ -145,13 +145,6 @@ def _prompts(path: Path | None) -> Prompts:
         key: (Message(role="user", content=prompt),) if isinstance(prompt, str) else prompt
         for key, prompt in texts.items()
     }
-
-
-class Imported(NamedTuple):
-    folder: Path
-    account: Account
-    is_new: bool
-    """False if it had been imported before."""
 
 
 class Importer:

@@ -298,8 +298,7 @@ def _trials(path: Path) -> Outcomes:
 
 
 def _logged(path: Path) -> Outcomes:
-    from reflexion_lab.audit.own_runs import run_samples
-    from reflexion_lab.audit.samples import read_samples
+    from reflexion_lab.audit.samples import read_samples, run_samples
 
     is_run = path.is_dir()
     samples = run_samples(path, attempts=False) if is_run else read_samples(path)

@@ -22,8 +22,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from reflexion_lab.audit.transcripts import Row, Step, Transcript, read_rows, task_of
-from reflexion_lab.errors import DataError
-from reflexion_lab.records import Record, Task
+from reflexion_lab.errors import DataError, FolderError
+from reflexion_lab.records import UNKNOWN, Record, Task
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.solutions import benchmark_of
 
 IMPORTS = """from typing import *
 import collections, copy, functools, heapq, itertools, math, operator, random, re, string, sys
@@ -81,11 +83,11 @@ def read_samples(path: Path | str, attempts: bool = False) -> list[Sample]:
         The file cannot be read.
     DataError
         It holds no samples; the message names file, line and field.
+    FolderError
+        A folder that is no run, or whose benchmark is not available.
     """
     path = Path(path)
     if path.is_dir():
-        from reflexion_lab.audit.own_runs import run_samples
-
         every: Iterable[Sample] = run_samples(path, attempts)
     else:
         every = (sample for row in read_rows(path) for sample in _of(row, attempts))
@@ -93,6 +95,39 @@ def read_samples(path: Path | str, attempts: bool = False) -> list[Sample]:
     if not samples:
         raise DataError(path, "no sample", "one JSON object a line")
     return samples
+
+
+def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
+    """The submitted attempt of each task of a run folder, or every attempt; the hidden verdict is the logged one."""
+    from reflexion_lab.analysis.summary import Log
+
+    log = Log.read(RunFolder.existing(path))
+    benchmark, digest = benchmark_of(path, log.manifest), log.manifest.benchmark_digest
+    if benchmark.digest != digest:
+        got = f"{benchmark.name} with digest {benchmark.digest[:12]}"
+        raise FolderError(path, got, f"{digest[:12]}, the digest in the manifest")
+    if lost := sorted(log.attempts.keys() - {task.task_id for task in benchmark}):
+        raise FolderError(path, f"task {lost[0]}", f"one of {benchmark.name}")
+    submitted = {task_id: result.submitted for task_id, result in log.results.items()}
+    for attempt in log.every:
+        task, number = benchmark[attempt.task_id], attempt.number
+        if not attempts and number != submitted[task.task_id]:
+            continue
+        grade = log.grades.get((task.task_id, number))
+        feedback = tuple(check.name for check in attempt.evaluation.checks if check.kind == "test")
+        has_verdict = feedback and attempt.evaluation.outcome not in UNKNOWN
+        yield Sample(
+            id=f"{task.task_id}/{number}" if attempts else task.task_id,
+            task_id=task.task_id,
+            entry_point=task.entry_point,
+            prompt=task.prompt,
+            program=attempt.trajectory.solution,
+            tests=task.hidden_tests,
+            setup=task.setup,
+            logged=grade.passed if grade and grade.outcome != "harness_error" else None,
+            feedback=feedback,
+            visible_passed=attempt.evaluation.passed if has_verdict else None,
+        )
 
 
 def _of(row: Row, attempts: bool) -> Iterator[Sample]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from reflexion_lab.analysis.estimators import Paired, paired
+from reflexion_lab.analysis.stats.estimators import Paired, paired
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.io.files import GZIP, UNREADABLE, content, gunzipped

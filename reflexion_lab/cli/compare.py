@@ -147,9 +147,9 @@ def _print(
 
 def read(options: argparse.Namespace) -> tuple[list[Arm], Comparison]:
     """Raises ValueError: the runs cannot be compared; it names the run and the reason."""
-    from reflexion_lab.analysis.cases import load_cases
     from reflexion_lab.analysis.comparison import compare as compare_arms
     from reflexion_lab.analysis.comparison import side_by_side
+    from reflexion_lab.analysis.comparison.cases import load_cases
 
     margin = None if options.margin is None else options.margin / 100
     if margin is not None and not 0 < margin <= 1:
@@ -177,9 +177,9 @@ def _keys(options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _quality(options: argparse.Namespace, arms: Sequence[Arm]) -> Iterator[Sheet]:
-    from reflexion_lab.analysis.arms import short_names
+    from reflexion_lab.analysis.comparison.grouping import short_names
     from reflexion_lab.analysis.report.words import quality_sheet
-    from reflexion_lab.analysis.solutions import solutions
+    from reflexion_lab.runner.solutions import solutions
 
     if _cases(options):
         return iter(())

@@ -190,7 +190,7 @@ def search(options: argparse.Namespace) -> None:
 
 def patterns(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.sheets import say, say_json, sheet
-    from reflexion_lab.memory.insights import extract_patterns
+    from reflexion_lab.memory.lessons.insights import extract_patterns
 
     with place.kept_at(options.store) as store:
         reflections = [episode.reflection for episode in store.read(Episode) if episode.reflection]

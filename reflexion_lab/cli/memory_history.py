@@ -10,7 +10,7 @@ from reflexion_lab.cli import place
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
-    from reflexion_lab.memory.history import Change, Round
+    from reflexion_lab.memory.curators.history import Change, Round
     from reflexion_lab.records import Item
     from reflexion_lab.runner.folder.folder import RunFolder
 
@@ -42,7 +42,7 @@ def _add(kinds: place.Commands, name: str, run: Any, description: str) -> argpar
 
 def log(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.sheets import say, say_json
-    from reflexion_lab.memory.history import rounds
+    from reflexion_lab.memory.curators.history import rounds
 
     run = _with_items(options.run)
     updates = run.updates
@@ -99,7 +99,7 @@ def _operations(call: Any) -> Iterator[str]:
 
 def diff(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.sheets import say, say_json
-    from reflexion_lab.memory.history import changes, without_copies
+    from reflexion_lab.memory.curators.history import changes, without_copies
 
     run = _with_items(options.run)
     total = run.updates[-1].round + 1
@@ -138,7 +138,7 @@ def _line(change: Change) -> str:
 
 def revert(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.sheets import say
-    from reflexion_lab.memory.history import changes
+    from reflexion_lab.memory.curators.history import changes
     from reflexion_lab.records import Item
 
     run = _with_items(options.run)
@@ -158,7 +158,7 @@ def revert(options: argparse.Namespace) -> None:
 
 
 def _items(run: RunFolder, rounds: int) -> Sequence[Item]:
-    from reflexion_lab.memory.items import after
+    from reflexion_lab.memory.curators.items import after
 
     beginning = run.beginning
     return after(beginning.items if beginning else (), run.updates, rounds)

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from reflexion_lab.cli.place import counted, is_store, kept_at, without_password
 from reflexion_lab.errors import ConfigError, StoreError
 from reflexion_lab.io.files import UNREADABLE
+from reflexion_lab.memory.curators.items import after
 from reflexion_lab.memory.episodic import episode_of, session_after, session_id
-from reflexion_lab.memory.items import after
-from reflexion_lab.memory.mistakes import mistakes_of
+from reflexion_lab.memory.lessons.mistakes import mistakes_of
 from reflexion_lab.protocols import Store, Stored
 from reflexion_lab.records import SCHEMA_VERSION, Episode, Item, Manifest, Mistake, Record, Session, Task, Wisdom
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -286,7 +286,7 @@ def _completed(record: Stored, known: Mapping[str, Episode]) -> Stored:
 
 def _prompts(path: Path) -> tuple[dict[str, str], str]:
     """Prompts by task, from the run's benchmark; and the reason if there are none."""
-    from reflexion_lab.audit.own_runs import run_samples
+    from reflexion_lab.audit.samples import run_samples
 
     try:
         return {sample.task_id: sample.prompt for sample in run_samples(path, attempts=False)}, ""

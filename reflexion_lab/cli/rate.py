@@ -10,7 +10,7 @@ from reflexion_lab.cli.place import Commands, add_command, add_flag, add_limit, 
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
-    from reflexion_lab.analysis.rating import Agreement
+    from reflexion_lab.analysis.learning.rating import Agreement
 
 
 def add(commands: Commands) -> None:
@@ -51,12 +51,12 @@ def rate(options: argparse.Namespace) -> None:
 
 
 def _by_rules(options: argparse.Namespace) -> None:
-    from reflexion_lab.analysis.arms import arms
+    from reflexion_lab.analysis.comparison.grouping import arms
     from reflexion_lab.analysis.learning.words import word_quality
     from reflexion_lab.analysis.report.sheets import as_table
     from reflexion_lab.analysis.report.words import quality_sheet
-    from reflexion_lab.analysis.solutions import solutions
     from reflexion_lab.cli.sheets import say, say_json
+    from reflexion_lab.runner.solutions import solutions
 
     runs = chosen(options)
     logs = {arm.label: arm.logs for arm in arms(runs, frozen="arms")}
@@ -69,11 +69,11 @@ def _by_rules(options: argparse.Namespace) -> None:
 
 
 def _sheet(options: argparse.Namespace) -> None:
-    from reflexion_lab.analysis.rating import rated, write
+    from reflexion_lab.analysis.learning.rating import rated, write
     from reflexion_lab.analysis.run_log import Log
-    from reflexion_lab.analysis.solutions import tasks_of
     from reflexion_lab.cli.sheets import say
     from reflexion_lab.io.files import writable
+    from reflexion_lab.runner.solutions import tasks_of
 
     runs = chosen(options)
     tasks = tasks_of(runs)
@@ -92,7 +92,7 @@ def _sheet(options: argparse.Namespace) -> None:
 
 
 def _agreement(options: argparse.Namespace) -> None:
-    from reflexion_lab.analysis.rating import agreements
+    from reflexion_lab.analysis.learning.rating import agreements
     from reflexion_lab.cli.sheets import say, say_json, sheet
 
     rows = agreements([Path(path) for path in options.read], Path(options.key) if options.key else None)

@@ -11,8 +11,8 @@ from reflexion_lab.errors import ConfigError
 if TYPE_CHECKING:
     from reflexion_lab.analysis.summary import Summary
     from reflexion_lab.runner.config.build import Config
-    from reflexion_lab.studies.finished import CellState
-    from reflexion_lab.studies.sweep import Sweep
+    from reflexion_lab.studies.sweeps.finished import CellState
+    from reflexion_lab.studies.sweeps.sweep import Sweep
 
 HELP = """usage: reflexion-lab run [-m] [--json] [GROUP=CHOICE ...] [KEY=VALUE ...]
 
@@ -81,7 +81,7 @@ def run(arguments: list[str]) -> int:
 
 def run_many(overrides: list[str], as_json: bool = False) -> int:
     """Run a sweep by Hydra's launchers. Finished cells are not run again; a failed cell does not end the sweep."""
-    from reflexion_lab.studies.sweep import Sweep
+    from reflexion_lab.studies.sweeps.sweep import Sweep
 
     if flags := [part for part in overrides if part.startswith("-")]:
         expected = (
@@ -98,9 +98,9 @@ def run_sweep(sweep: Sweep, overrides: list[str], as_json: bool = False) -> int:
 
     from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.studies.scale.launch import Launch
-    from reflexion_lab.studies.sweep import launch_all
-    from reflexion_lab.studies.sweep_report import live_progress
-    from reflexion_lab.studies.sweep_report import show as show_sweep
+    from reflexion_lab.studies.sweeps.progress import live_progress
+    from reflexion_lab.studies.sweeps.running import launch_all
+    from reflexion_lab.studies.sweeps.sweep import show as show_sweep
 
     launch, quiet = Launch(overrides, sweep.sweep_id), sweep.cells[0].cfg.quiet
     try:

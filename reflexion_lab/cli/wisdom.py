@@ -15,7 +15,7 @@ from reflexion_lab.records import Episode, Wisdom
 
 if TYPE_CHECKING:
     from reflexion_lab.analysis.learning.transfer import Against, Change, Success, Transfer
-    from reflexion_lab.memory.wisdom import WisdomBook
+    from reflexion_lab.memory.lessons.wisdom import WisdomBook
     from reflexion_lab.protocols import Store
 
 NAMED = 20
@@ -160,7 +160,7 @@ def _transfer(options: argparse.Namespace, known: Iterable[str] | None) -> Any:
 
 def extract(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.sheets import say, say_json
-    from reflexion_lab.memory.wisdom import recount
+    from reflexion_lab.memory.lessons.wisdom import recount
 
     with place.kept_at(options.store) as store:
         counts = recount(store)
@@ -172,8 +172,8 @@ def extract(options: argparse.Namespace) -> None:
 
 
 def _book(store: Store) -> WisdomBook:
+    from reflexion_lab.memory.lessons.wisdom import WisdomBook
     from reflexion_lab.memory.retrieval.jaccard import Jaccard
-    from reflexion_lab.memory.wisdom import WisdomBook
 
     book = WisdomBook(Jaccard())
     for entry in store.read(Wisdom):

@@ -17,13 +17,13 @@ from msgspec.structs import replace
 from reflexion_lab.errors import StoreError
 from reflexion_lab.limits import Count, Positive, Share, check_fields, validated
 from reflexion_lab.loop.deadline import DeadlineError, within
-from reflexion_lab.memory.curated import CuratedMemory
+from reflexion_lab.memory.curators.curated import CuratedMemory
 from reflexion_lab.memory.episodic import EpisodeBuffer, episode_of, session_after, session_id
-from reflexion_lab.memory.insights import Insights, insight_of, with_insight
-from reflexion_lab.memory.mistakes import Mistakes, mistakes_of
+from reflexion_lab.memory.lessons.insights import Insights, insight_of, with_insight
+from reflexion_lab.memory.lessons.mistakes import Mistakes, mistakes_of
+from reflexion_lab.memory.lessons.wisdom import USAGE, Extraction, WisdomBook, recount, wisdom_used, with_fields_of
 from reflexion_lab.memory.recall import DEFAULT, adapted, lessons_within
-from reflexion_lab.memory.texts import Match, failure_query, query
-from reflexion_lab.memory.wisdom import USAGE, Extraction, WisdomBook, recount, wisdom_used, with_fields_of
+from reflexion_lab.memory.retrieval.texts import Match, failure_query, query
 from reflexion_lab.protocols import Outcome, Retriever, S, Store, Stored
 from reflexion_lab.records import (
     UNKNOWN,

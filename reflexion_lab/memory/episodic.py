@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import validated
-from reflexion_lab.memory.insights import insight_of, with_insight
+from reflexion_lab.memory.lessons.insights import insight_of, with_insight
 from reflexion_lab.memory.recall import DEFAULT
 from reflexion_lab.memory.reflection_files import ReflectionFiles, file_of
-from reflexion_lab.memory.texts import Match, document, signature
+from reflexion_lab.memory.retrieval.texts import Match, document, signature
 from reflexion_lab.protocols import Known, Outcome, Recall, Retriever
 from reflexion_lab.records import (
     Attempt,

@@ -21,8 +21,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from reflexion_lab.analysis.arms import Arm, arms
+from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.figures import budgets as _budgets
 from reflexion_lab.analysis.figures import config_curves as _config_curves
 from reflexion_lab.analysis.figures import curves as _curves

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from reflexion_lab.analysis.metrics import register_own as register_metrics
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.sheets import Sheet
 from reflexion_lab.analysis.stats.intervals import Rate
@@ -32,14 +31,14 @@ from reflexion_lab.tasks.benchmarks.rows import INSTALL
 if TYPE_CHECKING:
     import datasets
 
-    from reflexion_lab.analysis.frames import Frames
     from reflexion_lab.analysis.run_log import Log
     from reflexion_lab.analysis.summary import Summary
     from reflexion_lab.loop.reflexion import Reflexion
+    from reflexion_lab.notebook.frames import Frames
     from reflexion_lab.records import Attempt, Grade
     from reflexion_lab.runner.config.build import Config
     from reflexion_lab.studies.estimate import Estimate
-    from reflexion_lab.studies.sweep import Sweep
+    from reflexion_lab.studies.sweeps.sweep import Sweep
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
     from reflexion_lab.tasks.evaluators.judge import HiddenTests
 
@@ -155,7 +154,11 @@ def run(
     from reflexion_lab.runner.config.compose import assemble
     from reflexion_lab.studies.run import finish
 
-    register_metrics(metrics or {})
+    if metrics:
+        from reflexion_lab.analysis.metrics import register_own
+        from reflexion_lab.notebook.frame_rows import OF_LAB
+
+        register_own(metrics, OF_LAB)
     cfg = compose(*overrides, **parts)
     cfg.quiet = quiet or cfg.quiet
     with one_line_errors():
@@ -190,7 +193,7 @@ def sweep(*grid: Override, quiet: bool = False, **parts: object) -> Sweep:
     >>> len(sweep.runs)
     4
     """
-    from reflexion_lab.studies.sweep import sweep as swept
+    from reflexion_lab.studies.sweeps.running import sweep as swept
 
     with one_line_errors(is_hydra_error):
         return swept(with_objects(grid, parts), quiet)
@@ -242,7 +245,7 @@ def load(*runs: object, texts: bool = False) -> Frames:
     >>> frames.tasks.groupby("arm").size().to_dict()
     {'reflexion': 16, 'retry': 16}
     """
-    from reflexion_lab.analysis.frames import load as loaded
+    from reflexion_lab.notebook.frames import load as loaded
 
     return loaded(*runs, texts=texts)
 

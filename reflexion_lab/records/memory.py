@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from msgspec.structs import replace
 
 from reflexion_lab.records.attempt import Evaluation, Item, Record, Reflection, Usage
+
+ITEM_SOURCE = re.compile(r"(?:ep|mistake)-(?:(?P<run>\d{8}-\d{6}-\d{6}-[^/]+-s\d+)/)?(?P<task>.+)-(?P<last>\w+)")
+"""Id of an item in memory: its run (only if tasks share memory), its task, and an attempt or a digest."""
 
 
 class Episode(Record, frozen=True, kw_only=True):

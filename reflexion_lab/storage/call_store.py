@@ -23,7 +23,7 @@ from reflexion_lab.limits import Count, NotNegative, check_fields
 from reflexion_lab.records import Completion, Record
 from reflexion_lab.storage.jsonl import locked, write
 from reflexion_lab.storage.jsonl import replace as rewrite
-from reflexion_lab.storage.table import PATIENCE, Execute, Layout, Row, faults, is_url, table_at
+from reflexion_lab.storage.table import PATIENCE, Execute, FileTable, Layout, Row, Table, faults, is_url
 
 LAYOUT = Layout(
     name="calls",
@@ -95,7 +95,7 @@ class CallStore:
         self._holds = None if is_url(place) else Path(place).with_name(f".{Path(place).name}.lock")
         self._unsaved = unsaved if is_url(place) and not readonly else None
         self._is_closed = False
-        self._table = table_at(place, LAYOUT, "cache.path", readonly=readonly, patience=patience)
+        self._table = _table_at(place, LAYOUT, "cache.path", readonly=readonly, patience=patience)
         self.place = self._table.place
         with suppress(OSError):  # a name too long: the first call reports it
             if readonly or is_url(place) or Path(place).exists():  # reports damage now
@@ -287,7 +287,7 @@ class Ledger:
     """
 
     def __init__(self, place: str | Path | None, patience: float = PATIENCE) -> None:
-        self._table = table_at(place, SPENDING, "storage.spending", patience=patience)
+        self._table = _table_at(place, SPENDING, "storage.spending", patience=patience)
         larger = self._table.largest
         first = ", ".join(f"{larger}(0, :{name})" for name in Spending._fields)
         later = ", ".join(f"{name} = {larger}(0, spending.{name} + :{name})" for name in Spending._fields)
@@ -318,3 +318,17 @@ class Ledger:
 
 def _spending(rows: list[Row]) -> Spending:
     return Spending(*rows[0]) if rows else Spending()  # type: ignore[arg-type]
+
+
+def _table_at(
+    place: str | Path | None, layout: Layout, key: str, *, readonly: bool = False, patience: float = PATIENCE
+) -> Table:
+    """The table at `place`: a PostgreSQL URL, a SQLite file, or, for None, memory. Raises ConfigError for another URL.
+
+    `key`: of `place` in the config, for errors. `patience`: seconds to wait for an unavailable server.
+    """
+    if place is not None and is_url(place):
+        from reflexion_lab.storage.postgresql import SharedTable
+
+        return SharedTable(str(place), layout, key, readonly=readonly, patience=patience)
+    return FileTable(Path(place) if place else None, layout, readonly=readonly)

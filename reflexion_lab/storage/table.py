@@ -88,30 +88,6 @@ def is_url(place: object) -> bool:
     return "://" in str(place)
 
 
-def table_at(
-    place: str | Path | None, layout: Layout, key: str, *, readonly: bool = False, patience: float = PATIENCE
-) -> Table:
-    """The table at `place`: a PostgreSQL URL, a SQLite file, or, for None, memory.
-
-    Parameters
-    ----------
-    key
-        Config key of `place`, for errors.
-    patience
-        Seconds to wait for an unavailable server.
-
-    Raises
-    ------
-    ConfigError
-        `place` is another URL.
-    """
-    if place is not None and is_url(place):
-        from reflexion_lab.storage.postgresql import SharedTable
-
-        return SharedTable(str(place), layout, key, readonly=readonly, patience=patience)
-    return FileTable(Path(place) if place else None, layout, readonly=readonly)
-
-
 BUSY_SECONDS = 30.0
 """Wait for another process's lock."""
 

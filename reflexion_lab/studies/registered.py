@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from reflexion_lab.runner.config.grid import Cell
-    from reflexion_lab.studies.sweep import Sweep
+    from reflexion_lab.studies.sweeps.sweep import Sweep
 
 STAMP = ".tsr"
 """Suffix of a time stamp (RFC 3161) beside the study's file."""
@@ -138,7 +138,7 @@ def sweep_of(path: Path, overrides: Sequence[str] = ()) -> Sweep:
         The study is not registered.
     """
     from reflexion_lab.runner.config.grid import lines
-    from reflexion_lab.studies.sweep import Sweep
+    from reflexion_lab.studies.sweeps.sweep import Sweep
 
     study = registration.read(path)
     if not study.registered:

@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.analysis import metrics
-from reflexion_lab.analysis.arms import Case, arms
+from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.records import Message
 from reflexion_lab.runner.folder.manifest import flat
 from tests import builders

@@ -5,9 +5,9 @@ import csv
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.arms import arms as arms_of
-from reflexion_lab.analysis.cases import COLUMNS, load_cases, save_cases
 from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.comparison.cases import COLUMNS, load_cases, save_cases
+from reflexion_lab.analysis.comparison.grouping import arms as arms_of
 from reflexion_lab.analysis.metrics import in_arm
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import MemoryState, Usage

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.arms import arms
-from reflexion_lab.analysis.ceiling import ceilings
 from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.comparison.ceiling import ceilings
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.report.comparison import sheets
 from reflexion_lab.analysis.stats import bootstrap, fieller
 from reflexion_lab.analysis.stats.intervals import ADDED, Estimate
@@ -72,7 +72,7 @@ def test_the_ceiling_is_a_table_of_compare(run):
     assert "Ceiling of words" not in [sheet.title for sheet in sheets(comparison)]
     half = Estimate(value=0.5, low=0.2, high=0.8)
     row = {"arm": "reflexion", "ceiling": "quoted", "attempts": 2, "n": 40, "tasks": 40, "effect": half, "limit": half}
-    from reflexion_lab.analysis.ceiling import Ceiling
+    from reflexion_lab.analysis.comparison.ceiling import Ceiling
 
     shown = replace(comparison, ceilings=(Ceiling(**row, share=half), Ceiling(**row, share=None)))
     (sheet,) = (sheet for sheet in sheets(shown) if sheet.title == "Ceiling of words")

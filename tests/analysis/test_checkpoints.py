@@ -9,12 +9,12 @@ from itertools import pairwise
 import pytest
 
 from reflexion_lab.analysis import metrics
-from reflexion_lab.analysis.arms import Arm, arms
-from reflexion_lab.analysis.cases import load_cases, save_cases
+from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import side_by_side
+from reflexion_lab.analysis.comparison.cases import load_cases, save_cases
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.figures import memory as memory_figure
 from reflexion_lab.analysis.figures import prequential as prequential_figure
-from reflexion_lab.analysis.frames import load
 from reflexion_lab.analysis.learning.checkpoints import stream_memory
 from reflexion_lab.analysis.learning.memory import EFFECTS
 from reflexion_lab.analysis.report.comparison import sheets, warnings
@@ -24,6 +24,7 @@ from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import FolderError
 from reflexion_lab.notebook import plot
+from reflexion_lab.notebook.frames import load
 from reflexion_lab.records import Item
 from reflexion_lab.runner.folder.folder import RunFolder
 
@@ -89,7 +90,7 @@ def test_measures_are_differences_of_the_runs_own_verdicts(runs):
 
 
 def _tasks(run):
-    from reflexion_lab.analysis.solutions import tasks_of
+    from reflexion_lab.runner.solutions import tasks_of
 
     return list(tasks_of([run])[run.manifest.run_id].values())
 

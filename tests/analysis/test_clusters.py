@@ -10,13 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.analysis import metrics
-from reflexion_lab.analysis.arms import BOOTSTRAP, Arm, arms
+from reflexion_lab.analysis.arms import BOOTSTRAP, Arm
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.budgets import per_solved
-from reflexion_lab.analysis.estimators import paired
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.figures.survival import survival
-from reflexion_lab.analysis.frames import load
 from reflexion_lab.analysis.learning.calibration import Forecast, calibration
 from reflexion_lab.analysis.learning.effect import effect
 from reflexion_lab.analysis.learning.transfer import transfer
@@ -25,11 +24,13 @@ from reflexion_lab.analysis.report.comparison import sheets
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.bootstrap import bands, difference, interval, rate
 from reflexion_lab.analysis.stats.clusters import ALONE, are_shared, by_cluster, merged, places
+from reflexion_lab.analysis.stats.estimators import paired
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.stats.permutation import mean_pass_at_k, sign_flip
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.notebook.frames import load
 from reflexion_lab.studies.replay.verify_records import metrics as verified
 from reflexion_lab.tasks.benchmarks.basics import basics
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.arms import Case, arms
+from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.budgets import matched
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.comparison.pooled import over_studies
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import adjusted, mcnemar, paired_difference, wilson

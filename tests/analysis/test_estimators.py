@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.estimators import confusion, curve, feedback_confusion, paired, suite_quality
+from reflexion_lab.analysis.stats.estimators import confusion, curve, feedback_confusion, paired, suite_quality
 from reflexion_lab.analysis.stats.intervals import wilson
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.loop.selection import submitted_at, verdicts_at

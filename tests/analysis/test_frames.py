@@ -6,10 +6,10 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.frames import load
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.errors import FolderError
+from reflexion_lab.notebook.frames import load
 from reflexion_lab.records import Check, MemoryState, Usage, WrittenTests
 from reflexion_lab.runner.folder.folder import RunFolder
 
@@ -228,6 +228,6 @@ def test_checks_keep_their_order(named, attempt):
 
 
 def test_importing_the_frames_loads_no_heavy_library():
-    code = "import reflexion_lab.analysis.frames, sys; print({'pandas', 'numpy'} & set(sys.modules))"
+    code = "import reflexion_lab.notebook.frames, sys; print({'pandas', 'numpy'} & set(sys.modules))"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stdout.strip() == "set()"

@@ -9,10 +9,9 @@ import pytest
 from rich.console import Console
 
 from reflexion_lab.analysis import metrics
-from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.figures.curves import Curve
-from reflexion_lab.analysis.frames import load
 from reflexion_lab.analysis.report.comparison import sheets
 from reflexion_lab.analysis.report.documents import write_table
 from reflexion_lab.analysis.report.page import page
@@ -20,6 +19,7 @@ from reflexion_lab.analysis.report.run_tables import show
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.summary import summary
+from reflexion_lab.notebook.frames import load
 from reflexion_lab.studies.tracking import arm_runs, run_view
 
 VERDICTS = {"a": [(1.0, True)], "b": [(0.0, False), (1.0, True)], "c": [(0.0, False), (0.0, False)]}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import reflexion_lab as rl
-from reflexion_lab.analysis.arms import arms
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.cli.main import main

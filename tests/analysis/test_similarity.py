@@ -8,7 +8,7 @@ from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.learning.similarity import FEWEST, Near, bins, edges, jaccard, similarity, task_text
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.memory.texts import query
+from reflexion_lab.memory.retrieval.texts import query
 from reflexion_lab.records import Episode, Message, Recollection, Sampling, Task
 from reflexion_lab.text.prompts.render import Asking, Prompts, known_examples
 

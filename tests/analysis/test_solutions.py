@@ -5,8 +5,8 @@ import json
 import msgspec
 import pytest
 
-from reflexion_lab.analysis.solutions import solutions
 from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.solutions import solutions
 from reflexion_lab.tasks.benchmarks.basics import basics
 from tests.studies.small_runs import run_lab
 

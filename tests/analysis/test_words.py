@@ -9,8 +9,8 @@ import re
 import pytest
 from msgspec.structs import replace
 
+from reflexion_lab.analysis.learning.rating import agreements, cohen, key_of, rated, write
 from reflexion_lab.analysis.learning.words import SYNTAX, difference, names_any, quality, word_quality
-from reflexion_lab.analysis.rating import agreements, cohen, key_of, rated, write
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import ConfigError

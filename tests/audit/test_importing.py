@@ -5,12 +5,12 @@ from collections import Counter
 
 import pytest
 
-from reflexion_lab.analysis.arms import arms
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.audit.import_runs import import_files
 from reflexion_lab.audit.importing import read_recordings
-from reflexion_lab.audit.own_runs import run_samples
+from reflexion_lab.audit.samples import run_samples
 from reflexion_lab.cli.main import main
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.runner.folder.folder import RunFolder

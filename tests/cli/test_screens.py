@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import reflexion_lab as rl
-from reflexion_lab.analysis.arms import shared_words, short_names
+from reflexion_lab.analysis.comparison.grouping import shared_words, short_names
 from reflexion_lab.cli.main import main
 from reflexion_lab.runner.folder.folder import folders
 

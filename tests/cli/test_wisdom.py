@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.memory.wisdom import extract
+from reflexion_lab.memory.lessons.wisdom import extract
 from reflexion_lab.records import Episode, Grade, TaskResult, Wisdom
 from reflexion_lab.runner.folder.folder import RunFolder
 from tests import builders

@@ -17,7 +17,10 @@ SPEC.loader.exec_module(architecture_map)
 PAGE = architecture_map.PAGE.read_text()
 
 
-def test_the_page_has_the_table_and_the_drawing_of_the_code():
+def test_readme_and_page_have_the_map_the_table_and_the_drawing_of_the_code():
+    assert architecture_map.outline() in architecture_map.README.read_text(), (
+        "run python docs/architecture_map.py --write"
+    )
     assert architecture_map.table() in PAGE, "run python docs/architecture_map.py --write"
     drawn = architecture_map.DRAWING.read_text()
     assert architecture_map.drawing() == drawn, "run python docs/architecture_map.py --write"

@@ -12,8 +12,8 @@ import pytest
 from experiments._tools import index
 from experiments._tools.evidence import CASES
 from experiments._tools.recompute import README, differences, main
-from reflexion_lab.analysis.arms import arms
-from reflexion_lab.analysis.cases import load_cases
+from reflexion_lab.analysis.comparison.cases import load_cases
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.cli.main import main as reflexion_lab
 
 FOLDER = Path(__file__).parents[2] / "experiments"

@@ -5,8 +5,9 @@ import gzip
 import pytest
 
 from experiments._tools.recorded_cases import CASES, RUNS, main, read_cases
-from reflexion_lab.analysis.arms import Arm, arms
+from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.report.documents import rows
 from reflexion_lab.audit.import_runs import import_files
 

@@ -27,7 +27,7 @@ from experiments._tools.retrieval_report import (
 )
 from experiments._tools.retrievers_compared import compare
 from reflexion_lab.audit.transcripts import Feedback
-from reflexion_lab.memory.texts import query
+from reflexion_lab.memory.retrieval.texts import query
 from reflexion_lab.protocols import Hit
 from reflexion_lab.records import Task
 from reflexion_lab.runner.config.compose import compose

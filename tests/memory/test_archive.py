@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from reflexion_lab.errors import StoreError
 from reflexion_lab.memory.archive import Archive, Learnt, Shown
 from reflexion_lab.memory.episodic import episode_of
-from reflexion_lab.memory.mistakes import mistakes_of
+from reflexion_lab.memory.lessons.mistakes import mistakes_of
 from reflexion_lab.memory.recall import Similar, WindowThenSimilar
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import (

@@ -9,14 +9,14 @@ import pytest
 
 from reflexion_lab.agent.models.simulated import SimulatedModel
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.cases import load_cases, save_cases
 from reflexion_lab.analysis.comparison import compare
-from reflexion_lab.analysis.frames import load
+from reflexion_lab.analysis.comparison.cases import load_cases, save_cases
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import bare, canonical_form, summary
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.memory.items import after
+from reflexion_lab.memory.curators.items import after
+from reflexion_lab.notebook.frames import load
 from reflexion_lab.records import Item, Usage
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.memory import wisdom as extraction
-from reflexion_lab.memory.texts import query, signature
-from reflexion_lab.memory.wisdom import Extraction, extract, normalised
+from reflexion_lab.memory.lessons import wisdom as extraction
+from reflexion_lab.memory.lessons.wisdom import Extraction, extract, normalised
+from reflexion_lab.memory.retrieval.texts import query, signature
 from reflexion_lab.records import Check, Evaluation, Task
 from tests import builders
 

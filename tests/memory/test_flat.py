@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reflexion_lab.memory.archive import Archive, Shown
+from reflexion_lab.memory.lessons.wisdom import Extraction, extract
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.memory.wisdom import Extraction, extract
 from reflexion_lab.records import Episode
 from reflexion_lab.storage.in_memory import InMemory
 from tests import builders

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from reflexion_lab.errors import DataError
-from reflexion_lab.memory.history import Timeline, changes, steps, without_copies
-from reflexion_lab.memory.items import ItemLimits, ItemMemory
-from reflexion_lab.memory.items import after as after_rounds
+from reflexion_lab.memory.curators.history import Timeline, changes, steps, without_copies
+from reflexion_lab.memory.curators.items import ItemLimits, ItemMemory
+from reflexion_lab.memory.curators.items import after as after_rounds
 from reflexion_lab.records import Item, Operation, Update
 
 START = (Item(item_id="start", text="of a store"),)

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.errors import DataError
-from reflexion_lab.memory.curated import CuratedMemory
-from reflexion_lab.memory.items import ItemLimits, ItemMemory, after, applied, rebuilt
+from reflexion_lab.memory.curators.curated import CuratedMemory
+from reflexion_lab.memory.curators.items import ItemLimits, ItemMemory, after, applied, rebuilt
 from reflexion_lab.records import Batch, Curation, Finished, Item, Operation, Selection, Task
 from reflexion_lab.text.shorten import estimated
 from tests import builders

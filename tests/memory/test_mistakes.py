@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.memory.mistakes import Mistakes, mistakes_of
+from reflexion_lab.memory.lessons.mistakes import Mistakes, mistakes_of
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Check, Critique, Evaluation, Mistake, Step, Task
 from reflexion_lab.text.prompts.render import Prompts

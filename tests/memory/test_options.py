@@ -8,14 +8,14 @@ import pytest
 from reflexion_lab.memory.archive import Archive, Shown
 from reflexion_lab.memory.embedders.minilm import MiniLM
 from reflexion_lab.memory.episodic import EpisodeBuffer
-from reflexion_lab.memory.mistakes import Mistakes
+from reflexion_lab.memory.lessons.mistakes import Mistakes
+from reflexion_lab.memory.lessons.wisdom import WisdomBook
 from reflexion_lab.memory.recall import Similar, Window, WindowThenSimilar
 from reflexion_lab.memory.retrieval.bm25 import BM25
 from reflexion_lab.memory.retrieval.embedding import EmbeddingRetriever
 from reflexion_lab.memory.retrieval.hybrid import Hybrid
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.memory.retrieval.tfidf import TfIdf
-from reflexion_lab.memory.wisdom import WisdomBook
 from reflexion_lab.storage.in_memory import InMemory
 
 ARCHIVE, MISTAKES = partial(Archive, InMemory(), Jaccard), partial(Mistakes, Jaccard())

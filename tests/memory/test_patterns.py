@@ -1,6 +1,6 @@
 import pytest
 
-from reflexion_lab.memory.insights import extract_patterns
+from reflexion_lab.memory.lessons.insights import extract_patterns
 from tests import builders
 
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from reflexion_lab.memory.lessons.wisdom import WisdomBook, document, trust
 from reflexion_lab.memory.retrieval.bm25 import BM25
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.memory.wisdom import WisdomBook, document, trust
 from reflexion_lab.records import Wisdom
 
 

@@ -16,6 +16,7 @@ import reflexion_lab as rl
 from reflexion_lab.agent.models.openai import OpenAIModel
 from reflexion_lab.analysis import metrics
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.notebook.frame_rows import OF_LAB
 from reflexion_lab.records import Completion, Message, Reflection, Sampling, Task, Trajectory, Usage
 from reflexion_lab.runner import objects
 from reflexion_lab.runner.config.build import capability
@@ -260,7 +261,7 @@ def test_a_metric_is_replaced_by_its_next_version_but_never_one_of_the_lab(here)
 
     for name in ("pass_at_1", "passed", "seed", "upper_bound"):  # at any level, and every column of a frame
         with pytest.raises(ConfigError, match="the name of a metric or column of the lab"):
-            metrics.register_own({name: tries})
+            metrics.register_own({name: tries}, OF_LAB)
 
 
 def test_another_process_names_what_is_missing(here):

@@ -7,8 +7,8 @@ import warnings
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.comparison.budgets import accuracy_by_spending
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.notebook import plot
 from reflexion_lab.runner.folder.folder import folders

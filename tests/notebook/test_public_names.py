@@ -179,7 +179,7 @@ def test_a_grid_takes_what_a_notebook_holds(tmp_path):
     import numpy as np
     import pandas as pd
 
-    from reflexion_lab.studies.sweep import Sweep
+    from reflexion_lab.studies.sweeps.sweep import Sweep
 
     common = {"model": "simulated", "actor": "single_shot", "tracker": "none", "run_root": tmp_path / "a b,c"}
     for seeds, expected in (

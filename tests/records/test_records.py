@@ -37,7 +37,7 @@ from reflexion_lab import records
 from reflexion_lab.memory.reflection_files import ReflectionFile
 from reflexion_lab.memory import reflection_files
 from reflexion_lab.agent.models import cache, requests
-from reflexion_lab.studies import finished
+from reflexion_lab.studies.sweeps import finished
 own = [kind for kind in records.Record.__subclasses__() if kind.__module__.startswith(records.__name__)]
 kinds = [*own, ReflectionFile, cache._Request, requests._Completion, finished.CellState]
 called = []

@@ -9,11 +9,11 @@ import subprocess
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.comparison import compare
-from reflexion_lab.analysis.frames import load
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.report.comparison import is_registered
 from reflexion_lab.cli.main import main
+from reflexion_lab.notebook.frames import load
 from reflexion_lab.runner.config.compose import assemble, compose, manifest_of
 from reflexion_lab.runner.config.parts import ConfigError
 from reflexion_lab.runner.folder import registration

@@ -14,7 +14,8 @@ from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder, seal
 from reflexion_lab.runner.folder.repair import DROPPED, drops, repair
 from reflexion_lab.studies.run import carry_out
-from reflexion_lab.studies.sweep import Sweep, sweep
+from reflexion_lab.studies.sweeps.running import sweep
+from reflexion_lab.studies.sweeps.sweep import Sweep
 from tests.builders import scripted
 
 RULES = [

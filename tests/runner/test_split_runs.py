@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from reflexion_lab.analysis.arms import arms
-from reflexion_lab.analysis.frames import load
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.report.run_tables import facts, usage
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.notebook.frames import load
 from reflexion_lab.records import Episode
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import load_benchmark

@@ -14,7 +14,7 @@ from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.runner import Runner
 from reflexion_lab.storage.place import opened
 from reflexion_lab.studies.run import carry_out
-from reflexion_lab.studies.sweep import sweep
+from reflexion_lab.studies.sweeps.running import sweep
 from tests.builders import scripted
 
 CONFIG = [

@@ -23,10 +23,11 @@ from reflexion_lab.runner.config.grid import cells, digest_of, lines
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.call_store import CallStore
-from reflexion_lab.studies.finished import CellState, record
 from reflexion_lab.studies.run import carry_out
-from reflexion_lab.studies.sweep import Sweep, not_ended, run_cell, sweep
-from reflexion_lab.studies.sweep_report import SweepProgress
+from reflexion_lab.studies.sweeps.finished import CellState, record
+from reflexion_lab.studies.sweeps.progress import SweepProgress
+from reflexion_lab.studies.sweeps.running import not_ended, run_cell, sweep
+from reflexion_lab.studies.sweeps.sweep import Sweep
 from reflexion_lab.studies.tracking.null import NullTracker
 from tests.studies.small_runs import REFLECTION, chat_server, run_lab, script
 

@@ -6,8 +6,7 @@ from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.grid import cells
 from reflexion_lab.runner.config.parts import load_benchmark
 from reflexion_lab.runner.folder.manifest import config_digest
-from reflexion_lab.studies.sweep import Sweep
-from reflexion_lab.studies.sweep_report import drawn_anew
+from reflexion_lab.studies.sweeps.sweep import Sweep, drawn_anew
 
 ANEW = "each seed has its own tasks: {} repeats them"
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from reflexion_lab.analysis.arms import arms
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.report.run_tables import show
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.errors import FolderError

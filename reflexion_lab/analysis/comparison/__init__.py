@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.arms import Arm, arms, short_names
-from reflexion_lab.analysis.ceiling import Ceiling, ceilings
+from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison.budgets import ATTEMPTS, check_unit, currencies, is_known
+from reflexion_lab.analysis.comparison.ceiling import Ceiling, ceilings
+from reflexion_lab.analysis.comparison.grouping import arms, short_names
 from reflexion_lab.analysis.comparison.row import Claim, Difference, Row, corrected, row
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Manifest, Record

@@ -19,12 +19,12 @@ from reflexion_lab.analysis.comparison.budgets import (
     matched,
     per_solved,
 )
-from reflexion_lab.analysis.estimators import Confusion, feedback_confusion, paired
 from reflexion_lab.analysis.learning.checkpoints import Matrix
 from reflexion_lab.analysis.learning.transitions import Moves, ends
 from reflexion_lab.analysis.stats.bayes import Posterior, posterior
 from reflexion_lab.analysis.stats.bootstrap import FEWEST, difference, linearised, paired_differences
 from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, are_shared, by_cluster, merged
+from reflexion_lab.analysis.stats.estimators import Confusion, feedback_confusion, paired
 from reflexion_lab.analysis.stats.intervals import (
     CLOSE,
     EQUIVALENCE,

@@ -6,7 +6,8 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from reflexion_lab.analysis.arms import SEEDED, SYMBOLS, Arm
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.comparison.grouping import SEEDED, SYMBOLS
 from reflexion_lab.analysis.figures.drawing import Drawing, brief, facts, figure, share_methods
 from reflexion_lab.analysis.figures.style import (
     UPPER_BOUND,

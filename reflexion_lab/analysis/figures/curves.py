@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.estimators import Point
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, brief, facts, feedback_words, figure, save
 from reflexion_lab.analysis.figures.style import (
     BANDS,
@@ -34,6 +33,7 @@ from reflexion_lab.analysis.figures.style import (
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.bootstrap import bands
 from reflexion_lab.analysis.stats.clusters import places
+from reflexion_lab.analysis.stats.estimators import Point
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import Record

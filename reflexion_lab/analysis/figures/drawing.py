@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from reflexion_lab.analysis import figures
-from reflexion_lab.analysis.arms import Arm, shared_words, short_names
+from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
+from reflexion_lab.analysis.comparison.grouping import shared_words, short_names
 from reflexion_lab.analysis.figures.style import INK, SMALL, UPPER_BOUND, Style
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.text.shorten import bounded

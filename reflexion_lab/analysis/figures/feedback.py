@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.estimators import Confusion, feedback_confusion
 from reflexion_lab.analysis.figures.drawing import Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import COLOURS, Style, beside, dot, folded, note, per_cent, rows
+from reflexion_lab.analysis.stats.estimators import Confusion, feedback_confusion
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,8 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from reflexion_lab.analysis.arms import SYMBOLS, Arm
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.comparison.grouping import SYMBOLS
 from reflexion_lab.analysis.figures.config_curves import Value, config, series, swept, value_of
 from reflexion_lab.analysis.figures.drawing import Drawing, brief, facts, figure, share_methods
 from reflexion_lab.analysis.figures.style import INK, UPPER_BOUND, share_limits, watermark

@@ -25,7 +25,7 @@ from reflexion_lab.analysis.learning.similarity import Bin, Similarity, bins, ed
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.clusters import by_cluster
 from reflexion_lab.analysis.stats.intervals import Estimate
-from reflexion_lab.memory.texts import signature
+from reflexion_lab.memory.retrieval.texts import signature
 from reflexion_lab.records import Attempt
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def drawing(arms: Sequence[Arm], seed: int = 0, later: Sequence[bool] = (False, 
 
 
 def compared(attempt: Attempt, match: str) -> str:
-    """The text of an attempt that retrieval compares beside its task's text (`memory.texts`)."""
+    """The text of an attempt that retrieval compares beside its task's text (`retrieval.texts`)."""
     return {"task_error": signature(attempt.evaluation), "task_code": attempt.trajectory.solution}.get(match, "")
 
 

@@ -13,13 +13,13 @@ import msgspec
 from reflexion_lab.analysis.learning.curation import Curated, curated
 from reflexion_lab.analysis.learning.memory import Measures, Stream, Window, changes, measures, prequential
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.solutions import tasks_of
 from reflexion_lab.analysis.stats.clusters import Clusters, merged
 from reflexion_lab.errors import FolderError
-from reflexion_lab.memory.items import Items
+from reflexion_lab.memory.curators.items import Items
 from reflexion_lab.records import Item, Manifest, Record, base_id
 from reflexion_lab.runner.folder.folder import RunFolder, folders
 from reflexion_lab.runner.folder.manifest import settings
+from reflexion_lab.runner.solutions import tasks_of
 from reflexion_lab.tasks.benchmarks.similar import repeated
 
 ITEMS = "memory.shared.items"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from reflexion_lab.analysis.estimators import verdict
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import Rate
-from reflexion_lab.memory.history import rounds
+from reflexion_lab.memory.curators.history import rounds
 from reflexion_lab.records import Attempt, Grade, Item, Record, Update, Usage
 from reflexion_lab.runner.folder.manifest import measured
 from reflexion_lab.text.shorten import estimated

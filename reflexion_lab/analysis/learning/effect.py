@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from reflexion_lab.analysis.estimators import verdict
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.bootstrap import FEWEST
 from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, places
+from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, clustered, resampled, unpaired_difference
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Attempt, Reflection

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from reflexion_lab.analysis.estimators import Paired, paired
 from reflexion_lab.analysis.stats.bootstrap import interval, linearised
 from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, by_cluster, count
+from reflexion_lab.analysis.stats.estimators import Paired, paired
 from reflexion_lab.analysis.stats.intervals import Estimate, agreement, over_tasks
 from reflexion_lab.analysis.stats.seeds import SEEDS, by_seed, widened
 from reflexion_lab.errors import ConfigError

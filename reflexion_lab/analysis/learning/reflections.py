@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from reflexion_lab.analysis.estimators import verdict
 from reflexion_lab.analysis.learning.calibration import Calibration, Forecast, calibration
 from reflexion_lab.analysis.learning.effect import Reading, Verdicts, Written, effect, readings, reward_change
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.clusters import Clusters
+from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.records import Attempt, Grade, Record, Reflection
 

@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from reflexion_lab.analysis.estimators import Paired, paired, verdict
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.clusters import Clusters, merged
+from reflexion_lab.analysis.stats.estimators import Paired, paired, verdict
 from reflexion_lab.analysis.stats.intervals import LEVEL, Rate
 from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Attempt, Record

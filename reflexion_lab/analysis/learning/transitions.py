@@ -11,9 +11,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
-from reflexion_lab.analysis.estimators import verdict
 from reflexion_lab.analysis.stats.bootstrap import difference, interval
 from reflexion_lab.analysis.stats.clusters import Clusters, by_cluster, count
+from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import UNKNOWN, Attempt, Evaluation, Record

@@ -19,15 +19,15 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from reflexion_lab.agent.reflectors.reviewed import ACT, COMMONPLACE, INTENDED_ACT, flags
-from reflexion_lab.analysis.estimators import verdict
 from reflexion_lab.analysis.learning.effect import effect, readings
 from reflexion_lab.analysis.learning.transitions import RepairShare
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.solutions import Solutions
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.clusters import ALONE, by_cluster
+from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.records import Attempt, Record, Reflection
+from reflexion_lab.runner.solutions import Solutions
 from reflexion_lab.text.replies.syntax import UNPARSABLE
 from reflexion_lab.text.replies.tokens import STOP_WORDS
 

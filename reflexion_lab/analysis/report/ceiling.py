@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from reflexion_lab.analysis.ceiling import Ceiling
+from reflexion_lab.analysis.comparison.ceiling import Ceiling
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.sheets import Sheet
 from reflexion_lab.io.terminal_text import plain

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from reflexion_lab.analysis import metrics
-from reflexion_lab.analysis.arms import Case, shared_words
+from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.budgets import ATTEMPTS
+from reflexion_lab.analysis.comparison.grouping import shared_words
 from reflexion_lab.analysis.comparison.row import Difference, RetryPrice, Row
 from reflexion_lab.analysis.figures.drawing import brief
 from reflexion_lab.analysis.figures.style import UPPER_BOUND

@@ -13,9 +13,9 @@ import msgspec
 
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.cases import FILE, save_cases
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.budgets import ATTEMPTS
+from reflexion_lab.analysis.comparison.cases import FILE, save_cases
 from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.figures.drawing import Figure, Kind, inert, save_figures
 from reflexion_lab.analysis.report import cells

@@ -12,14 +12,13 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from reflexion_lab.agent.critique.convergence import improvement_score
-from reflexion_lab.analysis.estimators import tokens
-from reflexion_lab.analysis.frames.rows import SOURCE
 from reflexion_lab.analysis.report import pieces
 from reflexion_lab.analysis.report.items import ItemSources
 from reflexion_lab.analysis.report.pieces import check_details, verdict
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.estimators import tokens
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import Attempt, Episode, Grade, Message, Step, Update, Wisdom
+from reflexion_lab.records import ITEM_SOURCE, Attempt, Episode, Grade, Message, Step, Update, Wisdom
 
 OPEN = 2
 """Number of an attempt's last turns that are unfolded."""
@@ -226,7 +225,7 @@ class Sources:
 
     def _loop(self, name: str, reader: Attempt) -> tuple[Sequence[Attempt], str, str]:
         """The attempts of the loop that the id names, that loop in words, and the end of the id."""
-        parts = SOURCE.fullmatch(name.replace(f"-{self._run_id}/", "-", 1) if self._run_id else name)
+        parts = ITEM_SOURCE.fullmatch(name.replace(f"-{self._run_id}/", "-", 1) if self._run_id else name)
         if not parts:
             return (), "", ""
         run, task, last = parts["run"] or self._run_id, parts["task"], parts["last"]
@@ -247,7 +246,7 @@ class Sources:
     @cached_property
     def _extracted(self) -> dict[str, Wisdom]:
         """Wisdom from all attempts together; during the run memory held less."""
-        from reflexion_lab.memory.wisdom import extract
+        from reflexion_lab.memory.lessons.wisdom import extract
 
         every = (attempt for attempts in self._attempts.values() for attempt in attempts if attempt.reflection)
         return {entry.wisdom_id: entry for entry in extract(map(_as_episode, every))}

@@ -14,7 +14,7 @@ from reflexion_lab.analysis.report.history import Line, lines, program
 from reflexion_lab.analysis.report.items import counted
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
-from reflexion_lab.memory.history import Change, Readers, Round, readers, rounds, without_copies
+from reflexion_lab.memory.curators.history import Change, Readers, Round, readers, rounds, without_copies
 from reflexion_lab.records import Item, Refusal, Usage
 from reflexion_lab.text.shorten import cut
 

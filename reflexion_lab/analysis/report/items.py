@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.memory.history import Timeline
+from reflexion_lab.memory.curators.history import Timeline
 from reflexion_lab.records import Attempt, Item, Update
 
 NAMED = 3

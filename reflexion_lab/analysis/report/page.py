@@ -17,13 +17,13 @@ from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 
-from reflexion_lab.analysis.estimators import verdict
 from reflexion_lab.analysis.report import cells, pieces
 from reflexion_lab.analysis.report.history import Sources, history
 from reflexion_lab.analysis.report.item_history import memory_section
 from reflexion_lab.analysis.report.pieces import WORDS, task_link
 from reflexion_lab.analysis.report.run_tables import facts, usage, warnings
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.summary import Summary, summary
 from reflexion_lab.io import files
 from reflexion_lab.loop.selection import submitted_at

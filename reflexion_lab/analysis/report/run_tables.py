@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis import metrics
-from reflexion_lab.analysis.estimators import Confusion, Point
 from reflexion_lab.analysis.learning.reflections import Group, ReflectionFigures
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.sheets import Sheet, as_table
 from reflexion_lab.analysis.report.words import quality_sheet
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.solutions import solutions
+from reflexion_lab.analysis.stats.estimators import Confusion, Point
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.summary import Summary, summary
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import OUTCOMES, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import changes, resumed
+from reflexion_lab.runner.solutions import solutions
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,17 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reflexion_lab.analysis.arms import short_names
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.budgets import UNPRICED
+from reflexion_lab.analysis.comparison.grouping import short_names
 from reflexion_lab.analysis.comparison.row import Difference, Row
-from reflexion_lab.analysis.estimators import Point
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.report import cells, run_tables
 from reflexion_lab.analysis.report import comparison as tables
 from reflexion_lab.analysis.report.history import Card, Sources, cards
 from reflexion_lab.analysis.report.pieces import WORDS, check_details, tally
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.estimators import Point
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.summary import Summary, summary
 from reflexion_lab.io.terminal_text import plain, visible

@@ -10,8 +10,8 @@ from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.sheets import Sheet
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.solutions import Solutions
 from reflexion_lab.io.terminal_text import plain
+from reflexion_lab.runner.solutions import Solutions
 
 COLUMNS = ("quality", "n", "% [95 %]", "by\nchance", "repaired\nwith", "repaired\nwithout", "difference\n[95 %]")
 WORDS = {"names_check": "failing check named", "names_cause": "true cause named", "is_advice": "executable advice"}

@@ -1,1 +1,1 @@
-"""Formulas on numbers, each with its paper: intervals, tests, bootstrap, power."""
+"""Formulas, each with its paper: intervals, tests, bootstrap, power; and estimators on attempts and grades."""

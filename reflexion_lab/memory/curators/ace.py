@@ -31,7 +31,7 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Count, Positive, Share, validated
 from reflexion_lab.memory.curators.calls import Calls
 from reflexion_lab.memory.curators.index import Index
-from reflexion_lab.memory.items import rebuilt
+from reflexion_lab.memory.curators.items import rebuilt
 from reflexion_lab.protocols import Model, Retriever
 from reflexion_lab.records import Batch, Curation, Finished, Item, Operation, Sampling, Selection, Task
 from reflexion_lab.text.prompts.render import Prompts

@@ -25,8 +25,8 @@ from msgspec.structs import replace
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.memory.curators.calls import Calls, Reply
 from reflexion_lab.memory.curators.index import Index
+from reflexion_lab.memory.curators.items import SCORE
 from reflexion_lab.memory.curators.trajectories import described
-from reflexion_lab.memory.items import SCORE
 from reflexion_lab.protocols import Model, Retriever
 from reflexion_lab.records import Batch, Curation, Finished, Item, Operation, Sampling, Selection, Task
 from reflexion_lab.text.prompts.render import Prompts

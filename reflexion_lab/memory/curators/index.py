@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from reflexion_lab.memory.items import View
+from reflexion_lab.memory.curators.items import View
 from reflexion_lab.protocols import Retriever
 from reflexion_lab.records import Item
 

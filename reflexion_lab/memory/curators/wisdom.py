@@ -1,6 +1,6 @@
 """The lab's own wisdom as a curator: root causes that recur in reflections, with advice and use.
 
-As `memory.wisdom`, but each change is an operation: an entry is shown from its second failure on.
+As `lessons.wisdom`, but each change is an operation: an entry is shown from its second failure on.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from reflexion_lab.limits import Count, Positive, Share, validated
 from reflexion_lab.memory.curators.index import Index
-from reflexion_lab.memory.wisdom import normalised
+from reflexion_lab.memory.lessons.wisdom import normalised
 from reflexion_lab.protocols import Retriever
 from reflexion_lab.records import (
     UNKNOWN,

@@ -189,7 +189,7 @@ def check_keys(cfg: Any) -> None:
     parameter of its constructor.
     """
     from reflexion_lab.memory.archive import Shown
-    from reflexion_lab.memory.items import Items
+    from reflexion_lab.memory.curators.items import Items
     from reflexion_lab.storage.call_store import Caps
     from reflexion_lab.tasks.sandbox.sandbox import Limits
 

@@ -526,7 +526,7 @@ def _check_store(cfg: Config, store: Store, folder: RunFolder) -> None:
     """Raises ConfigError: the run to resume began with another store, which is no copy of this one.
 
     A store of another place has records of the run, what the run began with, or, where both are empty, no round yet.
-    A sweep finds its runs by their stores (`studies.finished`).
+    A sweep finds its runs by their stores (`studies.sweeps.finished`).
     """
     from reflexion_lab.memory.archive import is_begun_with, runs_in
 

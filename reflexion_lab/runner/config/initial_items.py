@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.memory.items import ItemMemory, Items, after
+from reflexion_lab.memory.curators.items import ItemMemory, Items, after
 from reflexion_lab.records import Item, base_id
 from reflexion_lab.runner.config.build import Config, capability, converted
 from reflexion_lab.runner.config.parts import keeps_items

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from reflexion_lab.agent.models.prices import Entry
     from reflexion_lab.loop.stop import Stuck
     from reflexion_lab.memory.archive import Archive
-    from reflexion_lab.memory.curated import CuratedMemory
+    from reflexion_lab.memory.curators.curated import CuratedMemory
     from reflexion_lab.records import Task
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
@@ -158,8 +158,8 @@ def load_archive(cfg: Config, models: Models | None, store: Store | None = None)
 def load_curated(cfg: Config, models: Models) -> CuratedMemory | None:
     """Items across tasks, with their curator; None without one."""
     from reflexion_lab.loop.deadline import Deadline
-    from reflexion_lab.memory.curated import CuratedMemory
-    from reflexion_lab.memory.items import Items
+    from reflexion_lab.memory.curators.curated import CuratedMemory
+    from reflexion_lab.memory.curators.items import Items
 
     if not keeps_items(cfg):
         return None

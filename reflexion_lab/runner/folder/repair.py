@@ -22,7 +22,7 @@ import msgspec
 from reflexion_lab.errors import FolderError
 from reflexion_lab.io import files
 from reflexion_lab.io.files import UNREADABLE
-from reflexion_lab.memory.items import ItemMemory
+from reflexion_lab.memory.curators.items import ItemMemory
 from reflexion_lab.records import (
     Attempt,
     Grade,

@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.solutions import benchmark_of
 from reflexion_lab.audit.import_records import lenient
 from reflexion_lab.audit.stored_programs import StoredPrograms, graded
 from reflexion_lab.errors import FolderError
@@ -23,6 +22,7 @@ from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import DIGESTS, Digest, RunFolder, digests, sealed
 from reflexion_lab.runner.folder.manifest import comparable_prompts, config_digest, former_digest, resumed, versions
+from reflexion_lab.runner.solutions import benchmark_of
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import ABOUT, About, sha256
 from reflexion_lab.studies.replay.findings import Finding, Verification, equal, equal_items, unlike

@@ -14,7 +14,7 @@ import msgspec
 from reflexion_lab.analysis.summary import Log, differences, summary
 from reflexion_lab.loop.reflexion import delta
 from reflexion_lab.loop.selection import best_of, submitted_at
-from reflexion_lab.memory.items import ItemMemory
+from reflexion_lab.memory.curators.items import ItemMemory
 from reflexion_lab.records import (
     OUTCOMES,
     Attempt,

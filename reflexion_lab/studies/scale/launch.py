@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config.build import as_job
 from reflexion_lab.runner.config.compose import CONF, compose, in_full
-from reflexion_lab.studies.sweep import run_cell
+from reflexion_lab.studies.sweeps.running import run_cell
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra

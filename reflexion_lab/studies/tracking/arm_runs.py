@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from reflexion_lab.analysis import metrics as registry
-from reflexion_lab.analysis.arms import Arm, arms, short_names
+from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison, compare
+from reflexion_lab.analysis.comparison.grouping import arms, short_names
 from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.figures.style import share_limits

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from reflexion_lab.analysis import metrics as registry
-from reflexion_lab.analysis.estimators import Point
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.documents import escaped
+from reflexion_lab.analysis.stats.estimators import Point
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.summary import Log, Summary
 from reflexion_lab.io.secrets import without_login
 from reflexion_lab.io.terminal_text import plain, visible
-from reflexion_lab.memory.history import rounds
+from reflexion_lab.memory.curators.history import rounds
 from reflexion_lab.records import Manifest, Usage
 from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS
 

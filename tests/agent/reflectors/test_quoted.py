@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.agent.reflectors.quoted import Quoted
-from reflexion_lab.analysis.arms import arms
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Recollection, Task

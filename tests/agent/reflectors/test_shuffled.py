@@ -15,7 +15,8 @@ from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.config.grid import lines
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.pool import Shuffled
-from reflexion_lab.studies.sweep import Sweep, sweep
+from reflexion_lab.studies.sweeps.running import sweep
+from reflexion_lab.studies.sweeps.sweep import Sweep
 from tests import builders as make
 
 LATE = Check(name="assert f() == 1", outcome="timeout")

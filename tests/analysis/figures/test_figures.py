@@ -8,9 +8,10 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.arms import Arm, arms
+from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.budgets import accuracy_by_spending
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.figures import budgets as budget_plots
 from reflexion_lab.analysis.figures import config_curves, curves, drawing, heat_map
 from reflexion_lab.analysis.figures import outcome_map as outcome_panels

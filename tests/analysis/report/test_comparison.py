@@ -14,8 +14,8 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.comparison.row import Tallies
 from reflexion_lab.analysis.figures.drawing import facts
 from reflexion_lab.analysis.report.cells import amount, estimate, p_value

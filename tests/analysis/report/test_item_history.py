@@ -11,7 +11,7 @@ from reflexion_lab.analysis.report.page import page
 from reflexion_lab.analysis.report.pieces import MOST_OPERATIONS, task_link
 from reflexion_lab.analysis.report.screen import task_screen
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.memory.items import ItemLimits, ItemMemory
+from reflexion_lab.memory.curators.items import ItemLimits, ItemMemory
 from reflexion_lab.records import Operation, Update, Usage
 
 VERDICTS = {"t/0": [(0.0, False), (1, True)], "t/1": [(1, True)], "t/2": [(0.0, False)]}

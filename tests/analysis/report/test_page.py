@@ -12,7 +12,7 @@ from reflexion_lab.analysis.report.page import page, save_page, task_lines
 from reflexion_lab.analysis.report.pieces import LONGEST, visible
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.cli.main import main
-from reflexion_lab.memory.wisdom import extract
+from reflexion_lab.memory.lessons.wisdom import extract
 from reflexion_lab.notebook.view import view
 from reflexion_lab.records import Check, Critique, Step, Wisdom
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.memory.curated import CuratedMemory
 from reflexion_lab.memory.curators.a_mem import ANALYSIS, AMem, Note, decided, evolution
-from reflexion_lab.memory.items import ItemLimits
+from reflexion_lab.memory.curators.curated import CuratedMemory
+from reflexion_lab.memory.curators.items import ItemLimits
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.protocols import Hit
 from reflexion_lab.records import Item, Sampling, Task

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.curators.ace import ACE, Reflected, parse_reflection, statistics
-from reflexion_lab.memory.items import ItemLimits, ItemMemory
+from reflexion_lab.memory.curators.items import ItemLimits, ItemMemory
 from reflexion_lab.memory.retrieval.bm25 import BM25
 from reflexion_lab.memory.retrieval.controls import Random
 from reflexion_lab.memory.retrieval.jaccard import Jaccard

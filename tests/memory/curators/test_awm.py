@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reflexion_lab.memory.curated import CuratedMemory
 from reflexion_lab.memory.curators.awm import FORM, GRAMMAR, SECTION, AgentWorkflowMemory, workflows
-from reflexion_lab.memory.items import ItemLimits
+from reflexion_lab.memory.curators.curated import CuratedMemory
+from reflexion_lab.memory.curators.items import ItemLimits
 from reflexion_lab.records import Item, Sampling, Task
 from reflexion_lab.text.prompts.render import Prompts
 from tests.agent.reflectors.test_fields import as_regex

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from reflexion_lab.errors import ModelError
-from reflexion_lab.memory.curated import CuratedMemory
-from reflexion_lab.memory.history import rounds
-from reflexion_lab.memory.items import after
+from reflexion_lab.memory.curators.curated import CuratedMemory
+from reflexion_lab.memory.curators.history import rounds
+from reflexion_lab.memory.curators.items import after
 from reflexion_lab.records import Completion, Message, Sampling, Task, Usage
 from reflexion_lab.runner.config.build import plain, takes
 from reflexion_lab.runner.config.compose import CONF, compose

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.memory.curated import CuratedMemory
 from reflexion_lab.memory.curators.controls import Filler, FullHistory, Gold, RawTrajectories, Shuffled
+from reflexion_lab.memory.curators.curated import CuratedMemory
+from reflexion_lab.memory.curators.items import ItemLimits
 from reflexion_lab.memory.curators.wisdom import Wisdom
-from reflexion_lab.memory.items import ItemLimits
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Batch, Finished, Recollection, Task
 from reflexion_lab.runner.config.compose import compose

@@ -2,10 +2,10 @@
 
 from msgspec.structs import replace
 
-from reflexion_lab.memory.curated import CuratedMemory
 from reflexion_lab.memory.curators.controls import Filler, Shuffled
+from reflexion_lab.memory.curators.curated import CuratedMemory
 from reflexion_lab.memory.curators.dynamic_cheatsheet import PAGE, PAIRS, DynamicCheatsheet
-from reflexion_lab.memory.items import ItemLimits, ItemMemory
+from reflexion_lab.memory.curators.items import ItemLimits, ItemMemory
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Batch, Item, Sampling, Selection, Task, Usage
 from reflexion_lab.text.shorten import estimated

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reflexion_lab.memory.curators.expel import EXAMPLES, ExpeL, grammar, parse
-from reflexion_lab.memory.items import ItemLimits, ItemMemory
+from reflexion_lab.memory.curators.items import ItemLimits, ItemMemory
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Batch, Sampling, Task
 from tests.agent.reflectors.test_fields import as_regex

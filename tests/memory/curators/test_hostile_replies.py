@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reflexion_lab.memory.curators.ace import ACE
 from reflexion_lab.memory.curators.dynamic_cheatsheet import DynamicCheatsheet
 from reflexion_lab.memory.curators.expel import ExpeL
-from reflexion_lab.memory.items import ItemLimits, ItemMemory, rebuilt
+from reflexion_lab.memory.curators.items import ItemLimits, ItemMemory, rebuilt
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Batch, Sampling
 from tests.builders import Replies

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.curators.index import Index
-from reflexion_lab.memory.items import ItemMemory
+from reflexion_lab.memory.curators.items import ItemMemory
 from reflexion_lab.memory.retrieval.bm25 import BM25
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.memory.retrieval.tfidf import TfIdf

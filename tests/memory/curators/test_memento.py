@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from reflexion_lab.memory.curated import CuratedMemory
+from reflexion_lab.memory.curators.curated import CuratedMemory
+from reflexion_lab.memory.curators.items import ItemLimits
 from reflexion_lab.memory.curators.memento import Memento
 from reflexion_lab.memory.curators.trajectories import described
-from reflexion_lab.memory.items import ItemLimits
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Finished, Task
 from tests import builders

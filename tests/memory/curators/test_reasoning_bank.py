@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.memory.curated import CuratedMemory
+from reflexion_lab.memory.curators.curated import CuratedMemory
+from reflexion_lab.memory.curators.items import ItemLimits
 from reflexion_lab.memory.curators.reasoning_bank import FORM, MOST, ReasoningBank, blocks, grammar, strategies
-from reflexion_lab.memory.items import ItemLimits
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Sampling, Task
 from reflexion_lab.text.prompts.render import Prompts

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reflexion_lab.memory.items import after
+from reflexion_lab.memory.curators.items import after
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import carry_out

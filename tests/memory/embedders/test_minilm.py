@@ -11,7 +11,7 @@ import reflexion_lab
 from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.embedders.minilm import MiniLM, packaged
 from reflexion_lab.memory.embedders.sentence_transformer import SentenceTransformer
-from reflexion_lab.memory.texts import document, failure_query, query
+from reflexion_lab.memory.retrieval.texts import document, failure_query, query
 from reflexion_lab.records import Task
 from tests import builders
 

@@ -15,7 +15,7 @@ from contextlib import closing
 import pytest
 
 from reflexion_lab.analysis.summary import Log, summary
-from reflexion_lab.memory.wisdom import extract
+from reflexion_lab.memory.lessons.wisdom import extract
 from reflexion_lab.records import UNKNOWN, Episode, Wisdom
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.place import opened

@@ -13,7 +13,7 @@ from reflexion_lab.analysis.report.latex import escaped as latex
 from reflexion_lab.analysis.report.sheets import html
 from reflexion_lab.io.secrets import without_keys, without_login
 from reflexion_lab.io.terminal_text import plain, visible
-from reflexion_lab.memory.wisdom import normalised
+from reflexion_lab.memory.lessons.wisdom import normalised
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.evaluators.self_tests import asserts
 from reflexion_lab.text.replies.extract import blocks, extract, without_thoughts

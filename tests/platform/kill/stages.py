@@ -42,8 +42,8 @@ from reflexion_lab.storage.call_store import CallStore
 from reflexion_lab.storage.jsonl import RecordFile, locked
 from reflexion_lab.storage.place import opened
 from reflexion_lab.studies import run as experiment
-from reflexion_lab.studies import sweep as sweeps
 from reflexion_lab.studies.replay.verify import verify
+from reflexion_lab.studies.sweeps import running, sweep
 from reflexion_lab.studies.tracking.null import NullTracker
 
 BASE = [
@@ -132,7 +132,8 @@ class Stages:
         self.around(Archive, "close", lambda _: "end of memory")
         self.around(RecordFile, "append", lambda file, _: f"memory/{file.path.name}", _torn_records)
         self.around(NullTracker, "track", lambda *_: "tracker")
-        self.around(sweeps, "record", lambda *_: "cells.jsonl", _torn_cell)
+        for module in (running, sweep):
+            self.around(module, "record", lambda *_: "cells.jsonl", _torn_cell)
 
 
 def _named(name: str, record: Any) -> str:
@@ -211,7 +212,7 @@ class Place:
         try:
             stages.install()
             if self.is_sweep:
-                states = sweeps.sweep(self.overrides, quiet=True).states.values()
+                states = running.sweep(self.overrides, quiet=True).states.values()
                 assert {state.status for state in states} <= {"done", "kept"}, states
             else:
                 resume = [f"resume={folder}" for folder in self.folders]

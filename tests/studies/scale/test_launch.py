@@ -7,7 +7,7 @@ import pytest
 
 from reflexion_lab.cli.main import main
 from reflexion_lab.studies.scale.launch import Launch
-from reflexion_lab.studies.sweep import Sweep
+from reflexion_lab.studies.sweeps.sweep import Sweep
 
 
 def launcher(*overrides):
@@ -50,7 +50,9 @@ def test_a_missing_plugin_or_wrong_key_is_one_error(missing, words, message, tmp
 
 
 def test_no_module_of_ours_loads_an_engine():
-    code = "import sys, reflexion_lab.cli.main, reflexion_lab.studies.scale.launch, reflexion_lab.studies.sweep\n"
+    code = (
+        "import sys, reflexion_lab.cli.main, reflexion_lab.studies.scale.launch, reflexion_lab.studies.sweeps.running\n"
+    )
     code += "print([name for name in ('ray', 'joblib', 'submitit', 'hydra') if name in sys.modules])"
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert imported.stdout.strip() == "[]"

@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from reflexion_lab.cli.main import main
-from reflexion_lab.studies.sweep import Sweep
+from reflexion_lab.studies.sweeps.sweep import Sweep
 
 COMMANDS = {
     "sbatch": """

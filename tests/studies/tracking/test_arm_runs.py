@@ -1,8 +1,8 @@
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.arms import arms
 from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking import arm_runs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from operator import attrgetter
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from reflexion_lab.analysis import metrics
-from reflexion_lab.analysis.estimators import verdict
 from reflexion_lab.analysis.learning.checkpoints import rounds_before, source
 from reflexion_lab.analysis.learning.transitions import (
     breakthroughs,
@@ -22,14 +20,12 @@ from reflexion_lab.analysis.learning.transitions import (
 )
 from reflexion_lab.analysis.learning.words import NAMES, Quality, quality
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.solutions import solutions
+from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import Attempt, Critique, Grade, Reflection, TaskResult, Usage
+from reflexion_lab.records import ITEM_SOURCE, Attempt, Critique, Grade, Reflection, TaskResult, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
-
-SOURCE = re.compile(r"(?:ep|mistake)-(?:(?P<run>\d{8}-\d{6}-\d{6}-[^/]+-s\d+)/)?(?P<task>.+)-(?P<last>\w+)")
-"""Id of an item in memory: its run (only if tasks share memory), its task, and an attempt or a digest."""
+from reflexion_lab.runner.solutions import solutions
 
 
 class Loop:
@@ -176,7 +172,7 @@ def memories(rows: Iterable[AttemptRow]) -> Iterator[PartRow]:
 
 def _source(name: str, own: str) -> tuple[str | None, str | None, int | None]:
     """Run, task and attempt; a name without a run belongs to the run `own`."""
-    match = SOURCE.fullmatch(name.replace(f"-{own}/", "-", 1))
+    match = ITEM_SOURCE.fullmatch(name.replace(f"-{own}/", "-", 1))
     if not match:
         return None, None, None
     number = int(match["last"]) if name.startswith("ep-") and match["last"].isdecimal() else None
@@ -299,6 +295,8 @@ ATTEMPT_TEXTS: Columns = {
     "reply": ("string", lambda row: row.attempt.trajectory.reply),
     "feedback": ("string", lambda row: row.attempt.evaluation.feedback),
 }
+OF_LAB = frozenset({*RUNS, *HEAD, *CLUSTER, *NUMBER, *TASKS, *ATTEMPTS, *ATTEMPT_TEXTS})
+"""Columns whose names no metric of a user may have."""
 CHECKS: Columns = {
     "place": ("int64", lambda row: row.place),
     "name": ("category", lambda row: row.of.name),

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from reflexion_lab.analysis.learning.words import NAMES, Quality, quality
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.solutions import Solutions
 from reflexion_lab.analysis.stats.intervals import Estimate, clustered
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.records import Attempt, Record, Task
+from reflexion_lab.runner.solutions import Solutions
 
 SHEET = ("item", "task", "program", "failing_checks", "words", *NAMES)
 KEY = ("item", "run_id", "task_id", "cluster", "number", *NAMES)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.memory.items import ItemLimits, ItemMemory
+from reflexion_lab.memory.curators.items import ItemLimits, ItemMemory
 from reflexion_lab.protocols import Curator
 from reflexion_lab.records import Attempt, Batch, Finished, Item, Selection, Task, Update
 

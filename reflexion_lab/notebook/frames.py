@@ -13,7 +13,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from reflexion_lab.analysis.frames.rows import (
+from reflexion_lab.notebook.frame_rows import (
     ATTEMPT_TEXTS,
     ATTEMPTS,
     CHECK_TEXTS,

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from reflexion_lab.errors import DataError
-from reflexion_lab.memory.items import ItemMemory
+from reflexion_lab.memory.curators.items import ItemMemory
 from reflexion_lab.records import UNKNOWN, Attempt, Item, Update, Usage
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Positive, Share, validated
-from reflexion_lab.memory.texts import QUOTED
+from reflexion_lab.memory.retrieval.texts import QUOTED
 from reflexion_lab.protocols import Retriever, Store
 from reflexion_lab.records import UNKNOWN, Episode, Record, Reflection, Wisdom
 from reflexion_lab.storage.spilled import Spilled

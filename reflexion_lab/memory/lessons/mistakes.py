@@ -11,7 +11,7 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from reflexion_lab.limits import Positive, Share, validated
-from reflexion_lab.memory.texts import signature
+from reflexion_lab.memory.retrieval.texts import signature
 from reflexion_lab.protocols import Retriever
 from reflexion_lab.records import UNKNOWN, Attempt, Evaluation, Mistake, Task, base_id
 

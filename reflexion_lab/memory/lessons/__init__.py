@@ -1,0 +1,1 @@
+"""Lessons of many attempts: wisdom, mistakes with their corrections, key insights."""
