@@ -1,11 +1,14 @@
 """What the analysis costs: a bootstrap of 164 tasks x 5 attempts x 3 seeds with 10,000 resamples; 10,000 attempts of
 about 7 kB as data frames; a report, with all of its figures, on 10 runs of 164 tasks.
 
+    python bench/analysis.py [--tasks 2000]
+
 The verdicts are drawn: what is measured does not depend on what they say, but on how many tasks differ. Frames and
-report are also told as ratios to a bare msgspec decode of the same files within the same minute. Last line: one JSON
+report are also given as ratios to a bare msgspec decode of the same files within the same minute. Last line: one JSON
 object.
 """
 
+import argparse
 import json
 import os
 import random
@@ -96,7 +99,7 @@ def made_up(task_id, number, right, is_last):
     program = "def f(xs):\n" + "    total = sum(x * x for x in xs if x % 2)\n" * 30 + "    return total\n"
     outcome, words = "pass" if right else "fail", "It divides by the length without asking for an empty list. " * 5
     usage = Usage(calls=1, prompt_tokens=400 + 90 * number, completion_tokens=120, seconds=1.5, cost=0.002)
-    checks = [Check(name=f"assert f([{i}, 2]) == {i}", outcome=outcome, mode="apart", seconds=1e-4) for i in range(4)]
+    checks = [Check(name=f"assert f([{i}, 2]) == {i}", outcome=outcome, seconds=1e-4) for i in range(4)]
     reflection = Reflection(
         reflection_id=f"{task_id}#{number}",
         about_attempt=number,
@@ -166,12 +169,12 @@ def report(paths, folder):
     save_report(folder, compare(all_arms), all_arms)
 
 
-def reading_seconds():
-    """The first round of each pays for its imports, and is left out; for the report it is told apart."""
+def reading_seconds(tasks):
+    """The first round of each pays for its imports, and is left out; for the report it stands apart."""
     with tempfile.TemporaryDirectory() as scratch:
-        big = write_run(Folder(scratch) / "big", "reflexion", 0, tasks=2000)
+        big = write_run(Folder(scratch) / "big", "reflexion", 0, tasks)
         names = [(f"arm{number}", seed) for number in range(5) for seed in range(2)]
-        ten = [write_run(Folder(scratch) / f"{arm}-{seed}", arm, seed, tasks=164) for arm, seed in names]
+        ten = [write_run(Folder(scratch) / f"{arm}-{seed}", arm, seed, min(tasks, TASKS)) for arm, seed in names]
         out = Folder(scratch) / "report"
         out.mkdir()
         load(ten[0])
@@ -183,7 +186,7 @@ def reading_seconds():
         bare_ten, again = median_cpu_seconds(decode, ten), median_cpu_seconds(report, ten, out, rounds=2)
         size = (big / "attempts.jsonl").stat().st_size
     return {
-        "frames_attempts": 10_000,
+        "frames_attempts": ATTEMPTS * tasks,
         "frames_mb": round(size / 1e6, 1),
         "frames_seconds": ours,
         "frames_decode_seconds": bare,
@@ -197,7 +200,10 @@ def reading_seconds():
 
 
 def main():
-    print(json.dumps({"load": os.getloadavg()[0], **bootstrap_seconds(), **reading_seconds()}))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=2000, help="of the run read as frames; a report has at most 164")
+    options = parser.parse_args()
+    print(json.dumps({"load": os.getloadavg()[0], **bootstrap_seconds(), **reading_seconds(options.tasks)}))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
 Programs: the first attempts of recorded Reflexion runs (984, of three models), found in ../shared/data or the folder
 that REFLEXION_LAB_DATA names; without them, the canonical solutions of HumanEval, six times over. Known: 717 of the 984
 pass as prompt and code. Every isolation layer is on, and no execution is shared. The round of the median ratio counts.
-Beside it: how many hidden checks are judged apart and in place, what each way costs, what each layer costs a child, how
-throughput grows from one worker to two, and memory.
+Beside it: how many hidden checks are split and how many need a checker, what both cost, what each layer costs a child,
+how throughput grows from one worker to two, and memory.
 """
 
 import argparse

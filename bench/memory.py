@@ -119,11 +119,11 @@ def stores(folder, count, rounds):
         except (StoreError, OSError) as error:
             print(f"no PostgreSQL to measure: {error}")
         for name, where in names.items():
-            figures = []
+            rows = []
             for number in range(rounds):
                 place = where if name == "postgresql" else str(folder / f"{number}-{where}")
-                figures.append(appends(place, number * 10 * count, min(count, 5000), max(1, count // BATCH)))
-            figures[name] = {key: round(statistics.median(row[key] for row in figures)) for key in figures[0]}
+                rows.append(appends(place, number * 10 * count, min(count, 5000), max(1, count // BATCH)))
+            figures[name] = {key: round(statistics.median(row[key] for row in rows)) for key in rows[0]}
     return figures
 
 

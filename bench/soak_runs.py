@@ -26,7 +26,8 @@ SEEDS = 5
 
 def serve(share):
     """The server's process: prints its address, and answers until its input ends."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
+    tests = Path(__file__).parents[1] / "tests"
+    sys.path[:0] = [str(tests.parent), str(tests / "shared"), str(tests / "platform" / "faults")]
     import fault_server
 
     from reflexion_lab.agent.models.simulated import SimulatedModel
@@ -107,7 +108,8 @@ def soak(options, scratch, roots):
         text=True,
     ) as server:
         try:
-            return rounds(options, server.stdout.readline().strip(), scratch, roots)
+            url = server.stdout.readline().strip()
+            return rounds(options, url or sys.exit("the server did not start"), scratch, roots)
         finally:
             server.stdin.close()
 

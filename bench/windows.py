@@ -84,9 +84,9 @@ def run(folder: str, tasks: int, context: int, overrides: list[str]) -> dict[str
 def row(context: int, loops: dict[str, list[Attempt]]) -> str:
     retries = [attempt for attempts in loops.values() for attempt in attempts[1:]]
     blind = sum(attempt.memory.is_blind for attempt in retries)
-    states = Counter(state for attempts in loops.values() if len(attempts) == NUMBER for state in states(attempts))
-    n = states.total()
-    cells = (f"{states[name]} ({100 * states[name] / n:.1f} %)" for name in ("whole", "shortened", "left out"))
+    counts = Counter(state for attempts in loops.values() if len(attempts) == NUMBER for state in states(attempts))
+    n = counts.total()
+    cells = (f"{counts[name]} ({100 * counts[name] / n:.1f} %)" for name in ("whole", "shortened", "left out"))
     return f"| {context:,} | {len(retries)} | {blind} | {n} | {' | '.join(cells)} |"
 
 

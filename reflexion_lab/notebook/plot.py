@@ -116,12 +116,12 @@ def outcome_map(*runs: object, arm: str | None = None, ax: Axes | None = None, c
     >>> rl.plot.outcome_map(run).get_xlabel()
     'attempt'
     """
-    return _drawn("outcome_map", _outcome_map.drawing([_one(runs, arm)]), ax, caption)
+    return _drawn("outcome_map", _outcome_map.drawing([_single_arm(runs, arm)]), ax, caption)
 
 
 def transitions(*runs: object, arm: str | None = None, ax: Axes | None = None, caption: bool = True) -> Axes:
     """Programs that each further attempt keeps, repairs and damages, by hidden verdicts; of one arm."""
-    return _drawn("transitions", _transitions.drawing([_one(runs, arm)]), ax, caption, TOO_SHORT)
+    return _drawn("transitions", _transitions.drawing([_single_arm(runs, arm)]), ax, caption, TOO_SHORT)
 
 
 def survival(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
@@ -201,19 +201,19 @@ def reliability(
         Source of the confidence: `stated`, `class` or `measured`; by default the most frequent.
     """
     missing = "no reflection with a confidence that the next attempt read", "reflector=llm or rules"
-    return _drawn("reliability", _reflections.confidence(_one(runs, arm), source), ax, caption, missing)
+    return _drawn("reliability", _reflections.confidence(_single_arm(runs, arm), source), ax, caption, missing)
 
 
 def flags(*runs: object, arm: str | None = None, ax: Axes | None = None, caption: bool = True) -> Axes:
     """Flags of reflections, as shares of them; of one arm."""
     missing = "no reflection with a flag", "reviewed reflections"
-    return _drawn("flags", _reflections.flagged(_one(runs, arm)), ax, caption, missing)
+    return _drawn("flags", _reflections.flagged(_single_arm(runs, arm)), ax, caption, missing)
 
 
 def effects(run: object, ax: Axes | None = None, caption: bool = True, *, arm: str | None = None) -> Axes:
     """Success of the retries that read a reflection, by failure class, less the base rate; of the arm's first seed."""
     missing = "no retry that read a reflection", "at least one"
-    return _drawn("effects", _reflections.read(_one([run], arm)), ax, caption, missing)
+    return _drawn("effects", _reflections.read(_single_arm([run], arm)), ax, caption, missing)
 
 
 def _read(runs: Sequence[object], frozen: Literal["checkpoints", "arms"] = "checkpoints") -> list[Arm]:
@@ -226,7 +226,7 @@ def _arms(runs: Sequence[object], *keys: str) -> list[Arm]:
     return list(readable(_read(runs, "arms" if are_arms else "checkpoints")).values())
 
 
-def _one(runs: Sequence[object], name: str | None) -> Arm:
+def _single_arm(runs: Sequence[object], name: str | None) -> Arm:
     by_name = readable(_read(runs))
     if name is None and len(by_name) == 1:
         return next(iter(by_name.values()))

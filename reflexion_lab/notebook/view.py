@@ -79,7 +79,7 @@ def view(
     if isinstance(thing, Sequence) and thing and all(isinstance(item, Attempt) for item in thing):
         return _history(thing, grades)
     if isinstance(thing, str | RunFolder) or hasattr(thing, "folder") or hasattr(thing, "__fspath__"):
-        (folder,) = _one(folders(thing))
+        (folder,) = _single_run(folders(thing))
         return run_view(folder) if task is None else task_view(folder, task)
     expected = "an attempt, a list of attempts, a task, a reflection, a mapping of these by name, or a run"
     raise TypeError(f"view: got a {type(thing).__name__}, expected {expected}")
@@ -152,7 +152,7 @@ def _named(named: Named, grades: Any) -> View:
     return View("".join(strip.html for strip in strips), "\n".join(strip.text for strip in strips))
 
 
-def _one(run_folders: Sequence[RunFolder]) -> Sequence[RunFolder]:
+def _single_run(run_folders: Sequence[RunFolder]) -> Sequence[RunFolder]:
     if len(run_folders) != 1:
         names = ", ".join(folder.path.name for folder in run_folders[:3])
         raise FolderError("view", f"{len(run_folders)} runs ({names})", "one", "`compare` takes several")

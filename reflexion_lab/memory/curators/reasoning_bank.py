@@ -78,8 +78,10 @@ class ReasoningBank:
         max_chars: Positive = 3000,
         constrained: bool = True,
     ) -> None:
-        one = scaling == "none"
-        self.calls = Calls(model, sampling, prompts, max_chars=max_chars, submitted_only=one, constrained=constrained)
+        is_single = scaling == "none"
+        self.calls = Calls(
+            model, sampling, prompts, max_chars=max_chars, submitted_only=is_single, constrained=constrained
+        )
         self.index = Index(retriever)
         self.scaling = scaling
         self.variant = variant

@@ -62,7 +62,7 @@ class Launch:
             return [_run_here(cell, self.overrides[0]) for cell in cells]
         job = functools.partial(run_job, tuple(cell.number for cell in cells), str(Path.cwd()))
         with self._composed() as (hydra, cfg):
-            launcher = _made(hydra, cfg, job)
+            launcher = _launcher(hydra, cfg, job)
             try:
                 returns = launcher.launch([[self.overrides[0], *cell.overrides] for cell in cells], initial_job_idx=0)
             except Exception as problem:
@@ -145,8 +145,8 @@ def _is_there(module: str) -> bool:
         return False
 
 
-def _made(hydra: Hydra, cfg: DictConfig, job: Any) -> Any:
-    """The launcher: Hydra instantiates launchers of `hydra_plugins` only."""
+def _launcher(hydra: Hydra, cfg: DictConfig, job: Any) -> Any:
+    """Hydra's launcher, set up: Hydra instantiates launchers of `hydra_plugins` only."""
     from hydra._internal.callbacks import Callbacks
     from hydra.core.plugins import Plugins
     from hydra.types import HydraContext
