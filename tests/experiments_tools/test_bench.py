@@ -27,14 +27,6 @@ LONG = {
     "sweep": ["--tasks", "1"],
     "vectors": ["--vectors", "1000", "--texts", "20"],
 }
-    "vectors": ["--vectors", "1000", "--texts", "20"],
-    "sweep": ["--tasks", "1"],
-    "scale": ["--attempts", "80", "--tasks", "2", "--no-ray"],
-    "retrieval": ["--documents", "200", "--queries", "5", "--large", "300"],
-    "evaluator": ["--rounds", "1"],
-    "harness": [],
-    "soak_runs": ["--minutes", "0", "--workers", "4"],
-}
 TABLES = {"coverage", "lexical", "slow_model", "windows"}
 """Scripts that print tables, their modules, and a model."""
 
