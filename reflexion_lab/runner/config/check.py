@@ -156,9 +156,30 @@ PROMISED = {
 """Groups and classes selected by the experiment or preset of an arm, by arm."""
 
 
-def check(cfg: Any) -> None:
-    """Raises ConfigError: a value has the wrong type, is out of range or missing."""
-    whole = plain(cfg)
+def check(cfg: Any, is_recorded: bool = False) -> dict[str, Any]:
+    """Check a config, import its parts, and return it as plain values.
+
+    Parameters
+    ----------
+    is_recorded : bool, default False
+        Whether it is that of a manifest, which may hold unused keys of earlier versions.
+
+    Raises
+    ------
+    ConfigError
+        A value has the wrong type, is out of range or missing, or a key is unused. A used top-level key is one of
+        `SETTINGS`, or is read by an interpolation elsewhere; a used key of a part is a parameter of its constructor.
+    """
+    whole: dict[str, Any] = plain(cfg)
+    _check_values(whole)
+    if is_recorded:
+        check_targets("", whole, is_recorded)
+    else:
+        _check_keys(whole, plain(cfg, resolve=False))
+    return whole
+
+
+def _check_values(whole: Mapping[str, Any]) -> None:
     if missing := [key for key in NEEDED if key not in whole]:
         raise ConfigError(missing[0], "no such key", f"one, {missing[0]}=…")
     for key, node in whole.items():
@@ -182,18 +203,12 @@ def check(cfg: Any) -> None:
         raise ConfigError(f"memory.reflection_files: {files} is a file", expected="a folder, or the name of a new one")
 
 
-def check_keys(cfg: Any) -> None:
-    """Import the parts. Raises ConfigError: an unused key.
-
-    A used top-level key is one of `SETTINGS`, or is read by an interpolation elsewhere. A used key of a part is a
-    parameter of its constructor.
-    """
+def _check_keys(whole: Mapping[str, Any], as_it_stands: Mapping[str, Any]) -> None:
     from reflexion_lab.memory.archive import Shown
     from reflexion_lab.memory.curators.items import Items
     from reflexion_lab.storage.call_store import Caps
     from reflexion_lab.tasks.sandbox.sandbox import Limits
 
-    whole, as_it_stands = plain(cfg), plain(cfg, resolve=False)
     known = {key: node for key, node in whole.items() if key in SETTINGS}
     for key in whole.keys() - SETTINGS.keys():
         others = (text for name, node in as_it_stands.items() if name != key for _, text in _values(name, node))

@@ -36,7 +36,6 @@ from reflexion_lab.runner.config.build import (
     as_job,
     build,
     capability,
-    check_targets,
     construct,
     converted,
     has_durable_store,
@@ -362,8 +361,7 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
 
     is_recorded = not OmegaConf.is_config(config)
     cfg = restored(config) if is_recorded else cast("Config", config)
-    settings.check(cfg)
-    settings.check_keys(cfg) if not is_recorded else check_targets("", plain(cfg), is_recorded)
+    checked = settings.check(cfg, is_recorded)
     if cfg.feedback_source not in FEEDBACK_SOURCES:
         raise ConfigError("feedback_source", repr(cfg.feedback_source), f"one of {', '.join(FEEDBACK_SOURCES)}")
     if has_durable_store(cfg) and (cfg.feedback_source == "oracle" or shows_solutions(cfg)):
@@ -375,7 +373,7 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
             "store=none, since words about hidden tests and solutions would reach other runs",
         )
     cfg = _with_salt(_with_last_reflection(cfg))
-    for message in settings.arm_warnings(plain(cfg)):
+    for message in settings.arm_warnings(checked):
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     with contextlib.ExitStack() as held:
         executor: Executor = build(cfg.executor, "executor") if cfg.executor else Local()
@@ -425,7 +423,8 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
     models = load_models(cfg)
     held.callback(models.close)
     tried = load_archive(cfg, models, InMemory()) if has_shared_memory(cfg) else None
-    manifest = described(cfg, benchmark, models, sandbox.layers, _provenance(cfg, tried))
+    config = plain(cfg)
+    manifest = described(cfg, config, benchmark, models, sandbox.layers, _provenance(cfg, config, tried))
     if draws_from_runs(cfg):
         from reflexion_lab.runner.pool import pool_runs
 
@@ -610,12 +609,12 @@ def loop_factory(
     return loop
 
 
-def _provenance(cfg: Config, archive: Archive | None) -> Provenance:
+def _provenance(cfg: Config, config: dict[str, Any], archive: Archive | None) -> Provenance:
     from reflexion_lab.tasks.sandbox.cached import VERSION
 
     overrides, launcher = job_overrides()
     embedder = embedder_fingerprint(cfg, archive)
-    origin = provenance(plain(cfg), overrides=overrides, launcher=launcher, embedder=embedder, sandbox_version=VERSION)
+    origin = provenance(config, overrides=overrides, launcher=launcher, embedder=embedder, sandbox_version=VERSION)
     return replace(origin, items=origin_of_items(cfg))
 
 
@@ -628,9 +627,14 @@ def origin_of_items(cfg: Config) -> str:
 
 
 def described(
-    cfg: Config, benchmark: Benchmark, models: Models, isolation: Sequence[str], origin: Provenance
+    cfg: Config,
+    config: dict[str, Any],
+    benchmark: Benchmark,
+    models: Models,
+    isolation: Sequence[str],
+    origin: Provenance,
 ) -> Manifest:
-    """The manifest of the run.
+    """The manifest of the run; `config` is `cfg` as plain values.
 
     Raises
     ------
@@ -639,7 +643,7 @@ def described(
     DataError
         The study of the config cannot be read.
     """
-    manifest = describe(plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, isolation, origin)
+    manifest = describe(config, benchmark.name, benchmark.digest, len(benchmark), models.by_role, isolation, origin)
     study = registration.read(cfg.study) if cfg.study else None
     registered = {"study": study.name, "study_digest": study.digest} if study else {}
     manifest = replace(manifest, shows_solutions=shows_solutions(cfg), **registered)
@@ -669,15 +673,15 @@ def manifest_of(cfg: Config) -> Manifest:
     from reflexion_lab.storage.in_memory import InMemory
 
     settings.check(cfg)
-    settings.check_keys(cfg)
     cfg = _with_salt(_with_last_reflection(cfg))
     benchmark, models = load_benchmark(cfg), load_models(cfg)
     try:
-        origin = _provenance(cfg, load_archive(cfg, models, InMemory()) if has_shared_memory(cfg) else None)
+        config = plain(cfg)
+        origin = _provenance(cfg, config, load_archive(cfg, models, InMemory()) if has_shared_memory(cfg) else None)
         if archive := load_archive(cfg, models):
             with contextlib.closing(archive):
                 origin = replace(origin, store=_store_state(cfg, archive))
-        manifest = describe(plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, (), origin)
+        manifest = describe(config, benchmark.name, benchmark.digest, len(benchmark), models.by_role, (), origin)
     finally:
         models.close()
     if not draws_from_runs(cfg):

@@ -60,13 +60,16 @@ class Cell(NamedTuple):
 
 def cell_digest(cfg: Config) -> str:
     """`digest_of`, with a suffix for the place of a store, since cells learn from its contents."""
-    place = store_place(without_logins(plain(cfg)))
-    return digest_of(cfg) + (f"-{hashlib.sha256(place.encode()).hexdigest()[:8]}" if place else "")
-
-
-def digest_of(cfg: Config) -> str:
-    """The `config_digest` that the manifest of a run with this config has."""
     config = without_logins(plain(cfg))
+    place = store_place(config)
+    return digest_of(cfg, config) + (f"-{hashlib.sha256(place.encode()).hexdigest()[:8]}" if place else "")
+
+
+def digest_of(cfg: Config, config: dict[str, Any] | None = None) -> str:
+    """The `config_digest` that the manifest of a run with this config has. `config`: it as plain values without
+    log-ins, where the caller has them.
+    """
+    config = config or without_logins(plain(cfg))
     return config_digest({**config, "loop": {**config["loop"], "reflect_on_last": reflects_on_last(cfg)}})
 
 

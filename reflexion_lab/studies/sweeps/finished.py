@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -56,8 +58,9 @@ class RunKey(NamedTuple):
     def of(cls, cfg: Config) -> RunKey:
         """Raises ValueError: the study's file cannot be read."""
         study = registration.read(cfg.study).digest if cfg.study else ""
-        snapshot, place = snapshot_path(cfg), store_place(without_logins(plain(cfg)))
-        return cls(digest_of(cfg), study, read_beginning(snapshot) if snapshot else None, place)
+        snapshot, config = snapshot_path(cfg), without_logins(plain(cfg))
+        beginning = read_beginning(snapshot) if snapshot else None
+        return cls(digest_of(cfg, config), study, beginning, store_place(config))
 
     def matches(self, run: Run) -> bool:
         is_same = self.config_digest == run.key.config_digest and self.study_digest in ("", run.key.study_digest)
@@ -118,6 +121,20 @@ class _Manifest(msgspec.Struct):
 _SUMMARY, _MANIFEST = msgspec.json.Decoder(Summary), msgspec.json.Decoder(_Manifest)
 
 
+@functools.lru_cache(maxsize=20_000)
+def _run_at(manifest_path: Path, _modified: int) -> Run:
+    """Read once by a process, which asks for the runs of every cell."""
+    manifest = _MANIFEST.decode(manifest_path.read_bytes())
+    key = RunKey(manifest.config_digest, manifest.study_digest, place=store_place(manifest.config))
+    return Run(manifest_path.parent, key, manifest.run_id)
+
+
+def unfinished(runs: Sequence[Run]) -> Run | None:
+    """The newest interrupted run of `runs` that no process is writing to."""
+    cut = (run for run in reversed(runs) if not run.summary)
+    return next((run for run in cut if run.is_free), None)
+
+
 class Runs:
     """The runs in `root`, the oldest first. Current benchmarks and models are loaded once for all cells."""
 
@@ -126,31 +143,28 @@ class Runs:
         self.runs: list[Run] = []
         for path in sorted(root.glob("[!.]*/manifest.json")):
             with contextlib.suppress(OSError, msgspec.MsgspecError):  # of another version, or not a run
-                manifest = _MANIFEST.decode(path.read_bytes())
-                key = RunKey(manifest.config_digest, manifest.study_digest, place=store_place(manifest.config))
-                self.runs.append(Run(path.parent, key, manifest.run_id))
+                self.runs.append(_run_at(path, path.stat().st_mtime_ns))
         self._writers: dict[str, set[str]] = {}
         self._benchmarks: dict[bytes, str] = {}
         self._models: dict[bytes, tuple[dict[str, str], dict[str, str]]] = {}
 
     def finished(self, cfg: Config) -> Run | None:
         """The first finished run of this config whose inputs are unchanged."""
-        return next((run for run in self._finished(cfg) if not self._changes(cfg, run)), None)
+        return self.kept(cfg, self.of(cfg))[0]
 
-    def why_again(self, cfg: Config) -> str:
-        """Why no finished run of this config is kept: `benchmark_digest changed`; "" if there is no such run."""
-        changes = [self._changes(cfg, run) for run in self._finished(cfg)]
-        return ", ".join(changes[-1]) if changes and all(changes) else ""
+    def kept(self, cfg: Config, runs: Sequence[Run]) -> tuple[Run | None, str]:
+        """Of the `runs` of this config, the first finished one whose inputs are unchanged; else why the last finished
+        one is not kept, such as `benchmark_digest changed`.
+        """
+        changes: list[str] = []
+        for run in runs:
+            if run.summary:
+                changes = self._changes(cfg, run)
+                if not changes:
+                    return run, ""
+        return None, ", ".join(changes)
 
-    def unfinished(self, cfg: Config) -> Run | None:
-        """The newest interrupted run of this config that no process is writing to."""
-        cut = (run for run in reversed(self._of(cfg)) if not run.summary)
-        return next((run for run in cut if run.is_free), None)
-
-    def _finished(self, cfg: Config) -> list[Run]:
-        return [run for run in self._of(cfg) if run.summary]
-
-    def _of(self, cfg: Config) -> list[Run]:
+    def of(self, cfg: Config) -> list[Run]:
         """The runs of this config; with a store that was moved, not copied, those whose records it holds."""
         key = RunKey.of(cfg)
         runs = [run for run in self.runs if key.matches(run)]

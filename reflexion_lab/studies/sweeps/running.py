@@ -19,7 +19,7 @@ from reflexion_lab.runner.config.compose import Lab, assemble, draws_from_runs
 from reflexion_lab.runner.config.grid import Cell, cell_digest, lines
 from reflexion_lab.runner.config.messages import full_traceback, is_user_error, one_line, one_safe_line
 from reflexion_lab.studies.run import finish
-from reflexion_lab.studies.sweeps.finished import CellState, Run, Runs, kept_state, outcome, record
+from reflexion_lab.studies.sweeps.finished import CellState, Run, Runs, kept_state, outcome, record, unfinished
 from reflexion_lab.studies.sweeps.progress import live_progress
 from reflexion_lab.studies.sweeps.sweep import Sweep
 
@@ -84,10 +84,11 @@ def _run_or_reuse(cfg: Config, number: int, folder: Path, digest: str) -> CellSt
     started, cfg.quiet, lab = time.monotonic(), True, None
     try:
         runs = Runs(Path(cfg.run_root))
-        if run := runs.finished(cfg):
+        matching = runs.of(cfg)
+        run, again = runs.kept(cfg, matching)
+        if run:
             return kept_state(number, run)
-        again = runs.why_again(cfg)
-        lab = _assembled(cfg, runs.unfinished(cfg))
+        lab = _assembled(cfg, unfinished(matching))
         state = CellState(number=number, status="running", digest=digest, folder=str(lab.folder.path))
         record(folder, state)
         state = replace(state, status="done", again=again, **outcome(finish(lab, cfg)))
@@ -102,10 +103,10 @@ def _run_or_reuse(cfg: Config, number: int, folder: Path, digest: str) -> CellSt
     return replace(state, made=lab.models.paid, stored=lab.models.stored, spent=lab.models.spent) if lab else state
 
 
-def _assembled(cfg: Config, unfinished: Run | None) -> Lab:
+def _assembled(cfg: Config, interrupted: Run | None) -> Lab:
     """Resume the interrupted run, unless its data or weights have changed."""
-    if unfinished:
-        cfg.resume = str(unfinished.folder)
+    if interrupted:
+        cfg.resume = str(interrupted.folder)
         with suppress(ConfigError):
             return assemble(cfg)
         cfg.resume = None
