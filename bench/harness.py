@@ -21,8 +21,9 @@ from pathlib import Path
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.io.terminal import Progress
-from reflexion_lab.runner.config import compose as config
 from reflexion_lab.runner.config import parts
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import compose
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 REFLECTION = (
@@ -40,10 +41,10 @@ def lab(model, folder, *overrides):
     script = Path(folder) / "unused.json"
     script.write_text('[{"when": "", "reply": ""}]')
     parts._model = lambda _node, _files: model
-    cfg = config.compose(
+    cfg = compose(
         "model=scripted", f"model.path={script}", f"run_root={folder}", "cache.mode=off", "quiet=true", *overrides
     )
-    return config.assemble(cfg)
+    return assemble(cfg)
 
 
 def overhead(folder):

@@ -33,7 +33,8 @@ from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.memory.recall import Window
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Check, Evaluation, Execution, Message, Reflection, Task, Trajectory, Usage
-from reflexion_lab.runner.config import compose as config
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.runner import Runner
 from reflexion_lab.storage.place import opened
@@ -60,7 +61,7 @@ def run_of(folder, workers, tasks, seconds, *overrides):
     ]
     plain = ["benchmark=basics", f"benchmark.load.n={tasks}", "tracker=none", "quiet=true", "cache.mode=off"]
     where = [f"run_root={folder}", f"workers={workers}", f"arm=w{workers}"]
-    lab = config.assemble(config.compose(*chosen, *left_out, *plain, *where, *overrides))
+    lab = assemble(compose(*chosen, *left_out, *plain, *where, *overrides))
     try:
         begin = time.perf_counter()
         lab.runner.run()
@@ -150,7 +151,7 @@ def synthetic(attempts, root, is_shared):
     """(c), in a process of its own: prints one JSON object."""
     from rich.console import Console
 
-    cfg = config.compose("arm=synthetic", f"run_root={root}", "tracker=mlflow")
+    cfg = compose("arm=synthetic", f"run_root={root}", "tracker=mlflow")
     parts, began = Parts(), resident()
     tests = ("assert cubes([1, 2]) == 9", "assert cubes([]) == 0")
     task = Task(task_id="", prompt=PROMPT, entry_point="cubes", visible_tests=tests, hidden_tests=tests)
@@ -193,10 +194,11 @@ def begun(cfg, n_tasks):
     """A run folder with a manifest, as a run begins."""
     from reflexion_lab.agent.models.scripted import ScriptedModel
     from reflexion_lab.runner.config.build import plain
+    from reflexion_lab.runner.folder.manifest import describe
 
     folder = RunFolder(Path(cfg.run_root) / "run")
     models = {"actor": ScriptedModel(lambda messages: "")}
-    folder.write_manifest(config.describe(plain(cfg), "synthetic", "none", n_tasks, models, ()))
+    folder.write_manifest(describe(plain(cfg), "synthetic", "none", n_tasks, models, ()))
     return folder
 
 

@@ -24,7 +24,8 @@ from pathlib import Path
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.runner.config import parts
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import finish
 from reflexion_lab.studies.sweeps.running import sweep

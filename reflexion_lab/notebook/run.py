@@ -151,7 +151,7 @@ def run(
     >>> run
     20...-reflexion-basics-s0: pass@1 75.0 % [40.9, 92.9] (6 of 8 tasks, Wilson 95 %), feedback visible
     """
-    from reflexion_lab.runner.config.compose import assemble
+    from reflexion_lab.runner.config.assemble import assemble
     from reflexion_lab.studies.run import finish
 
     if metrics:
@@ -362,7 +362,8 @@ def by_hand(*overrides: Override, **parts: object) -> Parts:
     >>> [attempt.evaluation.outcome for attempt in loop.attempts(task.public)]
     ['pass']
     """
-    from reflexion_lab.runner.config.compose import compose, loop_factory
+    from reflexion_lab.runner.config.assemble import loop_factory
+    from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.runner.config.parts import load_benchmark, load_models, load_sandbox
     from reflexion_lab.tasks.evaluators.judge import HiddenTests
 

@@ -204,7 +204,7 @@ def replies(model: Model, prompts: Sequence[Prompt], repeats: int, at_once: int)
 
 def _actor(cfg: Config, model: Model, sandbox: CachedSandbox) -> Actor:
     """An actor with `model` in every role."""
-    from reflexion_lab.runner.config.compose import loop_factory
+    from reflexion_lab.runner.config.assemble import loop_factory
     from reflexion_lab.runner.config.parts import Models
 
     return loop_factory(cfg, Models({"actor": cast("CachedModel", model)}), sandbox)().actor

@@ -112,7 +112,7 @@ def _excluded(cfg: Config) -> str:
 
 def _trace(cfg: Config, models: Models, sandbox: CachedSandbox, archive: Archive | None, task: Task) -> Trace:
     """One task's loop, from the tests that a model writes for it to its last attempt."""
-    from reflexion_lab.runner.config.compose import loop_factory
+    from reflexion_lab.runner.config.assemble import loop_factory
     from reflexion_lab.runner.config.parts import ROLES, suite_writer_factory
     from reflexion_lab.runner.runner import teach
 

@@ -165,7 +165,7 @@ def _cells(study: Registration, arm: str, *more: str) -> Iterator[tuple[int, Cel
 
 def _manifest(study: Registration, arm: str, seed: int, cell: Cell) -> Manifest:
     """The manifest that a run of this cell would have."""
-    from reflexion_lab.runner.config.compose import manifest_of
+    from reflexion_lab.runner.config.assemble import manifest_of
 
     try:
         manifest = manifest_of(cell.cfg)

@@ -16,8 +16,8 @@ from reflexion_lab.errors import FolderError, LabError
 from reflexion_lab.io.terminal import columns, in_notebook
 from reflexion_lab.loop.deadline import within
 from reflexion_lab.protocols import Tracker
+from reflexion_lab.runner.config.assemble import Lab, assemble
 from reflexion_lab.runner.config.build import build
-from reflexion_lab.runner.config.compose import Lab, assemble
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import FolderLost
 

@@ -40,7 +40,8 @@ from reflexion_lab.records import (
     Usage,
     Wisdom,
 )
-from reflexion_lab.runner.config.compose import CONF, compose, loop_factory
+from reflexion_lab.runner.config.assemble import loop_factory
+from reflexion_lab.runner.config.compose import CONF, compose
 from reflexion_lab.runner.config.parts import Models, plain
 from reflexion_lab.runner.runner import teach
 from reflexion_lab.storage.in_memory import InMemory

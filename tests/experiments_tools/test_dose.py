@@ -6,7 +6,8 @@ from pathlib import Path
 from experiments._tools.dose import PLANTED, cases_of, main, read, table
 from experiments.dose_and_response_simulated.analysis import held, rows_of
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.studies.run import finish
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "dose_and_response_simulated"

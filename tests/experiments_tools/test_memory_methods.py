@@ -6,7 +6,8 @@ import pytest
 
 from experiments._tools.memory_methods import clusters_of, deviation, gain, main, planted, rate, read
 from experiments.memory_methods.analysis import NAMES, NULLS, held, holds, matrix_rows, rows_of
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.studies.run import finish
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "memory_methods"

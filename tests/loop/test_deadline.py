@@ -7,7 +7,8 @@ import pytest
 from reflexion_lab.errors import Unanswered
 from reflexion_lab.loop.deadline import Deadline, DeadlineError, within
 from reflexion_lab.records import Recollection, Task, Trajectory
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import finish
 

@@ -9,7 +9,8 @@ import pytest
 
 from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Episode, Wisdom
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import ConfigError
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.place import opened

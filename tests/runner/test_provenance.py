@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Manifest, Provenance
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder import manifest as source
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import code_digest, differences, file_digest, own_parts, provenance

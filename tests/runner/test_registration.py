@@ -14,7 +14,8 @@ from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.report.comparison import is_registered
 from reflexion_lab.cli.main import main
 from reflexion_lab.notebook.frames import load
-from reflexion_lab.runner.config.compose import assemble, compose, manifest_of
+from reflexion_lab.runner.config.assemble import assemble, manifest_of
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import ConfigError
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder

@@ -4,7 +4,8 @@ import pytest
 
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.records import Message, Sampling
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import ROLES, ConfigError, draws_by_role, load_models
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import carry_out

@@ -18,8 +18,9 @@ from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Sampling
+from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.build import plain
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.grid import digest_of
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import config_digest

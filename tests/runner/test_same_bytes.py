@@ -10,7 +10,8 @@ import pytest
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.analysis.summary import Log, bare, canonical_form, differences, figures
 from reflexion_lab.records import Usage
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import compose
 from tests.builders import canonical_bytes, scripted
 
 SHARED = (

@@ -5,7 +5,8 @@ import pytest
 
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.pool import Transplant
 from reflexion_lab.studies.run import finish
 from tests import builders as make

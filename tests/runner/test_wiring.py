@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.build import build, plain, prepared
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.compose import compose
 
 
 class Part:

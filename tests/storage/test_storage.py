@@ -16,7 +16,8 @@ from reflexion_lab.analysis.summary import figures
 from reflexion_lab.cli import main as cli
 from reflexion_lab.errors import StoreError
 from reflexion_lab.io.secrets import without_keys, without_logins
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.grid import digest_of
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.call_store import UNSAVED

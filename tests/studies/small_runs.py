@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 
 from model_server import ModelServer, completion
 
-from reflexion_lab.runner.config.compose import assemble
+from reflexion_lab.runner.config.assemble import assemble
 
 REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: {0}\nCONFIDENCE: 0.5\n"
 NEVER_PASSES = [

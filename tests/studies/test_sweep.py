@@ -18,7 +18,8 @@ from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.cli.main import main
 from reflexion_lab.cli.run import exit_code, run_many
 from reflexion_lab.errors import ConfigError, FolderError, ModelError
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.grid import cells, digest_of, lines
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import RunFolder

@@ -18,7 +18,8 @@ import pytest
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.analysis.summary import bare
 from reflexion_lab.records import Episode, Grade, Mistake, Session, Wisdom
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.storage.place import opened
 from reflexion_lab.tasks.evaluators.judge import HiddenTests
 from reflexion_lab.tasks.sandbox.cached import CachedSandbox

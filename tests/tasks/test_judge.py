@@ -13,7 +13,8 @@ from reflexion_lab.analysis.report.run_tables import show
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Grade
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import ConfigError
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.runner import Runner

@@ -24,7 +24,8 @@ from reflexion_lab.errors import HarnessError
 from reflexion_lab.memory.archive import Archive, Learnt
 from reflexion_lab.protocols import Stored
 from reflexion_lab.records import Attempt, Beginning, Task, Update
-from reflexion_lab.runner.config.compose import loop_factory, restored
+from reflexion_lab.runner.config.assemble import loop_factory
+from reflexion_lab.runner.config.compose import restored
 from reflexion_lab.runner.config.parts import Models, cached_sandbox, load_archive, load_models
 from reflexion_lab.runner.folder.manifest import versions
 from reflexion_lab.storage.in_memory import InMemory

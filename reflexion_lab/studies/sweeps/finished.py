@@ -19,8 +19,8 @@ from reflexion_lab.errors import FolderError
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.memory.archive import runs_in
 from reflexion_lab.records import Beginning, Manifest, Record, Usage
+from reflexion_lab.runner.config.assemble import draws_from_runs, origin_of_items, pool_of
 from reflexion_lab.runner.config.build import build, plain
-from reflexion_lab.runner.config.compose import draws_from_runs, origin_of_items, pool_of
 from reflexion_lab.runner.config.grid import digest_of
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.config.parts import (

@@ -8,8 +8,9 @@ from reflexion_lab.agent.models.cache import CachedModel
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Recollection
+from reflexion_lab.runner.config.assemble import loop_factory
 from reflexion_lab.runner.config.build import build
-from reflexion_lab.runner.config.compose import compose, loop_factory
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import Models, load_models
 from reflexion_lab.tasks.evaluators.static import StaticCheck
 from reflexion_lab.text.prompts.render import Prompts

@@ -20,7 +20,8 @@ from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.cli import main as cli
 from reflexion_lab.errors import HarnessError, ModelError
 from reflexion_lab.records import Completion, Message, Sampling, Usage
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.call_store import Caps, Ledger, Spending
 

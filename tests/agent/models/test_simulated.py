@@ -19,7 +19,8 @@ from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.episodic import episode_of
 from reflexion_lab.records import Message, Recollection, Sampling, Task
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.text.prompts.render import VARIANTS, Prompts
 

@@ -15,7 +15,8 @@ from reflexion_lab.agent.reflectors.reviewed import Reviewed
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Check, Task
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.studies.run import finish
 from reflexion_lab.tasks.benchmarks.basics import basics
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval

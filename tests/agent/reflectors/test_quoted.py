@@ -10,7 +10,8 @@ from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Recollection, Task
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.studies.run import finish
 from reflexion_lab.text.prompts.render import VARIANTS, Prompts
 from tests import builders as make

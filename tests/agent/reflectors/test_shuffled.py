@@ -10,8 +10,9 @@ import pytest
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Attempt, Check, Task, Usage
+from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.build import build
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.grid import lines
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.pool import Shuffled

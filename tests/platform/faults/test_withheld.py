@@ -4,7 +4,8 @@ import pytest
 
 from reflexion_lab.agent.models.cache import CachedModel
 from reflexion_lab.records import WITHHELD, Completion, Usage
-from reflexion_lab.runner.config.compose import compose, loop_factory
+from reflexion_lab.runner.config.assemble import loop_factory
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import Models, suite_writer_factory
 from reflexion_lab.tasks.evaluators.self_tests import asserts
 

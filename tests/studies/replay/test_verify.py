@@ -9,7 +9,8 @@ from operator import getitem
 import pytest
 
 from reflexion_lab.cli.main import main
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import SAME_WITHOUT_ITEMS
 from reflexion_lab.studies.replay.bundle import read as read_bundle

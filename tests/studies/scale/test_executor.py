@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from reflexion_lab.errors import ConfigError, Unanswered
+from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.build import plain
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import Local
 from reflexion_lab.runner.folder.manifest import config_digest
 from reflexion_lab.studies.scale.cluster import Cluster

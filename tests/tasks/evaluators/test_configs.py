@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from reflexion_lab.runner.config.compose import CONF, assemble, compose
+from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.compose import CONF, compose
 from reflexion_lab.runner.config.parts import load_limits
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import carry_out

@@ -9,8 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.records import Evaluation, Trajectory
+from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.build import build
-from reflexion_lab.runner.config.compose import assemble, compose
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.tasks.evaluators.combined import Combined
 from reflexion_lab.tasks.evaluators.noisy import FALSE_NEGATIVE, FALSE_POSITIVE, WEAK, Noisy, wrong_test
 from reflexion_lab.tasks.evaluators.static import StaticCheck

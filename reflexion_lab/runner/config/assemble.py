@@ -1,0 +1,517 @@
+"""The composition root: from a config, composed or recorded in a manifest, to the checked parts of its run."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import fcntl
+import functools
+import sys
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from reflexion_lab.errors import ConfigError, FolderError
+from reflexion_lab.io import files
+from reflexion_lab.io.secrets import without_logins
+from reflexion_lab.protocols import Executor, Sandbox, StartedRun, Store, Tracker
+from reflexion_lab.records import FEEDBACK_SOURCES, Episode, Item, Manifest, Mistake, Provenance, Wisdom
+from reflexion_lab.runner.config import check as settings
+from reflexion_lab.runner.config.build import (
+    Config,
+    LoopValues,
+    build,
+    capability,
+    construct,
+    converted,
+    has_durable_store,
+    job_overrides,
+    plain,
+    prepared,
+    takes,
+)
+from reflexion_lab.runner.config.compose import restored
+from reflexion_lab.runner.config.initial_items import InitialItems, initial_items, of_held_out
+from reflexion_lab.runner.config.parts import (
+    Local,
+    Models,
+    any_node,
+    cached_sandbox,
+    draws_by_role,
+    embedder_fingerprint,
+    has_shared_episodes,
+    has_shared_memory,
+    keeps_items,
+    load_archive,
+    load_benchmark,
+    load_limits,
+    load_models,
+    reflects_on_last,
+    snapshot_path,
+    stop_rules,
+    suite_writer_factory,
+    timed_tasks,
+)
+from reflexion_lab.runner.folder import registration
+from reflexion_lab.runner.folder.folder import IRREPLACEABLE, RunFolder, read_beginning
+from reflexion_lab.runner.folder.manifest import (
+    config_digest,
+    describe,
+    differences,
+    own_targets,
+    provenance,
+    resumption,
+    store_place,
+)
+
+if TYPE_CHECKING:
+    from reflexion_lab.agent.models.cache import CachedModel
+    from reflexion_lab.loop.reflexion import Reflexion
+    from reflexion_lab.memory.archive import Archive, Rounds
+    from reflexion_lab.runner.runner import Runner
+    from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+    from reflexion_lab.tasks.sandbox.cached import CachedSandbox
+
+LOADING = 3600.0
+"""Seconds until a store that is read counts as hanging; a million episodes take two minutes."""
+
+
+class Lab(NamedTuple):
+    """The assembled parts of one run."""
+
+    runner: Runner
+    folder: RunFolder
+    tracker: Tracker
+    sandbox: CachedSandbox
+    models: Models
+    archive: Archive | None
+    executor: Executor
+
+    @property
+    def model(self) -> CachedModel:
+        """The model of the actor."""
+        return self.models.of("actor")
+
+    def close(self) -> None:
+        with contextlib.ExitStack() as last_first:  # an error in one close does not keep the others open
+            for part in (self.executor, self.archive, self.models, self.sandbox):
+                if part:
+                    last_first.callback(part.close)
+
+
+def assemble(config: Config | Mapping[str, Any]) -> Lab:
+    """Check a config and build the parts of its run.
+
+    Parameters
+    ----------
+    config : Config | Mapping[str, Any]
+        A composed config; or a plain mapping, the config of a manifest, which may hold unused keys of earlier versions.
+
+    Raises
+    ------
+    ConfigError
+        A value is invalid, a key is unused, or a resumed run began with another config.
+    """
+    from omegaconf import OmegaConf
+
+    is_recorded = not OmegaConf.is_config(config)
+    cfg = restored(config) if is_recorded else cast("Config", config)
+    checked = settings.check(cfg, is_recorded)
+    if cfg.feedback_source not in FEEDBACK_SOURCES:
+        raise ConfigError("feedback_source", repr(cfg.feedback_source), f"one of {', '.join(FEEDBACK_SOURCES)}")
+    if has_durable_store(cfg) and (cfg.feedback_source == "oracle" or shows_solutions(cfg)):
+        is_oracle = cfg.feedback_source == "oracle"
+        leak = "feedback_source=oracle" if is_oracle else "a part that reads canonical solutions"
+        raise ConfigError(
+            "store",
+            f"a store with {leak}",
+            "store=none, since words about hidden tests and solutions would reach other runs",
+        )
+    cfg = _with_salt(_with_last_reflection(cfg))
+    for message in settings.arm_warnings(checked):
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+    with contextlib.ExitStack() as held:
+        executor: Executor = build(cfg.executor, "executor") if cfg.executor else Local()
+        held.callback(executor.close)
+        lab = _assembled(cfg, executor, held)
+        held.pop_all()  # the lab closes them
+    return lab
+
+
+def _with_last_reflection(cfg: Config) -> Config:
+    """The config with the `loop.reflect_on_last` of the resumed run, else of `reflects_on_last`, for the manifest."""
+    if cfg.loop.reflect_on_last is not None:
+        return cfg
+    cfg = copy.deepcopy(cfg)
+    earlier = RunFolder.existing(cfg.resume).manifest.config if cfg.resume is not None else {}
+    cfg.loop.reflect_on_last = plain(earlier.get("loop", {})).get("reflect_on_last", reflects_on_last(cfg))
+    return cfg
+
+
+def _with_salt(cfg: Config) -> Config:
+    """The config with the salt of the resumed run for ids of items, else its digest, which a replay reads from it."""
+    from omegaconf import OmegaConf
+
+    key = "memory.shared.items.salt"
+    if not keeps_items(cfg) or OmegaConf.select(cfg, key) is not None:
+        return cfg
+    earlier = RunFolder.existing(cfg.resume).manifest.config if cfg.resume is not None else {}
+    salt = OmegaConf.select(OmegaConf.create(earlier), key) or config_digest(without_logins(plain(cfg)))
+    cfg = copy.deepcopy(cfg)
+    OmegaConf.update(cfg, key, salt)
+    return cfg
+
+
+def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> Lab:
+    from omegaconf import OmegaConf
+
+    from reflexion_lab.runner.runner import Runner
+    from reflexion_lab.storage.in_memory import InMemory
+    from reflexion_lab.tasks.benchmarks.stream import overlap
+    from reflexion_lab.tasks.evaluators.judge import HiddenTests
+
+    as_it_stands: Any = OmegaConf.to_container(cfg, resolve=False)
+    sandbox = cached_sandbox(cfg, executor.pool(load_limits(cfg), cfg.sandbox.servers, as_it_stands))
+    held.callback(sandbox.close)
+    sandbox.open(is_new=False)  # report a damaged cache before anything runs
+    benchmark = load_benchmark(cfg, sandbox)
+    models = load_models(cfg)
+    held.callback(models.close)
+    tried = load_archive(cfg, models, InMemory()) if has_shared_memory(cfg) else None
+    config = plain(cfg)
+    manifest = described(cfg, config, benchmark, models, sandbox.layers, _provenance(cfg, config, tried))
+    if draws_from_runs(cfg):
+        from reflexion_lab.runner.pool import pool_runs
+
+        runs = pool_runs(plain(cfg.reflector.pool), cfg.seed, manifest, manifest.provenance.pool)
+        cfg = copy.deepcopy(cfg)
+        cfg.reflector.pool = as_it_stands["reflector"]["pool"] = list(map(str, runs))  # the executor's config, too
+    loop_factory(cfg, models, sandbox, tried)()  # report invalid values before anything is written
+    suite_writer = (
+        suite_writer_factory(cfg, models.of("suite_writer"), sandbox) if cfg.feedback_source == "self_tests" else None
+    )
+    tracker = build(cfg.tracker, "tracker")
+    if archive := load_archive(cfg, models):
+        held.callback(archive.close)
+    manifest = replace(manifest, provenance=replace(manifest.provenance, store=_store_state(cfg, archive)))
+    models.open()
+    sandbox.open()
+    # A resumed run keeps its tasks even if a canonical solution now fails on a busy machine.
+    tasks = timed_tasks(benchmark, sandbox, cfg.benchmark.get("keep_failing", False) or cfg.resume is not None)
+    if benchmark.held_out and not cfg.quiet:
+        print(overlap(benchmark), file=sys.stderr)
+    folder = open_folder(cfg, manifest)
+    models.meter.scope = str(cfg.sweep_id or folder.manifest.config.get("sweep_id") or folder.manifest.run_id)
+    rounds = begin_rounds(archive, cfg, folder, executor, benchmark.held_out) if archive else None
+    beginning = StartedRun(
+        folder.manifest.run_id, models.meter.scope, folder.beginning, archive.store if archive else None, models.add
+    )
+    runner = Runner(
+        tasks=tasks,
+        loop=executor.loops(loop_factory(cfg, models, sandbox, archive, folder.manifest.run_id), beginning),
+        judge=HiddenTests(sandbox),
+        folder=folder,
+        feedback_source=cfg.feedback_source,
+        workers=cfg.workers or models.of("actor").slots,
+        quiet=cfg.quiet,
+        suite_writer=suite_writer,
+        rounds=rounds,
+        held_out=benchmark.held_out,
+        part=benchmark.part,
+        spent=lambda: models.spent,
+        resumption=resumption(folder.manifest, manifest) if cfg.resume is not None else None,
+    )
+    return Lab(runner, folder, tracker, sandbox, models, archive, executor)
+
+
+def begin_rounds(
+    archive: Archive, cfg: Config, folder: RunFolder, executor: Executor, frozen: Collection[str] = ()
+) -> Rounds:
+    """The rounds of a run, whose memory starts with what the store held when the run first began.
+
+    All cells of a sweep start with the same snapshot, which the first of them takes.
+    """
+    from reflexion_lab.loop.deadline import within
+    from reflexion_lab.memory.archive import Rounds
+
+    if folder.beginning is None and folder.results:
+        raise FolderError(folder.path / "memory.json", "no file", "what the store held at the start", IRREPLACEABLE)
+    within(LOADING, functools.partial(_check_store, cfg, archive.store, folder), "store: not read", "the store")
+    rounds = Rounds(
+        archive,
+        cfg.memory.shared.round_size,
+        folder.manifest.run_id,
+        cfg.arm,
+        executor.broadcast,
+        log=functools.partial(folder.append, "operations.jsonl"),
+        frozen=frozen,
+    )
+    snapshot, own = snapshot_path(cfg), folder.beginning
+    with _locked(snapshot):
+        known = own or (read_beginning(snapshot) if snapshot else None)
+        others = None if own else initial_items(cfg)
+        stored = known.items if known else within(LOADING, archive.stored_items, "store: not read", "the store")
+        begin = functools.partial(
+            archive.begin, known, folder.manifest.run_id, (*(others.items if others else ()), *stored)
+        )
+        beginning = within(LOADING, begin, "store: not read", "the store")
+        if others:  # before memory.json: a start that broke off does it again
+            _begin_with(others, archive, cfg, frozen)
+        if own is None:
+            folder.write_json("memory.json", msgspec.to_builtins(beginning))
+        if snapshot and not snapshot.exists():  # of the store alone: cells may begin with items of different runs
+            draft = snapshot.with_name(f".{snapshot.name}{files.DRAFT}")
+            files.replace(snapshot, [msgspec.json.encode(replace(beginning, items=stored))], draft)
+    return rounds
+
+
+def _begin_with(others: InitialItems, archive: Archive, cfg: Config, held_out: Collection[str]) -> None:
+    """Store those items of another run that the store has never had, and warn of what a reader would not expect."""
+    if not cfg.memory.shared["items"].frozen:
+        known = {item.item_id for item in archive.store.read(Item)}
+        archive.store.append([item for item in others.items if item.item_id not in known])
+    if (target := str(plain(cfg.curator)["_target_"])) != others.curator:
+        print(f"warning: the items of {others.origin} were made by {others.curator}, not {target}", file=sys.stderr)
+    if n := of_held_out(others.items, held_out):
+        print(f"warning: {n} items of {others.origin} come from tasks that this run holds out", file=sys.stderr)
+
+
+def _check_store(cfg: Config, store: Store, folder: RunFolder) -> None:
+    """Raises ConfigError: the run to resume began with another store, which is no copy of this one.
+
+    A store of another place has records of the run, what the run began with, or, where both are empty, no round yet.
+    A sweep finds its runs by their stores (`studies.sweeps.finished`).
+    """
+    from reflexion_lab.memory.archive import is_begun_with, runs_in
+
+    before, beginning = store_place(folder.manifest.config), folder.beginning
+    if cfg.sweep_id or beginning is None or before == store_place(without_logins(plain(cfg))):
+        return
+    is_unused = beginning.episodes or len(folder.results) <= cfg.memory.shared.round_size
+    if folder.manifest.run_id not in runs_in(store) and not (is_unused and is_begun_with(store, beginning)):
+        expected = f"the store with which {folder.path} began, {before} from its run root, or a copy of it"
+        raise ConfigError("store.place", repr(str(cfg.store.place)), expected)
+
+
+@contextlib.contextmanager
+def _locked(path: Path | None) -> Iterator[None]:
+    """Exclusive lock between processes on the file at `path`."""
+    if path is None:
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def loop_factory(
+    cfg: Config, models: Models, sandbox: Sandbox, archive: Archive | None = None, run_id: str = ""
+) -> Callable[[], Reflexion]:
+    """A factory of loops, one per task: parts are shared, memory and draw counts are the task's own."""
+    from reflexion_lab.agent.reflectors.reviewed import Reviewed
+    from reflexion_lab.loop.deadline import Deadline
+    from reflexion_lab.loop.reflexion import Reflexion
+    from reflexion_lab.loop.stop import Stuck
+    from reflexion_lab.memory.episodic import EpisodicMemory, NothingKnown, OnlyItems
+    from reflexion_lab.memory.reflection_files import ReflectionFiles
+
+    nodes = {name: prepared(cfg[name], name) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
+    recall, prompts = build(cfg.recall, "recall"), build(cfg.prompts, "prompts")
+    files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
+    solutions = {"tasks": load_benchmark(cfg).tasks} if reads_solutions(cfg) else {}
+    converted("loop", cfg.loop, LoopValues)  # report values of the wrong type by their key
+    known = archive if archive is None or has_shared_episodes(cfg) else OnlyItems(archive)
+    has_critic = any(takes(name, nodes[name], "critic") for name in ("actor", "reflector", "reviser"))
+    user_defined = {name for name in (*nodes, "recall", "retriever", "embedder") if own_targets(plain(cfg[name]))}
+    quality, stuck = plain(cfg.quality), Stuck(cfg.loop.stuck_after)
+    stop = stop_rules(cfg, stuck)
+
+    def bounded(part: Any, method: str, *groups: str) -> Any:
+        """Bound user-defined parts; those of the lab are bounded by model and sandbox."""
+        return part if user_defined.isdisjoint(groups) else Deadline(part, method, cfg.loop.timeout)
+
+    def loop() -> Reflexion:
+        draws = draws_by_role(models)
+        parts = {"sandbox": sandbox, "prompts": prompts, "known": known or NothingKnown(), "models": draws}
+        parts["evaluator"] = build(nodes["evaluator"], "evaluator", parts)
+        if has_critic:
+            parts["critic"] = build(nodes["critic"], "critic", {**parts, "model": draws["critic"]})
+        parts["reviser"] = nodes["reviser"]  # built by the actor that uses it, with the actor's model
+        reflector = build(nodes["reflector"], "reflector", {**parts, **solutions, "model": draws["reflector"]})
+        actor = build(nodes["actor"], "actor", {**parts, "model": draws["actor"]})
+        memory = EpisodicMemory(
+            recall,
+            cfg.memory.max_episodes,
+            known=known,
+            run_id=run_id if archive or files else "",
+            agent_id=cfg.arm,
+            show_session=cfg.memory.show_session,
+            files=files,
+        )
+        return Reflexion(
+            actor=bounded(actor, "act", "actor", "critic", "reviser"),
+            evaluator=bounded(parts["evaluator"], "evaluate", "evaluator"),
+            reflector=construct("quality", Reviewed, first=bounded(reflector, "reflect", "reflector"), **quality),
+            memory=bounded(memory, "recall", "recall", "retriever", "embedder"),
+            stop=stop,
+            stuck=stuck,
+            reflect_on_last=reflects_on_last(cfg),
+            reflect_on_success=cfg.loop.reflect_on_success,
+            reflect_below=cfg.loop.reflect_below,
+        )
+
+    return loop
+
+
+def _provenance(cfg: Config, config: dict[str, Any], archive: Archive | None) -> Provenance:
+    from reflexion_lab.tasks.sandbox.cached import VERSION
+
+    overrides, launcher = job_overrides()
+    embedder = embedder_fingerprint(cfg, archive)
+    origin = provenance(config, overrides=overrides, launcher=launcher, embedder=embedder, sandbox_version=VERSION)
+    return replace(origin, items=origin_of_items(cfg))
+
+
+def origin_of_items(cfg: Config) -> str:
+    """Run and digest of the items of another run that memory begins with; "" without one."""
+    if cfg.resume is not None:
+        return RunFolder.existing(cfg.resume).manifest.provenance.items
+    others = initial_items(cfg)
+    return others.origin if others else ""
+
+
+def described(
+    cfg: Config,
+    config: dict[str, Any],
+    benchmark: Benchmark,
+    models: Models,
+    isolation: Sequence[str],
+    origin: Provenance,
+) -> Manifest:
+    """The manifest of the run; `config` is `cfg` as plain values.
+
+    Raises
+    ------
+    ConfigError
+        The run to resume was started with another config.
+    DataError
+        The study of the config cannot be read.
+    """
+    manifest = describe(config, benchmark.name, benchmark.digest, len(benchmark), models.by_role, isolation, origin)
+    study = registration.read(cfg.study) if cfg.study else None
+    registered = {"study": study.name, "study_digest": study.digest} if study else {}
+    manifest = replace(manifest, shows_solutions=shows_solutions(cfg), **registered)
+    earlier = RunFolder.existing(cfg.resume).manifest if cfg.resume is not None else None
+    if draws_from_runs(cfg):
+        pool = pool_of(cfg, manifest, earlier.provenance.pool if earlier else ())
+        is_of_study = study is not None and _belong(cfg, manifest, pool, study)
+        origin = replace(origin, pool=pool, pool_origin=registration.OF_STUDY * is_of_study)
+        manifest = replace(manifest, provenance=origin)
+    if earlier and (changed := differences(earlier, manifest)):
+        raise ConfigError(
+            f"resume: {cfg.resume} began with another {', '.join(changed)}", expected="the command that began it"
+        )
+    return manifest
+
+
+def manifest_of(cfg: Config) -> Manifest:
+    """The manifest that a run of this config would begin with, without the state of sandbox and study.
+
+    A pool that holds no run yet, or is the run root, stands for runs of the study.
+
+    Raises
+    ------
+    ConfigError
+        A value is invalid or a key is unused.
+    """
+    from reflexion_lab.storage.in_memory import InMemory
+
+    settings.check(cfg)
+    cfg = _with_salt(_with_last_reflection(cfg))
+    benchmark, models = load_benchmark(cfg), load_models(cfg)
+    try:
+        config = plain(cfg)
+        origin = _provenance(cfg, config, load_archive(cfg, models, InMemory()) if has_shared_memory(cfg) else None)
+        if archive := load_archive(cfg, models):
+            with contextlib.closing(archive):
+                origin = replace(origin, store=_store_state(cfg, archive))
+        manifest = describe(config, benchmark.name, benchmark.digest, len(benchmark), models.by_role, (), origin)
+    finally:
+        models.close()
+    if not draws_from_runs(cfg):
+        return manifest
+    pool = {}
+    folders = plain(cfg.reflector.pool)
+    folders = [folders] if isinstance(folders, str) else folders
+    if {Path(folder).resolve() for folder in folders} != {Path(cfg.run_root).resolve()}:
+        with contextlib.suppress(ConfigError):  # no such run yet; the run raises it
+            pool = pool_of(cfg, manifest, ())
+    origin = replace(origin, pool=pool, pool_origin="" if pool else registration.OF_STUDY)
+    return replace(manifest, provenance=origin)
+
+
+def _belong(cfg: Config, manifest: Manifest, pool: Collection[str], study: registration.Registration) -> bool:
+    """Whether the runs of `pool`, by id, belong to the study without a deviation."""
+    from reflexion_lab.runner.pool import pool_runs
+
+    donors = (RunFolder(run).manifest for run in pool_runs(plain(cfg.reflector.pool), cfg.seed, manifest, pool))
+    return not any(registration.deviations(study, donor) for donor in donors)
+
+
+def _store_state(cfg: Config, archive: Archive | None) -> str:
+    """`empty` or `filled`, as the run finds the store; `across cells` where a sweep's cells fill it for one another; ""
+    without a durable store.
+    """
+    if archive is None or not has_durable_store(cfg):
+        return ""
+    if cfg.memory.shared.get("across_cells"):
+        return "across cells"
+    snapshot = snapshot_path(cfg)
+    with _locked(snapshot):
+        if snapshot and (known := read_beginning(snapshot)):
+            is_filled = bool(known.episodes or known.mistakes or known.wisdom or known.items)
+        else:
+            read = archive.store.read
+            is_filled = any(True for _ in chain(read(Episode), read(Mistake), read(Wisdom), read(Item)))
+    return "filled" if is_filled else "empty"
+
+
+def draws_from_runs(cfg: Config) -> bool:
+    """Whether the reflector reads reflections of earlier runs."""
+    return bool(capability(cfg.reflector, "reads_runs", False) and cfg.reflector.get("pool"))
+
+
+def pool_of(cfg: Config, manifest: Manifest, known: Collection[str]) -> dict[str, str]:
+    """Digests of the runs whose reflections the run of `manifest` reads; `known` and errors as of `pool_digests`."""
+    from reflexion_lab.runner.pool import pool_digests
+
+    same_tasks = bool(capability(cfg.reflector, "same_tasks", False))
+    return pool_digests(plain(cfg.reflector.pool), cfg.seed, manifest, known, same_tasks=same_tasks)
+
+
+def shows_solutions(cfg: Config) -> bool:
+    """Whether a part `reads_solutions`, or memory begins with items of a run that read hidden tests or solutions."""
+    if cfg.resume is not None:
+        return RunFolder.existing(cfg.resume).manifest.shows_solutions
+    others = initial_items(cfg)
+    return reads_solutions(cfg) or bool(others and others.is_upper_bound)
+
+
+def reads_solutions(cfg: Config) -> bool:
+    """Whether the reflector, a reflector within it, or the curator reads canonical solutions."""
+    parts = [plain(cfg.reflector), plain(cfg.get("curator"))]
+    return any(any_node(part, lambda node: bool(capability(node, "reads_solutions", False))) for part in parts)
+
+
+def open_folder(cfg: Config, manifest: Manifest) -> RunFolder:
+    """A new run folder with its manifest, or the folder to resume."""
+    if cfg.resume is not None:
+        return RunFolder.existing(cfg.resume)
+    study = functools.partial(registration.keep, Path(cfg.study), run=manifest) if cfg.study else None
+    return RunFolder.create(Path(cfg.run_root), manifest, study)
