@@ -79,7 +79,7 @@ def forked(work, n=400):
     return (time.perf_counter() - start) / n * 1000
 def rlimits():
     import resource
-    for limit, value in layers.limits:
+    for limit, value in layers.limits.values():
         resource.setrlimit(limit, (value, value))
 lockdown.LIBC.prctl(lockdown.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 steps = {"fork": lambda: None, "rlimits": rlimits, "landlock": layers._enter_landlock, "seccomp": layers.enter_seccomp}
