@@ -67,7 +67,9 @@ the same."""
 DATA = "benchmark.load.path"
 """Path of the tasks; runs have the same tasks if their `benchmark_digest` is equal."""
 HOW_ASKED = ("api_key_env", "api_key_file", "retries", "timeout", "deadline", "requests_per_minute")
-"""Likewise keys of models behind a server, which have the key `api_key_env`: a run may be resumed with other values."""
+"""Likewise keys of models behind a server: a run may be resumed with other values."""
+OF_SERVED = ("base_url", "api_key_env")
+"""Keys of which a model behind a server has one at least."""
 EXACT = 2**53
 """Largest integer up to which every integer has an exact float."""
 VERSIONED = (
@@ -143,7 +145,7 @@ def former_digest(config: Mapping[str, Any]) -> str:
     def without_access(node: Any) -> Any:
         if not isinstance(node, Mapping):
             return node
-        how = HOW_ASKED if "api_key_env" in node else ()
+        how = HOW_ASKED if any(key in node for key in OF_SERVED) else ()
         return {key: without_access(value) for key, value in node.items() if key not in how}
 
     measured_config = {key: without_access(value) for key, value in config.items() if key not in EXECUTION_KEYS}
@@ -269,7 +271,7 @@ def _changed(first: Provenance, other: Provenance) -> list[str]:
 def _measured(key: str, node: Any) -> Any:
     """A config node without the keys that do not affect results."""
     if isinstance(node, Mapping):
-        how = HOW_ASKED if "api_key_env" in node else ()
+        how = HOW_ASKED if any(key in node for key in OF_SERVED) else ()
         omitted = OMITTED.get(key, {}).items()
         node = {**ADDED.get(key, {}), **node}
         below = {name: f"{key}.{name}" for name in node if name not in how}
