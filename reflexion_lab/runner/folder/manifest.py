@@ -302,14 +302,16 @@ def git_state() -> tuple[str, bool]:
     """The checkout's commit, and whether its files differ from it; ("", False) for an installed wheel."""
     if not is_checkout():
         return "", False
-    run = functools.partial(
-        subprocess.run, cwd=PACKAGE, env=without_secrets(), capture_output=True, text=True, check=True, timeout=10
-    )
+    command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
-        commit = run(["git", "rev-parse", "HEAD"]).stdout.strip()
-        return commit, bool(run(["git", "status", "--porcelain", "--untracked-files=no"]).stdout.strip())
+        status = subprocess.run(
+            command, cwd=PACKAGE, env=without_secrets(), capture_output=True, text=True, check=True, timeout=10
+        )
     except (OSError, subprocess.SubprocessError):
         return "", False
+    lines = status.stdout.splitlines()
+    commit = next((line.split()[2] for line in lines if line.startswith("# branch.oid ")), "(initial)")
+    return ("", False) if commit == "(initial)" else (commit, any(not line.startswith("#") for line in lines))
 
 
 def provenance(
