@@ -150,10 +150,16 @@ def test_a_dirty_tree_is_known_by_its_diff(tmp_path, monkeypatch):
     (tmp_path / "reflexion_lab").mkdir()
     (tmp_path / "pyproject.toml").write_text("a\n")
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "a"]):
+    assert source.git_state() == ("", False)  # no repository
+    for words in (["init", "-q"], ["add", "-A"]):
         subprocess.run([*git, *words], check=True)
+    assert source.git_state() == ("", False)  # no commit
+    subprocess.run([*git, "commit", "-qm", "a"], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    assert source.git_state() == (commit, False)
     assert provenance({}).diff_digest == ""
     (tmp_path / "pyproject.toml").write_text("b\n")
+    assert source.git_state() == (commit, True)
     changed = provenance({}).diff_digest
     (tmp_path / "pyproject.toml").write_text("c\n")
     assert len({"", changed, provenance({}).diff_digest}) == 3
