@@ -49,8 +49,8 @@ def table() -> str:
 
 def outline() -> str:
     """A line per package, the top one first: its name and the first sentence of its docstring."""
-    lines = (f"{name:<11}{purpose(name).partition('. ')[0].removesuffix('.')}" for name in packages())
-    return "\n".join(["```text", *lines, "```", ""])
+    lines = (f"| `{name}` | {purpose(name).partition('. ')[0].removesuffix('.')} |" for name in packages())
+    return "\n".join(["| package | what it does |", "|---|---|", *lines, ""])
 
 
 def updated(page: str, text: str) -> str:
