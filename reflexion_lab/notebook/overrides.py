@@ -92,7 +92,7 @@ def one_line_errors(applies: Callable[[Exception], bool] = is_user_error) -> Ite
     except Exception as problem:
         if not applies(problem):
             raise
-        message = _in_python(one_line(problem, "`rl.compose()` shows those that there are"))
+        message = _in_python(one_line(problem, "`rl.compose()` shows all keys"))
         raise ConfigError(message) from None
 
 

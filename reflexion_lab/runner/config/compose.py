@@ -1,8 +1,8 @@
 """The composition root: from overrides to a config, from a config to the parts of a run.
 
 `compose` serves Python and most commands, `hydra_main` the command `run` with Hydra's flags, `grid.cells` sweeps.
-`assemble` checks and builds every config, including those of manifests. Only this room and the launchers of
-`studies.scale` know Hydra.
+`assemble` checks and builds every config, including those of manifests. Only `runner.config` and the launchers of
+`studies.scale` import Hydra.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
@@ -28,7 +29,19 @@ from reflexion_lab.errors import ConfigError, FolderError
 from reflexion_lab.io import files
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.protocols import Executor, Sandbox, StartedRun, Store, Tracker
-from reflexion_lab.records import FEEDBACK_SOURCES, Episode, Item, Manifest, Mistake, Provenance, Wisdom
+from reflexion_lab.records import (
+    FEEDBACK_SOURCES,
+    Episode,
+    Evaluation,
+    Item,
+    Manifest,
+    Mistake,
+    Provenance,
+    Recollection,
+    Reflection,
+    Trajectory,
+    Wisdom,
+)
 from reflexion_lab.runner.config import check as settings
 from reflexion_lab.runner.config.build import (
     Config,
@@ -259,11 +272,6 @@ def hydra_main(job: Callable[[Config], None], arguments: Sequence[str]) -> None:
     `--shell-completion`). Overrides alone need no Hydra application, which would compose them twice.
     """
     arguments = in_full(arguments)
-    if (flags := [word for word in arguments if word.startswith("-")]) and flags[0] in ("--cfg", "-c", "--info", "-i"):
-        # what is printed is what would run; the word behind a flag belongs to it
-        words = [word for word in arguments if "=" in word and not word.startswith(("-", "hydra"))]
-        with contextlib.suppress(Exception):  # Hydra names the problem below
-            arguments = [*arguments, *_chat_words(words)]
     if not any(word.startswith(("-", "hydra")) for word in arguments):
         cfg = compose(*arguments)
         with as_job(arguments):
@@ -271,10 +279,16 @@ def hydra_main(job: Callable[[Config], None], arguments: Sequence[str]) -> None:
         return
     import hydra
 
+    words = [word for word in arguments if "=" in word and not word.startswith("-")]
+    with contextlib.suppress(Exception):  # Hydra names the problem below
+        arguments = [*arguments, *_chat_words(words)]
+
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra raises config errors instead of printing them
     sys.argv = ["reflexion-lab run", *arguments]
     try:
         hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
+    except FileExistsError as problem:
+        raise ConfigError("hydra.run.dir", f"{problem.filename}, a file", "a folder") from None
     except Exception as problem:
         raise with_override_at_fault(
             problem, [word for word in arguments if not word.startswith("-")]
@@ -573,9 +587,9 @@ def loop_factory(
     quality, stuck = plain(cfg.quality), Stuck(cfg.loop.stuck_after)
     stop = stop_rules(cfg, stuck)
 
-    def bounded(part: Any, method: str, *groups: str) -> Any:
+    def bounded(part: Any, method: str, *groups: str, kinds: tuple[type, ...]) -> Any:
         """Bound user-defined parts; those of the lab are bounded by model and sandbox."""
-        return part if user_defined.isdisjoint(groups) else Deadline(part, method, cfg.loop.timeout)
+        return part if user_defined.isdisjoint(groups) else Deadline(part, method, cfg.loop.timeout, kinds)
 
     def loop() -> Reflexion:
         draws = draws_by_role(models)
@@ -595,11 +609,12 @@ def loop_factory(
             show_session=cfg.memory.show_session,
             files=files,
         )
+        first = bounded(reflector, "reflect", "reflector", kinds=(Reflection, NoneType))
         return Reflexion(
-            actor=bounded(actor, "act", "actor", "critic", "reviser"),
-            evaluator=bounded(parts["evaluator"], "evaluate", "evaluator"),
-            reflector=construct("quality", Reviewed, first=bounded(reflector, "reflect", "reflector"), **quality),
-            memory=bounded(memory, "recall", "recall", "retriever", "embedder"),
+            actor=bounded(actor, "act", "actor", "critic", "reviser", kinds=(Trajectory,)),
+            evaluator=bounded(parts["evaluator"], "evaluate", "evaluator", kinds=(Evaluation,)),
+            reflector=construct("quality", Reviewed, first=first, **quality),
+            memory=bounded(memory, "recall", "recall", "retriever", "embedder", kinds=(Recollection,)),
             stop=stop,
             stuck=stuck,
             reflect_on_last=reflects_on_last(cfg),

@@ -328,7 +328,7 @@ def load_models(cfg: Config, clock: Callable[[], float] = time.monotonic) -> Mod
     by_role = {}
     for role, node in {"actor": cfg.model, **cfg.roles}.items():
         if missing := sorted(OmegaConf.missing_keys(node)):
-            raise ConfigError(missing[0], "no value", f"one, {missing[0]}=…")
+            raise ConfigError(missing[0], "no value", f"{missing[0]}=…")
         _check_secrets("model" if role == "actor" else f"roles.{role}", plain(node))
         _check_style(cfg, role, node)
         key = msgspec.json.encode(plain(node), order="sorted")
