@@ -314,7 +314,7 @@ class Reflector(Protocol):
 class Recall(Protocol):
     """Chooses what memory gives to an attempt."""
 
-    def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
+    def select(self, own: Sequence[Episode], task: Task, known: SharedMemory) -> Recollection:
         """Episodes and lessons for the next attempt.
 
         Parameters
@@ -322,7 +322,7 @@ class Recall(Protocol):
         own : sequence of Episode
             The task's episodes of this loop, oldest first.
         task : Task
-        known : Known
+        known : SharedMemory
             Memory shared by all tasks of the round; constant within a round.
 
         Returns
@@ -332,7 +332,7 @@ class Recall(Protocol):
         """
 
 
-class Known(Protocol):
+class SharedMemory(Protocol):
     """Memory shared by all loops of a round, as of the beginning of the round."""
 
     omega: int

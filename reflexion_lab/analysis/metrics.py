@@ -110,7 +110,7 @@ REGISTRY: dict[tuple[Level, str], Metric] = {}
 """By level and name, in the order of tables."""
 
 
-def are_the_labs() -> bool:
+def all_built_in() -> bool:
     """Whether no metric is a user's, which may read texts that those of the lab do not."""
     return all(known.of.__module__.startswith("reflexion_lab.") for known in REGISTRY.values())
 

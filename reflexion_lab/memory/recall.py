@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 from msgspec.structs import replace
 
 from reflexion_lab.limits import Count, Share, validated
-from reflexion_lab.protocols import Known, Outcome
+from reflexion_lab.protocols import Outcome, SharedMemory
 from reflexion_lab.records import UNKNOWN, Episode, Recollection, Task
 from reflexion_lab.text.prompts.render import program, shortened
 from reflexion_lab.text.shorten import cut, estimated, line
@@ -107,7 +107,7 @@ class Window:
         self.omega = omega
         self.max_tokens = max_tokens
 
-    def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
+    def select(self, own: Sequence[Episode], task: Task, known: SharedMemory) -> Recollection:
         size = capacity(self.omega, own, task, known.omega)
         newest = own[len(own) - min(size, len(own)) :]
         return _recollection(newest, window(newest, self.max_tokens), size)
@@ -135,7 +135,7 @@ class Similar:
         self.max_tokens = max_tokens
         self.outcome = outcome
 
-    def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
+    def select(self, own: Sequence[Episode], task: Task, known: SharedMemory) -> Recollection:
         nearest_last = known.similar(task, own, self.k, self.min_score, self.outcome)[::-1]
         return _recollection(nearest_last, packed(nearest_last, self.max_tokens, foreign_words))
 
@@ -155,7 +155,7 @@ class WindowThenSimilar:
         self.window = Window(omega, max_tokens)
         self.similar = Similar(k, min_score, max_tokens, outcome)
 
-    def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
+    def select(self, own: Sequence[Episode], task: Task, known: SharedMemory) -> Recollection:
         newest, others = (part.select(own, task, known) for part in (self.window, self.similar))
         left_out = tuple(sorted({*others.left_out, *newest.left_out}))
         return replace(newest, episodes=(*others.episodes, *newest.episodes), left_out=left_out)

@@ -10,7 +10,7 @@ from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.memory.retrieval.texts import query
 from reflexion_lab.records import Episode, Message, Recollection, Sampling, Task
-from reflexion_lab.text.prompts.render import Asking, Prompts, known_examples
+from reflexion_lab.text.prompts.render import PromptedModel, Prompts, known_examples
 
 PROMPTS = {
     "sum": 'def add(numbers):\n    """Add up the numbers of a list."""\n',
@@ -34,7 +34,7 @@ def foreign(task_id):
 def acted(task_id, style, others=(), examples=0):
     """What an actor really read and made, with episodes of other tasks in its memory."""
     reply = f"```python\n{program(task_id)}```" if style == "chat" else "\n    return 1\n"
-    ask = Asking(ScriptedModel(lambda messages: reply), Sampling(), Prompts(examples=examples), style)
+    ask = PromptedModel(ScriptedModel(lambda messages: reply), Sampling(), Prompts(examples=examples), style)
     task = Task(task_id=task_id, prompt=PROMPTS[task_id], entry_point=NAMES[task_id])
     return ask("solve", task, Recollection(episodes=tuple(map(foreign, others)))).trajectory("single_shot")
 

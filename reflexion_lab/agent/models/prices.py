@@ -89,7 +89,7 @@ class Price(Record, frozen=True, kw_only=True):
         whole, written, *rest = self.per_million
         return ((prompt - cached) * whole + cached * (rest[0] if rest else whole) + completion * written) / 1e6
 
-    def put_on(self, completion: Completion) -> Completion:
+    def with_cost(self, completion: Completion) -> Completion:
         """A stored reply, with its cost if that was unknown when it was stored."""
         usage = completion.usage
         if usage.cost or not any(self.per_million or ()):
@@ -162,7 +162,9 @@ def host_of(node: Mapping[str, Any]) -> str:
     return urlsplit(str(address)).netloc.rpartition("@")[2]
 
 
-def settled(role: str, node: dict[str, Any], lists: Sequence[Sequence[Entry]], cap: float | None = None) -> Price:
+def resolved_price(
+    role: str, node: dict[str, Any], lists: Sequence[Sequence[Entry]], cap: float | None = None
+) -> Price:
     """Price of the model of `role`, also written into its config if that has the key. Warns if the price is unknown or
     older than a year.
 

@@ -172,7 +172,7 @@ def recount(store: Store) -> Recount:
     first = before = _by_id(store)
     while True:
         stored = (with_fields_of(before.get(entry.wisdom_id, entry), entry, HISTORY) for entry in extracted)
-        wisdom = [uses.put_on(entry) for entry in stored]
+        wisdom = [uses.with_uses(entry) for entry in stored]
         if changed := [entry for entry in wisdom if entry != before.get(entry.wisdom_id)]:
             store.append(changed)
         episodes = uses.episodes
@@ -206,7 +206,7 @@ class _Uses:
                 self.latest[name] = max(episode.timestamp, self.latest.get(name, 0.0))
             yield episode
 
-    def put_on(self, wisdom: Wisdom) -> Wisdom:
+    def with_uses(self, wisdom: Wisdom) -> Wisdom:
         """The entry with its usage; a higher stored count is kept, since episodes may have been pruned."""
         name, count = wisdom.wisdom_id, self.count[wisdom.wisdom_id]
         if count <= wisdom.use_count:

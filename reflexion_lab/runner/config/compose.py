@@ -573,7 +573,7 @@ def loop_factory(
     from reflexion_lab.loop.deadline import Deadline
     from reflexion_lab.loop.reflexion import Reflexion
     from reflexion_lab.loop.stop import Stuck
-    from reflexion_lab.memory.episodic import EpisodicMemory, NothingKnown, OnlyItems
+    from reflexion_lab.memory.episodic import EpisodicMemory, NoSharedMemory, OnlyCuratedItems
     from reflexion_lab.memory.reflection_files import ReflectionFiles
 
     nodes = {name: prepared(cfg[name], name) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
@@ -581,7 +581,7 @@ def loop_factory(
     files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
     solutions = {"tasks": load_benchmark(cfg).tasks} if reads_solutions(cfg) else {}
     converted("loop", cfg.loop, LoopValues)  # report values of the wrong type by their key
-    known = archive if archive is None or has_shared_episodes(cfg) else OnlyItems(archive)
+    known = archive if archive is None or has_shared_episodes(cfg) else OnlyCuratedItems(archive)
     has_critic = any(takes(name, nodes[name], "critic") for name in ("actor", "reflector", "reviser"))
     user_defined = {name for name in (*nodes, "recall", "retriever", "embedder") if own_targets(plain(cfg[name]))}
     quality, stuck = plain(cfg.quality), Stuck(cfg.loop.stuck_after)
@@ -593,7 +593,7 @@ def loop_factory(
 
     def loop() -> Reflexion:
         draws = draws_by_role(models)
-        parts = {"sandbox": sandbox, "prompts": prompts, "known": known or NothingKnown(), "models": draws}
+        parts = {"sandbox": sandbox, "prompts": prompts, "known": known or NoSharedMemory(), "models": draws}
         parts["evaluator"] = build(nodes["evaluator"], "evaluator", parts)
         if has_critic:
             parts["critic"] = build(nodes["critic"], "critic", {**parts, "model": draws["critic"]})

@@ -343,10 +343,10 @@ def _cached(
     cfg: Config, role: str, node: dict[str, Any], meter: Meter, lists: Sequence[Sequence[Entry]]
 ) -> CachedModel:
     from reflexion_lab.agent.models.cache import CachedModel
-    from reflexion_lab.agent.models.prices import RECORDED, CappedModel, longest_reply, settled
+    from reflexion_lab.agent.models.prices import RECORDED, CappedModel, longest_reply, resolved_price
     from reflexion_lab.storage.call_store import UNSAVED
 
-    price = settled(role, node, lists, meter.caps.cost)
+    price = resolved_price(role, node, lists, meter.caps.cost)
     if takes("model", node, "tasks"):
         model = build(node, "model", {"tasks": selected(cfg).tasks})
     else:

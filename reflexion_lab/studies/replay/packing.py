@@ -145,7 +145,7 @@ def _priced(calls: Path, manifest: Manifest, models: Mapping[str, Any], out: Pat
     for line in as_lines(calls, CALLS).splitlines():
         call = msgspec.json.decode(line, type=Call)
         if call.fingerprint in prices:
-            completion = prices[call.fingerprint].put_on(msgspec.json.decode(call.completion, type=Completion))
+            completion = prices[call.fingerprint].with_cost(msgspec.json.decode(call.completion, type=Completion))
             priced.append(msgspec.json.encode(replace(call, completion=msgspec.json.encode(completion).decode())))
     return as_file(b"".join(line + b"\n" for line in priced), CALLS, out)
 

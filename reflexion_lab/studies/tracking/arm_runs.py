@@ -57,7 +57,7 @@ class Compared(NamedTuple):
 
     @property
     def span(self) -> tuple[float, float]:
-        """The range of the curves of its runs, with room, and at least a third of the scale."""
+        """The range of the curves of its runs, with a margin, and at least a third of the scale."""
         shares = [point.pass_at_1 for arm in self.arms for log in arm.logs for point in log.points]
         return share_limits(shares)
 

@@ -371,7 +371,7 @@ class Reader:
 
         A syntax error before the end is the model's error and is kept.
         """
-        if not self.parser.ran_out(code):
+        if not self.parser.is_incomplete(code):
             return ""
         lines = code.split("\n")
         tree = self.parser.parse(code)

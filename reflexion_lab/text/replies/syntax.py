@@ -44,7 +44,7 @@ class Parser:
         """The tree of `code`; None if it is not Python, too long, or beyond the number of texts."""
         return self._parse(code, 0)[0]
 
-    def ran_out(self, code: str) -> bool:
+    def is_incomplete(self, code: str) -> bool:
         """Whether `code` is incomplete Python, not invalid before its end."""
         tree, message = self._parse(code, ALLOW_INCOMPLETE_INPUT)
         return tree is None and (message == "incomplete input" or self.fault > code.rstrip().count("\n"))
