@@ -59,7 +59,7 @@ class Arm:
         self.label = label
         self.shared = shared
         self.whole = tuple(sorted(logs, key=lambda log: log.manifest.seed))
-        """Its runs with the train tasks of a split benchmark."""
+        """The arm's runs with the train tasks of a split benchmark."""
         self.frozen = {name: frozen[name] for log in self.whole if frozen.get(name := log.manifest.run_id)}
         if not self.whole:
             raise DataError(f"arm {label}", "no run", "at least one")
@@ -85,7 +85,7 @@ class Arm:
 
     @cached_property
     def memory(self) -> Matrix | None:
-        """What its memory gains, keeps and loses over the stream; None without frozen runs."""
+        """Gains, retention and losses of its memory over the stream; None without frozen runs."""
         return matrix((log, self.frozen.get(log.manifest.run_id, ())) for log in self.whole) if self.frozen else None
 
     @property

@@ -163,7 +163,7 @@ def _reflexion_log(row: Row) -> Sample:
 
 
 def _logged(solution: str, task: Task) -> str:
-    """Whole if it defines its entry point, or cannot be a body: a retry may define another function."""
+    """The logged program: `solution`, after the prompt if it is a body. A retry may define another function."""
     lines = (line for line in solution.splitlines() if line.strip() and not line.lstrip().startswith("#"))
     defines = re.search(rf"^(?:async )?def[ \t]+{re.escape(task.entry_point)}\b", solution, re.MULTILINE)
     is_body = not defines and next(lines, "").startswith((" ", "\t"))

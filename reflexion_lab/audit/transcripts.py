@@ -204,7 +204,7 @@ class Transcript(Row, frozen=True, kw_only=True):
     """The record of one problem in one run."""
 
     steps: tuple[Step, ...]
-    """Its attempts, oldest first."""
+    """Attempts, oldest first."""
 
     @classmethod
     def of(cls, row: Row) -> Transcript:

@@ -55,7 +55,7 @@ class NoSharedMemory:
 
 
 class OnlyCuratedItems(NoSharedMemory):
-    """Of shared memory the curator's items alone: beside them, the tasks are independent."""
+    """Shared memory reduced to the curator's items; apart from them, the tasks are independent."""
 
     def __init__(self, known: SharedMemory) -> None:
         self.known = known

@@ -109,7 +109,7 @@ def _texts(value: Any, seen: _Seen) -> Iterator[str]:
 
 
 def _parts(value: Any) -> list[Any] | None:
-    """What a container, a wrapper of a function, a path, a pattern or a module consists of; None for other objects."""
+    """Parts of a container, a wrapper of a function, a path, a pattern or a module; None for other objects."""
     match value:
         case Mapping():
             return [part for pair in value.items() for part in pair]

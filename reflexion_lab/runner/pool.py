@@ -17,7 +17,7 @@ from reflexion_lab.runner.folder.manifest import differences, file_digest
 MATCHED = {"model_fingerprint", "reflector_fingerprint", "feedback_source", "benchmark_digest"}
 """Fields that must be equal in a run of the pool and in the run that reads its reflections."""
 MODELS = {"model_fingerprint", "reflector_fingerprint"}
-"""Those of `MATCHED` in which a donor of transplanted words may differ."""
+"""Keys of `MATCHED` in which a donor of transplanted words may differ."""
 
 _AUTHORS = re.compile(r"llm$|fallback:")
 

@@ -111,7 +111,7 @@ class Further(NamedTuple):
     spend: float
     """Mean spending on one, with the reflection before it; of an arm without any, that on a first attempt."""
     solved: Rate
-    """Of those on cases not yet solved, the ones that solve, by hidden tests."""
+    """Share of attempts on cases not yet solved that solve them, by hidden tests."""
 
 
 def further(arm: Arm, unit: str, cases: Collection[Case]) -> Further:

@@ -49,14 +49,14 @@ AS_RUN = "as run"
 REMATCHED = f"bootstrap over tasks, each draw matched again ({PAIRED} where fewer than {FEWEST} differ)"
 
 OVER = ("tasks", "seeds")
-"""What an interval generalises to: other tasks at these seeds, or other tasks and other seeds."""
+"""Populations that an interval generalises to: other tasks at these seeds, or other tasks and other seeds."""
 TWO_WAY = "widened for other seeds (two-way, Satterthwaite)"
 
 Verdicts = Mapping[Case, bool]
 
 
 class Claim(Record, frozen=True, kw_only=True):
-    """What a comparison is to show, beside its arms."""
+    """Equivalence margin and population of a comparison."""
 
     margin: float | None = None
     """Equivalence margin in (0, 1]; None makes no claim of equivalence."""
@@ -91,7 +91,7 @@ class RetryPrice(Record, frozen=True, kw_only=True):
     """Mean spending on a further attempt of the arm (`budgets.further`)."""
     baseline_spend: float
     solved: Rate
-    """Of the arm's further attempts on cases not yet solved, those that solve. Its interval assumes independence."""
+    """Share of its further attempts on cases not yet solved that solve them. The interval assumes independence."""
     baseline_solved: Rate
 
     @property
@@ -380,7 +380,7 @@ class Row(Record, frozen=True, kw_only=True):
     metrics: dict[str, metrics.Value]
     """Values of registered metrics by `Metric.key`."""
     memory: Matrix | None
-    """What its memory gains, keeps and loses over the stream; None without runs on its frozen memory."""
+    """Gains, retention and losses of its memory over the stream; None without runs on its frozen memory."""
 
     @property
     def differences(self) -> dict[str, Difference]:

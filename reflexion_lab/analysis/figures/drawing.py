@@ -85,7 +85,7 @@ class Drawing(NamedTuple):
     has_legend: bool = False
     """One legend above all panels."""
     method: str = ""
-    """What the caption has no room for."""
+    """Details of the method that do not fit into the caption."""
 
 
 Drawings = Callable[..., Drawing | Iterable[Drawing] | None]
@@ -101,7 +101,7 @@ class Registered(NamedTuple):
     most: int
     """Maximum number of arms."""
     is_compared: bool
-    """It takes the comparison and the arms; else only the arms."""
+    """Whether the function takes the comparison and the arms; else only the arms."""
 
 
 REGISTRY: list[Registered] = []

@@ -115,7 +115,7 @@ class Reading(NamedTuple):
     read: tuple[Written, ...]
     """Reflections of this run, in reading order."""
     reads_others: bool
-    """It read wisdom, mistakes, or episodes of other runs, which may contain reflections."""
+    """Whether it read wisdom, mistakes, or episodes of other runs, which may contain reflections."""
 
     @property
     def passed(self) -> bool | None:
@@ -124,7 +124,7 @@ class Reading(NamedTuple):
 
 
 def readings(log: Log) -> list[Reading]:
-    """One for every attempt of the run, in its order.
+    """Readings of every attempt of the run, in its order.
 
     Recalled items that did not fit into the prompt were not read, nor was a reflection without text. Attempts record
     only the episodes that they read, so a session history shown by a recall policy is unknown.

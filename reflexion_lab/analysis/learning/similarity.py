@@ -147,7 +147,7 @@ class _Scorer:
         self._texts: dict[tuple[str, str], str] = {}
 
     def scores(self, before: Attempt | None, attempt: Attempt) -> list[float | None]:
-        """One per episode and mistake of another task that was read; None if unknown, or if only wisdom was read."""
+        """Scores of the episodes and mistakes of other tasks that were read; None if unknown, or for wisdom alone."""
         unread, own = set(attempt.trajectory.left_out), self._text(self.log, attempt.task_id)
         query = f"{own}\n{self.more(before, self.match)}" if before else own
         episodes = [name for name in attempt.recalled if name not in unread and not self._is_own(name, attempt)]

@@ -1,4 +1,4 @@
-"""What a paired comparison can find at all: before it runs, and beside its result.
+"""The differences that a paired comparison can detect: before it runs, and beside its result.
 
 Before: `detected` and `detectable` simulate the verdict of a comparison, its interval and p value. Beside:
 `minimum_detectable` is exact for independent cases, within about two points of the simulated verdict for others.
@@ -41,7 +41,7 @@ class Design(Record, frozen=True, kw_only=True):
 
     tasks: int
     seeds: int
-    """Of each task."""
+    """Number of seeds per task."""
     discordance: float
     """The share of cases that only one arm solves, in (0, 1]; from a pilot, or from earlier runs."""
     agreement: float = 0.5
@@ -131,7 +131,7 @@ def detectable(design: Design, power: float = POWER, studies: int = STUDIES, see
 
 
 def _studies(design: Design, studies: int, seed: int) -> Iterator[NDArray[float64]]:
-    """Of each simulated study the cases' differences, shape (clusters, cases), padded with NaN."""
+    """The cases' differences of each simulated study, shape (clusters, cases), padded with NaN."""
     import numpy as np
 
     rng, shape, clusters = np.random.default_rng(seed), (design.tasks, design.seeds), design.clusters or design.tasks

@@ -329,7 +329,7 @@ class _Group:
         self.best: tuple[float, str] | None = None
         """Confidence and text of the best advice, the earlier one on a tie."""
         self.best_by_task: dict[str, _Advice] = {}
-        """Of the two tasks with the best advice: any other one has the better of them."""
+        """Best advice of the two best tasks; any other task takes the better of both."""
         self.confidence: dict[str, float] = {}
         self.gains = 0.0
         self.pairs = 0

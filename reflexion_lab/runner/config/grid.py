@@ -36,7 +36,7 @@ class Cell(NamedTuple):
     overrides: tuple[str, ...]
     """All overrides, swept or not, without those of Hydra itself."""
     packed: bytes
-    """Its config; as an object it takes 200 KB."""
+    """The cell's config, compressed; as an object it takes 200 KB."""
 
     @classmethod
     def of(cls, number: int, overrides: Sequence[str], cfg: Config) -> Cell:

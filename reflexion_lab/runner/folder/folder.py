@@ -1,4 +1,4 @@
-"""The run folder: the truth about a run. Append-only JSON lines beside a manifest; everything else is a view of it.
+"""The run folder, the complete record of a run: append-only JSON lines beside a manifest; all else is a view of it.
 
 manifest.json         config and environment          attempts.jsonl   every attempt, as it ended
 summary.json          headline figures                results.jsonl    one line per finished task

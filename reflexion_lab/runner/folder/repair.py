@@ -63,7 +63,7 @@ class Drop(Record, frozen=True, kw_only=True):
 
 
 def drops(folder: RunFolder) -> list[Drop]:
-    """What `repair` drops. Changes nothing.
+    """Lines that `repair` would drop. Changes nothing.
 
     Raises
     ------

@@ -475,7 +475,7 @@ def _is_doubtful(reported: Reported, cpu: float, limits: Limits) -> bool:
 
 
 def exhausted(limits: Limits) -> str:
-    """What the machine lacks: disk, descriptors, threads or memory; "" if nothing."""
+    """The resource that the machine lacks: disk, descriptors, threads or memory; "" if none."""
     if disk_is_full(limits):
         return f"disk space in {tempfile.gettempdir()}"
     try:

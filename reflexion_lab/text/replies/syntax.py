@@ -15,7 +15,7 @@ PARSES = 40
 """Largest number of parses per reply."""
 NAME = "<reply>"
 UNPARSABLE = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
-"""What `compile`, `ast.unparse` and `ast.literal_eval` raise on text that is not Python, too deep or too large."""
+"""Exceptions of `compile`, `ast.unparse` and `ast.literal_eval` on text that is not Python, too deep or too large."""
 QUIET = ("ignore", None, Warning, re.compile(NAME), 0)
 """Entry of `warnings.filters` that hides Python's warnings about parsed code, such as invalid escapes."""
 ALLOW_INCOMPLETE_INPUT = 0x4000
