@@ -196,7 +196,7 @@ def begun(cfg, n_tasks):
 
     folder = RunFolder(Path(cfg.run_root) / "run")
     models = {"actor": ScriptedModel(lambda messages: "")}
-    folder.write_manifest(config.describe(plain(cfg), "synthetic", "none", n_tasks, models, ()))
+    folder.write_manifest(config.new_manifest(plain(cfg), "synthetic", "none", n_tasks, models, ()))
     return folder
 
 

@@ -340,13 +340,26 @@ class SharedMemory(Protocol):
 
     @property
     def outcomes(self) -> Mapping[str, tuple[int, int]]:
-        """By failure class and feedback verdicts: reflected failures fixed by the next attempt, and those with one."""
+        """By failure class, two counts by feedback verdicts: reflected failures that the next attempt fixed, and
+        reflected failures with a next attempt.
+        """
 
     def similar(
         self, task: Task, own: Sequence[Episode], k: int, min_score: float, outcome: Outcome = "any"
     ) -> list[Episode]:
-        """At most `k` episodes of other loops with this `outcome` and scores of `min_score` (in [0, 1]) or above, best
-        first.
+        """Episodes of other loops that are similar to the task, best first.
+
+        Parameters
+        ----------
+        task : Task
+        own : sequence of Episode
+            Episodes of this loop, whose errors may be part of the query.
+        k : int
+            Maximum number of episodes.
+        min_score : float
+            Minimum score, in [0, 1].
+        outcome : {"any", "passed", "failed"}
+            Outcome of the episodes by their feedback.
         """
 
     def past(self, task: Task) -> list[Episode]:

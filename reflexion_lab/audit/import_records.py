@@ -56,7 +56,7 @@ class Terms(NamedTuple):
         return f"{'own' if is_own else 'he'}_{'lenient' if self.lenient else 'pass'}"
 
 
-def describe(recording: Recording, terms: Terms, executor: Sandbox) -> Manifest:
+def recording_manifest(recording: Recording, terms: Terms, executor: Sandbox) -> Manifest:
     """Manifest of the run, with commit and versions of the import."""
     config = _config(recording, terms)
     commit, dirty = git_state()

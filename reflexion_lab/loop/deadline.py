@@ -18,22 +18,31 @@ STEP = 0.5
 
 
 QUIET = 30.0
-"""Seconds of waiting without a word."""
+"""Seconds of waiting before a message is printed."""
 
 
 class DeadlineError(TimeoutError):
     """Work took longer than its time limit."""
 
 
-def within(seconds: float | None, work: Callable[[], T], late: str = "no result", waits_for: str = "") -> T:
-    """The result of `work`, or its exception. `seconds` None: no limit. A wait of `QUIET` seconds for what `waits_for`
-    names is printed.
+def with_deadline(seconds: float | None, work: Callable[[], T], late: str = "no result", waits_for: str = "") -> T:
+    """The result of `work`, or its exception.
+
+    Parameters
+    ----------
+    seconds : float or None
+        Limit of wall time; None: no limit.
+    work : callable
+        Called in a thread of its own.
+    late : str
+        Beginning of the message of DeadlineError.
+    waits_for : str
+        Name of the awaited part, printed after `QUIET` seconds; "" prints nothing.
 
     Raises
     ------
     DeadlineError
-        `work` took more than `seconds`; the message begins with `late`. Its thread continues, and its result is
-        dropped.
+        `work` took more than `seconds`. Its thread continues, and its result is dropped.
     """
     if seconds is None:
         return work()
@@ -84,7 +93,9 @@ class Deadline:
         def bounded(*values: Any, **named: Any) -> T:
             name = f"{type(self._part).__name__}.{self._method}"
             try:
-                result = within(self._seconds, lambda: call(*values, **named), f"loop.timeout: {name} gave no result")
+                result = with_deadline(
+                    self._seconds, lambda: call(*values, **named), f"loop.timeout: {name} gave no result"
+                )
             except DeadlineError as problem:
                 raise Unanswered(f"{problem}; give it more where it is merely slow", "timeout") from problem
             if not isinstance(result, self._kinds):

@@ -120,7 +120,7 @@ class EpisodicMemory:
             episodes=selected.episodes,
             omega=selected.omega,
             left_out=tuple(sorted({*selected.left_out, *lessons.left_out})),
-            session=described(self.session, selected=selected, lessons=lessons) if has_session else "",
+            session=session_text(self.session, selected=selected, lessons=lessons) if has_session else "",
             token_ratio=self.token_ratio or 1.0,
         )
 
@@ -232,7 +232,7 @@ def session_of(past: Sequence[Episode], session: Session) -> Session:
     return session
 
 
-def described(
+def session_text(
     session: Session,
     max_chars: int = 2000,
     *,

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from reflexion_lab.errors import ConfigError, Unanswered
-from reflexion_lab.loop.deadline import Deadline, DeadlineError, within
+from reflexion_lab.loop.deadline import Deadline, DeadlineError, with_deadline
 from reflexion_lab.records import Recollection, Reflection, Task, Trajectory
 from reflexion_lab.runner.config.compose import assemble, compose
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -32,14 +32,14 @@ class Sleeper:
 def test_a_call_that_takes_too_long_is_left_alone():
     began = time.monotonic()
     with pytest.raises(DeadlineError, match=r"^no reflection within 0\.05 s$"):
-        within(0.05, lambda: time.sleep(5), "no reflection")
+        with_deadline(0.05, lambda: time.sleep(5), "no reflection")
     assert time.monotonic() - began < 4
 
 
 def test_results_and_exceptions_pass_through():
-    assert within(None, lambda: 3) == within(5, lambda: 3) == 3
+    assert with_deadline(None, lambda: 3) == with_deadline(5, lambda: 3) == 3
     with pytest.raises(ZeroDivisionError):
-        within(5, lambda: 1 // 0)
+        with_deadline(5, lambda: 1 // 0)
 
 
 def test_a_part_keeps_everything_but_its_bounded_method():

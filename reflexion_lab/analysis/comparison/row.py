@@ -406,7 +406,27 @@ def row(
     study: Registration | None = None,
     claim: Claim | None = None,
 ) -> Row:
-    """`longest` is the longest loop of all arms. Raises DataError if the arm and `base` have no common case."""
+    """The row of an arm in a comparison.
+
+    Parameters
+    ----------
+    arm : Arm
+    base : Arm or None
+        The baseline; None for a row without differences.
+    longest : int
+        Attempts of the longest loop of all arms.
+    units : sequence of str
+        Units of the equal budgets.
+    one_seed : bool, default False
+        Also give differences that rest on a single seed.
+    study : Registration, optional
+    claim : Claim, optional
+
+    Raises
+    ------
+    DataError
+        The arm and `base` have no common case.
+    """
     claim = claim or Claim()
     manifests = [log.manifest for log in arm.logs]
     curve = [arm.verdicts(t) for t in range(1, longest + 1)]

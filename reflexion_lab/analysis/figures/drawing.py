@@ -358,7 +358,18 @@ def _plain(ax: Axes) -> None:
 def save_figures(
     folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Kind = "png", are_captioned: bool = True
 ) -> list[Figure]:
-    """Write the figures of these arms and their comparison into `folder`; empty ones are left out."""
+    """Write the figures of these arms and their comparison; empty ones are left out.
+
+    Parameters
+    ----------
+    folder : Path
+        Created if missing.
+    comparison : Comparison
+    arms : sequence of Arm
+    kind : {"png", "svg", "pdf"}
+    are_captioned : bool, default True
+        With title and caption.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     named_arms = readable(arms)
     whole = {arm.label: plain(name) for name, arm in named_arms.items()}

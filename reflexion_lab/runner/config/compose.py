@@ -64,6 +64,7 @@ from reflexion_lab.runner.config.messages import all_messages, is_hydra_error
 from reflexion_lab.runner.config.parts import (
     Local,
     Models,
+    any_node,
     cached_sandbox,
     chat_choices,
     draws_by_role,
@@ -80,15 +81,14 @@ from reflexion_lab.runner.config.parts import (
     stop_rules,
     suite_writer_factory,
     timed_tasks,
-    within,
 )
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import IRREPLACEABLE, RunFolder, read_beginning
 from reflexion_lab.runner.folder.manifest import (
     EXECUTION_KEYS,
     config_digest,
-    describe,
     differences,
+    new_manifest,
     own_targets,
     provenance,
     resumption,
@@ -439,7 +439,7 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
     models = load_models(cfg)
     held.callback(models.close)
     tried = load_archive(cfg, models, InMemory()) if has_shared_memory(cfg) else None
-    manifest = described(cfg, benchmark, models, sandbox.layers, _provenance(cfg, tried))
+    manifest = run_manifest(cfg, benchmark, models, sandbox.layers, _provenance(cfg, tried))
     if draws_from_runs(cfg):
         from reflexion_lab.runner.pool import pool_runs
 
@@ -487,16 +487,27 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
 def begin_rounds(
     archive: Archive, cfg: Config, folder: RunFolder, executor: Executor, frozen: Collection[str] = ()
 ) -> Rounds:
-    """The rounds of a run, whose memory starts with what the store held when the run first began.
+    """The rounds of a run, whose memory starts with the contents of the store at the first start of the run.
 
-    All cells of a sweep start with the same snapshot, which the first of them takes.
+    All cells of a sweep start with the same snapshot, which the first cell takes.
+
+    Parameters
+    ----------
+    archive : Archive
+    cfg : Config
+    folder : RunFolder
+        Its `memory.json` has the contents at the first start, if the run is resumed.
+    executor : Executor
+        Sends updates of memory to other processes.
+    frozen : collection of str, optional
+        Ids of the held-out tasks, for which memory is frozen.
     """
-    from reflexion_lab.loop.deadline import within
+    from reflexion_lab.loop.deadline import with_deadline
     from reflexion_lab.memory.archive import Rounds
 
     if folder.beginning is None and folder.results:
         raise FolderError(folder.path / "memory.json", "no file", "what the store held at the start", IRREPLACEABLE)
-    within(LOADING, functools.partial(_check_store, cfg, archive.store, folder), "store: not read", "the store")
+    with_deadline(LOADING, functools.partial(_check_store, cfg, archive.store, folder), "store: not read", "the store")
     rounds = Rounds(
         archive,
         cfg.memory.shared.round_size,
@@ -510,11 +521,11 @@ def begin_rounds(
     with _locked(snapshot):
         known = own or (read_beginning(snapshot) if snapshot else None)
         others = None if own else initial_items(cfg)
-        stored = known.items if known else within(LOADING, archive.stored_items, "store: not read", "the store")
+        stored = known.items if known else with_deadline(LOADING, archive.stored_items, "store: not read", "the store")
         begin = functools.partial(
             archive.begin, known, folder.manifest.run_id, (*(others.items if others else ()), *stored)
         )
-        beginning = within(LOADING, begin, "store: not read", "the store")
+        beginning = with_deadline(LOADING, begin, "store: not read", "the store")
         if others:  # before memory.json: a start that broke off does it again
             _begin_with(others, archive, cfg, frozen)
         if own is None:
@@ -568,7 +579,18 @@ def _locked(path: Path | None) -> Iterator[None]:
 def loop_factory(
     cfg: Config, models: Models, sandbox: Sandbox, archive: Archive | None = None, run_id: str = ""
 ) -> Callable[[], Reflexion]:
-    """A factory of loops, one per task: parts are shared, memory and draw counts are the task's own."""
+    """A factory of loops, one per task: parts are shared, memory and draw counts are the task's own.
+
+    Parameters
+    ----------
+    cfg : Config
+    models : Models
+    sandbox : Sandbox
+    archive : Archive, optional
+        Memory shared by all tasks; by default none.
+    run_id : str, default ""
+        Prefix of the ids of stored episodes.
+    """
     from reflexion_lab.agent.reflectors.reviewed import Reviewed
     from reflexion_lab.loop.deadline import Deadline
     from reflexion_lab.loop.reflexion import Reflexion
@@ -642,7 +664,7 @@ def origin_of_items(cfg: Config) -> str:
     return others.origin if others else ""
 
 
-def described(
+def run_manifest(
     cfg: Config, benchmark: Benchmark, models: Models, isolation: Sequence[str], origin: Provenance
 ) -> Manifest:
     """The manifest of the run.
@@ -654,7 +676,9 @@ def described(
     DataError
         The study of the config cannot be read.
     """
-    manifest = describe(plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, isolation, origin)
+    manifest = new_manifest(
+        plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, isolation, origin
+    )
     study = registration.read(cfg.study) if cfg.study else None
     registered = {"study": study.name, "study_digest": study.digest} if study else {}
     manifest = replace(manifest, shows_solutions=shows_solutions(cfg), **registered)
@@ -692,7 +716,9 @@ def manifest_of(cfg: Config) -> Manifest:
         if archive := load_archive(cfg, models):
             with contextlib.closing(archive):
                 origin = replace(origin, store=_store_state(cfg, archive))
-        manifest = describe(plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, (), origin)
+        manifest = new_manifest(
+            plain(cfg), benchmark.name, benchmark.digest, len(benchmark), models.by_role, (), origin
+        )
     finally:
         models.close()
     if not draws_from_runs(cfg):
@@ -757,7 +783,7 @@ def shows_solutions(cfg: Config) -> bool:
 def reads_solutions(cfg: Config) -> bool:
     """Whether the reflector, a reflector within it, or the curator reads canonical solutions."""
     parts = [plain(cfg.reflector), plain(cfg.get("curator"))]
-    return any(within(part, lambda node: bool(capability(node, "reads_solutions", False))) for part in parts)
+    return any(any_node(part, lambda node: bool(capability(node, "reads_solutions", False))) for part in parts)
 
 
 def open_folder(cfg: Config, manifest: Manifest) -> RunFolder:

@@ -47,7 +47,7 @@ class Cell(NamedTuple):
         """A copy of its config."""
         return cast("Config", pickle.loads(zlib.decompress(self.packed)))
 
-    def within(self, sweep_id: str) -> Cell:
+    def in_sweep(self, sweep_id: str) -> Cell:
         """The cell as one of a sweep."""
         cfg = self.cfg
         cfg.sweep_id = sweep_id

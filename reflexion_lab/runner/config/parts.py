@@ -166,7 +166,7 @@ def load_curated(cfg: Config, models: Models) -> CuratedMemory | None:
     parts: dict[str, Any] = {"model": models.of("curator"), "prompts": build(cfg.prompts, "prompts")}
     if takes("curator", plain(cfg.curator), "retriever"):
         parts["retriever"] = build(cfg.retriever, "retriever", {"embedder": load_embedder(cfg)})
-    if within(plain(cfg.curator), lambda node: bool(capability(node, "reads_solutions", False))):
+    if any_node(plain(cfg.curator), lambda node: bool(capability(node, "reads_solutions", False))):
         parts["tasks"] = load_benchmark(cfg).tasks
     limits = converted("memory.shared.items", cfg.memory.shared.get("items", {}), Items)
     curator = build(cfg.curator, "curator", parts)
@@ -204,7 +204,7 @@ def reflects_on_last(cfg: Config) -> bool:
     """`loop.reflect_on_last`; by default whether anybody reads a last reflection: memory shared by loops, a curator."""
     value: bool | None = cfg.loop.reflect_on_last
     curator = plain(cfg.get("curator"))
-    is_read = within(curator, lambda node: bool(capability(node, "reads_reflections", False)))
+    is_read = any_node(curator, lambda node: bool(capability(node, "reads_reflections", False)))
     return has_shared_episodes(cfg) or is_read if value is None else value
 
 
@@ -377,10 +377,10 @@ def _check_style(cfg: Config, role: str, node: Config) -> None:
     reason = capability(node, "only_chats", "")
     if not reason or role in ("reflector", "critic", "suite_writer"):
         return
-    revises = within(plain(cfg.actor), lambda node: capability(node, "revises", False))
+    revises = any_node(plain(cfg.actor), lambda node: capability(node, "revises", False))
     actor = "actor@actor.make_actor" if "make_actor" in cfg.actor else "actor"
     for name, chat in {"actor": f"{actor}=single_shot", **({"reviser": "reviser=llm"} if revises else {})}.items():
-        if within(plain(cfg[name]), _continues):
+        if any_node(plain(cfg[name]), _continues):
             raise ConfigError(name, f"continuation with {reason}", chat)
 
 
@@ -395,7 +395,7 @@ def chat_choices(cfg: Config) -> list[str]:
         for key, node in continuing.items()
         if isinstance(node, Mapping) and "_target_" in node and capability(node, "continues_a_file", False)
     ]
-    if within(actor, lambda node: capability(node, "revises", False)) and cfg.reviser.get("style") == "continuation":
+    if any_node(actor, lambda node: capability(node, "revises", False)) and cfg.reviser.get("style") == "continuation":
         choices.append("reviser=llm")
     writer = plain(cfg.suite_writer, resolve=False).get("writer")
     if cfg.feedback_source == "self_tests" and isinstance(writer, Mapping) and writer.get("style") == "continuation":
@@ -408,11 +408,11 @@ def _continues(node: Mapping[str, Any]) -> bool:
     return node.get("style") == "continuation" or bool(capability(node, "continues_a_file", False))
 
 
-def within(node: Any, is_such: Callable[[Mapping[str, Any]], bool]) -> bool:
+def any_node(node: Any, is_such: Callable[[Mapping[str, Any]], bool]) -> bool:
     """Whether `is_such` holds for a config node or a node within it."""
     if isinstance(node, dict):
-        return is_such(node) or any(within(value, is_such) for value in node.values())
-    return isinstance(node, list) and any(within(value, is_such) for value in node)
+        return is_such(node) or any(any_node(value, is_such) for value in node.values())
+    return isinstance(node, list) and any(any_node(value, is_such) for value in node)
 
 
 def _files(node: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:

@@ -23,7 +23,15 @@ def run_tests(
 ) -> Evaluation:
     """Verdict of `tests` on `program`. Without tests or without a program, the outcome says so and is never a pass.
 
-    `finish_reason` is that of the model's reply; it becomes the outcome if the model withheld the program.
+    Parameters
+    ----------
+    sandbox : Sandbox
+    task : Task
+        Supplies entry point, setup and the CPU time of the canonical solution.
+    program : str
+    tests : sequence of str
+    finish_reason : str, default "stop"
+        That of the model's reply; it becomes the outcome if the model withheld the program.
 
     Raises
     ------

@@ -275,6 +275,18 @@ class Sandbox:
         before it has used its CPU time, or that meets a full disk, a killed process or another trouble that the machine
         may have caused, is run once more when no first run waits, and only the second result counts.
 
+        Parameters
+        ----------
+        program : str
+        entry_point : str
+            Name of the function under test, also known to the checks as `candidate`.
+        checks : sequence of str
+            Python source, each usually one assertion.
+        setup : str, default ""
+            Python that runs before the checks, in their namespace.
+        cpu_seconds : float, default 0.0
+            CPU time of the canonical solution; 0 if unknown.
+
         Raises
         ------
         HarnessError
