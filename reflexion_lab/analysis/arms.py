@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NO_LOGS: Mapping[str, Sequence[Log]] = {}
+RESUME = "finish it with the same command and resume=FOLDER"
 WILSON = "Wilson"
 BOOTSTRAP = f"bootstrap over tasks at these seeds (Wilson, discounted, where fewer than {FEWEST} ever passed or failed)"
 
@@ -196,9 +197,14 @@ class Arm:
 def _check_finished(log: Log) -> None:
     run, finished, expected = f"run {log.manifest.run_id}", len(log.results), log.manifest.n_expected
     if finished != expected:
-        raise DataError(run, f"{finished} of {expected} tasks", "all of them", "finish it with resume=")
+        raise DataError(run, f"{finished} of {expected} tasks", "all of them", RESUME)
     if not log.is_graded:
-        raise DataError(run, "attempts without a hidden verdict", "all of them graded", "finish it with resume=")
+        raise DataError(
+            run,
+            "attempts without a hidden verdict",
+            "all of them graded",
+            RESUME,
+        )
     if len(log.no_verdict) == len(log.attempts):
         first = log.no_verdict[0]
         problem = f"no task with a hidden verdict ({first}: {log.grades[first, 1].outcome})"

@@ -38,7 +38,7 @@ CAUSES = {
 
 VARIANTS = {
     "missing_import": "passes with the usual imports before it",
-    "missing_prompt": "passes behind its prompt",
+    "missing_prompt": "passes after its prompt",
     "stray_quote": CAUSES["stray_quote"],
 }
 """Evidence from the execution of a variant, by cause. The log may have had the import from an earlier program."""

@@ -217,7 +217,7 @@ def _program(step: Step, prompt: str, has_test: bool) -> str:
 
 
 def completed(prompt: str, code: str) -> str:
-    """`code` behind the prompt, on a new line unless it continues the prompt's last indentation."""
+    """`code` after the prompt, on a new line unless it continues the prompt's last indentation."""
     lines = prompt.rstrip(" \t")
     if lines != prompt and lines.endswith("\n"):
         continues = code[:1].strip() and not re.search(r"^(?:async[ \t]+def|def|class)\b", code, re.MULTILINE)

@@ -143,7 +143,7 @@ class Progress:
 
     @property
     def line(self) -> str:
-        """Text behind the bar."""
+        """Text after the bar."""
         seconds = max(time.monotonic() - self._start, 1e-9)
         usage = self._spent()
         text = f"{self.passed} passed, {self.attempts / seconds:.1f} attempts/s, "

@@ -20,7 +20,7 @@ from reflexion_lab.runner.config.messages import is_user_error, one_line
 Override = str | Mapping[str, Any] | Sequence[str]
 """An override as on the command line, a list of them, or a mapping of keys to values."""
 
-SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)' 1\. ")
+SEVERAL = re.compile(r"(.*: got several values, expected one); `-m` sweeps over them")
 
 
 def as_lines(overrides: Sequence[Override]) -> list[str]:
@@ -111,6 +111,4 @@ def _lines(override: Override) -> list[str]:
 
 def _in_python(message: str) -> str:
     """The message with the Python function to call."""
-    if several := SEVERAL.match(message):
-        return f"{several[1]}: got several values, expected one; `rl.sweep` runs each, and key=[a,b] is a list"
-    return message
+    return SEVERAL.sub(r"\1; `rl.sweep` sweeps over them", message)

@@ -121,7 +121,7 @@ def test_what_changes_no_result_splits_no_arm(run):
         "temperature": 0.0,
         "benchmark": {"load": {"path": "/data/t"}},
     }
-    model = {"_target_": "models.OpenAIModel", "base_url": "http://127.0.0.1/v1"}
+    model = {"_target_": "models.OpenAIModel", "base_url": "http://127.0.0.1/v1", "api_key_env": "OPENAI_API_KEY"}
     first, second = (
         run("x", **config, model={**model, "timeout": 1}),
         run("y", seed=1, **other, model={**model, "timeout": 9}),

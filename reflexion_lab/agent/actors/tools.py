@@ -83,8 +83,8 @@ def run_code(sandbox: Sandbox, task: Task, draft: str, code: str, limit: int) ->
     """Output and error of `code` run after `draft`, in at most `limit` characters. Raises HarnessError."""
     before = f"{draft.rstrip()}\n\n" if draft else ""
     # The sandbox fails a program without the entry point, which may not have been written yet.
-    behind = "" if draft else f"\n{task.entry_point} = None\n"
-    program = f"{before}{code.rstrip()}\n{behind}"
+    after = "" if draft else f"\n{task.entry_point} = None\n"
+    program = f"{before}{code.rstrip()}\n{after}"
     execution = sandbox.run(program, task.entry_point, (TRIVIAL,), task.setup, task.cpu_seconds)
     check = execution.checks[0]
     error = "" if check.outcome == "pass" else _error(check, before.count("\n"))

@@ -13,6 +13,7 @@ from reflexion_lab.io.secrets import without_keys
 from reflexion_lab.io.terminal_text import plain, visible
 
 NO_CHOICE = re.compile(r".*Could not find '(.+)/([^/']+)' Available options in '[^']*': ([\w -]+)(.*)")
+SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)' 1\. .*")
 OWN_FILES = "config files of your own: 'hydra.searchpath=[file:///FOLDER]'"
 
 MACHINE = frozenset(
@@ -74,6 +75,10 @@ def _problem_and_hint(problem: BaseException, keys: str = "") -> tuple[str, str]
         near = difflib.get_close_matches(name, choices, n=1)
         hint = f"did you mean {near[0]!r}?" if near else OWN_FILES
         text = f"{group}: got {name!r}, expected one of {', '.join(choices)}{choice[4]}"
+    elif several := SEVERAL.fullmatch(" ".join(text.split())):
+        key_of_list, _, values = several[1].partition("=")
+        text = f"{several[1]}: got several values, expected one"
+        hint = f"`-m` sweeps over them; {key_of_list}=[{values}] is a list"
     elif missing := re.search(r"Missing mandatory value: (\S+)", text):
         text = f"{missing[1]}: got no value, expected {missing[1]}=…"
     elif key and (unset := re.search(r"Environment variable '(\w+)' not found", text)):

@@ -67,7 +67,7 @@ the same."""
 DATA = "benchmark.load.path"
 """Path of the tasks; runs have the same tasks if their `benchmark_digest` is equal."""
 HOW_ASKED = ("api_key_env", "api_key_file", "retries", "timeout", "deadline", "requests_per_minute")
-"""Likewise keys of models behind a server, which have the key `api_key_env`: a run may be resumed with other values."""
+"""The same for keys of models of a server, which have the key `api_key_env`: a run may be resumed with other values."""
 EXACT = 2**53
 """Largest integer up to which every integer has an exact float."""
 VERSIONED = (

@@ -67,7 +67,9 @@ def pack(run: RunFolder, out: Path, calls: str | Path | None = None, store: Stor
     log = Log.read(run)
     if len(log.results) != log.manifest.n_expected or not log.is_graded:
         raise BundleError(
-            f"{run.path}: the run is not finished", expected="all tasks graded", hint="finish it with resume="
+            f"{run.path}: the run is not finished",
+            expected="all tasks graded",
+            hint="finish it with the same command and resume=FOLDER",
         )
     with Scratch() as scratch:
         here = scratch.path

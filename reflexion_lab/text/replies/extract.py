@@ -414,7 +414,7 @@ STRAY_END = re.compile(r"""(?<!["'`])["'`]\s*\Z""")
 
 
 def without_stray_quote(code: str) -> str:
-    """`code` without one quote mark before it, and one behind it if there is one before it; else unchanged."""
+    """`code` without one quote mark before it, and without one after it if there is one before it; else unchanged."""
     if not STRAY.match(code):
         return code
     return STRAY_END.sub("", STRAY.sub(r"\1", code, count=1), count=1)
