@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reflexion_lab.analysis.learning.checkpoints import Matrix, matrix
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats import clusters
-from reflexion_lab.analysis.stats.bootstrap import FEWEST, interval
+from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS, interval
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.errors import DataError
 from reflexion_lab.loop.selection import submitted_at
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 NO_LOGS: Mapping[str, Sequence[Log]] = {}
 RESUME = "finish it with the same command and resume=FOLDER"
 WILSON = "Wilson"
-BOOTSTRAP = f"bootstrap over tasks at these seeds (Wilson, discounted, where fewer than {FEWEST} ever passed or failed)"
+BOOTSTRAP = (
+    f"bootstrap over tasks at these seeds (Wilson, discounted, where fewer than {MIN_TASKS} ever passed or failed)"
+)
 
 
 class Case(NamedTuple):

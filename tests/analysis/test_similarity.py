@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.analysis.arms import Arm, Case
-from reflexion_lab.analysis.learning.similarity import FEWEST, Near, bins, edges, jaccard, similarity, task_text
+from reflexion_lab.analysis.learning.similarity import MIN_TASKS, Near, bins, edges, jaccard, similarity, task_text
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.memory.retrieval.texts import query
@@ -151,7 +151,7 @@ def test_bins_hold_every_attempt_once_and_about_as_many_each():
     near = [Near(CASE._replace(task_id=f"t{i}"), 1, score, i % 3 == 0, False) for i, score in enumerate(scores)]
     ends = edges(scores)
     groups = bins(near, ends)
-    assert [group.n for group in groups.values()] == [FEWEST] * 5
+    assert [group.n for group in groups.values()] == [MIN_TASKS] * 5
     assert [group.k for group in groups.values()] == [4] * 5
     assert (ends[0], ends[-1]) == (0.0, 0.59)
 

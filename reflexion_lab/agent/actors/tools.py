@@ -122,9 +122,9 @@ def _failure(check: Check) -> str:
 
 def _error(check: Check, draft_lines: int = 0) -> str:
     """The exception and its line; lines above `draft_lines` belong to the snippet after the draft."""
-    what = one_line(f"{check.error_type or check.outcome}: {check.message}", 250).rstrip(": ")
+    message = one_line(f"{check.error_type or check.outcome}: {check.message}", 250).rstrip(": ")
     if not check.line:
-        return what
+        return message
     if draft_lines and check.line > draft_lines:
-        return f"{what} (line {check.line - draft_lines} of the code)"
-    return f"{what} (line {check.line} of the program)"
+        return f"{message} (line {check.line - draft_lines} of the code)"
+    return f"{message} (line {check.line} of the program)"

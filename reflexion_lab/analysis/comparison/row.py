@@ -22,14 +22,14 @@ from reflexion_lab.analysis.comparison.budgets import (
 from reflexion_lab.analysis.learning.checkpoints import Matrix
 from reflexion_lab.analysis.learning.transitions import Moves, ends
 from reflexion_lab.analysis.stats.bayes import Posterior, posterior
-from reflexion_lab.analysis.stats.bootstrap import FEWEST, difference, linearised, paired_differences
+from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS, difference, linearised, paired_differences
 from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, are_shared, by_cluster, merged
 from reflexion_lab.analysis.stats.estimators import Confusion, feedback_confusion, paired
 from reflexion_lab.analysis.stats.intervals import (
-    CLOSE,
     EQUIVALENCE,
     LEVEL,
     PAIRED,
+    TOLERANCE,
     Estimate,
     Rate,
     adjusted,
@@ -46,7 +46,7 @@ from reflexion_lab.records import Record, Usage
 from reflexion_lab.runner.folder.registration import Registration, exploratory
 
 AS_RUN = "as run"
-REMATCHED = f"bootstrap over tasks, each draw matched again ({PAIRED} where fewer than {FEWEST} differ)"
+REMATCHED = f"bootstrap over tasks, each draw matched again ({PAIRED} where fewer than {MIN_TASKS} differ)"
 
 OVER = ("tasks", "seeds")
 """Populations that an interval generalises to: other tasks at these seeds, or other tasks and other seeds."""
@@ -163,7 +163,7 @@ class Difference(Record, frozen=True, kw_only=True):
     @property
     def is_detected(self) -> bool:
         """Whether the interval leaves 0 out and p after Holm is below 0.05."""
-        return not self.estimate.low <= 0 <= self.estimate.high and self.p_holm < 1 - LEVEL + CLOSE
+        return not self.estimate.low <= 0 <= self.estimate.high and self.p_holm < 1 - LEVEL + TOLERANCE
 
     @property
     def is_loss(self) -> bool:
@@ -562,7 +562,7 @@ def _exploratory(arm: Arm, base: Arm, metric: str, study: Registration | None, c
     """Why this comparison is exploratory; [] where it was registered."""
     own, others = ([log.manifest for log in side.logs] for side in (arm, base))
     reasons = exploratory(study, metric, own, others)
-    if study and claim.margin and abs(claim.margin - (study.equivalence_margin or 0)) > CLOSE:
+    if study and claim.margin and abs(claim.margin - (study.equivalence_margin or 0)) > TOLERANCE:
         reasons.append(f"margin {claim.margin:g}, registered was {study.equivalence_margin or 'none'}")
     return reasons
 

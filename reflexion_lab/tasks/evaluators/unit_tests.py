@@ -93,5 +93,5 @@ def describe(check: Check) -> str:
     if check.outcome == "fail":
         return check.message or "the assertion is false"
     where = f" (line {check.line} of the program)" if check.line else ""
-    what = f"{check.error_type}: {check.message}" if check.error_type else f"{check.outcome}: {check.message}"
-    return what.rstrip(": ")[:250] + where
+    message = f"{check.error_type}: {check.message}" if check.error_type else f"{check.outcome}: {check.message}"
+    return message.rstrip(": ")[:250] + where
