@@ -179,7 +179,9 @@ def resolved_price(
     name, remedy = f"{role}: {node.get('model', '')}", "give model.price_per_million=[prompt,completion]"
     if price.per_million is None and cap is not None:
         unpriced = f"{cap:g} and no price of {node['model']} ({role}) at {host_of(node)}"
-        raise ConfigError("caps.cost", unpriced, "one", f"{remedy}, an entry in prices.path, or caps.tokens instead")
+        raise ConfigError(
+            "caps.cost", unpriced, "a known price", f"{remedy}, an entry in prices.path, or caps.tokens instead"
+        )
     if price.per_million is None:
         warnings.warn(
             f"cost: unknown. {name} at {host_of(node)} has no known price; {remedy}, or an entry in prices.path",

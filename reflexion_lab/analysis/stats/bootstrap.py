@@ -3,8 +3,8 @@
 Tasks are resampled with all of their seeds (Efron 1979, Annals of Statistics 7:1-26; clusters: Davison and Hinkley
 1997, Bootstrap Methods and their Application, section 3.8); the interval is a percentile interval. With fewer than
 `MIN_TASKS` tasks on one side, percentile intervals are too narrow or have no width, and a Wilson interval replaces
-them. Where tasks share a cluster, a row of an array holds all cases of the cluster (`clusters.by_cluster`), and clusters
-take the place of tasks. Differences use `intervals.over_tasks` without resampling.
+them. Where tasks share a cluster, a row of an array holds all cases of the cluster (`clusters.by_cluster`), and
+clusters take the place of tasks. Differences use `intervals.over_tasks` without resampling.
 
 P-values do not come from the draws, which are centred on the data and not on the null hypothesis, but from
 `permutation.sign_flip`.
