@@ -14,7 +14,7 @@ import msgspec
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Task
 from reflexion_lab.runner import objects
-from reflexion_lab.runner.config.build import METHODS
+from reflexion_lab.runner.config.build import METHODS, unknown
 from reflexion_lab.runner.config.messages import is_user_error, one_line
 
 Override = str | Mapping[str, Any] | Sequence[str]
@@ -40,8 +40,8 @@ def with_objects(overrides: Sequence[Override], parts: Mapping[str, object]) -> 
     """
     lines = as_lines(overrides)
     for group, part in parts.items():
-        if group not in (*METHODS, "reviser", "benchmark"):
-            raise ConfigError(group, "an argument", f"one of {', '.join((*METHODS, 'reviser', 'benchmark'))}")
+        if group not in (groups := (*METHODS, "reviser", "benchmark")):
+            raise unknown(group, groups)
         if isinstance(part, str | Path):
             lines.append(f"{group}={part}")
         elif group == "benchmark":

@@ -27,7 +27,7 @@ T = TypeVar("T")
 Config: TypeAlias = "DictConfig"
 """A composed config."""
 
-METHODS: Mapping[str, Callable[..., Any]] = {
+METHODS: dict[str, Callable[..., Any]] = {
     "model": protocols.Model.complete,
     "actor": protocols.Actor.act,
     "evaluator": protocols.Evaluator.evaluate,
@@ -37,13 +37,13 @@ METHODS: Mapping[str, Callable[..., Any]] = {
     "retriever": protocols.Retriever.rank,
     "embedder": protocols.Embedder.embed,
     "store": protocols.Store.append,
-    "stop": protocols.Stop.reached,
     "suite_writer": protocols.SuiteWriter.write,
     "curator": protocols.Curator.curate,
     "tracker": protocols.Tracker.track,
-    "prompts": Prompts.fit,
 }
-"""Required method of a part, by config key."""
+"""Required method of a part, by config group."""
+_OTHER_METHODS: dict[str, Callable[..., Any]] = {"stop": protocols.Stop.reached, "prompts": Prompts.fit}
+"""The same for parts that a notebook cannot replace by a class."""
 
 
 class LoopValues(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -196,7 +196,7 @@ def _call(target: Any, arguments: Sequence[Any], values: Mapping[str, Any], key:
 
 def _check_method(key: str, part: T) -> T:
     """Return the part. Raises ConfigError: it lacks the method required under `key`, or the method's parameters."""
-    required = METHODS.get("stop" if key.startswith("stop.") else key)
+    required = (METHODS | _OTHER_METHODS).get("stop" if key.startswith("stop.") else key)
     if required is None:
         return part
     name, cls = required.__name__, type(part)
