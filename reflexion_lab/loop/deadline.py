@@ -76,7 +76,7 @@ class Deadline:
     """A user-defined part whose `method` may take at most `seconds` of wall time per call, and must return one of
     `kinds`; other attributes pass through.
 
-    A call that takes longer defers the loop like a missing answer of the model: it is no failed attempt.
+    A call that takes longer sets the loop aside, like a missing answer of the model: it is no failed attempt.
     """
 
     def __init__(self, part: Any, method: str, seconds: float, kinds: tuple[type, ...] = (object,)) -> None:

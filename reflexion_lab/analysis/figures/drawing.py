@@ -221,7 +221,7 @@ def share_methods(arms: Sequence[Arm]) -> str:
 
 
 def brief(method: str) -> str:
-    """`method` for a caption: of what stands in parentheses only which method holds where few cases differ."""
+    """`method` for a caption; a text in parentheses is reduced to the method that holds where few cases differ."""
     few = re.sub(r" \(([^(),]+?)(?:,[^()]*?)? (where fewer than [^()]*)\)", r" [\1 \2]", method)
     return re.sub(r" \([^()]*\)|, each draw matched again", "", few).replace("[", "(").replace("]", ")")
 

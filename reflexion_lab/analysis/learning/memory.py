@@ -86,7 +86,7 @@ class Measures(Record, frozen=True, kw_only=True):
 
     orders: int
     online_utility: Effect | None
-    """Mean over T of a(j - 1, j) - a(0, j): what memory is worth in use."""
+    """Mean over T of a(j - 1, j) - a(0, j): the gain by memory during the stream."""
     stability: Effect | None
     """Mean over T of a(K, j) - a(j, j): what later tasks do to the value of memory for earlier ones."""
     forgetting: Effect | None

@@ -21,7 +21,7 @@ class UnitTests:
 def run_tests(
     sandbox: Sandbox, task: Task, program: str, tests: Sequence[str], finish_reason: str = "stop"
 ) -> Evaluation:
-    """Verdict of `tests` on `program`. Without tests or without a program, the outcome says so and is never a pass.
+    """Verdict of `tests` on `program`. Without tests or a program, the outcome names the reason and is never a pass.
 
     Parameters
     ----------
