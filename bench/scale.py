@@ -194,11 +194,11 @@ def begun(cfg, n_tasks):
     """A run folder with a manifest, as a run begins."""
     from reflexion_lab.agent.models.scripted import ScriptedModel
     from reflexion_lab.runner.config.build import plain
-    from reflexion_lab.runner.folder.manifest import describe
+    from reflexion_lab.runner.folder.manifest import new_manifest
 
     folder = RunFolder(Path(cfg.run_root) / "run")
     models = {"actor": ScriptedModel(lambda messages: "")}
-    folder.write_manifest(describe(plain(cfg), "synthetic", "none", n_tasks, models, ()))
+    folder.write_manifest(new_manifest(plain(cfg), "synthetic", "none", n_tasks, models, ()))
     return folder
 
 

@@ -314,7 +314,7 @@ class Reflector(Protocol):
 class Recall(Protocol):
     """Chooses what memory gives to an attempt."""
 
-    def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
+    def select(self, own: Sequence[Episode], task: Task, known: SharedMemory) -> Recollection:
         """Episodes and lessons for the next attempt.
 
         Parameters
@@ -322,7 +322,7 @@ class Recall(Protocol):
         own : sequence of Episode
             The task's episodes of this loop, oldest first.
         task : Task
-        known : Known
+        known : SharedMemory
             Memory shared by all tasks of the round; constant within a round.
 
         Returns
@@ -332,7 +332,7 @@ class Recall(Protocol):
         """
 
 
-class Known(Protocol):
+class SharedMemory(Protocol):
     """Memory shared by all loops of a round, as of the beginning of the round."""
 
     omega: int
@@ -340,13 +340,26 @@ class Known(Protocol):
 
     @property
     def outcomes(self) -> Mapping[str, tuple[int, int]]:
-        """By failure class and feedback verdicts: reflected failures fixed by the next attempt, and those with one."""
+        """By failure class, two counts by feedback verdicts: reflected failures that the next attempt fixed, and
+        reflected failures with a next attempt.
+        """
 
     def similar(
         self, task: Task, own: Sequence[Episode], k: int, min_score: float, outcome: Outcome = "any"
     ) -> list[Episode]:
-        """At most `k` episodes of other loops with this `outcome` and scores of `min_score` (in [0, 1]) or above, best
-        first.
+        """Episodes of other loops that are similar to the task, best first.
+
+        Parameters
+        ----------
+        task : Task
+        own : sequence of Episode
+            Episodes of this loop, whose errors may be part of the query.
+        k : int
+            Maximum number of episodes.
+        min_score : float
+            Minimum score, in [0, 1].
+        outcome : {"any", "passed", "failed"}
+            Outcome of the episodes by their feedback.
         """
 
     def past(self, task: Task) -> list[Episode]:

@@ -1,5 +1,6 @@
-"""What several rooms' tests share: one sandbox, one small task, a model whose
-replies depend on what it reads, and small runs, written to disk as the runner would write them."""
+"""Fixtures of several packages' tests: one sandbox, one small task, a model whose replies depend on what it reads, and
+small runs, written to disk as the runner would write them.
+"""
 
 from __future__ import annotations
 

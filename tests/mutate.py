@@ -67,7 +67,10 @@ EQUIVALENT_KEYWORDS = {
     "daemon": "threads that outlive the process", "buffering": "speed", "gc": "speed", "cache_hash": "speed",
 }  # fmt: skip
 EQUIVALENT = {
-    ("analysis/comparison/row.py", "abs(claim.margin - (study.equivalence_margin or 0)) > CLOSE"): "at 1e-9 exactly",
+    (
+        "analysis/comparison/row.py",
+        "abs(claim.margin - (study.equivalence_margin or 0)) > TOLERANCE",
+    ): "at 1e-9 exactly",
     ("tasks/evaluators/tools.py", "time.monotonic() >= deadline"): "no two instants are equal",
     ("memory/lessons/wisdom.py", "known: int = -1"): "one episode makes no wisdom",
 }

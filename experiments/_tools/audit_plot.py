@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from experiments._tools.output import legend, plain_axes
 from reflexion_lab.analysis.figures.style import COLOURS, INK
 from reflexion_lab.audit.audit import Audit
-from reflexion_lab.audit.audit_report import Printed
+from reflexion_lab.audit.audit_report import PublishedResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,17 +22,17 @@ HOLLOW: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": INK, "ma
 PAPER: dict[str, Any] = {"color": COLOURS[1], "markersize": 6.5, "markeredgecolor": "white"}
 
 
-def logged_against_executed(printed: Mapping[str, Printed], audits: Mapping[str, Audit], ax: Axes) -> Axes:
+def logged_against_executed(published: Mapping[str, PublishedResult], audits: Mapping[str, Audit], ax: Axes) -> Axes:
     """Draw one row per log, in the order of `audits`, the first on top."""
     for place, (key, audit) in enumerate(audits.items()):
-        _row(ax, -place, printed[key], audit)
-    labels = [f"{printed[key].label}\nn = {audit.n}" for key, audit in audits.items()]
+        _row(ax, -place, published[key], audit)
+    labels = [f"{published[key].label}\nn = {audit.n}" for key, audit in audits.items()]
     ax.set_yticks([-place for place in range(len(audits))], labels)
     _frame(ax, len(audits))
     return ax
 
 
-def _row(ax: Axes, y: float, paper: Printed, audit: Audit) -> None:
+def _row(ax: Axes, y: float, paper: PublishedResult, audit: Audit) -> None:
     rate, logged = audit.rate, audit.logged_rate
     ax.hlines(y, rate.low, rate.high, color=COLOURS[0], linewidth=5, alpha=0.28)
     ax.plot(rate.share, y, "o", color=COLOURS[0], markersize=8, markeredgecolor="white", zorder=4, label="re-executed")

@@ -1,5 +1,5 @@
 """Agent: models, actors, critics and revisers, reflectors.
 
-In: tasks, recollections, evaluations. Out: programs and words. Rooms: `models`, `actors`, `critique`,
+In: tasks, recollections, evaluations. Out: programs and words. Subpackages: `models`, `actors`, `critique`,
 `reflectors`. Called by the loop through protocols.
 """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reflexion_lab.analysis.learning.checkpoints import Matrix, matrix
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats import clusters
-from reflexion_lab.analysis.stats.bootstrap import FEWEST, interval
+from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS, interval
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.errors import DataError
 from reflexion_lab.loop.selection import submitted_at
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NO_LOGS: Mapping[str, Sequence[Log]] = {}
+RESUME = "finish it with the same command and resume=FOLDER"
 WILSON = "Wilson"
-BOOTSTRAP = f"bootstrap over tasks at these seeds (Wilson, discounted, where fewer than {FEWEST} ever passed or failed)"
+BOOTSTRAP = (
+    f"bootstrap over tasks at these seeds (Wilson, discounted, where fewer than {MIN_TASKS} ever passed or failed)"
+)
 
 
 class Case(NamedTuple):
@@ -59,7 +62,7 @@ class Arm:
         self.label = label
         self.shared = shared
         self.whole = tuple(sorted(logs, key=lambda log: log.manifest.seed))
-        """Its runs with the train tasks of a split benchmark."""
+        """The arm's runs with the train tasks of a split benchmark."""
         self.frozen = {name: frozen[name] for log in self.whole if frozen.get(name := log.manifest.run_id)}
         if not self.whole:
             raise DataError(f"arm {label}", "no run", "at least one")
@@ -85,7 +88,7 @@ class Arm:
 
     @cached_property
     def memory(self) -> Matrix | None:
-        """What its memory gains, keeps and loses over the stream; None without frozen runs."""
+        """Gains, retention and losses of its memory over the stream; None without frozen runs."""
         return matrix((log, self.frozen.get(log.manifest.run_id, ())) for log in self.whole) if self.frozen else None
 
     @property
@@ -196,9 +199,14 @@ class Arm:
 def _check_finished(log: Log) -> None:
     run, finished, expected = f"run {log.manifest.run_id}", len(log.results), log.manifest.n_expected
     if finished != expected:
-        raise DataError(run, f"{finished} of {expected} tasks", "all of them", "finish it with resume=")
+        raise DataError(run, f"{finished} of {expected} tasks", "all of them", RESUME)
     if not log.is_graded:
-        raise DataError(run, "attempts without a hidden verdict", "all of them graded", "finish it with resume=")
+        raise DataError(
+            run,
+            "attempts without a hidden verdict",
+            "all of them graded",
+            RESUME,
+        )
     if len(log.no_verdict) == len(log.attempts):
         first = log.no_verdict[0]
         problem = f"no task with a hidden verdict ({first}: {log.grades[first, 1].outcome})"

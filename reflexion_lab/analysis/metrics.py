@@ -110,7 +110,7 @@ REGISTRY: dict[tuple[Level, str], Metric] = {}
 """By level and name, in the order of tables."""
 
 
-def are_the_labs() -> bool:
+def all_built_in() -> bool:
     """Whether no metric is a user's, which may read texts that those of the lab do not."""
     return all(known.of.__module__.startswith("reflexion_lab.") for known in REGISTRY.values())
 
@@ -174,7 +174,7 @@ def register_own(functions: Mapping[str, Callable[..., Any]], columns: Collectio
     Raises
     ------
     ConfigError
-        A function's first parameter or return annotation says not what it measures, or the name is the lab's.
+        A function has no first parameter or return annotation that names what it measures, or the name is the lab's.
     """
     of_lab = [each for each in REGISTRY.values() if each.of.__module__.startswith("reflexion_lab.")]
     taken = set(columns) | {key for each in of_lab for key in (each.name, each.key(), each.key(True))}

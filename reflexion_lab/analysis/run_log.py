@@ -134,7 +134,7 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def headline(self) -> Log:
-        """What rates are of: the tasks that a split holds out, without a split all tasks."""
+        """The tasks that rates are computed on: those that a split holds out; without a split, all tasks."""
         return self._part(False) if any(result.split for result in self.results.values()) else self
 
     @property

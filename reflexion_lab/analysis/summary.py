@@ -85,7 +85,7 @@ class Summary(Record, frozen=True, kw_only=True):
     usage: dict[str, Usage]
     """By role, over all attempts, written tests and calls of the curator, including cached calls."""
     usage_last_reflections: Usage
-    """Of this, reflections after the last attempt of a loop, which no attempt at the task read."""
+    """Part of the usage: reflections after the last attempt of a loop, which no attempt at the task read."""
     read_of_others: dict[str, int] | None
     """Attempts that read episodes, wisdom and mistakes of other loops; None if tasks do not share memory."""
     known_before: dict[str, int]

@@ -41,7 +41,7 @@ class Audit(Record, frozen=True, kw_only=True):
     leaks: Leaks
     seconds: float
     self_graded: tuple[SelfGraded, ...] = ()
-    """What logged verdicts follow from, other than the hidden tests."""
+    """Rules other than the hidden tests from which logged verdicts follow."""
 
     @property
     def n(self) -> int:

@@ -30,7 +30,7 @@ UNKNOWN_CAUSE = "unknown"
 WORD = {True: "pass", False: "fail", None: "none"}
 
 
-class Printed(Record, frozen=True):
+class PublishedResult(Record, frozen=True):
     """The result of a log in its paper."""
 
     label: str
@@ -136,13 +136,13 @@ def overview(audits: Sequence[Audit]) -> Sheet:
     return Sheet(title="Logged and re-executed", columns=columns, rows=rows, caption=caption)
 
 
-def against_paper(printed: Mapping[str, Printed], audits: Mapping[str, Audit]) -> Sheet:
+def against_paper(published: Mapping[str, PublishedResult], audits: Mapping[str, Audit]) -> Sheet:
     """Pass rates of the paper, its logs, and our execution, one row per audit."""
     columns = ("method and benchmark", "paper, %", "log", "log, %", "re-executed", "re-executed, %", "95 % interval")
     rows = tuple(
         (
-            printed[key].label,
-            "—" if printed[key].percent is None else f"{printed[key].percent:.1f}",
+            published[key].label,
+            "—" if published[key].percent is None else f"{published[key].percent:.1f}",
             f"{audit.logged_rate.k}/{audit.logged_rate.n}",
             f"{100 * audit.logged_rate.share:.1f}",
             f"{audit.rate.k}/{audit.rate.n}",

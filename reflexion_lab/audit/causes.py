@@ -38,10 +38,10 @@ CAUSES = {
 
 VARIANTS = {
     "missing_import": "passes with the usual imports before it",
-    "missing_prompt": "passes behind its prompt",
+    "missing_prompt": "passes after its prompt",
     "stray_quote": CAUSES["stray_quote"],
 }
-"""What the execution of a variant shows, by cause. The log may have had the import from an earlier program."""
+"""Evidence from the execution of a variant, by cause. The log may have had the import from an earlier program."""
 
 SLOW = 3.0
 """Seconds from which a pass counts as slow; 3 s is the limit of the HumanEval harness (Chen et al. 2021)."""
@@ -196,7 +196,7 @@ def from_other_logs(logs: Sequence[Sequence[Verdict]]) -> list[list[Verdict]]:
     another run the same program may differ for another reason, and `self_graded` is a cause of a log, not of a program.
     """
     runs: list[dict[str, dict[str, list[Verdict]]]] = [{} for _ in logs]
-    """Of each log, its verdicts by run and task."""
+    """Verdicts of each log, by run and task."""
     for of_log, log in zip(runs, logs, strict=True):
         for verdict in log:
             of_log.setdefault(verdict.sample.run, {}).setdefault(verdict.sample.task_id, []).append(verdict)

@@ -56,7 +56,7 @@ class Terms(NamedTuple):
         return f"{'own' if is_own else 'he'}_{'lenient' if self.lenient else 'pass'}"
 
 
-def describe(recording: Recording, terms: Terms, executor: Sandbox) -> Manifest:
+def recording_manifest(recording: Recording, terms: Terms, executor: Sandbox) -> Manifest:
     """Manifest of the run, with commit and versions of the import."""
     config = _config(recording, terms)
     commit, dirty = git_state()
@@ -158,9 +158,9 @@ def lenient(program: str, task: Task) -> str:
 
 
 def _behind(task: Task, code: str) -> str:
-    """`code` behind the prompt; without the prompt if that would be a syntax error, as for prose."""
-    behind, parser = completed(task.prompt, code), Parser()
-    return code if parser.parse(behind) is None and parser.parse(code) is not None else behind
+    """`code` after the prompt; without the prompt if that would be a syntax error, as for prose."""
+    whole, parser = completed(task.prompt, code), Parser()
+    return code if parser.parse(whole) is None and parser.parse(code) is not None else whole
 
 
 def as_tried(recording: Recording, program: str, task: Task) -> str:

@@ -20,7 +20,16 @@ import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.audit.import_account import Account, Imported, account, overlaps
-from reflexion_lab.audit.import_records import Prompts, Terms, as_tried, attempts, describe, lenient, result, trajectory
+from reflexion_lab.audit.import_records import (
+    Prompts,
+    Terms,
+    as_tried,
+    attempts,
+    lenient,
+    recording_manifest,
+    result,
+    trajectory,
+)
 from reflexion_lab.audit.importing import Recording, read_recordings
 from reflexion_lab.audit.stored_programs import StoredPrograms, graded
 from reflexion_lab.audit.transcripts import Transcript
@@ -167,7 +176,7 @@ class Importer:
         HarnessError
             The sandbox is broken.
         """
-        manifest = describe(recording, terms, self.programs.sandbox)
+        manifest = recording_manifest(recording, terms, self.programs.sandbox)
         folder = self.out / manifest.run_id
         steps = sorted((loop.task_id, [step.fields for step in loop.steps]) for loop in recording.loops)
         digest = hashlib.sha256(msgspec.json.encode(steps, order="deterministic")).hexdigest()

@@ -27,7 +27,7 @@ class Leaks(Record, frozen=True, kw_only=True):
     shown_hidden: int = 0
     """Feedback asserts that equal a hidden assert of the task."""
     shown_beyond_prompt: int = 0
-    """Those of `shown_hidden` that are not an example in the prompt."""
+    """Number of `shown_hidden` that are not an example in the prompt."""
     samples_beyond_prompt: int = 0
     """Samples with at least one assert of `shown_beyond_prompt`."""
     unstored: tuple[str, ...] = ()

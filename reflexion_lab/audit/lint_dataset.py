@@ -28,7 +28,7 @@ DETAIL_CHARS = 80
 MISTAKES = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError, SystemError)
 """Raised by `ast` for a program that is not Python, or is too deep or too large."""
 ACTS = (ast.Assert, ast.Call, ast.Raise)
-"""What a test has, or it cannot fail."""
+"""Nodes of which a test needs at least one, or it cannot fail."""
 Severity = Literal["error", "warning", "not checked"]
 CHECKS = (
     "ids unique",

@@ -52,11 +52,11 @@ class Outcomes(Record, frozen=True, kw_only=True):
     name: str
     format: str
     metric: str
-    """What an outcome is: a metric, a scorer, a status, or the logged verdict."""
+    """Source of an outcome: a metric, a scorer, a status, or the logged verdict."""
     by_task: dict[str, tuple[bool, ...]]
     """By task, the outcome of each sample, epoch or run, in the order of the log."""
     trials: Trials | None = None
-    """Of a log of trials."""
+    """None if the log is no log of trials."""
     ungraded: int = 0
     """Samples left out: without a score, or with one that cannot be paired."""
 
@@ -78,7 +78,7 @@ class PairedOutcomes(Record, frozen=True, kw_only=True):
     first: str
     second: str
     metric: str
-    """As compared: for two logs of trials, the success by the last trial of both."""
+    """The compared metric: for two logs of trials, success by the last trial of both."""
     tasks: int
     cases: int
     """Pairs of samples, by their place in the log of a task."""

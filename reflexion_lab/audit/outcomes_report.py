@@ -12,7 +12,7 @@ from reflexion_lab.audit.outcomes import Outcomes, PairedOutcomes
 
 
 def outcome_lines(log: Outcomes) -> Iterator[str]:
-    """Its pass rate, and whether it is a control that cannot change."""
+    """Lines on a log: its pass rate, and whether it is a control that cannot change."""
     share = log.share
     rate = f"{100 * share.value:.1f} % {interval(share.low, share.high)}"
     yield f"{rate}, n = {log.n}: {log.metric}, {log.name} ({log.format})"

@@ -163,7 +163,7 @@ def _reflexion_log(row: Row) -> Sample:
 
 
 def _logged(solution: str, task: Task) -> str:
-    """Whole if it defines its entry point, or cannot be a body: a retry may define another function."""
+    """The logged program: `solution`, after the prompt if it is a body. A retry may define another function."""
     lines = (line for line in solution.splitlines() if line.strip() and not line.lstrip().startswith("#"))
     defines = re.search(rf"^(?:async )?def[ \t]+{re.escape(task.entry_point)}\b", solution, re.MULTILINE)
     is_body = not defines and next(lines, "").startswith((" ", "\t"))
@@ -217,7 +217,7 @@ def _program(step: Step, prompt: str, has_test: bool) -> str:
 
 
 def completed(prompt: str, code: str) -> str:
-    """`code` behind the prompt, on a new line unless it continues the prompt's last indentation."""
+    """`code` after the prompt, on a new line unless it continues the prompt's last indentation."""
     lines = prompt.rstrip(" \t")
     if lines != prompt and lines.endswith("\n"):
         continues = code[:1].strip() and not re.search(r"^(?:async[ \t]+def|def|class)\b", code, re.MULTILINE)

@@ -25,7 +25,7 @@ SIGNS: dict[str, Callable[[Sample], object]] = {
     "reflections": lambda sample: sample.reflections,
     "attempts": lambda sample: len(sample.attempts) or None,
 }
-"""By name, what a logged verdict may follow from; None if the log does not have it."""
+"""Values from which a logged verdict may follow, by name; None if the log does not have it."""
 
 
 class SelfGraded(Record, frozen=True, kw_only=True):

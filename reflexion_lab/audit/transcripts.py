@@ -158,7 +158,7 @@ class Feedback(NamedTuple):
             elif line.strip() and heading:
                 listed = tests[heading]
                 is_new = line.startswith(("assert", "self.assert"))
-                if listed and not is_new and Parser().ran_out(listed[-1]):  # a test of several lines
+                if listed and not is_new and Parser().is_incomplete(listed[-1]):  # a test of several lines
                     listed[-1] += f"\n{_without_output(line)}"
                 else:
                     listed.append(_without_output(line).strip())
@@ -204,7 +204,7 @@ class Transcript(Row, frozen=True, kw_only=True):
     """The record of one problem in one run."""
 
     steps: tuple[Step, ...]
-    """Its attempts, oldest first."""
+    """Attempts, oldest first."""
 
     @classmethod
     def of(cls, row: Row) -> Transcript:

@@ -27,7 +27,7 @@ SECTION = re.compile(r"^-+ BEGIN (CORRECT|INCORRECT|HALTED) AGENTS -+[ \t]*$", r
 AGENT = re.compile(r"\n\n(?=(?:Question|Context): )")
 QUESTION = re.compile(r"^Question: (.*)$", re.MULTILINE)
 BEHIND = re.compile(r"You have attempted to answer |\(END OF ")
-"""What logs put behind a question."""
+"""Text that logs put after a question."""
 CONTEXT_CHARS = 300
 """Characters of the context that identify a question which the log does not repeat."""
 FIXED = 0.5
@@ -49,7 +49,7 @@ class Retries(Record, frozen=True, kw_only=True):
     n: int
     """Retries whose attempt and the one before are recorded; in a log of trials, those that failed again."""
     identical: int
-    """Those that repeat the attempt before word for word."""
+    """Retries that repeat the attempt before them word for word."""
 
     @property
     def is_fixed(self) -> bool:
@@ -70,7 +70,7 @@ class Trials(Record, frozen=True, kw_only=True):
     solved: dict[str, tuple[bool, ...]]
     """By environment, whether it was solved by trial 1, 2, ..."""
     retries: tuple[Retries, ...] = ()
-    """Of each trial but the first; () if transcripts are not recorded."""
+    """Retries of each trial but the first; () if transcripts are not recorded."""
     start: int = 1
     """Number of the first recorded trial."""
 

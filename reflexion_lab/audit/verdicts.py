@@ -21,7 +21,7 @@ class Verdict(Record, frozen=True, kw_only=True):
     cause: str = ""
     """Cause of a different verdict in the log, one of `causes.CAUSES`; "" if none could be shown."""
     evidence: str = ""
-    """What shows the cause."""
+    """Evidence of the cause."""
     is_searched: bool = True
     """False if the search for a cause did not end: the harness failed in it, or a time-out did not get more time."""
     leaked_from: str = ""

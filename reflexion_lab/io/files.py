@@ -177,7 +177,7 @@ def gunzipped(data: bytes) -> bytes:
 
 PREFIX = "reflexion-lab-"
 DRAWN = "[0-9a-f]" * 8
-"""Pattern behind the prefix; a user's `reflexion-lab-runs` does not match."""
+"""Pattern of the rest of the name; a user's `reflexion-lab-runs` does not match."""
 remove_tree = partial(shutil.rmtree, ignore_errors=True)
 
 

@@ -20,7 +20,7 @@ FIELD = re.compile(
 )
 """Names of config fields whose values are secrets; not `api_key_env`, `api_key_file` and `max_tokens`."""
 AMBIGUOUS = re.compile(r"(?!.*(?:api|auth|access|secret))(?:.*[_-])?(?:key|token)", re.IGNORECASE)
-"""Of these names, those that are also used for other values, such as `sort_key` and `stop_token`."""
+"""Names of secrets that are also used for other values, such as `sort_key` and `stop_token`."""
 PLACEHOLDER = re.compile(
     rf".{{1,{SHORTEST - 1}}}|[A-Za-z_]{{{SHORTEST},15}}|\d{{{SHORTEST},15}}|<[|/\w]{{1,30}}>", re.ASCII | re.DOTALL
 )

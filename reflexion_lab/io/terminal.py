@@ -129,13 +129,13 @@ class Progress:
         self._lines = not quiet and self._bar.disable
 
     def attempt(self) -> None:
-        """One attempt ended."""
+        """Count an attempt that has ended."""
         with self._lock:
             self.attempts += 1
             self._refresh()
 
     def task(self, grade: Grade) -> None:
-        """One task ended, with this hidden verdict."""
+        """Count a task that has ended with this hidden verdict."""
         with self._lock:
             self.finished += 1
             self.passed += grade.passed
@@ -143,7 +143,7 @@ class Progress:
 
     @property
     def line(self) -> str:
-        """Text behind the bar."""
+        """Text after the bar."""
         seconds = max(time.monotonic() - self._start, 1e-9)
         usage = self._spent()
         text = f"{self.passed} passed, {self.attempts / seconds:.1f} attempts/s, "

@@ -7,9 +7,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from types import NoneType
 from typing import Any, TypeVar
 
-from reflexion_lab.errors import Unanswered
+from reflexion_lab.errors import ConfigError, Unanswered
 
 T = TypeVar("T")
 STEP = 0.5
@@ -17,22 +18,31 @@ STEP = 0.5
 
 
 QUIET = 30.0
-"""Seconds of waiting without a word."""
+"""Seconds of waiting before a message is printed."""
 
 
 class DeadlineError(TimeoutError):
     """Work took longer than its time limit."""
 
 
-def within(seconds: float | None, work: Callable[[], T], late: str = "no result", waits_for: str = "") -> T:
-    """The result of `work`, or its exception. `seconds` None: no limit. A wait of `QUIET` seconds for what `waits_for`
-    names is printed.
+def with_deadline(seconds: float | None, work: Callable[[], T], late: str = "no result", waits_for: str = "") -> T:
+    """The result of `work`, or its exception.
+
+    Parameters
+    ----------
+    seconds : float or None
+        Limit of wall time; None: no limit.
+    work : callable
+        Called in a thread of its own.
+    late : str
+        Beginning of the message of DeadlineError.
+    waits_for : str
+        Name of the awaited part, printed after `QUIET` seconds; "" prints nothing.
 
     Raises
     ------
     DeadlineError
-        `work` took more than `seconds`; the message begins with `late`. Its thread continues, and its result is
-        dropped.
+        `work` took more than `seconds`. Its thread continues, and its result is dropped.
     """
     if seconds is None:
         return work()
@@ -63,15 +73,17 @@ def within(seconds: float | None, work: Callable[[], T], late: str = "no result"
 
 
 class Deadline:
-    """A part whose `method` may take at most `seconds` of wall time per call; other attributes pass through.
+    """A user-defined part whose `method` may take at most `seconds` of wall time per call, and must return one of
+    `kinds`; other attributes pass through.
 
-    A call that takes longer defers the loop like a missing answer of the model: it is no failed attempt.
+    A call that takes longer sets the loop aside, like a missing answer of the model: it is no failed attempt.
     """
 
-    def __init__(self, part: Any, method: str, seconds: float) -> None:
+    def __init__(self, part: Any, method: str, seconds: float, kinds: tuple[type, ...] = (object,)) -> None:
         self._part = part
         self._method = method
         self._seconds = seconds
+        self._kinds = kinds
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._part, name)
@@ -79,10 +91,16 @@ class Deadline:
 
     def _bounded(self, call: Callable[..., T]) -> Callable[..., T]:
         def bounded(*values: Any, **named: Any) -> T:
-            late = f"loop.timeout: {type(self._part).__name__}.{self._method} gave no result"
+            name = f"{type(self._part).__name__}.{self._method}"
             try:
-                return within(self._seconds, lambda: call(*values, **named), late)
+                result = with_deadline(
+                    self._seconds, lambda: call(*values, **named), f"loop.timeout: {name} gave no result"
+                )
             except DeadlineError as problem:
                 raise Unanswered(f"{problem}; give it more where it is merely slow", "timeout") from problem
+            if not isinstance(result, self._kinds):
+                expected = " or ".join("None" if kind is NoneType else kind.__name__ for kind in self._kinds)
+                raise ConfigError(f"{name}(…)", f"a {type(result).__name__} as its result", expected)
+            return result
 
         return bounded

@@ -58,10 +58,9 @@ class Reflexion:
     def attempts(self, task: Task) -> Iterator[Attempt]:
         """Yield the attempts at `task`; the last one has a stop reason.
 
-        An attempt is yielded, and so written to disk, before memory takes it in, which happens when the iterator is
-        advanced. An exception is a failure of the
-        harness: its note names stage and attempt, and all attempts yielded before it stand. An exception of the
-        reflector carries the judged attempt as `judged`.
+        An attempt is yielded, and so written to disk, before memory stores it, which happens when the iterator is
+        advanced. An exception is a failure of the harness: its note names stage and attempt, and all attempts yielded
+        before it stand. An exception of the reflector carries the evaluated attempt as `judged`.
         """
         history: list[Attempt] = []
         while not history or not history[-1].stop_reason:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.errors import StoreError
 from reflexion_lab.limits import Count, Positive, Share, check_fields, validated
-from reflexion_lab.loop.deadline import DeadlineError, within
+from reflexion_lab.loop.deadline import DeadlineError, with_deadline
 from reflexion_lab.memory.curators.curated import CuratedMemory
 from reflexion_lab.memory.episodic import EpisodeBuffer, episode_of, session_after, session_id
 from reflexion_lab.memory.lessons.insights import Insights, insight_of, with_insight
@@ -217,7 +217,9 @@ class Archive:
         episodes = [episode for task in updates for episode in task.episodes]
         mistakes = [mistake for task in updates for mistake in task.mistakes]
         # own retrievers and embedders may hang, too
-        changed = within(LEARNING, lambda: self._take(episodes), "memory.shared: no end of a round", "shared memory")
+        changed = with_deadline(
+            LEARNING, lambda: self._take(episodes), "memory.shared: no end of a round", "shared memory"
+        )
         self._has_learnt = True
         mistakes = self.mistakes.extend(mistakes)
         records: list[Stored] = [*episodes, *mistakes, *(task.session for task in updates), *changed]
@@ -239,7 +241,7 @@ class Archive:
         if self._hangs:
             return
         try:
-            within(PATIENCE, work, "store: no answer", "the store")
+            with_deadline(PATIENCE, work, "store: no answer", "the store")
         except (StoreError, ValueError, OSError) as problem:
             self._hangs = isinstance(problem, DeadlineError)
             _warn(f"{problem}; {outcome}; `reflexion-lab memory import` can import its folder later")

@@ -15,7 +15,7 @@ from reflexion_lab.memory.lessons.insights import insight_of, with_insight
 from reflexion_lab.memory.recall import DEFAULT
 from reflexion_lab.memory.reflection_files import ReflectionFiles, file_of
 from reflexion_lab.memory.retrieval.texts import Match, document, signature
-from reflexion_lab.protocols import Known, Outcome, Recall, Retriever
+from reflexion_lab.protocols import Outcome, Recall, Retriever, SharedMemory
 from reflexion_lab.records import (
     Attempt,
     Episode,
@@ -35,7 +35,7 @@ from reflexion_lab.tasks.evaluators.trajectory import summary_of
 from reflexion_lab.text.shorten import estimated, line
 
 
-class NothingKnown:
+class NoSharedMemory:
     """Empty shared memory, for independent tasks."""
 
     omega = DEFAULT
@@ -54,10 +54,10 @@ class NothingKnown:
         return Selection()
 
 
-class OnlyItems(NothingKnown):
-    """Of shared memory the curator's items alone: beside them, the tasks are independent."""
+class OnlyCuratedItems(NoSharedMemory):
+    """Shared memory reduced to the curator's items; apart from them, the tasks are independent."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: SharedMemory) -> None:
         self.known = known
 
     def selection(self, task: Task) -> Selection:
@@ -86,14 +86,14 @@ class EpisodicMemory:
         recall: Recall,
         max_episodes: int = 1000,
         *,
-        known: Known | None = None,
+        known: SharedMemory | None = None,
         run_id: str = "",
         agent_id: str = "actor",
         show_session: bool = False,
         files: ReflectionFiles | None = None,
     ) -> None:
         self.policy = recall
-        self.known = known or NothingKnown()
+        self.known = known or NoSharedMemory()
         self.run_id = run_id
         self.agent_id = agent_id
         self.show_session = show_session
@@ -120,7 +120,7 @@ class EpisodicMemory:
             episodes=selected.episodes,
             omega=selected.omega,
             left_out=tuple(sorted({*selected.left_out, *lessons.left_out})),
-            session=described(self.session, selected=selected, lessons=lessons) if has_session else "",
+            session=session_text(self.session, selected=selected, lessons=lessons) if has_session else "",
             token_ratio=self.token_ratio or 1.0,
         )
 
@@ -232,7 +232,7 @@ def session_of(past: Sequence[Episode], session: Session) -> Session:
     return session
 
 
-def described(
+def session_text(
     session: Session,
     max_chars: int = 2000,
     *,

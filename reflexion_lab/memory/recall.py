@@ -8,12 +8,12 @@ from typing import Literal, TypeVar
 from msgspec.structs import replace
 
 from reflexion_lab.limits import Count, Share, validated
-from reflexion_lab.protocols import Known, Outcome
+from reflexion_lab.protocols import Outcome, SharedMemory
 from reflexion_lab.records import UNKNOWN, Episode, Recollection, Task
 from reflexion_lab.text.prompts.render import program, shortened
 from reflexion_lab.text.shorten import cut, estimated, line
 
-DEFAULT, LEAST, MOST = 3, 1, 10
+DEFAULT, MIN_OMEGA, MAX_OMEGA = 3, 1, 10
 BY_COMPLEXITY = {"simple": 1, "moderate": 3, "complex": 5, "maximum": 10, "easy": 1, "medium": 3, "hard": 5}
 """Ω by task tag; the last three tags are those of `benchmark=basics`."""
 SHORT, LONG = 45, 72
@@ -35,7 +35,7 @@ Omega = Count | Rule
 T = TypeVar("T")
 
 
-def capacity(omega: int | str, own: Sequence[Episode], task: Task, adapted_so_far: int = DEFAULT) -> int:
+def omega_for(omega: int | str, own: Sequence[Episode], task: Task, adapted_so_far: int = DEFAULT) -> int:
     """Ω for the task with the episodes `own` so far.
 
     `adapted_so_far`: the adaptive Ω at the start of the loop.
@@ -84,7 +84,7 @@ def adapted(omega: int, episodes: Sequence[Episode]) -> int:
         in_a_row = 0 if episode.passed else in_a_row + 1
         harder = not episode.passed and (in_a_row >= 3 or episode.reward < 0.5)
         easy = episode.passed and episode.attempt_number <= 2
-        omega = max(LEAST, min(MOST, omega + harder - easy))
+        omega = max(MIN_OMEGA, min(MAX_OMEGA, omega + harder - easy))
     return omega
 
 
@@ -107,8 +107,8 @@ class Window:
         self.omega = omega
         self.max_tokens = max_tokens
 
-    def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
-        size = capacity(self.omega, own, task, known.omega)
+    def select(self, own: Sequence[Episode], task: Task, known: SharedMemory) -> Recollection:
+        size = omega_for(self.omega, own, task, known.omega)
         newest = own[len(own) - min(size, len(own)) :]
         return _recollection(newest, window(newest, self.max_tokens), size)
 
@@ -135,7 +135,7 @@ class Similar:
         self.max_tokens = max_tokens
         self.outcome = outcome
 
-    def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
+    def select(self, own: Sequence[Episode], task: Task, known: SharedMemory) -> Recollection:
         nearest_last = known.similar(task, own, self.k, self.min_score, self.outcome)[::-1]
         return _recollection(nearest_last, packed(nearest_last, self.max_tokens, foreign_words))
 
@@ -155,7 +155,7 @@ class WindowThenSimilar:
         self.window = Window(omega, max_tokens)
         self.similar = Similar(k, min_score, max_tokens, outcome)
 
-    def select(self, own: Sequence[Episode], task: Task, known: Known) -> Recollection:
+    def select(self, own: Sequence[Episode], task: Task, known: SharedMemory) -> Recollection:
         newest, others = (part.select(own, task, known) for part in (self.window, self.similar))
         left_out = tuple(sorted({*others.left_out, *newest.left_out}))
         return replace(newest, episodes=(*others.episodes, *newest.episodes), left_out=left_out)

@@ -75,7 +75,7 @@ class Run:
 
     def __init__(self, folder: RunFolder, texts: bool) -> None:
         self.path: Path = folder.path
-        self.log = Log.read(folder, texts or not metrics.are_the_labs())
+        self.log = Log.read(folder, texts or not metrics.all_built_in())
         self.loops = [Loop(self, result) for result in self.log.results.values()]
         self.usage = sum((loop.so_far[-1] for loop in self.loops), Usage())
 

@@ -14,13 +14,13 @@ import msgspec
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Task
 from reflexion_lab.runner import objects
-from reflexion_lab.runner.config.build import METHODS
+from reflexion_lab.runner.config.build import METHODS, unknown
 from reflexion_lab.runner.config.messages import is_user_error, one_line
 
 Override = str | Mapping[str, Any] | Sequence[str]
 """An override as on the command line, a list of them, or a mapping of keys to values."""
 
-SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)' 1\. ")
+SEVERAL = re.compile(r"(.*: got several values, expected one); `-m` sweeps over them")
 
 
 def as_lines(overrides: Sequence[Override]) -> list[str]:
@@ -40,8 +40,8 @@ def with_objects(overrides: Sequence[Override], parts: Mapping[str, object]) -> 
     """
     lines = as_lines(overrides)
     for group, part in parts.items():
-        if group not in (*METHODS, "reviser", "benchmark"):
-            raise ConfigError(group, "an argument", f"one of {', '.join((*METHODS, 'reviser', 'benchmark'))}")
+        if group not in (groups := (*METHODS, "reviser", "benchmark")):
+            raise unknown(group, groups)
         if isinstance(part, str | Path):
             lines.append(f"{group}={part}")
         elif group == "benchmark":
@@ -92,7 +92,7 @@ def one_line_errors(applies: Callable[[Exception], bool] = is_user_error) -> Ite
     except Exception as problem:
         if not applies(problem):
             raise
-        message = _in_python(one_line(problem, "`rl.compose()` shows those that there are"))
+        message = _in_python(one_line(problem, "`rl.compose()` shows all keys"))
         raise ConfigError(message) from None
 
 
@@ -111,6 +111,4 @@ def _lines(override: Override) -> list[str]:
 
 def _in_python(message: str) -> str:
     """The message with the Python function to call."""
-    if several := SEVERAL.match(message):
-        return f"{several[1]}: got several values, expected one; `rl.sweep` runs each, and key=[a,b] is a list"
-    return message
+    return SEVERAL.sub(r"\1; `rl.sweep` sweeps over them", message)

@@ -69,9 +69,9 @@ class Usage(Record, frozen=True, kw_only=True, omit_defaults=True):
     refused: int = msgspec.field(default_factory=int)
     """Calls whose prompt was rejected, without tokens and cost."""
     cached_tokens: int = 0
-    """Of the prompt tokens, those from the server's cache; 0 also where the server does not count them."""
+    """Prompt tokens from the server's cache; 0 also where the server does not count them."""
     reasoning_tokens: int = 0
-    """Of the completion tokens, those of reasoning that is not in the reply; 0 also where they are not counted."""
+    """Completion tokens of reasoning that is not in the reply; 0 also where they are not counted."""
 
     @property
     def tokens(self) -> int:
@@ -101,7 +101,7 @@ class Task(Record, frozen=True, kw_only=True):
 
     task_id: str
     prompt: str
-    """What the actor reads. For HumanEval-style tasks: Python that ends in the docstring of `entry_point`."""
+    """Text that the actor reads. For HumanEval-style tasks: Python that ends in the docstring of `entry_point`."""
     entry_point: str
     """The function that the tests call; inside tests it is also known as `candidate`."""
     visible_tests: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ class Task(Record, frozen=True, kw_only=True):
 
     @property
     def cluster_id(self) -> str:
-        """Its cluster; a task that stands alone is a cluster of its own."""
+        """The task's cluster; a task without one is a cluster of its own."""
         return self.cluster or self.task_id
 
     @property
@@ -190,7 +190,7 @@ class Execution(Record, frozen=True, kw_only=True):
     checks: tuple[Check, ...]
     """One per test, in the order of the tests."""
     output: str
-    """Its output, capped."""
+    """Output of the program, capped."""
     seconds: float
     cpu_seconds: float
     timed_out: bool = False
@@ -207,7 +207,7 @@ class Evaluation(Record, frozen=True, kw_only=True):
     reward: float
     """Share of the tests that passed, 0.0 without any; or a tool's 1 or 0; or the weighted mean of `components`."""
     checks: tuple[Check, ...] = ()
-    """One per test, in the order of the tests; then those of type checker and linter, or one that passes."""
+    """One per test, in the order of the tests; then those of type checker and linter, or a single passing check."""
     components: dict[str, float] = {}
     """Parts of `reward`, each in [0, 1]; those that did not run are absent."""
     issues: tuple[str, ...] = ()
@@ -420,7 +420,7 @@ class Trajectory(Record, frozen=True, kw_only=True):
     reply: str = ""
     """The raw reply, before extraction."""
     rationale: str = ""
-    """Its reasoning before the program."""
+    """The actor's reasoning before the program."""
     extraction: str = ""
     """The rule by which the solution was extracted."""
     model: str = ""
@@ -474,7 +474,7 @@ class Item(Record, frozen=True, kw_only=True):
 
     item_id: str
     text: str
-    """What the actor reads; in a store, "" for an item that was removed."""
+    """Text that the actor reads; in a store, "" for an item that was removed."""
     key: str = ""
     """The text that retrieval compares; "" for `text`."""
     section: str = ""
@@ -504,7 +504,7 @@ class Attempt(Record, frozen=True, kw_only=True):
     written_items: tuple[Item, ...] = ()
     """Items that the curator wrote for this task alone; in its first attempt alone."""
     selection_usage: Usage = Usage()
-    """Of the curator's calls before the loop; in its first attempt alone."""
+    """Usage of the curator's calls before the loop; in its first attempt alone."""
     trajectory: Trajectory
     evaluation: Evaluation
     """The verdict of the feedback tests; never of the hidden ones, unless the run says `oracle`."""

@@ -68,13 +68,13 @@ class Selection(Record, frozen=True, kw_only=True):
     items: tuple[Item, ...] = ()
     """In the order of the prompt. An item that memory lacks was written for this task."""
     usage: Usage = Usage()
-    """Of the curator's calls before the task."""
+    """Usage of the curator's calls before the task."""
     written: tuple[Item, ...] = ()
-    """Those that memory lacks; filled by the lab, unless what is shown differs from what was written."""
+    """New items, which memory lacks; filled by the lab, unless the shown items differ from the written ones."""
 
 
 class Curation(Record, frozen=True, kw_only=True):
-    """What one call of a curator returns."""
+    """The result of one call of a curator."""
 
     operations: tuple[Operation, ...] = ()
     usage: Usage = Usage()
@@ -96,7 +96,7 @@ class Update(Record, frozen=True, kw_only=True):
     kind: str = ""
     """`Batch.kind`."""
     operations: tuple[Operation, ...] = ()
-    """As applied, in order, with the ids of new items, and removals by the limits."""
+    """Applied operations in order, with the ids of new items, and removals by the limits."""
     refused: tuple[Refusal, ...] = ()
     usage: Usage = Usage()
     unreadable: int = 0

@@ -130,9 +130,9 @@ class Recollection(Record, frozen=True, kw_only=True):
     items: tuple[Item, ...] = ()
     """The curator's selection, in the order of the prompt."""
     written_items: tuple[Item, ...] = ()
-    """Those that it wrote for this task alone."""
+    """Items that the curator wrote for this task alone."""
     selection_usage: Usage = Usage()
-    """Of the curator's calls for it."""
+    """Usage of the curator's calls for this task."""
     session: str = ""
     """The session's history as text; "" if it is not shown."""
     omega: int | None = None

@@ -47,7 +47,7 @@ class Grade(Record, frozen=True, kw_only=True):
 
 
 class SetAside(Record, frozen=True, kw_only=True):
-    """A deferred task: its loop ended without an answer of the model, is discarded, and restarts later.
+    """A task that was set aside: its loop ended without an answer of the model, is discarded, and restarts later.
 
     Also the last line of a run that an exception stopped while it reflected.
     """

@@ -1,5 +1,5 @@
 """One run: the runner, its config and its folder.
 
-In: a config. Out: a run folder, which is the truth about the run. Rooms: `config` (compose, check, build: the one
-room that knows Hydra), `folder` (manifest, records, checksums). Called by `studies`.
+In: a config. Out: a run folder, the complete record of the run. Subpackages: `config` (compose, check, build;
+imports Hydra), `folder` (manifest, records, checksums). Called by `studies`.
 """

@@ -26,7 +26,7 @@ _OBJECTS: dict[str, Any] = {}
 _Seen = dict[int, tuple[int, Any]]
 """Objects by id that a digest has read, with their number: each is read once."""
 SILENT = {"__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__", "__static_attributes__", "__slots__"}
-"""Entries of a class that change nothing, or stand elsewhere."""
+"""Entries of a class that change nothing, or are defined elsewhere."""
 
 
 class _Same:
@@ -109,7 +109,7 @@ def _texts(value: Any, seen: _Seen) -> Iterator[str]:
 
 
 def _parts(value: Any) -> list[Any] | None:
-    """What a container, a wrapper of a function, a path, a pattern or a module consists of; None for other objects."""
+    """Parts of a container, a wrapper of a function, a path, a pattern or a module; None for other objects."""
     match value:
         case Mapping():
             return [part for pair in value.items() for part in pair]
@@ -185,7 +185,7 @@ def _object(value: Any, seen: _Seen) -> Iterator[str]:
 
 
 def _is_notebooks(thing: Any) -> bool:
-    """Whether a class or function stands in a notebook, a script or a module of the user: in no installed package."""
+    """Whether a class or function is defined by the user (notebook, script, module), not in an installed package."""
     module = getattr(thing, "__module__", None) or "__main__"
     top = module.partition(".")[0]
     if top == "reflexion_lab" or top in sys.stdlib_module_names - {"__main__"}:

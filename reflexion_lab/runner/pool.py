@@ -17,7 +17,7 @@ from reflexion_lab.runner.folder.manifest import differences, file_digest
 MATCHED = {"model_fingerprint", "reflector_fingerprint", "feedback_source", "benchmark_digest"}
 """Fields that must be equal in a run of the pool and in the run that reads its reflections."""
 MODELS = {"model_fingerprint", "reflector_fingerprint"}
-"""Those of `MATCHED` in which a donor of transplanted words may differ."""
+"""Keys of `MATCHED` in which a donor of transplanted words may differ."""
 
 _AUTHORS = re.compile(r"llm$|fallback:")
 
@@ -182,7 +182,7 @@ def _finished_reflexion_runs(
         if is_meant and len(folder_of_run.results) == manifest.n_expected:
             runs.append((path.parent, manifest))
     if not runs:
-        raise ConfigError("reflector.pool", f"{folder} without a {expected}", "one", EXPECTED)
+        raise ConfigError("reflector.pool", f"{folder} without a {expected}", "such a run", EXPECTED)
     if run is None:
         return list({manifest.benchmark_digest: path for path, manifest in reversed(runs)}.values())[::-1]
     unlike = {path: differences(manifest, run) + _authors(manifest, run) for path, manifest in runs}

@@ -66,7 +66,7 @@ class Runner:
     held_out : frozenset[str], default ()
         Ids of the tasks that a split holds out; empty without one.
     part : str, default "test"
-        What they are, `test` or `validation`.
+        Name of the held-out tasks in results, `test` or `validation`.
     spent : Callable[[], Usage], default Usage
         Spending of uncached calls, for the progress line.
 
@@ -109,7 +109,7 @@ class Runner:
         self.rounds = rounds
         self.held_out = held_out
         self.part = part
-        self.deferred = DeferredTasks(folder, limit=workers + PATIENCE)
+        self.set_aside = SetAsideTasks(folder, limit=workers + PATIENCE)
         self.quiet = quiet
         self.spent = spent
         self.resumption = resumption
@@ -190,8 +190,8 @@ class Runner:
     def _round(self, tasks: list[Task]) -> None:
         """Run the loop of each task; repeat unanswered tasks once, after the others."""
         self._each(self._task, tasks)
-        self._each(self._task, self.deferred.ready())
-        self.deferred.check()
+        self._each(self._task, self.set_aside.ready())
+        self.set_aside.check()
 
     def _each(self, work: Callable[[T], None], items: Iterable[T]) -> None:
         """Call `work` on every item; items are drawn lazily, when a worker is free."""
@@ -224,10 +224,10 @@ class Runner:
         try:
             self._loop(task)
         except Unanswered as problem:
-            self.deferred.defer(task, problem)
+            self.set_aside.add(task, problem)
         except Exception as problem:
             if getattr(problem, "judged", None):  # a failing reflector must not lose the verdict
-                self.deferred.note(task, problem, "reflector_error")
+                self.set_aside.note(task, problem, "reflector_error")
             raise
 
     def _loop(self, task: Task) -> None:
@@ -239,7 +239,7 @@ class Runner:
             self.folder.append("attempts.jsonl", attempt)
             self.progress.attempt()
             if not attempt.trajectory.cached:  # a cached reply does not show that the server is up
-                self.deferred.reset_failures()
+                self.set_aside.reset_failures()
             if attempt.number == 1:  # again, if the loop was lost and restarted
                 attempts.clear()
             attempts.append(attempt)
@@ -315,8 +315,8 @@ def teach(task: Task, feedback_source: str, written: tuple[str, ...] = ()) -> Ta
     return replace(task.public, visible_tests=tests[feedback_source])
 
 
-class DeferredTasks:
-    """Deferred tasks, each with a line in the run folder's `set_aside.jsonl`. Thread-safe.
+class SetAsideTasks:
+    """Tasks that are set aside, each with a line in the run folder's `set_aside.jsonl`. Thread-safe.
 
     `limit`: consecutive failures, without an answered task between them, after which the run stops.
     """
@@ -328,8 +328,8 @@ class DeferredTasks:
         self._failures = 0
         self._lock = threading.Lock()
 
-    def defer(self, task: Task, problem: Unanswered) -> None:
-        """Defer `task`.
+    def add(self, task: Task, problem: Unanswered) -> None:
+        """Set `task` aside.
 
         Raises
         ------
@@ -362,7 +362,7 @@ class DeferredTasks:
             self._failures = 0
 
     def ready(self) -> list[Task]:
-        """Return the deferred tasks in order of deferral, and clear the list."""
+        """Return the tasks in the order in which they were set aside, and clear the list."""
         with self._lock:
             tasks = [task for task, _ in self._tasks.values()]
             self._tasks.clear()
@@ -370,7 +370,7 @@ class DeferredTasks:
             return tasks
 
     def check(self) -> None:
-        """Raises Unanswered: tasks are still deferred."""
+        """Raises Unanswered: tasks are still set aside."""
         with self._lock:
             problems = [problem for _, problem in self._tasks.values()]
         if problems:

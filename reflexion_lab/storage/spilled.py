@@ -68,7 +68,7 @@ class Spilled(MutableMapping[K, R]):
         return len(self._places)
 
     def snapshot(self) -> Iterator[R]:
-        """The records of now, whatever is stored meanwhile."""
+        """The records at the time of the call, without those stored later."""
         return map(self._read, list(self._places.values()))
 
     def _read(self, place: int) -> R:

@@ -29,7 +29,7 @@ class Layout(NamedTuple):
 
     name: str
     columns: str
-    """As in `CREATE TABLE`."""
+    """Column definitions of `CREATE TABLE`."""
     application_id: int
     """SQLite header field that identifies the lab's files."""
     schema: int = 1

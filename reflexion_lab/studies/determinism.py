@@ -102,10 +102,10 @@ class Determinism(Record, frozen=True, kw_only=True):
     """The calls of a determinism probe, and the agreement of their replies."""
 
     model: str
-    """Its fingerprint."""
+    """Fingerprint of the model."""
     slots: int
     sampling: Sampling
-    """Of the first prompt."""
+    """Sampling parameters of the first prompt."""
     benchmark: str
     prompts: int
     repeats: int

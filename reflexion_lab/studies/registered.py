@@ -36,7 +36,7 @@ class Membership(NamedTuple):
 
     run_id: str
     arm: str
-    """As registered; else as in its config."""
+    """Registered name of the arm; without one, that of its config."""
     seed: int
     done: int
     """Finished tasks."""
@@ -54,7 +54,7 @@ class Status(NamedTuple):
     power: Rate | None
     """How many simulated studies of this design detect the registered effect; None where its discordance is unknown."""
     evidence: tuple[str, ...]
-    """What shows since when the file has not changed: a commit, tags, a time stamp."""
+    """Evidence of the date since which the file has not changed: a commit, tags, a time stamp."""
 
     @property
     def is_too_small(self) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 
 from reflexion_lab.errors import FolderError, LabError
 from reflexion_lab.io.terminal import columns, in_notebook
-from reflexion_lab.loop.deadline import within
+from reflexion_lab.loop.deadline import with_deadline
 from reflexion_lab.protocols import Tracker
 from reflexion_lab.runner.config.assemble import Lab, assemble
 from reflexion_lab.runner.config.build import build
@@ -101,7 +101,7 @@ def track(lab: Lab, log: Log | None = None) -> str:
         takes_log = "log" in inspect.signature(lab.tracker.track).parameters  # a user-defined one may not
         arguments = (lab.folder.path, log) if takes_log else (lab.folder.path,)
         late = f"tracker: `reflexion-lab track {lab.folder.path}` shows the run later; no answer"
-        return within(PATIENCE, lambda: lab.tracker.track(*arguments), late, "the tracker")
+        return with_deadline(PATIENCE, lambda: lab.tracker.track(*arguments), late, "the tracker")
     except (OSError, ValueError, LabError) as problem:
         print(f"not tracked: {one_line(problem)}", file=sys.stderr)
         return ""
@@ -112,7 +112,7 @@ def track_arms(cfg: Config, runs: Sequence[Path]) -> dict[str, str]:
     try:
         tracker: Tracker = build(cfg.tracker, "tracker")
         late = "tracker: `reflexion-lab track` shows the arms later; no answer"
-        return within(PATIENCE, lambda: tracker.track_arms(runs), late, "the tracker") if runs else {}
+        return with_deadline(PATIENCE, lambda: tracker.track_arms(runs), late, "the tracker") if runs else {}
     except (OSError, ValueError, LabError) as problem:
         print(f"arms not tracked: {one_line(problem)}", file=sys.stderr)
         return {}

@@ -1,5 +1,5 @@
 """Text of prompts and replies.
 
-In: templates and records, or a model's reply. Out: messages that fit the context, or code and fields. Rooms: `prompts`,
-`replies`. Called by `agent`.
+In: templates and records, or a model's reply. Out: messages that fit the context, or code and fields. Subpackages:
+`prompts`, `replies`. Called by `agent`.
 """

@@ -25,7 +25,7 @@ from reflexion_lab.agent.reflectors.placebo import FeedbackOnly
 from reflexion_lab.agent.reflectors.reviewed import Reviewed
 from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.records import Sampling
-from reflexion_lab.text.prompts.render import Asking, Prompts
+from reflexion_lab.text.prompts.render import PromptedModel, Prompts
 
 MODEL = ScriptedModel(lambda messages: "")
 ACTS, CRITICISES, REVISES = (type(name, (), {name: lambda self: None})() for name in ("act", "critique", "revise"))
@@ -44,7 +44,7 @@ OPTIONS = [
     (partial(ToolCritic, None), "weight", (0, 1.1, float("nan")), r"ToolCritic\.{}: "),
     (partial(LLMReviser, **CALLER), "style", ("file",), "{}: got 'file'"),
     (partial(ChainOfThought, **CALLER), "style", ("prose",), "{}: got 'prose', expected one of chat, continuation"),
-    (partial(Asking, **CALLER), "style", ("letters",), "{}: got 'letters', expected one of chat, continuation"),
+    (partial(PromptedModel, **CALLER), "style", ("letters",), "{}: got 'letters', expected one of chat, continuation"),
     (partial(ReAct, **CALLER, sandbox=None), "style", ("prose",), r"ReAct\.{}"),
     (partial(ReAct, **CALLER, sandbox=None), "max_steps", (0,), r"ReAct\.{}"),
     (partial(ReAct, **CALLER, sandbox=None), "max_observation", (9,), r"ReAct\.{}"),

@@ -121,7 +121,7 @@ def test_what_changes_no_result_splits_no_arm(run):
         "temperature": 0.0,
         "benchmark": {"load": {"path": "/data/t"}},
     }
-    model = {"_target_": "models.OpenAIModel", "base_url": "http://127.0.0.1/v1"}
+    model = {"_target_": "models.OpenAIModel", "base_url": "http://127.0.0.1/v1", "api_key_env": "OPENAI_API_KEY"}
     first, second = (
         run("x", **config, model={**model, "timeout": 1}),
         run("y", seed=1, **other, model={**model, "timeout": 9}),
@@ -152,7 +152,7 @@ def test_arms_hold_digests_of_calls_and_compare_as_with_the_texts(write_run, tmp
     assert "solve a" not in retry.trajectory.messages[0].content
     rows = compare(short).rows
     assert (rows[0].calls == rows[1].calls) == is_same
-    monkeypatch.setattr(metrics, "are_the_labs", lambda: False)  # a metric of one's own may read the texts
+    monkeypatch.setattr(metrics, "all_built_in", lambda: False)  # a metric of one's own may read the texts
     whole = arms(folders)
     assert whole[1].logs[0].attempts == folders[1].attempts
     assert [replace(row, calls="") for row in compare(whole).rows] == [replace(row, calls="") for row in rows]

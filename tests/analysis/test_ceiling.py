@@ -9,7 +9,7 @@ from reflexion_lab.analysis.comparison.ceiling import ceilings
 from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.report.comparison import sheets
 from reflexion_lab.analysis.stats import bootstrap, fieller
-from reflexion_lab.analysis.stats.intervals import ADDED, Estimate
+from reflexion_lab.analysis.stats.intervals import PSEUDO_PAIRS, Estimate
 
 RIGHT, WRONG = (1, True), (0, False)
 TASKS = 40
@@ -108,10 +108,10 @@ def test_the_set_solves_its_own_equation():
     base, arm, limit = draws(np.random.default_rng(1), 60, 1, (0.3, 0.5, 0.7))
     share = fieller.ratio(arm - base, limit - base)
     first, second = (arm - base)[:, 0], (limit - base)[:, 0]
-    n = 60 + ADDED
+    n = 60 + PSEUDO_PAIRS
     for r in (share.low, share.high):
         m, m1, m2 = (first - r * second).sum() / n, first.sum() / n, second.sum() / n
-        added = ADDED * (1 + m1**2 + r**2 * (1 + m2**2) - 2 * r * m1 * m2)
+        added = PSEUDO_PAIRS * (1 + m1**2 + r**2 * (1 + m2**2) - 2 * r * m1 * m2)
         variance = ((((first - m1) - r * (second - m2)) ** 2).sum() + added) / (n - 1) / n
         assert abs(m) / variance**0.5 == pytest.approx(t.ppf(0.975, 59), rel=1e-6)
 

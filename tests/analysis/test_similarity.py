@@ -5,12 +5,12 @@ from msgspec.structs import replace
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.analysis.arms import Arm, Case
-from reflexion_lab.analysis.learning.similarity import FEWEST, Near, bins, edges, jaccard, similarity, task_text
+from reflexion_lab.analysis.learning.similarity import MIN_TASKS, Near, bins, edges, jaccard, similarity, task_text
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.memory.retrieval.texts import query
 from reflexion_lab.records import Episode, Message, Recollection, Sampling, Task
-from reflexion_lab.text.prompts.render import Asking, Prompts, known_examples
+from reflexion_lab.text.prompts.render import PromptedModel, Prompts, known_examples
 
 PROMPTS = {
     "sum": 'def add(numbers):\n    """Add up the numbers of a list."""\n',
@@ -34,7 +34,7 @@ def foreign(task_id):
 def acted(task_id, style, others=(), examples=0):
     """What an actor really read and made, with episodes of other tasks in its memory."""
     reply = f"```python\n{program(task_id)}```" if style == "chat" else "\n    return 1\n"
-    ask = Asking(ScriptedModel(lambda messages: reply), Sampling(), Prompts(examples=examples), style)
+    ask = PromptedModel(ScriptedModel(lambda messages: reply), Sampling(), Prompts(examples=examples), style)
     task = Task(task_id=task_id, prompt=PROMPTS[task_id], entry_point=NAMES[task_id])
     return ask("solve", task, Recollection(episodes=tuple(map(foreign, others)))).trajectory("single_shot")
 
@@ -151,7 +151,7 @@ def test_bins_hold_every_attempt_once_and_about_as_many_each():
     near = [Near(CASE._replace(task_id=f"t{i}"), 1, score, i % 3 == 0, False) for i, score in enumerate(scores)]
     ends = edges(scores)
     groups = bins(near, ends)
-    assert [group.n for group in groups.values()] == [FEWEST] * 5
+    assert [group.n for group in groups.values()] == [MIN_TASKS] * 5
     assert [group.k for group in groups.values()] == [4] * 5
     assert (ends[0], ends[-1]) == (0.0, 0.59)
 

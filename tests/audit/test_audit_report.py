@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from reflexion_lab.audit.audit import Audit
-from reflexion_lab.audit.audit_report import Printed, against_paper, disagreements, overview, show
+from reflexion_lab.audit.audit_report import PublishedResult, against_paper, disagreements, overview, show
 from reflexion_lab.audit.causes import CAUSES
 from reflexion_lab.audit.leaks import Leaks
 from reflexion_lab.audit.samples import Sample
@@ -39,11 +39,11 @@ def printed(audits):
 
 def test_a_row_holds_logged_and_re_executed_with_the_interval(audit_of_ten):
     assert overview([audit_of_ten]).rows == (("log", "10", "9/10", "8/10", "80.0", "[49.0, 94.3]", "9/10", "0.615"),)
-    paper = against_paper({"k": Printed("A method", 91.0)}, {"k": audit_of_ten})
+    paper = against_paper({"k": PublishedResult("A method", 91.0)}, {"k": audit_of_ten})
     assert paper.rows == (("A method", "91.0", "9/10", "90.0", "8/10", "80.0", "[49.0, 94.3]"),)
     agreeing = Audit(name="log", verdicts=(verdict(0, logged=True, passed=True),), leaks=Leaks(), seconds=1.0)
     assert (agreeing.kappa, overview([agreeing]).rows[0][-1]) == (None, "—")
-    assert against_paper({"k": Printed("A method")}, {"k": audit_of_ten}).rows[0][1] == "—"
+    assert against_paper({"k": PublishedResult("A method")}, {"k": audit_of_ten}).rows[0][1] == "—"
 
 
 def test_every_disagreement_and_finding_is_printed(audit_of_ten):

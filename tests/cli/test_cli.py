@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -53,11 +54,11 @@ def test_every_command_has_help(capsys):
         ("recall.omega=-1", "recall.omega: got -1, expected an int of 0 or more, or one of all, by_complexity"),
         (
             "recall.omga=1",
-            "no such key (did you mean 'recall.omega'?); `reflexion-lab run --cfg job` prints those",
+            "unknown key (did you mean 'recall.omega'?); `reflexion-lab run --cfg job` prints all keys",
         ),
         ("arm=a=b", "arm=a=b: no override, expected KEY=VALUE"),
         ("model.api_key_file=~/key", "model.api_key_file=~/key: no override"),
-        ("store=postgresql", "storage.url: got no value, expected one"),
+        ("store=postgresql", "storage.url: got no value, expected storage.url=…"),
         ("loop.confidence_threshold=1.5", "loop.confidence_threshold: got 1.5, expected above 0, at most 1"),
         ("loop.max_attempts=0", "loop.max_attempts: got 0"),
         (
@@ -76,7 +77,7 @@ def test_every_command_has_help(capsys):
         ("model.path=absent.gguf", "no file at absent.gguf"),
         (
             "+actor.wings=2",
-            "actor.wings: unknown key; expected actor.sampling, the nearest of model, sampling",
+            "actor.wings: unknown key; expected one of model, sampling, prompts; did you mean 'actor.sampling'?",
         ),
         ("loop.extra_attempts=some", "loop.extra_attempts: got 'some', expected an int of 0 to 1000"),
         ("loop.timeout=null", "loop.timeout: got None, expected a number above 0"),
@@ -142,6 +143,16 @@ def test_a_model_gets_the_parts_that_it_can_use_and_names_are_one_word(words, wh
 )  # fmt: skip
 def test_overrides_have_the_order_and_the_meaning_that_hydra_gives_them(words):
     assert compose(*words) == _composed(*words)
+
+
+def test_a_model_gets_the_parts_that_it_can_use_beside_config_files_of_ones_own(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    Path("conf/reflector").mkdir(parents=True)
+    Path("conf/reflector/mine.yaml").write_text("_target_: reflexion_lab.agent.reflectors.none.NoReflection\n")
+    own = (f"hydra.searchpath=[file://{tmp_path}/conf]", "reflector=mine", "benchmark.load.n=1", "tracker=none")
+    assert cli.main(["run", "model=simulated", "quiet=true", *own]) == 0
+    (manifest,) = tmp_path.glob("runs/*/manifest.json")
+    assert "SingleShot" in manifest.read_text()
 
 
 def test_words_that_hydra_refuses_are_refused():

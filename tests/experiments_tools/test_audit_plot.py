@@ -2,7 +2,7 @@
 
 from experiments._tools.audit_plot import METHOD, logged_against_executed
 from reflexion_lab.audit.audit import Audit, Verdict
-from reflexion_lab.audit.audit_report import Printed
+from reflexion_lab.audit.audit_report import PublishedResult
 from reflexion_lab.audit.leaks import Leaks
 from reflexion_lab.audit.samples import Sample
 
@@ -18,7 +18,7 @@ def test_the_figure_shows_log_programs_and_paper_and_says_how():
     verdicts = [verdict(n, logged=n < 9, passed=n < 8) for n in range(10)]
     audit = Audit(name="log.jsonl.gz", verdicts=tuple(verdicts), leaks=Leaks(), seconds=1.0)
     ax = Figure().add_subplot()
-    logged_against_executed({"a": Printed("A", 91.0), "b": Printed("B")}, {"a": audit, "b": audit}, ax)
+    logged_against_executed({"a": PublishedResult("A", 91.0), "b": PublishedResult("B")}, {"a": audit, "b": audit}, ax)
     names = {(line.get_label(), round(float(line.get_xdata()[0]), 3)) for line in ax.lines}
     assert names == {("re-executed", 0.8), ("its log", 0.9), ("paper", 0.91)}
     assert [label.get_text() for label in ax.get_yticklabels()] == ["A\nn = 10", "B\nn = 10"]

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from reflexion_lab.errors import Unanswered
-from reflexion_lab.loop.deadline import Deadline, DeadlineError, within
-from reflexion_lab.records import Recollection, Task, Trajectory
+from reflexion_lab.errors import ConfigError, Unanswered
+from reflexion_lab.loop.deadline import Deadline, DeadlineError, with_deadline
+from reflexion_lab.records import Recollection, Reflection, Task, Trajectory
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -33,14 +33,14 @@ class Sleeper:
 def test_a_call_that_takes_too_long_is_left_alone():
     began = time.monotonic()
     with pytest.raises(DeadlineError, match=r"^no reflection within 0\.05 s$"):
-        within(0.05, lambda: time.sleep(5), "no reflection")
+        with_deadline(0.05, lambda: time.sleep(5), "no reflection")
     assert time.monotonic() - began < 4
 
 
 def test_results_and_exceptions_pass_through():
-    assert within(None, lambda: 3) == within(5, lambda: 3) == 3
+    assert with_deadline(None, lambda: 3) == with_deadline(5, lambda: 3) == 3
     with pytest.raises(ZeroDivisionError):
-        within(5, lambda: 1 // 0)
+        with_deadline(5, lambda: 1 // 0)
 
 
 def test_a_part_keeps_everything_but_its_bounded_method():
@@ -49,6 +49,13 @@ def test_a_part_keeps_everything_but_its_bounded_method():
     with pytest.raises(Unanswered, match=r"^loop\.timeout: Sleeper\.act gave no result within 0\.05 s; give") as caught:
         part.act(TASK, Recollection())
     assert caught.value.outcome == "timeout"
+
+
+def test_a_result_of_another_type_is_refused_by_name():
+    part = Deadline(Sleeper("t/2"), "act", 5, (Reflection, type(None)))
+    with pytest.raises(ConfigError, match=r"^Sleeper\.act\(…\): got a Trajectory as its result, expected Refl"):
+        part.act(TASK, Recollection())
+    assert Deadline(Sleeper("t/2"), "act", 5, (Trajectory,)).act(TASK, Recollection()).strategy == "sleeper"
 
 
 def test_a_hanging_actor_is_set_aside_by_name_and_the_others_end(tmp_path):

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.memory.recall import adapted, capacity
+from reflexion_lab.memory.recall import adapted, omega_for
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.basics import basics
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
@@ -63,7 +63,7 @@ def of_length(words):
     ],
 )
 def test_a_rule_gives_its_omega(omega, own, about, expected):
-    assert capacity(omega, own, about) == expected
+    assert omega_for(omega, own, about) == expected
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_adaptive_narrows_after_an_easy_success_within_1_and_10():
 
 
 def test_adaptive_goes_on_from_where_the_last_loops_left_it():
-    assert capacity("adaptive", [episode(reward=0.0)], task(), adapted_so_far=6) == 7
+    assert omega_for("adaptive", [episode(reward=0.0)], task(), adapted_so_far=6) == 7
 
 
 def test_an_unknown_verdict_does_not_move_the_adaptive_omega():
@@ -91,11 +91,11 @@ def test_an_unknown_verdict_does_not_move_the_adaptive_omega():
 
 
 def test_tasks_of_humaneval_are_of_all_sizes():
-    sizes = Counter(capacity("by_complexity", [], task) for task in humaneval())
+    sizes = Counter(omega_for("by_complexity", [], task) for task in humaneval())
     assert sizes.keys() == {1, 3, 5}
     assert min(sizes.values()) > 50
 
 
 def test_tasks_of_basics_have_a_complexity():
-    sizes = {capacity("by_complexity", [], task) for task in basics(0, 40)}
+    sizes = {omega_for("by_complexity", [], task) for task in basics(0, 40)}
     assert sizes == {1, 3, 5}

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reflexion_lab.memory.episodic import NothingKnown
+from reflexion_lab.memory.episodic import NoSharedMemory
 from reflexion_lab.memory.recall import Similar, Window, WindowThenSimilar, packed, words
 from reflexion_lab.records import Task
 from reflexion_lab.text.shorten import estimated
@@ -20,7 +20,7 @@ def episode(number, code="x", task_id="t"):
     )
 
 
-class Others(NothingKnown):
+class Others(NoSharedMemory):
     """Three loops' episodes, the nearest first."""
 
     def __init__(self):
@@ -55,7 +55,7 @@ def test_a_policy_selects_and_orders_episodes(policy, own, expected, omega):
 
 
 def test_the_adaptive_window_starts_from_the_shared_omega():
-    known = NothingKnown()
+    known = NoSharedMemory()
     known.omega = 2
     assert Window("adaptive").select([episode(1)], TASK, known).omega == 3  # a failure of reward 0: one more
 

@@ -1,11 +1,11 @@
 import pytest
 
 from reflexion_lab.memory.episodic import (
-    described,
     described_evaluation,
     described_insights,
     described_reflections,
     session_after,
+    session_text,
 )
 from reflexion_lab.records import Check, Evaluation, Recollection, Session, Step, Trajectory
 from reflexion_lab.tasks.evaluators.trajectory import summary_of
@@ -68,7 +68,7 @@ def test_missing_parts_of_a_session_are_described():
     assert described_reflections(()) == "No previous reflections (this is the first attempt)."
     assert described_insights(()) == "No key insights yet."
     assert described_evaluation(None) == "Previous score: N/A\nParts: N/A\nIssues: None\nSuggestions: None"
-    text = described(Session(session_id="s"))
+    text = session_text(Session(session_id="s"))
     assert "Previous score: N/A" in text
     assert "Previous trajectory: N/A" in text
     assert "No key insights yet." in text
@@ -76,7 +76,7 @@ def test_missing_parts_of_a_session_are_described():
 
 
 def test_the_next_prompt_can_carry_all_that_the_session_knows():
-    text = described(over(reflected(1), reflected(2)))
+    text = session_text(over(reflected(1), reflected(2)))
     for expected in (
         "Previous score: 66 of 100",
         "Issues: no tests",
@@ -114,11 +114,11 @@ def test_many_issues_are_cut_and_counted():
 def test_a_description_keeps_its_bound_and_breaks_between_lines():
     long = "word\n" * 400
     session = over(*(reflected(n, root_cause=long, key_insight=f"{n} {long}", what_to_change=long) for n in range(25)))
-    full = described(session, 10**6)
+    full = session_text(session, 10**6)
     assert max(map(len, full.splitlines())) < 200
     assert full.index("1. 24 word") < full.index("20. 5 word")
     for max_chars in (0, 10, 100, 2000, 5000):
-        text = described(session, max_chars)
+        text = session_text(session, max_chars)
         assert len(text) <= max_chars
         assert full.startswith(text)
         assert max_chars < 100 or full[len(text)] == "\n"
@@ -134,6 +134,6 @@ def test_reflections_without_words_are_not_shown_and_push_none_out():
 def test_a_reflection_with_only_its_cause_shown_is_still_described():
     in_window, other = builders.reflection(1, root_cause="no return"), builders.reflection(2, root_cause="no return")
     window = Recollection(episodes=(builders.episode(reflection=in_window),))
-    text = described(Session(session_id="s", reflections=(other, in_window)), selected=window)
+    text = session_text(Session(session_id="s", reflections=(other, in_window)), selected=window)
     assert "change 2" in text
     assert "change 1" not in text

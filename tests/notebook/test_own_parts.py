@@ -238,7 +238,7 @@ def of_nothing(words) -> bool:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"actr": Direct}, "actr: got an argument, expected one of model, actor"),
+        ({"actr": Direct}, "actr: unknown key; expected one of model, actor"),
         ({"actor": object()}, "actor: its _target_ makes a object; expected a part that has `act`"),
         ({"metrics": {"untyped": untyped}}, r"metrics.untyped: got no such return annotation, expected -> bool"),
         ({"metrics": {"words": of_nothing}}, r"metrics.words: got a first parameter words, expected one of attempt"),

@@ -133,7 +133,7 @@ def test_overrides_are_words_or_mappings():
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("loop.max_attemps=3", r"no such key \(did you mean 'loop.max_attempts'\?\); `rl.compose\(\)` shows"),
+        ("loop.max_attemps=3", r"unknown key \(did you mean 'loop.max_attempts'\?\); `rl.compose\(\)` shows"),
         (["seed=1", "model=simulatd"], "model: got 'simulatd', expected one of .*gguf, .*did you mean 'simulated'"),
         ("seed=0,1", "seed=0,1: got several values, expected one; `rl.sweep`"),
         ({"seed": "abc"}, "seed"),
@@ -150,7 +150,7 @@ def test_a_mistake_is_one_line_that_says_what_to_write(override, message, tmp_pa
 
 def test_a_grid_with_a_mistake_is_refused():
     for grid, problem, words in (
-        ({"sed": [0, 1]}, ConfigError, r"sed: no such key.*did you mean 'seed'.*in cell 0: sed=0"),
+        ({"sed": [0, 1]}, ConfigError, r"sed: unknown key.*did you mean 'seed'.*in cell 0: sed=0"),
         (3, TypeError, "int, expected words"),
         ({"seed": []}, ValueError, "seed: got an empty list"),
         ({"seed": {1, 2}}, TypeError, "seed: got set"),

@@ -5,7 +5,14 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.runner.folder.manifest import changes, config_digest, describe, differences, file_digest, resumption
+from reflexion_lab.runner.folder.manifest import (
+    changes,
+    config_digest,
+    differences,
+    file_digest,
+    new_manifest,
+    resumption,
+)
 from reflexion_lab.studies.scale.cluster import Cluster
 from reflexion_lab.tasks.sandbox.sandbox import Limits
 
@@ -13,7 +20,7 @@ CONFIG = {"arm": "a", "seed": 0, "feedback_source": "visible", "workers": 1, "re
 
 
 def manifest(**changed):
-    return describe(CONFIG | changed, "own", "digest", 3, {"actor": ScriptedModel(str)}, ["rlimits"])
+    return new_manifest(CONFIG | changed, "own", "digest", 3, {"actor": ScriptedModel(str)}, ["rlimits"])
 
 
 @pytest.mark.parametrize(

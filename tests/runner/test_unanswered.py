@@ -11,7 +11,7 @@ from reflexion_lab.agent.reflectors.llm import LLMReflector
 from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.errors import Unanswered
 from reflexion_lab.records import Completion, Sampling
-from reflexion_lab.runner.runner import PATIENCE, DeferredTasks
+from reflexion_lab.runner.runner import PATIENCE, SetAsideTasks
 from tests.builders import runner
 
 RIGHT, WRONG = (f"```python\ndef double(x):\n    return {value}\n```" for value in ("2 * x", "x"))
@@ -22,8 +22,8 @@ def silence(outcome="server_error", is_lasting=False):
 
 
 @pytest.fixture
-def deferred(folder):
-    return DeferredTasks(folder, limit=2)
+def aside(folder):
+    return SetAsideTasks(folder, limit=2)
 
 
 def numbered(task, n):
@@ -33,65 +33,65 @@ def numbered(task, n):
 # Patience
 
 
-def test_deferred_tasks_keep_their_order_and_are_ready_once(deferred, task):
+def test_tasks_set_aside_keep_their_order_and_are_ready_once(aside, task):
     batch = numbered(task, 2)
     for item in reversed(batch):
-        deferred.defer(item, silence())
-    assert deferred.ready() == batch[::-1]
-    assert deferred.ready() == []
-    deferred.check()
-    assert [item.task_id for item in deferred.folder.set_aside] == ["own/1", "own/0"]
+        aside.add(item, silence())
+    assert aside.ready() == batch[::-1]
+    assert aside.ready() == []
+    aside.check()
+    assert [item.task_id for item in aside.folder.set_aside] == ["own/1", "own/0"]
 
 
-def test_too_many_failures_in_a_row_stop_and_all_are_recorded(deferred, task):
+def test_too_many_failures_in_a_row_stop_and_all_are_recorded(aside, task):
     batch = numbered(task, 3)
     for item in batch[:2]:
-        deferred.defer(item, silence())
+        aside.add(item, silence())
     with pytest.raises(
         Unanswered, match=r"^3 loops in a row had no answer, so the run stops\. The last: nobody at home"
     ):
-        deferred.defer(batch[2], silence())
-    assert len(deferred.folder.set_aside) == 3
+        aside.add(batch[2], silence())
+    assert len(aside.folder.set_aside) == 3
 
 
-def test_an_answer_and_a_second_round_reset_the_failures(deferred, task):
+def test_an_answer_and_a_second_round_reset_the_failures(aside, task):
     for item in numbered(task, 6):
-        deferred.defer(item, silence())
-        deferred.reset_failures()
-    for item in deferred.ready()[:2]:
-        deferred.defer(item, silence())
-    deferred.ready()
-    deferred.defer(task, silence())
-    assert len(deferred.folder.set_aside) == 6 + 2 + 1
+        aside.add(item, silence())
+        aside.reset_failures()
+    for item in aside.ready()[:2]:
+        aside.add(item, silence())
+    aside.ready()
+    aside.add(task, silence())
+    assert len(aside.folder.set_aside) == 6 + 2 + 1
 
 
-def test_a_lasting_problem_is_raised_at_once(deferred, task):
+def test_a_lasting_problem_is_raised_at_once(aside, task):
     with pytest.raises(Unanswered, match="nobody at home"):
-        deferred.defer(task, silence("key_refused", is_lasting=True))
-    assert [item.outcome for item in deferred.folder.set_aside] == ["key_refused"]
+        aside.add(task, silence("key_refused", is_lasting=True))
+    assert [item.outcome for item in aside.folder.set_aside] == ["key_refused"]
 
 
-def test_unanswered_tasks_are_counted_by_outcome(deferred, task):
+def test_unanswered_tasks_are_counted_by_outcome(aside, task):
     first = silence("rate_limited")
     first.add_note("while acting: task own/0, attempt 1")
     for item, problem in zip(numbered(task, 2), (first, silence("timeout")), strict=True):
-        deferred.defer(item, problem)
+        aside.add(item, problem)
     with pytest.raises(Unanswered) as caught:
-        deferred.check()
+        aside.check()
     assert "2 tasks had no answer twice (rate_limited 1, timeout 1)" in str(caught.value)
     assert "nobody at home (while acting: task own/0, attempt 1)" in str(caught.value)
     assert caught.value.outcome == "rate_limited"
 
 
 def test_many_threads_lose_none(folder, task):
-    deferred, batch = DeferredTasks(folder, limit=1000), numbered(task, 64)
-    threads = [threading.Thread(target=deferred.defer, args=(item, silence())) for item in batch]
+    aside, batch = SetAsideTasks(folder, limit=1000), numbered(task, 64)
+    threads = [threading.Thread(target=aside.add, args=(item, silence())) for item in batch]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(item.task_id for item in deferred.folder.set_aside) == sorted(item.task_id for item in batch)
-    assert len(deferred.ready()) == 64
+    assert sorted(item.task_id for item in aside.folder.set_aside) == sorted(item.task_id for item in batch)
+    assert len(aside.ready()) == 64
 
 
 # The runner

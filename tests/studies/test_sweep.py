@@ -382,7 +382,7 @@ def test_calls_of_a_stopped_cell_are_recorded(grid, tmp_path):
 def test_a_key_that_does_not_exist_is_named_with_its_cell():
     with pytest.raises(Exception, match="struct") as caught:
         cells(["actor=single_shot,warming", "actor.temperatures=choice([0.5])"])
-    assert "actor.temperatures: no such key" in one_line(caught.value)
+    assert "actor.temperatures: unknown key" in one_line(caught.value)
     assert "in cell 0: actor=single_shot" in one_line(caught.value)
     with pytest.raises(Exception, match="temperatures") as caught:
         cells(["actor=single_shot,warming", "actor.temperatures=[0.5]"])

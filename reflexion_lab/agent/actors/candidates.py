@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from reflexion_lab.agent.critique.critique_revise import costs, drafted
+from reflexion_lab.agent.critique.critique_revise import draft_step, usage_by_role
 from reflexion_lab.limits import Repeats, validated
 from reflexion_lab.protocols import Actor, Evaluator
 from reflexion_lab.records import WITHHELD, Evaluation, Recollection, Step, Task, Trajectory, Usage
@@ -68,13 +68,13 @@ class Candidates:
         steps: list[Step] = []
         for candidate, verdict in zip(candidates, verdicts, strict=True):
             observation = verdict.feedback or verdict.outcome
-            draft = replace(drafted(candidate), observation=observation, seconds=verdict.seconds)
+            draft = replace(draft_step(candidate), observation=observation, seconds=verdict.seconds)
             steps += [*candidate.steps, draft]
         return replace(
             candidates[choice],
             strategy="candidates",
             usage=sum((candidate.usage for candidate in candidates), Usage()),
-            others=costs([candidate.others for candidate in candidates]),
+            others=usage_by_role([candidate.others for candidate in candidates]),
             cached=all(candidate.cached for candidate in candidates),
             steps=tuple(steps),
             ended=ended,

@@ -7,7 +7,7 @@ from itertools import takewhile
 
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import WITHHELD, Recollection, Sampling, Task, Trajectory
-from reflexion_lab.text.prompts.render import Asking, Prompts, Style
+from reflexion_lab.text.prompts.render import PromptedModel, Prompts, Style
 from reflexion_lab.text.replies.extract import STATEMENT, THOUGHT, blocks, without_thoughts
 
 
@@ -20,7 +20,7 @@ class ChainOfThought:
     """
 
     def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None, style: Style = "chat") -> None:
-        self.ask = Asking(model, sampling, prompts, style)
+        self.ask = PromptedModel(model, sampling, prompts, style)
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
         answer = self.ask("think", task, recollection, margin=margin(task))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Recollection, Sampling, Task, Trajectory
-from reflexion_lab.text.prompts.render import Asking, Prompts
+from reflexion_lab.text.prompts.render import PromptedModel, Prompts
 
 BODY = r"""
 root ::= "\n" [ \t]+ [^ \t\r\n] [^\x00]*
@@ -24,7 +24,7 @@ class Continuation:
     continues_a_file = True
 
     def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None) -> None:
-        self.ask = Asking(model, sampling, prompts, "continuation")
+        self.ask = PromptedModel(model, sampling, prompts, "continuation")
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
         return self.ask("solve", task, recollection).trajectory("continuation")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from reflexion_lab.agent.critique.critique_revise import costs
+from reflexion_lab.agent.critique.critique_revise import usage_by_role
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Actor, Model
 from reflexion_lab.records import Recollection, Task, Trajectory, Usage
@@ -35,4 +35,4 @@ class Escalation:
         trajectory = replace(actor.act(task, recollection), strategy="escalation")
         if rung == "actor":
             return trajectory
-        return replace(trajectory, usage=Usage(), others=costs([trajectory.others, {rung: trajectory.usage}]))
+        return replace(trajectory, usage=Usage(), others=usage_by_role([trajectory.others, {rung: trajectory.usage}]))

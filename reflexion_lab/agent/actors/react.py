@@ -14,7 +14,7 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Repeats, validated
 from reflexion_lab.protocols import Evaluator, Model, Sandbox
 from reflexion_lab.records import WITHHELD, Completion, Message, Recollection, Sampling, Step, Task, Trajectory, Usage
-from reflexion_lab.text.prompts.render import Prompts, Style, known_examples, room
+from reflexion_lab.text.prompts.render import Prompts, Style, known_examples, max_prompt_tokens
 from reflexion_lab.text.replies.extract import extract
 from reflexion_lab.text.shorten import estimated
 
@@ -98,10 +98,10 @@ class _Work:
     def __init__(self, actor: ReAct, task: Task, recollection: Recollection) -> None:
         self.actor = actor
         self.task = task
-        space = room(actor.model, actor.sampling)
-        self.room = None if space is None else int(space / recollection.token_ratio)
+        whole = max_prompt_tokens(actor.model, actor.sampling)
+        self.limit = None if whole is None else int(whole / recollection.token_ratio)
         # A quarter is reserved for turns, since all prompts of the transcript contain the same recalled items.
-        for_head = None if self.room is None else self.room - self.room // 4
+        for_head = None if self.limit is None else self.limit - self.limit // 4
         name = "react" if actor.style == "chat" else "continue_react"
         about = {"prompt": task.prompt, "task_id": task.task_id, "max_steps": actor.max_steps}
         fitted = actor.prompts.fit(name, for_head, recollection, form=known_examples()[0], **about)
@@ -206,7 +206,7 @@ class _Work:
         for levels in layouts(len(self.turns), self.drafts[-1].turn - 1):
             messages = self.laid_out(levels)
             size = sum(estimated(message.content) + PER_MESSAGE for message in messages)
-            if self.room is None or size <= self.room:
+            if self.limit is None or size <= self.limit:
                 break
         return messages
 

@@ -83,8 +83,8 @@ def run_code(sandbox: Sandbox, task: Task, draft: str, code: str, limit: int) ->
     """Output and error of `code` run after `draft`, in at most `limit` characters. Raises HarnessError."""
     before = f"{draft.rstrip()}\n\n" if draft else ""
     # The sandbox fails a program without the entry point, which may not have been written yet.
-    behind = "" if draft else f"\n{task.entry_point} = None\n"
-    program = f"{before}{code.rstrip()}\n{behind}"
+    after = "" if draft else f"\n{task.entry_point} = None\n"
+    program = f"{before}{code.rstrip()}\n{after}"
     execution = sandbox.run(program, task.entry_point, (TRIVIAL,), task.setup, task.cpu_seconds)
     check = execution.checks[0]
     error = "" if check.outcome == "pass" else _error(check, before.count("\n"))
@@ -122,9 +122,9 @@ def _failure(check: Check) -> str:
 
 def _error(check: Check, draft_lines: int = 0) -> str:
     """The exception and its line; lines above `draft_lines` belong to the snippet after the draft."""
-    what = one_line(f"{check.error_type or check.outcome}: {check.message}", 250).rstrip(": ")
+    message = one_line(f"{check.error_type or check.outcome}: {check.message}", 250).rstrip(": ")
     if not check.line:
-        return what
+        return message
     if draft_lines and check.line > draft_lines:
-        return f"{what} (line {check.line - draft_lines} of the code)"
-    return f"{what} (line {check.line} of the program)"
+        return f"{message} (line {check.line - draft_lines} of the code)"
+    return f"{message} (line {check.line} of the program)"

@@ -74,7 +74,7 @@ class CritiqueRevise:
         """Raises what the generator raises, and HarnessError, ModelNotFound and StoreError of the other parts."""
         first = self.generator.act(task, recollection)
         mistakes = recollection.without(first.left_out).mistakes  # so that all mistakes read are recorded as recalled
-        trajectories, drafts, ended, spent = [first], [drafted(first)], "", Usage()
+        trajectories, drafts, ended, spent = [first], [draft_step(first)], "", Usage()
         while not ended:
             program = trajectories[-1].solution
             try:
@@ -85,7 +85,7 @@ class CritiqueRevise:
                 ended = reason or ("max_iterations" if len(drafts) == self.max_iterations else "")
                 if not ended:
                     trajectories.append(self.reviser.revise(task, program, critique))
-                    drafts.append(drafted(trajectories[-1]))
+                    drafts.append(draft_step(trajectories[-1]))
             except CritiqueError as error:
                 ended, spent = "error", spent + error.usage
                 drafts[-1] = replace(drafts[-1], error=str(error), observation=error.reply)
@@ -102,7 +102,7 @@ class CritiqueRevise:
             extraction=submitted.extraction,
             strategy="critique_revise",
             usage=sum((trajectory.usage for trajectory in trajectories), Usage()),
-            others=costs([*(trajectory.others for trajectory in trajectories), {"critic": spent}]),
+            others=usage_by_role([*(trajectory.others for trajectory in trajectories), {"critic": spent}]),
             cached=first.cached and all(draft.cached or not draft.usage.calls for draft in trajectories),
             steps=(*first.steps, *drafts),
             ended=ended,
@@ -110,7 +110,7 @@ class CritiqueRevise:
         )
 
 
-def drafted(trajectory: Trajectory) -> Step:
+def draft_step(trajectory: Trajectory) -> Step:
     """The step of a draft, with its model call unless the trajectory has steps of its own."""
     finish_reason = trajectory.finish_reason
     withheld = f"the reply ended in {finish_reason}" if finish_reason in WITHHELD else ""
@@ -120,7 +120,7 @@ def drafted(trajectory: Trajectory) -> Step:
     return replace(draft, messages=trajectory.messages, reply=trajectory.reply, usage=trajectory.usage)
 
 
-def costs(parts: Sequence[dict[str, Usage]]) -> dict[str, Usage]:
+def usage_by_role(parts: Sequence[dict[str, Usage]]) -> dict[str, Usage]:
     """Usage by role, without roles that made no call."""
     total: defaultdict[str, Usage] = defaultdict(Usage)
     for part in parts:

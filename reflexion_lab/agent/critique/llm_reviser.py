@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Critique, Recollection, Sampling, Task, Trajectory
-from reflexion_lab.text.prompts.render import Asking, Prompts, Style, fits, longest, without_prompt
+from reflexion_lab.text.prompts.render import PromptedModel, Prompts, Style, fits, longest, without_prompt
 
 SHOWN = (5, 3, 1)
 """Numbers of issues (and of suggestions) in the prompt: the first that leaves room for the whole draft, else the last.
@@ -16,12 +16,12 @@ SHOWN = (5, 3, 1)
 class LLMReviser:
     """Asks `model` for the whole corrected program. A reply without a program keeps the draft.
 
-    `style`: `chat`, or `continuation` for small and base models (`prompts.render.Asking`). If the prompt exceeds the
-    model's context, few-shot examples are dropped first, then later issues, then the middle of the draft.
+    `style`: `chat`, or `continuation` for small and base models (`prompts.render.PromptedModel`). If the prompt exceeds
+    the model's context, few-shot examples are dropped first, then later issues, then the middle of the draft.
     """
 
     def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None, style: Style = "chat") -> None:
-        self.ask = Asking(model, sampling, prompts, style)
+        self.ask = PromptedModel(model, sampling, prompts, style)
 
     def revise(self, task: Task, program: str, critique: Critique) -> Trajectory:
         draft = without_prompt(program, task)

@@ -57,7 +57,7 @@ def issues_of(evaluation: Evaluation) -> Iterator[str]:
     failing = evaluation.failures
     for check in failing[:SHOWN]:
         where = f" (line {check.line} of the program)" if check.line else ""
-        yield evidence.described(check, where, OUTCOMES, chars=250, mark="")
+        yield evidence.check_line(check, where, OUTCOMES, chars=250, mark="")
     if len(failing) > SHOWN:
         yield f"{len(failing) - SHOWN} more checks fail"
     if not failing:

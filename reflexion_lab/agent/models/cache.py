@@ -185,7 +185,7 @@ class CachedModel(WrappedModel):
     def _hit(self, stored: Completion) -> Completion:
         with self._lock:
             self.hits += 1
-        return replace(self.price.put_on(stored), cached=True)
+        return replace(self.price.with_cost(stored), cached=True)
 
     def _ask(self, messages: Sequence[Message], sampling: Sampling, sample: int) -> Completion:
         completion = super().complete(messages, sampling=sampling, sample=sample)

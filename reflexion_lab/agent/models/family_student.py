@@ -18,10 +18,10 @@ from reflexion_lab.tasks.benchmarks.families import changed, rule_of, rules_in
 
 
 class Seen(NamedTuple):
-    """What the student learns from the prompt of a curator."""
+    """Contents of a curator's prompt that the student learns from."""
 
     rules: tuple[str, ...]
-    """Of each task in the prompt, in order, the rule of its family as the student understands it; each once."""
+    """The rule of each family with a task in the prompt, in order, as the student understands it; each once."""
     prompt: str
     draw: Random
     """Random generator of this call."""

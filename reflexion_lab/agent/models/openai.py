@@ -33,7 +33,7 @@ from reflexion_lab.records import Completion, Message, Sampling, Usage
 
 
 class OpenAIModel:
-    """A model behind a server of the OpenAI chat protocol. Thread-safe.
+    """A model on a server of the OpenAI chat protocol. Thread-safe.
 
     A reply without content has the text ""; token counts are 0 if the server sends none. A refusal, a filtered reply
     and a prompt that is too long are completions with a `finish_reason` of `records.WITHHELD`. `Sampling.grammar` is

@@ -89,7 +89,7 @@ class Price(Record, frozen=True, kw_only=True):
         whole, written, *rest = self.per_million
         return ((prompt - cached) * whole + cached * (rest[0] if rest else whole) + completion * written) / 1e6
 
-    def put_on(self, completion: Completion) -> Completion:
+    def with_cost(self, completion: Completion) -> Completion:
         """A stored reply, with its cost if that was unknown when it was stored."""
         usage = completion.usage
         if usage.cost or not any(self.per_million or ()):
@@ -162,7 +162,9 @@ def host_of(node: Mapping[str, Any]) -> str:
     return urlsplit(str(address)).netloc.rpartition("@")[2]
 
 
-def settled(role: str, node: dict[str, Any], lists: Sequence[Sequence[Entry]], cap: float | None = None) -> Price:
+def resolved_price(
+    role: str, node: dict[str, Any], lists: Sequence[Sequence[Entry]], cap: float | None = None
+) -> Price:
     """Price of the model of `role`, also written into its config if that has the key. Warns if the price is unknown or
     older than a year.
 
@@ -177,7 +179,9 @@ def settled(role: str, node: dict[str, Any], lists: Sequence[Sequence[Entry]], c
     name, remedy = f"{role}: {node.get('model', '')}", "give model.price_per_million=[prompt,completion]"
     if price.per_million is None and cap is not None:
         unpriced = f"{cap:g} and no price of {node['model']} ({role}) at {host_of(node)}"
-        raise ConfigError("caps.cost", unpriced, "one", f"{remedy}, an entry in prices.path, or caps.tokens instead")
+        raise ConfigError(
+            "caps.cost", unpriced, "a known price", f"{remedy}, an entry in prices.path, or caps.tokens instead"
+        )
     if price.per_million is None:
         warnings.warn(
             f"cost: unknown. {name} at {host_of(node)} has no known price; {remedy}, or an entry in prices.path",

@@ -134,9 +134,9 @@ class Reply(NamedTuple):
     """0 if the server counts no tokens; likewise below."""
     completion_tokens: int
     cached_tokens: int
-    """Of the prompt tokens, those from the server's cache."""
+    """Prompt tokens from the server's cache."""
     reasoning_tokens: int = 0
-    """Of the completion tokens, those of hidden reasoning."""
+    """Completion tokens of hidden reasoning."""
     system_fingerprint: str = ""
     """Identifier of the server's configuration, or ""."""
 

@@ -73,7 +73,9 @@ class ScriptedModel:
         self._seconds = seconds
 
     @classmethod
-    def from_rules(cls, path: str | Path, *, seconds: float = 0.0, slots: int = 64, context: int = 0) -> ScriptedModel:
+    def from_rules(
+        cls, path: str | Path, *, seconds: NotNegative = 0.0, slots: Parallel = 64, context: Count = 0
+    ) -> ScriptedModel:
         """A script from a YAML or JSON file: a list of `Rule`; the first match gives the reply.
 
         The fingerprint is a digest of the rules, independent of the file name. A call without a match raises

@@ -229,7 +229,7 @@ def skill_digest(before: Sequence[object], tasks: Sequence[Task], after: Sequenc
 
 
 def _lines(text: str) -> str:
-    """Its lines without indentation, each between two line ends."""
+    """Lines of `text` without indentation, each between two line ends."""
     return "".join(f"\n{line.strip()}\n" for line in text.strip().splitlines())
 
 

@@ -165,7 +165,7 @@ class _Compared:
         self.differences: dict[Difference, None] = {}
         self._added = 0
         self._line = 0
-        """Of the last compared node that has one: parameters and clauses of comprehensions have none."""
+        """Line of the last compared node with a line: parameters and clauses of comprehensions have none."""
 
     def add(self, kind: str, node: Any, cause: str, change: str, where: str = "in") -> None:
         """Add a difference at the line of `node`, which stands before `cause` and after `change`."""

@@ -21,7 +21,7 @@ OUTCOMES = {
 """Description of a check without an exception or a message."""
 
 
-def described(
+def check_line(
     check: Check, where: str, outcomes: Mapping[str, str] = OUTCOMES, chars: int = 300, mark: str = "…"
 ) -> str:
     """One line: the check's source, its exception and message (cut to `chars`), and `where`."""
@@ -91,7 +91,7 @@ def describe(attempt: Attempt, check: Check | None) -> str:
     lines, where = attempt.trajectory.solution.splitlines(), f" (line {check.line})" if check.line else ""
     if 1 <= check.line <= len(lines):
         where = f" (line {check.line}: {shorten.line(lines[check.line - 1], 120)})"
-    return described(check, where, _OUTCOMES)
+    return check_line(check, where, _OUTCOMES)
 
 
 class FailureClass(Record, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from reflexion_lab.agent.reflectors.llm import ReflectionError, kind_of
 from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.errors import CapReached, ConfigError, HarnessError, Unanswered
 from reflexion_lab.limits import Above0, validated
-from reflexion_lab.loop.deadline import within
+from reflexion_lab.loop.deadline import with_deadline
 from reflexion_lab.protocols import Reflector
 from reflexion_lab.records import Attempt, Episode, Reflection, Task, Usage
 
@@ -57,7 +57,7 @@ class WithFallback:
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
         reply, usage = "", Usage()
         try:
-            return within(self.timeout, lambda: self.first.reflect(task, attempt, episodes), LATE)
+            return with_deadline(self.timeout, lambda: self.first.reflect(task, attempt, episodes), LATE)
         except NEVER_REPLACED:
             raise
         except ReflectionError as problem:

@@ -89,7 +89,7 @@ class LLMReflector:
         self.constrained = constrained
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
-        """Raises ReflectionError when the reply was withheld or cannot be read, and whatever the model raises."""
+        """Raises ReflectionError if the reply was withheld or cannot be read; exceptions of the model pass through."""
         name, grammar = self.shape[attempt.evaluation.passed]
         sampling = replace(self.sampling, grammar=grammar if self.constrained else "")
         # The prompt holds the attempt's number, so no two draws within one task's loop are the same call.

@@ -157,7 +157,7 @@ def flags(reflection: Reflection, attempt: Attempt, earlier: Sequence[Episode]) 
 
 
 def _texts(reflection: Reflection) -> tuple[str, ...]:
-    """Its distinct non-empty texts."""
+    """Distinct non-empty texts of the reflection."""
     return tuple(dict.fromkeys(filter(None, reflection.texts)))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from reflexion_lab.agent.reflectors.evidence import CLASSES, classify_evaluation, describe, reflection_on
 from reflexion_lab.limits import Positive, validated
-from reflexion_lab.protocols import Known
+from reflexion_lab.protocols import SharedMemory
 from reflexion_lab.records import Attempt, Episode, Reflection, Task
 
 NOT_ENOUGH = 0.9
@@ -26,7 +26,7 @@ class Rules:
     """
 
     @validated
-    def __init__(self, known: Known | None = None, enough: Positive = 20) -> None:
+    def __init__(self, known: SharedMemory | None = None, enough: Positive = 20) -> None:
         self.known = known
         self.enough = enough
 

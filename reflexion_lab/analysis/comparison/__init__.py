@@ -44,7 +44,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     margin: float | None
     """Equivalence margin of the differences; None for none."""
     over: str
-    """What their intervals generalise to: `tasks` (at these seeds) or `seeds` (other tasks and other seeds)."""
+    """Population of the intervals: `tasks` (at these seeds) or `seeds` (other tasks and other seeds)."""
     rows: tuple[Row, ...]
     ceilings: tuple[Ceiling, ...] = ()
     """Effects of words beside those of true words; () without an arm of true words."""

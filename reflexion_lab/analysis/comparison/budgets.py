@@ -17,7 +17,7 @@ from typing import NamedTuple
 from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.stats.bootstrap import ratio
 from reflexion_lab.analysis.stats.clusters import Clusters, merged, places
-from reflexion_lab.analysis.stats.intervals import CLOSE, Estimate, Rate
+from reflexion_lab.analysis.stats.intervals import TOLERANCE, Estimate, Rate
 from reflexion_lab.analysis.stats.matching import Equal, Path, equal
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.loop.selection import submitted_at
@@ -111,7 +111,7 @@ class Further(NamedTuple):
     spend: float
     """Mean spending on one, with the reflection before it; of an arm without any, that on a first attempt."""
     solved: Rate
-    """Of those on cases not yet solved, the ones that solve, by hidden tests."""
+    """Share of attempts on cases not yet solved that solve them, by hidden tests."""
 
 
 def further(arm: Arm, unit: str, cases: Collection[Case]) -> Further:
@@ -160,7 +160,7 @@ class Matched(NamedTuple):
     def is_matched(self) -> bool:
         """False if the first attempts alone of the more expensive arm cost more than all of the cheaper arm."""
         spends = (self.first_spend, self.second_spend)
-        return not self.cut_side or spends[self.cut_side - 1] <= spends[2 - self.cut_side] + CLOSE
+        return not self.cut_side or spends[self.cut_side - 1] <= spends[2 - self.cut_side] + TOLERANCE
 
 
 def matched(first: Arm, second: Arm, unit: str, seed: int = 0) -> Matched:
@@ -288,14 +288,14 @@ def _caps(by_case: Spent, budget: float, seed: int) -> Caps:
         return _mean(by_case, dict.fromkeys(by_case, cap))
 
     amounts = sorted({amount for spent in by_case.values() for amount in spent})
-    place = bisect_right(amounts, budget + CLOSE, key=mean)
+    place = bisect_right(amounts, budget + TOLERANCE, key=mean)
     caps = dict.fromkeys(by_case, amounts[max(0, place - 1)])
     left = (budget - _mean(by_case, caps)) * len(by_case)
     larger = amounts[min(max(1, place), len(amounts) - 1)]
     for case in random.Random(f"{seed}:matched").sample(list(by_case), len(by_case)):
         spent = by_case[case]
         left -= spent[_reached(spent, larger)] - spent[_reached(spent, caps[case])]
-        if left < -CLOSE:
+        if left < -TOLERANCE:
             break
         caps[case] = larger
     return caps

@@ -44,7 +44,7 @@ def arms(
         As `Arm`.
     """
     folders = [run if isinstance(run, RunFolder) else RunFolder.existing(run) for run in runs]
-    texts: bool | Literal["digests"] = "digests" if metrics.are_the_labs() else True
+    texts: bool | Literal["digests"] = "digests" if metrics.all_built_in() else True
     logs = [Log.read(folder, texts) for folder in folders]
     are_arms = frozen == "arms" or any(key.startswith(ITEMS) for key in by)
     by_stream = {} if are_arms else checkpoints(logs, stream_ids(folders))

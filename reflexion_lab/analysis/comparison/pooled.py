@@ -19,7 +19,7 @@ class Effect(Record, frozen=True, kw_only=True):
     """The difference of one study."""
 
     study: str
-    """What distinguishes it from the others: its registered study, benchmark and model."""
+    """Name that distinguishes it from the others: registered study, benchmark and model."""
     difference: Difference
 
 
@@ -28,7 +28,7 @@ class PooledArm(Record, frozen=True, kw_only=True):
 
     arm: str
     budget: str
-    """As in `Difference`."""
+    """Budget of the differences, as in `Difference`."""
     effects: tuple[Effect, ...]
     pooled: Pooled
 
@@ -49,7 +49,7 @@ class PooledComparison(Record, frozen=True, kw_only=True):
 class _Key(NamedTuple):
     study: str
     digest: str
-    """Of the registered study."""
+    """Digest of the registered study."""
     benchmark: str
     model: str
 

@@ -22,14 +22,14 @@ from reflexion_lab.analysis.comparison.budgets import (
 from reflexion_lab.analysis.learning.checkpoints import Matrix
 from reflexion_lab.analysis.learning.transitions import Moves, ends
 from reflexion_lab.analysis.stats.bayes import Posterior, posterior
-from reflexion_lab.analysis.stats.bootstrap import FEWEST, difference, linearised, paired_differences
+from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS, difference, linearised, paired_differences
 from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, are_shared, by_cluster, merged
 from reflexion_lab.analysis.stats.estimators import Confusion, feedback_confusion, paired
 from reflexion_lab.analysis.stats.intervals import (
-    CLOSE,
     EQUIVALENCE,
     LEVEL,
     PAIRED,
+    TOLERANCE,
     Estimate,
     Rate,
     adjusted,
@@ -46,17 +46,17 @@ from reflexion_lab.records import Record, Usage
 from reflexion_lab.runner.folder.registration import Registration, exploratory
 
 AS_RUN = "as run"
-REMATCHED = f"bootstrap over tasks, each draw matched again ({PAIRED} where fewer than {FEWEST} differ)"
+REMATCHED = f"bootstrap over tasks, each draw matched again ({PAIRED} where fewer than {MIN_TASKS} differ)"
 
 OVER = ("tasks", "seeds")
-"""What an interval generalises to: other tasks at these seeds, or other tasks and other seeds."""
+"""Populations that an interval generalises to: other tasks at these seeds, or other tasks and other seeds."""
 TWO_WAY = "widened for other seeds (two-way, Satterthwaite)"
 
 Verdicts = Mapping[Case, bool]
 
 
 class Claim(Record, frozen=True, kw_only=True):
-    """What a comparison is to show, beside its arms."""
+    """Equivalence margin and population of a comparison."""
 
     margin: float | None = None
     """Equivalence margin in (0, 1]; None makes no claim of equivalence."""
@@ -91,7 +91,7 @@ class RetryPrice(Record, frozen=True, kw_only=True):
     """Mean spending on a further attempt of the arm (`budgets.further`)."""
     baseline_spend: float
     solved: Rate
-    """Of the arm's further attempts on cases not yet solved, those that solve. Its interval assumes independence."""
+    """Share of its further attempts on cases not yet solved that solve them. The interval assumes independence."""
     baseline_solved: Rate
 
     @property
@@ -163,7 +163,7 @@ class Difference(Record, frozen=True, kw_only=True):
     @property
     def is_detected(self) -> bool:
         """Whether the interval leaves 0 out and p after Holm is below 0.05."""
-        return not self.estimate.low <= 0 <= self.estimate.high and self.p_holm < 1 - LEVEL + CLOSE
+        return not self.estimate.low <= 0 <= self.estimate.high and self.p_holm < 1 - LEVEL + TOLERANCE
 
     @property
     def is_loss(self) -> bool:
@@ -380,7 +380,7 @@ class Row(Record, frozen=True, kw_only=True):
     metrics: dict[str, metrics.Value]
     """Values of registered metrics by `Metric.key`."""
     memory: Matrix | None
-    """What its memory gains, keeps and loses over the stream; None without runs on its frozen memory."""
+    """Gains, retention and losses of its memory over the stream; None without runs on its frozen memory."""
 
     @property
     def differences(self) -> dict[str, Difference]:
@@ -406,7 +406,27 @@ def row(
     study: Registration | None = None,
     claim: Claim | None = None,
 ) -> Row:
-    """`longest` is the longest loop of all arms. Raises DataError if the arm and `base` have no common case."""
+    """The row of an arm in a comparison.
+
+    Parameters
+    ----------
+    arm : Arm
+    base : Arm or None
+        The baseline; None for a row without differences.
+    longest : int
+        Attempts of the longest loop of all arms.
+    units : sequence of str
+        Units of the equal budgets.
+    one_seed : bool, default False
+        Also give differences that rest on a single seed.
+    study : Registration, optional
+    claim : Claim, optional
+
+    Raises
+    ------
+    DataError
+        The arm and `base` have no common case.
+    """
     claim = claim or Claim()
     manifests = [log.manifest for log in arm.logs]
     curve = [arm.verdicts(t) for t in range(1, longest + 1)]
@@ -542,7 +562,7 @@ def _exploratory(arm: Arm, base: Arm, metric: str, study: Registration | None, c
     """Why this comparison is exploratory; [] where it was registered."""
     own, others = ([log.manifest for log in side.logs] for side in (arm, base))
     reasons = exploratory(study, metric, own, others)
-    if study and claim.margin and abs(claim.margin - (study.equivalence_margin or 0)) > CLOSE:
+    if study and claim.margin and abs(claim.margin - (study.equivalence_margin or 0)) > TOLERANCE:
         reasons.append(f"margin {claim.margin:g}, registered was {study.equivalence_margin or 'none'}")
     return reasons
 

@@ -70,7 +70,7 @@ def swept(arms: Sequence[Arm]) -> list[str]:
 
 @figure(40)
 def drawings(arms: Sequence[Arm]) -> Iterator[Drawing]:
-    """One per swept key."""
+    """Drawings, one per swept key."""
     for key in swept(arms):
         yield drawing(arms, key)
 

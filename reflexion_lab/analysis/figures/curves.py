@@ -199,7 +199,7 @@ def save_convergence(folder: Path, log: Log, label: str) -> Path:
 
 
 def _pooled(points: Sequence[Point]) -> Point:
-    """One cut of several runs pooled."""
+    """One point of several runs, pooled."""
     rate = Rate.of(sum(point.solved for point in points), sum(point.n for point in points))
     n_feedback = sum(point.n_feedback for point in points)
     feedback: dict[str, float | None] = dict.fromkeys(("visible_pass", "reward"))

@@ -85,7 +85,7 @@ class Drawing(NamedTuple):
     has_legend: bool = False
     """One legend above all panels."""
     method: str = ""
-    """What the caption has no room for."""
+    """Details of the method that do not fit into the caption."""
 
 
 Drawings = Callable[..., Drawing | Iterable[Drawing] | None]
@@ -101,7 +101,7 @@ class Registered(NamedTuple):
     most: int
     """Maximum number of arms."""
     is_compared: bool
-    """It takes the comparison and the arms; else only the arms."""
+    """Whether the function takes the comparison and the arms; else only the arms."""
 
 
 REGISTRY: list[Registered] = []
@@ -221,7 +221,7 @@ def share_methods(arms: Sequence[Arm]) -> str:
 
 
 def brief(method: str) -> str:
-    """`method` for a caption: of what stands in parentheses only which method holds where few cases differ."""
+    """`method` for a caption; a text in parentheses is reduced to the method that holds where few cases differ."""
     few = re.sub(r" \(([^(),]+?)(?:,[^()]*?)? (where fewer than [^()]*)\)", r" [\1 \2]", method)
     return re.sub(r" \([^()]*\)|, each draw matched again", "", few).replace("[", "(").replace("]", ")")
 
@@ -358,7 +358,18 @@ def _plain(ax: Axes) -> None:
 def save_figures(
     folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Kind = "png", are_captioned: bool = True
 ) -> list[Figure]:
-    """Write the figures of these arms and their comparison into `folder`; empty ones are left out."""
+    """Write the figures of these arms and their comparison; empty ones are left out.
+
+    Parameters
+    ----------
+    folder : Path
+        Created if missing.
+    comparison : Comparison
+    arms : sequence of Arm
+    kind : {"png", "svg", "pdf"}
+    are_captioned : bool, default True
+        With title and caption.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     named_arms = readable(arms)
     whole = {arm.label: plain(name) for name, arm in named_arms.items()}

@@ -17,7 +17,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 """Distinct for colour-blind readers (Okabe and Ito 2008, jfly.uni-koeln.de/color), the strongest first."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-"""One per curve, for print in grey."""
+"""Markers, one per curve, for print in grey."""
 
 INK, FAINT = "#333333", "#D9D9D9"
 UPPER_BOUND = "UPPER BOUND"

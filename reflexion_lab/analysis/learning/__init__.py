@@ -1,1 +1,1 @@
-"""What loops learn: reflections and who read them, repairs, memory, confidence."""
+"""Learning within and across loops: reflections and who read them, repairs, memory, confidence."""

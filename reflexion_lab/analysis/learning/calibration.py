@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from reflexion_lab.analysis.stats.bootstrap import FEWEST, generator
+from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS, generator
 from reflexion_lab.analysis.stats.intervals import LEVEL, RESAMPLES, Estimate, Rate, clustered, resampled
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
@@ -135,8 +135,8 @@ def _bins(forecasts: Sequence[Forecast]) -> tuple[Bin, ...]:
 def _brier(forecasts: Sequence[Forecast], seed: int) -> Estimate:
     """Brier score with a percentile interval over tasks (Efron and Tibshirani 1993, ch. 13).
 
-    With fewer than `FEWEST` tasks, or with equal outcomes, the interval also includes the scores expected if the share
-    that came true were an end of its Wilson interval (`intervals.clustered`), independently of the forecasts.
+    With fewer than `MIN_TASKS` tasks, or with equal outcomes, the interval also includes the scores expected if the
+    share that came true were an end of its Wilson interval (`intervals.clustered`), independently of the forecasts.
     """
     import numpy as np
 
@@ -150,7 +150,7 @@ def _brier(forecasts: Sequence[Forecast], seed: int) -> Estimate:
     value = float(sums.sum() / counts.sum())
     ends = [float(low), float(high), value]
     share = sum(forecast.came_true for forecast in forecasts) / len(forecasts)
-    if len(squares) < FEWEST or share in (0, 1):
+    if len(squares) < MIN_TASKS or share in (0, 1):
         failed, passed = (
             sum((forecast.confidence - came) ** 2 for forecast in forecasts) / len(forecasts) for came in (0, 1)
         )

@@ -41,7 +41,7 @@ NEEDS = {
     "backward_transfer": ("before", "end"),
     "generalisation": ("held_out", "zero"),
 }
-"""What each measure needs, by names of `_available`."""
+"""Requirements of each measure, by names of `_available`."""
 WORDS = {
     "zero": f"a frozen run with {ITEMS}.after=0",
     "before": "a frozen run after fewer rounds than the last",
@@ -59,7 +59,7 @@ class Matrix(Record, frozen=True, kw_only=True):
     """Rounds after which frozen runs began, over all orders."""
     measures: Measures
     notes: tuple[str, ...]
-    """What is missing for a measure, or differs from its definition."""
+    """Missing data of a measure, or deviations from its definition."""
 
 
 class StreamMemory(Record, frozen=True, kw_only=True):
@@ -284,7 +284,7 @@ def _difference(log: Log, other: Log, may_differ: Collection[str]) -> FolderErro
 
 
 def _settings(log: Log, without: Collection[str]) -> dict[str, Any]:
-    """What a run measures, by dotted key, without seeds and the nodes `without`."""
+    """Measured properties of a run, by dotted key, without seeds and the nodes `without`."""
     manifest = log.manifest
     parts = {
         **{f"{ITEMS}.{key}": value for key, value in msgspec.to_builtins(Items()).items()},

@@ -1,4 +1,4 @@
-"""What the memory of a run consists of, who read it, and what it cost: from the log of its operations."""
+"""The items of a run's memory, who read them, and what they cost: from the log of its operations."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ class Curated(Record, frozen=True, kw_only=True):
     reads: tuple[Read, ...]
     """By item, the most often read first."""
     curation: Usage
-    """Of the curator's calls after tasks."""
+    """Usage of the curator's calls after tasks."""
     selection: Usage
-    """Of the curator's calls before tasks."""
+    """Usage of the curator's calls before tasks."""
     others: Usage
-    """Of actors and all other roles."""
+    """Usage of actors and all other roles."""
 
 
 def has_curator(log: Log) -> bool:

@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.stats.bootstrap import FEWEST
+from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS
 from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, places
 from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, clustered, resampled, unpaired_difference
@@ -29,8 +29,8 @@ Verdicts = Mapping[tuple[str, int], bool]
 def effect(after: Verdicts, base: Verdicts, seed: int = 0, clusters: Clusters = ALONE) -> Estimate | None:
     """share(after) - share(base), in [-1, 1].
 
-    The interval is a percentile bootstrap over clusters. If `after` or the rest of the base has fewer than `FEWEST` of
-    them or equal verdicts, it is Newcombe's interval for independent shares with the effective sample sizes
+    The interval is a percentile bootstrap over clusters. If `after` or the rest of the base has fewer than `MIN_TASKS`
+    clusters or equal verdicts, it is Newcombe's interval for independent shares with the effective sample sizes
     (`intervals.effective`): with 6 of 30 clusters on one side, the coverage of the bootstrap is 77 %.
 
     Parameters
@@ -58,7 +58,7 @@ def effect(after: Verdicts, base: Verdicts, seed: int = 0, clusters: Clusters = 
         return None
     value = fmean(after.values()) - fmean(base.values())
     sides = _by_cluster(after, clusters), _by_cluster(rest, clusters)
-    if min(map(len, sides)) < FEWEST or len({*after.values()}) < 2 or len({*rest.values()}) < 2:
+    if min(map(len, sides)) < MIN_TASKS or len({*after.values()}) < 2 or len({*rest.values()}) < 2:
         low, high = (end * len(rest) / len(base) for end in unpaired_difference(*map(_wilson, sides)))
     else:
         low, high = _bootstrap(after, base, seed, clusters)
@@ -115,7 +115,7 @@ class Reading(NamedTuple):
     read: tuple[Written, ...]
     """Reflections of this run, in reading order."""
     reads_others: bool
-    """It read wisdom, mistakes, or episodes of other runs, which may contain reflections."""
+    """Whether it read wisdom, mistakes, or episodes of other runs, which may contain reflections."""
 
     @property
     def passed(self) -> bool | None:
@@ -124,7 +124,7 @@ class Reading(NamedTuple):
 
 
 def readings(log: Log) -> list[Reading]:
-    """One for every attempt of the run, in its order.
+    """Readings of every attempt of the run, in its order.
 
     Recalled items that did not fit into the prompt were not read, nor was a reflection without text. Attempts record
     only the episodes that they read, so a session history shown by a recall policy is unknown.

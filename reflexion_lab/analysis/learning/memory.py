@@ -31,7 +31,7 @@ MEANING = (
     "the best of earlier checkpoints minus a(K, j), above 0 by noise alone. Generalisation: a(K, j) - a(0, j) of "
     "held-out tasks."
 )
-"""Of `EFFECTS`, for readers of tables and figures."""
+"""Meaning of the measures in `EFFECTS`, for readers of tables and figures."""
 Case = tuple[str, int, float]
 """Task without the number of its pass, number of the order, and value."""
 
@@ -65,7 +65,7 @@ class Effect(Estimate, frozen=True, kw_only=True):
 
 
 def counted(effect: Effect) -> str:
-    """Its n, for a caption."""
+    """The n of an effect, for a caption."""
     units = f" in {effect.clusters} clusters, the units of intervals," if effect.clusters < effect.n else ""
     return f"{effect.n} cases (a task in an order){units}"
 
@@ -82,11 +82,11 @@ class Window(Record, frozen=True, kw_only=True):
 
 
 class Measures(Record, frozen=True, kw_only=True):
-    """What memory changes over a stream. Differences are of shares, in [-1, 1]; None lacks checkpoints."""
+    """Effects of memory over a stream: differences of shares, in [-1, 1]; None where checkpoints are missing."""
 
     orders: int
     online_utility: Effect | None
-    """Mean over T of a(j - 1, j) - a(0, j): what memory is worth in use."""
+    """Mean over T of a(j - 1, j) - a(0, j): the gain by memory during the stream."""
     stability: Effect | None
     """Mean over T of a(K, j) - a(j, j): what later tasks do to the value of memory for earlier ones."""
     forgetting: Effect | None

@@ -22,7 +22,7 @@ from reflexion_lab.records import UNKNOWN, Attempt, Record
 from reflexion_lab.text.prompts.render import known_examples
 from reflexion_lab.text.replies.tokens import tokens
 
-MOST, FEWEST = 5, 12
+MOST, MIN_TASKS = 5, 12
 """Maximum number of bins, and minimum number of attempts per bin."""
 MATCH = "task_error"
 """Texts that older runs compared."""
@@ -116,7 +116,7 @@ def edges(scores: Sequence[float]) -> list[float]:
     if not scores:
         raise ConfigError("scores", "none", "at least one")
     ordered = sorted(scores)
-    wanted = max(1, min(MOST, len(ordered) // FEWEST))
+    wanted = max(1, min(MOST, len(ordered) // MIN_TASKS))
     ends = [ordered[len(ordered) * part // wanted - 1] for part in range(1, wanted + 1)]
     return [ordered[0], *dict.fromkeys(ends)]
 
@@ -147,7 +147,7 @@ class _Scorer:
         self._texts: dict[tuple[str, str], str] = {}
 
     def scores(self, before: Attempt | None, attempt: Attempt) -> list[float | None]:
-        """One per episode and mistake of another task that was read; None if unknown, or if only wisdom was read."""
+        """Scores of the episodes and mistakes of other tasks that were read; None if unknown, or for wisdom alone."""
         unread, own = set(attempt.trajectory.left_out), self._text(self.log, attempt.task_id)
         query = f"{own}\n{self.more(before, self.match)}" if before else own
         episodes = [name for name in attempt.recalled if name not in unread and not self._is_own(name, attempt)]

@@ -88,11 +88,11 @@ class Quality(NamedTuple):
     """Qualities of one reflection; None where a quality is not defined."""
 
     names_check: bool | None
-    """It names the call, a value or the exception of a failing check; None without one."""
+    """Whether the reflection names the call, a value or the exception of a failing check; None without one."""
     names_cause: bool | None
-    """It names a feature in which the program differs from the canonical solution; None without a difference."""
+    """Whether it names a feature in which program and canonical solution differ; None without a difference."""
     is_advice: bool
-    """It says how to change something that the program or a failing check contains."""
+    """Whether it says how to change something that the program or a failing check contains."""
 
 
 def quality(attempt: Attempt, canonical: str = "") -> Quality | None:

@@ -2,10 +2,9 @@
 
 Tasks are resampled with all of their seeds (Efron 1979, Annals of Statistics 7:1-26; clusters: Davison and Hinkley
 1997, Bootstrap Methods and their Application, section 3.8); the interval is a percentile interval. With fewer than
-`FEWEST` tasks on one side, percentile intervals are too narrow or have no width, and a Wilson interval replaces them.
-Where tasks share a cluster, a row of an array holds all cases of the cluster (`clusters.by_cluster`), and everything
-said here of tasks holds of clusters.
-Differences use `intervals.over_tasks` without resampling.
+`MIN_TASKS` tasks on one side, percentile intervals are too narrow or have no width, and a Wilson interval replaces
+them. Where tasks share a cluster, a row of an array holds all cases of the cluster (`clusters.by_cluster`), and
+clusters take the place of tasks. Differences use `intervals.over_tasks` without resampling.
 
 P-values do not come from the draws, which are centred on the data and not on the null hypothesis, but from
 `permutation.sign_flip`.
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, are_shared, by_cluster
-from reflexion_lab.analysis.stats.intervals import CLOSE, LEVEL, Estimate, Rate, agreement, clustered, over_tasks
+from reflexion_lab.analysis.stats.intervals import LEVEL, TOLERANCE, Estimate, Rate, agreement, clustered, over_tasks
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 DRAWS = 10_000
-FEWEST = 10
+MIN_TASKS = 10
 """Minimum number of tasks on each side for a percentile interval."""
 
 
@@ -38,7 +37,7 @@ def interval(outcomes: ArrayLike, seed: int = 0, draws: int = DRAWS) -> Estimate
     """Share of cases that passed, in [0, 1].
 
     The interval generalises to other tasks at the same seeds. It is a Wilson interval with the effective sample size
-    (`intervals.clustered`) if fewer than `FEWEST` tasks ever passed, fewer ever failed, or all passed equally often.
+    (`intervals.clustered`) if fewer than `MIN_TASKS` tasks ever passed, fewer ever failed, or all passed equally often.
     Simulated coverage with 10 to 164 tasks is 93 to 99 %; percentiles alone fall to 87 % at 164 tasks of which 98 %
     pass.
 
@@ -230,18 +229,18 @@ def _totals(cases: NDArray[float64], name: str = "outcomes") -> tuple[NDArray[fl
 
 
 def are_varied(differences: ArrayLike) -> bool:
-    """Whether at least `FEWEST` tasks differ, by different amounts. `differences` has shape (tasks,)."""
+    """Whether at least `MIN_TASKS` tasks differ, by different amounts. `differences` has shape (tasks,)."""
     import numpy as np
 
     values = np.asarray(differences, float)
-    return bool((np.abs(values) > CLOSE).sum() >= FEWEST and np.ptp(values) > CLOSE)
+    return bool((np.abs(values) > TOLERANCE).sum() >= MIN_TASKS and np.ptp(values) > TOLERANCE)
 
 
 def _few(sums: NDArray[float64], counts: NDArray[float64]) -> bool:
-    """Whether fewer than `FEWEST` tasks ever passed or ever failed, or all passed equally often."""
+    """Whether fewer than `MIN_TASKS` tasks ever passed or ever failed, or all passed equally often."""
     import numpy as np
 
-    return bool(min((sums > 0).sum(), (sums < counts).sum()) < FEWEST or np.ptp(sums / counts) <= CLOSE)
+    return bool(min((sums > 0).sum(), (sums < counts).sum()) < MIN_TASKS or np.ptp(sums / counts) <= TOLERANCE)
 
 
 def _ratios(above: NDArray[float64], below: NDArray[float64], seed: int, draws: int) -> NDArray[float64]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from reflexion_lab.analysis.stats.intervals import ADDED, DIGITS, LEVEL, Estimate, agreement
+from reflexion_lab.analysis.stats.intervals import DIGITS, LEVEL, PSEUDO_PAIRS, Estimate, agreement
 
 if TYPE_CHECKING:
     from numpy import float64
@@ -45,11 +45,11 @@ def ratio(numerators: ArrayLike, denominators: ArrayLike) -> Estimate | None:
     first, second = _by_task(above), _by_task(below)
     if not second.sum():
         return None
-    clusters = tasks + ADDED
+    clusters = tasks + PSEUDO_PAIRS
     centres = np.array([first.sum(), second.sum()]) / clusters
     scales = np.diag([agreement(above) ** 2, agreement(below) ** 2])
     rows = np.stack([first - centres[0], second - centres[1]])
-    covariance = (rows @ rows.T + ADDED * (scales + np.outer(centres, centres))) / (clusters - 1) / clusters
+    covariance = (rows @ rows.T + PSEUDO_PAIRS * (scales + np.outer(centres, centres))) / (clusters - 1) / clusters
     quantile = float(stdtrit(tasks - 1, (1 + LEVEL) / 2))
     ends = _roots(np.outer(centres, centres) - quantile**2 * covariance)
     if ends is None:

@@ -20,11 +20,11 @@ LEVEL = 0.95
 """Confidence level of all intervals."""
 EQUIVALENCE = 0.9
 """Confidence level of the interval that lies within the margin where two one-sided tests at 5 % show equivalence."""
-CLOSE = 1e-9
+TOLERANCE = 1e-9
 """Shares and amounts that differ by less are equal: sums of decimals differ in the last digit."""
 PAIRED = "adjusted t over tasks"
 """Name of `over_tasks` in tables."""
-ADDED = 1.3
+PSEUDO_PAIRS = 1.3
 """Discordant pairs of tasks that `over_tasks` adds. All designs of `bench/coverage.py` then have a coverage of 93 % or
 more; with 1 pair, as in Agresti and Min, it falls to 92 %.
 """
@@ -149,11 +149,11 @@ def paired_difference(n11: int, n10: int, n01: int, n00: int) -> tuple[float, fl
 
 
 def over_tasks(differences: ArrayLike, scale: float = 1.0, level: float = LEVEL) -> tuple[float, float]:
-    """Interval of a mean difference over tasks: Student's t with `ADDED` discordant pairs of tasks.
+    """Interval of a mean difference over tasks: Student's t with `PSEUDO_PAIRS` discordant pairs of tasks.
 
     A pair is half a task at `scale` and half a task at -`scale` (Agresti and Min 2005, Statistics in Medicine
     24:729-740, with tasks as cases). A plain t interval has no width where no task differs, and a coverage of 17 to
-    94 % where few do. For C tasks the variance uses C + `ADDED` clusters, the quantile C - 1 degrees of freedom.
+    94 % where few do. For C tasks the variance uses C + `PSEUDO_PAIRS` clusters, the quantile C - 1 degrees of freedom.
     Simulated coverage and width: docs/method.md.
 
     Parameters
@@ -221,9 +221,9 @@ def adjusted(differences: ArrayLike, scale: float = 1.0) -> tuple[float, float]:
     import numpy as np
 
     means = np.asarray(differences, float)
-    clusters = len(means) + ADDED
+    clusters = len(means) + PSEUDO_PAIRS
     centre = means.sum() / clusters
-    squares = ((means - centre) ** 2).sum() + ADDED * (scale**2 + centre**2)
+    squares = ((means - centre) ** 2).sum() + PSEUDO_PAIRS * (scale**2 + centre**2)
     return float(centre), math.sqrt(squares / (clusters - 1) / clusters)
 
 

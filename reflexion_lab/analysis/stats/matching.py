@@ -19,7 +19,7 @@ from reflexion_lab.analysis.stats.bootstrap import (
     resampled_sums,
     weighted_sums,
 )
-from reflexion_lab.analysis.stats.intervals import CLOSE, EQUIVALENCE, LEVEL, RESAMPLES, Estimate, over_tasks
+from reflexion_lab.analysis.stats.intervals import EQUIVALENCE, LEVEL, RESAMPLES, TOLERANCE, Estimate, over_tasks
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def equal(first: Sequence[Path], second: Sequence[Path], seed: int = 0, draws: i
     first_table, second_table = _table(first, caps, len(cases)), _table(second, caps, len(cases))
     rows = np.hstack([first_table, second_table, cases])
     value = float(_differences(rows.sum(axis=0)[None])[0])
-    extreme = np.abs(_flipped(first_table, second_table, float(cases.sum()), seed, draws)) >= abs(value) - CLOSE
+    extreme = np.abs(_flipped(first_table, second_table, float(cases.sum()), seed, draws)) >= abs(value) - TOLERANCE
     (low, high), narrower = _ends(rows, seed, draws)
     p = float((1 + extreme.sum()) / (1 + draws))
     return Equal(estimate=Estimate.of(value, low, high), interval_90=narrower, p=p)
@@ -259,7 +259,7 @@ def _mixes(sums: NDArray[float64]) -> tuple[_Mix, _Mix]:
 def _mix(spent: NDArray[float64], budget: NDArray[float64]) -> _Mix:
     import numpy as np
 
-    below = np.maximum((spent <= budget + CLOSE).sum(axis=1, keepdims=True) - 1, 0)
+    below = np.maximum((spent <= budget + TOLERANCE).sum(axis=1, keepdims=True) - 1, 0)
     above = np.minimum(below + 1, spent.shape[1] - 1)
     low, high = np.take_along_axis(spent, below, axis=1), np.take_along_axis(spent, above, axis=1)
     share = np.divide(budget - low, high - low, out=np.zeros_like(budget), where=high > low)

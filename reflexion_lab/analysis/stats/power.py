@@ -1,4 +1,4 @@
-"""What a paired comparison can find at all: before it runs, and beside its result.
+"""The differences that a paired comparison can detect: before it runs, and beside its result.
 
 Before: `detected` and `detectable` simulate the verdict of a comparison, its interval and p value. Beside:
 `minimum_detectable` is exact for independent cases, within about two points of the simulated verdict for others.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ALPHA = 0.05
 POWER = 0.8
-CLOSE = 1e-6
+TOLERANCE = 1e-6
 """Differences nearer to each other than this are one."""
 STUDIES = 1000
 """Simulated ones; a power of 80 % is then known to 2.5 points either way."""
@@ -41,7 +41,7 @@ class Design(Record, frozen=True, kw_only=True):
 
     tasks: int
     seeds: int
-    """Of each task."""
+    """Number of seeds per task."""
     discordance: float
     """The share of cases that only one arm solves, in (0, 1]; from a pilot, or from earlier runs."""
     agreement: float = 0.5
@@ -66,10 +66,10 @@ class Design(Record, frozen=True, kw_only=True):
             raise ConfigError("tasks", f"{self.tasks} x {self.seeds} seeds", f"{MOST_CASES:,} cases at most")
         if not 0 <= self.clusters <= self.tasks:
             raise ConfigError("clusters", self.clusters, f"0 to {self.tasks}, the tasks")
-        for name, least in (("discordance", CLOSE), ("agreement", 0.0), ("cluster_agreement", 0.0)):
+        for name, least in (("discordance", TOLERANCE), ("agreement", 0.0), ("cluster_agreement", 0.0)):
             if not least <= getattr(self, name) <= 1:
                 raise ConfigError(name, getattr(self, name), "a share, above 0 to 1" if least else "a share, 0 to 1")
-        if not 0 <= self.difference <= self.discordance + CLOSE:
+        if not 0 <= self.difference <= self.discordance + TOLERANCE:
             raise ConfigError("difference", self.difference, f"one in [0, {self.discordance}], the discordance")
 
 
@@ -131,7 +131,7 @@ def detectable(design: Design, power: float = POWER, studies: int = STUDIES, see
 
 
 def _studies(design: Design, studies: int, seed: int) -> Iterator[NDArray[float64]]:
-    """Of each simulated study the cases' differences, shape (clusters, cases), padded with NaN."""
+    """The cases' differences of each simulated study, shape (clusters, cases), padded with NaN."""
     import numpy as np
 
     rng, shape, clusters = np.random.default_rng(seed), (design.tasks, design.seeds), design.clusters or design.tasks
@@ -213,7 +213,7 @@ def minimum_detectable(n: int, discordant: float, power: float = POWER, alpha: f
     low, high = 0.0, 1.0
     if power_of(n, high, high, alpha) < power:
         return None
-    while high - low > CLOSE:
+    while high - low > TOLERANCE:
         middle = (low + high) / 2
         is_enough = power_of(n, max(discordant, middle), middle, alpha) >= power
         low, high = (low, middle) if is_enough else (middle, high)
@@ -268,7 +268,7 @@ def _most_losses(most: int, alpha: float) -> NDArray[int64]:
     most_losses, losses = [], -1
     for pairs in range(most + 1):
         # one more pair never takes a loss away, and never allows two more; p as in `intervals.mcnemar`, in floats
-        if 2 * (losses + 1) < pairs and 2 * bdtr(losses + 1, pairs, 0.5) <= alpha * (1 + CLOSE**2):
+        if 2 * (losses + 1) < pairs and 2 * bdtr(losses + 1, pairs, 0.5) <= alpha * (1 + TOLERANCE**2):
             losses += 1
         most_losses.append(losses)
     return np.array(most_losses)

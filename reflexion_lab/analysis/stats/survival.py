@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from statistics import NormalDist
 
-from reflexion_lab.analysis.stats.intervals import CLOSE, LEVEL, Estimate, clustered, effective
+from reflexion_lab.analysis.stats.intervals import LEVEL, TOLERANCE, Estimate, clustered, effective
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
 
@@ -87,7 +87,7 @@ def kaplan_meier(
         n=len(attempts),
         clusters=len(sizes),
         steps=tuple(steps),
-        median=next((step.attempt for step in steps if step.unsolved.value <= 0.5 + CLOSE), None),
+        median=next((step.attempt for step in steps if step.unsolved.value <= 0.5 + TOLERANCE), None),
         mean_attempts=_restricted_mean(steps, spread),
     )
 

@@ -172,7 +172,7 @@ def recount(store: Store) -> Recount:
     first = before = _by_id(store)
     while True:
         stored = (with_fields_of(before.get(entry.wisdom_id, entry), entry, HISTORY) for entry in extracted)
-        wisdom = [uses.put_on(entry) for entry in stored]
+        wisdom = [uses.with_uses(entry) for entry in stored]
         if changed := [entry for entry in wisdom if entry != before.get(entry.wisdom_id)]:
             store.append(changed)
         episodes = uses.episodes
@@ -206,7 +206,7 @@ class _Uses:
                 self.latest[name] = max(episode.timestamp, self.latest.get(name, 0.0))
             yield episode
 
-    def put_on(self, wisdom: Wisdom) -> Wisdom:
+    def with_uses(self, wisdom: Wisdom) -> Wisdom:
         """The entry with its usage; a higher stored count is kept, since episodes may have been pruned."""
         name, count = wisdom.wisdom_id, self.count[wisdom.wisdom_id]
         if count <= wisdom.use_count:
@@ -329,7 +329,7 @@ class _Group:
         self.best: tuple[float, str] | None = None
         """Confidence and text of the best advice, the earlier one on a tie."""
         self.best_by_task: dict[str, _Advice] = {}
-        """Of the two tasks with the best advice: any other one has the better of them."""
+        """Best advice of the two best tasks; any other task takes the better of both."""
         self.confidence: dict[str, float] = {}
         self.gains = 0.0
         self.pairs = 0

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
@@ -20,7 +21,19 @@ from reflexion_lab.errors import ConfigError, FolderError
 from reflexion_lab.io import files
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.protocols import Executor, Sandbox, StartedRun, Store, Tracker
-from reflexion_lab.records import FEEDBACK_SOURCES, Episode, Item, Manifest, Mistake, Provenance, Wisdom
+from reflexion_lab.records import (
+    FEEDBACK_SOURCES,
+    Episode,
+    Evaluation,
+    Item,
+    Manifest,
+    Mistake,
+    Provenance,
+    Recollection,
+    Reflection,
+    Trajectory,
+    Wisdom,
+)
 from reflexion_lab.runner.config import check as settings
 from reflexion_lab.runner.config.build import (
     Config,
@@ -61,8 +74,8 @@ from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import IRREPLACEABLE, RunFolder, read_beginning
 from reflexion_lab.runner.folder.manifest import (
     config_digest,
-    describe,
     differences,
+    new_manifest,
     own_targets,
     provenance,
     resumption,
@@ -184,7 +197,7 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
     held.callback(models.close)
     tried = load_archive(cfg, models, InMemory()) if has_shared_memory(cfg) else None
     config = plain(cfg)
-    manifest = described(cfg, config, benchmark, models, sandbox.layers, _provenance(cfg, config, tried))
+    manifest = run_manifest(cfg, config, benchmark, models, sandbox.layers, _provenance(cfg, config, tried))
     if draws_from_runs(cfg):
         from reflexion_lab.runner.pool import pool_runs
 
@@ -232,16 +245,27 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
 def begin_rounds(
     archive: Archive, cfg: Config, folder: RunFolder, executor: Executor, frozen: Collection[str] = ()
 ) -> Rounds:
-    """The rounds of a run, whose memory starts with what the store held when the run first began.
+    """The rounds of a run, whose memory starts with the contents of the store at the first start of the run.
 
-    All cells of a sweep start with the same snapshot, which the first of them takes.
+    All cells of a sweep start with the same snapshot, which the first cell takes.
+
+    Parameters
+    ----------
+    archive : Archive
+    cfg : Config
+    folder : RunFolder
+        Its `memory.json` has the contents at the first start, if the run is resumed.
+    executor : Executor
+        Sends updates of memory to other processes.
+    frozen : collection of str, optional
+        Ids of the held-out tasks, for which memory is frozen.
     """
-    from reflexion_lab.loop.deadline import within
+    from reflexion_lab.loop.deadline import with_deadline
     from reflexion_lab.memory.archive import Rounds
 
     if folder.beginning is None and folder.results:
         raise FolderError(folder.path / "memory.json", "no file", "what the store held at the start", IRREPLACEABLE)
-    within(LOADING, functools.partial(_check_store, cfg, archive.store, folder), "store: not read", "the store")
+    with_deadline(LOADING, functools.partial(_check_store, cfg, archive.store, folder), "store: not read", "the store")
     rounds = Rounds(
         archive,
         cfg.memory.shared.round_size,
@@ -255,11 +279,11 @@ def begin_rounds(
     with _locked(snapshot):
         known = own or (read_beginning(snapshot) if snapshot else None)
         others = None if own else initial_items(cfg)
-        stored = known.items if known else within(LOADING, archive.stored_items, "store: not read", "the store")
+        stored = known.items if known else with_deadline(LOADING, archive.stored_items, "store: not read", "the store")
         begin = functools.partial(
             archive.begin, known, folder.manifest.run_id, (*(others.items if others else ()), *stored)
         )
-        beginning = within(LOADING, begin, "store: not read", "the store")
+        beginning = with_deadline(LOADING, begin, "store: not read", "the store")
         if others:  # before memory.json: a start that broke off does it again
             _begin_with(others, archive, cfg, frozen)
         if own is None:
@@ -313,12 +337,23 @@ def _locked(path: Path | None) -> Iterator[None]:
 def loop_factory(
     cfg: Config, models: Models, sandbox: Sandbox, archive: Archive | None = None, run_id: str = ""
 ) -> Callable[[], Reflexion]:
-    """A factory of loops, one per task: parts are shared, memory and draw counts are the task's own."""
+    """A factory of loops, one per task: parts are shared, memory and draw counts are the task's own.
+
+    Parameters
+    ----------
+    cfg : Config
+    models : Models
+    sandbox : Sandbox
+    archive : Archive, optional
+        Memory shared by all tasks; by default none.
+    run_id : str, default ""
+        Prefix of the ids of stored episodes.
+    """
     from reflexion_lab.agent.reflectors.reviewed import Reviewed
     from reflexion_lab.loop.deadline import Deadline
     from reflexion_lab.loop.reflexion import Reflexion
     from reflexion_lab.loop.stop import Stuck
-    from reflexion_lab.memory.episodic import EpisodicMemory, NothingKnown, OnlyItems
+    from reflexion_lab.memory.episodic import EpisodicMemory, NoSharedMemory, OnlyCuratedItems
     from reflexion_lab.memory.reflection_files import ReflectionFiles
 
     nodes = {name: prepared(cfg[name], name) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
@@ -326,19 +361,19 @@ def loop_factory(
     files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
     solutions = {"tasks": load_benchmark(cfg).tasks} if reads_solutions(cfg) else {}
     converted("loop", cfg.loop, LoopValues)  # report values of the wrong type by their key
-    known = archive if archive is None or has_shared_episodes(cfg) else OnlyItems(archive)
+    known = archive if archive is None or has_shared_episodes(cfg) else OnlyCuratedItems(archive)
     has_critic = any(takes(name, nodes[name], "critic") for name in ("actor", "reflector", "reviser"))
     user_defined = {name for name in (*nodes, "recall", "retriever", "embedder") if own_targets(plain(cfg[name]))}
     quality, stuck = plain(cfg.quality), Stuck(cfg.loop.stuck_after)
     stop = stop_rules(cfg, stuck)
 
-    def bounded(part: Any, method: str, *groups: str) -> Any:
+    def bounded(part: Any, method: str, *groups: str, kinds: tuple[type, ...]) -> Any:
         """Bound user-defined parts; those of the lab are bounded by model and sandbox."""
-        return part if user_defined.isdisjoint(groups) else Deadline(part, method, cfg.loop.timeout)
+        return part if user_defined.isdisjoint(groups) else Deadline(part, method, cfg.loop.timeout, kinds)
 
     def loop() -> Reflexion:
         draws = draws_by_role(models)
-        parts = {"sandbox": sandbox, "prompts": prompts, "known": known or NothingKnown(), "models": draws}
+        parts = {"sandbox": sandbox, "prompts": prompts, "known": known or NoSharedMemory(), "models": draws}
         parts["evaluator"] = build(nodes["evaluator"], "evaluator", parts)
         if has_critic:
             parts["critic"] = build(nodes["critic"], "critic", {**parts, "model": draws["critic"]})
@@ -354,11 +389,12 @@ def loop_factory(
             show_session=cfg.memory.show_session,
             files=files,
         )
+        first = bounded(reflector, "reflect", "reflector", kinds=(Reflection, NoneType))
         return Reflexion(
-            actor=bounded(actor, "act", "actor", "critic", "reviser"),
-            evaluator=bounded(parts["evaluator"], "evaluate", "evaluator"),
-            reflector=construct("quality", Reviewed, first=bounded(reflector, "reflect", "reflector"), **quality),
-            memory=bounded(memory, "recall", "recall", "retriever", "embedder"),
+            actor=bounded(actor, "act", "actor", "critic", "reviser", kinds=(Trajectory,)),
+            evaluator=bounded(parts["evaluator"], "evaluate", "evaluator", kinds=(Evaluation,)),
+            reflector=construct("quality", Reviewed, first=first, **quality),
+            memory=bounded(memory, "recall", "recall", "retriever", "embedder", kinds=(Recollection,)),
             stop=stop,
             stuck=stuck,
             reflect_on_last=reflects_on_last(cfg),
@@ -386,7 +422,7 @@ def origin_of_items(cfg: Config) -> str:
     return others.origin if others else ""
 
 
-def described(
+def run_manifest(
     cfg: Config,
     config: dict[str, Any],
     benchmark: Benchmark,
@@ -403,7 +439,7 @@ def described(
     DataError
         The study of the config cannot be read.
     """
-    manifest = describe(config, benchmark.name, benchmark.digest, len(benchmark), models.by_role, isolation, origin)
+    manifest = new_manifest(config, benchmark.name, benchmark.digest, len(benchmark), models.by_role, isolation, origin)
     study = registration.read(cfg.study) if cfg.study else None
     registered = {"study": study.name, "study_digest": study.digest} if study else {}
     manifest = replace(manifest, shows_solutions=shows_solutions(cfg), **registered)
@@ -441,7 +477,7 @@ def manifest_of(cfg: Config) -> Manifest:
         if archive := load_archive(cfg, models):
             with contextlib.closing(archive):
                 origin = replace(origin, store=_store_state(cfg, archive))
-        manifest = describe(config, benchmark.name, benchmark.digest, len(benchmark), models.by_role, (), origin)
+        manifest = new_manifest(config, benchmark.name, benchmark.digest, len(benchmark), models.by_role, (), origin)
     finally:
         models.close()
     if not draws_from_runs(cfg):

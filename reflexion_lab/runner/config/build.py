@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args
 
 import msgspec
 
+from reflexion_lab import protocols
 from reflexion_lab.errors import ConfigError, LabError
 from reflexion_lab.limits import Above0, Again, PositiveShare, Repeats, check, expected_at
 from reflexion_lab.records import Record, Sampling
+from reflexion_lab.text.prompts.render import Prompts
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -25,21 +27,23 @@ T = TypeVar("T")
 Config: TypeAlias = "DictConfig"
 """A composed config."""
 
-METHODS = {
-    "model": "complete",
-    "actor": "act",
-    "evaluator": "evaluate",
-    "critic": "critique",
-    "reflector": "reflect",
-    "recall": "select",
-    "retriever": "rank",
-    "embedder": "embed",
-    "store": "append",
-    "suite_writer": "write",
-    "curator": "curate",
-    "tracker": "track",
+METHODS: dict[str, Callable[..., Any]] = {
+    "model": protocols.Model.complete,
+    "actor": protocols.Actor.act,
+    "evaluator": protocols.Evaluator.evaluate,
+    "critic": protocols.Critic.critique,
+    "reflector": protocols.Reflector.reflect,
+    "recall": protocols.Recall.select,
+    "retriever": protocols.Retriever.rank,
+    "embedder": protocols.Embedder.embed,
+    "store": protocols.Store.append,
+    "suite_writer": protocols.SuiteWriter.write,
+    "curator": protocols.Curator.curate,
+    "tracker": protocols.Tracker.track,
 }
-"""Required method of a part, by config key."""
+"""Required method of a part, by config group."""
+_OTHER_METHODS: dict[str, Callable[..., Any]] = {"stop": protocols.Stop.reached, "prompts": Prompts.fit}
+"""The same for parts that a notebook cannot replace by a class."""
 
 
 class LoopValues(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,7 +84,7 @@ def build(node: Any, key: str, parts: Mapping[str, Any] | None = None) -> Any:
         return converted(key, values, record)
     named = _parameters(target)
     if named is None:
-        return _check_method(key, _call(target, node.get("_args_", ()), values, key))
+        return _check_method(key, _call(target, node.get("_args_", ()), values, key, parts))
     if not _accepts_any(named) and (strange := [name for name in values if name not in named]):
         raise unknown(_below(key, strange[0]), named)
     for name in [name for name, each in named.items() if each.annotation in ("Sampling", Sampling) and name in values]:
@@ -88,7 +92,7 @@ def build(node: Any, key: str, parts: Mapping[str, Any] | None = None) -> Any:
             values[name] = converted(_below(key, name), values[name], Sampling)
     check(target, values, key)
     values |= {name: _built(part, name, parts) for name, part in parts.items() if name in named and name not in values}
-    return _check_method(key, _call(target, node.get("_args_", ()), values, key))
+    return _check_method(key, _call(target, node.get("_args_", ()), values, key, parts))
 
 
 def _values(node: Mapping[str, Any], key: str, parts: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,7 +176,7 @@ def _record(target: Any) -> type[Record] | None:
     return owner if isinstance(owner, type) and issubclass(owner, Record) else None
 
 
-def _call(target: Any, arguments: Sequence[Any], values: Mapping[str, Any], key: str) -> Any:
+def _call(target: Any, arguments: Sequence[Any], values: Mapping[str, Any], key: str, parts: Mapping[str, Any]) -> Any:
     signature = _signature(target)
     try:
         if signature is None:
@@ -180,7 +184,8 @@ def _call(target: Any, arguments: Sequence[Any], values: Mapping[str, Any], key:
         signature.bind(*arguments, **values)
     except TypeError as problem:
         name = getattr(target, "__qualname__", target)
-        raise ConfigError(f"{key}: {name} cannot be made of these values ({problem})") from None
+        hint = f"besides the values of {key}, it may take {', '.join(parts)}" if parts else ""
+        raise ConfigError(f"{key}: {name} cannot be made of these values ({problem})", hint=hint) from None
     try:
         return target(*arguments, **values)
     except Exception as problem:
@@ -190,9 +195,25 @@ def _call(target: Any, arguments: Sequence[Any], values: Mapping[str, Any], key:
 
 
 def _check_method(key: str, part: T) -> T:
-    """Return the part. Raises ConfigError: it lacks the method required under `key`."""
-    if (method := METHODS.get(key)) and not callable(getattr(part, method, None)):
-        raise ConfigError(f"{key}: its _target_ makes a {type(part).__name__}", expected=f"a part that has `{method}`")
+    """Return the part. Raises ConfigError: it lacks the method required under `key`, or the method's parameters."""
+    required = (METHODS | _OTHER_METHODS).get("stop" if key.startswith("stop.") else key)
+    if required is None:
+        return part
+    name, cls = required.__name__, type(part)
+    method = getattr(part, name, None)
+    if not callable(method):
+        raise ConfigError(f"{key}: its _target_ makes a {cls.__name__}", expected=f"a part that has `{name}`")
+    if not cls.__module__.startswith("reflexion_lab."):
+        _, *every = inspect.signature(required).parameters.values()
+        parameters = [parameter for parameter in every if parameter.default is parameter.empty]
+        named = {each.name: None for each in parameters if each.kind is each.KEYWORD_ONLY}
+        try:
+            inspect.signature(method).bind(*parameters[: len(parameters) - len(named)], **named)
+        except TypeError as problem:
+            expected = f"the parameters {', '.join(each.name for each in parameters)}"
+            raise ConfigError(f"{key}: {cls.__name__}.{name}: {problem}", expected=expected) from None
+        except ValueError:  # a built-in method without a signature
+            pass
     return part
 
 
@@ -216,7 +237,11 @@ def converted(key: str, node: Any, kind: type[T]) -> T:
         if strange := re.fullmatch(r"Object contains unknown field `(.*?)`(?: - at `\$\.?(.*)`)?", str(problem)):
             below = strange[2].split(".") if strange[2] else []
             raise unknown(".".join((key, *below, strange[1])), _fields(kind, below)) from None
-        message, _, place = str(problem).rstrip("`").partition(" - at `$")
+        message, _, place = str(problem).partition(" - at `$")
+        place = place.removesuffix("`")
+        if missing := re.fullmatch(r"Object missing required field `(.*)`", message):
+            name = f"{key}{place}.{missing[1]}"
+            raise ConfigError(name, "no value", f"{name}=…") from None
         path = re.findall(r"[^.\[\]]+", place)
         value = plain(node)
         for step in path:
@@ -231,9 +256,10 @@ def unknown(key: str, names: Iterable[str]) -> ConfigError:
     """The error for an unknown `key` of a section with these `names`; it suggests the nearest."""
     section, names = key.rpartition(".")[0], [name for name in names if not name.startswith("_")]
     if not names:
-        return ConfigError(f"{key}: unknown key; expected none below {section}")
+        return ConfigError(f"{key}: unknown key", expected=f"none below {section}")
     near = nearest(key, [_below(section, name) for name in names])
-    return ConfigError(f"{key}: unknown key; expected {near}, the nearest of {', '.join(names)}")
+    expected = f"one of {', '.join(names)}"
+    return ConfigError(f"{key}: unknown key", expected=expected, hint=f"did you mean {near!r}?")
 
 
 def nearest(key: str, known: Iterable[str]) -> str:

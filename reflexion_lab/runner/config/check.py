@@ -181,7 +181,7 @@ def check(cfg: Any, is_recorded: bool = False) -> dict[str, Any]:
 
 def _check_values(whole: Mapping[str, Any]) -> None:
     if missing := [key for key in NEEDED if key not in whole]:
-        raise ConfigError(missing[0], "no such key", f"one, {missing[0]}=…")
+        raise ConfigError(missing[0], "no value", f"{missing[0]}=…")
     for key, node in whole.items():
         for place, value in _values("", {key: node}):
             _check_scalar(place, value)
@@ -213,10 +213,9 @@ def _check_keys(whole: Mapping[str, Any], as_it_stands: Mapping[str, Any]) -> No
     for key in whole.keys() - SETTINGS.keys():
         others = (text for name, node in as_it_stands.items() if name != key for _, text in _values(name, node))
         if not any(re.search(rf"\$\{{.*\b{re.escape(key)}\b", text) for text in others if isinstance(text, str)):
+            expected = f"a key of the lab, or one that a value reads as ${{{key}}}"
             near = nearest(key, places(known) | SETTINGS.keys())
-            raise ConfigError(
-                f"{key}: unknown key", expected=f"{near}, the nearest, or a value that reads it as ${{{key}}}"
-            )
+            raise ConfigError(f"{key}: unknown key", expected=expected, hint=f"did you mean {near!r}?")
     converted("loop", whole["loop"], LoopValues)
     converted("sandbox.limits", whole["sandbox"]["limits"], Limits)
     converted("memory.shared.shown", whole["memory"]["shared"]["shown"], Shown)
@@ -251,7 +250,7 @@ def _values(key: str, node: Any) -> Iterator[tuple[str, Any]]:
 def _check_scalar(key: str, value: Any) -> None:
     """Raises ConfigError: the value fits into no manifest or path."""
     if value == "???" and not key.startswith(("storage.", "hydra.")):  # these are checked by the parts that use them
-        raise ConfigError(key, "no value", f"one, {key}=…")
+        raise ConfigError(key, "no value", f"{key}=…")
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(key, value, "a finite number")
     if isinstance(value, int) and abs(value) >= 2**63:

@@ -1,7 +1,7 @@
 """From overrides to a config: Hydra's composition, once a process for each choice of groups.
 
 `compose` serves Python and most commands, `hydra_main` the command `run` with Hydra's flags, `grid.cells` sweeps. Only
-this room and the launchers of `studies.scale` know Hydra.
+`runner.config` and the launchers of `studies.scale` import Hydra.
 """
 
 from __future__ import annotations
@@ -179,11 +179,6 @@ def hydra_main(job: Callable[[Config], None], arguments: Sequence[str]) -> None:
     `--shell-completion`). Overrides alone need no Hydra application, which would compose them twice.
     """
     arguments = in_full(arguments)
-    if (flags := [word for word in arguments if word.startswith("-")]) and flags[0] in ("--cfg", "-c", "--info", "-i"):
-        # what is printed is what would run; the word behind a flag belongs to it
-        words = [word for word in arguments if "=" in word and not word.startswith(("-", "hydra"))]
-        with contextlib.suppress(Exception):  # Hydra names the problem below
-            arguments = [*arguments, *_chat_words(words)]
     if not any(word.startswith(("-", "hydra")) for word in arguments):
         cfg = compose(*arguments)
         with as_job(arguments):
@@ -191,10 +186,16 @@ def hydra_main(job: Callable[[Config], None], arguments: Sequence[str]) -> None:
         return
     import hydra
 
+    words = [word for word in arguments if "=" in word and not word.startswith("-")]
+    with contextlib.suppress(Exception):  # Hydra names the problem below
+        arguments = [*arguments, *_chat_words(words)]
+
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra raises config errors instead of printing them
     sys.argv = ["reflexion-lab run", *arguments]
     try:
         hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
+    except FileExistsError as problem:
+        raise ConfigError("hydra.run.dir", f"{problem.filename}, a file", "a folder") from None
     except Exception as problem:
         raise with_override_at_fault(
             problem, [word for word in arguments if not word.startswith("-")]

@@ -36,7 +36,7 @@ class Cell(NamedTuple):
     overrides: tuple[str, ...]
     """All overrides, swept or not, without those of Hydra itself."""
     packed: bytes
-    """Its config; as an object it takes 200 KB."""
+    """The cell's config, compressed; as an object it takes 200 KB."""
 
     @classmethod
     def of(cls, number: int, overrides: Sequence[str], cfg: Config) -> Cell:
@@ -47,7 +47,7 @@ class Cell(NamedTuple):
         """A copy of its config."""
         return cast("Config", pickle.loads(zlib.decompress(self.packed)))
 
-    def within(self, sweep_id: str) -> Cell:
+    def in_sweep(self, sweep_id: str) -> Cell:
         """The cell as one of a sweep."""
         cfg = self.cfg
         cfg.sweep_id = sweep_id

@@ -13,7 +13,8 @@ from reflexion_lab.io.secrets import without_keys
 from reflexion_lab.io.terminal_text import plain, visible
 
 NO_CHOICE = re.compile(r".*Could not find '(.+)/([^/']+)' Available options in '[^']*': ([\w -]+)(.*)")
-
+SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)' 1\. .*")
+OWN_FILES = "config files of your own: 'hydra.searchpath=[file:///FOLDER]'"
 
 MACHINE = frozenset(
     {
@@ -66,15 +67,20 @@ def _problem_and_hint(problem: BaseException, keys: str = "") -> tuple[str, str]
     text, hint = (problem.problem, problem.hint) if isinstance(problem, LabError) else (str(problem), "")
     text = re.split(r"\s+(?:full_key:|object_type=|Config search path:|See https://hydra)", text)[0]
     if key and "is not in struct" in text:
-        text = f"{key[1]}: no such key"
+        text = f"{key[1]}: unknown key"
         kind = "hydra" if key[1].startswith("hydra.") else "job"
-        hint = keys if keys and kind == "job" else f"`reflexion-lab run --cfg {kind}` prints those that there are"
+        hint = keys if keys and kind == "job" else f"`reflexion-lab run --cfg {kind}` prints all keys"
     elif choice := NO_CHOICE.fullmatch(" ".join(text.split())):
         group, name, choices = choice[1], choice[2], choice[3].split()
-        hint = "".join(f"did you mean {near!r}?" for near in difflib.get_close_matches(name, choices, n=1))
+        near = difflib.get_close_matches(name, choices, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else OWN_FILES
         text = f"{group}: got {name!r}, expected one of {', '.join(choices)}{choice[4]}"
+    elif several := SEVERAL.fullmatch(" ".join(text.split())):
+        key_of_list, _, values = several[1].partition("=")
+        text = f"{several[1]}: got several values, expected one"
+        hint = f"`-m` sweeps over them; {key_of_list}=[{values}] is a list"
     elif missing := re.search(r"Missing mandatory value: (\S+)", text):
-        text = f"{missing[1]}: got no value, expected one, {missing[1]}=…"
+        text = f"{missing[1]}: got no value, expected {missing[1]}=…"
     elif key and (unset := re.search(r"Environment variable '(\w+)' not found", text)):
         text, hint = f"{key[1]}: the environment variable {unset[1]} is not set", f"export it, or give {key[1]}=…"
     elif key and key[1].split(".")[0] not in text:

@@ -218,7 +218,7 @@ def snapshot_path(cfg: Config) -> Path | None:
 
 
 def load_embedder(cfg: Config) -> Embedder:
-    """The embedder behind its cache; weights are loaded at the first use."""
+    """The embedder with its cache; weights are loaded at the first use."""
     from reflexion_lab.memory.embedders.cached import CachedEmbedder
 
     path = None if cfg.cache.mode == "off" else cfg.cache.embeddings
@@ -236,14 +236,14 @@ def embedder_fingerprint(cfg: Config, archive: Archive | None) -> str:
 
 
 def load_sandbox(cfg: Config, servers: int | None = None) -> CachedSandbox:
-    """The sandbox behind its execution cache."""
+    """The sandbox with its execution cache."""
     from reflexion_lab.tasks.sandbox import sandbox
 
     return cached_sandbox(cfg, sandbox.Sandbox(load_limits(cfg), servers or cfg.sandbox.servers))
 
 
 def cached_sandbox(cfg: Config, sandbox: Pool) -> CachedSandbox:
-    """`sandbox` behind the execution cache."""
+    """`sandbox` with the execution cache."""
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 
     return CachedSandbox(sandbox, None if cfg.cache.mode == "off" else cfg.cache.executions)
@@ -315,7 +315,7 @@ def selected(cfg: Config, sandbox: CachedSandbox | None = None) -> Benchmark:
 
 
 def load_models(cfg: Config, clock: Callable[[], float] = time.monotonic) -> Models:
-    """Models by role, each within the caps and behind the call cache. Roles of equal config share one instance."""
+    """Models by role, each with the caps and the call cache. Roles of equal config share one instance."""
     from omegaconf import OmegaConf
 
     from reflexion_lab.agent.models.prices import check_currency, read
@@ -328,7 +328,7 @@ def load_models(cfg: Config, clock: Callable[[], float] = time.monotonic) -> Mod
     by_role = {}
     for role, node in {"actor": cfg.model, **cfg.roles}.items():
         if missing := sorted(OmegaConf.missing_keys(node)):
-            raise ConfigError(missing[0], "no value", f"one, {missing[0]}=…")
+            raise ConfigError(missing[0], "no value", f"{missing[0]}=…")
         _check_secrets("model" if role == "actor" else f"roles.{role}", plain(node))
         _check_style(cfg, role, node)
         key = msgspec.json.encode(plain(node), order="sorted")
@@ -343,10 +343,10 @@ def _cached(
     cfg: Config, role: str, node: dict[str, Any], meter: Meter, lists: Sequence[Sequence[Entry]]
 ) -> CachedModel:
     from reflexion_lab.agent.models.cache import CachedModel
-    from reflexion_lab.agent.models.prices import RECORDED, CappedModel, longest_reply, settled
+    from reflexion_lab.agent.models.prices import RECORDED, CappedModel, longest_reply, resolved_price
     from reflexion_lab.storage.call_store import UNSAVED
 
-    price = settled(role, node, lists, meter.caps.cost)
+    price = resolved_price(role, node, lists, meter.caps.cost)
     if takes("model", node, "tasks"):
         model = build(node, "model", {"tasks": selected(cfg).tasks})
     else:

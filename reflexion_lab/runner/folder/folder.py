@@ -1,4 +1,4 @@
-"""The run folder: the truth about a run. Append-only JSON lines beside a manifest; everything else is a view of it.
+"""The run folder, the complete record of a run: append-only JSON lines beside a manifest; all else is a view of it.
 
 manifest.json         config and environment          attempts.jsonl   every attempt, as it ended
 summary.json          headline figures                results.jsonl    one line per finished task
@@ -6,7 +6,7 @@ summary.json          headline figures                results.jsonl    one line 
 
 written_tests.jsonl   tests written by the model before a task's loop, one line per task
 suite_verdicts.jsonl  verdicts of the canonical solutions on these tests, after the last loop
-set_aside.jsonl       deferred loops: ended without an answer of the model, restarted later
+set_aside.jsonl       loops set aside: ended without an answer of the model, restarted later
 resumptions.jsonl     code, packages and platform of each resumption of an interrupted run
 memory.json           contents of the store at the start, if tasks learn from each other
 operations.jsonl      changes of memory across tasks, one line per call of the curator

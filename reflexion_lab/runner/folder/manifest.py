@@ -87,7 +87,7 @@ CODE = {".py", ".yaml", ".jinja", ".json", ".css", ".js"}
 """Suffixes of the lab's own files."""
 
 
-def describe(
+def new_manifest(
     config: dict[str, Any],
     benchmark: str,
     digest: str,
@@ -96,7 +96,23 @@ def describe(
     isolation: Sequence[str],
     origin: Provenance | None = None,
 ) -> Manifest:
-    """The manifest of a run that starts now. `models`: by role, the actor included."""
+    """The manifest of a run that starts now.
+
+    Parameters
+    ----------
+    config : dict
+        The whole config, without interpolations.
+    benchmark, digest : str
+        Name and digest of the benchmark.
+    n_expected : int
+        Number of tasks.
+    models : mapping of str to Model
+        By role, the actor included.
+    isolation : sequence of str
+        Isolation layers of the sandbox.
+    origin : Provenance, optional
+        By default that of this process, without overrides.
+    """
     config = without_logins(config)
     commit, dirty = git_state()
     began = time.time()

@@ -58,7 +58,7 @@ class Budget(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class RegisteredArm(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one arm has of its own."""
+    """Registered properties of one arm."""
 
     config: dict[str, Any] = {}
     """Values of the composed config by dotted key."""
@@ -67,7 +67,7 @@ class RegisteredArm(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Registered(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the runs of all arms measure: composed configs without keys that only say how a run is executed
+    """Measured properties of the runs of all arms: composed configs without keys that only say how a run is executed
     (`manifest.measured`), digests of tasks and prompt templates, fingerprints of models.
     """
 
@@ -312,7 +312,7 @@ def _config_deviations(registered: Registered, arm: str, index: int, run: Manife
 
 
 def _measured(run: Manifest) -> dict[str, Any]:
-    """What a run measures, by key."""
+    """Measured properties of a run, by key."""
     models = {"actor": run.model_fingerprint, **run.role_fingerprints, "embedder": run.provenance.embedder_fingerprint}
     return {
         **_settings(run.config),

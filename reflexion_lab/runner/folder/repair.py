@@ -47,7 +47,7 @@ NO_RESULT = "of a loop without a result, which starts again"
 REPEATED = "repeated by another line"
 OF_ROUND = "of a round with a loop without a result, or a later one"
 EXPECTED = (NO_JSON, RESTARTED, NO_RESULT, REPEATED, OF_ROUND)
-"""Reasons that a kill leaves behind; lines of any other reason were damaged later."""
+"""Reasons that follow from a kill; lines of any other reason were damaged later."""
 NOTES: Mapping[str, type[Record]] = {"set_aside.jsonl": SetAside, "resumptions.jsonl": Resumption}
 """Files whose lines may be equal: two events of one second."""
 ANEW = "written anew when the run has ended"
@@ -63,7 +63,7 @@ class Drop(Record, frozen=True, kw_only=True):
 
 
 def drops(folder: RunFolder) -> list[Drop]:
-    """What `repair` drops. Changes nothing.
+    """Lines that `repair` would drop. Changes nothing.
 
     Raises
     ------

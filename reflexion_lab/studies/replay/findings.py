@@ -41,7 +41,7 @@ class Finding(Record, frozen=True, kw_only=True):
 
     name: str
     value: str = ""
-    """What agrees: a count or a digest."""
+    """The value that agrees: a count or a digest."""
     disagreements: tuple[Disagreement, ...] = ()
     unchecked: str = ""
     """Why the check was not possible, else ""."""

@@ -67,7 +67,9 @@ def pack(run: RunFolder, out: Path, calls: str | Path | None = None, store: Stor
     log = Log.read(run)
     if len(log.results) != log.manifest.n_expected or not log.is_graded:
         raise BundleError(
-            f"{run.path}: the run is not finished", expected="all tasks graded", hint="finish it with resume="
+            f"{run.path}: the run is not finished",
+            expected="all tasks graded",
+            hint="finish it with the same command and resume=FOLDER",
         )
     with Scratch() as scratch:
         here = scratch.path
@@ -145,7 +147,7 @@ def _priced(calls: Path, manifest: Manifest, models: Mapping[str, Any], out: Pat
     for line in as_lines(calls, CALLS).splitlines():
         call = msgspec.json.decode(line, type=Call)
         if call.fingerprint in prices:
-            completion = prices[call.fingerprint].put_on(msgspec.json.decode(call.completion, type=Completion))
+            completion = prices[call.fingerprint].with_cost(msgspec.json.decode(call.completion, type=Completion))
             priced.append(msgspec.json.encode(replace(call, completion=msgspec.json.encode(completion).decode())))
     return as_file(b"".join(line + b"\n" for line in priced), CALLS, out)
 

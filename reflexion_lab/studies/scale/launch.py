@@ -28,7 +28,7 @@ NEEDS = {
     "ray_launcher": ("ray", "ray"),
     "slurm_launcher": ("submitit", "slurm"),
 }
-"""By module of this room: the package of Hydra's plugin, and our extra that installs both."""
+"""By module of this package: the package of Hydra's plugin, and our extra that installs both."""
 
 
 class Launch:
@@ -126,8 +126,8 @@ def _name(cfg: DictConfig) -> str:
 
 
 def _check(name: str, target: str) -> None:
-    room, _, module = target.rpartition(".")[0].rpartition(".")
-    if room != __package__ or module not in NEEDS:
+    package, _, module = target.rpartition(".")[0].rpartition(".")
+    if package != __package__ or module not in NEEDS:
         return
     package, extra = NEEDS[module]
     plugin = f"hydra_plugins.hydra_{package}_launcher"

@@ -47,7 +47,7 @@ class Place(NamedTuple):
 
 
 class RunContext(NamedTuple):
-    """What a worker has to know of a started run."""
+    """The data about a started run that a worker needs."""
 
     config: Mapping[str, Any]
     """With interpolations: environment variables are those of the worker."""

@@ -238,7 +238,7 @@ class Programs:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """Those of every worker."""
+        """Isolation layers that every worker has."""
         return self.worker_pool().layers
 
     @property

@@ -258,7 +258,7 @@ class CellState(Record, frozen=True, kw_only=True):
     """`waiting`, `running`, `done`, `failed`; `kept`: finished by an earlier run; `stopped`: by a cap; `elsewhere`:
     another process is running it; `lost`: its process ended without a final state."""
     digest: str = ""
-    """Of the cell: another grid may have the same `sweep_id`."""
+    """Digest of the cell: another grid may have the same `sweep_id`."""
     folder: str = ""
     problem: str = ""
     """One line; the traceback is in `cell-NUMBER.log` beside this file."""

@@ -76,7 +76,7 @@ class Sweep:
                 )
         self.digests = {cell.number: digest for digest, cell in by_digest.items()}
         self.sweep_id = sweep_id or _name(cells[0], by_digest)
-        self.cells = tuple(cell.within(self.sweep_id) for cell in by_digest.values())
+        self.cells = tuple(cell.in_sweep(self.sweep_id) for cell in by_digest.values())
         self.root = Path(cells[0].cfg.run_root)
         self.folder = self.root / "sweeps" / self.sweep_id
         self._tracked = self.folder / ".tracked"

@@ -57,7 +57,7 @@ class Compared(NamedTuple):
 
     @property
     def span(self) -> tuple[float, float]:
-        """The range of the curves of its runs, with room, and at least a third of the scale."""
+        """The range of the curves of its runs, with a margin, and at least a third of the scale."""
         shares = [point.pass_at_1 for arm in self.arms for log in arm.logs for point in log.points]
         return share_limits(shares)
 
@@ -143,7 +143,7 @@ def seed_differences(compared: Compared) -> Iterator[tuple[Log, str, float]]:
 
 
 def name(arm: Arm, short: str) -> str:
-    """As in `Ω3 reflexion, 3 seeds`: the short name comes first, since tables cut the end."""
+    """Name of an arm's MLflow run, such as `Ω3 reflexion, 3 seeds`: the short name first, since tables cut the end."""
     words = [word for word in arm.label.split(" ") if "=" not in word and word not in short.split(" ")]
     oracle = ["oracle"] if arm.feedback_source == "oracle" and "oracle" not in arm.label else []
     seeds = f"{len(arm.seeds)} seed{'s' * (len(arm.seeds) != 1)}"
@@ -168,7 +168,7 @@ def summary_id(arm: Arm, sweep_id: str) -> str:
 
 
 def tags(arm: Arm, row: Row, comparison: Comparison, sweep_id: str) -> dict[str, str]:
-    """Its runs and its comparison."""
+    """MLflow tags of an arm: its runs and its comparison."""
     manifest = arm.logs[0].manifest
     values = {
         "kind": "arm",
@@ -245,7 +245,7 @@ def note(row: Row, comparison: Comparison) -> str:
 
 
 def _estimate_text(difference: Difference | None, row: Row) -> str:
-    """As in `+0.312 [+0.188, +0.425]`; "" for none."""
+    """The estimate as text, such as `+0.312 [+0.188, +0.425]`; "" without one."""
     if difference is None:
         return ""
     return "bound " * row.is_upper_bound + cells.estimate(difference.estimate, digits=3, scale=1, signed=True)

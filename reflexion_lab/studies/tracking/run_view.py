@@ -178,7 +178,7 @@ def tags(log: Log, summary: Summary) -> dict[str, str]:
 
 
 def interval(estimate: Estimate | Rate) -> str:
-    """As in `[0.625, 0.877]`: one column instead of two."""
+    """An interval as text, such as `[0.625, 0.877]`: one column instead of two."""
     return cells.interval(estimate.low, estimate.high, digits=3, scale=1)
 
 

@@ -127,7 +127,7 @@ def _milliseconds(moment: str) -> int:
 
 
 def short(value: float) -> float:
-    """Whole numbers as they are, others to six digits."""
+    """`value` to six digits; whole numbers unchanged."""
     return value if float(value).is_integer() else float(f"{value:.6g}")
 
 

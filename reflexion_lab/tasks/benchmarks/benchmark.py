@@ -35,7 +35,7 @@ class Benchmark:
     held_out: frozenset[str] = frozenset()
     """Ids of the tasks that a split holds out, for which memory is frozen; empty without one."""
     part: str = "test"
-    """What they are, `test` or `validation`."""
+    """Name of the held-out tasks in results, `test` or `validation`."""
 
     def __post_init__(self) -> None:
         counts = Counter(task.task_id for task in self.tasks)

@@ -42,7 +42,7 @@ MARKS = re.compile(r"^[\s#>]+", re.MULTILINE)
 
 
 class Definition(NamedTuple):
-    """What a term means, with two constants."""
+    """Definition of a term, with two constants."""
 
     thing: Literal["word", "number"]
     text: str

@@ -103,7 +103,7 @@ def stream(
 
 
 def _shuffled(tasks: Sequence[Task], rng: random.Random) -> list[Task]:
-    """The clusters take random places; the tasks of each stand there in their order."""
+    """The clusters in random order; the tasks of each keep their order."""
     clusters = [task.cluster_id for task in tasks]
     rng.shuffle(clusters)
     waiting: dict[str, deque[Task]] = {}

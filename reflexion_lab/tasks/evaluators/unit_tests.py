@@ -21,9 +21,17 @@ class UnitTests:
 def run_tests(
     sandbox: Sandbox, task: Task, program: str, tests: Sequence[str], finish_reason: str = "stop"
 ) -> Evaluation:
-    """Verdict of `tests` on `program`. Without tests or without a program, the outcome says so and is never a pass.
+    """Verdict of `tests` on `program`. Without tests or a program, the outcome names the reason and is never a pass.
 
-    `finish_reason` is that of the model's reply; it becomes the outcome if the model withheld the program.
+    Parameters
+    ----------
+    sandbox : Sandbox
+    task : Task
+        Supplies entry point, setup and the CPU time of the canonical solution.
+    program : str
+    tests : sequence of str
+    finish_reason : str, default "stop"
+        That of the model's reply; it becomes the outcome if the model withheld the program.
 
     Raises
     ------
@@ -85,5 +93,5 @@ def describe(check: Check) -> str:
     if check.outcome == "fail":
         return check.message or "the assertion is false"
     where = f" (line {check.line} of the program)" if check.line else ""
-    what = f"{check.error_type}: {check.message}" if check.error_type else f"{check.outcome}: {check.message}"
-    return what.rstrip(": ")[:250] + where
+    message = f"{check.error_type}: {check.message}" if check.error_type else f"{check.outcome}: {check.message}"
+    return message.rstrip(": ")[:250] + where

@@ -155,7 +155,7 @@ class Names(NamedTuple):
     bound: frozenset[str]
     """Names that a module defines, so that the program does not."""
     known: frozenset[str]
-    """Those of them that comparisons support with the same meaning."""
+    """Names among them that comparisons support with the same meaning."""
 
 
 @functools.lru_cache(maxsize=1 << 10)

@@ -40,14 +40,14 @@ class Attack(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     program: str
     tries: str
-    """Its attempt, in a few words."""
+    """Description of the attack, in a few words."""
     expected: tuple[str, ...]
     """Accepted outcomes."""
     raises: tuple[str, ...] = ()
     """Accepted exceptions for the outcome `error`, so that a mistake in the program does not count as blocked; () for
     any."""
     checks: tuple[str, ...] = CHECKS
-    """Its checks; none of them may pass."""
+    """Checks of the attack; none of them may pass."""
     setup: str = ""
     needs: tuple[str, ...] = ()
     """Layers that block it; without one of them it may succeed."""

@@ -78,7 +78,7 @@ def send(message: bytes) -> None:
 
 
 RECEIVED = bytearray()
-"""What was read of the next message."""
+"""Bytes read so far of the next message."""
 
 
 def receive() -> bytes:
@@ -166,7 +166,7 @@ class Handles(dict[int, tuple[int, Any]]):
         return f"[{','.join(f'[{self.number(c)},{quoted(c.__module__)},{quoted(c.__name__)}]' for c in classes)}]"
 
     def exception(self, problem: BaseException) -> str:
-        """Its classes, arguments, attributes, and how it is reported."""
+        """Classes, arguments and attributes of the exception, and how it is reported."""
         outcome, name, message, line = describe(problem)
         outcome = "error" if outcome == "fail" else outcome
         report = f"[{quoted(outcome)},{quoted(name)},{quoted(message)},{line}]"

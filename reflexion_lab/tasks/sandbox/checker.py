@@ -236,7 +236,7 @@ KINDS = {"function": types.FunctionType, "generator": types.GeneratorType}
 
 
 def _operations() -> dict[str, Callable[..., Any]]:
-    """What an object of the program does if its class has the method, by the method's name."""
+    """Operations of an object of the program, by the name of the method that its class needs."""
     table: dict[str, Callable[..., Any]] = {
         "__call__": lambda self, *args, **kwargs: self._own.program.call(self, args, kwargs),
         "__exit__": _exit, "__aexit__": _async_exit, "__await__": _await,
@@ -311,7 +311,7 @@ class Program:
         self.entry_point = entry_point
         self.is_lost = False
         self.refused = ""
-        """What the present check asked and was refused: it has no verdict, even if it catches the error."""
+        """Refused request of the present check: the check has no verdict, even if it catches the error."""
         self.functions = set[int]()
         """Numbers of what the test has read by name."""
         self.kinds: dict[tuple[str, str], type[Proxy]] = {}

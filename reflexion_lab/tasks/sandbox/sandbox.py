@@ -275,6 +275,18 @@ class Sandbox:
         before it has used its CPU time, or that meets a full disk, a killed process or another trouble that the machine
         may have caused, is run once more when no first run waits, and only the second result counts.
 
+        Parameters
+        ----------
+        program : str
+        entry_point : str
+            Name of the function under test, also known to the checks as `candidate`.
+        checks : sequence of str
+            Python source, each usually one assertion.
+        setup : str, default ""
+            Python that runs before the checks, in their namespace.
+        cpu_seconds : float, default 0.0
+            CPU time of the canonical solution; 0 if unknown.
+
         Raises
         ------
         HarnessError
@@ -475,7 +487,7 @@ def _is_doubtful(reported: Reported, cpu: float, limits: Limits) -> bool:
 
 
 def exhausted(limits: Limits) -> str:
-    """What the machine lacks: disk, descriptors, threads or memory; "" if nothing."""
+    """The resource that the machine lacks: disk, descriptors, threads or memory; "" if none."""
     if disk_is_full(limits):
         return f"disk space in {tempfile.gettempdir()}"
     try:

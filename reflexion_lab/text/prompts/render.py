@@ -52,9 +52,9 @@ _LEAST_NEEDED_FIRST = (
     "what_to_change",
     "quoted_code",
 )
-CLOSE = 16
+TOLERANCE = 16
 """Tolerance in characters of the search for the longest excerpt."""
-LEAST = 40
+MIN_CHARS = 40
 """Length in characters below which a shortened text is dropped."""
 
 
@@ -80,7 +80,7 @@ def longest(text: str, fits: Callable[[str], bool], shorter: Callable[[str, int]
     if fits(text):
         return text
     best, low, high = "", 0, len(text)
-    while high - low > CLOSE:
+    while high - low > TOLERANCE:
         middle = (low + high) // 2
         candidate = shorter(text, middle)
         if fits(candidate):
@@ -144,7 +144,7 @@ def _longest_part(episode: Episode, part: str, fits: Callable[[Episode], bool]) 
     value = getattr(episode if part in _OF_EPISODE else episode.reflection, part, "")
     whole, shorter = "\n".join(value) if part in _LISTS else str(value), excerpt if part == "code" else cut
     text = longest(whole, lambda text: fits(_with_part(episode, part, text)), shorter)
-    return text if part == "code" or len(text) >= min(LEAST, len(whole)) else ""
+    return text if part == "code" or len(text) >= min(MIN_CHARS, len(whole)) else ""
 
 
 def _with_part(episode: Episode, name: str, text: str) -> Episode:
@@ -213,8 +213,8 @@ class Prompts:
             raise UndefinedError(f"the prompt {name} ({self.variant}) lacks {', '.join(sorted(missing))}")
         return template.render(variables).strip("\n")
 
-    def fit(self, name: str, room: int | None, memory: Recollection, **variables: object) -> Fitted:
-        """The prompt `name` with as much of `memory` and the examples as fits into `room` tokens; None: everything.
+    def fit(self, name: str, max_tokens: int | None, memory: Recollection, **variables: object) -> Fitted:
+        """The prompt `name` with as much of `memory` and the examples as fits into `max_tokens`; None: everything.
 
         Items that do not fit are skipped. They are added in this order: the newest episode of the task, shortened if
         necessary; older ones; those of other tasks, nearest first; the curator's items; wisdom; mistakes; insights; the
@@ -223,17 +223,17 @@ class Prompts:
         """
         render = partial(self.render, name, **variables)
         whole = render(memory=memory)
-        if room is None or estimated(whole) <= room:
+        if max_tokens is None or estimated(whole) <= max_tokens:
             return Fitted(whole, ())
         packed = replace(memory, episodes=(), items=(), wisdom=(), mistakes=(), insights=(), session="")
         chosen = self.examples[:0]
 
         def fits(newest: Episode) -> bool:
-            return estimated(render(memory=replace(packed, episodes=(newest,)), examples=chosen)) <= room
+            return estimated(render(memory=replace(packed, episodes=(newest,)), examples=chosen)) <= max_tokens
 
         is_own = memory.episodes and memory.episodes[-1].task_id == variables.get("task_id")
         # If the bare task does not fit, no episode will.
-        if is_own and estimated(render(memory=packed, examples=chosen)) <= room:
+        if is_own and estimated(render(memory=packed, examples=chosen)) <= max_tokens:
             newest = shortened(memory.episodes[-1], fits)
             memory = replace(memory, episodes=(*memory.episodes[:-1], newest)) if newest else memory
         parts: list[tuple[str, Any]] = [("episodes", episode) for episode in reversed(memory.episodes)]
@@ -249,7 +249,7 @@ class Prompts:
             else:
                 items, is_newest_last = getattr(packed, kind), kind in ("episodes", "insights")
                 more = replace(packed, **{kind: (item, *items) if is_newest_last else (*items, item)})
-            if estimated(render(memory=more, examples=examples)) <= room:
+            if estimated(render(memory=more, examples=examples)) <= max_tokens:
                 packed, chosen = more, examples
         return Fitted(render(memory=packed, examples=chosen), tuple(sorted(memory.ids - packed.ids)))
 
@@ -321,18 +321,18 @@ FILTERS = {filter.__name__: filter for filter in (cut, line, fenced, quoted, com
 
 
 Style = Literal["chat", "continuation"]
-ENVELOPE = 64
+OVERHEAD = 64
 """Tokens that a server may add: roles, a system message of its own."""
 
 
-def room(model: Model, sampling: Sampling) -> int | None:
+def max_prompt_tokens(model: Model, sampling: Sampling) -> int | None:
     """Largest number of prompt tokens that leaves room for the reply; None if the model's context is unknown."""
-    return max(model.context - sampling.max_tokens - ENVELOPE, 0) if model.context else None
+    return max(model.context - sampling.max_tokens - OVERHEAD, 0) if model.context else None
 
 
 def fits(text: str, model: Model, sampling: Sampling) -> bool:
     """Whether the prompt `text` leaves room for the reply, by the estimate of its tokens."""
-    limit = room(model, sampling)
+    limit = max_prompt_tokens(model, sampling)
     return limit is None or estimated(text) <= limit
 
 
@@ -367,12 +367,18 @@ class Answer(NamedTuple):
         )
 
 
-class Asking:
+class PromptedModel:
     """Renders templates with as much recalled memory as fits, and calls `model`.
 
-    `style`: `chat` sends a user message and extracts the program from the reply. `continuation` uses the template
-    `continue_NAME`, which ends in the task's prompt or in the beginning of the function's body; the program is that and
-    the reply.
+    Parameters
+    ----------
+    model : Model
+    sampling : Sampling
+    prompts : Prompts, optional
+    style : {"chat", "continuation"}
+        `chat` sends a user message and extracts the program from the reply. `continuation` uses the template
+        `continue_NAME`, which ends in the task's prompt or in the beginning of the function's body; the program is this
+        text followed by the reply.
     """
 
     @validated
@@ -383,20 +389,20 @@ class Asking:
         self.style = style
 
     def __call__(self, name: str, task: Task, memory: Recollection, **variables: object) -> Answer:
-        """Raises what the model raises.
+        """Call the model with the template `name`.
 
         If the model rejects the prompt as too long, it is called once more with less memory: reduced in proportion to
-        the model's token count, or to half if it gives none.
+        the model's token count, or to half if it gives none. Exceptions of the model pass through.
         """
         name = name if self.style == "chat" else f"continue_{name}"
         about = {"prompt": task.prompt, "task_id": task.task_id, **variables}
-        space = room(self.model, self.sampling)
-        fitted = self.prompts.fit(name, space if space is None else int(space / memory.token_ratio), memory, **about)
+        limit = max_prompt_tokens(self.model, self.sampling)
+        fitted = self.prompts.fit(name, limit if limit is None else int(limit / memory.token_ratio), memory, **about)
         messages, completion = self._put(fitted.text)
         if completion.finish_reason == "context_overflow":
             # The estimate was too low, or the server's context is smaller than the configured one.
             sent, counted, spent = estimated(fitted.text), completion.refused_tokens, completion.usage
-            smaller = space * sent // counted if space and counted > space else sent // 2
+            smaller = limit * sent // counted if limit and counted > limit else sent // 2
             less = self.prompts.fit(name, smaller, memory, **about)
             if less.text != fitted.text:
                 fitted, (messages, completion) = less, self._put(less.text)

@@ -228,18 +228,18 @@ def extract(reply: str, task: Task) -> Extraction:
     readable = [block for block in every if len(block.text) <= CODE_CHARS]
     first: dict[str, Reading] = {}  # of each kind
     for reading in Reader(task, parser).readings(readable):
-        first.setdefault(reading.what, reading)
-        if reading.what == "function":  # a complete function ends the search
+        first.setdefault(reading.kind, reading)
+        if reading.kind == "function":  # a complete function ends the search
             break
-    best = min(first.values(), key=lambda reading: ORDER.index(reading.what), default=None)
+    best = min(first.values(), key=lambda reading: ORDER.index(reading.kind), default=None)
     if best is None:
         return Extraction("", "thinking" if thinking else "too_long" if len(readable) < len(every) else "none")
     where = "fence+" if best.block.fenced else ""
-    if best.what in ("unparsed", "faulty"):
+    if best.kind in ("unparsed", "faulty"):
         return Extraction(best.code.strip("\n") + "\n", where + "unparsed")
-    helpers = _helpers(best, readable, task, parser) if best.what.startswith("function") else []
+    helpers = _helpers(best, readable, task, parser) if best.kind.startswith("function") else []
     program, has_usage = _assembled(best.code, helpers, task, parser)
-    return Extraction(program, where + best.what + "+joined" * bool(helpers) + "+usage" * has_usage)
+    return Extraction(program, where + best.kind + "+joined" * bool(helpers) + "+usage" * has_usage)
 
 
 def preamble(task: Task) -> str:
@@ -289,7 +289,7 @@ ORDER = ("function", "function+truncated", "unparsed", "body", "body+truncated",
 class Reading(NamedTuple):
     """A block of a reply, read as the program."""
 
-    what: str
+    kind: str
     """One of `ORDER`."""
     code: str
     block: Block
@@ -371,7 +371,7 @@ class Reader:
 
         A syntax error before the end is the model's error and is kept.
         """
-        if not self.parser.ran_out(code):
+        if not self.parser.is_incomplete(code):
             return ""
         lines = code.split("\n")
         tree = self.parser.parse(code)
@@ -414,7 +414,7 @@ STRAY_END = re.compile(r"""(?<!["'`])["'`]\s*\Z""")
 
 
 def without_stray_quote(code: str) -> str:
-    """`code` without one quote mark before it, and one behind it if there is one before it; else unchanged."""
+    """`code` without one quote mark before it, and without one after it if there is one before it; else unchanged."""
     if not STRAY.match(code):
         return code
     return STRAY_END.sub("", STRAY.sub(r"\1", code, count=1), count=1)

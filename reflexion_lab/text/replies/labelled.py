@@ -16,7 +16,7 @@ CHARS = 64_000
 OBJECTS = 256
 """Number of `{` that are tried as the beginning of an object."""
 DIGITS = 9
-"""Digits of the number behind a label."""
+"""Digits of the number after a label."""
 
 BULLET = re.compile(r"\A\s*(?:[-+*•>]|\d+[.)])\s+")
 _FENCE = re.compile(r"\s*```\w*\s*")
@@ -42,7 +42,7 @@ class Section(NamedTuple):
     lines: tuple[str, ...]
     """The first is the rest of the label's line. Fences and closing marks of the label's emphasis are removed."""
     number: int = 0
-    """The number behind the label: 2 of `ISSUE 2`; 0 for none."""
+    """The number after the label: 2 of `ISSUE 2`; 0 for none."""
 
 
 class Labels:

@@ -15,7 +15,7 @@ PARSES = 40
 """Largest number of parses per reply."""
 NAME = "<reply>"
 UNPARSABLE = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
-"""What `compile`, `ast.unparse` and `ast.literal_eval` raise on text that is not Python, too deep or too large."""
+"""Exceptions of `compile`, `ast.unparse` and `ast.literal_eval` on text that is not Python, too deep or too large."""
 QUIET = ("ignore", None, Warning, re.compile(NAME), 0)
 """Entry of `warnings.filters` that hides Python's warnings about parsed code, such as invalid escapes."""
 ALLOW_INCOMPLETE_INPUT = 0x4000
@@ -44,7 +44,7 @@ class Parser:
         """The tree of `code`; None if it is not Python, too long, or beyond the number of texts."""
         return self._parse(code, 0)[0]
 
-    def ran_out(self, code: str) -> bool:
+    def is_incomplete(self, code: str) -> bool:
         """Whether `code` is incomplete Python, not invalid before its end."""
         tree, message = self._parse(code, ALLOW_INCOMPLETE_INPUT)
         return tree is None and (message == "incomplete input" or self.fault > code.rstrip().count("\n"))

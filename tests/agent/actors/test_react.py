@@ -7,7 +7,7 @@ from reflexion_lab.agent.actors.react import STOP, ReAct
 from reflexion_lab.agent.actors.transcript import DROPPED, LEVELS, Reply, Turn, layouts, read
 from reflexion_lab.records import Completion, Recollection, Sampling, Usage
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
-from reflexion_lab.text.prompts.render import Prompts, room
+from reflexion_lab.text.prompts.render import Prompts, max_prompt_tokens
 from reflexion_lab.text.shorten import estimated
 from tests import builders as make
 
@@ -155,7 +155,7 @@ def test_an_action_of_many_letters_fills_no_prompt(task, sandbox, style):
     model = Script(says("run_" + "x" * 9000, BAD), says("finish", GOOD), context=2000)
     trajectory = react(model, sandbox, style).act(task.public, NONE)
     assert trajectory.ended == "finish"
-    assert max(map(estimated, model.texts)) <= room(model, Sampling(max_tokens=100))
+    assert max(map(estimated, model.texts)) <= max_prompt_tokens(model, Sampling(max_tokens=100))
     assert len(trajectory.steps[0].action) == 40
 
 
@@ -198,7 +198,9 @@ def test_prompts_fit_the_context_and_keep_the_newest_turn(task, sandbox, style, 
     model = Script(*replies, context=context)
     trajectory = react(model, sandbox, style, max_tokens=200, max_steps=8).act(task, memory)
     for number, messages in enumerate(model.received):
-        assert sum(estimated(message.content) for message in messages) <= room(model, Sampling(max_tokens=200))
+        assert sum(estimated(message.content) for message in messages) <= max_prompt_tokens(
+            model, Sampling(max_tokens=200)
+        )
         assert task.prompt.strip() in messages[0].content
         assert number == 0 or f"Observation {number}: 0 of 1 tests passed" in messages[-1].content
         for recalled in memory.episodes:

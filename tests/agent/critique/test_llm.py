@@ -4,7 +4,7 @@ from reflexion_lab.agent.critique.llm_critic import LLMCritic
 from reflexion_lab.agent.critique.verdict import GRAMMAR
 from reflexion_lab.errors import CritiqueError, ModelError
 from reflexion_lab.records import Sampling, Usage
-from reflexion_lab.text.prompts.render import ENVELOPE, Prompts
+from reflexion_lab.text.prompts.render import OVERHEAD, Prompts
 from reflexion_lab.text.shorten import estimated
 from tests.builders import Replies
 
@@ -38,7 +38,7 @@ def test_the_middle_of_a_long_draft_is_cut(task, variant):
     draft = "def double(x):\n" + "".join(f"    x = x + {n} - {n}  # nothing\n" for n in range(400)) + "    return x\n"
     model, sampling = Replies(REPLY, 2048), Sampling(max_tokens=256)
     LLMCritic(model, sampling, Prompts(variant, examples=2)).critique(task, draft)
-    assert 1500 < estimated(model.prompt) <= model.context - sampling.max_tokens - ENVELOPE
+    assert 1500 < estimated(model.prompt) <= model.context - sampling.max_tokens - OVERHEAD
     assert all(text in model.prompt for text in ("def double(x):", "    return x\n", "lines are left out here"))
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from reflexion_lab.agent.critique.llm_reviser import LLMReviser
 from reflexion_lab.records import Critique, Sampling, Usage
-from reflexion_lab.text.prompts.render import ENVELOPE, Prompts
+from reflexion_lab.text.prompts.render import OVERHEAD, Prompts
 from reflexion_lab.text.shorten import estimated
 from tests.builders import Replies
 
@@ -53,7 +53,7 @@ def test_prompt_and_reply_fit_into_a_small_context(task, style, variant):
     critique = Critique(severity=1.0, issues=("too long " * 40,) * 9, suggestions=("cut " * 60,) * 9, source="llm")
     model, sampling = Replies(REPLY, 2048), Sampling(max_tokens=1024)
     LLMReviser(model, sampling, Prompts(variant, examples=3), style).revise(task, draft, critique)
-    assert estimated(model.prompt) + sampling.max_tokens + ENVELOPE <= model.context
+    assert estimated(model.prompt) + sampling.max_tokens + OVERHEAD <= model.context
     assert task.prompt.strip() in model.prompt
     assert "too long" in model.prompt
     assert "def double(x):\n#     x" in model.prompt or "def double(x):\n    x" in model.prompt

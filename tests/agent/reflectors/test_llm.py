@@ -14,7 +14,7 @@ from reflexion_lab.agent.reflectors.reviewed import flags
 from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.errors import CapReached, ConfigError, HarnessError, ModelError, Unanswered
 from reflexion_lab.records import Attempt, Check, Episode, Evaluation, Reflection, Sampling, Task, Usage
-from reflexion_lab.text.prompts.render import Prompts, known_examples, room
+from reflexion_lab.text.prompts.render import Prompts, known_examples, max_prompt_tokens
 from reflexion_lab.text.shorten import estimated
 from tests import builders as make
 
@@ -99,7 +99,7 @@ def fitted(
     """The prompt, and how long it may be."""
     model, sampling = says(REPLY, context=context), Sampling(max_tokens=192)
     LLMReflector(model, sampling, Prompts(examples=examples)).reflect(task, attempt, episodes)
-    limit = room(model, sampling)
+    limit = max_prompt_tokens(model, sampling)
     assert limit is not None
     return model.prompt, limit
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.agent.reflectors.evidence import CLASSES, classify_evaluation, describe
 from reflexion_lab.agent.reflectors.rules import Rules
-from reflexion_lab.protocols import Known
+from reflexion_lab.protocols import SharedMemory
 from reflexion_lab.records import Attempt, Check, Episode, Evaluation, Recollection, Task
 from tests import builders as make
 
@@ -177,7 +177,7 @@ def test_an_episode_without_a_fix_for_this_task_changes_nothing(episode: Episode
 def test_enough_cases_replace_the_constant_of_the_class(
     fixed: int, cases: int, enough: int, confidence: float, source: str
 ) -> None:
-    known: Known = Counted(assertion=(fixed, cases), syntax=(99, 99))
+    known: SharedMemory = Counted(assertion=(fixed, cases), syntax=(99, 99))
     reflection = Rules(known, enough).reflect(TASK, attempt_with(WRONG), [])
     assert (reflection.confidence, reflection.confidence_source) == (confidence, source)
     again = Rules(known, enough).reflect(TASK, attempt_with(WRONG, number=2), [episode_with("A fix.")])

@@ -157,7 +157,7 @@ def test_runs_under_other_conditions_are_no_pool(tmp_path: Path) -> None:
         ({"model.path": script(tmp_path / "other.json", "other")}, "another model_fingerprint, reflector_fingerprint"),
         ({"feedback_source": "none"}, "another feedback_source"),
         ({"benchmark": "humaneval"}, "another benchmark_digest"),
-        ({"seed": 1}, "without a finished run of arm reflexion at seed 1, expected one"),
+        ({"seed": 1}, "without a finished run of arm reflexion at seed 1, expected such a run"),
     ):
         (state,) = sweep(
             settings(tmp_path, "pilot", experiment="reflexion_shuffled", **more), quiet=True

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from reflexion_lab.analysis.stats.bootstrap import FEWEST, bands, difference, interval, ratio
+from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS, bands, difference, interval, ratio
 from reflexion_lab.analysis.stats.intervals import Estimate, clustered, paired_difference, wilson
 
 ABSENT = math.nan
@@ -127,7 +127,7 @@ def test_the_fallback_is_discounted_to_the_tasks():
     assert interval(outcomes) == Estimate(value=0.05, **ends(clustered(0.05, [5] * 40)))
 
 
-@pytest.mark.parametrize("tasks", [1, 2, FEWEST - 1, FEWEST, 3 * FEWEST])
+@pytest.mark.parametrize("tasks", [1, 2, MIN_TASKS - 1, MIN_TASKS, 3 * MIN_TASKS])
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_no_interval_is_without_width_and_all_hold_their_value(tasks, seeds):
     for outcomes in drawn(np.random.default_rng(8), 5, tasks, seeds, 0.6, 0.9):

@@ -133,8 +133,8 @@ OWN_CONFIGS = {
     "bytes": ("# @package _global_\narm: !!binary aGk=\n", "arm"),
     "set": ("# @package _global_\nbenchmark:\n  ids: !!set {a, b}\n", "ids"),
     "merge": ("# @package _global_\n<<: 5\n", ""), "intkey": ("# @package _global_\n5: 6\n", "5"),
-    "misspelt": ("# @package _global_\nsed: 3\n", "expected seed"),
-    "too_high": ("# @package _global_\nmax_attempts: 3\n", "expected loop.max_attempts"),
+    "misspelt": ("# @package _global_\nsed: 3\n", "mean 'seed'"),
+    "too_high": ("# @package _global_\nmax_attempts: 3\n", "mean 'loop.max_attempts'"),
     "limit": ("# @package _global_\nbenchmark:\n  limits: 3\n", "limits"),
     "place": ("# @package _global_\nstorage:\n  call: here.sqlite\n", "call"),
 }  # fmt: skip

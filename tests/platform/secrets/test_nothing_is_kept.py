@@ -127,7 +127,7 @@ def test_what_the_server_said_back_is_in_no_file_and_was_not_printed(finished: D
 @pytest.mark.parametrize(
     ("override", "field"),
     [
-        ("+model.api_key=pl-Zq7xOPENAIw3", "model.api_key: unknown key; expected model.api_key_env"),
+        ("+model.api_key=pl-Zq7xOPENAIw3", "model.api_key: unknown key; expected one of"),
         (
             "model.extra_body={headers: {Authorization: Bearer pl-Zq7xOPENAIw3}}",
             "body.headers.Authorization: got a key",
@@ -137,7 +137,7 @@ def test_what_the_server_said_back_is_in_no_file_and_was_not_printed(finished: D
             "model.base_url: got a key, or an address with one",
         ),
         ("model.base_url='http://127.0.0.1:1/v1?a=b&api_key=pl-Zq7xOPENAIw3'", "model.base_url: got a key"),
-        ("model.api_key=pl-Zq7xOPENAIw3", "model.api_key: no such key"),
+        ("model.api_key=pl-Zq7xOPENAIw3", "model.api_key: unknown key"),
         ("-m model.nothing_api_key=pl-Zq7xOPENAIw3,other", "nothing_api_key"),
     ],
 )

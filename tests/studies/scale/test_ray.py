@@ -224,9 +224,9 @@ def test_programs_of_a_lost_worker_are_executed_by_others(cluster):
 @pytest.mark.soak
 def test_a_task_without_an_answer_is_deferred_as_it_is_here(config, cluster):
     lab = run_lab(config("there", "model.trouble=silent_once", "model.share=1"))
-    deferred = lab.folder.set_aside
-    assert {entry.outcome for entry in deferred} == {"server_error"}
-    assert "while " in deferred[0].problem
+    aside = lab.folder.set_aside
+    assert {entry.outcome for entry in aside} == {"server_error"}
+    assert "while " in aside[0].problem
     assert same(log_of(run_lab(config("here"))), log_of(lab))
 
 

@@ -243,5 +243,5 @@ def test_runs_of_several_studies_are_refused(tracker, run):
 
 
 def test_a_run_that_is_not_finished_makes_no_arm(tracker, run):
-    with pytest.raises(ValueError, match="finish it with resume="):
+    with pytest.raises(ValueError, match="finish it with the same command and resume="):
         tracker.track_arms([run(n_expected=5)])

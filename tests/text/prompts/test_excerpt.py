@@ -1,6 +1,6 @@
 import pytest
 
-from reflexion_lab.text.prompts.render import CLOSE, excerpt, longest, without_docstrings
+from reflexion_lab.text.prompts.render import TOLERANCE, excerpt, longest, without_docstrings
 
 TEXT = "".join(f"line {n}\n" for n in range(100)) + "the end"
 
@@ -26,7 +26,7 @@ def test_without_room_only_the_gap_is_left():
 
 def test_the_longest_that_fits_is_found():
     kept = longest(TEXT, lambda text: len(text) <= 400)
-    assert 400 - 2 * CLOSE - len("line 99\n") < len(kept) <= 400
+    assert 400 - 2 * TOLERANCE - len("line 99\n") < len(kept) <= 400
     assert longest(TEXT, lambda text: True) == TEXT
     assert longest(TEXT, lambda text: False) == ""
 

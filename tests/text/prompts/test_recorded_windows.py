@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from reflexion_lab.audit.transcripts import read_transcripts
-from reflexion_lab.memory.episodic import NothingKnown
+from reflexion_lab.memory.episodic import NoSharedMemory
 from reflexion_lab.memory.recall import Window
 from reflexion_lab.records import Episode, Task
 from reflexion_lab.text.prompts.render import Prompts
@@ -37,7 +37,7 @@ def test_the_newest_attempts_are_shown(recorded_runs, context, both):
                 continue
             task = Task(task_id="t", prompt=loop.text("prompt"), entry_point=loop.text("entry_point"))
             newest = list(episodes_of(loop))[-2:]
-            window = Window("all").select(newest, task, NothingKnown())
+            window = Window("all").select(newest, task, NoSharedMemory())
             fitted = Prompts().fit("solve", context - REPLY, window, prompt=task.prompt, task_id="t")
             counts["loops"] += 1
             counts["newest"] += newest[-1].episode_id not in fitted.left_out

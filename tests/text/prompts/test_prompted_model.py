@@ -14,7 +14,7 @@ from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.memory.episodic import token_ratio
 from reflexion_lab.records import Episode, Recollection, Reflection, Sampling, Task, Usage
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
-from reflexion_lab.text.prompts.render import ENVELOPE, VARIANTS, Asking, Prompts, continued, room
+from reflexion_lab.text.prompts.render import OVERHEAD, VARIANTS, PromptedModel, Prompts, continued, max_prompt_tokens
 from reflexion_lab.text.shorten import estimated
 from tests.builders import Replies
 
@@ -80,9 +80,9 @@ def test_no_prompt_overflows_the_context_of_a_real_model(tiny, actor, variant):
     trajectory = ACTORS[actor](model, Prompts(variant, 3)).act(tasks[10], remembered(tasks[20:60]))
     used, (message,) = trajectory.usage.prompt_tokens, trajectory.messages
     assert trajectory.finish_reason != "context_overflow" and trajectory.left_out and len(model.replies) == 1
-    assert used <= estimated(message.content) + ENVELOPE
+    assert used <= estimated(message.content) + OVERHEAD
     assert used + model.sampling.max_tokens <= model.context
-    assert estimated(message.content) > 0.75 * room(model, model.sampling)
+    assert estimated(message.content) > 0.75 * max_prompt_tokens(model, model.sampling)
 
 
 @pytest.mark.slow
@@ -93,7 +93,7 @@ def test_the_real_model_reads_a_prompt_that_fills_its_room():
     trajectory = SingleShot(real, replace(sampling, stop=("\n",))).act(tasks[10], remembered(tasks[20:60]))
     assert trajectory.left_out
     assert trajectory.finish_reason in ("stop", "length")
-    assert trajectory.usage.prompt_tokens <= estimated(trajectory.messages[0].content) + ENVELOPE
+    assert trajectory.usage.prompt_tokens <= estimated(trajectory.messages[0].content) + OVERHEAD
 
 
 def test_where_the_estimate_was_too_low_less_is_shown(tiny):
@@ -117,9 +117,9 @@ def refusing(counted=9999, context=2048):
 
 def test_a_rejected_prompt_is_sent_again_only_with_less_memory():
     model = refusing()
-    Asking(model, Sampling())("solve", TASK, Recollection())
+    PromptedModel(model, Sampling())("solve", TASK, Recollection())
     assert len(model.requests) == 1
-    answer = Asking(model, Sampling())("solve", TASK, remembered([TASK] * 2))
+    answer = PromptedModel(model, Sampling())("solve", TASK, remembered([TASK] * 2))
     assert (len(model.requests), answer.left_out, answer.extraction.program) == (3, ("e0", "e1"), "")
 
 
@@ -128,7 +128,7 @@ def test_a_rejected_prompt_is_sent_again_only_with_less_memory():
 def test_a_prompt_that_was_too_long_is_asked_again_with_less(context, counted):
     model = refusing(counted, context)
     memory = remembered(list(humaneval().tasks)[20:40])
-    answer = Asking(model, Sampling(max_tokens=64))("solve", TASK, memory)
+    answer = PromptedModel(model, Sampling(max_tokens=64))("solve", TASK, memory)
     first, second = (len(messages[-1].content) for messages, _, _ in model.requests)
     assert second < first
     assert (answer.completion.usage.calls, answer.completion.usage.refused) == (2, 2)
@@ -136,17 +136,17 @@ def test_a_prompt_that_was_too_long_is_asked_again_with_less(context, counted):
 
 def test_room_is_what_the_reply_and_the_envelope_leave():
     model = ScriptedModel(lambda messages: "")
-    assert room(model, Sampling()) is None
+    assert max_prompt_tokens(model, Sampling()) is None
     model.context = 2048
-    assert room(model, Sampling(max_tokens=512)) == 2048 - 512 - ENVELOPE
-    assert room(model, Sampling(max_tokens=4096)) == 0
+    assert max_prompt_tokens(model, Sampling(max_tokens=512)) == 2048 - 512 - OVERHEAD
+    assert max_prompt_tokens(model, Sampling(max_tokens=4096)) == 0
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_continuation_is_the_prompt_once_and_what_was_added(variant):
     recalled = remembered([TASK] * 3)
     model = ScriptedModel(lambda messages: "\n    return 2 * x\n")
-    answer = Asking(model, Sampling(), Prompts(variant, 2), "continuation")("solve", TASK, recalled)
+    answer = PromptedModel(model, Sampling(), Prompts(variant, 2), "continuation")("solve", TASK, recalled)
     assert answer.extraction.program == TASK.prompt.rstrip() + "\n    return 2 * x\n"
     assert [message.role for message in answer.messages] == ["assistant"]
 
@@ -189,13 +189,13 @@ def test_any_other_continuation_is_left_as_it_is(reply, reason):
 
 def test_a_models_token_count_makes_room_for_more_episodes(tiny):
     tasks, sampling = list(humaneval().tasks), Sampling(max_tokens=512)
-    first = Asking(Counting(tiny), sampling)("solve", tasks[10], Recollection())
+    first = PromptedModel(Counting(tiny), sampling)("solve", tasks[10], Recollection())
     ratio = token_ratio(first.trajectory("s"))
     assert 0.6 < ratio < 0.95
     by_estimate, model = remembered(tasks[20:60]), Counting(tiny)
-    Asking(model, sampling)("solve", tasks[10], by_estimate)
+    PromptedModel(model, sampling)("solve", tasks[10], by_estimate)
     before = model.replies[-1].usage.prompt_tokens
-    answer = Asking(model, sampling)("solve", tasks[10], replace(by_estimate, token_ratio=ratio))
+    answer = PromptedModel(model, sampling)("solve", tasks[10], replace(by_estimate, token_ratio=ratio))
     after = answer.completion.usage.prompt_tokens
     assert answer.completion.finish_reason == "stop"
-    assert before < 0.9 * room(model, sampling) < after <= room(model, sampling) + ENVELOPE
+    assert before < 0.9 * max_prompt_tokens(model, sampling) < after <= max_prompt_tokens(model, sampling) + OVERHEAD
