@@ -38,6 +38,8 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 PositiveShare = Annotated[float, Meta(gt=0, le=1)]
 NotNegative = Annotated[float, Meta(ge=0)]
 Above0 = Annotated[float, Meta(gt=0)]
+PerMillion = Annotated[Sequence[float], Meta(min_length=2, max_length=3)]
+"""Price per million prompt tokens, completion tokens and, if different, cached prompt tokens."""
 
 NOUNS = {int: "an int", float: "a number", str: "a text", bool: "true or false", type(None): "null"}
 LATER = {"Sequence": Sequence, "Mapping": Mapping, "Path": Path}

@@ -15,6 +15,7 @@ from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import adjusted, mcnemar, paired_difference, wilson
 from reflexion_lab.analysis.stats.matching import break_even
 from reflexion_lab.analysis.stats.meta import pooled
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.folder.registration import FILE, Budget, Registration, section
 
@@ -312,6 +313,16 @@ def test_baseline_is_feedback_only_else_the_first_non_oracle(run):
 def test_an_impossible_comparison_is_an_error(run, two_seeds, options, message):
     with pytest.raises(ValueError, match=message):
         compare(arms([*two_seeds, *(run("oracle", BASE, s, feedback_source="oracle") for s in (7, 8))]), **options)
+
+
+def test_a_baseline_is_asked_for_and_refused_by_the_names_on_the_screen(run):
+    sizes = [run(f"words recall.omega={omega}", WORDS, s) for omega in (1, 3) for s in (7, 8)]
+    bound = [run("oracle recall.omega=1", BASE, s, feedback_source="oracle") for s in (7, 8)]
+    with pytest.raises(ConfigError, match=r"one of the arms: words Ω1, words Ω3$"):
+        compare(arms([*sizes, *bound]), "words Ω2")
+    with pytest.raises(ConfigError, match=r"got 'oracle Ω1', an upper bound"):
+        compare(arms([*sizes, *bound]), "oracle Ω1")
+    assert compare(arms(sizes), "Ω3").baseline == "words recall.omega=3"
 
 
 def many(won, n=40):

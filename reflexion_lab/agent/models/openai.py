@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import time
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Meta
 
 from reflexion_lab.agent.models.api_keys import ApiKey
 from reflexion_lab.agent.models.cache import draw_seed
@@ -20,15 +20,16 @@ from reflexion_lab.agent.models.requests import (
     Pace,
     Rejection,
     connect,
-    is_out_of_credit,
+    headers_of,
+    is_spent,
     outcome_of,
+    pause,
     read,
     rejection,
-    retries_before,
 )
 from reflexion_lab.errors import ConfigError, ModelError, ModelNotFound, Unanswered
 from reflexion_lab.io.terminal_text import plain
-from reflexion_lab.limits import Above0, Count, Parallel, validated
+from reflexion_lab.limits import Above0, Count, Parallel, PerMillion, validated
 from reflexion_lab.records import Completion, Message, Sampling, Usage
 
 
@@ -82,6 +83,8 @@ class OpenAIModel:
     """
 
     only_chats = "model=openai, whose models chat"
+    patience = "model.timeout, deadline or retries"
+    """The settings that a slow server needs."""
 
     @validated
     def __init__(
@@ -98,7 +101,7 @@ class OpenAIModel:
         requests_per_minute: Above0 | None = None,
         slots: Parallel = 8,
         context: Count = 0,
-        price_per_million: Annotated[Sequence[float], Meta(min_length=2, max_length=3)] | None = None,
+        price_per_million: PerMillion | None = None,
         extra_body: Mapping[str, object] | None = None,
     ) -> None:
         base_url = base_url or os.environ.get("OPENAI_BASE_URL")
@@ -107,7 +110,8 @@ class OpenAIModel:
         variant = self._keep(model, answers_as, slots, context, price_per_million, extra_body)
         self._key = ApiKey(api_key_env, api_key_file, is_needed=not base_url)
         self._key.read()  # a missing key is reported before any file is written
-        self._client = connect(base_url, retries, timeout, deadline, Pace(requests_per_minute))
+        self._client = connect(base_url, timeout, deadline)
+        self._retries, self._pace = retries, Pace(requests_per_minute)
         place = urlsplit(str(self._client.base_url))
         host = place.netloc.rpartition("@")[2]
         self._place = f"{place.scheme}://{host}{place.path}"
@@ -138,29 +142,44 @@ class OpenAIModel:
 
         Usage counts the seconds of the successful request only, without rate limiting and retries.
         """
-        import openai
+        import openai  # its errors are also the base classes of LiteLLM's
 
         chat = [{"role": message.role, "content": message.content} for message in messages]
+        problem: Exception
+        for retry in range(self._retries + 1):
+            self._pace.wait()
+            began = time.monotonic()
+            try:
+                content = self._send(chat, self._fields(messages, sampling, sample))
+                return self._completion(content, time.monotonic() - began, retry)
+            except (openai.OpenAIError, ValueError) as error:
+                if refusal := self._refusal(error):
+                    return self._withheld(refusal, time.monotonic() - began, retry)
+                problem = error
+            wait = pause(problem, retry)
+            if wait is None or retry == self._retries:
+                break
+            time.sleep(wait)
+        # Outside of the handler: the SDK's error, if chained, would expose request headers and the key.
+        raise self._error(problem, retry)
+
+    def _send(self, chat: list[dict[str, str]], fields: dict[str, Any]) -> bytes:
+        """One request; the answer's body."""
         create = self._client.chat.completions.with_raw_response.create
         key = {"Authorization": f"Bearer {self._key.read() or 'none'}"}
-        problem: Exception
-        try:
-            fields = self._fields(messages, sampling, sample)
-            raw = create(model=self._model, messages=chat, extra_body=fields, extra_headers=key)
-            return self._completion(raw.http_response, raw.retries_taken)
-        except (openai.OpenAIError, ValueError) as error:
-            response = getattr(error, "response", None)
-            if response is not None and (refusal := rejection(response.content)):
-                return self._withheld(refusal, response, retries_before(error))
-            problem = error
-        # Outside of the handler: the SDK's error, if chained, would expose request headers and the key.
-        raise self._error(problem)
+        raw = create(model=self._model, messages=chat, extra_body=fields, extra_headers=key)
+        return bytes(raw.http_response.content)
+
+    def _refusal(self, problem: Exception) -> Rejection | None:
+        """Why the server refuses this prompt, in which case a retry changes nothing."""
+        response = getattr(problem, "response", None)
+        return None if response is None else rejection(response.content)
 
     def close(self) -> None:
         self._client.close()
 
-    def _fields(self, messages: Sequence[Message], sampling: Sampling, sample: int) -> dict[str, object]:
-        fields: dict[str, object] = {
+    def _fields(self, messages: Sequence[Message], sampling: Sampling, sample: int) -> dict[str, Any]:
+        fields: dict[str, Any] = {
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "max_tokens": sampling.max_tokens,
@@ -169,12 +188,12 @@ class OpenAIModel:
         }
         return {name: value for name, value in (fields | self._extra).items() if value is not None}
 
-    def _completion(self, response: Any, retries: int) -> Completion:
-        if refusal := rejection(response.content):
-            return self._withheld(refusal, response, retries)
-        reply = read(response.content)
+    def _completion(self, content: bytes, seconds: float, retries: int) -> Completion:
+        if refusal := rejection(content):
+            return self._withheld(refusal, seconds, retries)
+        reply = read(content)
         is_right = self._is_right(reply.model)
-        reply = reply.with_texts(self._key.hidden)  # a server may echo the key
+        reply = reply.with_texts(self._hidden)
         return Completion(
             text=reply.text,
             model=reply.model or self._model,
@@ -186,18 +205,18 @@ class OpenAIModel:
                 completion_tokens=reply.completion_tokens,
                 cached_tokens=reply.cached_tokens,
                 reasoning_tokens=reply.reasoning_tokens,
-                seconds=response.elapsed.total_seconds(),
+                seconds=seconds,
                 cost=self._price.cost(reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens),
                 retries=retries,
             ),
         )
 
-    def _withheld(self, refusal: Rejection, response: Any, retries: int) -> Completion:
+    def _withheld(self, refusal: Rejection, seconds: float, retries: int) -> Completion:
         return Completion(
             text="",
             model=self._model,
             finish_reason=refusal.finish_reason,
-            usage=Usage(calls=1, seconds=response.elapsed.total_seconds(), retries=retries, refused=1),
+            usage=Usage(calls=1, seconds=seconds, retries=retries, refused=1),
             refused_tokens=refusal.prompt_tokens,
         )
 
@@ -215,38 +234,40 @@ class OpenAIModel:
             is_lasting=True,
         )
 
-    def _error(self, problem: Exception) -> ModelError:
+    def _error(self, problem: Exception, retries: int) -> ModelError:
         """A `ModelError` for an error of the SDK, not chained to it."""
-        response, cause = getattr(problem, "response", None), problem.__cause__
-        status, outcome = getattr(problem, "status_code", 0), outcome_of(problem)
-        is_spent = status == 402 or (status == 429 and response is not None and is_out_of_credit(response.content))
+        cause, status, outcome = problem.__cause__, getattr(problem, "status_code", 0), outcome_of(problem)
+        has_no_credit = is_spent(problem)
         details = [self._shown(f"{type(problem).__name__}: {problem}{f' {cause}' if cause else ''}")[:500]]
-        if wait := response is not None and response.headers.get("retry-after"):
+        if wait := headers_of(problem).get("retry-after"):
             details.append(f"Retry-After: {self._shown(wait)[:40]}, of which at most {LONGEST_WAIT} s are waited")
-        if again := retries_before(problem):
-            details.append(f"sent {again + 1} times")
-        message = (
-            f"{self._model} at {self._place} did not answer ({'; '.join(details)}); {self._advice(status, is_spent)}"
-        )
+        if retries:
+            details.append(f"sent {retries + 1} times")
+        advice = self._advice(status, has_no_credit)
+        message = f"{self._model} at {self._place} did not answer ({'; '.join(details)}); {advice}"
         if not outcome:
             return ModelNotFound(message) if status == 404 else ModelError(message)
-        return Unanswered(message, outcome, is_lasting=outcome == "key_refused" or is_spent)
+        return Unanswered(message, outcome, is_lasting=outcome == "key_refused" or has_no_credit)
 
-    def _advice(self, status: int, is_spent: bool) -> str:
+    def _advice(self, status: int, has_no_credit: bool) -> str:
         if status in {401, 403}:
             state = "was refused; put a valid one" if self._key.read() else "is not set; put one"
             return f"the key {state} into {self._key.place}"
-        if is_spent:
+        if has_no_credit:
             return f"the account's credit is spent; fill it up, or put another key into {self._key.place}"
         if status == 429:
             return "lower model.requests_per_minute, raise model.retries, or see whether the account has credit"
         if 400 <= status < 500:
             return "see whether model.model, model.base_url and model.extra_body suit this server"
-        return "see whether the server runs and model.base_url is right, or raise model.timeout, deadline or retries"
+        return f"see whether the server runs and model.base_url is right, or raise {self.patience}"
 
     def _shown(self, text: str) -> str:
         """A text from the server without keys and control characters."""
-        return plain(self._key.hidden(text))
+        return plain(self._hidden(text))
+
+    def _hidden(self, text: str) -> str:
+        """A text from the server, which may echo the key, without it."""
+        return self._key.hidden(text)
 
 
 def _digest(extra: dict[str, object]) -> str:

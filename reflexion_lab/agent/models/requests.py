@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
+import random
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -16,14 +19,16 @@ from reflexion_lab.errors import ModelError
 
 LONGEST_WAIT = 120
 """Largest Retry-After in seconds; a longer one ends the retries."""
+LONGEST_PAUSE = 8.0
+"""Seconds before a retry, at most, if the server asks for none."""
 NO_COMPLETION = "the reply is no chat completion"
 SHOWN = 100_000
 """Bytes of an unreadable answer that are searched for keys before 500 characters of it are shown."""
 
 
-def connect(base_url: str | None, retries: int, timeout: float, deadline: float, pace: Pace) -> Any:
-    """A client of the SDK, rate-limited by `pace` including retries; each call supplies its own key. `timeout` and
-    `deadline` are those of `OpenAIModel`.
+def connect(base_url: str | None, timeout: float, deadline: float) -> Any:
+    """A client of the SDK that does not retry; each call supplies its own key. `timeout` and `deadline` are those of
+    `OpenAIModel`.
 
     Each request has its own connection: on a shared one, an answer sent twice would be read as the answer to the next
     request.
@@ -37,22 +42,19 @@ def connect(base_url: str | None, retries: int, timeout: float, deadline: float,
         import openai
     except ImportError as error:
         raise ModelError("This model needs the package openai: pip install 'reflexion_lab[openai]'") from error
-    hooks = {"request": [lambda request: pace.wait()], "response": [lambda response: _look(response, deadline)]}
+    hooks = {"response": [lambda response: _look(response, deadline)]}
     http = openai.DefaultHttpxClient(event_hooks=hooks, headers={"Connection": "close"})
-    return openai.OpenAI(api_key="none", base_url=base_url, timeout=timeout, max_retries=retries, http_client=http)
+    return openai.OpenAI(api_key="none", base_url=base_url, timeout=timeout, max_retries=0, http_client=http)
 
 
 def _look(response: Any, deadline: float) -> None:
-    """Make the SDK retry after an unreadable answer, and not after an error that would recur."""
+    """Read an answer within `deadline`; one that is no completion is an error of the SDK."""
     library = importlib.import_module(type(response).__module__.partition(".")[0])  # the HTTP library of the SDK
     whole = response.stream
     response.stream = _ending(library, whole, deadline)
     response.read()
     response.stream = whole
-    is_settled = rejection(response.content) is not None
-    if response.is_error and (is_settled or is_out_of_credit(response.content)):
-        response.headers["x-should-retry"] = "false"
-    if not response.is_success or is_settled:
+    if not response.is_success or rejection(response.content):
         return
     try:
         read(response.content)
@@ -91,10 +93,36 @@ def outcome_of(problem: Exception) -> str:
     return "server_error" if status >= 500 else names.get(status, "")
 
 
-def retries_before(problem: Any) -> int:
-    """Retries before `problem` was raised."""
-    request = getattr(problem, "request", None)
-    return int(request.headers.get("x-stainless-retry-count", 0)) if request is not None else 0
+def is_spent(problem: Exception) -> bool:
+    """Whether the account's credit is exhausted."""
+    content = getattr(getattr(problem, "response", None), "content", b"")
+    return getattr(problem, "status_code", 0) == 402 or is_out_of_credit(content)
+
+
+def headers_of(problem: Exception) -> Mapping[str, str]:
+    """Headers of the answer that `problem` reports; LiteLLM keeps them apart from its response."""
+    own = getattr(problem, "litellm_response_headers", None)
+    return own or getattr(getattr(problem, "response", None), "headers", None) or {}
+
+
+def pause(problem: Exception, retry: int) -> float | None:
+    """Seconds to wait after `problem` before a retry, of which there were `retry`; None if a retry is useless."""
+    headers = headers_of(problem)
+    asked = _retry_after(headers)
+    is_lasting = outcome_of(problem) in ("", "key_refused") or is_spent(problem)
+    if is_lasting or asked > LONGEST_WAIT or headers.get("x-should-retry") == "false":
+        return None
+    return asked if asked > 0 else min(LONGEST_PAUSE, 0.5 * 2**retry) * random.uniform(0.75, 1)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """Seconds that the server asks to wait; 0 if it does not."""
+    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
+        with contextlib.suppress(ValueError):
+            return float(headers.get(name, "")) / unit
+    with contextlib.suppress(ValueError, OverflowError):
+        return parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time.time()
+    return 0.0
 
 
 class Pace:

@@ -182,12 +182,14 @@ def _baseline(arms: Sequence[Arm], label: str | None, study: Registration | None
                 if name.split(" ")[0] == control:
                     return arm, reason
         return next(iter(eligible.values()), None), "the first arm" if eligible else ""
-    for name, short in short_names([arm.label for arm in arms]).items():
-        if label in (name, short) and name in eligible:
-            return eligible[name], "as asked"
-    if any(arm.label == label for arm in arms):
-        raise ConfigError("baseline", f"{label!r}, an upper bound", "an arm that saw no hidden test")
-    raise ConfigError("baseline", repr(label), f"one of the arms: {', '.join(eligible) or 'all are upper bounds'}")
+    names = short_names([arm.label for arm in arms])
+    for name, short in names.items():
+        if label in (name, short):
+            if name in eligible:
+                return eligible[name], "as asked"
+            raise ConfigError("baseline", f"{label!r}, an upper bound", "an arm that saw no hidden test")
+    known = ", ".join(names[name] for name in eligible) or "all are upper bounds"
+    raise ConfigError("baseline", repr(label), f"one of the arms: {known}")
 
 
 def _corrected(rows: Sequence[Row], units: Sequence[str]) -> list[Row]:

@@ -26,6 +26,8 @@ from reflexion_lab.analysis.report.sheets import METHOD, Document, Sheet
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.io.terminal_text import plain
 
+FIGURE = re.compile(r"^!\[.*\]\((.+)\)\n\nData: \[", re.MULTILINE)
+"""A figure in `report.md`."""
 MEDIA = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
@@ -38,7 +40,7 @@ def save_report(
     are_captioned: bool = True,
 ) -> list[Path]:
     """Write `report.md`, `report.html`, `report.tex`, `table.csv`, `cases.csv`, the figures, and `tables/*.tex` into
-    `folder`; returns the paths of all files.
+    `folder`, and remove figures and tables of an earlier report there; returns the paths of all files.
 
     Parameters
     ----------
@@ -56,6 +58,7 @@ def save_report(
     OSError
         The folder cannot be written to.
     """
+    former = _figures_in(folder)
     figures, short = save_figures(folder, comparison, arms, kind, are_captioned), comparison.short
     document = Document(
         title=f"{plain(comparison.benchmark)}: {cells.listed((plain(row.arm) for row in short.rows), 6)}",
@@ -69,7 +72,19 @@ def save_report(
         written[-1].write_text(write(document), encoding="utf-8", errors="backslashreplace")
     written += [write_table(folder / "table.csv", comparison), save_cases(folder / FILE, arms)]
     written += [path for figure in figures for path in figure.files]
+    for path in former.difference(written):
+        path.unlink(missing_ok=True)
     return written + save_tables(folder / TABLES, document.sheets)
+
+
+def _figures_in(folder: Path) -> set[Path]:
+    """Files of the figures that the report in `folder` shows, whether they exist or not."""
+    try:
+        text = (folder / "report.md").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return set()
+    names = {Path(match[1]).stem for match in FIGURE.finditer(text)}
+    return {folder / f"{name}{suffix}" for name in names for suffix in (".png", ".svg", ".pdf", ".csv")}
 
 
 def _folders(comparison: Comparison) -> Sheet:

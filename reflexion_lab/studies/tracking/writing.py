@@ -61,7 +61,9 @@ def write(
     from mlflow.entities import Metric, Param, RunTag
     from mlflow.exceptions import MlflowException
 
-    tags = {**entry.tags, "mlflow.source.name": "reflexion-lab"}
+    # An arm's short name, which one run by itself does not know, is kept.
+    tags = {key: value for run in former for key, value in run.data.tags.items() if key == "name"}
+    tags |= {**entry.tags, "mlflow.source.name": "reflexion-lab"}
     tags["mlflow.runColor"] = _colour(client, experiment_id, entry.tags["kind"], former)
     # Identified from the start, in case this process is killed.
     known = {key: entry.tags[key] for key in ("run_id", "summary_id") if key in entry.tags}

@@ -1,9 +1,10 @@
 """`model=anthropic/NAME` through LiteLLM, against a server on the loopback that speaks Anthropic's protocol."""
 
 import json
+import re
 
 import pytest
-from model_server import ModelServer
+from model_server import Handler, ModelServer
 
 from reflexion_lab.agent.models.prices import host_of
 from reflexion_lab.errors import ConfigError, ModelError, Unanswered
@@ -97,6 +98,56 @@ def test_messages_go_to_the_provider_and_come_back(monkeypatch):
     with ModelServer(respond) as server, pytest.raises(Unanswered) as error:
         LiteLLMModel("anthropic/claude-x", server.url[:-3], retries=1).complete(HELLO, sampling=Sampling())
     assert (error.value.outcome, len(requests)) == ("server_error", 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("asked", "waits"), [("7", [7]), ("130", [])])
+def test_a_wait_that_the_provider_asks_for_is_kept_or_ends_the_retries(monkeypatch, asked, waits):
+    from reflexion_lab.agent.models.litellm import LiteLLMModel
+
+    class Busy(Handler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            body = {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}
+            self.send(body, 429, headers={"Retry-After": asked})
+
+    slept = []
+    monkeypatch.setattr("reflexion_lab.agent.models.openai.time.sleep", slept.append)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    with ModelServer(handler=Busy) as server, pytest.raises(Unanswered, match=f"Retry-After: {asked}, ") as error:
+        LiteLLMModel("anthropic/claude-x", server.url[:-3], retries=1).complete(HELLO, sampling=Sampling())
+    assert [wait for wait in slept if wait >= 0.1] == waits  # shorter ones are the server's
+    assert ("sent 2 times" in str(error.value)) == bool(waits)
+
+
+@pytest.mark.slow
+def test_a_cloud_region_is_part_of_the_fingerprint(monkeypatch):
+    from reflexion_lab.agent.models.litellm import AWS, LiteLLMModel
+
+    def fingerprint(region, **fields):
+        for name in AWS[1:]:
+            monkeypatch.delenv(name, raising=False)
+        if region:
+            monkeypatch.setenv("AWS_REGION", region)
+        return LiteLLMModel("bedrock/m", extra_body=fields).fingerprint
+
+    assert len({fingerprint(""), fingerprint("eu-west-1"), fingerprint("us-east-1")}) == 3
+    named = fingerprint("eu-west-1", aws_region_name="us-east-1")
+    assert named == fingerprint("", aws_region_name="us-east-1") != fingerprint("", aws_region_name="eu-west-1")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    assert "eu-west-1" not in LiteLLMModel("anthropic/claude-x").fingerprint
+
+
+@pytest.mark.slow
+def test_advice_names_only_keys_of_its_config():
+    from reflexion_lab.agent.models.litellm import LiteLLMModel
+
+    model = LiteLLMModel("anthropic/claude-x")
+    keys = set(compose("model=anthropic/claude-x").model)
+    for status in (400, 429, 500):
+        advice = model._advice(status, False)
+        assert set(re.findall(r"model\.(\w+)", advice)) <= keys
+        assert "deadline" not in advice
 
 
 @pytest.mark.slow

@@ -274,6 +274,21 @@ def test_latex_sets_what_it_would_obey():
     assert latex_escaped("日") == "[U+65E5]"
 
 
+def test_figures_of_an_earlier_report_go_and_other_files_stay(run, tmp_path):
+    both = arms(
+        [run(arm, verdicts, s) for arm, verdicts in (("feedback_only", BASE), ("words", WORDS)) for s in (7, 8)]
+    )
+    save_report(tmp_path, compare(both), both, "pdf")
+    drawn = {path for path in tmp_path.iterdir() if path.is_file()}
+    (tmp_path / "own.png").touch()
+    (tmp_path / "own.csv").touch()
+    alone = both[:1]
+    written = save_report(tmp_path, compare(alone), alone, "svg")
+    left = {path for path in tmp_path.iterdir() if path.is_file()}
+    assert left == {path for path in written if path.parent == tmp_path} | {tmp_path / "own.png", tmp_path / "own.csv"}
+    assert {path.suffix for path in drawn - left} == {".png", ".pdf", ".csv"}
+
+
 def test_latex_tables_have_as_many_cells_as_columns(report):
     text = (report / "report.tex").read_text()
     inputs = re.findall(r"\\input\{(tables/[a-z0-9_]+\.tex)\}", text)

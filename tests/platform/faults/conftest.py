@@ -48,7 +48,7 @@ def environment():
 
 
 class Clock:
-    """The SDK's `time`. Its sleeps between two requests are noted; all but the first few that a test wants end soon."""
+    """The client's `time`. Sleeps between two requests are noted; all but the first few that a test wants are short."""
 
     def __init__(self):
         self.waits, self.real = [], 0
@@ -64,7 +64,7 @@ class Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr("openai._base_client.time", clock)
+    monkeypatch.setattr("reflexion_lab.agent.models.openai.time", clock)
     return clock
 
 

@@ -187,6 +187,8 @@ def test_charts_group_runs_by_short_names_within_the_range_of_their_curves(track
     assert shares
     assert 0 <= low <= min(shares) and max(shares) <= high <= 1
     assert high - low >= 1 / 3
+    tracker.track(sizes[0])
+    assert sorted(job.data.tags["name"] for job in logged("job")) == ["Ω0", "Ω0", "Ω3", "Ω3"]
 
 
 def test_a_difference_from_one_seed_is_refused_until_asked_for(run):
