@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.cli import place
+from reflexion_lab.cli.sheets import say, say_json
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ def add(commands: place.Commands) -> None:
 def bundle(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from reflexion_lab.cli.sheets import say
     from reflexion_lab.studies.replay.findings import show
 
     run = place.one_run(options.run)
@@ -90,7 +90,6 @@ def replay(options: argparse.Namespace) -> int:
     """Returns 1 if anything differs, else 0."""
     from rich.console import Console
 
-    from reflexion_lab.cli.sheets import say, say_json
     from reflexion_lab.studies.replay.findings import as_json, show
     from reflexion_lab.studies.replay.replay import replay as replayed
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from reflexion_lab.cli import place
+from reflexion_lab.cli.sheets import say_json
 
 if TYPE_CHECKING:
     from reflexion_lab.records import Task
@@ -47,7 +48,6 @@ def doctor(options: argparse.Namespace) -> int:
 def _determinism(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.studies.determinism import determinism, show
 
@@ -106,7 +106,6 @@ class AttackRun(NamedTuple):
 
 def check_evaluator(place: Path, as_json: bool = False) -> int:
     """Run and print the attacks of a file or folder; returns 0 if the evaluator is sound, else 1."""
-    from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.tasks.benchmarks.humaneval import humaneval
     from reflexion_lab.tasks.sandbox.attacks import QUICK, read
     from reflexion_lab.tasks.sandbox.sandbox import Sandbox

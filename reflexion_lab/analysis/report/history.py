@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.agent.critique.convergence import improvement_score
 from reflexion_lab.analysis.report import pieces
+from reflexion_lab.analysis.report.cells import listed
 from reflexion_lab.analysis.report.items import ItemSources
 from reflexion_lab.analysis.report.pieces import check_details, verdict
 from reflexion_lab.analysis.run_log import Log
@@ -238,7 +239,7 @@ class Sources:
         entry = self._before.get(name) or self._extracted.get(name)
         if not entry:
             return "", []
-        tasks = ", ".join(entry.tasks[:3]) + (f" and {len(entry.tasks) - 3} more" if len(entry.tasks) > 3 else "")
+        tasks = listed(entry.tasks, 3)
         words = [("pattern", entry.pattern), ("advice", entry.advice)]
         counts = f"{entry.frequency} attempts at {tasks}" if tasks else f"{entry.frequency} attempts"
         return counts + since, [(label, text) for label, text in words if text]
