@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from reflexion_lab.analysis.report.run_tables import show
-from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.records import Check, SuiteVerdict, Usage, WrittenTests
 
 RUN = {
@@ -229,13 +228,6 @@ def test_ids_with_brackets_and_paths_are_printed_as_they_are(report_of, tmp_path
     assert row(text, "a[bold]b")[:3] == ["2", "of", "2"]
     assert "NOT ALL GRADED" in text
     assert f"run folder: {tmp_path / 'narrow'}\n" in report_of(width=20, name="narrow")
-
-
-def test_a_log_that_was_read_is_not_read_again(write_run, monkeypatch):
-    folder = write_run(RUN)
-    log = Log.read(folder)
-    monkeypatch.setattr(Log, "read", None)
-    show(folder, Console(file=io.StringIO()), log=log)
 
 
 @pytest.mark.parametrize(
