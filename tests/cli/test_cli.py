@@ -51,45 +51,23 @@ def test_every_command_has_help(capsys):
     ("override", "message"),
     [
         ("recall.omega=-1", "recall.omega: got -1, expected an int of 0 or more, or one of all, by_complexity"),
-        (
-            "recall.omga=1",
-            "no such key (did you mean 'recall.omega'?); `reflexion-lab run --cfg job` prints those",
-        ),
+        ("recall.omga=1", "no such key (did you mean 'recall.omega'?); `reflexion-lab run --cfg job` prints those"),
         ("arm=a=b", "arm=a=b: no override, expected KEY=VALUE"),
-        ("model.api_key_file=~/key", "model.api_key_file=~/key: no override"),
         ("store=postgresql", "storage.url: got no value, expected one"),
         ("loop.confidence_threshold=1.5", "loop.confidence_threshold: got 1.5, expected above 0, at most 1"),
-        ("loop.max_attempts=0", "loop.max_attempts: got 0"),
-        (
-            "model=gpt5",
-            "model: got 'gpt5', expected one of family_student, gguf, litellm, llamacpp-server, ollama, "
-            "openai, replay, scripted, simulated, simulated_student, smollm2, vllm",
-        ),
+        ("model=gpt5", "model: got 'gpt5', expected one of family_student, gguf, litellm, llamacpp-server, ollama, "
+                       "openai, replay, scripted, simulated, simulated_student, smollm2, vllm"),
         ("benchmark=jsonl", "benchmark.load.path"),
         ("benchmark.ids=[nobody/1]", "nobody/1"),
-        ("benchmark.limit=0", "benchmark"),
         ("feedback_source=hidden", "feedback_source: got 'hidden', expected one of visible, self_tests, oracle, none"),
-        ("cache.mode=sometimes", "cache.mode: got 'sometimes'"),
-        ("sandbox.limits.wall_seconds=0", "error: sandbox.limits.wall_seconds: got 0, expected above 0"),
-        ("sandbox.limits.wall_secs=1", "sandbox.limits.wall_secs"),
         ("actor.sampling.temperature=hot", "actor.sampling.temperature: got 'hot', expected a number"),
         ("model.path=absent.gguf", "no file at absent.gguf"),
-        (
-            "+actor.wings=2",
-            "actor.wings: unknown key; expected actor.sampling, the nearest of model, sampling",
-        ),
-        ("loop.extra_attempts=some", "loop.extra_attempts: got 'some', expected an int of 0 to 1000"),
+        ("+actor.wings=2", "actor.wings: unknown key; expected actor.sampling, the nearest of model, sampling"),
         ("loop.timeout=null", "loop.timeout: got None, expected a number above 0"),
-        ("loop.stuck_after=1", "loop.stuck_after: got 1, expected 2 or more"),
-        ("loop.extra_attempts=-1", "loop.extra_attempts: got -1"),
-        ("loop.reflect_below=2", "loop.reflect_below: got 2"),
-        ("prompts.variant=loud", "prompts.variant: got 'loud', expected one of default, terse, paper_style"),
-        ("prompts.examples=9", "prompts.examples: got 9, expected 0 to 3"),
-        ("quality.policy=shout", "quality.policy: got 'shout'"),
         ("+roles.editor={_target_: x}", "roles: got editor"),
         ("resume=absent", "absent: got no manifest.json, expected a run folder"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_gets_one_line_and_leaves_nothing(tmp_path, monkeypatch, capfd, override, message):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["run", "tracker=none", override]) == 2

@@ -30,6 +30,7 @@ from reflexion_lab.analysis.figures.transitions import transition_bars
 from reflexion_lab.analysis.learning.transitions import transitions
 from reflexion_lab.records import Update, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
+from tests.analysis.figures.artists import axes, by_gid
 
 TASKS = [f"t{number:02}" for number in range(24)]
 
@@ -95,16 +96,6 @@ def saved(make_arms, tmp_path_factory):
 def rows(figure):
     with figure.table.open(newline="") as file:
         return list(csv.DictReader(file))
-
-
-def by_gid(artists, gid):
-    return [artist for artist in artists if artist.get_gid() == gid]
-
-
-def axes():
-    from matplotlib.figure import Figure
-
-    return Figure().add_subplot()
 
 
 def words(ax):
