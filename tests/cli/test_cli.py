@@ -32,7 +32,8 @@ def lab(folder, *arguments, before=""):
 
 
 def test_nothing_heavy_is_imported_before_it_is_needed():
-    for command in (["-c", "import reflexion_lab.notebook.explore"], ["-m", "reflexion_lab", "--help"]):
+    rooms = "import reflexion_lab.analysis.figures.curves, reflexion_lab.analysis.report.run_tables"
+    for command in (["-c", "import reflexion_lab.notebook.explore"], ["-m", "reflexion_lab", "--help"], ["-c", rooms]):
         assert not imported(*command) & HEAVY, command
 
 
@@ -247,20 +248,11 @@ def test_the_doctor_finds_this_machine_sound(capsys):
     assert code == 0
 
 
-@pytest.mark.slow
-def test_the_demo_says_what_drove_its_loops(tmp_path, monkeypatch, capsys):
+def test_the_demo_sets_both_arms_side_by_side_and_says_what_drove_them(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    cheap = ["model=simulated", "actor=single_shot", "tracker=none", f"run_root={tmp_path / 'runs'}", "quiet=true"]
-    assert cli.main(["demo", "--tasks", "2", *cheap, "seed=3", "feedback_source=oracle"]) == 0
-    story = capsys.readouterr().out.partition("against a single attempt")[2]
+    overrides = [*scripted(tmp_path), "tracker=none", "reflector=rules", "seed=3", "feedback_source=oracle"]
+    assert cli.main(["demo", "--tasks", "2", *overrides]) == 0
+    runs, _, story = capsys.readouterr().out.partition("Reflexion against a single attempt")
+    assert runs.count("=== ") == 4
     assert "upper bound, not pass@1" in story
     assert "feedback source: oracle; seed 3;" in story
-
-
-def test_the_demo_sets_both_arms_side_by_side(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    overrides = [*scripted(tmp_path), "tracker=none", "reflector=rules"]
-    assert cli.main(["demo", "--tasks", "2", *overrides]) == 0
-    out = capsys.readouterr().out
-    assert "Reflexion against a single attempt" in out
-    assert out.count("=== ") == 4

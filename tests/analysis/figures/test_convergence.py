@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import csv
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -79,10 +77,3 @@ def test_the_figure_and_its_numbers_are_saved_from_any_thread(write_run, tmp_pat
 def test_a_run_without_a_curve_says_what_to_do(curve):
     with pytest.raises(ValueError, match="got no curve"):
         curve(sealed=False)
-
-
-def test_importing_the_room_loads_no_heavy_library():
-    room = "import reflexion_lab.analysis.figures.curves, reflexion_lab.analysis.report.run_tables, sys"
-    code = f"{room}; print({{'matplotlib', 'numpy', 'rich'}} & set(sys.modules))"
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert process.stdout.strip() == "set()"
