@@ -17,8 +17,9 @@ import msgspec
 
 from reflexion_lab.analysis.stats.estimators import Paired, paired
 from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.audit.transcripts import unpacked
 from reflexion_lab.errors import ConfigError, DataError
-from reflexion_lab.io.files import GZIP, UNREADABLE, content, gunzipped
+from reflexion_lab.io.files import UNREADABLE, content
 from reflexion_lab.records import Record
 
 TRIAL = re.compile(r"env_results_trial_(\d+)\.json")
@@ -132,8 +133,8 @@ def read_text(path: Path) -> Trials:
     DataError
         The file has no trials, or the transcripts that it counts cannot be told apart.
     """
-    data = content(path, "a text log of trials (.txt, .txt.gz)")
-    text = (gunzipped(data) if data.startswith(GZIP) else data).decode(errors="replace").replace("\r\n", "\n")
+    data = unpacked(path, content(path, "a text log of trials (.txt, .txt.gz)"))
+    text = data.decode(errors="replace").replace("\r\n", "\n")
     parts = TEXT_TRIAL.split(text)[1:]
     if not parts:
         raise DataError(path, "no `BEGIN TRIAL N`", "a text log of trials")
