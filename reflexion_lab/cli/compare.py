@@ -215,14 +215,14 @@ def _bundles(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _pages(options: argparse.Namespace) -> list[Path]:
-    from reflexion_lab.analysis.report.page import NAME, save_page
+    from reflexion_lab.analysis.report.page import save_page
 
     if ignored := [name for name in COMPARED if getattr(options, name)]:
         option = "--" + ignored[0].replace("_", "-")
         raise ConfigError("--html", f"{option}, too", "no option of comparisons: a page shows one run")
     runs = chosen(options)
     if not options.out:
-        return [save_page(run, run.path / NAME) for run in runs]
+        return [save_page(run) for run in runs]
     names = [run.path.resolve().name for run in runs]
     if twice := sorted(name for name in set(names) if names.count(name) > 1):
         raise ConfigError("--html", f"{twice[0]} twice", "run folders of different names", "write without --out")

@@ -10,8 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from reflexion_lab.analysis.learning.curation import collapses
 from reflexion_lab.analysis.report import pieces
-from reflexion_lab.analysis.report.history import Line, lines, program
-from reflexion_lab.analysis.report.items import counted
+from reflexion_lab.analysis.report.history import Line, counted, lines, program
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.memory.curators.history import Change, Readers, Round, readers, rounds, without_copies
