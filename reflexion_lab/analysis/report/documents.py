@@ -116,7 +116,7 @@ def _parts(document: Document) -> Iterator[str]:
         yield "## Figures"
     for figure in document.figures:
         yield _figure(figure)
-        yield from _fold(f"{figure.caption} {figure.method}")
+        yield from _fold(f"{figure.drawing.caption} {figure.drawing.method}")
 
 
 def _fold(method: str) -> Iterator[str]:
@@ -132,7 +132,8 @@ def _table(sheet: Sheet) -> str:
 
 def _figure(figure: Figure) -> str:
     """The figure with its caption as alternative text, and a link to its data."""
-    return f"![{escaped(figure.caption)}]({figure.path.name})\n\nData: [{figure.table.name}]({figure.table.name})"
+    picture, table = f"![{escaped(figure.drawing.caption)}]({figure.path.name})", figure.table.name
+    return f"{picture}\n\nData: [{table}]({table})"
 
 
 DIGITS = 6
