@@ -99,12 +99,8 @@ class Recording(Record, frozen=True, kw_only=True):
 
 
 def read_recordings(paths: Sequence[Path | str], feedback_source: str = "") -> list[Recording]:
-    """Every run in these transcripts, in the order of their first rows.
-
-    Parameters
-    ----------
-    feedback_source : str, default ""
-        Feedback source of strategies that are not in `STRATEGIES`.
+    """Every run in these transcripts, in the order of their first rows. `feedback_source` is that of strategies that
+    are not in `STRATEGIES`.
 
     Raises
     ------

@@ -55,13 +55,7 @@ def bundle(options: argparse.Namespace) -> int:
 
 def pack_run(run: RunFolder, out: Path, calls: str | None = None, store: str | None = None) -> Packed:
     """Write the bundle of a run to `out`, with its call cache and its store at these places, or where its config says.
-
-    Raises
-    ------
-    ConfigError
-        `out` is another file, or its folder does not exist.
-    BundleError
-        See `packing.pack`.
+    Raises ConfigError: as `_check_out`; BundleError: see `packing.pack`.
     """
     from reflexion_lab.storage.postgresql import with_login
     from reflexion_lab.studies.replay.packing import pack

@@ -51,14 +51,8 @@ def add_runs(parser: argparse.ArgumentParser, more: str = "") -> None:
 
 
 def chosen(options: argparse.Namespace) -> list[RunFolder]:
-    """The runs that the arguments of `add_runs` name.
-
-    Raises
-    ------
-    ConfigError
-        Neither names nor `--last`, or both.
-    FolderError
-        See `folder.folders`.
+    """The runs that the arguments of `add_runs` name. Raises ConfigError: neither names nor `--last`, or both;
+    FolderError: see `folder.folders`.
     """
     from reflexion_lab.runner.folder.folder import newest, some_folders
 
@@ -111,14 +105,8 @@ def is_store(place: str) -> bool:
 
 @contextmanager
 def kept_at(place: str, new: bool = False) -> Iterator[Store]:
-    """Open store at `place`, closed at the end. It must exist unless `new`.
-
-    Raises
-    ------
-    ConfigError
-        No store exists.
-    StoreError
-        The store cannot be opened.
+    """Open store at `place`, closed at the end. It must exist unless `new`. Raises ConfigError: no store exists;
+    StoreError: it cannot be opened.
     """
     from reflexion_lab.storage.place import opened
 

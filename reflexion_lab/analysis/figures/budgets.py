@@ -37,14 +37,8 @@ LABELS = {
 def budget(by_arm: Mapping[Arm, Sequence[Spot]], unit: str, ax: Axes) -> Axes:
     """Draw every arm's cuts from attempt 1 to its last, on a logarithmic scale of spending, and the convex hull.
 
-    The scale is linear where some spending is 0: a first attempt by a local model costs nothing.
-
-    Parameters
-    ----------
-    by_arm : Mapping[Arm, Sequence[Spot]]
-        By arm, its spots in the order of attempts; none where its spending is unknown.
-    unit : str
-        `completion_tokens`, `tokens`, `calls` or `cost`.
+    The scale is linear where some spending is 0: a first attempt by a local model costs nothing. `by_arm` has the spots
+    of an arm in the order of attempts, none where its spending is unknown; `unit` is one of `LABELS`.
     """
     for place, (arm, spots) in enumerate(by_arm.items()):
         if not spots:

@@ -86,13 +86,7 @@ class Curve(Record, frozen=True, kw_only=True):
         """The curve of an arm over all of its seeds; n counts cases, a task at a seed each.
 
         Intervals are bootstrap bands over tasks and seeds (`stats.bootstrap.bands`), for one seed those of its run.
-
-        Parameters
-        ----------
-        longest : int, default 0
-            Last attempt; 0 for that of the arm's longest loop.
-        seed : int, default 0
-            Seed of the bootstrap.
+        `longest` is the last attempt; 0: that of the arm's longest loop.
         """
         last = longest or arm.longest
         points = [_pooled(points) for points in zip(*(log.curve(last) for log in arm.logs), strict=True)]
@@ -121,14 +115,8 @@ class Curve(Record, frozen=True, kw_only=True):
 def curves(arm_curves: Sequence[Curve], ax: Axes, feedback: bool = False) -> Axes:
     """Draw the curves with their intervals; each is named at its end with its last share in per cent.
 
-    A curve whose loops end before the last attempt has a ring there, and is dotted after it.
-
-    Parameters
-    ----------
-    arm_curves : Sequence[Curve]
-        At least one, all of the same length.
-    feedback : bool, default False
-        Also draw, dashed, the share that passed the visible tests.
+    A curve whose loops end before the last attempt has a ring there, and is dotted after it. All curves have the same
+    length. With `feedback`, also draw, dashed, the share that passed the visible tests.
     """
     from matplotlib.ticker import MaxNLocator
 

@@ -190,12 +190,8 @@ def _write_words(canvas: Canvas, drawing: Drawing, width: float, is_captioned: b
 
 
 def facts(arms: Sequence[Arm], size: Callable[[Arm], str] | None = None) -> str:
-    """Caption sentences on n, seeds and feedback sources, and on what all names of arms leave out.
-
-    Parameters
-    ----------
-    size : Callable[[Arm], str], optional
-        n of an arm, to which its seeds are added; by default that of its rates.
+    """Caption sentences on n, seeds and feedback sources, and on what all names of arms leave out. `size` gives the n
+    of an arm, to which its seeds are added; by default it is that of its rates.
     """
     bound = f", hence {UPPER_BOUND}, not pass@1"
     sizes = _by_arm((f"{size(arm)} over {_seeds(arm)}" if size else _size(arm), arm.label) for arm in arms)

@@ -42,8 +42,6 @@ def save_report(
 
     Parameters
     ----------
-    comparison : Comparison
-        The comparison of `arms`.
     kind : {'png', 'svg', 'pdf'}, default "png"
         Format of the figures; PDF comes beside PNG. LaTeX includes both; SVG has to be converted first.
     further : Sequence[Sheet], default ()

@@ -82,15 +82,7 @@ class RoundChanges(NamedTuple):
 def memory_section(log: Log, link: Callable[[str], str] | None = None) -> str:
     """The section as HTML; "" for a run whose memory never had an item or a call of a curator.
 
-    Parameters
-    ----------
-    link : callable, optional
-        Gives the address of a task; None: no links.
-
-    Raises
-    ------
-    DataError
-        As of `Timeline`.
+    `link` gives the address of a task; None: no links. Raises DataError: as of `Timeline`.
     """
     start = log.beginning.items if log.beginning else ()
     if not log.updates and not start:
