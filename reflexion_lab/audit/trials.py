@@ -111,13 +111,9 @@ class Pairing(Record, frozen=True, kw_only=True):
 
 
 def read_trials(folders: Sequence[Path | str]) -> list[Trials]:
-    """Every log in or below `folders`, sorted by name; a path may also be a text log itself.
-
-    Raises
-    ------
-    ConfigError, DataError
-        There is none; a file is invalid; a trial is missing; the environments of two trials differ; or a solved
-        environment is unsolved later.
+    """Every log in or below `folders`, sorted by name; a path may also be a text log itself. Raises ConfigError,
+    DataError: there is none; a file is invalid; a trial is missing; the environments of two trials differ; or a solved
+    environment is unsolved later.
     """
     trials_read = [trials for folder in folders for trials in _below(Path(folder))]
     if not trials_read:
@@ -126,12 +122,8 @@ def read_trials(folders: Sequence[Path | str]) -> list[Trials]:
 
 
 def read_text(path: Path) -> Trials:
-    """The trials of a text log, as of HotPotQA.
-
-    Raises
-    ------
-    DataError
-        The file has no trials, or the transcripts that it counts cannot be told apart.
+    """The trials of a text log, as of HotPotQA. Raises DataError: the file has no trials, or the transcripts that it
+    counts cannot be told apart.
     """
     data = unpacked(path, content(path, "a text log of trials (.txt, .txt.gz)"))
     text = data.decode(errors="replace").replace("\r\n", "\n")

@@ -50,12 +50,8 @@ CONFUSION = {
 
 
 def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
-    """Print a run: its warnings, tasks, convergence, metrics and costs.
-
-    Raises
-    ------
-    FolderError
-        A file of the run cannot be read.
+    """Print a run: its warnings, tasks, convergence, metrics and costs. Raises FolderError: a file of the run cannot be
+    read.
     """
     log = Log.read(run, texts=False)
     figures = summary(log)
