@@ -106,16 +106,8 @@ def diff(options: argparse.Namespace) -> None:
     listed = ", ".join(f"{n} {kind}" for kind, n in counts.items()) + f", {copies} written again" * bool(copies)
     say(f"{run.path.name}, rounds {since} to {until}: {listed}", *(_line(change) for change in differing))
     if options.json:
-        say_json(
-            {
-                "run": run.path.name,
-                "since": since,
-                "until": until,
-                **counts,
-                "written_again": copies,
-                "changes": differing,
-            }
-        )
+        whole = {"run": run.path.name, "since": since, "until": until, **counts}
+        say_json({**whole, "written_again": copies, "changes": differing})
 
 
 KINDS = {"added": "+", "removed": "-", "edited": "~", "counted": "="}

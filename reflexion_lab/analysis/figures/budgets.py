@@ -80,10 +80,8 @@ def drawing(arms: Sequence[Arm], seed: int = 0, units: Sequence[str] = tuple(LAB
         for arm, own in by_arm.items()
         for spot in own
     ]
-    text = (
-        f"{facts(arms)} 95 % intervals of whole loops: {brief(share_methods(arms))}. Dashed: convex hull."
-        f"{_missing(spots)}"
-    )
+    text = f"{facts(arms)} 95 % intervals of whole loops: {brief(share_methods(arms))}. Dashed: convex hull."
+    text += _missing(spots)
     method = (
         "Each line is an arm cut at attempt 1, 2, ...; the large mark is the whole loop. 95 % intervals: "
         f"{share_methods(arms)}. Convex hull: of all cuts, upper bounds left out; mixing two methods reaches every "

@@ -70,13 +70,11 @@ class Curve(Record, frozen=True, kw_only=True):
         manifest, points = log.manifest, log.points
         if not points:
             raise DataError(f"run {manifest.run_id}", "no curve", "all attempts graded", "resume it")
-        source, bound = manifest.feedback_source, manifest.is_upper_bound
-        seeds = (manifest.seed,)
         return cls(
             label=label,
-            feedback_source=source,
-            is_upper_bound=bound,
-            seeds=seeds,
+            feedback_source=manifest.feedback_source,
+            is_upper_bound=manifest.is_upper_bound,
+            seeds=(manifest.seed,),
             points=tuple(points),
             longest=len(points),
         )
@@ -149,10 +147,8 @@ def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing:
         for c in arm_curves
         for p in c.points
     ]  # fmt: skip
-    kinds = {
-        True: "bootstrap over tasks and seeds (percentiles of 10,000 draws; score intervals where there are few tasks)",
-    }
-    methods = " and ".join(dict.fromkeys(kinds.get(len(arm.seeds) > 1, arm.share_method) for arm in arms))
+    pooled = "bootstrap over tasks and seeds (percentiles of 10,000 draws; score intervals where there are few tasks)"
+    methods = " and ".join(dict.fromkeys(pooled if len(arm.seeds) > 1 else arm.share_method for arm in arms))
     notes = [ENDED * any(arm.longest < longest for arm in arms), _unlike(arms)]
     text = " ".join([f"{facts(arms)} 95 % intervals: {brief(methods)}.", *filter(None, notes)])
     method = f"{METHOD} 95 % intervals: {methods}. {STOPPED}"

@@ -205,11 +205,7 @@ TOKENS = ("tokens", "prompt_tokens", "completion_tokens", "cached_tokens", "reas
 def _spent(row: Row) -> Iterator[tuple[str, object]]:
     """Spending; empty where it is not recorded."""
     usage = row.spent.usage
-    units = {
-        "calls": "calls",
-        **dict.fromkeys(TOKENS, "tokens"),
-        "cost": "cost",
-    }
+    units = {"calls": "calls", **dict.fromkeys(TOKENS, "tokens"), "cost": "cost"}
     yield from ((name, _round(getattr(usage, name)) if unit not in row.unknown else "") for name, unit in units.items())
     for unit, estimate in (("tokens", row.tokens_per_solved), ("cost", row.cost_per_solved)):
         yield f"{unit}_per_case", _round(getattr(usage, unit) / row.n_logged) if unit not in row.unknown else ""
