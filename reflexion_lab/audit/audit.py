@@ -113,11 +113,7 @@ class Unread(NamedTuple):
 
 def agreement(audits: Sequence[Audit]) -> Estimate:
     """Share of logged verdicts that hold here, with an interval over tasks; the samples of a task are one cluster.
-
-    Raises
-    ------
-    ConfigError
-        No logged verdict.
+    Raises ConfigError: no logged verdict.
     """
     from reflexion_lab.analysis.stats.bootstrap import interval
 
@@ -144,12 +140,8 @@ def audit_files(
 ) -> Audited:
     """Audits of files or run folders, named by file name, or by path if two names are equal.
 
-    All files are read before any program is executed, so that a bad one costs no time and no other file.
-
-    Raises
-    ------
-    DataError
-        A file is missing, or none can be read.
+    All files are read before any program is executed, so that a bad one costs no time and no other file. Raises
+    DataError: a file is missing, or none can be read.
     """
     _check_limits(limit=limit, workers=workers)
     for path in paths:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from reflexion_lab.analysis.report.cells import interval
+from reflexion_lab.analysis.report.cells import interval, listed
 from reflexion_lab.analysis.report.sheets import Sheet, as_table
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.audit.audit import Audit, Unread, agreement
@@ -250,5 +250,4 @@ def _stem(audit: Audit) -> str:
 
 
 def _named(ids: Sequence[str]) -> str:
-    more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
-    return ", ".join(map(visible, ids[:NAMED])) + more
+    return listed(map(visible, ids), NAMED)

@@ -149,22 +149,20 @@ class Causes:
             "missing_prompt": completed(sample.prompt, sample.program) if sample.prompt not in sample.program else "",
             "stray_quote": unquoted if unquoted != sample.program else "",
         }
-        passing = [cause for cause, text in programs.items() if text and run(replace(sample, program=text)).passed]
-        missing = MISSING_NAME.search(verdict.detail)
-        culprits = self._binders(sample, _words(sample.program) | {sample.entry_point}) if missing else {}
-        source = culprits.get(missing[1]) if missing else None
+        passing = {
+            cause: VARIANTS[cause]
+            for cause, text in programs.items()
+            if text and run(replace(sample, program=text)).passed
+        }
         leaked_from = ""
-        if missing and source and run(_after(culprits.values(), sample)).passed:
-            passing.append("shared_namespace")
-            leaked_from = source.id
-        texts = [
-            f"passes once {_names({missing[1]: source})} shares the namespace"
-            if cause == "shared_namespace" and missing and source
-            else VARIANTS.get(cause, "")
-            for cause in passing
-        ]
+        if missing := MISSING_NAME.search(verdict.detail):
+            culprits = self._binders(sample, _words(sample.program) | {sample.entry_point})
+            source = culprits.get(missing[1])
+            if source and run(_after(culprits.values(), sample)).passed:
+                passing["shared_namespace"] = f"passes once {_names({missing[1]: source})} shares the namespace"
+                leaked_from = source.id
         if passing:
-            yield passing[0], "; ".join(texts), leaked_from
+            yield next(iter(passing)), "; ".join(passing.values()), leaked_from
 
     def _binders(self, sample: Sample, names: Iterable[str]) -> dict[str, Sample]:
         """By name, the last earlier sample of the run that binds it, for names that the sample does not bind itself."""

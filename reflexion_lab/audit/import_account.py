@@ -99,8 +99,6 @@ def account(
 
     Parameters
     ----------
-    attempts_by_task : mapping
-        The attempts of each task.
     tasks : sequence of str
         All tasks of the benchmark.
     excluded : sequence of tuple[str, str]

@@ -167,14 +167,8 @@ class Importer:
         """Name of the first run with each digest of attempts."""
 
     def take(self, recording: Recording, terms: Terms) -> Imported:
-        """The run folder of `recording`; an existing one is unchanged.
-
-        Raises
-        ------
-        DataError
-            The existing folder holds another run.
-        HarnessError
-            The sandbox is broken.
+        """The run folder of `recording`; an existing one is unchanged. Raises DataError: the existing folder holds
+        another run; HarnessError: the sandbox is broken.
         """
         manifest = recording_manifest(recording, terms, self.programs.sandbox)
         folder = self.out / manifest.run_id

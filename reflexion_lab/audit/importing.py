@@ -99,19 +99,9 @@ class Recording(Record, frozen=True, kw_only=True):
 
 
 def read_recordings(paths: Sequence[Path | str], feedback_source: str = "") -> list[Recording]:
-    """Every run in these transcripts, in the order of their first rows.
-
-    Parameters
-    ----------
-    feedback_source : str, default ""
-        Feedback source of strategies that are not in `STRATEGIES`.
-
-    Raises
-    ------
-    OSError
-        A file cannot be read.
-    DataError
-        A file holds no transcript; or a strategy is unknown and there is no `feedback_source`.
+    """Every run in these transcripts, in the order of their first rows. `feedback_source` is that of strategies that
+    are not in `STRATEGIES`. Raises OSError: a file cannot be read; DataError: a file holds no transcript; or a strategy
+    is unknown and there is no `feedback_source`.
     """
     return [recording for path in paths for recording in _recordings(Path(path), feedback_source)]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from reflexion_lab.analysis.report.cells import interval, line, table
+from reflexion_lab.analysis.report.cells import interval, line, listed, table
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.audit.lint_dataset import CHECKS, Finding, Linted
 from reflexion_lab.io.terminal import LOG_EVERY, bar, in_notebook
@@ -42,18 +42,17 @@ def show(linted: Linted, console: Console, all_findings: bool = False) -> None:
     for check, findings in by_check.items():
         counts = Counter(finding.severity for finding in findings)
         numbers = (str(counts[name] or "-") for name in ("error", "warning", "not checked"))
-        ids = list(dict.fromkeys(finding.task_id for finding in _ranked(findings, WORST)))
-        first = ", ".join(ids[:IDS]) + (f" and {len(ids) - IDS} more" if len(ids) > IDS else "")
+        first = listed(dict.fromkeys(finding.task_id for finding in _ranked(findings, WORST)), IDS)
         summary.add_row(check, str(linted.tasks - counts["not checked"]), *numbers, line(first))
     console.print(summary)
     for check, findings in by_check.items():
         ranked = _ranked(findings, tuple(STYLES) if all_findings else WORST)
-        listed = ranked if all_findings else ranked[:FIRST]
-        for finding in listed:
+        printed = ranked if all_findings else ranked[:FIRST]
+        for finding in printed:
             text = f"{finding.severity}  {check}  {finding.task_id}  {finding.detail}"
             console.print(line(text, STYLES[finding.severity]), soft_wrap=True)
-        if len(listed) < len(ranked):
-            console.print(line(f"... and {len(ranked) - len(listed)} more of {check}; --all shows them", "dim"))
+        if len(printed) < len(ranked):
+            console.print(line(f"... and {len(ranked) - len(printed)} more of {check}; --all shows them", "dim"))
     for text in figures(linted):
         console.print(line(text), soft_wrap=True)
     word = "error" if linted.errors == 1 else "errors"

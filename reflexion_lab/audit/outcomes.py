@@ -133,14 +133,8 @@ def read_outcomes(path: Path | str, metric: str = "") -> Outcomes:
 
 
 def compare(first: Outcomes, second: Outcomes) -> PairedOutcomes:
-    """Pairs of the same place in the log of the same task.
-
-    Raises
-    ------
-    DataError
-        The two have no task in common, or are logs of trials that start at different trials.
-    ConfigError
-        Two logs of one format have different metrics.
+    """Pairs of the same place in the log of the same task. Raises DataError: the two have no task in common, or are
+    logs of trials that start at different trials; ConfigError: two logs of one format have different metrics.
     """
     import numpy as np
 

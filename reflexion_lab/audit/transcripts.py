@@ -31,12 +31,8 @@ class Row(Record, frozen=True, kw_only=True):
     fields: dict[str, Any]
 
     def text(self, name: str, default: str | None = None) -> str:
-        """The text of a field; `default` if it is missing or null.
-
-        Raises
-        ------
-        DataError
-            It is not text, or missing without a default.
+        """The text of a field; `default` if it is missing or null. Raises DataError: it is not text, or missing without
+        a default.
         """
         value: object = self.fields.get(name)
         value = default if value is None else value
@@ -56,12 +52,8 @@ class Row(Record, frozen=True, kw_only=True):
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """The objects of a `.jsonl` file, gzipped or not; blank lines are skipped.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read or unpacked, or a line is not a JSON object.
+    """The objects of a `.jsonl` file, gzipped or not; blank lines are skipped. Raises DataError: the file cannot be
+    read or unpacked, or a line is not a JSON object.
     """
     text = unpacked(path, content(path, "rows of a log (.jsonl, .jsonl.gz)")).removeprefix(codecs.BOM_UTF8)
     for number, line in enumerate(text.split(b"\n"), 1):
@@ -86,12 +78,8 @@ def unpacked(path: Path, data: bytes) -> bytes:
 
 
 def task_of(row: Row, task_id: str) -> Task:
-    """The row's own prompt, test and entry point; if one is missing, HumanEval's task with that id.
-
-    Raises
-    ------
-    ValueError
-        There is neither.
+    """The row's own prompt, test and entry point; if one is missing, HumanEval's task with that id. Raises ValueError:
+    there is neither.
     """
     own = [name for name in ("prompt", "test", "entry_point") if isinstance(row.fields.get(name), str)]
     if len(own) == 3:
@@ -241,12 +229,8 @@ class Transcript(Row, frozen=True, kw_only=True):
 
 
 def read_transcripts(path: Path, limit: int | None = None) -> Iterator[Transcript]:
-    """Every row of a file, or the first `limit`.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, or a row is not a transcript.
+    """Every row of a file, or the first `limit`. Raises DataError: the file cannot be read, or a row is not a
+    transcript.
     """
     return map(Transcript.of, islice(read_rows(path), limit))
 

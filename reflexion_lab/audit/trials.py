@@ -17,8 +17,9 @@ import msgspec
 
 from reflexion_lab.analysis.stats.estimators import Paired, paired
 from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.audit.transcripts import unpacked
 from reflexion_lab.errors import ConfigError, DataError
-from reflexion_lab.io.files import GZIP, UNREADABLE, content, gunzipped
+from reflexion_lab.io.files import UNREADABLE, content
 from reflexion_lab.records import Record
 
 TRIAL = re.compile(r"env_results_trial_(\d+)\.json")
@@ -110,13 +111,9 @@ class Pairing(Record, frozen=True, kw_only=True):
 
 
 def read_trials(folders: Sequence[Path | str]) -> list[Trials]:
-    """Every log in or below `folders`, sorted by name; a path may also be a text log itself.
-
-    Raises
-    ------
-    ConfigError, DataError
-        There is none; a file is invalid; a trial is missing; the environments of two trials differ; or a solved
-        environment is unsolved later.
+    """Every log in or below `folders`, sorted by name; a path may also be a text log itself. Raises ConfigError,
+    DataError: there is none; a file is invalid; a trial is missing; the environments of two trials differ; or a solved
+    environment is unsolved later.
     """
     trials_read = [trials for folder in folders for trials in _below(Path(folder))]
     if not trials_read:
@@ -125,15 +122,11 @@ def read_trials(folders: Sequence[Path | str]) -> list[Trials]:
 
 
 def read_text(path: Path) -> Trials:
-    """The trials of a text log, as of HotPotQA.
-
-    Raises
-    ------
-    DataError
-        The file has no trials, or the transcripts that it counts cannot be told apart.
+    """The trials of a text log, as of HotPotQA. Raises DataError: the file has no trials, or the transcripts that it
+    counts cannot be told apart.
     """
-    data = content(path, "a text log of trials (.txt, .txt.gz)")
-    text = (gunzipped(data) if data.startswith(GZIP) else data).decode(errors="replace").replace("\r\n", "\n")
+    data = unpacked(path, content(path, "a text log of trials (.txt, .txt.gz)"))
+    text = data.decode(errors="replace").replace("\r\n", "\n")
     parts = TEXT_TRIAL.split(text)[1:]
     if not parts:
         raise DataError(path, "no `BEGIN TRIAL N`", "a text log of trials")

@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 
 from reflexion_lab.cli import place
+from reflexion_lab.cli.sheets import say, say_json
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import FEEDBACK_SOURCES
 
 
@@ -49,7 +51,6 @@ def audit(options: argparse.Namespace) -> int:
 
     from reflexion_lab.audit.audit import audit_files
     from reflexion_lab.audit.audit_report import as_json, show
-    from reflexion_lab.cli.sheets import say_json
 
     _check_options(options)
     if options.paired:
@@ -66,8 +67,6 @@ def audit(options: argparse.Namespace) -> int:
 
 def _check_options(options: argparse.Namespace) -> None:
     """Raises ConfigError: an option would have no effect."""
-    from reflexion_lab.errors import ConfigError
-
     if options.metric and not options.paired:
         raise ConfigError("--metric", repr(options.metric), "--paired beside it")
     for name in ("attempts", "limit"):
@@ -76,23 +75,15 @@ def _check_options(options: argparse.Namespace) -> None:
 
 
 def _pair(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
-    from reflexion_lab.analysis.report.cells import line
     from reflexion_lab.analysis.report.sheets import as_table
     from reflexion_lab.audit.outcomes import compare, read_outcomes
     from reflexion_lab.audit.outcomes_report import outcome_json, paired_json, paired_lines, paired_sheet
-    from reflexion_lab.cli.sheets import say_json
-    from reflexion_lab.errors import ConfigError
 
     if len(options.files) < 2:
         raise ConfigError("--paired", "one file", "two or more; each is compared with the first")
-    console = Console()
     logs = [read_outcomes(path, options.metric) for path in options.files]
     pairs = [compare(logs[0], other) for other in logs[1:]]
-    console.print(as_table(paired_sheet(pairs)))
-    for text in paired_lines(logs, pairs):
-        console.print(line(text), soft_wrap=True)
+    say(as_table(paired_sheet(pairs)), *paired_lines(logs, pairs))
     if options.json:
         say_json({"logs": [*map(outcome_json, logs)], "pairs": [*map(paired_json, pairs)]})
     return 0
@@ -105,7 +96,6 @@ def import_recordings(options: argparse.Namespace) -> int:
 
     from reflexion_lab.audit.import_account import harness_errors, show
     from reflexion_lab.audit.import_runs import import_files
-    from reflexion_lab.cli.sheets import say_json
 
     out = Path(options.out)
     imported = import_files(

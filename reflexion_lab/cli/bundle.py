@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.cli import place
+from reflexion_lab.cli.sheets import say, say_json
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ def add(commands: place.Commands) -> None:
 def bundle(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from reflexion_lab.cli.sheets import say
     from reflexion_lab.studies.replay.findings import show
 
     run = place.one_run(options.run)
@@ -55,13 +55,7 @@ def bundle(options: argparse.Namespace) -> int:
 
 def pack_run(run: RunFolder, out: Path, calls: str | None = None, store: str | None = None) -> Packed:
     """Write the bundle of a run to `out`, with its call cache and its store at these places, or where its config says.
-
-    Raises
-    ------
-    ConfigError
-        `out` is another file, or its folder does not exist.
-    BundleError
-        See `packing.pack`.
+    Raises ConfigError: as `_check_out`; BundleError: see `packing.pack`.
     """
     from reflexion_lab.storage.postgresql import with_login
     from reflexion_lab.studies.replay.packing import pack
@@ -90,7 +84,6 @@ def replay(options: argparse.Namespace) -> int:
     """Returns 1 if anything differs, else 0."""
     from rich.console import Console
 
-    from reflexion_lab.cli.sheets import say, say_json
     from reflexion_lab.studies.replay.findings import as_json, show
     from reflexion_lab.studies.replay.replay import replay as replayed
 

@@ -8,8 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reflexion_lab.analysis.report.cells import line
 from reflexion_lab.cli.place import Commands, add_command, add_flag, add_json, add_runs, chosen, out_folder
+from reflexion_lab.cli.sheets import say, say_json
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.io.files import writable
 from reflexion_lab.io.terminal import columns
 
 if TYPE_CHECKING:
@@ -116,12 +119,9 @@ def _print(
     """
     from rich.console import Console
 
-    from reflexion_lab.analysis.report.cells import line
     from reflexion_lab.analysis.report.documents import write_rows
     from reflexion_lab.analysis.report.screen import folded
     from reflexion_lab.analysis.report.sheets import as_table
-    from reflexion_lab.cli.sheets import say_json
-    from reflexion_lab.io.files import writable
 
     if options.csv:
         with writable("--csv", options.csv, "a file (.csv) in a folder that exists"):
@@ -189,8 +189,6 @@ def _quality(options: argparse.Namespace, arms: Sequence[Arm]) -> Iterator[Sheet
 
 def report(options: argparse.Namespace) -> None:
     """Raises ConfigError: an option is missing, or has no effect with --html."""
-    from reflexion_lab.cli.sheets import say
-
     say(*(f"written: {path}" for path in (_pages(options) if options.html else _comparison(options))))
     if options.bundles:
         say(*_bundles(options))
@@ -217,14 +215,14 @@ def _bundles(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _pages(options: argparse.Namespace) -> list[Path]:
-    from reflexion_lab.analysis.report.page import NAME, save_page
+    from reflexion_lab.analysis.report.page import save_page
 
     if ignored := [name for name in COMPARED if getattr(options, name)]:
         option = "--" + ignored[0].replace("_", "-")
         raise ConfigError("--html", f"{option}, too", "no option of comparisons: a page shows one run")
     runs = chosen(options)
     if not options.out:
-        return [save_page(run, run.path / NAME) for run in runs]
+        return [save_page(run) for run in runs]
     names = [run.path.resolve().name for run in runs]
     if twice := sorted(name for name in set(names) if names.count(name) > 1):
         raise ConfigError("--html", f"{twice[0]} twice", "run folders of different names", "write without --out")

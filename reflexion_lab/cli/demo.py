@@ -59,7 +59,7 @@ def demo(options: argparse.Namespace) -> int:
 
 def example(runs: Sequence[RunFolder]) -> None:
     """One repaired task of `runs`, the last attempt in short, and where to see the others."""
-    from reflexion_lab.analysis.report.page import NAME, save_page
+    from reflexion_lab.analysis.report.page import save_page
     from reflexion_lab.analysis.report.screen import short_name, task_screen
     from reflexion_lab.analysis.run_log import Log
 
@@ -74,7 +74,7 @@ def example(runs: Sequence[RunFolder]) -> None:
             print("\nOne repaired task, as an example:")
             print("\n".join(task_screen(run, log, min(repaired, key=lambda it: len(log.attempts[it])), most=8)))
             break
-    page = save_page(runs[0], runs[0].path / NAME)
+    page = save_page(runs[0])
     print(f"\nevery task as a page: {page.resolve().as_uri()}")
     print(f"look: reflexion-lab show {short_name(runs[0])}")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from reflexion_lab.cli import place
+from reflexion_lab.cli.sheets import say_json
 
 if TYPE_CHECKING:
     from reflexion_lab.records import Task
@@ -47,7 +48,6 @@ def doctor(options: argparse.Namespace) -> int:
 def _determinism(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.studies.determinism import determinism, show
 
@@ -103,10 +103,13 @@ class AttackRun(NamedTuple):
     orphans: tuple[int, ...]
     files_outside: tuple[str, ...]
 
+    def standing(self, which: str) -> list[Verdict]:
+        """The verdicts that are `right`, `WRONG` or `open` (missing layer)."""
+        return [verdict for verdict in self.verdicts if standing(verdict, self.layers) == which]
+
 
 def check_evaluator(place: Path, as_json: bool = False) -> int:
     """Run and print the attacks of a file or folder; returns 0 if the evaluator is sound, else 1."""
-    from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.tasks.benchmarks.humaneval import humaneval
     from reflexion_lab.tasks.sandbox.attacks import QUICK, read
     from reflexion_lab.tasks.sandbox.sandbox import Sandbox
@@ -171,14 +174,14 @@ def standing(verdict: Verdict, layers: Sequence[str]) -> str:
 
 
 def findings(canonical: Sequence[bool], attack_run: AttackRun) -> Findings:
-    standings = [(verdict, standing(verdict, attack_run.layers)) for verdict in attack_run.verdicts]
-    counted = [(v, stands) for v, stands in standings if stands != "open"]
+    right = attack_run.standing("right")
+    counted = right + attack_run.standing("WRONG")
     return Findings(
         canonical_passed=sum(canonical),
         canonical_total=len(canonical),
-        hostile_passed=sum(v.outcome == "pass" for v, _ in counted if not v.attack.probe),
+        hostile_passed=sum(verdict.outcome == "pass" for verdict in counted if not verdict.attack.probe),
         hostile_total=len(counted),
-        hostile_right=sum(stands == "right" for _, stands in counted),
+        hostile_right=len(right),
         harness_deaths=attack_run.harness_deaths,
         orphans=len(attack_run.orphans),
         files_outside=len(attack_run.files_outside),
@@ -215,7 +218,7 @@ def print_threats(attack_run: AttackRun) -> None:
     """What a program could do, and whether it is stopped on this machine."""
     from reflexion_lab.tasks.sandbox.threats import THREATS, state
 
-    wrong = [v.attack.family for v in attack_run.verdicts if standing(v, attack_run.layers) == "WRONG"]
+    wrong = [verdict.attack.family for verdict in attack_run.standing("WRONG")]
     for threat in THREATS:
         print(f"{threat.name:<46} {state(threat, missing(attack_run.layers), wrong)}")
 
@@ -227,8 +230,7 @@ def in_words(expected: Sequence[str]) -> str:
 
 
 def print_summary(result: Findings, attack_run: AttackRun) -> None:
-    standings = [standing(verdict, attack_run.layers) for verdict in attack_run.verdicts]
-    for verdict in (v for v, stands in zip(attack_run.verdicts, standings, strict=True) if stands == "WRONG"):
+    for verdict in attack_run.standing("WRONG"):
         print(f"WRONG: {verdict.attack.name}: {verdict.outcome} ({verdict.detail[:100]})")
     print(f"canonical solutions passed: {result.canonical_passed} of {result.canonical_total}")
     print(f"hostile programs judged right: {result.hostile_right} of {result.hostile_total}")
@@ -238,8 +240,7 @@ def print_summary(result: Findings, attack_run: AttackRun) -> None:
     )
     print(f"isolation on {platform.system()} {platform.machine()}: {', '.join(result.isolation)}")
     for layer in missing(result.isolation):
-        open_attacks = [v.attack for v, stands in zip(attack_run.verdicts, standings, strict=True) if stands == "open"]
-        through = sum(layer in attack.needs for attack in open_attacks)
+        through = sum(layer in verdict.attack.needs for verdict in attack_run.standing("open"))
         print(f"not active here: {layer}: {WITHOUT[layer]} ({through} programs got through)")
     if missing(result.isolation):
         print("  run model-written code only on a machine that you can afford to lose")

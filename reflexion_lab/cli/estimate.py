@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from reflexion_lab.cli import place
+from reflexion_lab.cli.sheets import say, say_json
 
 
 def add(commands: place.Commands) -> None:
@@ -19,7 +20,6 @@ def add(commands: place.Commands) -> None:
 
 def estimate(options: argparse.Namespace) -> int:
     from reflexion_lab.analysis.report.sheets import as_table
-    from reflexion_lab.cli.sheets import say, say_json
     from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.runner.config.grid import cells
     from reflexion_lab.studies import estimate as study

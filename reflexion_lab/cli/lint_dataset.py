@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reflexion_lab.cli import place
+from reflexion_lab.cli.sheets import say_json
 
 EXAMPLES = """examples:
   reflexion-lab lint-dataset humaneval
@@ -40,7 +41,6 @@ def lint_dataset(options: argparse.Namespace) -> int:
 
     from reflexion_lab.audit.lint_dataset import lint
     from reflexion_lab.audit.lint_report import as_json, progress, show
-    from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.runner.config.parts import load_benchmark, load_sandbox
 

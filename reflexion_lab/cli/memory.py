@@ -10,10 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from reflexion_lab.analysis.report import cells
 from reflexion_lab.cli import memory_history, place
+from reflexion_lab.cli.sheets import episode_table, say, say_json, sheet, when
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.terminal import columns
 from reflexion_lab.records import Episode, Search
+from reflexion_lab.storage.kinds import KINDS, is_old, is_removed
 
 DAY = 24 * 60 * 60
 
@@ -92,7 +95,6 @@ def _add(kinds: place.Commands, name: str, run: Any, description: str) -> argpar
 
 def validate(options: argparse.Namespace) -> int:
     from reflexion_lab.cli.memory_import import problems
-    from reflexion_lab.cli.sheets import say
 
     total = 0
     for path in options.paths:
@@ -106,8 +108,6 @@ def validate(options: argparse.Namespace) -> int:
 
 
 def show(options: argparse.Namespace) -> None:
-    from reflexion_lab.cli.sheets import say, say_json
-
     with place.kept_at(options.store) as store:
         if options.episode:
             episode = next((record for record in store.read(Episode) if record.episode_id == options.episode), None)
@@ -124,10 +124,6 @@ def show(options: argparse.Namespace) -> None:
 
 
 def _overview(store: Any, options: argparse.Namespace) -> dict[str, Any]:
-    from reflexion_lab.analysis.report.cells import counts
-    from reflexion_lab.cli.sheets import episode_table, say
-    from reflexion_lab.storage.kinds import KINDS, is_removed
-
     newest: deque[Episode] = deque(maxlen=options.limit)
     categories: Counter[str] = Counter()
     tasks, sessions, passed = set(), set(), 0
@@ -142,7 +138,7 @@ def _overview(store: Any, options: argparse.Namespace) -> dict[str, Any]:
     say(
         f"{place.without_password(options.store)}: {_listed(records)}",
         f"episodes: {len(tasks):,} tasks, {len(sessions):,} loops, {passed:,} passed",
-        f"by category: {counts(categories)}",
+        f"by category: {cells.counts(categories)}",
     )
     if newest:
         say(episode_table("Newest episodes", reversed(newest)))
@@ -155,8 +151,6 @@ def _fields(episode: Episode) -> list[str]:
     """Non-empty fields as lines; a text of several lines is below its name."""
     from msgspec.structs import asdict
 
-    from reflexion_lab.cli.sheets import when
-
     fields = asdict(episode) | {"timestamp": when(episode.timestamp), "reflection": ""}
     if episode.reflection:
         fields |= {f"reflection.{name}": value for name, value in asdict(episode.reflection).items() if name != "usage"}
@@ -165,8 +159,6 @@ def _fields(episode: Episode) -> list[str]:
 
 
 def search(options: argparse.Namespace) -> None:
-    from reflexion_lab.cli.sheets import episode_table, say, say_json
-
     if not 0 <= options.min_confidence <= 1:
         raise ConfigError("--min-confidence", options.min_confidence, "a share in [0, 1]")
     query = Search(
@@ -189,7 +181,6 @@ def search(options: argparse.Namespace) -> None:
 
 
 def patterns(options: argparse.Namespace) -> None:
-    from reflexion_lab.cli.sheets import say, say_json, sheet
     from reflexion_lab.memory.lessons.insights import extract_patterns
 
     with place.kept_at(options.store) as store:
@@ -207,7 +198,6 @@ def patterns(options: argparse.Namespace) -> None:
 def measures(options: argparse.Namespace) -> None:
     from reflexion_lab.analysis.learning.checkpoints import stream_memory
     from reflexion_lab.analysis.report.memory import memory_screen
-    from reflexion_lab.cli.sheets import say, say_json
 
     measured = stream_memory(place.chosen(options))
     say(*memory_screen(measured, columns()))
@@ -216,9 +206,6 @@ def measures(options: argparse.Namespace) -> None:
 
 
 def prune(options: argparse.Namespace) -> None:
-    from reflexion_lab.cli.sheets import say
-    from reflexion_lab.storage.kinds import KINDS, is_old
-
     if not (math.isfinite(options.days) and options.days >= 0):
         raise ConfigError("--days", options.days, "a number of 0 or more")
     before = time.time() - options.days * DAY
@@ -232,8 +219,6 @@ def prune(options: argparse.Namespace) -> None:
 
 
 def clear(options: argparse.Namespace) -> None:
-    from reflexion_lab.cli.sheets import say
-
     with place.kept_at(options.store) as store:
         records = _listed(place.counted(store))
         if options.yes:
@@ -242,7 +227,6 @@ def clear(options: argparse.Namespace) -> None:
 
 
 def export(options: argparse.Namespace) -> None:
-    from reflexion_lab.cli.sheets import say
     from reflexion_lab.storage.place import dump
 
     file = Path(options.file).resolve()
@@ -259,7 +243,6 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 def import_files(options: argparse.Namespace) -> None:
     from reflexion_lab.cli import memory_import
-    from reflexion_lab.cli.sheets import say, say_json
 
     with place.kept_at(options.store, new=True) as store:
         imported = memory_import.import_records(store, options.files)

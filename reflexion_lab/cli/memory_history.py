@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.cli import place
+from reflexion_lab.cli.sheets import say, say_json, sheet, short
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ def _add(kinds: place.Commands, name: str, run: Any, description: str) -> argpar
 
 
 def log(options: argparse.Namespace) -> None:
-    from reflexion_lab.cli.sheets import say, say_json
     from reflexion_lab.memory.curators.history import rounds
 
     run = _with_items(options.run)
@@ -75,8 +75,6 @@ def _ends(every: Sequence[Round]) -> Sequence[Round]:
 
 
 def _table(shown: Sequence[Round], total: int) -> Any:
-    from reflexion_lab.cli.sheets import sheet
-
     kinds = [kind for kind in ("add", "edit", "vote", "link", "merge", "remove") if any(r.kinds[kind] for r in shown)]
     rows = [(str(r.number), *(f"{r.kinds[kind]:,}" for kind in kinds), f"{r.items:,}", f"{r.tokens:,}") for r in shown]
     note = f"{total - len(shown)} rounds between are left out; --full shows all" if len(shown) < total else ""
@@ -84,8 +82,6 @@ def _table(shown: Sequence[Round], total: int) -> Any:
 
 
 def _operations(call: Any) -> Iterator[str]:
-    from reflexion_lab.cli.sheets import short
-
     for operation in call.operations:
         reason = f" ({operation.reason})" if operation.reason else ""
         votes = " ".join(f"{name} {n:+d}" for name, n in operation.votes.items())
@@ -98,7 +94,6 @@ def _operations(call: Any) -> Iterator[str]:
 
 
 def diff(options: argparse.Namespace) -> None:
-    from reflexion_lab.cli.sheets import say, say_json
     from reflexion_lab.memory.curators.history import changes, without_copies
 
     run = _with_items(options.run)
@@ -111,16 +106,8 @@ def diff(options: argparse.Namespace) -> None:
     listed = ", ".join(f"{n} {kind}" for kind, n in counts.items()) + f", {copies} written again" * bool(copies)
     say(f"{run.path.name}, rounds {since} to {until}: {listed}", *(_line(change) for change in differing))
     if options.json:
-        say_json(
-            {
-                "run": run.path.name,
-                "since": since,
-                "until": until,
-                **counts,
-                "written_again": copies,
-                "changes": differing,
-            }
-        )
+        whole = {"run": run.path.name, "since": since, "until": until, **counts}
+        say_json({**whole, "written_again": copies, "changes": differing})
 
 
 KINDS = {"added": "+", "removed": "-", "edited": "~", "counted": "="}
@@ -128,8 +115,6 @@ KINDS = {"added": "+", "removed": "-", "edited": "~", "counted": "="}
 
 
 def _line(change: Change) -> str:
-    from reflexion_lab.cli.sheets import short
-
     item = change.item
     counts = " ".join(f"{name} {n}" for name, n in item.counts.items())
     before = f"\n    was: {short(change.before.text)}" if change.kind == "edited" and change.before else ""
@@ -137,7 +122,6 @@ def _line(change: Change) -> str:
 
 
 def revert(options: argparse.Namespace) -> None:
-    from reflexion_lab.cli.sheets import say
     from reflexion_lab.memory.curators.history import changes
     from reflexion_lab.records import Item
 

@@ -181,14 +181,8 @@ class Imported(Record, frozen=True, kw_only=True):
 
 
 def import_records(store: Store, places: Iterable[str]) -> Imported:
-    """Append the records at `places`, in their order.
-
-    Raises
-    ------
-    ConfigError
-        A record is invalid; nothing was appended.
-    StoreError
-        The store failed; earlier records stay, and the import can be repeated.
+    """Append the records at `places`, in their order. Raises ConfigError: a record is invalid; nothing was appended;
+    StoreError: the store failed; earlier records stay, and the import can be repeated.
     """
     places = list(places)
     for place in places:

@@ -8,8 +8,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.errors import ConfigError, FolderError
+from reflexion_lab.io.files import writable
 from reflexion_lab.protocols import Store
+from reflexion_lab.storage.kinds import KINDS
 
 if TYPE_CHECKING:
     from reflexion_lab.runner.folder.folder import RunFolder
@@ -49,14 +51,8 @@ def add_runs(parser: argparse.ArgumentParser, more: str = "") -> None:
 
 
 def chosen(options: argparse.Namespace) -> list[RunFolder]:
-    """The runs that the arguments of `add_runs` name.
-
-    Raises
-    ------
-    ConfigError
-        Neither names nor `--last`, or both.
-    FolderError
-        See `folder.folders`.
+    """The runs that the arguments of `add_runs` name. Raises ConfigError: neither names nor `--last`, or both;
+    FolderError: see `folder.folders`.
     """
     from reflexion_lab.runner.folder.folder import newest, some_folders
 
@@ -68,7 +64,6 @@ def chosen(options: argparse.Namespace) -> list[RunFolder]:
 
 def one_run(name: str) -> RunFolder:
     """The run of that name (`folder.folders`). Raises FolderError: none, or several."""
-    from reflexion_lab.errors import FolderError
     from reflexion_lab.runner.folder.folder import folders
 
     runs = folders(name)
@@ -102,8 +97,6 @@ def positive(text: str) -> int:
 
 def is_store(place: str) -> bool:
     """Whether a store exists at `place`; a URL always counts as one."""
-    from reflexion_lab.storage.kinds import KINDS
-
     path = Path(place)
     is_folder = any((path / f"{kind.name}.jsonl").is_file() for kind in KINDS)
     is_file = path.suffix in (".sqlite", ".db") and path.is_file() and path.stat().st_size > 0
@@ -112,14 +105,8 @@ def is_store(place: str) -> bool:
 
 @contextmanager
 def kept_at(place: str, new: bool = False) -> Iterator[Store]:
-    """Open store at `place`, closed at the end. It must exist unless `new`.
-
-    Raises
-    ------
-    ConfigError
-        No store exists.
-    StoreError
-        The store cannot be opened.
+    """Open store at `place`, closed at the end. It must exist unless `new`. Raises ConfigError: no store exists;
+    StoreError: it cannot be opened.
     """
     from reflexion_lab.storage.place import opened
 
@@ -137,8 +124,6 @@ def kept_at(place: str, new: bool = False) -> Iterator[Store]:
 
 def counted(store: Store) -> dict[str, int]:
     """Number of records by kind."""
-    from reflexion_lab.storage.kinds import KINDS
-
     return {kind.name: sum(1 for _ in store.read(kind.record)) for kind in KINDS}
 
 
@@ -165,8 +150,6 @@ def folder_of(file: Path) -> Iterator[None]:
 
 def out_folder(out: str) -> Path:
     """Create the folder of `--out`. Raises ConfigError."""
-    from reflexion_lab.io.files import writable
-
     with writable("--out", out, "a folder"):
         Path(out).mkdir(parents=True, exist_ok=True)
     return Path(out)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from reflexion_lab.analysis.report.cells import line, rate
 from reflexion_lab.cli import place
+from reflexion_lab.cli.sheets import say_json
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -34,9 +36,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def power(options: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from reflexion_lab.analysis.report.cells import line, rate
     from reflexion_lab.analysis.stats.power import Design, detectable, detected
-    from reflexion_lab.cli.sheets import say_json
 
     design = Design(
         tasks=options.tasks,

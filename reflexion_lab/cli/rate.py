@@ -6,8 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reflexion_lab.analysis.report import cells
 from reflexion_lab.cli.place import Commands, add_command, add_flag, add_limit, add_runs, chosen
+from reflexion_lab.cli.sheets import say, say_json, sheet
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.io.files import writable
 
 if TYPE_CHECKING:
     from reflexion_lab.analysis.learning.rating import Agreement
@@ -55,7 +58,6 @@ def _by_rules(options: argparse.Namespace) -> None:
     from reflexion_lab.analysis.learning.words import word_quality
     from reflexion_lab.analysis.report.sheets import as_table
     from reflexion_lab.analysis.report.words import quality_sheet
-    from reflexion_lab.cli.sheets import say, say_json
     from reflexion_lab.runner.solutions import solutions
 
     runs = chosen(options)
@@ -71,8 +73,6 @@ def _by_rules(options: argparse.Namespace) -> None:
 def _sheet(options: argparse.Namespace) -> None:
     from reflexion_lab.analysis.learning.rating import rated, write
     from reflexion_lab.analysis.run_log import Log
-    from reflexion_lab.cli.sheets import say
-    from reflexion_lab.io.files import writable
     from reflexion_lab.runner.solutions import tasks_of
 
     runs = chosen(options)
@@ -93,7 +93,6 @@ def _sheet(options: argparse.Namespace) -> None:
 
 def _agreement(options: argparse.Namespace) -> None:
     from reflexion_lab.analysis.learning.rating import agreements
-    from reflexion_lab.cli.sheets import say, say_json, sheet
 
     rows = agreements([Path(path) for path in options.read], Path(options.key) if options.key else None)
     if options.json:
@@ -105,8 +104,6 @@ def _agreement(options: argparse.Namespace) -> None:
 
 
 def _cells(row: Agreement) -> tuple[str, ...]:
-    from reflexion_lab.analysis.report import cells
-
     return (
         row.quality,
         f"{row.first} : {row.second}",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from reflexion_lab.cli import place
+from reflexion_lab.cli.sheets import say, say_json
 
 
 def add(commands: place.Commands) -> None:
@@ -18,7 +19,6 @@ def add(commands: place.Commands) -> None:
 
 
 def repair(options: argparse.Namespace) -> None:
-    from reflexion_lab.cli.sheets import say, say_json
     from reflexion_lab.runner.folder import repair as records
 
     folder = place.one_run(options.run)

@@ -6,6 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from reflexion_lab.cli import place
+from reflexion_lab.cli.sheets import say_json
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ def add(commands: place.Commands) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.runner.config.compose import CONF, hydra_main
 
     if "--help" in arguments or "-h" in arguments:
@@ -96,7 +96,6 @@ def run_sweep(sweep: Sweep, overrides: list[str], as_json: bool = False) -> int:
     import msgspec
     from rich.console import Console
 
-    from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.studies.scale.launch import Launch
     from reflexion_lab.studies.sweeps.progress import live_progress
     from reflexion_lab.studies.sweeps.running import launch_all

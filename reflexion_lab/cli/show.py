@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from reflexion_lab.cli import place
+from reflexion_lab.cli.sheets import say_json
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.terminal import columns
 
@@ -24,7 +25,6 @@ def show(options: argparse.Namespace) -> None:
     from reflexion_lab.analysis.report import screen
     from reflexion_lab.analysis.run_log import Log
     from reflexion_lab.analysis.summary import summary
-    from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.runner.folder.folder import newest
 
     run, task = options.run, options.task

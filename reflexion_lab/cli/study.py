@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from reflexion_lab.analysis.report.cells import listed
 from reflexion_lab.cli import place
+from reflexion_lab.cli.sheets import say
 
 SHOWN = 4
 """Keys of an arm that `register` prints."""
@@ -29,7 +31,6 @@ def add(commands: place.Commands) -> None:
 
 
 def register(options: argparse.Namespace) -> None:
-    from reflexion_lab.cli.sheets import say
     from reflexion_lab.studies.registered import register as register_study
 
     study = register_study(Path(options.study))
@@ -47,7 +48,7 @@ def register(options: argparse.Namespace) -> None:
 
 def _settings(config: dict[str, object]) -> str:
     own = [f"{key}={value}" for key, value in config.items() if "_target_" not in key and "_partial_" not in key]
-    return ", ".join(own[:SHOWN]) + f" and {len(own) - SHOWN} more" * (len(own) > SHOWN) or "as the other arms"
+    return listed(own, SHOWN) or "as the other arms"
 
 
 def run(options: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from reflexion_lab.cli import place
+from reflexion_lab.cli.sheets import say_json
 
 ALL = 0
 """`--execute` without a number."""
@@ -24,7 +25,6 @@ def verify(options: argparse.Namespace) -> int:
     """0, or 1 where anything disagrees."""
     from rich.console import Console
 
-    from reflexion_lab.cli.sheets import say_json
     from reflexion_lab.studies.replay.findings import as_json, show
     from reflexion_lab.studies.replay.verify import verify as check
 

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
+from reflexion_lab.analysis.report import cells
+from reflexion_lab.analysis.stats.intervals import PAIRED, Rate
 from reflexion_lab.cli import place
+from reflexion_lab.cli.sheets import episode_table, say, say_json, sheet, short, when
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Episode, Wisdom
 
@@ -18,8 +21,6 @@ if TYPE_CHECKING:
     from reflexion_lab.memory.lessons.wisdom import WisdomBook
     from reflexion_lab.protocols import Store
 
-NAMED = 20
-"""Maximum number of tasks listed by name."""
 QUOTED = 10
 """Maximum number of episodes in `show`, the newest."""
 
@@ -55,8 +56,6 @@ def _add(kinds: place.Commands, name: str, run: Any, description: str) -> argpar
 
 
 def show_all(options: argparse.Namespace) -> None:
-    from reflexion_lab.cli.sheets import say, say_json, sheet
-
     with place.kept_at(options.store) as store:
         book = _book(store)
     entries = [entry for entry in book if options.domain in (None, entry.domain)]
@@ -86,8 +85,6 @@ def show_all(options: argparse.Namespace) -> None:
 
 
 def show(options: argparse.Namespace) -> None:
-    from reflexion_lab.cli.sheets import episode_table, say, say_json, short, when
-
     with place.kept_at(options.store) as store:
         book = _book(store)
         entry = book[options.id]
@@ -111,8 +108,6 @@ def show(options: argparse.Namespace) -> None:
 
 
 def stats(options: argparse.Namespace) -> None:
-    from reflexion_lab.cli.sheets import say_json
-
     if options.baseline and not options.runs:
         raise ConfigError("--baseline", "no RUN", "runs with wisdom, of the same seeds")
     figures: dict[str, Any] = {}
@@ -129,10 +124,6 @@ def stats(options: argparse.Namespace) -> None:
 
 
 def _figures(book: WisdomBook, store: str) -> dict[str, Any]:
-    from reflexion_lab.analysis.report.cells import counts, rate
-    from reflexion_lab.analysis.stats.intervals import Rate
-    from reflexion_lab.cli.sheets import say
-
     used = [entry for entry in book if entry.use_count]
     uses = sum(entry.use_count for entry in used)
     passed = Rate.of(sum(round(entry.use_count * entry.success_rate) for entry in used), uses)
@@ -140,8 +131,8 @@ def _figures(book: WisdomBook, store: str) -> dict[str, Any]:
     domains = Counter(entry.domain for entry in book)
     say(
         f"{place.without_password(store)}: {len(book):,} wisdom, {len(used):,} used, {retired:,} retired",
-        f"by domain: {counts(domains)}",
-        f"attempts that read it and passed: {rate(passed, 'uses')}" if uses else "never read by an actor",
+        f"by domain: {cells.counts(domains)}",
+        f"attempts that read it and passed: {cells.rate(passed, 'uses')}" if uses else "never read by an actor",
     )
     figures = {"wisdom": len(book), "used": len(used), "retired": retired, "uses": uses, "domains": dict(domains)}
     return {"store": place.without_password(store), **figures, "success": passed}
@@ -149,7 +140,6 @@ def _figures(book: WisdomBook, store: str) -> dict[str, Any]:
 
 def _transfer(options: argparse.Namespace, known: Iterable[str] | None) -> Any:
     from reflexion_lab.analysis.learning.transfer import transfer
-    from reflexion_lab.cli.sheets import say
     from reflexion_lab.runner.folder.folder import folders
 
     runs, baseline = (folders(*paths) for paths in (options.runs, options.baseline))
@@ -159,7 +149,6 @@ def _transfer(options: argparse.Namespace, known: Iterable[str] | None) -> Any:
 
 
 def extract(options: argparse.Namespace) -> None:
-    from reflexion_lab.cli.sheets import say, say_json
     from reflexion_lab.memory.lessons.wisdom import recount
 
     with place.kept_at(options.store) as store:
@@ -183,14 +172,12 @@ def _book(store: Store) -> WisdomBook:
 
 def transfer_lines(transfer: Transfer) -> Iterator[str]:
     """The transfer report as lines for a terminal."""
-    from reflexion_lab.analysis.report.cells import rate
-
     yield f"Transfer: {transfer.runs} runs, {transfer.tasks} tasks, {transfer.attempts} attempts"
     for name, share in transfer.read.items():
         others = " of other loops" if name == "episodes" else ""
-        yield f"  attempts whose actor read {name}{others}: {rate(share, 'attempts')}"
+        yield f"  attempts whose actor read {name}{others}: {cells.rate(share, 'attempts')}"
     if transfer.used:
-        yield f"  wisdom entries read at least once: {rate(transfer.used, 'entries')}"
+        yield f"  wisdom entries read at least once: {cells.rate(transfer.used, 'entries')}"
     yield from _success("with wisdom", transfer.with_wisdom)
     yield from _success("without wisdom", transfer.without_wisdom)
     yield "  (attempts of one task are not independent; those with wisdom also differ in other respects)"
@@ -199,21 +186,16 @@ def transfer_lines(transfer: Transfer) -> Iterator[str]:
 
 
 def _success(which: str, success: Success) -> Iterator[str]:
-    from reflexion_lab.analysis.report.cells import rate
-
     if success.feedback.n:
-        yield f"  {which}, feedback tests passed: {rate(success.feedback, 'attempts')}"
+        yield f"  {which}, feedback tests passed: {cells.rate(success.feedback, 'attempts')}"
     if success.hidden.n:
-        yield f"  {which}, hidden tests passed: {rate(success.hidden, 'attempts')}"
+        yield f"  {which}, hidden tests passed: {cells.rate(success.hidden, 'attempts')}"
 
 
 def _against(comparison: Against) -> Iterator[str]:
-    from reflexion_lab.analysis.report.cells import interval
-    from reflexion_lab.analysis.stats.intervals import PAIRED
-
     solved = comparison.solved
     yield f"Against the baseline, {solved.n} pairs of loops, {comparison.left_out} unpaired loops left out"
-    points = f"{100 * solved.difference:+.1f} points {interval(solved.low, solved.high, signed=True)}"
+    points = f"{100 * solved.difference:+.1f} points {cells.interval(solved.low, solved.high, signed=True)}"
     pairs = f"{solved.repaired} gained, {solved.damaged} lost; p = {solved.p:.2g}, exact test over tasks"
     yield f"  solved: {points} (95 %, {PAIRED}; {pairs})"
     yield f"  attempts until solved, if both solve: {_change(comparison.attempts_to_success)}"
@@ -224,14 +206,11 @@ def _against(comparison: Against) -> Iterator[str]:
 
 
 def _change(change: Change) -> str:
-    from reflexion_lab.analysis.report.cells import interval
-
     if change.low is None or change.high is None:
         return f"{change.mean:+.2f} (n = {change.n}, too few for an interval)" if change.n else "no such task"
-    ends = interval(change.low, change.high, digits=2, scale=1, signed=True)
+    ends = cells.interval(change.low, change.high, digits=2, scale=1, signed=True)
     return f"{change.mean:+.2f} {ends} (n = {change.n} tasks, bootstrap 95 %)"
 
 
 def _named(tasks: Sequence[str]) -> str:
-    more = f" and {len(tasks) - NAMED} more" if len(tasks) > NAMED else ""
-    return f"{len(tasks)}: {', '.join(tasks[:NAMED])}{more}" if tasks else "none"
+    return f"{len(tasks)}: {cells.listed(tasks)}" if tasks else "none"

@@ -10,6 +10,11 @@ from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.records import WrittenTests
 from reflexion_lab.runner.folder.folder import RunFolder
 
+RIGHT, WRONG = (1, True), (0, False)
+BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}
+WORDS = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, RIGHT], "d": [(0.5, True), (1, False)]}
+"""Verdicts on four tasks: of a baseline, and of an arm that solves one task more and damages one."""
+
 
 def run_writer(write_run, place):
     """Writes one run of an arm into a folder of its own; `manifest` are fields of its manifest."""

@@ -73,9 +73,6 @@ def test_an_overview_of_no_logs_is_empty_and_no_error():
 def test_a_strangers_text_is_no_markup():
     evil = verdict(0, logged=True, passed=False, name=EVIL, detail=EVIL)
     audit = Audit(name=EVIL, verdicts=(evil,), leaks=Leaks(missing=(EVIL,), unstored=(EVIL,)), seconds=1.0)
-    for text in (printed([audit]), repr(disagreements(audit))):
-        assert "[red]\\x1b[31m\\u202e" in text
-        assert "\x1b" not in text
-    html = disagreements(audit)._repr_html_()
-    assert "&lt;b&gt;[red]\\x1b[31m\\u202e&lt;/b&gt;" in html
-    assert "\u202e" not in html
+    text = printed([audit])
+    assert "[red]\\x1b[31m\\u202e" in text
+    assert "\x1b" not in text

@@ -7,15 +7,14 @@ import pytest
 from reflexion_lab.audit.audit import audit
 from reflexion_lab.audit.samples import read_samples
 from reflexion_lab.cli.main import main
+from tests.builders import scripted
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch, capsys):
     """A run over two tasks with a model that never learns."""
     monkeypatch.chdir(tmp_path)
-    script = [{"when": "", "scope": "conversation", "reply": "\n    return 0"}]
-    (tmp_path / "script.json").write_text(json.dumps(script))
-    run = ["run", "model=scripted", "model.path=script.json", "tracker=none", "quiet=true", "reflector=rules"]
+    run = ["run", *scripted(tmp_path), "tracker=none", "quiet=true", "reflector=rules"]
     assert main([*run, "benchmark.limit=2", "loop.max_attempts=2"]) == 0
     capsys.readouterr()
     (result,) = (tmp_path / "runs").glob("*-reflexion-*")
@@ -78,13 +77,10 @@ def test_another_version_of_the_benchmark_is_refused(folder):
 
 def test_a_run_on_a_benchmark_with_computed_values_is_audited(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    script = [{"when": "", "scope": "conversation", "reply": "\n    return x + 1"}]
-    (tmp_path / "script.json").write_text(json.dumps(script))
     row = {"task_id": "HumanEval/0", "prompt": 'def f(x):\n    """One more.\n    >>> f(1)\n    2\n    """\n'}
     row |= {"entry_point": "f", "canonical_solution": "    return x + 1\n", "contract": "", "atol": 0}
     (tmp_path / "plus.jsonl").write_text(json.dumps(row | {"base_input": [[1]], "plus_input": [[5]]}) + "\n")
-    path = f"model.path={tmp_path / 'script.json'}"  # models are cached by their path
-    run = ["run", "model=scripted", path, "tracker=none", "quiet=true", "reflector=rules"]
+    run = ["run", *scripted(tmp_path, reply="\n    return x + 1"), "tracker=none", "quiet=true", "reflector=rules"]
     run += ["benchmark=humaneval_plus", "benchmark.load.path=plus.jsonl", "evaluator=combined"]
     assert main(run) == 0, capsys.readouterr().err
     (folder,) = (tmp_path / "runs").glob("*-reflexion-*")

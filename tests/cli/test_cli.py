@@ -33,7 +33,8 @@ def lab(folder, *arguments, before=""):
 
 
 def test_nothing_heavy_is_imported_before_it_is_needed():
-    for command in (["-c", "import reflexion_lab.notebook.explore"], ["-m", "reflexion_lab", "--help"]):
+    rooms = "import reflexion_lab.analysis.figures.curves, reflexion_lab.analysis.report.run_tables"
+    for command in (["-c", "import reflexion_lab.notebook.explore"], ["-m", "reflexion_lab", "--help"], ["-c", rooms]):
         assert not imported(*command) & HEAVY, command
 
 
@@ -57,40 +58,24 @@ def test_every_command_has_help(capsys):
             "unknown key (did you mean 'recall.omega'?); `reflexion-lab run --cfg job` prints all keys",
         ),
         ("arm=a=b", "arm=a=b: no override, expected KEY=VALUE"),
-        ("model.api_key_file=~/key", "model.api_key_file=~/key: no override"),
         ("store=postgresql", "storage.url: got no value, expected storage.url=…"),
         ("loop.confidence_threshold=1.5", "loop.confidence_threshold: got 1.5, expected above 0, at most 1"),
-        ("loop.max_attempts=0", "loop.max_attempts: got 0"),
-        (
-            "model=gpt5",
-            "model: got 'gpt5', expected one of family_student, gguf, litellm, llamacpp-server, ollama, "
-            "openai, replay, scripted, simulated, simulated_student, smollm2, vllm",
-        ),
+        ("model=gpt5", "model: got 'gpt5', expected one of family_student, gguf, litellm, llamacpp-server, ollama, "
+                       "openai, replay, scripted, simulated, simulated_student, smollm2, vllm"),
         ("benchmark=jsonl", "benchmark.load.path"),
         ("benchmark.ids=[nobody/1]", "nobody/1"),
-        ("benchmark.limit=0", "benchmark"),
         ("feedback_source=hidden", "feedback_source: got 'hidden', expected one of visible, self_tests, oracle, none"),
-        ("cache.mode=sometimes", "cache.mode: got 'sometimes'"),
-        ("sandbox.limits.wall_seconds=0", "error: sandbox.limits.wall_seconds: got 0, expected above 0"),
-        ("sandbox.limits.wall_secs=1", "sandbox.limits.wall_secs"),
         ("actor.sampling.temperature=hot", "actor.sampling.temperature: got 'hot', expected a number"),
         ("model.path=absent.gguf", "no file at absent.gguf"),
         (
             "+actor.wings=2",
             "actor.wings: unknown key; expected one of model, sampling, prompts; did you mean 'actor.sampling'?",
         ),
-        ("loop.extra_attempts=some", "loop.extra_attempts: got 'some', expected an int of 0 to 1000"),
         ("loop.timeout=null", "loop.timeout: got None, expected a number above 0"),
-        ("loop.stuck_after=1", "loop.stuck_after: got 1, expected 2 or more"),
-        ("loop.extra_attempts=-1", "loop.extra_attempts: got -1"),
-        ("loop.reflect_below=2", "loop.reflect_below: got 2"),
-        ("prompts.variant=loud", "prompts.variant: got 'loud', expected one of default, terse, paper_style"),
-        ("prompts.examples=9", "prompts.examples: got 9, expected 0 to 3"),
-        ("quality.policy=shout", "quality.policy: got 'shout'"),
         ("+roles.editor={_target_: x}", "roles: got editor"),
         ("resume=absent", "absent: got no manifest.json, expected a run folder"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_gets_one_line_and_leaves_nothing(tmp_path, monkeypatch, capfd, override, message):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["run", "tracker=none", override]) == 2
@@ -280,20 +265,11 @@ def test_the_doctor_finds_this_machine_sound(capsys):
     assert code == 0
 
 
-@pytest.mark.slow
-def test_the_demo_says_what_drove_its_loops(tmp_path, monkeypatch, capsys):
+def test_the_demo_sets_both_arms_side_by_side_and_says_what_drove_them(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    cheap = ["model=simulated", "actor=single_shot", "tracker=none", f"run_root={tmp_path / 'runs'}", "quiet=true"]
-    assert cli.main(["demo", "--tasks", "2", *cheap, "seed=3", "feedback_source=oracle"]) == 0
-    story = capsys.readouterr().out.partition("against a single attempt")[2]
+    overrides = [*scripted(tmp_path), "tracker=none", "reflector=rules", "seed=3", "feedback_source=oracle"]
+    assert cli.main(["demo", "--tasks", "2", *overrides]) == 0
+    runs, _, story = capsys.readouterr().out.partition("Reflexion against a single attempt")
+    assert runs.count("=== ") == 4
     assert "upper bound, not pass@1" in story
     assert "feedback source: oracle; seed 3;" in story
-
-
-def test_the_demo_sets_both_arms_side_by_side(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    overrides = [*scripted(tmp_path), "tracker=none", "reflector=rules"]
-    assert cli.main(["demo", "--tasks", "2", *overrides]) == 0
-    out = capsys.readouterr().out
-    assert "Reflexion against a single attempt" in out
-    assert out.count("=== ") == 4

@@ -18,24 +18,15 @@ from reflexion_lab.records import Usage
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.registration import read, section
+from tests.analysis.conftest import BASE, RIGHT, WORDS, WRONG, run_writer
 from tests.studies.small_runs import run_lab
-
-RIGHT, WRONG = (1, True), (0, False)
-BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}
-WORDS = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, RIGHT], "d": [(0.5, True), (1, False)]}
 
 
 @pytest.fixture
 def run(write_run, tmp_path):
     """Writes one run of an arm and returns its folder's name."""
-
-    def write(arm, verdicts, seed=7, feedback_source="visible", config=None, **manifest):
-        folder = write_run(verdicts, seed=seed, feedback_source=feedback_source)
-        known = {"config": {"arm": arm, **(config or {})}, "run_id": f"{arm}-s{seed}"} | manifest
-        folder.write_manifest(replace(folder.manifest, **known))
-        return str(folder.path.rename(tmp_path / f"run {len(list(tmp_path.iterdir()))}"))
-
-    return write
+    write = run_writer(write_run, tmp_path)
+    return lambda *arguments, **fields: str(write(*arguments, **fields).path)
 
 
 @pytest.fixture
@@ -58,18 +49,8 @@ def run_command(capsys):
 def test_compare_prints_the_table_of_distinct_runs(four, run_command):
     code, text, _ = run_command("compare", *four, four[0], f"{four[0]}/", "--full")
     assert code == 0
-    parts = (
-        "pass@1",
-        "Difference to feedback_only",
-        "75.0 [",
-        "2:0",
-        "undecided",
-        "Bayesian comparison",
-        "equal",
-        "visible",
-        "4 x 2",
-    )
-    assert [part for part in parts if part not in text] == []
+    assert "Difference to feedback_only" in text and "75.0 [" in text and "Bayesian comparison" in text
+    assert "4 x 2" in text, "each run once"
 
 
 def test_warnings_give_way_to_arms(four, run_command, monkeypatch):
@@ -105,22 +86,11 @@ def test_by_default_the_lines_are_at_equal_attempts_completion_tokens_and_tokens
 
 
 def test_arms_are_named_by_the_keys_that_are_asked_for(run, run_command):
-    runs = [run("words", WORDS, s, config={"recall": {"omega": omega}}) for omega in (1, 2) for s in (7, 8)]
+    runs = [
+        run("words", WORDS, s, config={"arm": "words", "recall": {"omega": omega}}) for omega in (1, 2) for s in (7, 8)
+    ]
     _, _, out = run_command("compare", *runs, "--by", "recall.omega", "--json")
     assert [row["arm"] for row in json.loads(out)["rows"]] == ["words recall.omega=1", "words recall.omega=2"]
-
-
-def test_compare_writes_csv_and_json(four, run_command, tmp_path):
-    comparison = json.loads(run_command("compare", *four, "--json", "--csv", tmp_path / "t.csv")[2])
-    assert comparison["baseline"] == "feedback_only"
-    assert comparison["rows"][1]["as_run"]["won"] == 2
-    assert [row["pass_at_1"] for row in _rows(tmp_path / "t.csv")] == ["0.5", "0.75"]
-
-
-def test_one_seed_has_to_be_asked_for(four, run_command):
-    assert "one seed: ask with --one-seed" in run_command("compare", four[0], four[2])[1]
-    text = run_command("compare", four[0], four[2], "--one-seed", "--full")[1]
-    assert "undecided attempts: 2 one seed" in text
 
 
 def test_the_margin_is_in_points_and_the_verdict_in_every_output(run, run_command, tmp_path):
@@ -177,9 +147,6 @@ def test_pooled_studies_have_the_warnings_of_each_and_exploratory_ones_are_marke
     [
         (["--baseline", "nobody"], "baseline: got 'nobody', expected one of the arms: feedback_only, words"),
         (["--margin", "0"], "--margin: got 0, expected percentage points in (0, 100]"),
-        (["--over", "seeds"], "over: got seeds, with 2, expected runs of 3 seeds or more"),
-        (["--pooled"], "runs: got 1 study, expected runs that differ in study, benchmark or model"),
-        (["--unit", "cost"], "unit: got cost, but feedback_only has no prices"),
         (["no such folder"], "no such folder: got no manifest.json"),
         (["--csv", "no/such/folder/t.csv"], "no/such/folder/t.csv"),
     ],
@@ -349,7 +316,7 @@ def test_no_p_in_the_table_is_zero(run, tmp_path):
     tasks = [f"t{number}" for number in range(25)]
     base = [run("feedback_only", {task: [WRONG] for task in tasks})]
     solved = {task: [RIGHT] for task in tasks}
-    words = [run("words", solved), run("oracle", solved, 7, "oracle")]
+    words = [run("words", solved), run("oracle", solved, 7, feedback_source="oracle")]
     assert main(["compare", *base, *words, "--one-seed", "--csv", str(tmp_path / "table.csv")]) == 0
     _, row, bound = _rows(tmp_path / "table.csv")
     assert 0 < float(row["as_run_p"]) < 1e-6

@@ -92,11 +92,6 @@ def test_a_baseline_is_a_control_and_the_reason_is_printed(answer):
                for line in answer("compare", "runs", "--one-seed", "--baseline", "reflexion"))  # fmt: skip
 
 
-def test_json_of_a_run_is_its_summary(answer):
-    (line,) = answer("show", "reflexion", "--json")
-    assert '"pass_at_1"' in line
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

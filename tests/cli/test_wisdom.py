@@ -6,9 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.memory.lessons.wisdom import extract
-from reflexion_lab.records import Episode, Grade, TaskResult, Wisdom
-from reflexion_lab.runner.folder.folder import RunFolder
-from tests import builders
+from reflexion_lab.records import Episode, Wisdom
 
 EARLY, EMPTY = "the loop ends early", "the list is empty"
 
@@ -118,31 +116,20 @@ def test_an_empty_store_has_no_wisdom(lab, fill, episode):
 
 
 @pytest.fixture
-def write_run(tmp_path):
-    """A run with one attempt a task: whether it passes, and what it read."""
+def reading_run(write_run, attempt):
+    """The folder of a run with one attempt a task: whether it passes, and what it read."""
 
     def write(name, verdicts, reads=()):
-        folder = RunFolder(tmp_path / name)
-        folder.write_manifest(builders.manifest(name, benchmark="toy", n_expected=len(verdicts)))
-        for task_id, passed in verdicts.items():
-            outcome = "pass" if passed else "fail"
-            judged = {"passed": passed, "reward": float(passed)}
-            end = {"attempts": 1, "submitted": 1, "best": 1, "last": 1, "stop_reason": outcome}
-            grade = {"passed": passed, "outcome": outcome, "checks_passed": int(passed), "checks_total": 1}
-            attempt = builders.attempt(task_id=task_id, recalled_wisdom=tuple(reads), judged=judged)
-            folder.append("attempts.jsonl", attempt)
-            folder.append("results.jsonl", TaskResult(task_id=task_id, **end, feedback_source="visible", duration=1.0))
-            folder.append("grades.jsonl", Grade(task_id=task_id, number=1, **grade, sealed=False))
-        folder.close()
-        return folder.path
+        attempts = {task: [attempt(task, 1, float(passed), recalled_wisdom=reads)] for task, passed in verdicts.items()}
+        return write_run(attempts=attempts, name=name).path
 
     return write
 
 
-def test_stats_with_runs_print_the_transfer_report(lab, fill, write_run):
+def test_stats_with_runs_print_the_transfer_report(lab, fill, reading_run):
     place = fill(wisdom(1), wisdom(2))
-    run = write_run("with", {"a": True, "b[/x]": False, "c": True}, ["wis-1"])
-    baseline = write_run("without", {"a": True, "b[/x]": True, "c": False})
+    run = reading_run("with", {"a": True, "b[/x]": False, "c": True}, ("wis-1",))
+    baseline = reading_run("without", {"a": True, "b[/x]": True, "c": False})
     page = lab("wisdom", "stats", run, "--baseline", baseline, "--store", place, "--json")
     report = page.json["transfer"]
     assert (report["used"]["k"], report["used"]["n"]) == (1, 2)
@@ -154,8 +141,8 @@ def test_stats_with_runs_print_the_transfer_report(lab, fill, write_run):
     assert "wisdom entries read at least once: 50.0 %" in page.out
 
 
-def test_runs_can_be_reported_without_a_store(lab, place, write_run):
-    page = lab("wisdom", "stats", write_run("with", {"a": True}), "--store", place, "--json")
+def test_runs_can_be_reported_without_a_store(lab, place, reading_run):
+    page = lab("wisdom", "stats", reading_run("with", {"a": True}), "--store", place, "--json")
     assert page.json["transfer"]["used"] is None
     assert not place.exists()
 

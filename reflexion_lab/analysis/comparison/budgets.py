@@ -41,13 +41,7 @@ def check_unit(unit: str) -> None:
 
 
 def spent(arm: Arm, unit: str) -> dict[Case, list[float]]:
-    """By case, the cumulative spending at attempt 1, 2, ... of its loop.
-
-    Raises
-    ------
-    ConfigError
-        An unknown unit.
-    """
+    """By case, the cumulative spending at attempt 1, 2, ... of its loop. Raises ConfigError: an unknown unit."""
     check_unit(unit)
     before = {
         Case(log.manifest.seed, task_id): _amount(usage, unit)
@@ -62,19 +56,13 @@ def is_known(arm: Arm, unit: str) -> bool:
 
     Calls and tokens are known if every first attempt has some, and tokens only if every call with a reply has some;
     refused prompts take none. Completion tokens are known with tokens. Money is known if any was paid and every role
-    has a price. Local models are free and cannot be compared by cost.
-
-    Raises
-    ------
-    ConfigError
-        An unknown unit.
+    has a price. Local models are free and cannot be compared by cost. Raises ConfigError: an unknown unit.
     """
+    unit = "tokens" if unit == "completion_tokens" else unit  # a reply may be empty
     by_case = spent(arm, unit)
     if unit == "cost":
         prices = {price for log in arm.logs for price in log.manifest.prices.values()}
         return any(case_amounts[-1] for case_amounts in by_case.values()) and UNPRICED not in prices
-    unit = "tokens" if unit == "completion_tokens" else unit  # a reply may be empty
-    by_case = spent(arm, unit)
     usages = [usage for attempts in arm.attempts.values() for attempt in attempts for usage in attempt.usage.values()]
     answered = (usage for usage in usages if usage.calls > usage.refused)
     first = all(
@@ -115,13 +103,7 @@ class Further(NamedTuple):
 
 
 def further(arm: Arm, unit: str, cases: Collection[Case]) -> Further:
-    """Price and success of a further attempt of `arm`, over `cases`.
-
-    Raises
-    ------
-    ConfigError
-        An unknown unit.
-    """
+    """Price and success of a further attempt of `arm`, over `cases`. Raises ConfigError: an unknown unit."""
     by_case = {case: amounts for case, amounts in spent(arm, unit).items() if case in cases}
     n = sum(len(amounts) - 1 for amounts in by_case.values())
     paid = sum(amounts[-1] - amounts[0] for amounts in by_case.values())
@@ -204,13 +186,7 @@ def matched(first: Arm, second: Arm, unit: str, seed: int = 0) -> Matched:
 
 
 def accuracy_by_spending(arm: Arm, unit: str, seed: int = 0) -> list[Spot]:
-    """Mean spending and pass@1 at each attempt, up to the longest loop.
-
-    Raises
-    ------
-    ConfigError
-        An unknown unit.
-    """
+    """Mean spending and pass@1 at each attempt, up to the longest loop. Raises ConfigError: an unknown unit."""
     by_case = _spent_where_judged(arm, unit)
     return [
         Spot(
@@ -222,20 +198,11 @@ def accuracy_by_spending(arm: Arm, unit: str, seed: int = 0) -> list[Spot]:
     ]
 
 
-def per_solved(arm: Arm, unit: str, seed: int = 0) -> Estimate | None:
-    """Spending per solved case, over cases with a verdict, including reflections after the last attempt.
+def per_solved(arm: Arm, unit: str) -> Estimate | None:
+    """Spending per solved case, over cases with a verdict, including reflections after the last attempt; None if no
+    case was solved.
 
-    The interval is the bootstrap over clusters of tasks (`bootstrap.ratio`).
-
-    Returns
-    -------
-    Estimate | None
-        None if no case was solved.
-
-    Raises
-    ------
-    ConfigError
-        An unknown unit.
+    The interval is the bootstrap over clusters of tasks (`bootstrap.ratio`). Raises ConfigError: an unknown unit.
     """
     verdicts, by_case = arm.verdicts(), _spent_where_judged(arm, unit)
     rows = places(arm.tasks, arm.clusters)
@@ -243,7 +210,7 @@ def per_solved(arm: Arm, unit: str, seed: int = 0) -> Estimate | None:
     for case, attempts in arm.judged.items():
         paid[rows[case.task_id]] += by_case[case][-1] + reflecting(attempts[-1], unit)
         solved[rows[case.task_id]] += verdicts[case]
-    return ratio(list(paid.values()), list(solved.values()), seed)
+    return ratio(list(paid.values()), list(solved.values()))
 
 
 def _spent_where_judged(arm: Arm, unit: str) -> Spent:

@@ -75,17 +75,8 @@ COLUMNS = {
     "checkpoint": "of a run on frozen memory: rounds after which it was taken; else empty, as in all rows of pass@1",
 }
 """Columns and their meaning; those of spending follow, `ROLE_KIND`, such as `actor_prompt_tokens`."""
-LATER = (
-    "study_digest",
-    "n_tasks",
-    "max_attempts",
-    "words",
-    "split",
-    "round_size",
-    "same_task",
-    "updates",
-    "checkpoint",
-)
+LATER = ("study_digest", "n_tasks", "max_attempts", "words", "split", "round_size", "same_task", "updates",
+         "checkpoint")  # fmt: skip
 """Columns that earlier files lack."""
 KINDS = ("calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cost")
 """Kinds of spending of a role. The tests that a model wrote count at the first attempt, a reflection at its own."""
@@ -120,12 +111,8 @@ def save_cases(path: Path, arms: Sequence[Arm]) -> Path:
 def load_cases(path: Path | str) -> list[Arm]:
     """The arms of a `cases.csv`, or `cases.csv.gz`, in order of appearance, as `compare` takes them.
 
-    Their records hold what the columns hold, and are empty otherwise.
-
-    Raises
-    ------
-    DataError
-        A column is missing, or a value is not of its kind.
+    Their records hold what the columns hold, and are empty otherwise. Raises DataError: a column is missing, or a value
+    is not of its kind.
     """
     is_packed = Path(path).suffix == ".gz"
     with gzip.open(path, "rt", newline="") if is_packed else Path(path).open(newline="") as file:

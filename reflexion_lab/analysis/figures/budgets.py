@@ -37,14 +37,8 @@ LABELS = {
 def budget(by_arm: Mapping[Arm, Sequence[Spot]], unit: str, ax: Axes) -> Axes:
     """Draw every arm's cuts from attempt 1 to its last, on a logarithmic scale of spending, and the convex hull.
 
-    The scale is linear where some spending is 0: a first attempt by a local model costs nothing.
-
-    Parameters
-    ----------
-    by_arm : Mapping[Arm, Sequence[Spot]]
-        By arm, its spots in the order of attempts; none where its spending is unknown.
-    unit : str
-        `completion_tokens`, `tokens`, `calls` or `cost`.
+    The scale is linear where some spending is 0: a first attempt by a local model costs nothing. `by_arm` has the spots
+    of an arm in the order of attempts, none where its spending is unknown; `unit` is one of `LABELS`.
     """
     for place, (arm, spots) in enumerate(by_arm.items()):
         if not spots:
@@ -86,10 +80,8 @@ def drawing(arms: Sequence[Arm], seed: int = 0, units: Sequence[str] = tuple(LAB
         for arm, own in by_arm.items()
         for spot in own
     ]
-    text = (
-        f"{facts(arms)} 95 % intervals of whole loops: {brief(share_methods(arms))}. Dashed: convex hull."
-        f"{_missing(spots)}"
-    )
+    text = f"{facts(arms)} 95 % intervals of whole loops: {brief(share_methods(arms))}. Dashed: convex hull."
+    text += _missing(spots)
     method = (
         "Each line is an arm cut at attempt 1, 2, ...; the large mark is the whole loop. 95 % intervals: "
         f"{share_methods(arms)}. Convex hull: of all cuts, upper bounds left out; mixing two methods reaches every "

@@ -70,13 +70,11 @@ class Curve(Record, frozen=True, kw_only=True):
         manifest, points = log.manifest, log.points
         if not points:
             raise DataError(f"run {manifest.run_id}", "no curve", "all attempts graded", "resume it")
-        source, bound = manifest.feedback_source, manifest.is_upper_bound
-        seeds = (manifest.seed,)
         return cls(
             label=label,
-            feedback_source=source,
-            is_upper_bound=bound,
-            seeds=seeds,
+            feedback_source=manifest.feedback_source,
+            is_upper_bound=manifest.is_upper_bound,
+            seeds=(manifest.seed,),
             points=tuple(points),
             longest=len(points),
         )
@@ -86,13 +84,7 @@ class Curve(Record, frozen=True, kw_only=True):
         """The curve of an arm over all of its seeds; n counts cases, a task at a seed each.
 
         Intervals are bootstrap bands over tasks and seeds (`stats.bootstrap.bands`), for one seed those of its run.
-
-        Parameters
-        ----------
-        longest : int, default 0
-            Last attempt; 0 for that of the arm's longest loop.
-        seed : int, default 0
-            Seed of the bootstrap.
+        `longest` is the last attempt; 0: that of the arm's longest loop.
         """
         last = longest or arm.longest
         points = [_pooled(points) for points in zip(*(log.curve(last) for log in arm.logs), strict=True)]
@@ -121,14 +113,8 @@ class Curve(Record, frozen=True, kw_only=True):
 def curves(arm_curves: Sequence[Curve], ax: Axes, feedback: bool = False) -> Axes:
     """Draw the curves with their intervals; each is named at its end with its last share in per cent.
 
-    A curve whose loops end before the last attempt has a ring there, and is dotted after it.
-
-    Parameters
-    ----------
-    arm_curves : Sequence[Curve]
-        At least one, all of the same length.
-    feedback : bool, default False
-        Also draw, dashed, the share that passed the visible tests.
+    A curve whose loops end before the last attempt has a ring there, and is dotted after it. All curves have the same
+    length. With `feedback`, also draw, dashed, the share that passed the visible tests.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -161,10 +147,8 @@ def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing:
         for c in arm_curves
         for p in c.points
     ]  # fmt: skip
-    kinds = {
-        True: "bootstrap over tasks and seeds (percentiles of 10,000 draws; score intervals where there are few tasks)",
-    }
-    methods = " and ".join(dict.fromkeys(kinds.get(len(arm.seeds) > 1, arm.share_method) for arm in arms))
+    pooled = "bootstrap over tasks and seeds (percentiles of 10,000 draws; score intervals where there are few tasks)"
+    methods = " and ".join(dict.fromkeys(pooled if len(arm.seeds) > 1 else arm.share_method for arm in arms))
     notes = [ENDED * any(arm.longest < longest for arm in arms), _unlike(arms)]
     text = " ".join([f"{facts(arms)} 95 % intervals: {brief(methods)}.", *filter(None, notes)])
     method = f"{METHOD} 95 % intervals: {methods}. {STOPPED}"

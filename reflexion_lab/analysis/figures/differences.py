@@ -49,16 +49,10 @@ def differences(comparison: Comparison, ax: Axes) -> Axes:
             if (minimum := difference.minimum) is not None:
                 grey: Style = {"color": FAINT, "alpha": 0.75, "zorder": 1, "gid": "minimum"}
                 ax.barh(y, 2 * minimum, left=-minimum, height=0.6 / max(len(lines), 2), **grey)
-            dot(
-                difference.estimate.value,
-                difference.estimate,
-                y,
-                ax,
-                **_style(difference.budget),
-                gid=difference.budget,
-            )
-            estimate = cells.estimate(difference.estimate, signed=True).replace("-", "−")
-            note(ax, y, f"{estimate}  {_p_value(row, difference)}")
+            estimate = difference.estimate
+            dot(estimate.value, estimate, y, ax, **_style(difference.budget), gid=difference.budget)
+            points = cells.estimate(estimate, signed=True).replace("-", "−")
+            note(ax, y, f"{points}  {_p_value(row, difference)}")
     ax.axvline(0, color=INK, linewidth=0.9, zorder=2)
     every = [difference for row in arm_rows for difference in comparison.shown(row).values()]
     ends = [(abs(each.estimate.low), abs(each.estimate.high), each.minimum or 0) for each in every]

@@ -47,26 +47,6 @@ LEGEND: Style = {"frameon": False, "fontsize": 8.5, "labelcolor": INK, "alignmen
                  "title_fontproperties": {"size": 11, "weight": "bold"}}  # fmt: skip
 
 
-class Figure(NamedTuple):
-    """A figure on disk."""
-
-    name: str
-    path: Path
-    table: Path
-    """The CSV with the numbers drawn."""
-    title: str
-    caption: str
-    method: str
-    in_print: Path
-    """For LaTeX: the PDF if there is one, else `path`."""
-    is_captioned: bool
-    """Title and caption are in the figure."""
-
-    @property
-    def files(self) -> list[Path]:
-        return list(dict.fromkeys((self.path, self.in_print, self.table)))
-
-
 class Drawing(NamedTuple):
     """A figure before it is drawn."""
 
@@ -86,6 +66,23 @@ class Drawing(NamedTuple):
     """One legend above all panels."""
     method: str = ""
     """Details of the method that do not fit into the caption."""
+
+
+class Figure(NamedTuple):
+    """A figure on disk."""
+
+    drawing: Drawing
+    path: Path
+    table: Path
+    """The CSV with the numbers drawn."""
+    in_print: Path
+    """For LaTeX: the PDF if there is one, else `path`."""
+    is_captioned: bool
+    """Title and caption are in the figure."""
+
+    @property
+    def files(self) -> list[Path]:
+        return list(dict.fromkeys((self.path, self.in_print, self.table)))
 
 
 Drawings = Callable[..., Drawing | Iterable[Drawing] | None]
@@ -152,16 +149,7 @@ def save(folder: Path, drawing: Drawing, kind: Kind = "png", is_captioned: bool 
     table = folder / f"{drawing.name}.csv"
     with table.open("w", newline="") as file:
         csv.writer(file).writerows([drawing.columns, *(map(_cell, row) for row in drawing.rows)])
-    return Figure(
-        name=drawing.name,
-        path=path,
-        table=table,
-        title=drawing.title,
-        caption=drawing.caption,
-        method=drawing.method,
-        in_print=in_print,
-        is_captioned=is_captioned,
-    )
+    return Figure(drawing, path, table, in_print, is_captioned)
 
 
 def _cell(value: object) -> object:
@@ -202,12 +190,8 @@ def _write_words(canvas: Canvas, drawing: Drawing, width: float, is_captioned: b
 
 
 def facts(arms: Sequence[Arm], size: Callable[[Arm], str] | None = None) -> str:
-    """Caption sentences on n, seeds and feedback sources, and on what all names of arms leave out.
-
-    Parameters
-    ----------
-    size : Callable[[Arm], str], optional
-        n of an arm, to which its seeds are added; by default that of its rates.
+    """Caption sentences on n, seeds and feedback sources, and on what all names of arms leave out. `size` gives the n
+    of an arm, to which its seeds are added; by default it is that of its rates.
     """
     bound = f", hence {UPPER_BOUND}, not pass@1"
     sizes = _by_arm((f"{size(arm)} over {_seeds(arm)}" if size else _size(arm), arm.label) for arm in arms)

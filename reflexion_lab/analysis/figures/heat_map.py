@@ -26,12 +26,7 @@ Cells = Mapping[tuple[Value, Value], tuple[Arm, Estimate]]
 def heat_map(grid: Cells, keys: tuple[str, str], limits: tuple[float, float], title: str, ax: Axes) -> Axes:
     """Draw a cell per pair of values, with its rate in per cent, interval and n; empty where there is no arm.
 
-    Parameters
-    ----------
-    keys : tuple[str, str]
-        The key down and the key across.
-    limits : tuple[float, float]
-        Shares of the lightest and the darkest cell.
+    `keys`: the key down and the key across; `limits`: shares of the lightest and the darkest cell.
     """
     import numpy as np
     from matplotlib.colors import LinearSegmentedColormap
@@ -61,10 +56,7 @@ def heat_map(grid: Cells, keys: tuple[str, str], limits: tuple[float, float], ti
 def drawing(arms: Sequence[Arm], keys: Sequence[str] = (), seed: int = 0) -> Drawing | None:
     """A panel per set of arms that differ in two keys alone; None unless there are two keys and a grid of them.
 
-    Parameters
-    ----------
-    keys : Sequence[str], default ()
-        The key down and the key across; by default those that are swept, if these are two.
+    `keys`: the key down and the key across; by default those that are swept, if these are two.
     """
     pair = tuple(keys or sorted(swept(arms), reverse=True))
     if len(pair) != 2:

@@ -60,14 +60,5 @@ def drawing(arms: Sequence[Arm]) -> Drawing | None:
     text = f"{about} 95 % intervals, paired by task and order, each by itself" + "; fewer for some." * (len(sizes) > 1)
     size, panels = (7.6, 1.4 + 0.9 * max(1, len(matrices) / 3) * 4), [lambda ax: of_memory(matrices, ax)]
     title = "Memory over the stream"
-    return Drawing(
-        "memory",
-        title,
-        panels,
-        COLUMNS,
-        lines,
-        text,
-        size,
-        has_legend=True,
-        method=f"From runs on frozen memory. {MEANING}",
-    )
+    method = f"From runs on frozen memory. {MEANING}"
+    return Drawing("memory", title, panels, COLUMNS, lines, text, size, has_legend=True, method=method)

@@ -114,15 +114,8 @@ def save_reflections(folder: Path, log: Log, label: str, seed: int = 0) -> Path 
 def confidence(arm: Arm, source: str | None = None, seed: int = 0) -> Drawing | None:
     """Reliability of the arm's reflections that the next attempt read, over all seeds; None without any.
 
-    Parameters
-    ----------
-    source : str | None, optional
-        Source of the confidence (`analysis.learning.reflections.forecasts`); by default the most frequent.
-
-    Raises
-    ------
-    ConfigError
-        There is no such source.
+    `source` of the confidence (`analysis.learning.reflections.forecasts`) is by default the most frequent. Raises
+    ConfigError: there is no such source.
     """
     by_source: dict[str, list[Forecast]] = {}
     for log in arm.logs:

@@ -23,12 +23,8 @@ COLUMNS = ("arm", "feedback_source", "failure_class", "until", "tasks", "k", "n"
 
 
 def repair_rates(arm_rates: Sequence[RepairRates], until: Until, ax: Axes) -> Axes:
-    """Draw a band per class, the most frequent on top, with a line for each arm that had such failures.
-
-    Parameters
-    ----------
-    until : {'next', 'end'}
-        `next`: the next attempt's program passes the hidden tests; `end`: the submission does.
+    """Draw a band per class, the most frequent on top, with a line for each arm that had such failures. `next`: the
+    next attempt's program passes the hidden tests; `end`: the submission does.
     """
     y = 0.0
     middles: list[float] = []

@@ -44,8 +44,6 @@ def save_report(
 
     Parameters
     ----------
-    comparison : Comparison
-        The comparison of `arms`.
     kind : {'png', 'svg', 'pdf'}, default "png"
         Format of the figures; PDF comes beside PNG. LaTeX includes both; SVG has to be converted first.
     further : Sequence[Sheet], default ()
@@ -131,7 +129,7 @@ def _parts(document: Document) -> Iterator[str]:
         yield "## Figures"
     for figure in document.figures:
         yield _figure(figure)
-        yield from _fold(f"{figure.caption} {figure.method}")
+        yield from _fold(f"{figure.drawing.caption} {figure.drawing.method}")
 
 
 def _fold(method: str) -> Iterator[str]:
@@ -147,7 +145,8 @@ def _table(sheet: Sheet) -> str:
 
 def _figure(figure: Figure) -> str:
     """The figure with its caption as alternative text, and a link to its data."""
-    return f"![{escaped(figure.caption)}]({figure.path.name})\n\nData: [{figure.table.name}]({figure.table.name})"
+    picture, table = f"![{escaped(figure.drawing.caption)}]({figure.path.name})", figure.table.name
+    return f"{picture}\n\nData: [{table}]({table})"
 
 
 DIGITS = 6
@@ -221,11 +220,7 @@ TOKENS = ("tokens", "prompt_tokens", "completion_tokens", "cached_tokens", "reas
 def _spent(row: Row) -> Iterator[tuple[str, object]]:
     """Spending; empty where it is not recorded."""
     usage = row.spent.usage
-    units = {
-        "calls": "calls",
-        **dict.fromkeys(TOKENS, "tokens"),
-        "cost": "cost",
-    }
+    units = {"calls": "calls", **dict.fromkeys(TOKENS, "tokens"), "cost": "cost"}
     yield from ((name, _round(getattr(usage, name)) if unit not in row.unknown else "") for name, unit in units.items())
     for unit, estimate in (("tokens", row.tokens_per_solved), ("cost", row.cost_per_solved)):
         yield f"{unit}_per_case", _round(getattr(usage, unit) / row.n_logged) if unit not in row.unknown else ""

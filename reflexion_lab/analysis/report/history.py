@@ -13,12 +13,13 @@ from msgspec.structs import replace
 
 from reflexion_lab.agent.critique.convergence import improvement_score
 from reflexion_lab.analysis.report import pieces
-from reflexion_lab.analysis.report.items import ItemSources
+from reflexion_lab.analysis.report.cells import listed
 from reflexion_lab.analysis.report.pieces import check_details, verdict
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.estimators import tokens
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import ITEM_SOURCE, Attempt, Episode, Grade, Message, Step, Update, Wisdom
+from reflexion_lab.memory.curators.history import Timeline
+from reflexion_lab.records import ITEM_SOURCE, Attempt, Episode, Grade, Item, Message, Step, Update, Wisdom
 
 OPEN = 2
 """Number of an attempt's last turns that are unfolded."""
@@ -147,6 +148,8 @@ def _compared(old: str, new: str) -> tuple[Pieces, Pieces]:
 Words = list[tuple[str, str]]
 """Labels with texts."""
 OWN = "this task"
+NAMED = 3
+"""Tasks or other sources that are named; others are counted."""
 
 
 class MemoryItem(NamedTuple):
@@ -167,8 +170,8 @@ class MemoryItem(NamedTuple):
 
 
 class Sources:
-    """Sources of memory items: attempts by task, the id of their run ("" for none), wisdom from before the run, and the
-    curator's items.
+    """Sources of memory items: attempts by task, the id of their run ("" for none), wisdom from before the run, the
+    curator's items over the rounds, the round of each task, and the curator's calls.
     """
 
     def __init__(
@@ -176,21 +179,29 @@ class Sources:
         attempts: Mapping[str, Sequence[Attempt]],
         run_id: str = "",
         wisdom: Iterable[Wisdom] = (),
-        items: ItemSources | None = None,
+        timeline: Timeline | None = None,
+        rounds: Mapping[str, int] | None = None,
+        updates: Iterable[Update] = (),
     ) -> None:
         self._attempts = attempts
         self._run_id = run_id
         self._before = {entry.wisdom_id: entry for entry in wisdom}
-        self._items = items or ItemSources()
+        self._timeline = timeline or Timeline((), ())
+        self._rounds = rounds or {}
+        self._calls: dict[str, list[Update]] = {}
+        for update in updates:
+            for task_id in update.task_ids:
+                self._calls.setdefault(task_id, []).append(update)
 
     @classmethod
     def of(cls, log: Log) -> Sources:
+        """Raises DataError: as of `Timeline`."""
         wisdom = log.beginning.wisdom if log.beginning else ()
-        return cls(log.attempts, log.manifest.run_id, wisdom, ItemSources.of(log))
+        return cls(log.attempts, log.manifest.run_id, wisdom, log.timeline, log.rounds, log.updates)
 
     def calls(self, task_id: str) -> Sequence[Update]:
         """The calls of the curator to which the task's loop led."""
-        return self._items.calls(task_id)
+        return self._calls.get(task_id, ())
 
     def memory_items(self, attempt: Attempt) -> list[MemoryItem]:
         """Items recalled for the attempt, in reading order."""
@@ -198,7 +209,7 @@ class Sources:
             "episode": (attempt.recalled, self._episode),
             "wisdom": (attempt.recalled_wisdom, self._wisdom),
             "mistake": (attempt.recalled_mistakes, self._mistake),
-            "item": (attempt.recalled_items, self._items.words),
+            "item": (attempt.recalled_items, self._item),
         }
         left_out = attempt.trajectory.left_out
         again = attempt.recalled_items if attempt.number > 1 else ()  # a loop reads one selection
@@ -238,10 +249,29 @@ class Sources:
         entry = self._before.get(name) or self._extracted.get(name)
         if not entry:
             return "", []
-        tasks = ", ".join(entry.tasks[:3]) + (f" and {len(entry.tasks) - 3} more" if len(entry.tasks) > 3 else "")
+        tasks = listed(entry.tasks, NAMED)
         words = [("pattern", entry.pattern), ("advice", entry.advice)]
         counts = f"{entry.frequency} attempts at {tasks}" if tasks else f"{entry.frequency} attempts"
         return counts + since, [(label, text) for label, text in words if text]
+
+    def _item(self, name: str, reader: Attempt) -> tuple[str, Words]:
+        """Sources of an item of the curator, and its contents as they were, with what became of them."""
+        written = next((item for item in reader.written_items if item.item_id == name), None)
+        number = self._rounds.get(reader.task_id, 0)
+        item = written or self._timeline.before(name, number)
+        if item is None:
+            return "", []
+        since = "written for this task alone" if written else self._since(item, number)
+        words = {"section": item.section, "text": item.text, "counts": counted(item), "since": since}
+        return listed(item.sources, NAMED), [(label, text) for label, text in words.items() if text]
+
+    def _since(self, item: Item, number: int) -> str:
+        last, now = self._timeline.last(item.item_id)
+        if last < number:
+            return ""
+        if now is None:
+            return f"removed in round {last}"
+        return f"changed up to round {last}: {now.text if now.text != item.text else counted(now)}".rstrip(": ")
 
     @cached_property
     def _extracted(self) -> dict[str, Wisdom]:
@@ -250,6 +280,11 @@ class Sources:
 
         every = (attempt for attempts in self._attempts.values() for attempt in attempts if attempt.reflection)
         return {entry.wisdom_id: entry for entry in extract(map(_as_episode, every))}
+
+
+def counted(item: Item) -> str:
+    """`helpful 2, harmful 0`."""
+    return ", ".join(f"{name} {n}" for name, n in item.counts.items())
 
 
 def _as_episode(attempt: Attempt) -> Episode:

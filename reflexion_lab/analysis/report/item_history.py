@@ -10,8 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from reflexion_lab.analysis.learning.curation import collapses
 from reflexion_lab.analysis.report import pieces
-from reflexion_lab.analysis.report.history import Line, lines, program
-from reflexion_lab.analysis.report.items import counted
+from reflexion_lab.analysis.report.history import Line, counted, lines, program
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.memory.curators.history import Change, Readers, Round, readers, rounds, without_copies
@@ -83,15 +82,7 @@ class RoundChanges(NamedTuple):
 def memory_section(log: Log, link: Callable[[str], str] | None = None) -> str:
     """The section as HTML; "" for a run whose memory never had an item or a call of a curator.
 
-    Parameters
-    ----------
-    link : callable, optional
-        Gives the address of a task; None: no links.
-
-    Raises
-    ------
-    DataError
-        As of `Timeline`.
+    `link` gives the address of a task; None: no links. Raises DataError: as of `Timeline`.
     """
     start = log.beginning.items if log.beginning else ()
     if not log.updates and not start:

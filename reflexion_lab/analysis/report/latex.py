@@ -125,17 +125,17 @@ def _parts(document: Document) -> Iterator[str]:
             [
                 r"\begin{figure}[!ht]",
                 rf"\centering\includegraphics[{SIZE}]{{{figure.in_print.name}}}",
-                rf"\caption{{{escaped(figure.title)}.{_unless_drawn(figure)}}}",
+                rf"\caption{{{escaped(figure.drawing.title)}.{_unless_drawn(figure)}}}",
                 r"\end{figure}",
             ]
         )
     yield r"\clearpage\section*{Columns and method}"
     methods = {sheet.title: sheet.method for sheet in document.sheets}
-    methods |= {figure.title: f"{figure.caption} {figure.method}" for figure in document.figures}
+    methods |= {each.title: f"{each.caption} {each.method}" for each, *_ in document.figures}
     for title, method in methods.items():
         if method:
             yield rf"\paragraph{{{escaped(title)}}} {escaped(method)}"
 
 
 def _unless_drawn(figure: Figure) -> str:
-    return "" if figure.is_captioned else f" {escaped(figure.caption)}"
+    return "" if figure.is_captioned else f" {escaped(figure.drawing.caption)}"

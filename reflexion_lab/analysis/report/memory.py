@@ -19,12 +19,8 @@ COLUMN = 19
 
 
 def memory_screen(memory: StreamMemory, width: int = WIDTH) -> list[str]:
-    """Measures with interval and n, damage, the curve, what memory consists of, its readers and its cost.
-
-    Returns
-    -------
-    list[str]
-        At most `LINES` lines of at most `width` columns.
+    """Measures with interval and n, damage, the curve, what memory consists of, its readers and its cost: at most
+    `LINES` lines of at most `width` columns.
     """
     lines = [
         _about(memory),

@@ -115,14 +115,8 @@ Filter = tuple[str, str, list[tuple[str, str]]]
 def save_page(folder: RunFolder, path: Path | None = None) -> Path:
     """Write the page of a run to `path`, by default `run.html` in its folder; returns the path.
 
-    The page of an unfinished run has the tasks with ended loops, and the number of missing ones.
-
-    Raises
-    ------
-    FolderError
-        A file of the run cannot be read.
-    OSError
-        `path` cannot be written to.
+    The page of an unfinished run has the tasks with ended loops, and the number of missing ones. Raises FolderError: a
+    file of the run cannot be read; OSError: `path` cannot be written to.
     """
     path = path or folder.path / NAME
     files.replace(path, [page(Log.read(folder)).encode()])

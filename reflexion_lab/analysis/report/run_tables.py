@@ -13,7 +13,7 @@ from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.sheets import Sheet, as_table
 from reflexion_lab.analysis.report.words import quality_sheet
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.stats.estimators import Confusion, Point
+from reflexion_lab.analysis.stats.estimators import Point
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.summary import Summary, summary
 from reflexion_lab.loop.selection import submitted_at
@@ -35,29 +35,25 @@ STYLES |= {"pass": "green", "repaired": "bold green", "damaged": "bold red", "no
 FLAGS_SHOWN = 3
 """Number of flags shown per source, the most frequent first; `reflections.csv` has all."""
 
-CONFUSION = (
-    "passed, and right",
-    "passed, but wrong",
-    "failed, but right",
-    "failed, and wrong",
-    "without a verdict",
-    "wrong among passed",
-    "right among failed",
-    "passed among wrong",
-    "failed among right",
-)
-"""Rows of the table of feedback tests: counts of programs, then shares."""
+CONFUSION = {
+    "passed, and right": "true_positives",
+    "passed, but wrong": "false_positives",
+    "failed, but right": "false_negatives",
+    "failed, and wrong": "true_negatives",
+    "without a verdict": "unknown",
+    "wrong among passed": "wrong_if_passed",
+    "right among failed": "right_if_failed",
+    "passed among wrong": "false_positive_rate",
+    "failed among right": "false_negative_rate",
+}
+"""Rows of the table of feedback tests, with the fields of `Confusion`: counts of programs, then shares."""
 
 
-def show(run: RunFolder, console: Console, all_tasks: bool = False, log: Log | None = None) -> None:
-    """Print a run: its warnings, tasks, convergence, metrics and costs. `log` is the run if it has been read.
-
-    Raises
-    ------
-    FolderError
-        A file of the run cannot be read.
+def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
+    """Print a run: its warnings, tasks, convergence, metrics and costs. Raises FolderError: a file of the run cannot be
+    read.
     """
-    log = log or Log.read(run, texts=False)
+    log = Log.read(run, texts=False)
     figures = summary(log)
     loud = [cells.line(text, "bold white on red") for text in warnings(log, figures, run.path)]
     words = quality_sheet({log.arm: [log]}, lambda: solutions([run]))
@@ -148,37 +144,25 @@ def _convergence(log: Log, figures: Summary) -> Iterator[Sheet]:
 
 def _feedback(figures: Summary) -> Iterator[Sheet]:
     """Feedback verdicts against hidden ones; nothing for an oracle's run, where they are the same."""
-    columns = {"attempt 1": figures.feedback_first, "submitted": figures.feedback}
-    columns["all attempts"] = figures.feedback_attempts
-    known = {name: counts for name, counts in columns.items() if counts}
     if figures.is_upper_bound or figures.no_feedback == figures.n_logged:
         return
+    columns = {"attempt 1": figures.feedback_first, "submitted": figures.feedback}
+    columns["all attempts"] = figures.feedback_attempts
+    known = {name: confusion for name, confusion in columns.items() if confusion}
+    counts = {name: [_counted(getattr(each, field)) for each in known.values()] for name, field in CONFUSION.items()}
     yield Sheet(
         title=f"Feedback {_feedback_by(figures)} against hidden tests",
         columns=("programs", *known),
-        rows=tuple(zip(CONFUSION, *map(_confusion, known.values()), strict=True)),
+        rows=tuple((name, *row) for name, row in counts.items()),
         caption="shares in %, Wilson 95 %; attempts at one task are not independent",
     )
 
 
-def _confusion(confusion: Confusion) -> list[str]:
-    """One cell per entry of `CONFUSION`."""
-    counts = (
-        confusion.true_positives,
-        confusion.false_positives,
-        confusion.false_negatives,
-        confusion.true_negatives,
-        confusion.unknown,
-    )
-    rates = (
-        confusion.wrong_if_passed,
-        confusion.right_if_failed,
-        confusion.false_positive_rate,
-        confusion.false_negative_rate,
-    )
-    # Brackets in whole per cent, so that three columns fit a terminal.
-    shares = (f"{cells.number(r.share)} {cells.interval(r.low, r.high, digits=0)}" if r.n else NONE for r in rates)
-    return [*map(str, counts), *shares]
+def _counted(value: int | Rate) -> str:
+    """A count, or a share with its interval in whole per cent, so that three columns fit a terminal."""
+    if not isinstance(value, Rate):
+        return str(value)
+    return f"{cells.number(value.share)} {cells.interval(value.low, value.high, digits=0)}" if value.n else NONE
 
 
 def _feedback_by(figures: Summary) -> str:

@@ -50,19 +50,8 @@ FEEDBACK = {"visible": "visible tests", "self_tests": "tests by the model", "non
 
 
 def run_screen(run: RunFolder, log: Log, width: int = WIDTH, facts: Sequence[str] = ()) -> list[str]:
-    """pass@1 with n and interval, its change since attempt 1, the curve, and what to look at next.
-
-    Parameters
-    ----------
-    width : int, default 80
-        Columns of the terminal.
-    facts : Sequence[str], default ()
-        Further lines.
-
-    Returns
-    -------
-    list[str]
-        At most `LINES` lines of at most `width` columns, but for long paths.
+    """pass@1 with n and interval, its change since attempt 1, the curve, `facts`, and what to look at next: at most
+    `LINES` lines of at most `width` columns, but for long paths.
     """
     figures, name = summary(log), short_name(run)
     model = ", ".join(dict.fromkeys(_model_names(log)))
@@ -258,14 +247,8 @@ def task_screen(run: RunFolder, log: Log, task_id: str, width: int = WIDTH, most
     """The attempts at one task: verdicts, what each one read, the program as a difference to the one before, failing
     checks, and the reflection.
 
-    Parameters
-    ----------
-    task_id : str
-        Id of a task whose loop has ended.
-    width : int, default 80
-        Columns of the terminal; longer lines of programs are cut, other texts folded.
-    most : int | None, default 24
-        Maximum lines of a program or a difference; None for whole programs and texts.
+    The loop at `task_id` has ended. Lines of programs longer than `width` are cut, other texts folded; of a program or
+    a difference, `most` lines are shown, with None whole programs and texts.
     """
     attempts = log.attempts[task_id]
     submission = submitted_at(attempts).number
@@ -317,19 +300,11 @@ def _text(text: str, most: int | None, chars: int = MOST_CHARS) -> str:
 
 
 def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence[str] = ()) -> list[str]:
-    """Rates with n and intervals, then the differences to the baseline.
+    """Rates with n and intervals, then the differences to the baseline, and `look`, the next commands.
 
-    Parameters
-    ----------
-    look : Sequence[str], default ()
-        Next commands.
-
-    Returns
-    -------
-    list[str]
-        At most `LINES` lines of at most `width` columns; warnings give way to arms, but for two lines. With many arms,
-        one difference of each: the registered one, else the one as run where an arm was allowed more attempts, else
-        that at equal attempts.
+    At most `LINES` lines of at most `width` columns; warnings give way to arms, but for two lines. With many arms, one
+    difference of each: the registered one, else the one as run where an arm was allowed more attempts, else that at
+    equal attempts.
     """
     comparison = comparison.renamed(_names([row.arm for row in comparison.rows]))
     width, rows = _within(width), comparison.rows

@@ -1,22 +1,15 @@
 from __future__ import annotations
 
 import csv
-import subprocess
-import sys
 import threading
 
 import pytest
 
 from reflexion_lab.analysis.figures.curves import Curve, curves, run_drawing, save_convergence
 from reflexion_lab.analysis.summary import Log
+from tests.analysis.figures.artists import axes, by_gid
 
 RUN = {"a": [(1.0, True)], "b": [(0.5, False), (1.0, True)], "c": [(0.0, False), (0.5, False), (0.5, True)]}
-
-
-def axes():
-    from matplotlib.figure import Figure  # every process that collects would import it
-
-    return Figure().add_subplot()
 
 
 @pytest.fixture
@@ -27,20 +20,16 @@ def curve(write_run):
     return make
 
 
-def drawn(ax, gid):
-    return [line for line in ax.lines if line.get_gid() == gid]
-
-
 def test_the_lines_are_the_points(curve):
     pooled = curve()
     ax = curves([pooled], axes(), feedback=True)
-    (solid,), (dashed,) = drawn(ax, "pass_at_1"), drawn(ax, "visible_pass")
+    (solid,), (dashed,) = by_gid(ax.lines, "pass_at_1"), by_gid(ax.lines, "visible_pass")
     assert list(solid.get_ydata()) == [point.pass_at_1 for point in pooled.points]
     assert list(dashed.get_ydata()) == [point.visible_pass for point in pooled.points]
     assert solid.get_linestyle() != dashed.get_linestyle()
     low, high = ax.get_ylim()
     assert low <= min(dashed.get_ydata()) <= max(dashed.get_ydata()) <= high
-    assert not drawn(curves([pooled], axes()), "visible_pass")
+    assert not by_gid(curves([pooled], axes()).lines, "visible_pass")
     assert [tick for tick in ax.get_xticks() if ax.get_xlim()[0] <= tick <= ax.get_xlim()[1]] == [1, 2, 3]
     assert ax.yaxis.get_major_formatter()(0.5) == "50 %"
 
@@ -55,12 +44,12 @@ def test_the_caption_holds_what_it_takes_to_read_the_figure(write_run):
 def test_an_oracle_curve_is_never_called_pass_at_1(write_run):
     drawing = run_drawing(Log.read(write_run(RUN, feedback_source="oracle")), "oracle arm")
     ax = drawing.panels[0](axes())
-    (line,) = drawn(ax, "pass_at_1")
+    (line,) = by_gid(ax.lines, "pass_at_1")
     assert line.get_label() == "oracle arm (UPPER BOUND, not pass@1)"
     assert "UPPER BOUND" in drawing.title
     assert "UPPER BOUND" in drawing.caption
     assert "Dashed" not in drawing.caption
-    assert not drawn(ax, "visible_pass")
+    assert not by_gid(ax.lines, "visible_pass")
 
 
 def test_a_lone_point_still_shows_its_interval(write_run):
@@ -88,10 +77,3 @@ def test_the_figure_and_its_numbers_are_saved_from_any_thread(write_run, tmp_pat
 def test_a_run_without_a_curve_says_what_to_do(curve):
     with pytest.raises(ValueError, match="got no curve"):
         curve(sealed=False)
-
-
-def test_importing_the_room_loads_no_heavy_library():
-    room = "import reflexion_lab.analysis.figures.curves, reflexion_lab.analysis.report.run_tables, sys"
-    code = f"{room}; print({{'matplotlib', 'numpy', 'rich'}} & set(sys.modules))"
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert process.stdout.strip() == "set()"

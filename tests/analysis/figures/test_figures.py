@@ -30,6 +30,7 @@ from reflexion_lab.analysis.figures.transitions import transition_bars
 from reflexion_lab.analysis.learning.transitions import transitions
 from reflexion_lab.records import Update, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
+from tests.analysis.figures.artists import axes, by_gid
 
 TASKS = [f"t{number:02}" for number in range(24)]
 
@@ -85,9 +86,7 @@ def saved(make_arms, tmp_path_factory):
 
     def save(arms):
         folder = tmp_path_factory.mktemp("figures")
-        return {
-            save_figure.name: save_figure for save_figure in save_figures(folder, compare(arms, one_seed=True), arms)
-        }
+        return {figure.drawing.name: figure for figure in save_figures(folder, compare(arms, one_seed=True), arms)}
 
     return lambda *names, **options: save(make_arms(*names, **options)) if options else drawn(*names)
 
@@ -95,16 +94,6 @@ def saved(make_arms, tmp_path_factory):
 def rows(figure):
     with figure.table.open(newline="") as file:
         return list(csv.DictReader(file))
-
-
-def by_gid(artists, gid):
-    return [artist for artist in artists if artist.get_gid() == gid]
-
-
-def axes():
-    from matplotlib.figure import Figure
-
-    return Figure().add_subplot()
 
 
 def words(ax):
@@ -120,8 +109,8 @@ def test_every_figure_is_on_disk_with_its_numbers_and_its_facts(saved):
         assert figure.path.read_bytes().startswith(b"\x89PNG")
         assert rows(figure)
         for fact in ("24 tasks x 2 seeds (1, 2)", "Feedback: visible"):
-            assert fact in figure.caption
-        assert ("95 %" in figure.caption) == (figure.name != "outcomes")
+            assert fact in figure.drawing.caption
+        assert ("95 %" in figure.drawing.caption) == (figure.drawing.name != "outcomes")
 
 
 def test_curves_are_those_of_the_arms_with_bands_over_tasks_and_seeds(saved, make_arms):
@@ -131,8 +120,8 @@ def test_curves_are_those_of_the_arms_with_bands_over_tasks_and_seeds(saved, mak
         (arm, str(t), "48") for arm in ("retry", "reflexion") for t in (1, 2, 3)
     ]
     assert all(float(row["low"]) <= float(row["share"]) <= float(row["high"]) for row in table)
-    assert "tasks and seeds" in figure.caption
-    assert "share the same first attempts" in figure.method
+    assert "tasks and seeds" in figure.drawing.caption
+    assert "share the same first attempts" in figure.drawing.method
     assert table[0]["share"] == table[3]["share"]
 
 
@@ -198,7 +187,7 @@ def test_an_oracle_is_no_pass_at_1_in_words_nor_on_the_hull(saved, make_arms):
     figures = saved("retry", "oracle")
     for figure in figures.values():
         if "oracle" in {row.get("arm") for row in rows(figure)}:
-            assert "UPPER BOUND, not pass@1 (oracle)" in figure.caption
+            assert "UPPER BOUND, not pass@1 (oracle)" in figure.drawing.caption
     assert "oracle" not in {row["arm"] for row in rows(figures["feedback"])}
     assert "pass@1" not in curves.drawing(make_arms("oracle")).title
     table = rows(figures["budget"])
@@ -228,7 +217,7 @@ def test_differences_are_those_of_the_comparison(make_arms):
 @pytest.mark.slow
 def test_a_difference_that_was_refused_is_not_drawn(make_arms, tmp_path):
     result = make_arms("retry", "reflexion", seeds=(1,))
-    names = {save_figure.name for save_figure in save_figures(tmp_path / "figures", compare(result), result)}
+    names = {figure.drawing.name for figure in save_figures(tmp_path / "figures", compare(result), result)}
     assert "differences" not in names
 
 
@@ -380,7 +369,7 @@ def test_names_in_figures_are_escaped(saved, make_arms, tmp_path):
     figures = saved("=1+1", "a\x1b[31m\u202e\nb")
     assert {row["arm"] for row in rows(figures["curves"])} == {"'=1+1", "a\\x1b[31m\\u202e b"}
     for figure in figures.values():
-        assert all(c.isprintable() for c in figure.caption), figure.name
+        assert all(c.isprintable() for c in figure.drawing.caption), figure.drawing.name
     assert rows(drawing.save(tmp_path, curves.drawing(make_arms("a$b", "c$\\frac"))))[0]["arm"] == "a$b"
 
 
@@ -446,7 +435,7 @@ def test_a_figure_is_one_function(make_arms, tmp_path, monkeypatch):
 
     result = make_arms("retry", "simple")
     figures = save_figures(tmp_path, compare(result), result)
-    assert figures[0].name == "lengths"
+    assert figures[0].drawing.name == "lengths"
     assert figures[0].path.read_bytes().startswith(b"\x89PNG")
     assert [row["attempts"] for row in rows(figures[0])] == ["3", "1"]
 

@@ -16,12 +16,7 @@ from reflexion_lab.analysis.learning.transitions import repairs
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.records import Message
-
-
-def axes():
-    from matplotlib.figure import Figure  # every process that collects would import it
-
-    return Figure().add_subplot()
+from tests.analysis.figures.artists import axes, by_gid
 
 
 @pytest.fixture
@@ -49,24 +44,20 @@ def diagram():
     return calibration([Forecast(str(n), confidence, bool(came)) for n, (confidence, came) in enumerate(pairs)])
 
 
-def by_id(artists, gid):
-    return [artist for artist in artists if artist.get_gid() == gid]
-
-
 def texts(ax):
     return [text.get_text() for text in ax.texts]
 
 
 def test_reliability_diagram_draws_shares_intervals_and_n(diagram):
     ax = reliability(diagram, axes(), "stated")
-    (shares,), (diagonal,) = by_id(ax.lines, "shares"), by_id(ax.lines, "diagonal")
+    (shares,), (diagonal,) = by_gid(ax.lines, "shares"), by_gid(ax.lines, "diagonal")
     assert list(shares.get_xdata()) == pytest.approx([0.15, 0.85])
     assert list(shares.get_ydata()) == pytest.approx([1 / 2, 1 / 3])
     assert list(diagonal.get_xdata()) == list(diagonal.get_ydata()) == [0, 1]
     ends = [[tuple(point) for point in path.vertices] for c in ax.collections for path in c.get_paths()]
     rates = [Rate.of(1, 2), Rate.of(1, 3)]
     assert [(low, high) for (_, low), (_, high) in ends] == [(rate.low, rate.high) for rate in rates]
-    bars = by_id(ax.patches, "n")
+    bars = by_gid(ax.patches, "n")
     assert bars[0].get_height() / bars[1].get_height() == pytest.approx(2 / 3)
     assert all(bar.get_y() + bar.get_height() < 0 for bar in bars)
     assert min(ax.get_yticks()) == 0
@@ -138,7 +129,7 @@ def test_a_repair_rate_is_drawn_where_the_analysis_says(failing):
     classes, ax = repairs(failing, repair_plots.failure_class), axes()
     repair_plots.repair_rates([classes], "next", ax)
     (repair,) = classes.by_class.values()
-    (dot,), (bar,) = by_id(ax.lines, "repair"), [c for c in ax.collections if len(c.get_segments()) == 1]
+    (dot,), (bar,) = by_gid(ax.lines, "repair"), [c for c in ax.collections if len(c.get_segments()) == 1]
     assert list(dot.get_xdata()) == [repair.next.share.value]
     assert [x for x, _ in bar.get_segments()[0]] == [repair.next.share.low, repair.next.share.high]
     assert "8 of 12" in texts(ax)
@@ -171,9 +162,9 @@ def test_every_attempt_is_a_tick_and_every_bin_a_mark(near):
     ax = axes()
     assert panel(ax) is ax
     (points,), (marks,), (without,) = (
-        by_id(ax.collections, "points"),
-        by_id(ax.lines, "bins"),
-        by_id(ax.lines, "without"),
+        by_gid(ax.collections, "points"),
+        by_gid(ax.lines, "bins"),
+        by_gid(ax.lines, "without"),
     )
     heights = [y for _, y in points.get_offsets()]
     assert (sum(y > 1 for y in heights), sum(y < 0 for y in heights)) == (20, 19)
@@ -181,7 +172,7 @@ def test_every_attempt_is_a_tick_and_every_bin_a_mark(near):
     assert list(marks.get_ydata()) == list(columns["share"])
     assert sum(columns["n"]) == 39
     assert list(without.get_ydata()) == [0.0]
-    ends = [segment[:, 1].tolist() for c in by_id(ax.collections, "interval") for segment in c.get_segments()]
+    ends = [segment[:, 1].tolist() for c in by_gid(ax.collections, "interval") for segment in c.get_segments()]
     assert ends[: len(columns["low"])] == [list(pair) for pair in zip(columns["low"], columns["high"], strict=True)]
     assert "computed again" in drawing.method
 

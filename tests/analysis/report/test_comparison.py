@@ -27,11 +27,8 @@ from reflexion_lab.analysis.report.sheets import Sheet, as_table, paragraphs
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import Usage
-from tests.analysis.conftest import run_writer
+from tests.analysis.conftest import BASE, RIGHT, WORDS, WRONG, run_writer
 
-RIGHT, WRONG = (1, True), (0, False)
-BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}
-WORDS = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, RIGHT], "d": [(0.5, True), (1, False)]}
 HOSTILE = '<script>alert(1)</script>|`x`\\input{a}_%$#&~^{}"\n[link](javascript:x)\u202e\x1b[31m'
 
 

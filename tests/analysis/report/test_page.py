@@ -166,7 +166,6 @@ def test_report_writes_pages_into_run_folders_or_out(write_run, tmp_path, capsys
     [
         ((), "--out: got none"),
         (("--html", "--baseline", "x"), "got --baseline, too"),
-        (("--html", "--unit", "tokens"), "got --unit, too"),
         (("--html", "--figures", "png"), "got --figures, too"),
     ],
 )

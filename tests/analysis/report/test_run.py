@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from reflexion_lab.analysis.report.run_tables import show
-from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.records import Check, SuiteVerdict, Usage, WrittenTests
 
 RUN = {
@@ -18,12 +17,17 @@ RUN = {
 }
 
 
+def printed(folder, width: int = 100, **options) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    show(folder, console, **options)
+    return console.file.getvalue()
+
+
 @pytest.fixture
 def report_of(write_run):
     def report(verdicts=None, all_tasks: bool = False, width: int = 100, **options) -> str:
-        console = Console(file=io.StringIO(), width=width)
-        show(write_run(verdicts or (None if "attempts" in options else RUN), **options), console, all_tasks=all_tasks)
-        return console.file.getvalue()
+        folder = write_run(verdicts or (None if "attempts" in options else RUN), **options)
+        return printed(folder, width, all_tasks=all_tasks)
 
     return report
 
@@ -78,9 +82,7 @@ def test_written_tests_are_shown_with_what_they_were_worth(write_run):
     for suite in suites:
         folder.append("written_tests.jsonl", suite)
     folder.append("suite_verdicts.jsonl", SuiteVerdict(task_id="repaired", checks=checks))
-    console = Console(file=io.StringIO(), width=120)
-    show(folder, console)
-    text = console.file.getvalue()
+    text = printed(folder, 120)
     assert "2 kept, 1 of 2 tasks without any; left out: 1 duplicate" in text
     assert "50.0 % [9.5, 90.5] (1 of 2 tests, Wilson 95 %), the canonical solution passes" in text
     assert row(text, "all tests valid")[:2] == ["0.0", "%"]
@@ -154,9 +156,7 @@ def test_the_model_is_named_and_by_role_where_roles_have_their_own(write_run):
     folder = write_run(RUN)
     for roles, models in (({}, "model scripted"), ({"reflector": "big:1"}, "models actor scripted, reflector big:1")):
         folder.write_manifest(replace(folder.manifest, role_fingerprints=roles))
-        console = Console(file=io.StringIO(), width=100)
-        show(folder, console)
-        assert models in " ".join(console.file.getvalue().split())
+        assert models in " ".join(printed(folder).split())
 
 
 def test_of_many_tasks_failures_and_repairs_come_first(report_of):
@@ -229,13 +229,6 @@ def test_ids_with_brackets_and_paths_are_printed_as_they_are(report_of, tmp_path
     assert row(text, "a[bold]b")[:3] == ["2", "of", "2"]
     assert "NOT ALL GRADED" in text
     assert f"run folder: {tmp_path / 'narrow'}\n" in report_of(width=20, name="narrow")
-
-
-def test_a_log_that_was_read_is_not_read_again(write_run, monkeypatch):
-    folder = write_run(RUN)
-    log = Log.read(folder)
-    monkeypatch.setattr(Log, "read", None)
-    show(folder, Console(file=io.StringIO()), log=log)
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,9 @@ WRONG_VALUES = {
     "resume=old/good": "resume", "resume=tasks.jsonl": "tasks.jsonl",
     "resume=''": "resume",
     "embedder=null": "embedder", "retriever=null": "retriever", "suite_writer=null": "suite_writer",
+    "loop.stuck_after=1": "loop.stuck_after: got 1, expected 2 or more", "loop.reflect_below=2": "reflect_below: got 2",
+    "loop.extra_attempts=some": "loop.extra_attempts: got 'some', expected an int of 0 to 1000",
+    "prompts.examples=9": "prompts.examples: got 9, expected 0 to 3",
 }  # fmt: skip
 UNREADABLE = {
     "recall.omga=1": "recall.omga", "colour=red": "colour", "model=gpt5": "model: got 'gpt5', expected one of ",
