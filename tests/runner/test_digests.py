@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from reflexion_lab.cli import main as cli
 from reflexion_lab.records import Manifest
 from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.compose import CONF, compose
@@ -68,7 +69,7 @@ def test_a_digest_changes_with_exactly_the_measured_keys(choices):
     keys = list(leaves(config))
     assert len(keys) > 80
     for key in keys:
-        is_asked = config["model"]["_target_"].endswith(manifest.SERVED) if key[0] == "model" else True
+        is_asked = "api_key_env" in config["model"] if key[0] == "model" else True
         is_execution = EXECUTION.fullmatch(".".join(key)) is not None and is_asked
         other = manifest.config_digest(changed(config, key))
         assert (other == digest) is is_execution, ".".join(key)
@@ -121,6 +122,26 @@ def test_a_run_without_a_curator_has_the_digest_that_it_had_before_there_were_an
     digest = manifest.config_digest(config)
     config["memory"]["shared"]["items"]["salt"] = digest  # as in the manifest of the run
     assert manifest.config_digest(config) == digest
+
+
+def test_runs_with_salts_of_their_own_are_two_cells_and_two_arms(tmp_path, capsys):
+    stream = ("model=simulated", "actor=single_shot", "benchmark.limit=2", "curator=full_history", "tracker=none")
+    key = "memory.shared.items.salt"
+    assert cli.main(["run", "-m", *stream, f"{key}=null,a,b", f"run_root={tmp_path}", "arm=salted"]) == 0
+    assert "3 cells: 3 done" in capsys.readouterr().out
+    recorded = [json.loads(path.read_text()) for path in tmp_path.glob("*/manifest.json")]
+    by_salt = {run["config"]["memory"]["shared"]["items"]["salt"]: run["config_digest"] for run in recorded}
+    assert len(set(by_salt.values())) == 3
+    unset = manifest.config_digest(plain(compose(*stream, "arm=salted", "loop.reflect_on_last=false")))
+    assert by_salt[unset] == unset
+    assert cli.main(["compare", str(tmp_path)]) == 0
+    compared = capsys.readouterr().out
+    assert all(f"salt={name}" in compared for name in ("a", "b", "None"))
+
+
+def test_a_salt_that_looks_like_that_of_a_run_without_one_is_refused(capsys):
+    assert cli.main(["run", "curator=full_history", "memory.shared.items.salt='0123456789abcdef'"]) == 2
+    assert "memory.shared.items.salt: got 0123456789abcdef, expected a word that is no" in capsys.readouterr().err
 
 
 PROMPTS = digests()

@@ -73,6 +73,7 @@ from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import IRREPLACEABLE, RunFolder, read_beginning
 from reflexion_lab.runner.folder.manifest import (
     EXECUTION_KEYS,
+    SALT,
     config_digest,
     describe,
     differences,
@@ -399,13 +400,12 @@ def _with_salt(cfg: Config) -> Config:
     """The config with the salt of the resumed run for ids of items, else its digest, which a replay reads from it."""
     from omegaconf import OmegaConf
 
-    key = "memory.shared.items.salt"
-    if not keeps_items(cfg) or OmegaConf.select(cfg, key) is not None:
+    if not keeps_items(cfg) or OmegaConf.select(cfg, SALT) is not None:
         return cfg
     earlier = RunFolder.existing(cfg.resume).manifest.config if cfg.resume is not None else {}
-    salt = OmegaConf.select(OmegaConf.create(earlier), key) or config_digest(without_logins(plain(cfg)))
+    salt = OmegaConf.select(OmegaConf.create(earlier), SALT) or config_digest(without_logins(plain(cfg)))
     cfg = copy.deepcopy(cfg)
-    OmegaConf.update(cfg, key, salt)
+    OmegaConf.update(cfg, SALT, salt)
     return cfg
 
 
