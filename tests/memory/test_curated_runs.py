@@ -16,6 +16,7 @@ from reflexion_lab.analysis.summary import bare, canonical_form, summary
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.curators.items import after
+from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.notebook.frames import load
 from reflexion_lab.records import Item, Usage
 from reflexion_lab.runner.config.compose import compose
@@ -76,6 +77,19 @@ def test_the_script_changes_memory_in_every_way(whole):
     first = [attempts[0] for attempts in whole.attempts.values()]
     assert [len(attempt.recalled_items) for attempt in first[:3]] == [1, 1, 1]  # written for the task alone
     assert all(len(attempt.recalled_items) > 1 and len(attempt.written_items) == 1 for attempt in first[3:])
+
+
+@pytest.mark.parametrize("shown", [0, 1])
+def test_episodes_of_other_loops_are_indexed_only_where_a_loop_reads_them(tmp_path, monkeypatch, shown):
+    add, indexed = Jaccard.add, Mock()
+
+    def counted(retriever, documents):
+        indexed(documents)
+        add(retriever, documents)
+
+    monkeypatch.setattr(Jaccard, "add", counted)
+    assert run_in(tmp_path, "workers=1", f"memory.shared.shown.mistakes={shown}").updates
+    assert indexed.called is bool(shown)
 
 
 @pytest.mark.parametrize("workers", [2, pytest.param(8, marks=pytest.mark.slow)])

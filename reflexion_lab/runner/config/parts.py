@@ -152,6 +152,7 @@ def load_archive(cfg: Config, models: Models | None, store: Store | None = None)
         retire_after=shared.retire_after,
         retire_below=shared.retire_below,
         curated=load_curated(cfg, models) if models else None,
+        keeps_episodes=has_shared_episodes(cfg),
     )
 
 
