@@ -67,6 +67,7 @@ from reflexion_lab.runner.config.parts import (
     stop_rules,
     suite_writer_factory,
     timed_tasks,
+    with_defaults,
     within,
 )
 from reflexion_lab.runner.folder import registration
@@ -375,7 +376,7 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
             f"a store with {leak}",
             "store=none, since words about hidden tests and solutions would reach other runs",
         )
-    cfg = _with_salt(_with_last_reflection(cfg))
+    cfg = _with_salt(_with_defaults(cfg))
     for message in settings.arm_warnings(plain(cfg)):
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     with contextlib.ExitStack() as held:
@@ -386,14 +387,9 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
     return lab
 
 
-def _with_last_reflection(cfg: Config) -> Config:
-    """The config with the `loop.reflect_on_last` of the resumed run, else of `reflects_on_last`, for the manifest."""
-    if cfg.loop.reflect_on_last is not None:
-        return cfg
-    cfg = copy.deepcopy(cfg)
-    earlier = RunFolder.existing(cfg.resume).manifest.config if cfg.resume is not None else {}
-    cfg.loop.reflect_on_last = plain(earlier.get("loop", {})).get("reflect_on_last", reflects_on_last(cfg))
-    return cfg
+def _with_defaults(cfg: Config) -> Config:
+    """The config as `with_defaults`, with the values of the resumed run, for the manifest."""
+    return with_defaults(cfg, RunFolder.existing(cfg.resume).manifest.config if cfg.resume is not None else {})
 
 
 def _with_salt(cfg: Config) -> Config:
@@ -670,7 +666,7 @@ def manifest_of(cfg: Config) -> Manifest:
 
     settings.check(cfg)
     settings.check_keys(cfg)
-    cfg = _with_salt(_with_last_reflection(cfg))
+    cfg = _with_salt(_with_defaults(cfg))
     benchmark, models = load_benchmark(cfg), load_models(cfg)
     try:
         origin = _provenance(cfg, load_archive(cfg, models, InMemory()) if has_shared_memory(cfg) else None)

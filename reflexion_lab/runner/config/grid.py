@@ -17,7 +17,7 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.runner.config.build import Config, plain
 from reflexion_lab.runner.config.compose import conf_version, hydra_initialized, in_full, suggest_key, with_values
-from reflexion_lab.runner.config.parts import reflects_on_last
+from reflexion_lab.runner.config.parts import with_defaults
 from reflexion_lab.runner.folder.manifest import config_digest, store_place
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def cell_digest(cfg: Config) -> str:
 
 def digest_of(cfg: Config) -> str:
     """The `config_digest` that the manifest of a run with this config has."""
-    config = without_logins(plain(cfg))
-    return config_digest({**config, "loop": {**config["loop"], "reflect_on_last": reflects_on_last(cfg)}})
+    return config_digest(without_logins(plain(with_defaults(cfg))))
 
 
 def cells(overrides: Sequence[str]) -> list[Cell]:
