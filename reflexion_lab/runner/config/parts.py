@@ -169,13 +169,13 @@ def load_curated(cfg: Config, models: Models) -> CuratedMemory | None:
 
     if not keeps_items(cfg):
         return None
-    parts: dict[str, Any] = {"model": models.of("curator"), "prompts": build(cfg.prompts, "prompts")}
+    items = converted("memory.shared.items", cfg.memory.shared.get("items", {}), Items)
+    limits = replace(items, max_tokens=items_limit(cfg))
+    parts: dict[str, Any] = {"model": models.of("curator"), "prompts": build(cfg.prompts, "prompts"), "limits": limits}
     if takes("curator", plain(cfg.curator), "retriever"):
         parts["retriever"] = build(cfg.retriever, "retriever", {"embedder": load_embedder(cfg)})
     if within(plain(cfg.curator), lambda node: bool(capability(node, "reads_solutions", False))):
         parts["tasks"] = load_benchmark(cfg).tasks
-    limits = converted("memory.shared.items", cfg.memory.shared.get("items", {}), Items)
-    limits = replace(limits, max_tokens=items_limit(cfg))
     curator = build(cfg.curator, "curator", parts)
     if own_targets(plain(cfg.curator)):
         for method in ("select", "curate"):
