@@ -96,6 +96,8 @@ class Archive:
         Wisdom is retired after this many uses if its success rate is below the threshold.
     curated
         Items of a curator; None: none.
+    keeps_episodes
+        Whether anything reads the episodes of other loops, or what is learnt from them; else only items change.
     """
 
     @validated
@@ -111,6 +113,7 @@ class Archive:
         retire_after: Positive = 5,
         retire_below: Share = 0.2,
         curated: CuratedMemory | None = None,
+        keeps_episodes: bool = True,
     ) -> None:
         self.store = store
         self.shown = shown or Shown()
@@ -124,6 +127,7 @@ class Archive:
         self.mistakes = Mistakes(retriever=retriever(), threshold=self.shown.min_score)
         self.insights = Insights()
         self.curated = curated
+        self.keeps_episodes = keeps_episodes
         self._extraction = Extraction()
         self._taken, self._has_learnt, self._hangs = 0, False, False
 
@@ -214,6 +218,8 @@ class Archive:
 
     def absorb(self, updates: Sequence[Learnt]) -> None:
         """Add a round's updates, in task order, and store them. A repetition does not change the store."""
+        if not updates:
+            return
         episodes = [episode for task in updates for episode in task.episodes]
         mistakes = [mistake for task in updates for mistake in task.mistakes]
         # own retrievers and embedders may hang, too
@@ -427,23 +433,27 @@ class Rounds:
         """Keep a task's updates until its round ends. Thread-safe."""
         if self._is_frozen(task):
             return
+        if self.archive.keeps_episodes:
+            self._updates[task.task_id] = self._learnt(task, attempts)
+        if self.archive.curated:
+            self._attempts[task.task_id] = tuple(attempts)
+
+    def _learnt(self, task: Task, attempts: Sequence[Attempt]) -> Learnt:
         name = session_id(self.run_id, task.task_id)
         session = Session(session_id=name)
         for attempt in attempts:
             session = session_after(session, attempt)
-        self._updates[task.task_id] = Learnt(
+        return Learnt(
             episodes=tuple(episode_of(task, attempt, name, self.agent_id) for attempt in attempts),
             mistakes=tuple(mistakes_of(task, attempts, session_id=name)),
             session=session,
         )
-        if self.archive.curated:
-            self._attempts[task.task_id] = tuple(attempts)
 
     def end(self, tasks: Sequence[Task]) -> None:
         """Add the round's updates to shared memory, in task order."""
         if self._is_frozen(tasks[0]):
             return
-        updates = [self._updates.pop(task.task_id) for task in tasks]
+        updates = [self._updates.pop(task.task_id) for task in tasks] if self.archive.keeps_episodes else []
         loops = [(task, self._attempts.pop(task.task_id, ())) for task in tasks]
         self.archive.absorb(updates)
         done = [update for update in self.done if update.round == self._number]

@@ -382,10 +382,9 @@ class Recording(WrappedModel):
 
 def without_traces(cfg: Config) -> Config:
     """A copy of the config without a store and reflection files; it reflects on the last attempt as with them."""
-    from reflexion_lab.runner.config.parts import reflects_on_last
+    from reflexion_lab.runner.config.parts import with_defaults
 
-    cfg = copy.deepcopy(cfg)
-    cfg.loop.reflect_on_last = reflects_on_last(cfg)
+    cfg = copy.deepcopy(with_defaults(cfg))
     cfg.store, cfg.memory.reflection_files = _no_store(), None
     return cfg
 

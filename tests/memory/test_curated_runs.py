@@ -16,9 +16,11 @@ from reflexion_lab.analysis.summary import bare, canonical_form, summary
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.curators.items import after
+from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.notebook.frames import load
 from reflexion_lab.records import Item, Usage
 from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.config.grid import digest_of
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.repair import OPERATIONS, drops, repair
 from reflexion_lab.storage.place import opened
@@ -76,6 +78,19 @@ def test_the_script_changes_memory_in_every_way(whole):
     first = [attempts[0] for attempts in whole.attempts.values()]
     assert [len(attempt.recalled_items) for attempt in first[:3]] == [1, 1, 1]  # written for the task alone
     assert all(len(attempt.recalled_items) > 1 and len(attempt.written_items) == 1 for attempt in first[3:])
+
+
+@pytest.mark.parametrize("shown", [0, 1])
+def test_episodes_of_other_loops_are_indexed_only_where_a_loop_reads_them(tmp_path, monkeypatch, shown):
+    add, indexed = Jaccard.add, Mock()
+
+    def counted(retriever, documents):
+        indexed(documents)
+        add(retriever, documents)
+
+    monkeypatch.setattr(Jaccard, "add", counted)
+    assert run_in(tmp_path, "workers=1", f"memory.shared.shown.mistakes={shown}").updates
+    assert indexed.called is bool(shown)
 
 
 @pytest.mark.parametrize("workers", [2, pytest.param(8, marks=pytest.mark.slow)])
@@ -341,3 +356,43 @@ def test_an_estimate_says_what_it_leaves_out(tmp_path):
         assert [text.partition(":")[0] for text in result.notes if "exclude" in text and "retries" not in text] == (
             [note] if note else []
         )
+
+
+def limit_of(folder):
+    return folder.manifest.config["memory"]["shared"]["items"]["max_tokens"]
+
+
+def test_memory_takes_a_quarter_of_a_small_context_so_that_every_item_fits(tmp_path):
+    whole = (*RAW, "curator=full_history", "benchmark.load.n=12", "benchmark=families", "model=family_student")
+    folder = run_in(tmp_path, *whole, "model.context=2048", "workers=1")
+    assert limit_of(folder) == 512
+    assert 256 < max(update.tokens for update in folder.updates) <= 512
+    assert not any(set(a.recalled_items) & set(a.trajectory.left_out) for a in folder.each_attempt())
+
+
+@pytest.mark.parametrize(
+    ("contexts", "expected"),
+    [
+        ((0, 0), 4000),
+        ((100_000, 32_000), 4000),
+        ((100_000, 8192), 2048),
+        ((4096, 0), 1024),
+    ],
+)
+def test_the_smaller_known_context_of_actor_and_curator_bounds_memory_and_is_in_the_digest(contexts, expected):
+    actor, curator = (f"context={context}" for context in contexts)
+    overrides = ("curator=ace", "model=simulated", "model@roles.curator=simulated")
+    overrides = (*overrides, f"model.{actor}", f"roles.curator.{curator}", "actor=single_shot")
+    unset, same, other = (
+        digest_of(compose(*overrides, f"memory.shared.items.max_tokens={limit}"))
+        for limit in ("null", expected, expected + 1)
+    )
+    assert unset == same != other
+
+
+def test_a_resumed_run_keeps_the_limit_with_which_it_began(tmp_path):
+    small = (*RAW, "model.context=2048")
+    folder = run_in(tmp_path, *small, "memory.shared.items.max_tokens=4000")
+    (folder.path / "results.jsonl").write_bytes(b"")
+    assert limit_of(run_in(tmp_path, *small, f"resume={folder.path}")) == 4000
+    assert len(folder.results) == 6

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from reflexion_lab.cli import main as cli
 from reflexion_lab.records import Manifest
 from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.compose import CONF, compose
 from reflexion_lab.runner.config.grid import cell_digest, digest_of
+from reflexion_lab.runner.config.parts import with_defaults
 from reflexion_lab.runner.folder import manifest
 from reflexion_lab.text.prompts.render import FOLDER, SUFFIX, digests
 
@@ -36,6 +38,11 @@ def leaves(node, key=()):
             yield from leaves(value, (*key, name))
     else:
         yield key
+
+
+def recorded(*overrides):
+    """The config in the manifest of a run."""
+    return plain(with_defaults(compose(*overrides)))
 
 
 def changed(config, key):
@@ -102,25 +109,45 @@ def test_later_keys_count_as_defaults_in_an_old_manifest():
     overrides = ["model=simulated", "actor=single_shot", "tracker=none", "benchmark.limit=2", "store=sqlite"]
     overrides += ["recall.max_tokens=600", "loop.reflect_on_last=true"]  # the defaults of that version
     for more, expected in (([], []), (["memory.shared.across_cells=true"], ["memory"])):
-        now = plain(compose(*overrides, *more))
+        now = recorded(*overrides, *more)
         differences = manifest.differences(manifest_of(OLD), manifest_of({**OLD, "config": now}))
         assert differences == expected
 
 
 def test_a_run_without_a_curator_has_the_digest_that_it_had_before_there_were_any():
-    config = plain(compose("model=simulated", "model@roles.reflector=simulated"))
+    config = recorded("model=simulated", "model@roles.reflector=simulated")
     before = json.loads(json.dumps(config))
     del before["curator"], before["memory"]["shared"]["items"]
     assert "curator" not in before["roles"]
     assert manifest.config_digest(before) == manifest.config_digest(config)
     first, now = (manifest_of({**OLD, "config": each}) for each in (before, config))
     assert manifest.differences(first, now) == []
-    config["curator"] = plain(compose("curator=raw_trajectories").curator)
+    config["curator"] = recorded("curator=raw_trajectories")["curator"]
     curated = manifest_of({**OLD, "config": config})
     assert manifest.differences(first, curated) == ["curator"]
     digest = manifest.config_digest(config)
     config["memory"]["shared"]["items"]["salt"] = digest  # as in the manifest of the run
     assert manifest.config_digest(config) == digest
+
+
+def test_runs_with_salts_of_their_own_are_two_cells_and_two_arms(tmp_path, capsys):
+    stream = ("model=simulated", "actor=single_shot", "benchmark.limit=2", "curator=full_history", "tracker=none")
+    key = "memory.shared.items.salt"
+    assert cli.main(["run", "-m", *stream, f"{key}=null,a,b", f"run_root={tmp_path}", "arm=salted"]) == 0
+    assert "3 cells: 3 done" in capsys.readouterr().out
+    runs = [json.loads(path.read_text()) for path in tmp_path.glob("*/manifest.json")]
+    by_salt = {run["config"]["memory"]["shared"]["items"]["salt"]: run["config_digest"] for run in runs}
+    assert len(set(by_salt.values())) == 3
+    unset = manifest.config_digest(recorded(*stream, "arm=salted"))
+    assert by_salt[unset] == unset
+    assert cli.main(["compare", str(tmp_path)]) == 0
+    compared = capsys.readouterr().out
+    assert all(f"salt={name}" in compared for name in ("a", "b", "None"))
+
+
+def test_a_salt_that_looks_like_that_of_a_run_without_one_is_refused(capsys):
+    assert cli.main(["run", "curator=full_history", "memory.shared.items.salt='0123456789abcdef'"]) == 2
+    assert "memory.shared.items.salt: got 0123456789abcdef, expected a word that is no" in capsys.readouterr().err
 
 
 PROMPTS = digests()
@@ -139,7 +166,7 @@ BEFORE_ITEMS = {name: FORMER.get(digest, digest) for name, digest in PROMPTS.ite
     ],
 )
 def test_prompts_of_a_run_from_before_there_were_items_differ_only_where_it_could_read_them(curator, now, expected):
-    config = plain(compose(f"curator={curator}"))
+    config = recorded(f"curator={curator}")
     runs = [manifest_of({**OLD, "config": config, "prompt_digests": prompts}) for prompts in (BEFORE_ITEMS, now)]
     assert BEFORE_ITEMS["lessons"] != PROMPTS["lessons"]
     assert manifest.differences(*runs) == expected

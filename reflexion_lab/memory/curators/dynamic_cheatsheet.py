@@ -8,7 +8,8 @@ and the three nearest earlier questions with their answers; the actor reads what
 The page is the text behind the first `<cheatsheet>`, up to `</cheatsheet>` or the end, as in the code. Without the tag,
 the old page stays and the reply counts as unreadable; so does an empty page, and one that was cut at `max_tokens`: the
 released code takes both over, and without a tag DC-RS there has the earlier questions and answers themselves as its
-page. The prompt names the number of words that `max_tokens` allows, there 2000 to 2500. Here, unlike there: the answer
+page. A page beyond the limit of memory is neither kept nor shown. The prompt names the number of words that
+`max_tokens` and that limit allow, there 2000 to 2500. Here, unlike there: the answer
 is the submitted program of the loop; the first question of DC-RS, for which there is no pair, costs no call; tasks of
 one round read the same page, and the last of them that wrote one determines it; pairs are part of memory, whose limits
 remove the oldest pairs, never the page.
@@ -17,6 +18,7 @@ remove the oldest pairs, never the page.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -25,12 +27,13 @@ from msgspec.structs import replace
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.memory.curators.calls import Calls, Reply
 from reflexion_lab.memory.curators.index import Index
-from reflexion_lab.memory.curators.items import SCORE
+from reflexion_lab.memory.curators.items import SCORE, ItemLimits
 from reflexion_lab.memory.curators.trajectories import described
 from reflexion_lab.protocols import Model, Retriever
 from reflexion_lab.records import Batch, Curation, Finished, Item, Operation, Sampling, Selection, Task
 from reflexion_lab.text.prompts.render import Prompts
 from reflexion_lab.text.replies.extract import without_thoughts
+from reflexion_lab.text.shorten import estimated
 
 PAGE = "page"
 """Id of the page."""
@@ -65,6 +68,8 @@ class DynamicCheatsheet:
         Length of each question with its answer.
     constrained : bool
         Send a grammar, for models that support one.
+    limits : ItemLimits or None
+        Of memory, and so of the page.
     """
 
     @validated
@@ -79,12 +84,14 @@ class DynamicCheatsheet:
         k: Positive = 3,
         max_chars: Positive = 3000,
         constrained: bool = False,
+        limits: ItemLimits | None = None,
     ) -> None:
         self.call = Calls(model, sampling, prompts, max_chars=max_chars, has_verdict=False, constrained=constrained)
         self.index = Index(retriever)
         self.variant = variant
         self.k = k
-        self.words = round(WORDS_PER_TOKEN * sampling.max_tokens)
+        self.longest = (limits.max_tokens if limits else 0) or math.inf
+        self.words = round(WORDS_PER_TOKEN * min(sampling.max_tokens, self.longest))
 
     def select(self, items: Sequence[Item], task: Task) -> Selection:
         page = tuple(item for item in items if item.item_id == PAGE)
@@ -96,6 +103,8 @@ class DynamicCheatsheet:
         question, old = task.prompt, _text(page)
         reply = self.call("cheatsheet_synthesis", texts, GRAMMAR, page=old, words=self.words, question=question)
         written = read_page(reply)
+        if estimated(written) > self.longest:
+            return Selection(items=page, usage=reply.usage)
         digest = hashlib.sha256(f"{task.task_id} {written}".encode()).hexdigest()[:8]
         new = (Item(item_id=f"{PAGE}-{digest}", text=written),)
         return Selection(items=new if written else page, usage=reply.usage)

@@ -37,6 +37,8 @@ class ItemLimits(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Items(ItemLimits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The values under `memory.shared.items`."""
 
+    max_tokens: Count | None = None  # type: ignore[assignment]  # a number once the models are known
+    """As of `ItemLimits`; None: a share of the models' context."""
     of: str | None = None
     """A run folder, with whose items the run begins."""
     after: Count | None = None

@@ -69,10 +69,12 @@ from reflexion_lab.runner.config.parts import (
     stop_rules,
     suite_writer_factory,
     timed_tasks,
+    with_defaults,
 )
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import IRREPLACEABLE, RunFolder, read_beginning
 from reflexion_lab.runner.folder.manifest import (
+    SALT,
     config_digest,
     differences,
     new_manifest,
@@ -145,7 +147,7 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
             f"a store with {leak}",
             "store=none, since words about hidden tests and solutions would reach other runs",
         )
-    cfg = _with_salt(_with_last_reflection(cfg))
+    cfg = _with_salt(_with_defaults(cfg))
     for message in settings.arm_warnings(checked):
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     with contextlib.ExitStack() as held:
@@ -156,27 +158,21 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
     return lab
 
 
-def _with_last_reflection(cfg: Config) -> Config:
-    """The config with the `loop.reflect_on_last` of the resumed run, else of `reflects_on_last`, for the manifest."""
-    if cfg.loop.reflect_on_last is not None:
-        return cfg
-    cfg = copy.deepcopy(cfg)
-    earlier = RunFolder.existing(cfg.resume).manifest.config if cfg.resume is not None else {}
-    cfg.loop.reflect_on_last = plain(earlier.get("loop", {})).get("reflect_on_last", reflects_on_last(cfg))
-    return cfg
+def _with_defaults(cfg: Config) -> Config:
+    """The config as `with_defaults`, with the values of the resumed run, for the manifest."""
+    return with_defaults(cfg, RunFolder.existing(cfg.resume).manifest.config if cfg.resume is not None else {})
 
 
 def _with_salt(cfg: Config) -> Config:
     """The config with the salt of the resumed run for ids of items, else its digest, which a replay reads from it."""
     from omegaconf import OmegaConf
 
-    key = "memory.shared.items.salt"
-    if not keeps_items(cfg) or OmegaConf.select(cfg, key) is not None:
+    if not keeps_items(cfg) or OmegaConf.select(cfg, SALT) is not None:
         return cfg
     earlier = RunFolder.existing(cfg.resume).manifest.config if cfg.resume is not None else {}
-    salt = OmegaConf.select(OmegaConf.create(earlier), key) or config_digest(without_logins(plain(cfg)))
+    salt = OmegaConf.select(OmegaConf.create(earlier), SALT) or config_digest(without_logins(plain(cfg)))
     cfg = copy.deepcopy(cfg)
-    OmegaConf.update(cfg, key, salt)
+    OmegaConf.update(cfg, SALT, salt)
     return cfg
 
 
@@ -469,7 +465,7 @@ def manifest_of(cfg: Config) -> Manifest:
     from reflexion_lab.storage.in_memory import InMemory
 
     settings.check(cfg)
-    cfg = _with_salt(_with_last_reflection(cfg))
+    cfg = _with_salt(_with_defaults(cfg))
     benchmark, models = load_benchmark(cfg), load_models(cfg)
     try:
         config = plain(cfg)

@@ -22,6 +22,7 @@ from reflexion_lab.runner.config.build import (
     nearest,
     plain,
 )
+from reflexion_lab.runner.folder.manifest import SALT, is_own_salt
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Place = Annotated[str, msgspec.Meta(min_length=1)]
@@ -219,7 +220,9 @@ def _check_keys(whole: Mapping[str, Any], as_it_stands: Mapping[str, Any]) -> No
     converted("loop", whole["loop"], LoopValues)
     converted("sandbox.limits", whole["sandbox"]["limits"], Limits)
     converted("memory.shared.shown", whole["memory"]["shared"]["shown"], Shown)
-    converted("memory.shared.items", whole["memory"]["shared"].get("items", {}), Items)
+    salt = converted("memory.shared.items", whole["memory"]["shared"].get("items", {}), Items).salt
+    if salt is not None and not is_own_salt(salt):  # it would be in no digest
+        raise ConfigError(SALT, salt, "a word that is no digest, which runs without a salt have")
     converted("caps", whole["caps"] or {}, Caps)
     for key, node in known.items():
         check_targets(key, node)

@@ -17,7 +17,7 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.runner.config.build import Config, plain
 from reflexion_lab.runner.config.compose import conf_version, hydra_initialized, in_full, suggest_key, with_values
-from reflexion_lab.runner.config.parts import reflects_on_last
+from reflexion_lab.runner.config.parts import defaults
 from reflexion_lab.runner.folder.manifest import config_digest, store_place
 
 if TYPE_CHECKING:
@@ -70,7 +70,15 @@ def digest_of(cfg: Config, config: dict[str, Any] | None = None) -> str:
     log-ins, where the caller has them.
     """
     config = config or without_logins(plain(cfg))
-    return config_digest({**config, "loop": {**config["loop"], "reflect_on_last": reflects_on_last(cfg)}})
+    for key, value in defaults(cfg).items():
+        config = _with(config, key.split("."), value)
+    return config_digest(config)
+
+
+def _with(config: dict[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+    """A copy with another value at `path`."""
+    name, *rest = path
+    return {**config, name: _with(config[name], rest, value) if rest else value}
 
 
 def cells(overrides: Sequence[str]) -> list[Cell]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from reflexion_lab.agent.models.prices import Meter
 from reflexion_lab.agent.models.wrapped import WrappedModel
@@ -49,6 +51,9 @@ TIMED = 1000
 """Tasks whose canonical solutions are in the queue of the sandbox at once."""
 NAMED = 5
 """Maximum number of tasks that a message names."""
+MOST_OF_ITEMS, SHARE = 4000, 4
+"""Default limit of a curator's items in tokens, and the part of a model's context, a quarter, that it does not exceed:
+prompts also hold a task or a loop, instructions and the room for a reply."""
 
 
 class Models(NamedTuple):
@@ -152,6 +157,7 @@ def load_archive(cfg: Config, models: Models | None, store: Store | None = None)
         retire_after=shared.retire_after,
         retire_below=shared.retire_below,
         curated=load_curated(cfg, models) if models else None,
+        keeps_episodes=has_shared_episodes(cfg),
     )
 
 
@@ -163,12 +169,13 @@ def load_curated(cfg: Config, models: Models) -> CuratedMemory | None:
 
     if not keeps_items(cfg):
         return None
-    parts: dict[str, Any] = {"model": models.of("curator"), "prompts": build(cfg.prompts, "prompts")}
+    items = converted("memory.shared.items", cfg.memory.shared.get("items", {}), Items)
+    limits = replace(items, max_tokens=items_limit(cfg))
+    parts: dict[str, Any] = {"model": models.of("curator"), "prompts": build(cfg.prompts, "prompts"), "limits": limits}
     if takes("curator", plain(cfg.curator), "retriever"):
         parts["retriever"] = build(cfg.retriever, "retriever", {"embedder": load_embedder(cfg)})
     if any_node(plain(cfg.curator), lambda node: bool(capability(node, "reads_solutions", False))):
         parts["tasks"] = load_benchmark(cfg).tasks
-    limits = converted("memory.shared.items", cfg.memory.shared.get("items", {}), Items)
     curator = build(cfg.curator, "curator", parts)
     if own_targets(plain(cfg.curator)):
         for method in ("select", "curate"):
@@ -206,6 +213,38 @@ def reflects_on_last(cfg: Config) -> bool:
     curator = plain(cfg.get("curator"))
     is_read = any_node(curator, lambda node: bool(capability(node, "reads_reflections", False)))
     return has_shared_episodes(cfg) or is_read if value is None else value
+
+
+def items_limit(cfg: Config) -> int:
+    """`memory.shared.items.max_tokens`; by default the `SHARE` of the context of actor or curator, if one is known."""
+    value: int | None = cfg.memory.shared.get("items", {}).get("max_tokens")
+    contexts = [node.get("context") for node in (cfg.model, cfg.roles.get("curator")) if node]
+    known = [context for context in contexts if context] if keeps_items(cfg) else []
+    return min([MOST_OF_ITEMS, *(context // SHARE for context in known)]) if value is None else value
+
+
+def defaults(cfg: Config) -> dict[str, Any]:
+    """By key, the values that are null in the config because they follow from others."""
+    from omegaconf import OmegaConf
+
+    rules: dict[str, Callable[[Config], Any]] = {"loop.reflect_on_last": reflects_on_last}
+    if "items" in cfg.memory.shared:  # manifests of runs from before there were items stay as they are
+        rules["memory.shared.items.max_tokens"] = items_limit
+    return {key: rule(cfg) for key, rule in rules.items() if OmegaConf.select(cfg, key) is None}
+
+
+def with_defaults(cfg: Config, earlier: Mapping[str, Any] = {}) -> Config:
+    """The config with its `defaults`; a resumed run keeps those of `earlier`, the config of its manifest."""
+    from omegaconf import OmegaConf
+
+    values = defaults(cfg)
+    if not values:
+        return cfg
+    cfg, known = copy.deepcopy(cfg), OmegaConf.create(dict(earlier))
+    for key, value in values.items():
+        before = OmegaConf.select(known, key)
+        OmegaConf.update(cfg, key, value if before is None else before)
+    return cfg
 
 
 def snapshot_path(cfg: Config) -> Path | None:

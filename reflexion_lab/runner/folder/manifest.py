@@ -34,8 +34,10 @@ EXECUTION_KEYS = (
     "prices",
 )  # fmt: skip
 """Config keys that do not affect results; excluded from the digest."""
-PLACED = ("sandbox.servers", "store.place", "memory.reflection_files", "memory.shared.items.salt")
+PLACED = ("sandbox.servers", "store.place", "memory.reflection_files")
 """Likewise keys within groups. The initial contents of a store are in the run's memory.json."""
+SALT = "memory.shared.items.salt"
+"""Of ids of items, which prompts may show; in the digest if it `is_own_salt`."""
 ADDED: Mapping[str, Mapping[str, Any]] = {
     "benchmark": {"keep_failing": False},
     "memory.shared": {"across_cells": False},
@@ -292,10 +294,17 @@ def _measured(key: str, node: Any) -> Any:
         node = {**ADDED.get(key, {}), **node}
         below = {name: f"{key}.{name}" for name in node if name not in how}
         kept = {name: _measured(place, node[name]) for name, place in below.items() if place not in PLACED}
+        if key == "memory.shared.items" and not is_own_salt(kept.get("salt")):
+            kept.pop("salt", None)
         return {name: value for name, value in kept.items() if (name, value) not in omitted}
     if isinstance(node, list | tuple):
         return [_measured(key, value) for value in node]
     return int(node) if isinstance(node, float) and node.is_integer() and abs(node) < EXACT else node
+
+
+def is_own_salt(salt: str | None) -> bool:
+    """Whether a user chose the salt; else it is None or, as recorded by a run, the digest of its config."""
+    return salt is not None and not re.fullmatch("[0-9a-f]{16}", str(salt))
 
 
 def _without_data(config: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from reflexion_lab.memory.curators.items import after
 from reflexion_lab.records import Completion, Message, Sampling, Task, Usage
 from reflexion_lab.runner.config.build import plain, takes
 from reflexion_lab.runner.config.compose import CONF, compose
-from reflexion_lab.runner.config.parts import Models, load_curated
+from reflexion_lab.runner.config.parts import Models, load_curated, with_defaults
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import carry_out
 from tests import builders
@@ -48,7 +48,7 @@ class Replies:
 
 
 def curated(name: str, model: Replies, *overrides: str) -> CuratedMemory:
-    cfg = compose("benchmark=families", f"curator={name}", *overrides)
+    cfg = with_defaults(compose("benchmark=families", f"curator={name}", *overrides))
     memory = load_curated(cfg, Models({"actor": model}))  # type: ignore[dict-item]
     assert memory is not None
     return memory

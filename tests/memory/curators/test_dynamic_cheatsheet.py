@@ -1,13 +1,18 @@
 """Dynamic Cheatsheet: traces worked by hand from its rules."""
 
+import json
+
+import pytest
 from msgspec.structs import replace
 
+from reflexion_lab.cli import main as cli
 from reflexion_lab.memory.curators.controls import Filler, Shuffled
 from reflexion_lab.memory.curators.curated import CuratedMemory
 from reflexion_lab.memory.curators.dynamic_cheatsheet import PAGE, PAIRS, DynamicCheatsheet
-from reflexion_lab.memory.curators.items import ItemLimits, ItemMemory
+from reflexion_lab.memory.curators.items import ItemLimits, ItemMemory, rebuilt
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Batch, Item, Sampling, Selection, Task, Usage
+from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.text.shorten import estimated
 from tests import builders
 from tests.memory.curators.conftest import Scripted, loop
@@ -158,3 +163,29 @@ def test_a_prompt_fits_the_context_of_the_model():
     pairs = [Item(item_id=str(n), text=f"{n} {LONG}", key="sum", section=PAIRS) for n in range(3)]
     curator(model, variant="retrieval_synthesis").select(pairs, prompted("t/9", "sum"))
     assert estimated(model.prompts[0]) + Sampling().max_tokens <= model.context
+
+
+@pytest.mark.parametrize(("limit", "is_shown"), [(100, False), (400, True), (0, True)])
+def test_a_page_that_was_written_before_a_task_keeps_the_limit_of_memory(tmp_path, limit, is_shown):
+    """Replies of 300 words: beyond a limit of 100 tokens, no actor reads them, memory lacks them, and they count."""
+    rules = [
+        {"when": "cheatsheet that helps", "reply": f"<cheatsheet>{LONG}</cheatsheet>"},
+        {"when": "", "scope": "conversation", "reply": "```python\nno = 1\n```"},
+    ]
+    (tmp_path / "script.json").write_text(json.dumps(rules))
+    stream = (
+        "model=scripted", f"model.path={tmp_path / 'script.json'}", "actor=single_shot", "reflector=none",
+        "loop.max_attempts=1", "benchmark.limit=4", "memory.shared.round_size=1", "tracker=none", "quiet=true",
+        "curator=dynamic_cheatsheet", "curator.variant=retrieval_synthesis", "curator.max_chars=100",
+        f"memory.shared.items.max_tokens={limit}", f"run_root={tmp_path / 'runs'}",
+    )  # fmt: skip
+    assert cli.main(["run", *stream]) == 0
+    (manifest,) = (tmp_path / "runs").glob("*/manifest.json")
+    folder = RunFolder(manifest.parent)
+    attempts = list(folder.each_attempt())
+    assert sum(attempt.selection_usage.calls for attempt in attempts) == 3
+    assert any("word word" in message.content for a in attempts for message in a.trajectory.messages) is is_shown
+    operations = [operation for update in folder.updates for operation in update.operations]
+    assert (PAGE in {item.item_id for item in rebuilt((), operations)}) is is_shown
+    assert sum(update.unreadable for update in folder.updates) == (0 if is_shown else 3)
+    assert not any(update.refused for update in folder.updates)
