@@ -22,11 +22,8 @@ DAY = 24 * 60 * 60
 
 
 def add(commands: place.Commands) -> None:
-    kinds = place.add_group(
-        commands,
-        "memory",
-        "inspect memory: the records of stores, and the history of items in runs",
-    )
+    text = "inspect memory: the records of stores, and the history of items in runs"
+    kinds = place.add_group(commands, "memory", text)
     sub = place.add_command(kinds, "validate", validate, "list all invalid records; exit code 1 if there are any")
     sub.add_argument("paths", metavar="PATH", nargs="+", help="stores, exports, run folders or reflection files")
     sub = _add(kinds, "show", show, "print the contents of a store, and its newest episodes")

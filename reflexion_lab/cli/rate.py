@@ -27,13 +27,8 @@ def add(commands: Commands) -> None:
     sheet = "write a shuffled sheet (CSV) without arm, model and verdict, and its key beside it"
     sub.add_argument("--out", metavar="SHEET", help=sheet)
     add_limit(sub, 0, "with --out: number of reflections, drawn at random; 0 for all")
-    sub.add_argument(
-        "--seed",
-        metavar="N",
-        type=int,
-        default=0,
-        help="with --out: seed of the draw and the order (default: %(default)s)",
-    )
+    seed = "with --out: seed of the draw and the order (default: %(default)s)"
+    sub.add_argument("--seed", metavar="N", type=int, default=0, help=seed)
     filled = "filled sheets of one key, one per rater: agreement with each other and with the rules"
     sub.add_argument("--read", metavar="SHEET", nargs="+", help=filled)
     sub.add_argument("--key", metavar="FILE", help="with --read: the key (default: beside the first sheet)")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from reflexion_lab.audit import stored_programs
-from reflexion_lab.audit.audit import agreement, audit, audit_files
+from reflexion_lab.audit.audit import LONG_RUNS, agreement, audit, audit_files
 from reflexion_lab.audit.audit_report import as_json, findings
 from reflexion_lab.audit.causes import CAUSES
 from reflexion_lab.audit.samples import IMPORTS, Sample, read_samples
@@ -225,13 +225,15 @@ def test_another_run_with_the_same_program_shares_no_cause(write_rows):
 
 
 @pytest.mark.slow
-def test_slow_programs_are_no_sign_of_self_grading(monkeypatch, write_rows):
+@pytest.mark.parametrize(("long_runs", "cause"), [(LONG_RUNS, "slow"), pytest.param(0, "", marks=pytest.mark.soak)])
+def test_time_outs_are_no_sign_of_self_grading_with_or_without_more_time(monkeypatch, write_rows, long_runs, cause):
+    monkeypatch.setattr("reflexion_lab.audit.audit.LONG_RUNS", long_runs)
     slow = "import time\ndef f(x):\n    time.sleep(1.5)\n    return x + 1\n"
     for name in ("LIMITS", "PATIENT"):
         monkeypatch.setattr(stored_programs, name, Limits(wall_seconds=0.8, cpu_seconds=1))
     rows = [row(f"t{n}", slow + n * "\n" if n < 3 else RIGHT, True, reflections=[]) for n in range(12)]
     result = audited(write_rows(*rows))
-    assert (causes(result), result.self_graded) == (dict.fromkeys(("t0", "t1", "t2"), "slow"), ())
+    assert (causes(result), result.self_graded) == (dict.fromkeys(("t0", "t1", "t2"), cause), ())
 
 
 def test_a_difference_whose_search_failed_keeps_its_evidence(monkeypatch, write_rows):
@@ -248,18 +250,6 @@ def test_a_difference_whose_search_failed_keeps_its_evidence(monkeypatch, write_
     assert causes(result) == {"t0": "", **{f"t{n}": "self_graded" for n in range(1, 6)}}
     assert evidence(result)["t0"] == "the harness failed in the search for a cause: no fork"
     assert all("t0" not in rule.wrong for rule in result.self_graded)
-
-
-@pytest.mark.slow
-@pytest.mark.soak
-def test_time_outs_that_did_not_get_more_time_are_no_sign_either(monkeypatch, write_rows):
-    monkeypatch.setattr("reflexion_lab.audit.audit.LONG_RUNS", 0)
-    for name in ("LIMITS", "PATIENT"):
-        monkeypatch.setattr(stored_programs, name, Limits(wall_seconds=0.5, cpu_seconds=1))
-    slow = "import time\ndef f(x):\n    time.sleep(0.8)\n    return x + 1\n"
-    rows = [row(f"t{n}", slow + n * "\n" if n < 3 else RIGHT, True, reflections=[]) for n in range(12)]
-    result = audited(write_rows(*rows))
-    assert (causes(result), result.self_graded) == (dict.fromkeys(("t0", "t1", "t2"), ""), ())
 
 
 @pytest.mark.parametrize(

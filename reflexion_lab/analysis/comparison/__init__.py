@@ -194,23 +194,20 @@ def _baseline(arms: Sequence[Arm], label: str | None, study: Registration | None
 
 def _corrected(rows: Sequence[Row], units: Sequence[str]) -> list[Row]:
     """Rows with Holm-adjusted p-values: the arms at one budget are a family, without upper bounds."""
-    as_run = _as_family({row.arm: row.as_run for row in rows if row.as_run and not row.is_upper_bound})
-    equal = {
-        unit: _as_family({row.arm: row.equal[unit] for row in rows if unit in row.equal and not row.is_upper_bound})
-        for unit in units
-    }
+    by_arm: dict[str, dict[str, Difference]] = {row.arm: row.differences for row in rows}
+    tested = [row.arm for row in rows if not row.is_upper_bound]
+    for name in ("as_run", *(f"equal_{unit}" for unit in units)):
+        family = {arm: by_arm[arm][name] for arm in tested if name in by_arm[arm]}
+        for arm, difference in zip(family, corrected(list(family.values())), strict=True):
+            by_arm[arm][name] = difference
     return [
         replace(
             row,
-            as_run=as_run.get(row.arm, row.as_run),
-            equal={unit: equal[unit].get(row.arm, difference) for unit, difference in row.equal.items()},
+            as_run=by_arm[row.arm].get("as_run"),
+            equal={unit: by_arm[row.arm][f"equal_{unit}"] for unit in row.equal},
         )
         for row in rows
     ]
-
-
-def _as_family(family: Mapping[str, Difference]) -> dict[str, Difference]:
-    return dict(zip(family, corrected(list(family.values())), strict=True))
 
 
 def side_by_side(

@@ -38,15 +38,7 @@ def feedback_errors(confusions: Mapping[Arm, Confusion], ax: Axes) -> Axes:
 @figure(50)
 def drawing(arms: Sequence[Arm]) -> Drawing | None:
     """Arms with feedback apart from the hidden verdicts; None without any."""
-    judged = {
-        arm: feedback_confusion(
-            (attempt, arm.grades[case][attempt.number])
-            for case, attempts in arm.attempts.items()
-            for attempt in attempts
-        )
-        for arm in arms
-        if not arm.is_upper_bound
-    }
+    judged = {arm: feedback_confusion(arm.graded) for arm in arms if not arm.is_upper_bound}
     confusions = {
         arm: confusion
         for arm, confusion in judged.items()

@@ -403,11 +403,8 @@ def difference_sheet(comparison: Comparison) -> Sheet:
         f"minimum detectable effect of this design at 80 % power ({NONE}: none). Detected: the interval excludes 0 and "
         f"p, Holm is below 0.05. {_claims(comparison)} {_budgets(comparison)}"
     ).rstrip()
-    title = (
-        f"Difference to {plain(comparison.baseline)}"
-        if comparison.baseline
-        else "No difference: all arms are upper bounds"
-    )
+    baseline = comparison.baseline
+    title = f"Difference to {plain(baseline)}" if baseline else "No difference: all arms are upper bounds"
     return Sheet(title=title, columns=columns, rows=rows, caption=caption, names=2, method=meaning, key="differences")
 
 

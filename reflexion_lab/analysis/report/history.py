@@ -133,12 +133,8 @@ def _compared(old: str, new: str) -> tuple[Pieces, Pieces]:
         return whole
     a, b = (re.findall(r"\w+|\s+|\W", line) for line in (old, new))
     matcher = SequenceMatcher(None, a, b, autojunk=False)
-    if (
-        len(a) + len(b) > 400
-        or matcher.real_quick_ratio() < 0.6
-        or matcher.quick_ratio() < 0.6
-        or matcher.ratio() < 0.6
-    ):
+    ratios = (matcher.real_quick_ratio, matcher.quick_ratio, matcher.ratio)  # the quickest first
+    if len(a) + len(b) > 400 or any(ratio() < 0.6 for ratio in ratios):
         return whole
     steps = matcher.get_opcodes()
     before = tuple(("".join(a[i:j]), tag != "equal") for tag, i, j, _, _ in steps if i < j)

@@ -61,20 +61,10 @@ def run_screen(run: RunFolder, log: Log, width: int = WIDTH, facts: Sequence[str
     unsolved = _unsolved(log)
     failed = short_ids(log.results)[next(iter(unsolved or log.results))] if log.results else ""
     look = [f"show {name} {failed}"] * bool(failed) + [f"report --html {name}   (all tables: show {name} --full)"]
-    return _screen(
-        run_tables.warnings(log, figures, run.path),
-        [about, *_rates(figures)],
-        _curve(log, width),
-        [
-            *_changes(log, figures, unsolved),
-            *_feedback(figures),
-            _cost(log, figures),
-            *facts,
-            f"run folder: {run.path}",
-        ],
-        _look(look),
-        width,
-    )
+    warnings, top = run_tables.warnings(log, figures, run.path), [about, *_rates(figures)]
+    bottom = [*_changes(log, figures, unsolved), *_feedback(figures), _cost(log, figures), *facts]
+    bottom.append(f"run folder: {run.path}")
+    return _screen(warnings, top, _curve(log, width), bottom, _look(look), width)
 
 
 def _screen(
@@ -216,9 +206,8 @@ def _cost(log: Log, figures: Summary) -> str:
     used = sum(figures.usage.values(), Usage())
     tokens = f"{used.tokens:,}" if used.tokens or not used.calls else "unknown"
     cost = f"{used.cost:,.4f} {', '.join(log.currencies)}".rstrip() if used.cost else "0"
-    return (
-        f"{used.calls:,} calls, {tokens} tokens, cost {'unknown' if UNPRICED in log.manifest.prices.values() else cost}"
-    )
+    cost = "unknown" if UNPRICED in log.manifest.prices.values() else cost
+    return f"{used.calls:,} calls, {tokens} tokens, cost {cost}"
 
 
 def short_ids(task_ids: Iterable[str]) -> dict[str, str]:

@@ -81,12 +81,8 @@ def test_the_table_says_all_that_an_honest_one_has_to(three_arms):
     assert cells(bayesian, arm)["difference [95 % credible]"].startswith("+16.")
     assert 50 < float(cells(bayesian, arm)["P(above baseline)"]) < 90
     result = cells(loops, arm)
-    assert [result[name] for name in ("repaired", "damaged", "FP", "FN")] == [
-        "100.0 (4/4)",
-        "50.0 (2/4)",
-        "33.3 (2/6)",
-        "25.0 (2/8)",
-    ]
+    assert (result["repaired"], result["damaged"]) == ("100.0 (4/4)", "50.0 (2/4)")
+    assert (result["FP"], result["FN"]) == ("33.3 (2/6)", "25.0 (2/8)")
     result = cells(left_out, arm)
     assert (result["logged of expected"], result["attempts"]) == ("8 of 8", "14")
     assert [result[name] for name in ("no program", "timed out", "harness errors")] == ["0.0 (0)"] * 3
