@@ -43,7 +43,7 @@ class Grade(Record, frozen=True, kw_only=True):
     checks_passed: int
     checks_total: int
     sealed: bool
-    """False for the one submitted attempt, graded while the run was open; True for the others, graded after the seal."""
+    """False for the submitted attempt, graded while the run was open; True for the others, graded after the seal."""
 
 
 class SetAside(Record, frozen=True, kw_only=True):
