@@ -43,7 +43,7 @@ class Grade(Record, frozen=True, kw_only=True):
     checks_passed: int
     checks_total: int
     sealed: bool
-    """False for the one submitted attempt, graded while the run was open; True for the others, graded after it."""
+    """False for the submitted attempt, graded while the run was open; True for the others, graded after the seal."""
 
 
 class SetAside(Record, frozen=True, kw_only=True):
@@ -132,7 +132,7 @@ class Manifest(Record, frozen=True, kw_only=True):
     n_expected: int
     prompt_digests: dict[str, str]
     model_fingerprint: str
-    """The actor's."""
+    """Fingerprint of the actor's model."""
     role_fingerprints: dict[str, str] = {}
     """Fingerprints of the models of other roles, if they have their own."""
     slots: int

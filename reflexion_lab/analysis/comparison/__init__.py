@@ -109,8 +109,7 @@ def compare(
     ------
     ConfigError
         A margin out of range; an unknown `over`, or too few seeds for it; no arm; two arms of one name; an unknown unit
-        or baseline; different benchmarks; no case in common with the
-        baseline; `cost` without prices.
+        or baseline; different benchmarks; no case in common with the baseline; `cost` without prices.
     """
     if unit not in (None, ATTEMPTS):
         check_unit(str(unit))

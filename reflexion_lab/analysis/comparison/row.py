@@ -128,7 +128,7 @@ class Difference(Record, frozen=True, kw_only=True):
     """The 90 % interval by the same method: the two one-sided tests of equivalence."""
     error: float | None
     """Standard error: half of the 95 % interval over the quantile of Student's t with clusters - 1 degrees of freedom.
-    A side that is cut at -1 or 1 says nothing of it; None if both are, or with fewer than two clusters."""
+    A side that is cut at -1 or 1 is left out; None if both are, or with fewer than two clusters."""
     margin: float | None
     """Equivalence margin; None for none."""
     method: str
@@ -154,7 +154,7 @@ class Difference(Record, frozen=True, kw_only=True):
     """Number of independent pairs that the pairs are worth (`power.effective_pairs`)."""
     minimum: float | None
     """The true difference that a study of this design detects four times in five, at the strictest step of Holm's
-    correction (`power.minimum_detectable`); None where it detects none so often: of 5 pairs or fewer."""
+    correction (`power.minimum_detectable`); None if it detects no difference so often, as with 5 pairs or fewer."""
     posterior: Posterior | None
     """Bayesian comparison; None at an equal budget, where the cut is random."""
     price: RetryPrice | None = None
@@ -207,16 +207,24 @@ def compared(
     clusters: Clusters = ALONE,
     claim: Claim | None = None,
 ) -> Difference:
-    """`p_holm` is `p_tasks` until `corrected`.
+    """The difference of an arm to the baseline; its `p_holm` is `p_tasks` until `corrected` is applied.
 
     Parameters
     ----------
+    arm, baseline : Verdicts
+        Hidden verdicts by case.
+    budget : str, default "as run"
+        As in `Difference`.
+    cut : Cut | None, optional
+        The cut to an equal budget.
+    exploratory : Sequence[str], default ()
+        Reasons why the comparison is not the registered one.
     equal : Equal | None, optional
         Difference at an equal budget (`comparison.budgets`): verdicts after one cut ignore that the cut is random.
     clusters : Clusters, optional
         Cluster by task.
     claim : Claim | None, optional
-        Margin, and what the interval generalises to; by default no margin, and other tasks.
+        Margin, and population of the interval; by default no margin, and other tasks.
 
     Raises
     ------
@@ -303,7 +311,7 @@ class Tallies(Record, frozen=True, kw_only=True):
     """Counts over all attempts of an arm. The intervals of the rates assume independent attempts."""
 
     usage: Usage
-    """Of all roles, including written tests, curators and cached calls."""
+    """Usage of all roles, including written tests, curators and cached calls."""
     extraction_failures: Rate
     """Attempts whose reply contains no program."""
     timeouts: Rate
