@@ -2,30 +2,42 @@
 
 The probe uses the shared call cache: the run finds its replies there and does not pay for them again. Cells of a sweep
 are probed on the same tasks, so shared calls are counted once, as the sweep pays for them.
+
+With a curator, the probe is the beginning of the run, its curation included. Memory grows after it, and with it the
+prompts that hold all of it: the low figures leave memory as it was in the probe, the mean ones let it grow by as much a
+task up to its limit, the high ones have it from the start as it then is at the end; the upper bound has it full. A role
+whose last prompts left items out in the probe shows the nearest ones, so its prompts stay as these are. The curator's
+calls of a round are counted by `Curator.due`, for as many loops as a round has, taken in turn from the probe.
 """
 
 from __future__ import annotations
 
 import copy
 import random
+import re
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from functools import cache
+from itertools import cycle, islice
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import msgspec
 
 from reflexion_lab.agent.models.cache import CachedModel, call_key
 from reflexion_lab.agent.models.wrapped import WrappedModel
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.records import Attempt, Completion, Message, Record, Sampling, Task, Usage
+from reflexion_lab.records import Attempt, Completion, Message, Record, Sampling, Task, Update, Usage
 
 if TYPE_CHECKING:
     from reflexion_lab.agent.models.prices import Price
     from reflexion_lab.analysis.report.sheets import Sheet
-    from reflexion_lab.memory.archive import Archive
+    from reflexion_lab.memory.archive import Archive, Rounds
+    from reflexion_lab.memory.curators.curated import CuratedMemory
     from reflexion_lab.runner.config.build import Config
     from reflexion_lab.runner.config.parts import Models
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
@@ -41,8 +53,26 @@ class _Probed(NamedTuple):
     attempts: int
     """Maximal attempts of a loop."""
     workers: int
-    excluded: str
-    """What the cell's run adds for its curator; "" without one."""
+    curation: Curation | None = None
+
+
+class Curation(NamedTuple):
+    """What the curator of a cell did in the probe, and what it will do."""
+
+    batches: list[Trace]
+    """Its calls after rounds."""
+    expected: int
+    """Batches of the whole run."""
+    kept: int
+    """Batches of the probe that the run has, too: those of complete rounds."""
+    has_model: bool
+    sizes: tuple[int, ...]
+    """Tokens of memory that are expected before each task of the run, as memory grew in the probe."""
+    growth: float
+    """Tokens of memory by task of the probe."""
+    round_size: int
+    full: int
+    """Tokens of memory at its limit; without one, at the end."""
 
 
 def estimate(cells: Sequence[Config], tasks: int = 3) -> Estimate:
@@ -74,50 +104,118 @@ def estimate(cells: Sequence[Config], tasks: int = 3) -> Estimate:
 
 def _probe(cfg: Config, n: int, scope: str, sandbox: CachedSandbox) -> _Probed:
     """Run the loops of `n` tasks, the same ones for all cells with these tasks; where tasks learn from each other, of
-    the first round. `scope`: where its spending counts towards the caps.
+    the first round; with a curator, the first ones, in rounds. `scope`: where its spending counts towards the caps.
     """
-    from reflexion_lab.runner.config.parts import load_archive, load_benchmark, load_models, timed_tasks
+    from reflexion_lab.memory.archive import Rounds
+    from reflexion_lab.runner.config.assemble import with_salt
+    from reflexion_lab.runner.config.initial_items import initial_items
+    from reflexion_lab.runner.config.parts import load_archive, load_benchmark, load_models, timed_tasks, with_defaults
 
-    cfg = without_traces(cfg)
+    cfg = without_traces(with_salt(with_defaults(cfg)))  # ids of items, which prompts may show, as in the run
     benchmark = load_benchmark(cfg, sandbox)
-    ids = [task.task_id for task in benchmark]
+    ids, size = [task.task_id for task in benchmark], cfg.memory.shared.round_size
     with ExitStack() as stack:
-        archive = load_archive(cfg, None)
-        if archive:
-            stack.enter_context(closing(archive))
-        first = ids[: cfg.memory.shared.round_size] if archive else ids
-        chosen = random.Random("estimate").sample(first, min(n, len(first)))
-        tasks = timed_tasks(benchmark.only(chosen), sandbox, cfg.benchmark.get("keep_failing", False))
         models = stack.enter_context(closing(load_models(cfg)))
         models.meter.scope = scope
-        workers = cfg.workers or models.of("actor").slots
+        recorder = Recorder()
+        by_role = {**models.by_role, "curator": recorder.of(models, "curator")}
+        archive = load_archive(cfg, models._replace(by_role=by_role))
+        rounds = None
         if archive:
-            archive.begin()
+            stack.enter_context(closing(archive))
+            others = initial_items(cfg)
+            archive.begin(items=others and others.items)
+            recorder.curated = archive.curated
+        if archive and archive.curated:
+            rounds = Rounds(archive, size, "", cfg.arm, log=recorder.end_batch, frozen=benchmark.held_out)
+            chosen = ids[:n]
+        else:
+            first = ids[:size] if archive else ids
+            chosen = random.Random("estimate").sample(first, min(n, len(first)))
+        tasks = timed_tasks(benchmark.only(chosen), sandbox, cfg.benchmark.get("keep_failing", False))
+        workers = cfg.workers or models.of("actor").slots
+        workers = min(workers, size) if archive else workers
+        before = archive.curated.memory.tokens if archive and archive.curated else 0
+        traces: list[Trace] = []
         with ThreadPoolExecutor(min(workers, len(tasks))) as pool:
-            traces = list(pool.map(lambda task: _trace(cfg, models, sandbox, archive, task), tasks))
-    return _Probed(
-        tuple(ids), benchmark.digest, traces, cfg.loop.max_attempts + cfg.loop.extra_attempts, workers, _excluded(cfg)
+            for of_round in rounds.of(tasks) if rounds else [tasks]:
+                new = list(pool.map(lambda task: _trace(cfg, models, sandbox, archive, task, recorder), of_round))
+                traces += new
+                if rounds:
+                    for task, trace in zip(of_round, new, strict=True):
+                        rounds.finished(task, trace.attempts)
+                    rounds.end(of_round)
+        curation = _curation(cfg, rounds, list(benchmark), tasks, traces, recorder, before) if rounds else None
+    if curation and len(chosen) < len(ids):
+        for role in {call.role for trace in (*traces, *curation.batches) for call in trace.calls}:
+            _grow(role, [*traces, *curation.batches], curation)
+    attempts = cfg.loop.max_attempts + cfg.loop.extra_attempts
+    return _Probed(tuple(ids), benchmark.digest, traces, attempts, workers, curation)
+
+
+def _curation(
+    cfg: Config,
+    rounds: Rounds,
+    every: Sequence[Task],
+    probed: Sequence[Task],
+    traces: Sequence[Trace],
+    recorder: Recorder,
+    before: int,
+) -> Curation:
+    """The curator's part of a run of `every` task, from a probe of the first ones; `before`: tokens of memory then."""
+    from reflexion_lab.runner.config.build import plain, takes
+
+    curated = cast("CuratedMemory", rounds.archive.curated)
+    loops = cycle([curated.finished(task, trace.attempts) for task, trace in zip(probed, traces, strict=True)])
+    unlearnt = {task.task_id for task in every} if curated.is_frozen else rounds.frozen
+    limit = curated.limits.max_tokens
+    growth = (curated.memory.tokens - before) / (sum(task.task_id not in unlearnt for task in probed) or 1)
+    size, sizes, batches, kept = float(before), list[int](), 0, 0
+    for of_round in rounds.of(every):
+        sizes += [round(min(size, limit or size))] * len(of_round)
+        if of_round[0].task_id not in unlearnt:
+            batches += len(curated.curator.due(list(islice(loops, len(of_round)))))
+            size += growth * len(of_round)
+        kept = batches if len(sizes) <= len(probed) else kept
+    return Curation(
+        batches=recorder.batches,
+        expected=batches,
+        kept=kept,
+        has_model=takes("curator", plain(cfg.curator), "model") and len(unlearnt) < len(every),
+        sizes=tuple(sizes),
+        growth=growth,
+        round_size=rounds.size,
+        full=limit or round(size),
     )
 
 
-def _excluded(cfg: Config) -> str:
-    from reflexion_lab.runner.config.build import plain, takes
-    from reflexion_lab.runner.config.parts import keeps_items
+def _grow(role: str, traces: Sequence[Trace], curation: Curation) -> None:
+    """Set the tokens by which the role's prompts will be longer than in the probe, since they hold more of memory."""
+    calls = [call for trace in traces for call in trace.calls if call.role == role]
+    partial = [float(call.memory) for call in calls if call.shows_all is False]
+    largest = max(call.memory for call in calls)
+    if not any(call.shows_all for call in calls) and (largest or role in WITHOUT_ITEMS):
+        return
+    if largest and not any(call.shows_all for call in calls if call.memory == largest):
+        sizes = (min(partial),) * 3  # the nearest items, which were all of them up to this size
+    else:
+        sizes = (fmean(curation.sizes), float(max(curation.sizes)), float(curation.full))
+    for trace in traces:
+        for n, call in enumerate(trace.calls):
+            if call.role == role and call.shows_all is not False:
+                trace.calls[n] = call.grown(sizes)
 
-    if not keeps_items(cfg):
-        return ""
-    has_model = takes("curator", plain(cfg.curator), "model")
-    return "the curator's calls, and its items in prompts" if has_model else "the curator's items in prompts"
 
-
-def _trace(cfg: Config, models: Models, sandbox: CachedSandbox, archive: Archive | None, task: Task) -> Trace:
+def _trace(
+    cfg: Config, models: Models, sandbox: CachedSandbox, archive: Archive | None, task: Task, recorder: Recorder
+) -> Trace:
     """One task's loop, from the tests that a model writes for it to its last attempt."""
     from reflexion_lab.runner.config.assemble import loop_factory
     from reflexion_lab.runner.config.parts import ROLES, suite_writer_factory
     from reflexion_lab.runner.runner import teach
 
-    trace = Trace(task.task_id, [], [])
-    models_by_role = {role: cast(CachedModel, Recording(models.of(role), role, trace)) for role in ROLES}
+    trace = recorder.begin(task.task_id)
+    models_by_role = {role: recorder.of(models, role) for role in ROLES}
     written: tuple[str, ...] = ()
     if cfg.feedback_source == "self_tests":
         written = suite_writer_factory(cfg, models_by_role["suite_writer"], sandbox)().write(task.public).tests
@@ -129,10 +227,10 @@ def _trace(cfg: Config, models: Models, sandbox: CachedSandbox, archive: Archive
 
 def _summed(cells: list[_Probed]) -> Estimate:
     groups: dict[object, list[_Probed]] = defaultdict(list)
-    """Cells with the same tasks."""
+    """Cells with the same tasks, of which the same were probed."""
     for cell in cells:
-        groups[cell.digest, cell.tasks].append(cell)
-    every = [call for cell in cells for trace in cell.traces for call in trace.calls]
+        groups[cell.digest, cell.tasks, tuple(trace.task_id for trace in cell.traces)].append(cell)
+    every = [call for cell in cells for trace in _all_traces(cell) for call in trace.calls]
     new = list({call.key: call for call in reversed(every)}.values())
     """The first of equal calls."""
     prices = {call.role: str(call.price) for call in every}
@@ -146,7 +244,7 @@ def _summed(cells: list[_Probed]) -> Estimate:
         tasks=sum(len(cell.tasks) for cell in cells),
         probed=max(len(cell.traces) for cell in cells),
         roles={role: part(call for call in new if call.role == role) for role in sorted(prices)},
-        first_attempts=part(call for call in new if not call.is_retry),
+        first_attempts=part(call for call in new if not call.is_retry and call.role != "curator"),
         retries=part(call for call in new if call.is_retry),
         total=part(new),
         apart=part(every),
@@ -159,15 +257,32 @@ def _summed(cells: list[_Probed]) -> Estimate:
     )
 
 
+def _all_traces(cell: _Probed) -> list[Trace]:
+    return [*cell.traces, *(cell.curation.batches if cell.curation else ())]
+
+
 def _part(cells: list[_Probed], counted: set[int], left: bool) -> Part:
-    """The calls `counted`, by `id`, in cells with the same tasks. `left`: without the probed tasks."""
-    by_task: dict[str, Usage] = defaultdict(Usage)
+    """The calls `counted`, by `id`, in cells with the same tasks. `left`: without those that the probe has paid."""
+    by_task: dict[str, Part] = defaultdict(Part)
     for cell in cells:
         for trace in cell.traces:
-            by_task[trace.task_id] += sum((call.usage for call in trace.calls if id(call) in counted), Usage())
-    n = len(cells[0].tasks) - (len(by_task) if left else 0)
-    figures = {field: [getattr(usage, field) for usage in by_task.values()] for field in Part.__struct_fields__}
-    return Part(**{field: Range(n * min(v), n * fmean(v), n * max(v)) for field, v in figures.items()})
+            by_task[trace.task_id] += trace.part(counted)
+    total = _times(len(cells[0].tasks) - (len(by_task) if left else 0), list(by_task.values()))
+    for curation in filter(None, (cell.curation for cell in cells)):
+        batches = curation.expected - (curation.kept if left else 0)
+        total += _times(batches, [batch.part(counted) for batch in curation.batches])
+    return total
+
+
+def _times(n: int, parts: Sequence[Part]) -> Part:
+    """The cost of `n` tasks, or batches, of which `parts` were probed."""
+    if not parts:
+        return Part()
+    figures = {}
+    for field in Part.__struct_fields__:
+        low, mean, high = zip(*(msgspec.structs.astuple(getattr(part, field)) for part in parts), strict=True)
+        figures[field] = Range(n * min(low), n * fmean(mean), n * max(high))
+    return Part(**figures)
 
 
 def _at_most(cell: _Probed) -> Usage:
@@ -177,10 +292,19 @@ def _at_most(cell: _Probed) -> Usage:
         calls = [call for _, call in every if call.role == role]
         per_attempt = max(Counter((task_id, call.attempt) for task_id, call in every if call.role == role).values())
         times = per_attempt * (cell.attempts if any(call.attempt for call in calls) else 1) * len(cell.tasks)
-        prompt, reply = max(call.usage.prompt_tokens for call in calls), max(call.max_tokens for call in calls)
-        cost = max(call.price.cost(prompt, reply) for call in calls)
-        total += Usage(calls=times, prompt_tokens=times * prompt, completion_tokens=times * reply, cost=times * cost)
+        total += _longest(times, calls)
+    if cell.curation and (calls := [call for batch in cell.curation.batches for call in batch.calls]):
+        per_batch = max(len(batch.calls) for batch in cell.curation.batches)
+        total += _longest(per_batch * cell.curation.expected, calls)
     return total
+
+
+def _longest(times: int, calls: Sequence[Call]) -> Usage:
+    """So many calls with the longest prompt and reply that `calls` may have."""
+    prompt = round(max(call.usage.prompt_tokens + call.more[-1] for call in calls))
+    reply = max(call.max_tokens for call in calls)
+    cost = max(call.price.cost(prompt, reply) for call in calls)
+    return Usage(calls=times, prompt_tokens=times * prompt, completion_tokens=times * reply, cost=times * cost)
 
 
 def _seconds(cells: list[_Probed], new: set[int]) -> tuple[float, float]:
@@ -190,6 +314,9 @@ def _seconds(cells: list[_Probed], new: set[int]) -> tuple[float, float]:
         each = fmean(trace.seconds(new) for trace in cell.traces)
         low += left * each / max(min(cell.workers, left), 1)
         high += left * each / max(min(cell.workers, len(cell.traces)), 1)
+        if cell.curation and cell.curation.batches:  # one after the other, while no loop runs
+            seconds = fmean(batch.seconds(new) for batch in cell.curation.batches)
+            low, high = (total + (cell.curation.expected - cell.curation.kept) * seconds for total in (low, high))
     return round(low, 3), round(high, 3)
 
 
@@ -200,8 +327,8 @@ def _notes(cells: list[_Probed]) -> Iterable[str]:
             "the probe saw no retry: the expected figures exclude retries, and the bound excludes reflections and the "
             "longer prompts of retries"
         )
-    for excluded in dict.fromkeys(cell.excluded for cell in cells if cell.excluded):
-        yield f"the figures exclude {excluded}: the probe begins with an empty memory, and no round ends in it"
+    curated = ((cell, cell.curation) for cell in cells if cell.curation)
+    yield from dict.fromkeys(note for cell, curation in curated for note in _notes_on(cell, curation))
     if late := sum(trace.attempts[-1].stop_reason == "timeout" for cell in cells for trace in cell.traces):
         yield f"{late} of the probed loops ended by loop.timeout; on a less busy machine they would make more attempts"
     before = sum(call.cached for trace in cells[0].traces for call in trace.calls)
@@ -209,8 +336,31 @@ def _notes(cells: list[_Probed]) -> Iterable[str]:
         yield f"{before} calls of the probe were in the cache before; the rest were not looked up"
 
 
+def _notes_on(cell: _Probed, curation: Curation) -> Iterable[str]:
+    """What the figures assume about memory and the curator's calls, or lack."""
+    probed, calls = len(cell.traces), [call for trace in _all_traces(cell) for call in trace.calls]
+    if curation.has_model and not any(call.role == "curator" for call in calls):
+        yield f"the figures lack the curator's calls: it made none in the probe of {probed} tasks; --tasks probes more"
+    if len(curation.batches) > curation.kept and any(batch.calls for batch in curation.batches):
+        yield "the probe ends within a round, so the run pays the curator's calls of that round again"
+    if probed == len(cell.tasks):
+        return
+    if curation.growth and not any(call.memory for call in calls if call.role == "actor"):
+        yield (
+            "no task of the probe read what it learnt, so actors count as if they read all of memory; "
+            f"--tasks {curation.round_size + 1} probes what they read"
+        )
+    yield (
+        f"memory grows by {curation.growth:,.0f} tokens a task, as in the probe, to {max(curation.sizes):,}, and so do "
+        "prompts that hold all of it; low: memory stays as in the probe; high: it is from the start as at the end; "
+        f"upper bound: {curation.full:,} tokens"
+    )
+
+
 class Range(Record, frozen=True):
-    """Totals if every task costs as much as the cheapest probed one, the mean, the most expensive; no interval."""
+    """Totals if every task costs as much as the cheapest probed one, the mean, the most expensive; no interval. So do
+    batches of a curator, with memory as in the probe, as it grows, and as it is at the end.
+    """
 
     low: float = 0.0
     mean: float = 0.0
@@ -244,7 +394,7 @@ class Estimate(Record, frozen=True, kw_only=True):
     """Tasks probed per cell; the same ones in cells with the same tasks."""
     roles: dict[str, Part]
     first_attempts: Part
-    """Including model-written tests, excluding reflections."""
+    """Including model-written tests, excluding reflections and the curator."""
     retries: Part
     """Reflections, and attempts after the first."""
     total: Part
@@ -256,7 +406,7 @@ class Estimate(Record, frozen=True, kw_only=True):
     """`total` without the probed tasks."""
     at_most: Usage
     """Upper bound: no task passes and every reply has the maximal length; calls per attempt and prompt lengths are
-    those of the probe."""
+    those of the probe, with a full memory. The curator calls as often as in the mean."""
     seconds: tuple[float, float]
     """Remaining wall time: every worker always busy; no more at once than in the probe."""
     prices: dict[str, str]
@@ -322,6 +472,10 @@ def _time(seconds: float) -> str:
     return f"{seconds:,.1f} s" if seconds < 120 else f"{seconds / 60:,.0f} min"
 
 
+WITHOUT_ITEMS = ("reflector", "critic", "suite_writer")
+"""Roles whose prompts hold no items."""
+
+
 class Call(NamedTuple):
     """One model call of a probe."""
 
@@ -334,6 +488,30 @@ class Call(NamedTuple):
     cached: bool
     """Whether the reply came from the cache."""
     price: Price
+    context: int = 0
+    memory: int = 0
+    """Tokens of the curator's memory."""
+    shows_all: bool | None = None
+    """Whether the prompt holds all of it; None where it is empty."""
+    more: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Prompt tokens that are to be added since memory grows: in the mean, at its end, if it is full."""
+
+    def grown(self, sizes: tuple[float, float, float]) -> Call:
+        """The call with a memory of so many tokens, as far as the model's context allows."""
+        room = max(0, self.context - self.max_tokens - self.usage.prompt_tokens) if self.context else max(sizes)
+        mean, end, full = (min(max(0, size - self.memory), room) for size in sizes)
+        return self._replace(more=(mean, end, full))
+
+    @property
+    def part(self) -> Part:
+        usage, more = self.usage, (0.0, *self.more[:2])
+        return Part(
+            calls=Range(*[usage.calls] * 3),
+            prompt_tokens=Range(*(usage.prompt_tokens + tokens for tokens in more)),
+            completion_tokens=Range(*[usage.completion_tokens] * 3),
+            tokens=Range(*(usage.tokens + tokens for tokens in more)),
+            cost=Range(*(usage.cost + self.price.cost(round(tokens), 0) for tokens in more)),
+        )
 
     @property
     def is_retry(self) -> bool:
@@ -341,11 +519,15 @@ class Call(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """One task's loop."""
+    """One task's loop, or one batch of the curator."""
 
     task_id: str
     calls: list[Call]
     attempts: list[Attempt]
+
+    def part(self, counted: set[int]) -> Part:
+        """The cost of the calls counted, by `id`."""
+        return sum((call.part for call in self.calls if id(call) in counted), Part())
 
     def seconds(self, counted: set[int]) -> float:
         """Seconds of the model in the calls counted, by `id`, and of the evaluations that follow them."""
@@ -355,26 +537,71 @@ class Trace(NamedTuple):
         return sum(call.usage.seconds for call in calls) + evaluated
 
 
-class Recording(WrappedModel):
-    """`model` in `role` of one loop, with every call recorded in `trace`."""
+class Recorder:
+    """The traces of a probe: calls of a task's thread belong to its loop, all others to a batch of the curator."""
 
-    def __init__(self, model: CachedModel, role: str, trace: Trace) -> None:
+    def __init__(self) -> None:
+        self.curated: CuratedMemory | None = None
+        self.batches: list[Trace] = []
+        self._batch = Trace("", [], [])
+        self._thread = threading.local()
+
+    def of(self, models: Models, role: str) -> CachedModel:
+        """The model of a role, whose calls are recorded."""
+        return cast(CachedModel, Recording(models.of(role), role, self))
+
+    def begin(self, task_id: str) -> Trace:
+        """The trace of a loop that this thread runs from now on."""
+        self._thread.trace = Trace(task_id, [], [])
+        return cast(Trace, self._thread.trace)
+
+    def end_batch(self, update: Update) -> None:
+        """Keep the calls of a batch."""
+        self.batches.append(self._batch._replace(task_id=f"{update.round}/{update.call}"))
+        self._batch = Trace("", [], [])
+
+    @property
+    def trace(self) -> Trace:
+        return getattr(self._thread, "trace", self._batch)
+
+    def shows_all(self, messages: Sequence[Message]) -> bool | None:
+        """Whether a prompt holds the words of all items of memory, since templates rearrange their texts; None where
+        there are none.
+        """
+        items = self.curated.memory.items if self.curated else ()
+        prompt = {word for message in messages for word in _words(message.content)}
+        return all(_words(item.text) <= prompt for item in items) if items else None
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text))
+
+
+class Recording(WrappedModel):
+    """`model` in `role`, with every call recorded."""
+
+    def __init__(self, model: CachedModel, role: str, recorder: Recorder) -> None:
         super().__init__(model)
         self._price = model.price
         self._role = role
-        self._trace = trace
+        self._recorder = recorder
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         completion = super().complete(messages, sampling=sampling, sample=sample)
-        self._trace.calls.append(
+        trace, curated = self._recorder.trace, self._recorder.curated
+        is_before = self._role in ("suite_writer", "curator")
+        trace.calls.append(
             Call(
                 key=call_key(self.fingerprint, messages, sampling, sample),
                 role=self._role,
-                attempt=len(self._trace.attempts) + (self._role != "suite_writer"),
+                attempt=0 if is_before else len(trace.attempts) + 1,
                 usage=completion.usage,
                 max_tokens=sampling.max_tokens,
                 cached=completion.cached,
                 price=self._price,
+                context=self.context,
+                memory=curated.memory.tokens if curated else 0,
+                shows_all=self._recorder.shows_all(messages),
             )
         )
         return completion

@@ -24,7 +24,6 @@ from reflexion_lab.runner.config.grid import digest_of
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.repair import OPERATIONS, drops, repair
 from reflexion_lab.storage.place import opened
-from reflexion_lab.studies.estimate import estimate
 from reflexion_lab.studies.replay import bundle, packing
 from reflexion_lab.studies.replay import replay as replaying
 from reflexion_lab.studies.replay.verify import verify
@@ -342,20 +341,6 @@ def test_memory_commands_know_items(whole, tmp_path, capsys):
     assert main(["memory", "clear", "--yes", "--store", place]) == 0
     with closing(opened(place)) as store:
         assert list(store.read(Item)) == []
-
-
-def test_an_estimate_says_what_it_leaves_out(tmp_path):
-    notes = {
-        "curator=none": "",
-        "curator=raw_trajectories": "the figures exclude the curator's items in prompts",
-        f"curator._target_={TARGET}": "the figures exclude the curator's calls, and its items in prompts",
-    }
-    for curator, note in notes.items():
-        result = estimate([compose(*overrides(tmp_path, *RAW, curator))], 2)
-        assert "curator" not in result.roles
-        assert [text.partition(":")[0] for text in result.notes if "exclude" in text and "retries" not in text] == (
-            [note] if note else []
-        )
 
 
 def limit_of(folder):

@@ -99,3 +99,20 @@ def test_a_frame_names_the_side_and_counts_n_as_its_rate_does(run):
     frames = load(run)
     assert frames.tasks["split"].tolist().count("test") == 2
     assert frames.runs["n"].tolist() == [2]
+
+
+def test_no_fold_tests_a_task_of_validation(tmp_path):
+    stream = ("benchmark=families", "benchmark.load.n=24", "benchmark.load.families=8", "model=family_student")
+    plain = (*stream, "actor=single_shot", "loop.max_attempts=1", "tracker=none", "quiet=true")
+    held_out = {"test": [], "validation": []}
+    for part, sides in held_out.items():
+        for fold in (0, 1):
+            root = tmp_path / f"{part}{fold}"
+            split = f"benchmark.split={{folds: 2, fold: {fold}, validation: 0.25, part: {part}}}"
+            assert main(["run", *plain, split, f"run_root={root}"]) == 0
+            log = Log.read(RunFolder(next(root.glob("*/manifest.json")).parent))
+            sides.append({result.cluster for result in log.results.values() if result.split == part})
+    assert held_out["validation"][0] == held_out["validation"][1]
+    sides = [*held_out["test"], held_out["validation"][0]]
+    assert [len(side) for side in sides] == [3, 3, 2]
+    assert len(set.union(*sides)) == 8

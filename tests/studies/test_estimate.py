@@ -139,3 +139,88 @@ def test_the_command_prints_a_table_and_one_json_object_and_takes_a_sweep(overri
     rest = [override for override in overrides if not override.startswith("loop.max_attempts")]
     assert cli.main(["estimate", *rest, "--tasks", "2", "-m", "loop.max_attempts=1,2", "seed=0,1"]) == 0
     assert "4 cells, 48 tasks, from 2 probed" in capsys.readouterr().out
+
+
+STREAM = (
+    "benchmark=families", "benchmark.load.n=12", "benchmark.load.families=3", "model=family_student", "tracker=none",
+    "actor=single_shot", "loop.max_attempts=2", "memory.shared.round_size=1", "quiet=true",
+)  # fmt: skip
+CURATORS = ["ace", "expel", "awm", "a_mem", "memento", "dynamic_cheatsheet curator.variant=retrieval_synthesis"]
+
+
+def estimated(capsys, root, *words):
+    """What the command prints, and its figures."""
+    assert cli.main(["estimate", "--json", *STREAM, f"run_root={root}", *words]) == 0
+    *text, figures = capsys.readouterr().out.splitlines()
+    return " ".join(" ".join(text).split()), json.loads(figures)
+
+
+@pytest.mark.parametrize("size", [1, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("curator", CURATORS)
+def test_a_probe_of_all_tasks_is_the_run_with_its_curator(tmp_path, capsys, curator, size):
+    words = (*f"curator={curator}".split(), f"memory.shared.round_size={size}")
+    text, expected = estimated(capsys, tmp_path, *words, "--tasks", "12")
+    figures, models = run([*STREAM, f"run_root={tmp_path}", *words])
+    calling = {role: usage for role, usage in figures.usage.items() if usage.calls}
+    assert expected["roles"].keys() == calling.keys()
+    assert ("curator" in calling) == (curator != "memento")
+    for role, usage in calling.items():
+        assert expected["roles"][role]["calls"]["mean"] == usage.calls
+        assert expected["roles"][role]["prompt_tokens"]["mean"] == pytest.approx(usage.prompt_tokens)
+    assert models.paid == expected["to_pay"]["calls"]["high"] == 0
+    assert "note: memory" not in text
+
+
+@pytest.mark.parametrize("curator", ["ace", "expel", "awm", "dynamic_cheatsheet"])
+def test_an_estimate_counts_the_curators_calls_and_the_growth_of_its_memory(tmp_path, capsys, curator):
+    words = f"curator={curator}".split()
+    text, expected = estimated(capsys, tmp_path, *words, "--tasks", "4")
+    figures, models = run([*STREAM, f"run_root={tmp_path}", *words])
+    assert models.stored >= expected["paid"]["calls"] > 4  # the run pays no call of the probe again
+    for role in ("actor", "curator"):
+        tokens = expected["roles"][role]["prompt_tokens"]
+        assert tokens["low"] <= figures.usage[role].prompt_tokens <= tokens["high"]
+        assert expected["roles"][role]["calls"]["low"] <= figures.usage[role].calls
+    assert figures.usage["actor"].prompt_tokens <= expected["at_most"]["prompt_tokens"]
+    assert "note: memory grows by" in text
+
+
+def test_the_calls_of_a_whole_round_are_counted_from_a_part_of_it(tmp_path, capsys):
+    """ExpeL makes a call for each chunk of at most 8 successes: two in a round of 12."""
+    easy = ("curator=expel", "memory.shared.round_size=12", "model.without=1")
+    text, expected = estimated(capsys, tmp_path, *easy, "--tasks", "3")
+    assert expected["roles"]["curator"]["calls"] == {"low": 2, "mean": 2, "high": 2}
+    assert expected["to_pay"]["calls"]["mean"] == 9 + 2
+    assert "pays the curator's calls of that round again" in text
+    assert "--tasks 13 probes what they read" in text
+
+
+def test_an_estimate_says_that_the_curators_calls_are_missing(tmp_path, capsys):
+    never = ("curator=awm", "model.without=0", "model.with_rule=0", "model.with_wrong=0")
+    text, expected = estimated(capsys, tmp_path, *never)
+    assert "curator" not in expected["roles"]
+    assert "the figures lack the curator's calls: it made none in the probe of 3 tasks" in text
+    frozen, _ = estimated(capsys, tmp_path, "curator=awm", "memory.shared.items.frozen=true")
+    assert "curator" not in frozen
+
+
+def test_a_sweep_has_the_calls_of_its_curators(tmp_path, capsys):
+    alone = [estimated(capsys, tmp_path / name, f"curator={name}")[1] for name in ("none", "ace", "awm")]
+    text, every = estimated(capsys, tmp_path / "sweep", "-m", "curator=none,ace,awm")
+    assert "3 cells, 36 tasks" in text
+    assert every["roles"]["curator"]["calls"]["mean"] == sum(
+        each["roles"]["curator"]["calls"]["mean"] for each in alone if "curator" in each["roles"]
+    )
+    assert every["apart"]["tokens"]["mean"] == pytest.approx(sum(each["total"]["tokens"]["mean"] for each in alone))
+
+
+def test_prompts_that_show_the_nearest_items_do_not_grow_with_memory(tmp_path, capsys):
+    words = ("curator=memento", "model.without=1")
+    nearest, all_of_it = (
+        estimated(capsys, tmp_path, *words, f"curator.k={k}", "--tasks", "6")[1]["roles"]["actor"]["prompt_tokens"]
+        for k in (1, 12)
+    )
+    figures, _ = run([*STREAM, f"run_root={tmp_path}", *words, "curator.k=1"])
+    actual = figures.usage["actor"].prompt_tokens
+    assert nearest["low"] < actual < nearest["high"] < all_of_it["mean"]
+    assert nearest["mean"] == pytest.approx(actual, rel=0.2)

@@ -8,17 +8,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from reflexion_lab.analysis.learning.curation import Curated, curated
 from reflexion_lab.analysis.learning.memory import Measures, Stream, Window, changes, measures, prequential
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.clusters import Clusters, merged
 from reflexion_lab.errors import FolderError
-from reflexion_lab.memory.curators.items import Items
 from reflexion_lab.records import Item, Manifest, Record, base_id
 from reflexion_lab.runner.folder.folder import RunFolder, folders
-from reflexion_lab.runner.folder.manifest import settings
+from reflexion_lab.runner.folder.manifest import OMITTED, settings
 from reflexion_lab.runner.solutions import tasks_of
 from reflexion_lab.tasks.benchmarks.similar import repeated
 
@@ -287,7 +284,7 @@ def _settings(log: Log, without: Collection[str]) -> dict[str, Any]:
     """Measured properties of a run, by dotted key, without seeds and the nodes `without`."""
     manifest = log.manifest
     parts = {
-        **{f"{ITEMS}.{key}": value for key, value in msgspec.to_builtins(Items()).items()},
+        **{f"{ITEMS}.{key}": value for key, value in OMITTED["memory.shared"]["items"].items()},
         **settings(manifest.config),
         "model_fingerprint": manifest.model_fingerprint,
         **{f"role_fingerprints.{role}": name for role, name in manifest.role_fingerprints.items()},

@@ -147,7 +147,7 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
             f"a store with {leak}",
             "store=none, since words about hidden tests and solutions would reach other runs",
         )
-    cfg = _with_salt(_with_defaults(cfg))
+    cfg = with_salt(_with_defaults(cfg))
     for message in settings.arm_warnings(checked):
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     with contextlib.ExitStack() as held:
@@ -163,7 +163,7 @@ def _with_defaults(cfg: Config) -> Config:
     return with_defaults(cfg, RunFolder.existing(cfg.resume).manifest.config if cfg.resume is not None else {})
 
 
-def _with_salt(cfg: Config) -> Config:
+def with_salt(cfg: Config) -> Config:
     """The config with the salt of the resumed run for ids of items, else its digest, which a replay reads from it."""
     from omegaconf import OmegaConf
 
@@ -465,7 +465,7 @@ def manifest_of(cfg: Config) -> Manifest:
     from reflexion_lab.storage.in_memory import InMemory
 
     settings.check(cfg)
-    cfg = _with_salt(_with_defaults(cfg))
+    cfg = with_salt(_with_defaults(cfg))
     benchmark, models = load_benchmark(cfg), load_models(cfg)
     try:
         config = plain(cfg)

@@ -22,7 +22,8 @@ class Split(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A draw of test clusters: a share of them, or one fold of several; no cluster is on both sides.
 
     With `validation`, a share of the clusters beside the test is for choosing settings: `part` is what a run holds out,
-    and the other part is left out of it. With folds, the validation of one fold is among the test tasks of others.
+    and the other part is left out of it. With folds, it is the same for all of them and in none: settings that it chose
+    were chosen on the test tasks of no fold.
 
     ExpeL (Zhao et al. 2024, arXiv 2308.10144) takes two folds with seed 42: lessons of one are tested on the other.
     """
@@ -30,7 +31,7 @@ class Split(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     test: Share | None = None
     """Share of the clusters."""
     validation: Share = 0.0
-    """Share of the clusters, disjoint from those of the test."""
+    """Share of the clusters, disjoint from those of the test, with folds from those of every fold."""
     part: Literal["test", "validation"] = "test"
     folds: Annotated[int, msgspec.Meta(ge=2)] | None = None
     fold: Count = 0
@@ -53,10 +54,10 @@ class Split(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ConfigError("benchmark.split.fold", self.fold, f"0 to {(self.folds or 1) - 1}")
         clusters = sorted({task.cluster_id for task in benchmark})
         random.Random(f"{self.seed}:{benchmark.name}:split").shuffle(clusters)
-        n_test = round(len(clusters) * (self.test or 0))
-        test = clusters[self.fold :: self.folds] if self.folds else clusters[:n_test]
-        others = [cluster for cluster in clusters if cluster not in test]
-        parts = {"test": test, "validation": others[: round(len(clusters) * self.validation)]}
+        n_test, n_validation = (round(len(clusters) * share) for share in (self.test or 0, self.validation))
+        validation = clusters[n_test : n_test + n_validation]  # with folds, the first ones
+        test = clusters[n_validation:][self.fold :: self.folds] if self.folds else clusters[:n_test]
+        parts = {"test": test, "validation": validation}
         n = {name: len(part) for name, part in parts.items()}
         is_short = not n["test"] or (not n["validation"] and (self.validation or self.part == "validation"))
         if is_short or sum(n.values()) >= len(clusters):
