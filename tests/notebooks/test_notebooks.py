@@ -106,7 +106,7 @@ def execute(notebook, folder):
     from nbclient.exceptions import CellExecutionError
 
     resources = {"metadata": {"path": str(folder)}}
-    client = NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources, coalesce_streams=True)
+    client = NotebookClient(notebook, timeout=1800, kernel_name="python3", resources=resources, coalesce_streams=True)
     try:
         client.execute()
     except CellExecutionError as error:
