@@ -57,6 +57,11 @@ class Metric(Record, frozen=True, kw_only=True):
     of_whole: bool
     """Whether it is of a whole run, train tasks included, where the run has a split, and of an arm pooled over runs."""
 
+    @property
+    def is_of_lab(self) -> bool:
+        """Whether the lab defines it, and no user."""
+        return self.of.__module__.startswith("reflexion_lab.")
+
     def in_run(self, log: Log) -> Value | None:
         """Value over a run; with a split over its test tasks, unless it is `of_whole`."""
         log = log if self.of_whole else log.headline
@@ -112,7 +117,7 @@ REGISTRY: dict[tuple[Level, str], Metric] = {}
 
 def all_built_in() -> bool:
     """Whether no metric is a user's, which may read texts that those of the lab do not."""
-    return all(known.of.__module__.startswith("reflexion_lab.") for known in REGISTRY.values())
+    return all(known.is_of_lab for known in REGISTRY.values())
 
 
 def metric(
@@ -176,7 +181,7 @@ def register_own(functions: Mapping[str, Callable[..., Any]], columns: Collectio
     ConfigError
         A function has no first parameter or return annotation that names what it measures, or the name is the lab's.
     """
-    of_lab = [each for each in REGISTRY.values() if each.of.__module__.startswith("reflexion_lab.")]
+    of_lab = [each for each in REGISTRY.values() if each.is_of_lab]
     taken = set(columns) | {key for each in of_lab for key in (each.name, each.key(), each.key(True))}
     levels: dict[str, Level] = {"attempt": "attempt", "attempts": "task", "log": "run", "arm": "arm"}
     for name, function in functions.items():

@@ -303,9 +303,9 @@ def _further(comparison: Comparison) -> Iterator[Sheet]:
 
 
 def _broken() -> list[metrics.Metric]:
-    """Metrics of broken attempts."""
+    """The lab's metrics of broken attempts."""
     shares = [metric for metric in metrics.of_level("attempt") if (metric.unit, metric.direction) == ("share", "lower")]
-    return [metric for metric in shares if metric.cases == "attempts"]
+    return [metric for metric in shares if metric.cases == "attempts" and metric.is_of_lab]
 
 
 def _metric_rate(key: str, row: Row) -> str:

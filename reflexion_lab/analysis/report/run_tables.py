@@ -358,7 +358,7 @@ def _exclusions(figures: Summary) -> Iterator[tuple[str, str]]:
     if figures.withheld:
         yield "withheld by the model", f"{cells.counts(figures.withheld)}, attempts without a program, not passed"
     if figures.set_aside:
-        yield "restarted", f"{cells.counts(figures.set_aside)}, loops without an answer of the model; not in n"
+        yield "restarted", f"{cells.counts(figures.set_aside)}, loops that were set aside and started again; not in n"
     if retries := sum(usage.retries for usage in figures.usage.values()):
         yield "requests sent again", f"{retries} after a failed request"
     if figures.uncounted:
