@@ -325,7 +325,7 @@ def test_a_resumed_run_keeps_what_it_recorded_of_last_reflections(base, tmp_path
 def test_a_cell_has_the_digest_of_the_value_that_is_resolved(base):
     shared = "memory.shared.shown={wisdom:2}"
     for overrides, value in (((), "false"), ((shared,), "true")):
-        resolved = compose(*base, *overrides, f"loop.reflect_on_last={value}")
+        resolved = compose(*base, *overrides, f"loop.reflect_on_last={value}", "memory.shared.items.max_tokens=4000")
         assert digest_of(compose(*base, *overrides)) == digest_of(resolved) == config_digest(plain(resolved))
 
 

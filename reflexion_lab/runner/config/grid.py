@@ -17,7 +17,7 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.runner.config.build import Config, plain
 from reflexion_lab.runner.config.compose import conf_version, hydra_initialized, in_full, suggest_key, with_values
-from reflexion_lab.runner.config.parts import defaults
+from reflexion_lab.runner.config.parts import with_defaults
 from reflexion_lab.runner.folder.manifest import config_digest, store_place
 
 if TYPE_CHECKING:
@@ -60,25 +60,20 @@ class Cell(NamedTuple):
 
 def cell_digest(cfg: Config) -> str:
     """`digest_of`, with a suffix for the place of a store, since cells learn from its contents."""
-    config = without_logins(plain(cfg))
+    config = as_recorded(cfg)
     place = store_place(config)
-    return digest_of(cfg, config) + (f"-{hashlib.sha256(place.encode()).hexdigest()[:8]}" if place else "")
+    return config_digest(config) + (f"-{hashlib.sha256(place.encode()).hexdigest()[:8]}" if place else "")
 
 
-def digest_of(cfg: Config, config: dict[str, Any] | None = None) -> str:
-    """The `config_digest` that the manifest of a run with this config has. `config`: it as plain values without
-    log-ins, where the caller has them.
-    """
-    config = config or without_logins(plain(cfg))
-    for key, value in defaults(cfg).items():
-        config = _with(config, key.split("."), value)
-    return config_digest(config)
+def digest_of(cfg: Config) -> str:
+    """The `config_digest` that the manifest of a run with this config has."""
+    return config_digest(as_recorded(cfg))
 
 
-def _with(config: dict[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
-    """A copy with another value at `path`."""
-    name, *rest = path
-    return {**config, name: _with(config[name], rest, value) if rest else value}
+def as_recorded(cfg: Config) -> dict[str, Any]:
+    """The config of the manifest, but for the salt: plain values with their defaults, without log-ins."""
+    config: dict[str, Any] = without_logins(plain(with_defaults(cfg)))
+    return config
 
 
 def cells(overrides: Sequence[str]) -> list[Cell]:

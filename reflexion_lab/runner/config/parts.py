@@ -223,21 +223,16 @@ def items_limit(cfg: Config) -> int:
     return min([MOST_OF_ITEMS, *(context // SHARE for context in known)]) if value is None else value
 
 
-def defaults(cfg: Config) -> dict[str, Any]:
-    """By key, the values that are null in the config because they follow from others."""
+def with_defaults(cfg: Config, earlier: Mapping[str, Any] = {}) -> Config:
+    """The config with the values that are null because they follow from others. Interpolations read them, so they stand
+    in the config before it is made plain; a resumed run keeps those of `earlier`, the config of its manifest.
+    """
     from omegaconf import OmegaConf
 
     rules: dict[str, Callable[[Config], Any]] = {"loop.reflect_on_last": reflects_on_last}
     if "items" in cfg.memory.shared:  # manifests of runs from before there were items stay as they are
         rules["memory.shared.items.max_tokens"] = items_limit
-    return {key: rule(cfg) for key, rule in rules.items() if OmegaConf.select(cfg, key) is None}
-
-
-def with_defaults(cfg: Config, earlier: Mapping[str, Any] = {}) -> Config:
-    """The config with its `defaults`; a resumed run keeps those of `earlier`, the config of its manifest."""
-    from omegaconf import OmegaConf
-
-    values = defaults(cfg)
+    values = {key: rule(cfg) for key, rule in rules.items() if OmegaConf.select(cfg, key) is None}
     if not values:
         return cfg
     cfg, known = copy.deepcopy(cfg), OmegaConf.create(dict(earlier))

@@ -69,9 +69,7 @@ the same."""
 DATA = "benchmark.load.path"
 """Path of the tasks; runs have the same tasks if their `benchmark_digest` is equal."""
 HOW_ASKED = ("api_key_env", "api_key_file", "retries", "timeout", "deadline", "requests_per_minute")
-"""Likewise keys of models behind a server: a run may be resumed with other values."""
-OF_SERVED = ("base_url", "api_key_env")
-"""Keys of which a model behind a server has one at least."""
+"""Likewise keys of models of a server, which have the key `api_key_env`: a run may be resumed with other values."""
 EXACT = 2**53
 """Largest integer up to which every integer has an exact float."""
 VERSIONED = (
@@ -163,7 +161,7 @@ def former_digest(config: Mapping[str, Any]) -> str:
     def without_access(node: Any) -> Any:
         if not isinstance(node, Mapping):
             return node
-        how = HOW_ASKED if any(key in node for key in OF_SERVED) else ()
+        how = HOW_ASKED if "api_key_env" in node else ()
         return {key: without_access(value) for key, value in node.items() if key not in how}
 
     measured_config = {key: without_access(value) for key, value in config.items() if key not in EXECUTION_KEYS}
@@ -289,7 +287,7 @@ def _changed(first: Provenance, other: Provenance) -> list[str]:
 def _measured(key: str, node: Any) -> Any:
     """A config node without the keys that do not affect results."""
     if isinstance(node, Mapping):
-        how = HOW_ASKED if any(key in node for key in OF_SERVED) else ()
+        how = HOW_ASKED if "api_key_env" in node and key.startswith(("model", "roles.")) else ()
         omitted = OMITTED.get(key, {}).items()
         node = {**ADDED.get(key, {}), **node}
         below = {name: f"{key}.{name}" for name in node if name not in how}

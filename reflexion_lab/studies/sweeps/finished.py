@@ -16,12 +16,11 @@ import msgspec
 
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import FolderError
-from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.memory.archive import runs_in
 from reflexion_lab.records import Beginning, Manifest, Record, Usage
 from reflexion_lab.runner.config.assemble import draws_from_runs, origin_of_items, pool_of
 from reflexion_lab.runner.config.build import build, plain
-from reflexion_lab.runner.config.grid import digest_of
+from reflexion_lab.runner.config.grid import as_recorded
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.config.parts import (
     embedder_fingerprint,
@@ -34,7 +33,7 @@ from reflexion_lab.runner.config.parts import (
 )
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder, read_beginning
-from reflexion_lab.runner.folder.manifest import differences, own_parts, prices_of, store_place
+from reflexion_lab.runner.folder.manifest import config_digest, differences, own_parts, prices_of, store_place
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.text.prompts.render import digests
 
@@ -58,9 +57,9 @@ class RunKey(NamedTuple):
     def of(cls, cfg: Config) -> RunKey:
         """Raises ValueError: the study's file cannot be read."""
         study = registration.read(cfg.study).digest if cfg.study else ""
-        snapshot, config = snapshot_path(cfg), without_logins(plain(cfg))
+        snapshot, config = snapshot_path(cfg), as_recorded(cfg)
         beginning = read_beginning(snapshot) if snapshot else None
-        return cls(digest_of(cfg, config), study, beginning, store_place(config))
+        return cls(config_digest(config), study, beginning, store_place(config))
 
     def matches(self, run: Run) -> bool:
         is_same = self.config_digest == run.key.config_digest and self.study_digest in ("", run.key.study_digest)
