@@ -264,7 +264,7 @@ def test_samples_that_cannot_be_paired_are_counted(write_rows, capsys):
         read_outcomes(write_rows(json.dumps(log)))
 
 
-@pytest.mark.parametrize("options", [["--metric", "base"], ["--paired", "--limit", "1"]])
+@pytest.mark.parametrize("options", [["--metric", "base"], ["--paired", "--limit", "1"], ["--paired", "--attempts"]])
 def test_an_option_without_effect_is_refused(write_rows, capsys, options):
     paths = [str(write_rows(evalplus_results({"HumanEval/0": [("pass", "fail")]}))) for _ in range(2)]
     assert main(["audit", *paths, *options]) == 2

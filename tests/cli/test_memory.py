@@ -71,6 +71,7 @@ def test_show_prints_one_episode_whole(lab, fill, episode):
     ("options", "expected"),
     [
         ([], ["ep-3", "ep-2", "ep-1"]),
+        (["MISSING"], ["ep-3", "ep-2", "ep-1"]),
         (["overflow", "empty"], ["ep-3", "ep-2"]),
         (["overflow", "empty", "--all-keywords"], []),
         (["overflow", "missing", "--all-keywords"], ["ep-2"]),
@@ -79,6 +80,7 @@ def test_show_prints_one_episode_whole(lab, fill, episode):
         (["--min-confidence", "0.9"], ["ep-3"]),
         (["--task", "task/2"], ["ep-2"]),
         (["--agent", "arm", "--session", "s/2"], ["ep-2"]),
+        (["--agent", "another"], []),
         (["--passed"], ["ep-1"]),
         (["--failed", "--limit", "1"], ["ep-3"]),
     ],

@@ -117,6 +117,15 @@ def test_a_held_out_task_that_memory_knows_is_said(sources, tmp_path, capsys):
     assert "warning: 3 items of " in capsys.readouterr().err
 
 
+def test_items_beyond_the_limit_of_memory_are_counted_in_a_warning(sources, tmp_path, capsys):
+    of = f"{KEY}.of={sources['plain'].path}"
+    run(tmp_path, of)
+    assert "left out" not in capsys.readouterr().err
+    few = run(tmp_path, of, f"{KEY}.max_items=2", f"{KEY}.frozen=true")
+    assert "warning: 4 items of " in capsys.readouterr().err
+    assert items(few) == 2
+
+
 def test_another_curator_than_the_items_were_made_by_is_said(sources, tmp_path, capsys):
     run(tmp_path, f"{KEY}.of={sources['plain'].path}", "curator=raw_trajectories")
     assert "FullHistory, not reflexion_lab.memory.curators.controls.RawTrajectories" in capsys.readouterr().err

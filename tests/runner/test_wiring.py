@@ -10,6 +10,7 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.build import build, plain, prepared
 from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.text.prompts.render import Prompts
 
 
 class Part:
@@ -55,6 +56,26 @@ def test_a_value_of_another_type_is_named_by_its_key():
 def test_what_cannot_be_built_is_named_by_its_key(wrong, message):
     with pytest.raises(ConfigError, match=message):
         build(wrong, "actor", {"model": "m"})
+
+
+class OwnPrompts(Prompts):
+    pass
+
+
+class OwnTracker:
+    def prepare(self) -> None:
+        return None
+
+    def track(self, run: object, log: object) -> str:
+        return ""
+
+    def track_arms(self, folders: object, baseline: object = None, one_seed: bool = False) -> dict[str, str]:
+        return {}
+
+
+def test_a_method_may_need_what_the_lab_passes_beyond_the_required_parameters():
+    assert isinstance(build(node(OwnPrompts), "prompts"), OwnPrompts)
+    assert isinstance(build(node(OwnTracker), "tracker"), OwnTracker)
 
 
 def test_values_of_ones_own_take_precedence_and_a_float_may_be_an_int_or_null():

@@ -27,6 +27,7 @@ ORDERS = (
     f"{ITEMS}.of",
     f"{ITEMS}.after",
     f"{ITEMS}.frozen",
+    f"{ITEMS}.salt",
 )
 """Keys that may differ between orders of a stream, like every `seed`; tasks are compared by their digest."""
 FROZEN = (*ORDERS, "arm", "benchmark", "model", "roles", "memory.shared.round_size", "memory.shared.same_task")

@@ -81,8 +81,9 @@ def _figures_in(folder: Path) -> set[Path]:
         text = (folder / "report.md").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return set()
-    names = {Path(match[1]).stem for match in FIGURE.finditer(text)}
-    return {folder / f"{name}{suffix}" for name in names for suffix in (".png", ".svg", ".pdf", ".csv")}
+    figures = [folder / Path(match[1]).name for match in FIGURE.finditer(text)]
+    in_print = {path.with_suffix(".pdf") for path in figures if path.suffix == ".png"}  # beside an SVG it is a user's
+    return {*figures, *(path.with_suffix(".csv") for path in figures), *in_print}
 
 
 def _folders(comparison: Comparison) -> Sheet:

@@ -297,6 +297,10 @@ def _begin_with(others: InitialItems, archive: Archive, cfg: Config, held_out: C
         archive.store.append([item for item in others.items if item.item_id not in known])
     if (target := str(plain(cfg.curator)["_target_"])) != others.curator:
         print(f"warning: the items of {others.origin} were made by {others.curator}, not {target}", file=sys.stderr)
+    held = {item.item_id for item in archive.curated.memory.items} if archive.curated else set()
+    if n := sum(item.item_id not in held for item in others.items):
+        limits = "memory.shared.items.max_tokens and .max_items"
+        print(f"warning: {n} items of {others.origin} are left out, since they exceed {limits}", file=sys.stderr)
     if n := of_held_out(others.items, held_out):
         print(f"warning: {n} items of {others.origin} come from tasks that this run holds out", file=sys.stderr)
 

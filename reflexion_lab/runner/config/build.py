@@ -205,16 +205,24 @@ def _check_method(key: str, part: T) -> T:
         raise ConfigError(f"{key}: its _target_ makes a {cls.__name__}", expected=f"a part that has `{name}`")
     if not cls.__module__.startswith("reflexion_lab."):
         _, *every = inspect.signature(required).parameters.values()
-        parameters = [parameter for parameter in every if parameter.default is parameter.empty]
-        named = {each.name: None for each in parameters if each.kind is each.KEYWORD_ONLY}
-        try:
-            inspect.signature(method).bind(*parameters[: len(parameters) - len(named)], **named)
-        except TypeError as problem:
-            expected = f"the parameters {', '.join(each.name for each in parameters)}"
-            raise ConfigError(f"{key}: {cls.__name__}.{name}: {problem}", expected=expected) from None
-        except ValueError:  # a built-in method without a signature
-            pass
+        known = [each for each in every if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+        needed = [each for each in known if each.default is each.empty]
+        if (problem := _misfit(method, needed)) and _misfit(method, known):  # the lab passes some optional ones
+            expected = f"the parameters {', '.join(each.name for each in needed)}"
+            raise ConfigError(f"{key}: {cls.__name__}.{name}: {problem}", expected=expected)
     return part
+
+
+def _misfit(method: Callable[..., Any], parameters: Sequence[inspect.Parameter]) -> str:
+    """Why a call with these parameters of a protocol fails; "" if it does not, or if nothing says what it takes."""
+    named = {each.name: None for each in parameters if each.kind is each.KEYWORD_ONLY}
+    try:
+        inspect.signature(method).bind(*[each for each in parameters if each.name not in named], **named)
+    except TypeError as problem:
+        return str(problem)
+    except ValueError:  # a built-in method without a signature
+        pass
+    return ""
 
 
 def construct(key: str, factory: Callable[..., T], **values: Any) -> T:

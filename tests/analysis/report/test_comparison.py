@@ -276,7 +276,14 @@ def test_figures_of_an_earlier_report_go_and_other_files_stay(run, tmp_path):
     (tmp_path / "own.png").touch()
     (tmp_path / "own.csv").touch()
     alone = both[:1]
+    save_report(tmp_path, compare(alone), alone, "svg")
+    converted = [path.with_suffix(".pdf") for path in tmp_path.glob("*.svg")]
+    for path in converted:
+        path.touch()
     written = save_report(tmp_path, compare(alone), alone, "svg")
+    assert converted and all(path.is_file() for path in converted), "a user converts them for LaTeX"
+    for path in converted:
+        path.unlink()
     left = {path for path in tmp_path.iterdir() if path.is_file()}
     assert left == {path for path in written if path.parent == tmp_path} | {tmp_path / "own.png", tmp_path / "own.csv"}
     assert {path.suffix for path in drawn - left} == {".png", ".pdf", ".csv"}
