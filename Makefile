@@ -46,7 +46,7 @@ lock:  ## rewrite constraints.txt from a fresh environment: the newest versions 
 demo: $(VENV)/run-ready  ## the main job with the embedded model, in 3 minutes; make demo TASKS=164 for both arms on all of HumanEval
 	$(LAB) demo $(if $(TASKS),--tasks $(TASKS))
 
-check: lint  ## before every commit, in a minute: lint, format, types, layers and the fast unit tests
+check: lint  ## before every commit, in two minutes: lint, format, types, layers and the fast unit tests
 	$(PYTEST) $(PARALLEL) $(UNITS)
 
 test: lint  ## for every change: all of the tests but the slow ones; with COVERAGE=1 their coverage

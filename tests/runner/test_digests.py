@@ -147,7 +147,7 @@ def test_runs_with_salts_of_their_own_are_two_cells_and_two_arms(tmp_path, capsy
 
 def test_a_salt_that_looks_like_that_of_a_run_without_one_is_refused(capsys):
     assert cli.main(["run", "curator=full_history", "memory.shared.items.salt='0123456789abcdef'"]) == 2
-    assert "memory.shared.items.salt: got 0123456789abcdef, expected a word that is no" in capsys.readouterr().err
+    assert "memory.shared.items.salt: got 0123456789abcdef, expected another form than 16" in capsys.readouterr().err
 
 
 PROMPTS = digests()

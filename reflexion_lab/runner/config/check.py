@@ -222,7 +222,7 @@ def _check_keys(whole: Mapping[str, Any], as_it_stands: Mapping[str, Any]) -> No
     converted("memory.shared.shown", whole["memory"]["shared"]["shown"], Shown)
     salt = converted("memory.shared.items", whole["memory"]["shared"].get("items", {}), Items).salt
     if salt is not None and not is_own_salt(salt):  # it would be in no digest
-        raise ConfigError(SALT, salt, "a word that is no digest, which runs without a salt have")
+        raise ConfigError(SALT, salt, "another form than 16 hexadecimal digits, which a default salt has")
     converted("caps", whole["caps"] or {}, Caps)
     for key, node in known.items():
         check_targets(key, node)
