@@ -1,4 +1,4 @@
-"""docs/behaviours.md: each test that it names exists, and each line of the list of behaviours has its row."""
+"""tests/behaviours.md: each test that it names exists, and each line of the list of behaviours has its row."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ NAMED = re.compile(r"`([a-z_]+/[a-z_/]+)` (\w+)")
 def sections():
     """The rows of each section, as (number, behaviour, verdict, what shows it)."""
     rows = {}
-    for line in (ROOT / "docs" / "behaviours.md").read_text().splitlines():
+    for line in (ROOT / "tests" / "behaviours.md").read_text().splitlines():
         if line.startswith("## "):
             rows[line] = []
         elif line.startswith("| ") and line[2].isdigit():
