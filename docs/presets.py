@@ -1,6 +1,7 @@
-"""The prompts in docs/presets.md: what the third attempt of each preset reads, on HumanEval/0 with model=simulated.
+"""What the third attempt of each preset reads, on HumanEval/0 with model=simulated.
 
-python docs/presets.py --write
+python docs/presets.py helix
+python docs/presets.py --write   # tests/docs/preset_prompts.md
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PAGE = Path(__file__).parent / "presets.md"
+PAGE = Path(__file__).parents[1] / "tests" / "docs" / "preset_prompts.md"
 PRESETS = ("helix", "bot", "openagents", "jido", "ralph")
 INNER_LOOP = ("actor@actor.generator=single_shot", "reviser=llm")
 
@@ -50,4 +51,4 @@ if __name__ == "__main__":
     if "--write" in sys.argv:
         PAGE.write_text(updated(PAGE.read_text()))
     else:
-        print("\n".join(map(block, PRESETS)))
+        print("\n\n".join(map(prompt, sys.argv[1:] or PRESETS)))

@@ -377,5 +377,5 @@ class SetAsideTasks:
             counts = Counter(problem.outcome for problem in problems)
             named = ", ".join(f"{name} {n}" for name, n in counts.items())
             many = f"{len(problems)} task{'s' * (len(problems) > 1)} had no answer twice"
-            summary = f"{many} ({named}); all others that had begun have ended. The first: "
+            summary = f"{many} ({named}); the others finished. First error: "
             raise Unanswered(summary + one_line(problems[0]), problems[0].outcome)

@@ -4,10 +4,10 @@ The probe uses the shared call cache: the run finds its replies there and does n
 are probed on the same tasks, so shared calls are counted once, as the sweep pays for them.
 
 With a curator, the probe is the beginning of the run, its curation included. Memory grows after it, and with it the
-prompts that hold all of it: the low figures leave memory as it was in the probe, the mean ones let it grow by as much a
-task up to its limit, the high ones have it from the start as it then is at the end; the upper bound has it full. A role
-whose last prompts left items out in the probe shows the nearest ones, so its prompts stay as these are. The curator's
-calls of a round are counted by `Curator.due`, for as many loops as a round has, taken in turn from the probe.
+prompts that hold all of it. Low: memory stays at its size in the probe. Mean: it grows linearly up to its limit. High:
+it has its final size from the start. Upper bound: it is full. A role whose last prompts left items out in the probe
+shows the nearest ones, so its prompts stay as these are. The curator's calls of a round are counted by `Curator.due`,
+for as many loops as a round has, taken in turn from the probe.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/presets.md shows the prompts that the presets give today."""
+"""tests/docs/preset_prompts.md holds the prompts that the presets give today."""
 
 import importlib.util
 from pathlib import Path
@@ -13,7 +13,7 @@ SPEC.loader.exec_module(presets)
 
 @pytest.mark.parametrize("preset", presets.PRESETS)
 @pytest.mark.slow
-def test_the_page_shows_what_the_third_attempt_reads(preset):
+def test_prompt_of_the_third_attempt(preset):
     assert presets.block(preset) in presets.PAGE.read_text(), "run python docs/presets.py --write"
 
 

@@ -75,9 +75,7 @@ def _screen(
     look: Sequence[str],
     width: int,
 ) -> list[str]:
-    """The parts, folded to `width` but for `rows`. Where there are too many lines, `rows` and then `bottom` give way,
-    and last the warnings; a reference to `--full` stands for them.
-    """
+    """Trim to `LINES`: first rows, then the footer, last the warnings; `--full` shows what is cut."""
     width = _within(width)
     loud, head, tail, below = (_folded(part, width) for part in (map(plain, warnings), top, look, bottom))
     room = LINES - len(head) - len(tail)
