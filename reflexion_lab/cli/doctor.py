@@ -1,4 +1,4 @@
-"""`reflexion-lab doctor`: soundness of the evaluator on this machine; determinism of a model."""
+"""`reflexion-lab doctor`: soundness of the evaluator on this machine."""
 
 from __future__ import annotations
 
@@ -22,41 +22,17 @@ if TYPE_CHECKING:
 
 def add(commands: place.Commands) -> None:
     text = "check the evaluator: canonical and hostile programs, isolation layers"
-    more = "; or, with --determinism, how often a model repeats its answers"
-    sub = place.add_command(commands, "doctor", doctor, text + more)
+    sub = place.add_command(commands, "doctor", doctor, text)
     place.add_json(sub)
     attacks = "the hostile programs: a quick set, or all of a file or folder, such as tests/attacks of the repository"
     sub.add_argument("--hostile", nargs="?", type=Path, metavar="FOLDER", help=attacks)
-    probe = "repeat prompts to a model, one at a time and several at once, and print how often replies differ; "
-    probe += "overrides choose model, benchmark, actor, temperature, seed"
-    sub.add_argument("--determinism", nargs="*", metavar="KEY=VALUE", help=probe)
-    prompts = "prompts to repeat (default: %(default)s)"
-    sub.add_argument("--prompts", type=place.positive, default=10, metavar="N", help=prompts)
-    repeats = "calls per prompt and condition (default: %(default)s)"
-    sub.add_argument("--repeats", type=place.positive, default=5, metavar="N", help=repeats)
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """Returns 1 if the evaluator is unsound, else 0; determinism of a model has no verdict."""
+    """Returns 1 if the evaluator is unsound, else 0."""
     from reflexion_lab.tasks.sandbox.attacks import QUICK
 
-    if options.determinism is None:
-        return check_evaluator(options.hostile or QUICK, as_json=options.json)
-    return _determinism(options)
-
-
-def _determinism(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
-    from reflexion_lab.runner.config.compose import compose
-    from reflexion_lab.studies.determinism import determinism, show
-
-    cfg = compose(*options.determinism)
-    result = determinism(cfg, options.prompts, options.repeats, lambda plan: print(plan, flush=True))
-    show(result, Console())
-    if options.json:
-        say_json(result)
-    return 0
+    return check_evaluator(options.hostile or QUICK, as_json=options.json)
 
 
 WITHOUT = {
