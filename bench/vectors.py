@@ -1,6 +1,6 @@
 """What sentence embeddings cost, and searching them, beside a bare NumPy product. Last line: one JSON object.
 
-    python bench/vectors.py [--vectors 1000000] [--texts 3000] [--noise 0.5] [--keep vectors.npy]
+    python bench/vectors.py [--vectors 100000] [--texts 3000] [--noise 0.5] [--keep vectors.npy]
 
 Vectors to search are those of real texts, the docstrings of the standard library, each repeated with Gaussian noise of
 length `noise` added before they are scaled to 1 again (0.5: a cosine of 0.89 to the text's own). Queries are vectors of
@@ -24,7 +24,7 @@ import numpy as np
 from reflexion_lab.memory.embedders.cached import CachedEmbedder
 from reflexion_lab.memory.embedders.minilm import MiniLM
 from reflexion_lab.memory.embedders.sentence_transformer import SentenceTransformer
-from reflexion_lab.memory.retrieval.embedding import PROBED, ApproximateVectors, Vectors
+from reflexion_lab.memory.retrieval.embedding import Vectors
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
 
 SIZES = (16_384, 32_768, 65_536, 131_072)
@@ -108,48 +108,13 @@ def exact_search(rows, queries, k=5):
     """Top-k of `rows` and a bare product over the very same matrix, in turns."""
     vectors = Vectors()
     vectors.add(rows)
-    matrix = vectors.rows(slice(0, len(rows)))
+    matrix = vectors._matrix[: len(rows)]
     ours, bare = [], []
     for query in queries:
         bare.append(timed(lambda query=query: matrix @ query)[1])
         ours.append(timed(lambda query=query: vectors.rank(query, k))[1])
     ratio = statistics.median(a / b for a, b in zip(ours, bare, strict=True))
     return statistics.median(ours), statistics.median(bare), ratio
-
-
-def resident_mb():
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
-
-
-def approximate_search(rows, queries, beyond, k=5):
-    """The lists, filled `BATCH` vectors at a time, against exact search of the same vectors."""
-    vectors, before, slowest, built = ApproximateVectors(beyond), resident_mb(), 0.0, 0.0
-    for start in range(0, len(rows), BATCH):
-        _, added_ms = timed(lambda start=start: vectors.add(rows[start : start + BATCH]))
-        slowest, built = max(slowest, added_ms), built + added_ms
-    if vectors._index is None:
-        return {}
-    memory = resident_mb() - before
-    times, recalls, exact_ms = [], [], []
-    for query in queries:
-        hits, ms = timed(lambda query=query: vectors.rank(query, k))
-        wanted, slow_ms = timed(lambda query=query: vectors._exact.rank(query, k))
-        times.append(ms)
-        exact_ms.append(slow_ms)
-        recalls.append(len({hit.number for hit in hits} & {hit.number for hit in wanted}) / k)
-    return {
-        "vectors": len(rows),
-        "ms": round(statistics.median(times), 2),
-        "ms_p95": round(float(np.quantile(times, 0.95)), 2),
-        "recall_at_5": round(statistics.mean(recalls), 4),
-        "exact_ms": round(statistics.median(exact_ms), 1),
-        "build_seconds": round(built / 1000, 1),
-        "slowest_add_seconds": round(slowest / 1000, 1),
-        "memory_mb": round(memory),
-        "memory_mb_of_the_float32_vectors": round(rows.nbytes / 1e6),
-        "lists": vectors._index.nlist,
-        "lists_looked_into": PROBED,
-    }
 
 
 def real_vectors(embedder, texts, keep):
@@ -161,15 +126,15 @@ def real_vectors(embedder, texts, keep):
     return vectors, ms / 1000
 
 
-def measure(vectors=1_000_000, texts=3000, noise=0.5, keep=None, exact=100_000, queries=200, beyond=65_536):
+def measure(vectors=100_000, texts=3000, noise=0.5, keep=None, queries=100):
     """All figures. `keep`: an .npy file for the texts' vectors; None embeds them again."""
     embedder, generator, documents = MiniLM(), np.random.default_rng(0), docstrings(texts)
     report = {"embedding": embedding(embedder) | agreement(embedder, documents)}
     real, seconds = real_vectors(embedder, documents, keep)
     real = real[generator.permutation(len(real))]
     held = perturbed(real[: len(real) // 10], queries, noise, generator)
-    rows = perturbed(real[len(real) // 10 :], max(vectors, exact, SIZES[-1]), noise, generator)
-    ours, bare, ratio = exact_search(rows[:exact], held[:100])
+    rows = perturbed(real[len(real) // 10 :], max(vectors, SIZES[-1]), noise, generator)
+    ours, bare, ratio = exact_search(rows[:vectors], held)
     by_size = {size: exact_search(rows[:size], held[:50])[0] for size in SIZES}
     slope = statistics.median(ms / size for size, ms in by_size.items())
     report["data"] = {
@@ -181,20 +146,19 @@ def measure(vectors=1_000_000, texts=3000, noise=0.5, keep=None, exact=100_000, 
         "queries": len(held),
     }
     report["exact"] = {
-        "vectors": exact,
+        "vectors": vectors,
         "ms": round(ours, 2),
         "bare_product_ms": round(bare, 2),
         "ratio": round(ratio, 3),
         "ms_by_size": {str(size): round(ms, 2) for size, ms in by_size.items()},
         "size_at_5_ms": round(SLOW_MS / slope),
     }
-    report["approximate"] = approximate_search(rows[:vectors], held, beyond)
     return report
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--vectors", type=int, default=1_000_000)
+    parser.add_argument("--vectors", type=int, default=100_000)
     parser.add_argument("--texts", type=int, default=3000)
     parser.add_argument("--noise", type=float, default=0.5)
     parser.add_argument("--keep", type=Path)

@@ -12,7 +12,6 @@ from reflexion_lab.memory.lessons.mistakes import Mistakes
 from reflexion_lab.memory.lessons.wisdom import WisdomBook
 from reflexion_lab.memory.recall import Similar, Window, WindowThenSimilar
 from reflexion_lab.memory.retrieval.bm25 import BM25
-from reflexion_lab.memory.retrieval.embedding import EmbeddingRetriever
 from reflexion_lab.memory.retrieval.hybrid import Hybrid
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.memory.retrieval.tfidf import TfIdf
@@ -42,7 +41,6 @@ OPTIONS = [
     (Hybrid, "retrievers", ([BM25()],), r"Hybrid\.{}"),
     (HYBRID, "depth", (0,), r"Hybrid\.{}"),
     (HYBRID, "constant", (-1, math.nan), r"Hybrid\.{}"),
-    (partial(EmbeddingRetriever, None), "approximate_beyond", (-1,), r"EmbeddingRetriever\.{}: got -1, expected"),
     (MiniLM, "threads", (-1,), r"MiniLM\.{}: got -1, expected"),
 ]
 

@@ -1,9 +1,6 @@
-"""Retrieval by vectors: exact search, and the approximate one that proposes to it."""
+"""Retrieval by vectors."""
 
 import hashlib
-import sys
-import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,9 +9,7 @@ from hypothesis import strategies as st
 
 from reflexion_lab.memory.retrieval.embedding import (
     MOST_TIED,
-    PROBED,
     SMALLEST,
-    ApproximateVectors,
     EmbeddingRetriever,
     Vectors,
 )
@@ -49,12 +44,6 @@ def unit(rows):
 
 def drawn(count, seed=0, dimensions=DIMENSIONS):
     return unit(np.random.default_rng(seed).standard_normal((count, dimensions)))
-
-
-def clustered(count, seed=0):
-    """Vectors around 200 centres, which is how texts lie."""
-    generator = np.random.default_rng(seed)
-    return unit(drawn(200)[generator.integers(0, 200, count)] + 0.5 * drawn(count, seed + 1))
 
 
 def brute_force(rows, query, k, first=0):
@@ -168,113 +157,3 @@ def test_better_documents_stand_before_any_number_of_equal_ones():
     vectors.add(np.stack([better, *[tied] * (2 * MOST_TIED), query]))
     last = 2 * MOST_TIED + 1
     assert [hit.number for hit in vectors.rank(query, 4)] == [last, 0, last - 1, last - 2]
-
-
-# Approximate search
-
-
-def recall(vectors, rows, queries, k=5, first=0):
-    items = [{hit.number for hit in vectors.rank(query, k)} for query in queries]
-    wanted = [{number for number, _ in brute_force(rows, query, k, first)} for query in queries]
-    return np.mean([len(a & b) / len(b) for a, b in zip(items, wanted, strict=True)])
-
-
-@pytest.fixture(scope="module")
-def rows():
-    return clustered(12_000)
-
-
-@pytest.fixture(scope="module")
-def queries():
-    return clustered(40, seed=7)
-
-
-@pytest.fixture(scope="module")
-def large(rows):
-    """Twice the crossing, most of it added one part at a time after the lists were laid out."""
-    vectors = ApproximateVectors(6000)
-    for start in range(0, len(rows), 500):
-        vectors.add(rows[start : start + 500])
-    return vectors
-
-
-def test_up_to_the_crossing_search_is_exact(rows, queries):
-    vectors = ApproximateVectors(1000)
-    vectors.add(rows[:1000])
-    assert vectors._index is None
-    assert same(vectors.rank(queries[0], 5), brute_force(rows[:1000], queries[0], 5))
-    vectors.add(rows[1000:1001])
-    assert vectors._index is not None
-    never = ApproximateVectors(0)
-    never.add(rows)
-    assert never._index is None
-
-
-def test_beyond_the_crossing_nearly_all_of_the_best_are_found(large, rows, queries):
-    assert large._index.nlist > PROBED
-    assert recall(large, rows, queries) >= 0.95
-    assert large.rank(rows[-1], 1)[0].number == len(rows) - 1
-
-
-def test_what_is_found_has_its_exact_score_and_order(large, rows, queries):
-    for query in queries:
-        hits = large.rank(query, 10)
-        assert np.allclose([hit.score for hit in hits], [rows[hit.number] @ query for hit in hits], atol=1e-6)
-        assert hits == sorted(hits, key=lambda hit: (-hit.score, -hit.number))
-        assert len(hits) == 10
-
-
-def test_as_many_hits_as_documents_are_looked_for_exactly(large, rows, queries):
-    assert same(large.rank(queries[0], 5000), brute_force(rows, queries[0], 5000))
-
-
-def test_hits_depend_on_neither_batches_nor_threads(large, rows, queries):
-    again = ApproximateVectors(6000)
-    again.add(rows)  # all at once
-    expected = [large.rank(query, 5) for query in queries]
-    for workers in (1, 2, 8):
-        with ThreadPoolExecutor(workers) as pool:
-            assert list(pool.map(lambda query: again.rank(query, 5), queries)) == expected
-
-
-def test_forgotten_documents_are_not_found_and_leave_the_lists(rows, queries):
-    vectors = ApproximateVectors(2000)
-    for start in range(0, len(rows), 500):
-        vectors.add(rows[start : start + 500])
-        vectors.forget(start + 500 - 3000)
-        names = {hit.number for query in queries[:5] for hit in vectors.rank(query, 5)}
-        assert min(names) >= start + 500 - 3000
-    assert vectors._index.ntotal <= (3000 + 500) * 8 / 7
-    assert recall(vectors, rows, queries, first=len(rows) - 3000) >= 0.95
-
-
-def test_the_newest_of_very_many_equal_documents_are_found(rows):
-    # As when thousands of episodes are of one task: more than the lists propose.
-    vectors = ApproximateVectors(2000)
-    copies = np.repeat(rows[:4], 500, axis=0)
-    vectors.add(np.concatenate([rows[:1000], copies, rows[1000:1500]]))
-    assert vectors._index is not None
-    assert [hit.number for hit in vectors.rank(rows[0], 5)] == [1499, 1498, 1497, 1496, 1495]
-
-
-def test_memory_emptied_by_forgetting_fills_again(rows):
-    vectors = ApproximateVectors(2000)
-    vectors.add(rows[:3000])
-    vectors.forget(3000)
-    assert vectors.rank(rows[0], 5) == []
-    vectors.add(rows[3000:3010])
-    assert {hit.number for hit in vectors.rank(rows[3004], 20)} <= set(range(3000, 3010))
-    assert vectors.rank(rows[3004], 1)[0].number == 3004
-
-
-def test_without_faiss_search_stays_exact_with_one_warning(monkeypatch, rows, queries):
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    vectors = ApproximateVectors(1000)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for start in range(0, 4000, 1000):
-            vectors.add(rows[start : start + 1000])
-    (warning,) = caught
-    assert "faiss is not installed" in str(warning.message)
-    assert "pip install 'reflexion_lab[approximate]'" in str(warning.message)
-    assert same(vectors.rank(queries[0], 5), brute_force(rows[:4000], queries[0], 5))

@@ -49,7 +49,7 @@ def called(path: Path) -> set[str]:
             items |= {name.split(".")[0] for name in names} & RUNS_WHAT_IT_READS
         if isinstance(node, ast.Call):
             name = ast.unparse(node.func)
-            items |= {name} & {"eval", "exec", "np.load", "numpy.load", "faiss.read_index"}
+            items |= {name} & {"eval", "exec", "np.load", "numpy.load"}
             items |= {"allow_pickle" for key in node.keywords if key.arg in ("allow_pickle", "trust_remote_code")}
     return items
 
