@@ -17,8 +17,6 @@ def add(commands: place.Commands) -> None:
     place.add_flag(sub, "--arms", "also write one summary per arm, over its seeds; runs tracked earlier stay")
     sub.add_argument("--baseline", metavar="ARM", help="the arm to compare others with; implies --arms")
     place.add_flag(sub, "--one-seed", "also write differences that rest on a single seed")
-    traces = "share of the tasks to trace span by span; above 1: their number"
-    sub.add_argument("--traces", metavar="SHARE", type=float, default=0.0, help=traces)
 
 
 def track(options: argparse.Namespace) -> None:
@@ -26,7 +24,7 @@ def track(options: argparse.Namespace) -> None:
 
     folders = [run.path for run in place.chosen(options)]
     uri = options.uri or f"sqlite:///{folders[0].resolve().parent / 'mlflow.db'}"
-    tracker = MlflowTracker(uri, options.experiment, traces=options.traces)
+    tracker = MlflowTracker(uri, options.experiment)
     if options.arms or options.baseline:
         links = tracker.track_arms(folders, options.baseline, one_seed=options.one_seed)
         print("\n".join(f"{name}: {link}" for name, link in links.items()))

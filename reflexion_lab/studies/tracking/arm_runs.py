@@ -14,7 +14,6 @@ from reflexion_lab.analysis.comparison import Comparison, compare
 from reflexion_lab.analysis.comparison.grouping import arms, short_names
 from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.figures.curves import Curve
-from reflexion_lab.analysis.figures.style import share_limits
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.comparison import claim, is_registered
 from reflexion_lab.analysis.report.documents import escaped
@@ -27,7 +26,7 @@ from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking.run_view import LONGEST_VALUE, Metric, curves, interval
 from reflexion_lab.studies.tracking.run_view import params as params_of
-from reflexion_lab.studies.tracking.writing import Entry, discard, times
+from reflexion_lab.studies.tracking.writing import Entry, times
 from reflexion_lab.studies.tracking.writing import write as write_run
 
 COPIES = 12
@@ -54,12 +53,6 @@ class Compared(NamedTuple):
     def names(self) -> dict[str, str]:
         """Short names of the arms by label."""
         return short_names([arm.label for arm in self.arms])
-
-    @property
-    def span(self) -> tuple[float, float]:
-        """The range of the curves of its runs, with a margin, and at least a third of the scale."""
-        shares = [point.pass_at_1 for arm in self.arms for log in arm.logs for point in log.points]
-        return share_limits(shares)
 
     @classmethod
     def of(cls, folders: Sequence[Path], baseline: str | None, one_seed: bool) -> Compared:
@@ -107,7 +100,7 @@ def write(client: Any, experiment_id: str, compared: Compared) -> None:
             write_run(client, experiment_id, entry, same_arm, fill)
             former = [run for run in former if run not in same_arm]
     for run in former:
-        discard(client, experiment_id, run.info.run_id)
+        client.delete_run(run.info.run_id)
 
 
 def _superseded(client: Any, experiment_id: str, compared: Compared) -> list[Any]:

@@ -8,19 +8,18 @@ import importlib.util
 import os
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.errors import ConfigError, LabError
 from reflexion_lab.io.secrets import without_keys, without_login
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.studies.tracking import traces as trace_writing
 from reflexion_lab.studies.tracking import writing
 from reflexion_lab.studies.tracking.arm_runs import Compared, seed_differences
 from reflexion_lab.studies.tracking.arm_runs import write as write_arms
-from reflexion_lab.studies.tracking.saved_views import links, missing
 
 INSTALL = "pip install 'mlflow>=3.5,<4'"
 
@@ -43,11 +42,6 @@ class MlflowTracker:
         else the server's choice.
     host, port : str, default "127.0.0.1"
         Address of the page that `command` opens and links name.
-    traces : float, default 0.0
-        Tasks, sampled by the run's seed, whose attempts are also written as traces: a share in [0, 1], or above 1 a
-        number. About 80 attempts per second.
-    max_traces : int, default 1000
-        Maximal number of traced attempts per run.
 
     Raises
     ------
@@ -64,13 +58,9 @@ class MlflowTracker:
         artifacts: str | None = None,
         host: str = "127.0.0.1",
         port: int = 5000,
-        traces: float = 0.0,
-        max_traces: int = 1000,
     ) -> None:
         if not experiment.strip():
             raise ConfigError("tracker.experiment", "empty", "a name")
-        trace_writing.check(traces, max_traces)
-        self._traces, self._max_traces = traces, max_traces
         if importlib.util.find_spec("mlflow") is None:
             raise TrackerError(f"tracker: mlflow is not installed; {INSTALL}, or run with tracker=none")
         self.database = _database(uri)
@@ -113,7 +103,7 @@ class MlflowTracker:
         Parameters
         ----------
         log : Log | None, optional
-            The run, if already read; traces read it again, with its texts.
+            The run, if already read.
 
         Raises
         ------
@@ -123,20 +113,13 @@ class MlflowTracker:
             MLflow failed; it still has the earlier version of this run.
         """
         folder = Path(folder).absolute()
-        if log is None or self._traces > 0:
-            log = Log.read(RunFolder.existing(folder), texts=self._traces > 0)
+        log = log or Log.read(RunFolder.existing(folder), texts=False)
         with self._reported(f"run {log.manifest.run_id}", folder), self._alone("runs"):
             client, experiment_id = self._open(log.manifest.study or self.experiment)
-            entry = writing.job(folder, log, summary(log))
-
-            def fill(run_id: str) -> None:
-                writing.files(client, run_id, folder, log)
-                trace_writing.write(client, experiment_id, run_id, log, entry.began, self._traces, self._max_traces)
-
-            writing.write(client, experiment_id, entry, _runs_of(client, experiment_id, log), fill)
-            sweep_id = str(log.manifest.config.get("sweep_id") or "")
-            _save_views(client, experiment_id, sweep_id)
-        return links(self.site, experiment_id, sweep_id)["charts"]
+            entry, former = writing.job(folder, log, summary(log)), _runs_of(client, experiment_id, log)
+            fill = partial(writing.files, client, folder=folder, log=log)
+            writing.write(client, experiment_id, entry, former, fill)
+        return links(self.site, experiment_id, str(log.manifest.config.get("sweep_id") or ""))["charts"]
 
     def track_arms(
         self, folders: Sequence[Path], baseline: str | None = None, one_seed: bool = False
@@ -190,7 +173,6 @@ class MlflowTracker:
                             name, value = differences[log.manifest.run_id]
                             client.log_metric(run.info.run_id, name, writing.short(value), step=0)
                             client.set_tag(run.info.run_id, "difference_to", str(compared.comparison.baseline))
-            _save_views(client, experiment_id, compared.sweep_id, compared.span if is_whole else None)
         return links(self.site, experiment_id, compared.sweep_id)
 
     @contextlib.contextmanager
@@ -248,7 +230,7 @@ def _runs_of(client: Any, experiment_id: str, log: Log) -> list[Any]:
 
 
 def _is_whole(client: Any, experiment_id: str, compared: Compared) -> bool:
-    """Whether the comparison has all runs that its sweep has in MLflow: names and axes of its charts hold for all."""
+    """Whether the comparison has all runs that its sweep has in MLflow, so that its short names hold for all."""
     if not compared.sweep_id:
         return True
     query = f'tags.sweep_id = "{compared.sweep_id}" and tags.kind = "job"'
@@ -256,10 +238,16 @@ def _is_whole(client: Any, experiment_id: str, compared: Compared) -> bool:
     return tracked <= {log.manifest.run_id for arm in compared.arms for log in (*arm.logs, *arm.checkpoints)}
 
 
-def _save_views(client: Any, experiment_id: str, sweep_id: str, span: tuple[float, float] | None = None) -> None:
-    there = client.get_experiment(experiment_id).tags
-    for key, value in missing(there, sweep_id, span).items():
-        client.set_experiment_tag(experiment_id, key, value)
+def links(site: str, experiment_id: str, sweep_id: str = "") -> dict[str, str]:
+    """Addresses of MLflow's tables of `arms` and `runs`, best first, and of the `charts` of runs."""
+    within = f" and tags.sweep_id = '{sweep_id}'" if sweep_id else ""
+    pages = {"arms": ("arm", {}), "runs": ("job", {}), "charts": ("job", {"compareRunsMode": "CHART"})}
+    best_first = {"orderByKey": "metrics.`final/pass_at_1`", "orderByAsc": "false", "startTime": "ALL"}
+    return {
+        name: f"{site}/#/experiments/{experiment_id}/runs?"
+        + urlencode({**mode, "searchFilter": f"tags.kind = '{kind}'{within}", **best_first}, quote_via=quote)
+        for name, (kind, mode) in pages.items()
+    }
 
 
 def _database(uri: str) -> Path | None:

@@ -17,7 +17,6 @@ from reflexion_lab.analysis.summary import Log, Summary
 from reflexion_lab.io.files import Scratch
 from reflexion_lab.records import Manifest
 from reflexion_lab.studies.tracking import run_view as view
-from reflexion_lab.studies.tracking import traces
 from reflexion_lab.studies.tracking.run_view import params
 
 RUN_COLOURS = (*COLOURS, "#332288", "#882255", "#999933", "#661100", "#888888")
@@ -57,7 +56,7 @@ def job(folder: Path, log: Log, summary: Summary) -> Entry:
 def write(
     client: Any, experiment_id: str, entry: Entry, former: Sequence[Any], fill: Callable[[str], object] | None
 ) -> None:
-    """Write `entry` and what `fill` adds to its run id; then move `former` runs to the trash, with their traces."""
+    """Write `entry` and what `fill` adds to its run id; then move `former` runs to the trash."""
     from mlflow.entities import Metric, Param, RunTag
     from mlflow.exceptions import MlflowException
 
@@ -86,10 +85,10 @@ def write(
         client.set_terminated(run_id, entry.status, entry.ended)
     except BaseException:
         with contextlib.suppress(Exception):
-            discard(client, experiment_id, run_id)
+            client.delete_run(run_id)
         raise
     for run in former:
-        discard(client, experiment_id, run.info.run_id)
+        client.delete_run(run.info.run_id)
 
 
 def files(client: Any, run_id: str, folder: Path, log: Log) -> None:
@@ -131,12 +130,6 @@ def _milliseconds(moment: str) -> int:
 def short(value: float) -> float:
     """`value` to six digits; whole numbers unchanged."""
     return value if float(value).is_integer() else float(f"{value:.6g}")
-
-
-def discard(client: Any, experiment_id: str, run_id: str) -> None:
-    """Move a run to the trash, with its traces."""
-    client.delete_run(run_id)
-    traces.remove(client, experiment_id, run_id)
 
 
 def _colour(client: Any, experiment_id: str, kind: str, former: Sequence[Any]) -> str:

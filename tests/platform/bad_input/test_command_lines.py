@@ -13,7 +13,7 @@ UNKNOWN = [
     ("show", "--colour", "red", "old/good"), ("compare",), ("compare", "old/good", "--unit", "miles"), ("report",),
     ("report", "old/good"), ("report", "old/good", "--figures", "gif"),
     ("report", "--html", "old/good", "--baseline", "x"), ("report", "--html", "old/good", "--figures", "svg"),
-    ("track",), ("track", "old/good", "--traces", "many"), ("demo", "--tasks", "few"), ("demo", "--tasks", "0"),
+    ("track",), ("demo", "--tasks", "few"), ("demo", "--tasks", "0"),
     ("demo", "--tasks", "-3"), ("demo", "nonsense"), ("demo", "colour=red"),
     ("audit",), ("audit", "samples.jsonl", "--limit", "0"), ("audit", "samples.jsonl", "--limit", "x"),
     ("audit", "samples.jsonl", "--workers", "0"), ("failures", "transcript.jsonl", "--cases", "0"),
@@ -45,7 +45,6 @@ UNKNOWN = [
     ("run", "-m", "seed=1,2", "sweep_id=../x"), ("run", "--cfg"),
     ("compare", "old/good", "old/other", "--baseline", "nobody"),
     ("compare", "old/good", "old/other", "--by", "no.such.key"), ("compare", "old/good", "--csv", "absent/x.csv"),
-    ("track", "old/good", "--traces", "-1"), ("track", "old/good", "--traces", "nan"),
 ]  # fmt: skip
 
 

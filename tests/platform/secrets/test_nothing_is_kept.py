@@ -76,7 +76,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, echo: Any, planted: Any) 
     patch.chdir(folder)
     served = ["model=openai", f"model.base_url={echo.url}", "model.retries=0", "actor=single_shot", "benchmark.limit=1"]
     served += ["loop.max_attempts=2", "cache.executions=null", "store=sqlite", "model.answers_as=['x']"]
-    tracked = ["tracker.traces=1.0", "tracker.uri=sqlite:///runs/mlflow.db"]
+    tracked = ["tracker.uri=sqlite:///runs/mlflow.db"]
     codes, printed = {}, ""
 
     def do(name: str, *arguments: str) -> None:

@@ -7,6 +7,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 from msgspec.structs import replace
@@ -15,7 +16,6 @@ from reflexion_lab.errors import FolderError
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking.mlflow import MlflowTracker, TrackerError
 from reflexion_lab.studies.tracking.null import NullTracker
-from reflexion_lab.studies.tracking.saved_views import TAG
 
 FIGURES = ("convergence", "reflections")
 
@@ -94,15 +94,18 @@ def test_tracking_again_replaces_the_run(tracker, run, logged):
     assert second.data.tags["mlflow.runColor"] == first.data.tags["mlflow.runColor"]
 
 
-def test_the_link_opens_a_saved_view_and_changed_views_stay(tracker, run):
+def test_the_link_shows_the_runs_of_the_sweep_best_first(tracker, run):
     link = tracker.track(run())
     experiment = client(tracker).get_experiment_by_name("trial")
-    charts = f"http://127.0.0.1:5000/#/experiments/{experiment.experiment_id}/runs?compareRunsMode=CHART"
-    assert link == f"{charts}&workflowType=machine_learning&viewStateShareKey=charts-sweep-7"
-    assert f"{TAG}charts-sweep-7" in experiment.tags
-    client(tracker).set_experiment_tag(experiment.experiment_id, f"{TAG}runs", "changed")
-    tracker.track(run())
-    assert client(tracker).get_experiment_by_name("trial").tags[f"{TAG}runs"] == "changed"
+    place, _, query = link.partition("?")
+    assert place == f"http://127.0.0.1:5000/#/experiments/{experiment.experiment_id}/runs"
+    assert parse_qs(query) == {
+        "compareRunsMode": ["CHART"],
+        "searchFilter": ["tags.kind = 'job' and tags.sweep_id = 'sweep-7'"],
+        "orderByKey": ["metrics.`final/pass_at_1`"],
+        "orderByAsc": ["false"],
+        "startTime": ["ALL"],
+    }
 
 
 def test_a_registered_study_has_an_experiment_of_its_name(tracker, run):
