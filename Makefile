@@ -62,7 +62,7 @@ test-browser: $(VENV)/test-ready  ## the tests in a browser: JupyterLab, the sta
 
 soak: $(VENV)/test-ready  ## hours: the long forms of kills, faults, crowds and launchers, long pages and notebooks, random properties, mutants
 	$(PYTEST) -m "soak or hypothesis" --hypothesis-profile random
-	$(VENV)/bin/python tests/mutate.py
+	$(VENV)/bin/python bench/mutate.py
 
 lint: $(VENV)/test-ready  ## of `check` and `test` the part without tests
 	$(VENV)/bin/ruff check .

@@ -2,8 +2,8 @@
 runs the tests that run the faulty line, nearest first, then the slow ones of its folder. A fault that fails no test
 survives: an assertion is missing.
 
-    python tests/mutate.py                                      # 150 faults, an hour on two cores
-    python tests/mutate.py --n 20 --modules 'memory/*.py' loop/stop.py
+    python bench/mutate.py                                      # 150 faults, an hour on two cores
+    python bench/mutate.py --n 20 --modules 'memory/*.py' loop/stop.py
 
 Ends with 1 where less than 92 % are killed.
 """
