@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from reflexion_lab.errors import StoreError
 from reflexion_lab.limits import Count, Positive, Share, check_fields, validated
-from reflexion_lab.loop.deadline import DeadlineError, with_deadline
 from reflexion_lab.memory.curators.curated import CuratedMemory
 from reflexion_lab.memory.episodic import EpisodeBuffer, episode_of, session_after, session_id
 from reflexion_lab.memory.lessons.insights import Insights, insight_of, with_insight
@@ -46,10 +45,6 @@ from reflexion_lab.storage.spilled import Spilled
 
 BATCH = 200
 """Episodes of a store that are indexed at once."""
-PATIENCE = 300.0
-"""Seconds until a store counts as hanging."""
-LEARNING = 3600.0
-"""Seconds until the indexing of a round counts as hanging."""
 WIDER = 4
 """Growth factor of a search that found too few episodes of the wanted outcome."""
 
@@ -129,7 +124,7 @@ class Archive:
         self.curated = curated
         self.keeps_episodes = keeps_episodes
         self._extraction = Extraction()
-        self._taken, self._has_learnt, self._hangs = 0, False, False
+        self._taken, self._has_learnt = 0, False
 
     def begin(
         self, beginning: Beginning | None = None, run_id: str = "", items: Sequence[Item] | None = None
@@ -222,10 +217,7 @@ class Archive:
             return
         episodes = [episode for task in updates for episode in task.episodes]
         mistakes = [mistake for task in updates for mistake in task.mistakes]
-        # own retrievers and embedders may hang, too
-        changed = with_deadline(
-            LEARNING, lambda: self._take(episodes), "memory.shared: no end of a round", "shared memory"
-        )
+        changed = self._take(episodes)
         self._has_learnt = True
         mistakes = self.mistakes.extend(mistakes)
         records: list[Stored] = [*episodes, *mistakes, *(task.session for task in updates), *changed]
@@ -241,15 +233,10 @@ class Archive:
         self.store.close()
 
     def _in_store(self, work: Callable[[], None], outcome: str) -> None:
-        """Do `work` with the store; an error, or no end within `PATIENCE`, is a warning with the `outcome`. A store
-        that hung once is left alone.
-        """
-        if self._hangs:
-            return
+        """Do `work` with the store; an error is a warning with the `outcome`."""
         try:
-            with_deadline(PATIENCE, work, "store: no answer", "the store")
+            work()
         except (StoreError, ValueError, OSError) as problem:
-            self._hangs = isinstance(problem, DeadlineError)
             _warn(f"{problem}; {outcome}; `reflexion-lab memory import` can import its folder later")
 
     def similar(

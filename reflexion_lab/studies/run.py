@@ -14,7 +14,6 @@ import msgspec
 
 from reflexion_lab.errors import FolderError, LabError
 from reflexion_lab.io.terminal import columns, in_notebook
-from reflexion_lab.loop.deadline import with_deadline
 from reflexion_lab.protocols import Tracker
 from reflexion_lab.runner.config.assemble import Lab, assemble
 from reflexion_lab.runner.config.build import build
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
     from reflexion_lab.analysis.run_log import Log
     from reflexion_lab.analysis.summary import Summary
     from reflexion_lab.runner.config.build import Config
-
-
-PATIENCE = 1800.0
-"""Seconds until a tracker counts as hanging; MLflow takes a minute for 1,000 traced attempts."""
 
 
 def carry_out(cfg: Config, is_printed: bool = True) -> Summary:
@@ -100,8 +95,7 @@ def track(lab: Lab, log: Log | None = None) -> str:
     try:
         takes_log = "log" in inspect.signature(lab.tracker.track).parameters  # a user-defined one may not
         arguments = (lab.folder.path, log) if takes_log else (lab.folder.path,)
-        late = f"tracker: `reflexion-lab track {lab.folder.path}` shows the run later; no answer"
-        return with_deadline(PATIENCE, lambda: lab.tracker.track(*arguments), late, "the tracker")
+        return lab.tracker.track(*arguments)
     except (OSError, ValueError, LabError) as problem:
         print(f"not tracked: {one_line(problem)}", file=sys.stderr)
         return ""
@@ -111,8 +105,7 @@ def track_arms(cfg: Config, runs: Sequence[Path]) -> dict[str, str]:
     """Send the arms of `runs` to the tracker; returns their links. As with a run, a failure loses no data."""
     try:
         tracker: Tracker = build(cfg.tracker, "tracker")
-        late = "tracker: `reflexion-lab track` shows the arms later; no answer"
-        return with_deadline(PATIENCE, lambda: tracker.track_arms(runs), late, "the tracker") if runs else {}
+        return tracker.track_arms(runs) if runs else {}
     except (OSError, ValueError, LabError) as problem:
         print(f"arms not tracked: {one_line(problem)}", file=sys.stderr)
         return {}

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from reflexion_lab.errors import ConfigError, Unanswered
-from reflexion_lab.loop.deadline import Deadline, DeadlineError, with_deadline
-from reflexion_lab.records import Recollection, Reflection, Task, Trajectory
+from reflexion_lab.loop.deadline import Budgeted, DeadlineError, with_deadline
+from reflexion_lab.records import Recollection, Reflection, Task, Trajectory, Usage
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -38,13 +38,13 @@ def test_a_call_that_takes_too_long_is_left_alone():
 
 
 def test_results_and_exceptions_pass_through():
-    assert with_deadline(None, lambda: 3) == with_deadline(5, lambda: 3) == 3
+    assert with_deadline(None, lambda: 3, "") == with_deadline(5, lambda: 3, "") == 3
     with pytest.raises(ZeroDivisionError):
-        with_deadline(5, lambda: 1 // 0)
+        with_deadline(5, lambda: 1 // 0, "")
 
 
 def test_a_part_keeps_everything_but_its_bounded_method():
-    part = Deadline(Sleeper(), "act", 0.05)
+    part = Budgeted(Sleeper(), "act", 0.05)
     assert part.task_id == "t/1"
     with pytest.raises(Unanswered, match=r"^loop\.timeout: Sleeper\.act gave no result within 0\.05 s; give") as caught:
         part.act(TASK, Recollection())
@@ -52,10 +52,10 @@ def test_a_part_keeps_everything_but_its_bounded_method():
 
 
 def test_a_result_of_another_type_is_refused_by_name():
-    part = Deadline(Sleeper("t/2"), "act", 5, (Reflection, type(None)))
+    part = Budgeted(Sleeper("t/2"), "act", 5, (Reflection, type(None)))
     with pytest.raises(ConfigError, match=r"^Sleeper\.act\(…\): got a Trajectory as its result, expected Refl"):
         part.act(TASK, Recollection())
-    assert Deadline(Sleeper("t/2"), "act", 5, (Trajectory,)).act(TASK, Recollection()).strategy == "sleeper"
+    assert Budgeted(Sleeper("t/2"), "act", 5, (Trajectory,)).act(TASK, Recollection()).strategy == "sleeper"
 
 
 def test_a_hanging_actor_is_set_aside_by_name_and_the_others_end(tmp_path):
@@ -70,12 +70,42 @@ def test_a_hanging_actor_is_set_aside_by_name_and_the_others_end(tmp_path):
     assert [aside.task_id for aside in folder.set_aside] == [ids[1]] * 2
 
 
+class Timed:
+    """An actor that takes 0.1 s and states `usage`."""
+
+    def act(self, task: Task, recollection: Recollection) -> Trajectory:
+        time.sleep(0.1)
+        return Trajectory(solution="", strategy="timed", usage=self.usage)
+
+
+@pytest.mark.parametrize(("stated", "counted"), [(0.0, pytest.approx(0.1, abs=0.09)), (7.0, 7.0)])
+def test_wall_time_counts_where_a_part_states_none(stated, counted):
+    part = Timed()
+    part.usage = Usage(calls=1, seconds=stated)
+    assert Budgeted(part, "act", 5).act(TASK, Recollection()).usage.seconds == counted
+
+
+def test_time_of_an_own_actor_ends_the_loop(tmp_path):
+    cfg = compose(*CHEAP, f"run_root={tmp_path}", "actor=single_shot", "loop.timeout=1", "loop.max_attempts=9",
+                  "loop.stuck_after=null", "reflector=rules", "benchmark.limit=1")  # fmt: skip
+    cfg.actor = {"_target_": f"{__name__}.Slow"}
+    finish(assemble(cfg), cfg)
+    ((*_, last),) = RunFolder.existing(next(tmp_path.glob("*-basics-*"))).attempts.values()
+    assert (last.stop_reason, last.number) == ("timeout", 2)
+
+
+class Slow:
+    def act(self, task: Task, recollection: Recollection) -> Trajectory:
+        time.sleep(0.6)
+        return Trajectory(solution=task.prompt + "    return None\n", strategy="slow")
+
+
 def test_parts_of_the_lab_are_bounded_by_their_model_alone(tmp_path):
     lab = assemble(compose(*CHEAP, f"run_root={tmp_path}", "actor=single_shot"))
     loop = lab.runner.loop()
     lab.close()
-    assert not isinstance(loop.actor, Deadline)
-    assert not isinstance(loop.evaluator, Deadline)
+    assert not isinstance(loop.actor, Budgeted)
+    assert not isinstance(loop.evaluator, Budgeted)
 
 
 def tasks_of(cfg):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import threading
 import time
 
@@ -13,13 +12,9 @@ import pytest
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import canonical_form
 from reflexion_lab.cli.main import main
-from reflexion_lab.loop import deadline
-from reflexion_lab.memory import archive
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Attempt, Episode, Reflection, Task
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.storage.in_memory import InMemory
-from reflexion_lab.studies import run
 from tests import builders
 
 RUN = ("run", "model=simulated", "model.first=0.3", "benchmark.load.n=4", "quiet=true", "workers=2", "tracker=none",
@@ -28,14 +23,6 @@ RUN = ("run", "model=simulated", "model.first=0.3", "benchmark.load.n=4", "quiet
 WELL = threading.Event()
 """While it is clear, the parts below hang."""
 OWN = "tests.studies.test_hanging"
-
-
-class HangingStore(InMemory):
-    is_durable = True
-
-    def append(self, records):
-        WELL.wait()
-        super().append(records)
 
 
 class HangingRetriever(Jaccard):
@@ -50,20 +37,9 @@ class HangingReflector:
         return builders.reflection(attempt.number, root_cause="it is wrong")
 
 
-class HangingTracker:
-    command = ""
-
-    def track(self, folder, log=None):
-        WELL.wait()
-        return ""
-
-
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch, tmp_path):
+def hanging(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(archive, "PATIENCE", 1.0)
-    monkeypatch.setattr(run, "PATIENCE", 1.0)
-    monkeypatch.setattr(deadline, "QUIET", 0.1)
     WELL.clear()
     yield
     WELL.set()
@@ -89,36 +65,6 @@ def undisturbed(tmp_path, *overrides):
     folder = carried_out(tmp_path / "well", *overrides)
     WELL.clear()
     return outcome(folder)
-
-
-def test_a_store_that_hangs_costs_only_its_own_copy(tmp_path, capfd):
-    whole = undisturbed(tmp_path)
-    capfd.readouterr()
-    folder = carried_out(tmp_path / "hung", *own("store", "HangingStore"))
-    waits, warning = capfd.readouterr().err.splitlines()
-    assert waits == "still waiting for the store, at most 1 s; Ctrl-C stops"
-    assert warning == (
-        "warning: store: no answer within 1 s; the run continues; `reflexion-lab memory import` can import its folder "
-        "later"
-    )
-    assert outcome(folder) == whole
-
-
-def test_a_tracker_that_hangs_is_left_alone_and_the_run_is_complete(tmp_path, capsys):
-    whole = undisturbed(tmp_path)
-    folder = carried_out(tmp_path / "hung", *own("tracker", "HangingTracker"))
-    later = f"not tracked: tracker: `reflexion-lab track {folder}` shows the run later; no answer within 1 s\n"
-    assert capsys.readouterr().err.endswith(later)
-    assert (folder / "summary.json").exists()
-    assert outcome(folder) == whole
-
-
-def test_a_tracking_server_that_never_answers_is_left_alone(tmp_path, capsys):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"http://127.0.0.1:{server.getsockname()[1]}"
-        folder = carried_out(tmp_path / "hung", "tracker=mlflow", f"storage.tracking={address}")
-        assert f"`reflexion-lab track {folder}` shows the run later; no answer within 1 s" in capsys.readouterr().err
-    assert len(outcome(folder)) == 4
 
 
 @pytest.mark.parametrize(("group", "part"), [("retriever", "HangingRetriever"), ("reflector", "HangingReflector")])

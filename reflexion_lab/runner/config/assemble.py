@@ -92,9 +92,6 @@ if TYPE_CHECKING:
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 
-LOADING = 3600.0
-"""Seconds until a store that is read counts as hanging; a million episodes take two minutes."""
-
 
 class Lab(NamedTuple):
     """The assembled parts of one run."""
@@ -256,12 +253,11 @@ def begin_rounds(
     frozen : collection of str, optional
         Ids of the held-out tasks, for which memory is frozen.
     """
-    from reflexion_lab.loop.deadline import with_deadline
     from reflexion_lab.memory.archive import Rounds
 
     if folder.beginning is None and folder.results:
         raise FolderError(folder.path / "memory.json", "no file", "what the store held at the start", IRREPLACEABLE)
-    with_deadline(LOADING, functools.partial(_check_store, cfg, archive.store, folder), "store: not read", "the store")
+    _check_store(cfg, archive.store, folder)
     rounds = Rounds(
         archive,
         cfg.memory.shared.round_size,
@@ -275,11 +271,8 @@ def begin_rounds(
     with _locked(snapshot):
         known = own or (read_beginning(snapshot) if snapshot else None)
         others = None if own else initial_items(cfg)
-        stored = known.items if known else with_deadline(LOADING, archive.stored_items, "store: not read", "the store")
-        begin = functools.partial(
-            archive.begin, known, folder.manifest.run_id, (*(others.items if others else ()), *stored)
-        )
-        beginning = with_deadline(LOADING, begin, "store: not read", "the store")
+        stored = known.items if known else archive.stored_items()
+        beginning = archive.begin(known, folder.manifest.run_id, (*(others.items if others else ()), *stored))
         if others:  # before memory.json: a start that broke off does it again
             _begin_with(others, archive, cfg, frozen)
         if own is None:
@@ -350,7 +343,7 @@ def loop_factory(
         Prefix of the ids of stored episodes.
     """
     from reflexion_lab.agent.reflectors.reviewed import Reviewed
-    from reflexion_lab.loop.deadline import Deadline
+    from reflexion_lab.loop.deadline import Budgeted
     from reflexion_lab.loop.reflexion import Reflexion
     from reflexion_lab.loop.stop import Stuck
     from reflexion_lab.memory.episodic import EpisodicMemory, NoSharedMemory, OnlyCuratedItems
@@ -369,7 +362,7 @@ def loop_factory(
 
     def bounded(part: Any, method: str, *groups: str, kinds: tuple[type, ...]) -> Any:
         """Bound user-defined parts; those of the lab are bounded by model and sandbox."""
-        return part if user_defined.isdisjoint(groups) else Deadline(part, method, cfg.loop.timeout, kinds)
+        return part if user_defined.isdisjoint(groups) else Budgeted(part, method, cfg.loop.timeout, kinds)
 
     def loop() -> Reflexion:
         draws = draws_by_role(models)

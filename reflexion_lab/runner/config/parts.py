@@ -163,7 +163,7 @@ def load_archive(cfg: Config, models: Models | None, store: Store | None = None)
 
 def load_curated(cfg: Config, models: Models) -> CuratedMemory | None:
     """Items across tasks, with their curator; None without one."""
-    from reflexion_lab.loop.deadline import Deadline
+    from reflexion_lab.loop.deadline import Budgeted
     from reflexion_lab.memory.curators.curated import CuratedMemory
     from reflexion_lab.memory.curators.items import Items
 
@@ -179,7 +179,7 @@ def load_curated(cfg: Config, models: Models) -> CuratedMemory | None:
     curator = build(cfg.curator, "curator", parts)
     if own_targets(plain(cfg.curator)):
         for method in ("select", "curate"):
-            curator = Deadline(curator, method, cfg.loop.timeout)
+            curator = Budgeted(curator, method, cfg.loop.timeout)
     return CuratedMemory(curator, limits, cfg.memory.shared.same_task, limits.frozen, limits.salt or "")
 
 
