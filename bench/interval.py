@@ -2,7 +2,7 @@
 
     python bench/interval.py [--runs 2000] [--worst] [--agree] [--posterior]
     python bench/interval.py --shift 0.06 | --per-cluster [--runs 1000]
-    python bench/interval.py --fieller | --kappa [--runs 2000] | --equivalence
+    python bench/interval.py --equivalence
 
 Tasks are clusters: their rates are Beta, an effect is added on the logit, four fifths of the cases share their draw
 with the baseline. Beside ours (`stats.bootstrap.difference`): a plain t over tasks, and with one seed Newcombe's method
@@ -15,12 +15,8 @@ beside the interval at the seeds of the runs. `--per-cluster` has 1 to 4 tasks a
 effect of their own (standard deviation 1 on the logit), and compares ours by cluster with ours by task, one line a
 number of clusters, tasks a cluster and seeds.
 
-`--fieller` draws a baseline of rates 15 or 50 %, a ceiling whose effect on the logit is 1.6, and an arm of 0, 0.4 or
-0.8, and compares `stats.fieller.ratio` with the percentile bootstrap over tasks, both where the interval of the
-ceiling's effect lies above 0; elsewhere the ratio is undefined. `--kappa` draws two raters of equal rates of yes, each
-item alone or two items of a cluster rated alike, for the interval of `learning.rating.cohen`. `--equivalence`
-enumerates all tables of one seed, and prints the probability of equivalence at a true difference of the margin: the
-greatest over margins of 2 to 30 points and all discordances.
+`--equivalence` enumerates all tables of one seed, and prints the probability of equivalence at a true difference of the
+margin: the greatest over margins of 2 to 30 points and all discordances.
 """
 
 from __future__ import annotations
@@ -34,18 +30,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, gammaln, logit, stdtrit, xlogy
 
-from reflexion_lab.analysis.learning.rating import cohen
 from reflexion_lab.analysis.stats.bayes import posterior
 from reflexion_lab.analysis.stats.bootstrap import difference
-from reflexion_lab.analysis.stats.fieller import ratio
-from reflexion_lab.analysis.stats.intervals import EQUIVALENCE, over_tasks, resampled, score_limit, wilson
+from reflexion_lab.analysis.stats.intervals import EQUIVALENCE, over_tasks, score_limit, wilson
 from reflexion_lab.analysis.stats.seeds import widened
 
 TASKS, SEEDS, RATES, EFFECTS = (20, 40, 60, 100, 164, 400), (1, 3, 5), (0.05, 0.15, 0.5, 0.9, 0.95), (0.0, 0.15, 0.8)
 CLUSTERS, PER_CLUSTER, SPREAD = (60, 138), (1, 2, 3, 4), 1.0
 SHARED = 0.8
-RATIO_TASKS, RATIO_EFFECTS, CEILING = (40, 60, 100, 138), (0.0, 0.4, 0.8), 1.6
-YES, KAPPAS = (0.1, 0.2, 0.3, 0.4, 0.5), (0.0, 0.3, 0.6, 0.9)
 EQUIVALENCE_TASKS = (30, 40, 60, 100, 164)
 Ends = tuple[float, float]
 
@@ -69,8 +61,6 @@ def main() -> None:
     parser.add_argument("--posterior", action="store_true", help="also the Bayesian comparison; ten times as long")
     parser.add_argument("--shift", type=float, help="an arm's standard deviation between seeds, such as 0.06")
     parser.add_argument("--per-cluster", action="store_true", help="1 to 4 tasks a cluster, by cluster and by task")
-    parser.add_argument("--fieller", action="store_true", help="the ratio of two effects")
-    parser.add_argument("--kappa", action="store_true", help="Cohen's kappa of two raters")
     parser.add_argument("--equivalence", action="store_true", help="the error of equivalence at the margin, exactly")
     for row in rows(parser.parse_args()):
         print(row, flush=True)
@@ -83,10 +73,6 @@ def rows(options: argparse.Namespace) -> Iterator[str]:
         return by_cluster_size(options.runs)
     if options.shift is not None:
         return over_seeds(options.runs, options.shift)
-    if options.fieller:
-        return of_ratios(options.runs)
-    if options.kappa:
-        return of_kappas(options.runs)
     if options.equivalence:
         return errors_at_the_margin()
     lines = designs(options.runs, options.agree)
@@ -194,70 +180,6 @@ def shifted(rng: np.random.Generator, tasks: int, seeds: int, rate: float, shift
     after = expit(logit(before) + 0.4) + rng.normal(0, shift, seeds)
     luck, is_shared, fresh = (rng.random((tasks, seeds)) for _ in range(3))
     return (np.where(is_shared < SHARED, luck, fresh) < after).astype(float) - (luck < before)
-
-
-def of_ratios(runs: int) -> Iterator[str]:
-    """A table in Markdown: coverage of the ratio of two effects, its least and greatest over rates and effects."""
-    rng = np.random.default_rng(20261126)
-    yield "| tasks | seeds | Fieller, % | percentile bootstrap, % | undefined, % |"
-    yield "|---|---|---|---|---|"
-    for tasks, seeds in product(RATIO_TASKS, SEEDS[:2]):
-        figures = [_of_ratio(rng, tasks, seeds, *how, runs) for how in product(RATES[1:3], RATIO_EFFECTS)]
-        by_fieller, by_bootstrap, undefined = (
-            f"{100 * min(of_method):.1f} to {100 * max(of_method):.1f}" for of_method in zip(*figures, strict=True)
-        )
-        yield f"| {tasks} | {seeds} | {by_fieller} | {by_bootstrap} | {undefined} |"
-
-
-def _of_ratio(
-    rng: np.random.Generator, tasks: int, seeds: int, rate: float, effect: float, runs: int
-) -> tuple[float, float, float]:
-    """Coverage of Fieller's set and of the bootstrap where the ratio is defined, and the share where it is not."""
-
-    def drawn(tasks: int) -> tuple[np.ndarray, np.ndarray, float]:
-        before = rng.beta(rate, 1 - rate, (tasks, 1)).clip(1e-9, 1 - 1e-9)
-        after = [expit(logit(before) + size) for size in (effect, CEILING)]
-        luck = rng.random((tasks, seeds))
-        base, shares = luck < before, []
-        for chance in after:
-            other = np.where(rng.random((tasks, seeds)) < SHARED, luck, rng.random((tasks, seeds)))
-            shares.append((other < chance).astype(float) - base)
-        gains = [float((chance - before).mean()) for chance in after]
-        return shares[0], shares[1], gains[0] / gains[1]
-
-    truth, ratios, percentiles = float(np.mean([drawn(100_000)[2] for _ in range(10)])), [], []
-    for _ in range(runs):
-        arm, ceiling, _ = drawn(tasks)
-        share = ratio(arm, ceiling)
-        if share is not None and ceiling.mean() > 0:
-            ratios.append((share.low, share.high))
-            sums = resampled([arm.mean(axis=1), ceiling.mean(axis=1)], "fieller")
-            with np.errstate(invalid="ignore", divide="ignore"):
-                percentiles.append(tuple(np.nanquantile(sums[0] / sums[1], [0.025, 0.975])))
-    return quality(ratios, truth)[0], quality(percentiles, truth)[0], 1 - len(ratios) / runs
-
-
-def of_kappas(runs: int) -> Iterator[str]:
-    """A table in Markdown: coverage of Cohen's kappa, its least and greatest over rates of yes and kappas."""
-    rng = np.random.default_rng(20261127)
-    yield "| ratings | a cluster | coverage, % |"
-    yield "|---|---|---|"
-    for ratings, size in product((20, 60), (1, 2)):
-        coverages = [_of_kappa(rng, ratings, size, *how, runs) for how in product(YES, KAPPAS)]
-        yield f"| {ratings} | {size} | {100 * min(coverages):.1f} to {100 * max(coverages):.1f} |"
-
-
-def _of_kappa(rng: np.random.Generator, ratings: int, size: int, rate: float, kappa: float, runs: int) -> float:
-    odd = rate * (1 - rate) * (1 - kappa)
-    chances = [rate - odd, odd, odd, 1 - rate - odd]
-    tables = (True, True), (True, False), (False, True), (False, False)
-    ends = []
-    for _ in range(runs):
-        pairs = [tables[place] for place in rng.choice(4, ratings // size, p=chances) for _ in range(size)]
-        _, estimate = cohen(pairs, [size] * (ratings // size))
-        if estimate is not None:
-            ends.append((estimate.low, estimate.high))
-    return quality(ends, kappa)[0]
 
 
 def errors_at_the_margin() -> Iterator[str]:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from experiments._tools import output
+from experiments.oracle_words.ceiling import TRUE_WORDS
 from reflexion_lab.agent.reflectors.oracle import CORRUPTED
-from reflexion_lab.analysis.comparison.ceiling import TRUE_WORDS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -29,8 +29,8 @@ WIDEST = 1000
 TRANSCRIPTS = "transcripts (.jsonl, .jsonl.gz)"
 
 
-def script_parser(script: str, description: str) -> argparse.ArgumentParser:
-    return Arguments(prog=f"python -m experiments._tools.{script}", description=description)
+def script_parser(script: str, description: str, folder: str = "_tools") -> argparse.ArgumentParser:
+    return Arguments(prog=f"python -m experiments.{folder}.{script}", description=description)
 
 
 def transcripts_parser(script: str, description: str, limit: str) -> argparse.ArgumentParser:

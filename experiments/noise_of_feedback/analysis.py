@@ -71,7 +71,7 @@ def cell(arm: Arm, label: re.Match[str]) -> dict[str, Any]:
 
 
 def _mean_reward(attempts: Sequence[Any]) -> float:
-    return round(sum(attempt.evaluation.reward for attempt in attempts) / len(attempts), 4)
+    return round(float(sum(attempt.evaluation.reward for attempt in attempts)) / len(attempts), 4)
 
 
 def compute(folder: Path) -> Mapping[str, str]:

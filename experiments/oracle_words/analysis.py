@@ -11,6 +11,7 @@ from experiments._tools import dose, studies
 from experiments._tools.evidence import Row
 from experiments._tools.output import save
 from experiments._tools.recompute import main, points
+from experiments.oracle_words.ceiling import ceilings
 
 RETRIES = "retries.csv"
 WITH_PROGRAM = "retries_with_program.csv"
@@ -26,8 +27,13 @@ def by_dose(folder: Path, retries: str = RETRIES) -> list[dict[str, Any]]:
 def compute(folder: Path) -> Mapping[str, str]:
     study = studies.read(folder)
     with_program = {row["name"]: row for row in by_dose(folder, WITH_PROGRAM)}
-    ceiling = next(row for row in study.comparison.ceilings if (row.arm, row.ceiling) == ("oracle_words", "quoted"))
-    values = {"doses": by_dose(folder), "with_program": with_program, "share_of_ceiling": ceiling.share}
+    base = next(arm for arm in study.arms if arm.label == study.comparison.baseline)
+    pairs = {(row.arm, row.ceiling): row for row in ceilings(study.arms, base)}
+    values = {
+        "doses": by_dose(folder),
+        "with_program": with_program,
+        "share_of_ceiling": pairs["oracle_words", "quoted"].share,
+    }
     return studies.page(folder, study, **values)
 
 

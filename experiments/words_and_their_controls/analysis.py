@@ -8,7 +8,7 @@ from pathlib import Path
 from experiments._tools import studies
 from experiments._tools.evidence import Row
 from experiments._tools.recompute import main, points, share
-from reflexion_lab.analysis.comparison.ceiling import Ceiling, ceilings
+from experiments.oracle_words.ceiling import Ceiling, ceilings
 from reflexion_lab.analysis.comparison.row import compared
 
 
@@ -40,10 +40,10 @@ def answer(folder: Path) -> Row:
         f"{name} {points(study.row(arm).equal['attempts'].estimate)}"
         for name, arm in (("filler", "length_matched"), ("words on another task", "reflexion_shuffled"))
     )
-    ceiling = next(row for row in beside_quoted(folder) if row.arm == "reflexion")
+    (part,) = (row.share for row in beside_quoted(folder) if row.arm == "reflexion" and row.share)
     text = (
         f"no effect to be seen: own words {share(own.final)}, failing checks alone {share(base.final)}, "
-        f"{points(difference.estimate)} points, {points(ceiling.share)} % of what the quoted solution adds; {others}"
+        f"{points(difference.estimate)} points, {points(part)} % of what the quoted solution adds; {others}"
     )
     return Row(text, str(difference.n))
 

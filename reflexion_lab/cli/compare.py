@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,11 +76,10 @@ def compare(options: argparse.Namespace) -> None:
     if options.pooled:
         _pooled(options)
         return
-    arms, comparison = read(options)
+    _, comparison = read(options)
     rows, values, short = documents.rows(comparison), documents.builtins(comparison), comparison.short
-    tables = itertools.chain(sheets(comparison), _quality(options, arms))
     screen = [] if options.json else comparison_screen(comparison, columns(), _next(comparison))
-    _print(options, rows, values, tables, list(warnings(short)), screen, list(exclusions(short)))
+    _print(options, rows, values, sheets(comparison), list(warnings(short)), screen, list(exclusions(short)))
 
 
 def _next(comparison: Comparison) -> list[str]:
@@ -176,17 +174,6 @@ def _keys(options: argparse.Namespace) -> tuple[str, ...]:
     return tuple(key.strip() for key in options.by.split(",") if key.strip())
 
 
-def _quality(options: argparse.Namespace, arms: Sequence[Arm]) -> Iterator[Sheet]:
-    from reflexion_lab.analysis.comparison.grouping import short_names
-    from reflexion_lab.analysis.report.words import quality_sheet
-    from reflexion_lab.runner.solutions import solutions
-
-    if _cases(options):
-        return iter(())
-    names = short_names([arm.label for arm in arms])
-    return quality_sheet({names[arm.label]: arm.logs for arm in arms}, lambda: solutions(chosen(options)))
-
-
 def report(options: argparse.Namespace) -> None:
     """Raises ConfigError: an option is missing, or has no effect with --html."""
     say(*(f"written: {path}" for path in (_pages(options) if options.html else _comparison(options))))
@@ -239,5 +226,4 @@ def _comparison(options: argparse.Namespace) -> list[Path]:
         raise ConfigError("--bundles", _cases(options), "run folders: cases hold no prompts and replies")
     folder = out_folder(options.out)
     arms, comparison = read(options)
-    further = tuple(_quality(options, arms))
-    return save_report(folder, comparison, arms, options.figures or "png", further, not options.no_captions)
+    return save_report(folder, comparison, arms, options.figures or "png", not options.no_captions)

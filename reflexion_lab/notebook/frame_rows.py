@@ -18,14 +18,12 @@ from reflexion_lab.analysis.learning.transitions import (
     learning_rate,
     trend,
 )
-from reflexion_lab.analysis.learning.words import NAMES, Quality, quality
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import ITEM_SOURCE, Attempt, Critique, Grade, Reflection, TaskResult, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.solutions import solutions
 
 
 class Loop:
@@ -86,16 +84,6 @@ class Run:
     @property
     def is_upper_bound(self) -> bool:
         return self.log.is_upper_bound
-
-    @cached_property
-    def qualities(self) -> dict[tuple[str, int], Quality | None]:
-        """Qualities of its reflections, by task and attempt; the true cause where the benchmark can be loaded."""
-        programs = solutions([RunFolder(self.path)])[self.log.manifest.run_id]
-        return {
-            (attempt.task_id, attempt.number): quality(attempt, programs.get(attempt.task_id, ""))
-            for attempt in self.log.every
-            if attempt.reflection
-        }
 
     @cached_property
     def solved(self) -> Rate | None:
@@ -177,12 +165,6 @@ def _source(name: str, own: str) -> tuple[str | None, str | None, int | None]:
         return None, None, None
     number = int(match["last"]) if name.startswith("ep-") and match["last"].isdecimal() else None
     return match["run"] or own, match["task"], number
-
-
-def _quality(name: str, row: PartRow) -> bool | None:
-    """A quality of the reflection; None where it is not defined."""
-    qualities = row.loop.run.qualities[row.loop.result.task_id, row.number]
-    return getattr(qualities, name) if qualities else None
 
 
 Columns = dict[str, tuple[str, Callable[[Any], object]]]
@@ -314,7 +296,6 @@ REFLECTIONS: Columns = {
     "confidence": ("Float64", lambda row: _confidence(row.of)),
     "confidence_source": ("category", lambda row: row.of.confidence_source),
     "flags": ("category", lambda row: " ".join(row.of.flags)),
-    **{name: ("boolean", partial(_quality, name)) for name in NAMES},
     "tokens": ("int64", lambda row: row.of.usage.tokens),
 }
 REFLECTION_TEXTS: Columns = {

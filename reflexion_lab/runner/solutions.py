@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -21,13 +21,10 @@ SELECTION = ("ids", "sample", "sample_seed", "limit", "order", "passes", "split"
 """Keys of a benchmark's node that choose tasks, which its digest does not cover."""
 
 
-Solutions = Mapping[str, Mapping[str, str]]
-"""Canonical programs by run id and task id: at another seed, a task of the same id may be another one."""
-
-
 def tasks_of(runs: Iterable[RunFolder]) -> dict[str, dict[str, Task]]:
     """Tasks by run id and task id, with hidden tests and solutions; none of a run whose benchmark cannot be loaded, or
-    has another digest now, unless that of another run with the same tasks can.
+    has another digest now, unless that of another run with the same tasks can. At another seed, a task of the same id
+    may be another one.
     """
     known: dict[tuple[str, ...], Benchmark | None] = {}
     keys: dict[str, tuple[str, ...]] = {}
@@ -40,14 +37,6 @@ def tasks_of(runs: Iterable[RunFolder]) -> dict[str, dict[str, Task]]:
         if known.get(key) is None:  # the file of another run with the same tasks may be gone
             known[key] = _same(run.path, manifest)
     return {run_id: {task.task_id: task for task in known[key] or ()} for run_id, key in keys.items()}
-
-
-def solutions(runs: Iterable[RunFolder]) -> Solutions:
-    """Canonical programs of the tasks of `tasks_of`."""
-    return {
-        run_id: {name: task.canonical_program for name, task in tasks.items() if task.canonical_solution.strip()}
-        for run_id, tasks in tasks_of(runs).items()
-    }
 
 
 def _same(path: Path, manifest: Manifest) -> Benchmark | None:

@@ -42,22 +42,6 @@ def test_a_comparison_of_the_cases_is_that_of_the_runs(arms, tmp_path):
         assert replace(run, run_ids=case.run_ids, calls="", spent=spent) == case
 
 
-def test_effects_stand_beside_their_ceiling_in_cases_too(make_arm, tmp_path):
-    def arm(label, source, repaired):
-        def change(attempt):
-            words = attempt.reflection and replace(attempt.reflection, source=source, usage=Usage())
-            return replace(attempt, reflection=words if source else None)
-
-        loops = {f"t{i:02}": [WRONG, RIGHT if i < repaired else WRONG] for i in range(40)}
-        return make_arm(loops, label=label, change=change)
-
-    own = [arm("feedback_only", "", 4), arm("reflexion", "llm", 10), arm("quoted", "control:quoted", 20)]
-    loaded = load_cases(save_cases(tmp_path / "cases.csv", own))
-    (ceiling,) = compare(loaded).ceilings
-    assert (ceiling.arm, ceiling.ceiling, ceiling.share.value) == ("reflexion", "quoted", pytest.approx(6 / 16))
-    assert compare(own).ceilings == (ceiling,)
-
-
 @pytest.fixture
 def of_eight(make_arm):
     """Two arms of at most two attempts that were allowed eight and three."""

@@ -6,9 +6,13 @@ import msgspec
 import pytest
 
 from reflexion_lab.runner.config.compose import compose
-from reflexion_lab.runner.solutions import solutions
+from reflexion_lab.runner.solutions import tasks_of
 from reflexion_lab.tasks.benchmarks.basics import basics
 from tests.studies.small_runs import run_lab
+
+
+def solutions(folders):
+    return {run: {name: t.canonical_program for name, t in tasks.items()} for run, tasks in tasks_of(folders).items()}
 
 
 def runs(tmp_path, *overrides):

@@ -62,15 +62,3 @@ def test_the_table_of_windows_counts_every_retry(tmp_path):
     context, retries, _, episodes, *states = (cell.strip() for cell in row.strip("|").split("|"))
     assert (context, retries, episodes) == ("2,048", "6", "6")
     assert sum(int(state.partition(" ")[0]) for state in states) == 6
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("option", "lines"), [("--fieller", 10), ("--kappa", 6)])
-@pytest.mark.soak
-def test_simulated_coverage_is_a_table_of_shares(tmp_path, option, lines):
-    head, _, *rows = run(tmp_path, "coverage", option, "--runs", "40")
-    assert len(rows) + 2 == lines
-    assert "%" in head
-    for row in rows:
-        low, high = map(float, row.split("|")[3].split(" to "))
-        assert 75 < low <= high <= 100

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison.budgets import ATTEMPTS, check_unit, currencies, is_known
-from reflexion_lab.analysis.comparison.ceiling import Ceiling, ceilings
 from reflexion_lab.analysis.comparison.grouping import arms, short_names
 from reflexion_lab.analysis.comparison.row import Claim, Difference, Row, corrected, row
 from reflexion_lab.errors import ConfigError
@@ -46,8 +45,6 @@ class Comparison(Record, frozen=True, kw_only=True):
     over: str
     """Population of the intervals: `tasks` (at these seeds) or `seeds` (other tasks and other seeds)."""
     rows: tuple[Row, ...]
-    ceilings: tuple[Ceiling, ...] = ()
-    """Effects of words beside those of true words; () without an arm of true words."""
 
     def renamed(self, names: Mapping[str, str]) -> Comparison:
         """The same with other names of its arms, by their labels."""
@@ -59,7 +56,6 @@ class Comparison(Record, frozen=True, kw_only=True):
             baseline=None if self.baseline is None else names[self.baseline],
             unpriced=unpriced,
             rows=tuple(replace(row, arm=names[row.arm]) for row in self.rows),
-            ceilings=tuple(replace(each, arm=names[each.arm], ceiling=names[each.ceiling]) for each in self.ceilings),
         )
 
     @property
@@ -134,7 +130,6 @@ def compare(
         margin=margin,
         over=over,
         rows=tuple(_corrected(rows, units)),
-        ceilings=ceilings(arms, base),
     )
 
 

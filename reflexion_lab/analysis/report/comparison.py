@@ -17,7 +17,6 @@ from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.learning.checkpoints import Matrix
 from reflexion_lab.analysis.learning.memory import EFFECTS, MEANING, Effect
 from reflexion_lab.analysis.report import cells
-from reflexion_lab.analysis.report.ceiling import ceiling_sheet
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.run_tables import text
 from reflexion_lab.analysis.report.sheets import Sheet
@@ -37,8 +36,6 @@ def sheets(comparison: Comparison) -> list[Sheet]:
     """
     labels, comparison = [row.arm for row in comparison.rows], comparison.short
     differences = [difference_sheet(comparison), *_bayesian(comparison)] if len(comparison.rows) > 1 else []
-    if comparison.ceilings:
-        differences.append(ceiling_sheet(comparison.ceilings, comparison.baseline or ""))
     loops = [_loops(comparison), *_memory(comparison), _costs(comparison), *_prices(comparison), *_further(comparison)]
     results = _results(comparison, shared_words(labels))
     return [results, *differences, *loops, _left_out(comparison), _runs(comparison, labels)]

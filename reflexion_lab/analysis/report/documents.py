@@ -36,7 +36,6 @@ def save_report(
     comparison: Comparison,
     arms: Sequence[Arm],
     kind: Kind = "png",
-    further: Sequence[Sheet] = (),
     are_captioned: bool = True,
 ) -> list[Path]:
     """Write `report.md`, `report.html`, `report.tex`, `table.csv`, `cases.csv`, the figures, and `tables/*.tex` into
@@ -46,8 +45,6 @@ def save_report(
     ----------
     kind : {'png', 'svg', 'pdf'}, default "png"
         Format of the figures; PDF comes beside PNG. LaTeX includes both; SVG has to be converted first.
-    further : Sequence[Sheet], default ()
-        Tables after those of the comparison.
     are_captioned : bool, default True
         Write titles and captions into the figures; off for papers.
 
@@ -61,7 +58,7 @@ def save_report(
     document = Document(
         title=f"{plain(comparison.benchmark)}: {cells.listed((plain(row.arm) for row in short.rows), 6)}",
         warnings=tuple(warnings(short)),
-        sheets=(*sheets(comparison), *further, _folders(short)),
+        sheets=(*sheets(comparison), _folders(short)),
         figures=tuple(figures),
     )
     written = []

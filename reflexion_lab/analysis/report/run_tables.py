@@ -11,7 +11,6 @@ from reflexion_lab.analysis.learning.reflections import Group, ReflectionFigures
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.sheets import Sheet, as_table
-from reflexion_lab.analysis.report.words import quality_sheet
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.estimators import Point
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
@@ -20,7 +19,6 @@ from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import OUTCOMES, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import changes, resumed
-from reflexion_lab.runner.solutions import solutions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,8 +54,7 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
     log = Log.read(run, texts=False)
     figures = summary(log)
     loud = [cells.line(text, "bold white on red") for text in warnings(log, figures, run.path)]
-    words = quality_sheet({log.arm: [log]}, lambda: solutions([run]))
-    before = [_tasks(log, all_tasks), *_convergence(log, figures), *_feedback(figures), *_reflections(figures), *words]
+    before = [_tasks(log, all_tasks), *_convergence(log, figures), *_feedback(figures), *_reflections(figures)]
     tables = [*(as_table(sheet, STYLES) for sheet in before), headline(log), cells.line(""), as_table(usage(log))]
     for part in (*loud, *tables, *map(cells.line, resumed(log.manifest, log.resumptions)), *loud):
         console.print(part)

@@ -1,25 +1,33 @@
 """Blind rating of reflections: sheets for people, and their agreement with each other and with the rules.
 
+    python -m experiments.words_and_their_controls.rating RUN... --out SHEET.csv [--limit N] [--seed N]
+    python -m experiments.words_and_their_controls.rating --read SHEET.csv... [--key FILE]
+
 A sheet shows task, program, failing checks and words, in random order, without arm, model or verdict. The key, a file
 of its own, names the run of each item and what the rules say.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import hashlib
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
-from reflexion_lab.analysis.learning.words import NAMES, Quality, quality
+from experiments._tools import output
+from experiments.words_and_their_controls.words import NAMES, Quality, Solutions, quality, solutions
+from reflexion_lab.analysis.report import cells
+from reflexion_lab.analysis.report.sheets import Sheet
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Estimate, clustered
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.records import Attempt, Record, Task
-from reflexion_lab.runner.solutions import Solutions
+from reflexion_lab.runner.folder.folder import some_folders
+from reflexion_lab.runner.solutions import tasks_of
 
 SHEET = ("item", "task", "program", "failing_checks", "words", *NAMES)
 KEY = ("item", "run_id", "task_id", "cluster", "number", *NAMES)
@@ -152,8 +160,8 @@ def agreements(sheets: Sequence[Path], key: Path | None = None) -> list[Agreemen
         A file cannot be read, lacks a column, holds another answer than yes, no or an empty cell, or items that the key
         does not name.
     """
-    answers = _read(key or key_of(sheets[0]), ("task_id",))
-    clusters = {item: row.get("cluster") or row["task_id"] for item, row in answers.items()}  # keys of before: tasks
+    answers = _read(key or key_of(sheets[0]), ("cluster",))
+    clusters = {item: row["cluster"] for item, row in answers.items()}
     raters = {str(path): _read(path) for path in sheets}
     for name, rows in raters.items():
         if strange := sorted(rows.keys() - clusters.keys()):
@@ -174,7 +182,7 @@ def _read(path: Path, others: Sequence[str] = ()) -> dict[str, dict[str, str]]:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [{name: value or "" for name, value in row.items() if name} for row in csv.DictReader(file)]
     except (OSError, UnicodeDecodeError, csv.Error) as problem:
-        raise DataError(path, str(problem), "a sheet that `reflexion-lab rate --out` wrote") from None
+        raise DataError(path, str(problem), "a sheet that --out wrote") from None
     columns = ("item", *others, *NAMES)
     if missing := [name for name in columns if not rows or name not in rows[0]]:
         raise DataError(path, f"no column {missing[0]}" if rows else "no row", f"columns {', '.join(columns)}")
@@ -238,3 +246,50 @@ def cohen(pairs: Sequence[tuple[bool, bool]], sizes: Sequence[int]) -> tuple[Est
         return agreed, None
     kappa = (max(-1.0, (value - chance) / (1 - chance)) for value in (agreed.value, agreed.low, agreed.high))
     return agreed, Estimate.of(*kappa)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = output.script_parser("rating", "blind rating of reflections", "words_and_their_controls")
+    top.add_argument("runs", metavar="RUN", nargs="*", help="run folders, for --out")
+    top.add_argument("--out", metavar="SHEET", type=Path, help="write a shuffled sheet (CSV), and its key beside it")
+    top.add_argument("--limit", metavar="N", type=int, default=0, help="number of reflections, drawn; 0 for all")
+    top.add_argument("--seed", metavar="N", type=int, default=0, help="of the draw and the order")
+    filled = "filled sheets of one key, one per rater: agreement with each other and with the rules"
+    top.add_argument("--read", metavar="SHEET", type=Path, nargs="+", help=filled)
+    top.add_argument("--key", metavar="FILE", type=Path, help="with --read: the key (default: beside the first sheet)")
+    return top
+
+
+def rate(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    if bool(options.read) == bool(options.runs and options.out):
+        raise ConfigError("rating", "neither or both of them", "RUN... --out SHEET, or --read SHEET...")
+    if options.read:
+        output.show_sheet(agreement_sheet(agreements(options.read, options.key)), Console())
+        return 0
+    runs = some_folders(*options.runs)
+    tasks, programs = tasks_of(runs), solutions(runs)
+    reflections = rated([Log.read(run, texts=False) for run in runs], programs)
+    key = write(options.out, reflections, tasks, options.limit, options.seed)
+    output.print_written([options.out, key])
+    return 0
+
+
+def agreement_sheet(rows: Sequence[Agreement]) -> Sheet:
+    columns: dict[str, Callable[[Agreement], str]] = {
+        "quality": lambda row: row.quality,
+        "raters": lambda row: f"{row.first} : {row.second}",
+        "n": lambda row: str(row.n),
+        "clusters": lambda row: str(row.clusters),
+        "yes, first": lambda row: str(row.first_yes),
+        "yes, second": lambda row: str(row.second_yes),
+        "agreed, % [95 %]": lambda row: cells.estimate(row.agreed) if row.agreed else cells.NONE,
+        "kappa [95 %]": lambda row: cells.estimate(row.kappa, digits=2, scale=1) if row.kappa else cells.NONE,
+    }
+    note = "kappa: Cohen's; 1 all equal, 0 as by chance. Intervals: Wilson over clusters. Empty cells do not count."
+    return Sheet.of("Agreement of ratings", rows, columns, note, names=2)
+
+
+if __name__ == "__main__":
+    raise SystemExit(output.run(parser(), rate, None))

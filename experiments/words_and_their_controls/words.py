@@ -1,8 +1,9 @@
 """Quality of reflections by rules for English: failing check named, true cause named, executable advice.
 
-    qualities = [quality(attempt, solutions.get(attempt.task_id, "")) for attempt in log.every if attempt.reflection]
+    python -m experiments.words_and_their_controls.words RUN...
 
-The rules read words, not meaning: `reflexion-lab rate` compares them with people. Definitions: docs/method.md.
+The rules read words, not meaning: `rating.py` beside this file compares them with people. A table has a row per arm and
+quality, with the share of wrong programs that the next attempt repairs, with the quality and without it.
 """
 
 from __future__ import annotations
@@ -16,23 +17,42 @@ import re
 import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
+from experiments._tools import output
 from reflexion_lab.agent.reflectors.reviewed import ACT, COMMONPLACE, INTENDED_ACT, flags
 from reflexion_lab.analysis.learning.effect import effect, readings
 from reflexion_lab.analysis.learning.transitions import RepairShare
+from reflexion_lab.analysis.report import cells
+from reflexion_lab.analysis.report.cells import NONE
+from reflexion_lab.analysis.report.sheets import Sheet
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.clusters import ALONE, by_cluster
 from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import Attempt, Record, Reflection
-from reflexion_lab.runner.solutions import Solutions
+from reflexion_lab.runner.folder.folder import RunFolder, some_folders
+from reflexion_lab.runner.solutions import tasks_of
 from reflexion_lab.text.replies.syntax import UNPARSABLE
 from reflexion_lab.text.replies.tokens import STOP_WORDS
 
+if TYPE_CHECKING:
+    import argparse
+
+Solutions = Mapping[str, Mapping[str, str]]
+"""Canonical programs by run id and task id."""
 NAMES = ("names_check", "names_cause", "is_advice")
 """Fields of `Quality`."""
+COLUMNS = ("quality", "n", "% [95 %]", "by\nchance", "repaired\nwith", "repaired\nwithout", "difference\n[95 %]")
+WORDS = {"names_check": "failing check named", "names_cause": "true cause named", "is_advice": "executable advice"}
+CAPTION = "By rules for English; rating.py compares them with people."
+METHOD = (
+    "Repaired: wrong programs whose next attempt read the words and passes the hidden tests. Difference: descriptive, "
+    "since words with and without a quality are about other failures."
+)
 READ = 20_000
 """Length limit in characters of programs and texts."""
 NEAR = 12
@@ -241,6 +261,13 @@ def _is_call(word: str, names: set[str]) -> bool:
     return not word.isidentifier() and bool({*re.findall(r"[A-Za-z_]\w*", word)} & names)
 
 
+def solutions(runs: Iterable[RunFolder]) -> Solutions:
+    """Canonical programs of the tasks of these runs."""
+    return {
+        run: {name: each.canonical_program for name, each in tasks.items()} for run, tasks in tasks_of(runs).items()
+    }
+
+
 class QualityFigures(Record, frozen=True, kw_only=True):
     """One quality over the reflections of some runs of an arm. Intervals are clustered by task."""
 
@@ -341,3 +368,51 @@ def _share(outcomes: Sequence[tuple[str, bool]], seed: int) -> RepairShare | Non
         return None
     k = sum(passed for _, passed in outcomes)
     return RepairShare(k=k, n=len(outcomes), share=interval(by_cluster(outcomes, ALONE), seed))
+
+
+def quality_sheet(logs_by_arm: Mapping[str, Sequence[Log]], programs: Solutions) -> Sheet:
+    """One row per arm and quality."""
+    rows = tuple(row for arm, logs in logs_by_arm.items() for row in _lines(plain(arm), logs, programs))
+    title = "Quality of reflections; shares in %"
+    return Sheet(title=title, columns=("arm", *COLUMNS), rows=rows, caption=CAPTION, names=2, method=METHOD)
+
+
+def _lines(arm: str, logs: Sequence[Log], solutions: Solutions) -> Iterator[tuple[str, ...]]:
+    for figures in word_quality(logs, solutions):
+        rate, effect = figures.rate, figures.effect
+        yield (
+            arm,
+            WORDS[figures.name],
+            str(rate.n) if rate else NONE,
+            cells.estimate(rate.share) if rate else NONE,
+            cells.number(figures.by_chance.share.value) if figures.by_chance else NONE,
+            _counts(figures.repaired_with),
+            _counts(figures.repaired_without),
+            cells.estimate(effect, signed=True) if effect else NONE,
+        )
+
+
+def _counts(share: RepairShare | None) -> str:
+    return f"{share.k}/{share.n}" if share else NONE
+
+
+def parser() -> argparse.ArgumentParser:
+    top = output.script_parser("words", "quality of reflections by rules", "words_and_their_controls")
+    top.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run folders; those of one arm are pooled")
+    return top
+
+
+def show(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    runs = some_folders(*map(str, options.runs))
+    by_arm: dict[str, list[Log]] = {}
+    for run in runs:
+        log = Log.read(run, texts=False)
+        by_arm.setdefault(log.arm, []).append(log)
+    output.show_sheet(quality_sheet(by_arm, solutions(runs)), Console())
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(output.run(parser(), show, None))

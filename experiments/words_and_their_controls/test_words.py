@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.learning.rating import agreements, cohen, key_of, rated, write
-from reflexion_lab.analysis.learning.words import SYNTAX, difference, names_any, quality, word_quality
+from experiments._tools import output
+from experiments.words_and_their_controls import kappa_coverage, rating, words
+from experiments.words_and_their_controls.rating import agreements, cohen, key_of, rated, write
+from experiments.words_and_their_controls.words import SYNTAX, difference, names_any, quality, word_quality
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.cli.main import main
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Check, Task
 
@@ -176,21 +176,6 @@ def test_no_item_is_a_number_which_a_spreadsheet_would_rewrite(log):
     assert not [item for item in items if re.fullmatch(r"\d+(e\d+)?", item)]
 
 
-def test_a_key_of_an_earlier_version_has_tasks_for_clusters(log, tmp_path):
-    sheet = tmp_path / "sheet.csv"
-    write(sheet, rated([log], programs(log)), {})
-    rows = list(csv.DictReader(key_of(sheet).open(newline="")))
-    filled(sheet, sheet, [row["names_cause"] for row in rows])
-    before = agreements([sheet])
-    columns = [name for name in rows[0] if name != "cluster"]
-    with key_of(sheet).open("w", newline="") as file:
-        table = csv.DictWriter(file, columns, extrasaction="ignore")
-        table.writeheader()
-        table.writerows(rows)
-    assert agreements([sheet]) == before
-    assert before[1].clusters == 8
-
-
 def filled(sheet, path, answers):
     """A copy of a sheet with these answers to names_cause."""
     rows = list(csv.DictReader(sheet.open(newline="")))
@@ -213,11 +198,23 @@ def test_raters_are_compared_with_each_other_and_the_rules(log, tmp_path, capsys
     assert rows[str(sheet), "rules"].kappa.low < 1
     assert (rows[str(sheet), str(second)].n, rows[str(second), "rules"].n) == (7, 7)
     assert rows[str(second), "rules"].agreed.value == pytest.approx(6 / 7)
-    assert main(["rate", "--read", str(sheet), str(second), "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["agreements"]) == 9
+    assert rate("--read", str(sheet), str(second)) == 0
+    assert "Agreement of ratings" in capsys.readouterr().out
     filled(sheet, second, ["perhaps", *other[1:]])
-    assert main(["rate", "--read", str(sheet), str(second)]) == 2
+    assert rate("--read", str(sheet), str(second)) == 2
     assert "got 'perhaps', expected yes, no or an empty cell" in capsys.readouterr().err
+
+
+def rate(*arguments):
+    return output.run(rating.parser(), rating.rate, arguments)
+
+
+def test_the_scripts_take_run_folders(log, tmp_path, capsys):
+    assert output.run(words.parser(), words.show, [str(tmp_path / "run")]) == 0
+    assert "executable advice" in capsys.readouterr().out
+    assert rate(str(tmp_path / "run"), "--out", str(tmp_path / "sheet.csv")) == 0
+    assert "written: " in capsys.readouterr().out
+    assert rate() == 2
 
 
 @pytest.mark.parametrize("table", [(20, 5, 10, 15), (1, 2, 3, 40), (9, 0, 1, 10)])
@@ -235,3 +232,13 @@ def test_kappa_is_undefined_if_both_always_say_the_same():
     agreed, kappa = cohen([(True, True)] * 5, [1] * 5)
     assert (agreed.value, kappa) == (1, None)
     assert cohen([], []) == (None, None)
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+def test_simulated_coverage_of_kappa():
+    _, _, *rows = kappa_coverage.table(40)
+    assert len(rows) == 4
+    for row in rows:
+        low, high = map(float, row.split("|")[3].split(" to "))
+        assert 75 < low <= high <= 100

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.comparison import compare
-from reflexion_lab.analysis.comparison.ceiling import ceilings
-from reflexion_lab.analysis.comparison.grouping import arms
-from reflexion_lab.analysis.report.comparison import sheets
-from reflexion_lab.analysis.stats import bootstrap, fieller
+from experiments.oracle_words import ceiling, fieller, fieller_coverage
+from experiments.oracle_words.ceiling import Ceiling, ceilings
+from reflexion_lab.analysis.comparison.cases import load_cases, save_cases
+from reflexion_lab.analysis.stats import bootstrap
 from reflexion_lab.analysis.stats.intervals import PSEUDO_PAIRS, Estimate
 
 RIGHT, WRONG = (1, True), (0, False)
@@ -65,19 +64,19 @@ def test_corrupted_words_are_no_ceiling(arm):
     assert ceilings([base, arm("corrupted", 12, "control:corrupted"), arm("reflexion", 8, "llm")], base) == ()
 
 
-def test_the_ceiling_is_a_table_of_compare(run):
-    made = [run("feedback_only", verdicts(4)), run("reflexion", verdicts(10)), run("quoted", verdicts(16))]
-    comparison = compare(arms(made))
-    assert comparison.ceilings == ()
-    assert "Ceiling of words" not in [sheet.title for sheet in sheets(comparison)]
+def test_effects_stand_beside_their_ceiling_in_cases_too(arm, tmp_path):
+    own = [arm("feedback_only", 4, ""), arm("reflexion", 10, "llm"), arm("quoted", 20, "control:quoted")]
+    loaded = load_cases(save_cases(tmp_path / "cases.csv", own))
+    (row,) = ceilings(loaded, loaded[0])
+    assert (row.arm, row.ceiling, row.share.value) == ("reflexion", "quoted", pytest.approx(6 / 16))
+    assert ceilings(own, own[0]) == (row,)
+
+
+def test_an_undefined_share_is_named_in_the_table():
     half = Estimate(value=0.5, low=0.2, high=0.8)
     row = {"arm": "reflexion", "ceiling": "quoted", "attempts": 2, "n": 40, "tasks": 40, "effect": half, "limit": half}
-    from reflexion_lab.analysis.comparison.ceiling import Ceiling
-
-    shown = replace(comparison, ceilings=(Ceiling(**row, share=half), Ceiling(**row, share=None)))
-    (sheet,) = (sheet for sheet in sheets(shown) if sheet.title == "Ceiling of words")
+    sheet = ceiling.sheet((Ceiling(**row, share=half), Ceiling(**row, share=None)), "feedback_only")
     assert [line[-1] for line in sheet.rows] == ["50 [20, 80]", "undefined"]
-    assert sheet.rows[0][:4] == ("reflexion", "quoted", "2", "40")
 
 
 def draws(rng, tasks, seeds, chances):
@@ -126,3 +125,13 @@ def test_the_ratio_covers_the_truth():
             covered += share.low <= 0.25 <= share.high
     assert defined > 290
     assert covered / defined > 0.93
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+def test_simulated_coverage_of_the_ratio():
+    _, _, *rows = fieller_coverage.table(40)
+    assert len(rows) == 8
+    for row in rows:
+        low, high = map(float, row.split("|")[3].split(" to "))
+        assert 75 < low <= high <= 100

@@ -1,0 +1,6 @@
+"""Fixtures of the tests that stand beside the experiments."""
+
+from tests.analysis.conftest import make_arm, run
+from tests.conftest import attempt, records, reflection, sandbox, task, write_run
+
+__all__ = ["attempt", "make_arm", "records", "reflection", "run", "sandbox", "task", "write_run"]
