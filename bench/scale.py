@@ -1,12 +1,11 @@
-"""How the lab grows: with workers, over Ray, and with attempts. Last line: one JSON object.
+"""How the lab grows: with workers and with attempts. Last line: one JSON object.
 
-    python bench/scale.py [--attempts 100000] [--tasks 96] [--no-ray]
+    python bench/scale.py [--attempts 100000] [--tasks 96]
 
 (a) Throughput of one run with 1 to 64 tasks at once, by a model that sleeps 0.2 s a call: programs really executed,
     caches off, records written. `of_ideal` is the share of what the workers could do if nothing but the model took
     time; the programs that this machine executes a second, which no number of workers goes beyond, stand beside it.
-(b) The same run by threads and by Ray, with a model that sleeps and one that answers at once: what a task costs more.
-(c) Synthetic attempts, whose parts compute nothing, through loop, runner, run folder, summary, report and MLflow:
+(b) Synthetic attempts, whose parts compute nothing, through loop, runner, run folder, summary, report and MLflow:
     seconds of each, peak memory at an eighth, a half and all of them, bytes on disk an attempt. Once more with a store
     and memory shared by all tasks.
 """
@@ -40,7 +39,6 @@ from reflexion_lab.runner.runner import Runner
 from reflexion_lab.storage.place import opened
 from reflexion_lab.tasks.evaluators.judge import HiddenTests
 
-HERE = Path(__file__).parent
 SECONDS = 0.2
 PROMPT = '''def cubes(numbers):
     """The sum of the cubes of numbers, which are whole; of none it is 0.
@@ -94,23 +92,6 @@ def by_workers(root, tasks):
     return {"workers": rows, "attempts_per_s_without_a_model": round(len(log.every) / took, 1)}
 
 
-def ray_against_threads(root, tasks):
-    """(b): both within one process, one after the other, the cluster started before the clock."""
-    figures = {}
-    for name, seconds in (("model_0.2s", SECONDS), ("model_0s", 0.0)):
-        threads, log = run_of(root / f"t{seconds}", 8, tasks, seconds)
-        over_ray, other = run_of(root / f"r{seconds}", 8, tasks, seconds, "executor=ray", "executor.workers=2")
-        assert calls(log) == calls(other), "the two runs are not the same"
-        figures[name] = {
-            "threads_s": round(threads, 2),
-            "ray_s": round(over_ray, 2),
-            "ray_over_threads": round(over_ray / threads, 2),
-            "ms_more_a_task": round(1000 * (over_ray - threads) / tasks, 1),
-        }
-        print(name, figures[name], flush=True)
-    return figures
-
-
 class Parts:
     """Actor, evaluator, reflector and sandbox that compute next to nothing, and say as much as real ones do."""
 
@@ -148,7 +129,7 @@ class Parts:
 
 
 def synthetic(attempts, root, is_shared):
-    """(c), in a process of its own: prints one JSON object."""
+    """(b), in a process of its own: prints one JSON object."""
     from rich.console import Console
 
     cfg = compose("arm=synthetic", f"run_root={root}", "tracker=mlflow")
@@ -224,7 +205,7 @@ def peak():
 
 
 def by_attempts(root, attempts, *shared):
-    """(c)"""
+    """(b)"""
     rows = []
     for share in (8, 2, 1):
         place = str(root / f"{''.join(shared)}{share}")
@@ -245,15 +226,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--attempts", type=int, default=100_000)
     parser.add_argument("--tasks", type=int, default=96)
-    parser.add_argument("--no-ray", action="store_true")
     parser.add_argument("--synthetic", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     if options.synthetic:
         synthetic(int(options.synthetic[0]), Path(options.synthetic[1]), "shared" in options.synthetic)
         return
-    # Workers of Ray import the model, too.
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         root = Path(scratch)
         figures = {
@@ -261,8 +239,6 @@ def main():
             "shared": by_attempts(root, options.attempts, "shared"),
             "threads": by_workers(root, options.tasks),
         }
-        if not options.no_ray:
-            figures["ray"] = ray_against_threads(root, options.tasks)
     print(json.dumps(figures))
 
 

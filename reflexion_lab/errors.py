@@ -5,7 +5,7 @@ In: a key, what it holds, what it may hold, what to do. Out: one message, `KEY: 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from reflexion_lab.records import Usage
@@ -89,10 +89,6 @@ class Unanswered(ModelError):
         super().__init__(message)
         self.outcome = outcome
         self.is_lasting = is_lasting
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled with its notes."""
-        return type(self), (str(self), self.outcome, self.is_lasting), self.__dict__
 
 
 class CritiqueError(LabError, RuntimeError):

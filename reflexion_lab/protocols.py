@@ -12,7 +12,7 @@ Determinism : a part's result depends on its arguments, its constructor's and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
@@ -21,7 +21,6 @@ from reflexion_lab.errors import CritiqueError, HarnessError, ModelError, StoreE
 from reflexion_lab.records import (
     Attempt,
     Batch,
-    Beginning,
     Completion,
     Critique,
     Curation,
@@ -34,7 +33,6 @@ from reflexion_lab.records import (
     Message,
     Mistake,
     Recollection,
-    Record,
     Reflection,
     Sampling,
     Search,
@@ -229,21 +227,6 @@ class Sandbox(Protocol):
         HarnessError
             The sandbox itself failed, which allows no verdict on the program.
         """
-
-
-class Pool(Sandbox, Protocol):
-    """All sandboxes of a run."""
-
-    @property
-    def servers(self) -> int:
-        """Programs that run at once."""
-
-    def values(self, program: str, entry_point: str, calls: Sequence[str], setup: str = "") -> list[str | None]:
-        """Results of `calls`, aligned: the value as Python source, or None if it is no plain data or the call raised.
-        Raises HarnessError.
-        """
-
-    def close(self) -> None: ...
 
 
 class Evaluator(Protocol):
@@ -531,38 +514,7 @@ class Loop(Protocol):
     """One task's attempts."""
 
     def attempts(self, task: Task) -> Iterator[Attempt]:
-        """Attempts, made lazily; the last has a stop reason. A lost loop restarts with a new first attempt."""
-
-
-class StartedRun(NamedTuple):
-    """A started run, as its executor sees it."""
-
-    run_id: str
-    scope: str
-    """Name under which calls are counted against the caps."""
-    beginning: Beginning | None
-    """Contents of the store at the start of the run; None without shared memory."""
-    store: Store | None
-    counted: Callable[[Sequence[Any]], None]
-    """Receives the counts of calls in other processes."""
-
-
-class Executor(Protocol):
-    """Executes a run's loops and programs. Results do not depend on it."""
-
-    def pool(self, limits: Any, servers: int | None, config: Mapping[str, Any]) -> Pool:
-        """The sandboxes of the run; called first. `config`: the run's, with its interpolations. Raises ConfigError."""
-
-    def loops(self, here: Callable[[], Loop], started: StartedRun) -> Callable[[], Loop]:
-        """A factory of loops, one per task; `here` makes a loop in this process. Attempts raise what their parts raise,
-        and HarnessError.
-        """
-
-    def broadcast(self, learnt: Sequence[Record]) -> None:
-        """Broadcast the memory updates of a round to all later loops."""
-
-    def close(self) -> None:
-        """Stop the processes that were started for the run."""
+        """Attempts, made lazily; the last has a stop reason."""
 
 
 class Tracker(Protocol):

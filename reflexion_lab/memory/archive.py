@@ -205,12 +205,6 @@ class Archive:
             self._in_store(lambda: self.store.append([*changed, *removed]), "the run continues")
         return updates
 
-    def receive(self, records: Sequence[Learnt | Update]) -> None:
-        """Add what a round of another process has taught, which stores it itself."""
-        self.absorb([record for record in records if isinstance(record, Learnt)])
-        if self.curated:
-            self.curated.memory.follow(record for record in records if isinstance(record, Update))
-
     def absorb(self, updates: Sequence[Learnt]) -> None:
         """Add a round's updates, in task order, and store them. A repetition does not change the store."""
         if not updates:
@@ -371,8 +365,6 @@ class Rounds:
 
     Parameters
     ----------
-    broadcast
-        Receives the updates of each round.
     log
         Receives each new update of the curator.
     done
@@ -388,7 +380,6 @@ class Rounds:
         size: Positive,
         run_id: str,
         agent_id: str,
-        broadcast: Callable[[Sequence[Learnt | Update]], None] = lambda updates: None,
         log: Callable[[Update], None] = lambda update: None,
         done: Sequence[Update] = (),
         frozen: Collection[str] = (),
@@ -397,7 +388,6 @@ class Rounds:
         self.size = size
         self.run_id = run_id
         self.agent_id = agent_id
-        self.broadcast = broadcast
         self.log = log
         self.done = done
         self.is_over = False
@@ -446,6 +436,5 @@ class Rounds:
         done = [update for update in self.done if update.round == self._number]
         # A kill may have come between the log and the store, but in the last logged round alone.
         is_stored = self.is_over or self._number < max((update.round for update in self.done), default=0)
-        curated = self.archive.curate(self._number, loops, done, self.log, is_stored)
+        self.archive.curate(self._number, loops, done, self.log, is_stored)
         self._number += 1
-        self.broadcast([*updates, *curated])

@@ -240,8 +240,6 @@ class Runner:
             self.progress.attempt()
             if not attempt.trajectory.cached:  # a cached reply does not show that the server is up
                 self.set_aside.reset_failures()
-            if attempt.number == 1:  # again, if the loop was lost and restarted
-                attempts.clear()
             attempts.append(attempt)
             if self._cancelled.is_set() and not attempt.stop_reason:
                 return

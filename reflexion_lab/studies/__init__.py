@@ -1,5 +1,5 @@
 """Whole studies: a run with its report, sweeps, estimates, registered questions.
 
-In: configs. Out: finished run folders. Subpackages: `sweeps`, `replay` (bundles, verification), `tracking` (MLflow),
-`scale` (Ray, SLURM, joblib). Called by `cli` and `notebook`.
+In: configs. Out: finished run folders. Subpackages: `sweeps`, `replay` (bundles, verification), `tracking` (MLflow).
+Called by `cli` and `notebook`.
 """

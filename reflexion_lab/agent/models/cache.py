@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -24,15 +24,6 @@ from reflexion_lab.storage.call_store import PASSING, CallStore
 Mode = Literal["off", "read-write", "replay-only"]
 _PAID_AGAIN: set[tuple[str, str]] = set()
 """(cache, key) of calls that this process repeated after a `wrong_model` reply."""
-
-
-class Counts(NamedTuple):
-    """Cache counts of one model, and the usage of the misses."""
-
-    hits: int
-    misses: int
-    coalesced: int
-    spent: Usage
 
 
 class _Request(Record, frozen=True, kw_only=True):
@@ -192,22 +183,6 @@ class CachedModel(WrappedModel):
         with self._lock:
             self.spent += completion.usage
         return completion
-
-    def pop_counts(self) -> Counts:
-        """Counts since the previous call of this method."""
-        with self._lock:
-            counts = Counts(self.hits, self.misses, self.coalesced, self.spent)
-            self.hits = self.misses = self.coalesced = 0
-            self.spent = Usage()
-        return counts
-
-    def add(self, counts: Counts) -> None:
-        """Add the counts of the same model in another process."""
-        with self._lock:
-            self.hits += counts.hits
-            self.misses += counts.misses
-            self.coalesced += counts.coalesced
-            self.spent += counts.spent
 
     def open(self) -> None:
         """Create the cache file now instead of at the first call. Raises StoreError."""

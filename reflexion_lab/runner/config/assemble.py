@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from reflexion_lab.errors import ConfigError, FolderError
 from reflexion_lab.io import files
 from reflexion_lab.io.secrets import without_logins
-from reflexion_lab.protocols import Executor, Sandbox, StartedRun, Store, Tracker
+from reflexion_lab.protocols import Sandbox, Store, Tracker
 from reflexion_lab.records import (
     FEEDBACK_SOURCES,
     Episode,
@@ -51,10 +51,8 @@ from reflexion_lab.runner.config.build import (
 from reflexion_lab.runner.config.compose import restored
 from reflexion_lab.runner.config.initial_items import InitialItems, initial_items, of_held_out
 from reflexion_lab.runner.config.parts import (
-    Local,
     Models,
     any_node,
-    cached_sandbox,
     draws_by_role,
     embedder_fingerprint,
     has_shared_episodes,
@@ -62,8 +60,8 @@ from reflexion_lab.runner.config.parts import (
     keeps_items,
     load_archive,
     load_benchmark,
-    load_limits,
     load_models,
+    load_sandbox,
     reflects_on_last,
     snapshot_path,
     stop_rules,
@@ -102,7 +100,6 @@ class Lab(NamedTuple):
     sandbox: CachedSandbox
     models: Models
     archive: Archive | None
-    executor: Executor
 
     @property
     def model(self) -> CachedModel:
@@ -111,7 +108,7 @@ class Lab(NamedTuple):
 
     def close(self) -> None:
         with contextlib.ExitStack() as last_first:  # an error in one close does not keep the others open
-            for part in (self.executor, self.archive, self.models, self.sandbox):
+            for part in (self.archive, self.models, self.sandbox):
                 if part:
                     last_first.callback(part.close)
 
@@ -148,9 +145,7 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
     for message in settings.arm_warnings(checked):
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     with contextlib.ExitStack() as held:
-        executor: Executor = build(cfg.executor, "executor") if cfg.executor else Local()
-        held.callback(executor.close)
-        lab = _assembled(cfg, executor, held)
+        lab = _assembled(cfg, held)
         held.pop_all()  # the lab closes them
     return lab
 
@@ -173,16 +168,13 @@ def with_salt(cfg: Config) -> Config:
     return cfg
 
 
-def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> Lab:
-    from omegaconf import OmegaConf
-
+def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
     from reflexion_lab.runner.runner import Runner
     from reflexion_lab.storage.in_memory import InMemory
     from reflexion_lab.tasks.benchmarks.stream import overlap
     from reflexion_lab.tasks.evaluators.judge import HiddenTests
 
-    as_it_stands: Any = OmegaConf.to_container(cfg, resolve=False)
-    sandbox = cached_sandbox(cfg, executor.pool(load_limits(cfg), cfg.sandbox.servers, as_it_stands))
+    sandbox = load_sandbox(cfg)
     held.callback(sandbox.close)
     sandbox.open(is_new=False)  # report a damaged cache before anything runs
     benchmark = load_benchmark(cfg, sandbox)
@@ -196,7 +188,7 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
 
         runs = pool_runs(plain(cfg.reflector.pool), cfg.seed, manifest, manifest.provenance.pool)
         cfg = copy.deepcopy(cfg)
-        cfg.reflector.pool = as_it_stands["reflector"]["pool"] = list(map(str, runs))  # the executor's config, too
+        cfg.reflector.pool = list(map(str, runs))
     loop_factory(cfg, models, sandbox, tried)()  # report invalid values before anything is written
     suite_writer = (
         suite_writer_factory(cfg, models.of("suite_writer"), sandbox) if cfg.feedback_source == "self_tests" else None
@@ -213,13 +205,10 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
         print(overlap(benchmark), file=sys.stderr)
     folder = open_folder(cfg, manifest)
     models.meter.scope = str(cfg.sweep_id or folder.manifest.config.get("sweep_id") or folder.manifest.run_id)
-    rounds = begin_rounds(archive, cfg, folder, executor, benchmark.held_out) if archive else None
-    beginning = StartedRun(
-        folder.manifest.run_id, models.meter.scope, folder.beginning, archive.store if archive else None, models.add
-    )
+    rounds = begin_rounds(archive, cfg, folder, benchmark.held_out) if archive else None
     runner = Runner(
         tasks=tasks,
-        loop=executor.loops(loop_factory(cfg, models, sandbox, archive, folder.manifest.run_id), beginning),
+        loop=loop_factory(cfg, models, sandbox, archive, folder.manifest.run_id),
         judge=HiddenTests(sandbox),
         folder=folder,
         feedback_source=cfg.feedback_source,
@@ -232,12 +221,10 @@ def _assembled(cfg: Config, executor: Executor, held: contextlib.ExitStack) -> L
         spent=lambda: models.spent,
         resumption=resumption(folder.manifest, manifest) if cfg.resume is not None else None,
     )
-    return Lab(runner, folder, tracker, sandbox, models, archive, executor)
+    return Lab(runner, folder, tracker, sandbox, models, archive)
 
 
-def begin_rounds(
-    archive: Archive, cfg: Config, folder: RunFolder, executor: Executor, frozen: Collection[str] = ()
-) -> Rounds:
+def begin_rounds(archive: Archive, cfg: Config, folder: RunFolder, frozen: Collection[str] = ()) -> Rounds:
     """The rounds of a run, whose memory starts with the contents of the store at the first start of the run.
 
     All cells of a sweep start with the same snapshot, which the first cell takes.
@@ -248,8 +235,6 @@ def begin_rounds(
     cfg : Config
     folder : RunFolder
         Its `memory.json` has the contents at the first start, if the run is resumed.
-    executor : Executor
-        Sends updates of memory to other processes.
     frozen : collection of str, optional
         Ids of the held-out tasks, for which memory is frozen.
     """
@@ -263,7 +248,6 @@ def begin_rounds(
         cfg.memory.shared.round_size,
         folder.manifest.run_id,
         cfg.arm,
-        executor.broadcast,
         log=functools.partial(folder.append, "operations.jsonl"),
         frozen=frozen,
     )

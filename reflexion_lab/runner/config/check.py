@@ -113,7 +113,6 @@ SETTINGS: dict[str, Any] = {
     "sweep_id": Place | None,
     "study": Place | None,
     "feedback_source": Any,  # checked by the composition root
-    "executor": Part | None,
     "storage": _Storage | None,
     "loop": dict[str, Any],
     "quality": _Quality,

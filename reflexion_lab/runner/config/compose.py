@@ -1,7 +1,7 @@
 """From overrides to a config: Hydra's composition, once a process for each choice of groups.
 
 `compose` serves Python and most commands, `hydra_main` the command `run` with Hydra's flags, `grid.cells` sweeps. Only
-`runner.config` and the launchers of `studies.scale` import Hydra.
+`runner.config` and `studies.sweeps.launch` import Hydra.
 """
 
 from __future__ import annotations

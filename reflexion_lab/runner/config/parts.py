@@ -6,7 +6,6 @@ import copy
 import functools
 import hashlib
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -19,8 +18,8 @@ from reflexion_lab.agent.models.wrapped import WrappedModel
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.io.secrets import is_given, without_logins
 from reflexion_lab.io.terminal_text import visible
-from reflexion_lab.protocols import Embedder, Loop, Model, Pool, Sandbox, StartedRun, Stop, Store, SuiteWriter
-from reflexion_lab.records import Record, Usage
+from reflexion_lab.protocols import Embedder, Model, Sandbox, Stop, Store, SuiteWriter
+from reflexion_lab.records import Usage
 from reflexion_lab.runner import objects
 from reflexion_lab.runner.config.build import (
     Config,
@@ -36,7 +35,7 @@ from reflexion_lab.runner.folder.manifest import own_targets, store_place
 from reflexion_lab.storage.call_store import Caps
 
 if TYPE_CHECKING:
-    from reflexion_lab.agent.models.cache import CachedModel, Counts, Draws
+    from reflexion_lab.agent.models.cache import CachedModel, Draws
     from reflexion_lab.agent.models.prices import Entry
     from reflexion_lab.loop.stop import Stuck
     from reflexion_lab.memory.archive import Archive
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from reflexion_lab.records import Task
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
-    from reflexion_lab.tasks.sandbox.sandbox import Limits
 
 T = TypeVar("T")
 TIMED = 1000
@@ -87,15 +85,6 @@ class Models(NamedTuple):
         """Spending of the paid calls."""
         return sum((model.spent for model in self.distinct), Usage())
 
-    def pop_counts(self) -> list[Counts]:
-        """Return the counts in the order of `distinct`, and reset them to zero."""
-        return [model.pop_counts() for model in self.distinct]
-
-    def add(self, counts: Sequence[Counts]) -> None:
-        """Add the counts of equal models in other processes."""
-        for model, added in zip(self.distinct, counts, strict=True):
-            model.add(added)
-
     def open(self) -> None:
         """Create missing call caches. Raises StoreError."""
         for model in self.distinct:
@@ -109,24 +98,6 @@ class Models(NamedTuple):
 
 ROLES = ("actor", "reflector", "critic", "suite_writer", "curator", "strong", "strongest")
 """Roles of models. All but the actor may have their own model, `roles.NAME`; the last two are for escalation."""
-
-
-class Local:
-    """The default executor: loops in threads of this process, programs in its own sandbox."""
-
-    def pool(self, limits: Limits, servers: int | None, config: Mapping[str, Any]) -> Pool:
-        from reflexion_lab.tasks.sandbox.sandbox import Sandbox
-
-        return Sandbox(limits, servers)
-
-    def loops(self, here: Callable[[], Loop], started: StartedRun) -> Callable[[], Loop]:
-        return here
-
-    def broadcast(self, learnt: Sequence[Record]) -> None:
-        """Loops of this process share their memory."""
-
-    def close(self) -> None:
-        """Nothing to stop."""
 
 
 def load_archive(cfg: Config, models: Models | None, store: Store | None = None) -> Archive | None:
@@ -271,15 +242,11 @@ def embedder_fingerprint(cfg: Config, archive: Archive | None) -> str:
 
 def load_sandbox(cfg: Config, servers: int | None = None) -> CachedSandbox:
     """The sandbox with its execution cache."""
-    from reflexion_lab.tasks.sandbox import sandbox
-
-    return cached_sandbox(cfg, sandbox.Sandbox(load_limits(cfg), servers or cfg.sandbox.servers))
-
-
-def cached_sandbox(cfg: Config, sandbox: Pool) -> CachedSandbox:
-    """`sandbox` with the execution cache."""
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
+    from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
+    limits = converted("sandbox.limits", cfg.sandbox.limits, Limits)
+    sandbox = Sandbox(limits, servers or cfg.sandbox.servers)
     return CachedSandbox(sandbox, None if cfg.cache.mode == "off" else cfg.cache.executions)
 
 
@@ -348,7 +315,7 @@ def selected(cfg: Config, sandbox: CachedSandbox | None = None) -> Benchmark:
     return chosen
 
 
-def load_models(cfg: Config, clock: Callable[[], float] = time.monotonic) -> Models:
+def load_models(cfg: Config) -> Models:
     """Models by role, each with the caps and the call cache. Roles of equal config share one instance."""
     from omegaconf import OmegaConf
 
@@ -357,7 +324,7 @@ def load_models(cfg: Config, clock: Callable[[], float] = time.monotonic) -> Mod
     if strange := sorted(cfg.roles.keys() - set(ROLES[1:])):
         raise ConfigError("roles", ", ".join(strange), f"some of {', '.join(ROLES[1:])}")
     caps, lists = converted("caps", cfg.caps or {}, Caps), read((cfg.prices or {}).get("path"))
-    meter = Meter(caps, (cfg.storage or {}).get("spending"), cfg.sweep_id or "", clock)
+    meter = Meter(caps, (cfg.storage or {}).get("spending"), cfg.sweep_id or "")
     models: dict[bytes, CachedModel] = {}
     by_role = {}
     for role, node in {"actor": cfg.model, **cfg.roles}.items():
@@ -479,12 +446,6 @@ def _model(node: bytes, files: tuple[tuple[str, int], ...]) -> Model:
     """One instance per process, config and version of its `files`, so that weights are loaded once."""
     model: Model = build(msgspec.json.decode(node), "model")
     return model
-
-
-def load_limits(cfg: Config) -> Any:
-    from reflexion_lab.tasks.sandbox.sandbox import Limits
-
-    return converted("sandbox.limits", cfg.sandbox.limits, Limits)
 
 
 def draws_by_role(models: Models) -> dict[str, Draws]:

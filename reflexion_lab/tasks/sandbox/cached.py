@@ -15,9 +15,10 @@ import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.errors import HarnessError
-from reflexion_lab.protocols import Pool, Sandbox
+from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Execution, Task
 from reflexion_lab.storage.table import FAULTS, FileTable, Layout, Row
+from reflexion_lab.tasks.sandbox.sandbox import Sandbox as Processes
 from reflexion_lab.text.replies import syntax
 
 VERSION = 5
@@ -54,7 +55,7 @@ class CachedSandbox:
     hits: int
     misses: int
 
-    def __init__(self, sandbox: Pool, path: str | Path | None) -> None:
+    def __init__(self, sandbox: Processes, path: str | Path | None) -> None:
         self.limits = sandbox.limits
         self.values = sandbox.values
         self.hits = self.misses = 0
@@ -67,7 +68,6 @@ class CachedSandbox:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """A property, because the first access starts a cluster."""
         return self._sandbox.layers
 
     @property

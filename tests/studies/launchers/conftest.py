@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import uuid
 from pathlib import Path
 
 import pytest
@@ -34,20 +33,18 @@ def served(path, seed, **settings):
     return ScriptedModel(answer, name=f"served {seed}", **settings)
 """
 KEY = "sk-planted-5f1c0d7e"
-MARK = uuid.uuid4().hex.encode()
-"""In the environment of every process that a test here starts."""
 ROOT = Path(reflexion_lab.__file__).parents[1]
 SIX = "seed=0,1,2,3,4,5"
 
 
 class Served:
     """Counts requests. The sender of a request is killed if its number is in `kill_at`, or, for each seed, the first
-    `kills` times. `at`: functions to call at a request's number.
+    `kills` times.
     """
 
     def __init__(self):
         self.requests, self.kill_at, self.kills, self.killed = [], set(), {}, []
-        self.at, self._lock = {}, threading.Lock()
+        self._lock = threading.Lock()
         self.http = ModelServer(lambda request, _: (200, self.answer(request).encode()))
         self.http.__enter__()
 
@@ -58,7 +55,6 @@ class Served:
             if len(self.requests) in self.kill_at or left >= 0:
                 self.killed.append(request["process"])
                 os.kill(request["process"], signal.SIGKILL)
-            self.at.pop(len(self.requests), lambda: None)()
         if "My Python program failed" in request["text"]:
             return REFLECTION.format("return one")
         return f"\n    return {request['seed'] if 'return one' in request['text'] else None}\n"
@@ -79,12 +75,6 @@ class Ended:
         return [path for path in paths if text.encode() in read(path)]
 
 
-def processes(word=""):
-    """Running processes that these tests started, with `word` in their command."""
-    ours = [path.parent for path in Path("/proc").glob("[0-9]*/environ") if MARK in read(path)]
-    return [int(path.name) for path in ours if word.encode() in read(path / "cmdline")]
-
-
 def read(path):
     try:
         return path.read_bytes()
@@ -101,22 +91,18 @@ class Lab:
         (folder / "home").mkdir()
         env = {key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "SLURM_", "SUBMITIT_"))}
         env |= {"PYTHONPATH": str(ROOT), "COLUMNS": "160", "HOME": str(folder / "home"), "OPENAI_API_KEY": KEY}
-        self.env = {**env, "RAY_TMPDIR": str(short), "TMPDIR": str(short), "LAUNCHERS_TEST": MARK.decode()}
+        self.env = {**env, "RAY_TMPDIR": str(short), "TMPDIR": str(short)}
 
-    def words(self, *overrides):
-        return [
+    def run(self, *overrides, **env):
+        words = [
             sys.executable, "-m", "reflexion_lab", "run", "-m", "tracker=none", "benchmark.limit=2", "model=scripted",
             "workers=1", "sandbox.servers=1", "model._target_=served_model.served", "+model.seed=${seed}",
             f"model.path=http://127.0.0.1:{self.served.http.server_port}", *overrides,
         ]  # fmt: skip
-
-    def run(self, *overrides, **env):
-        env = {**self.env, **env}
-        words = self.words(*overrides)
-        process = subprocess.run(words, cwd=self.folder, env=env, capture_output=True, text=True, check=False)
+        process = subprocess.run(
+            words, cwd=self.folder, env={**self.env, **env}, capture_output=True, text=True, check=False
+        )
         return Ended(process, (self.folder, self.short))
-
-    processes = staticmethod(processes)
 
     def results(self, root):
         """The canonical records of the runs in a root, by their seed."""
