@@ -5,7 +5,7 @@
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 reflexion-lab study run "$here/study.yaml" quiet=true
-common=(model=simulated actor=single_shot benchmark=basics benchmark.load.n=100 benchmark.load.seed=0 evaluator=noisy
+common=("hydra.searchpath=[file://$here/conf]" model=simulated actor=single_shot benchmark=basics benchmark.load.n=100 benchmark.load.seed=0 evaluator=noisy
     reflector=none loop.stuck_after=null recall.max_tokens=4000 tracker=none quiet=true loop.max_attempts=4 seed=0,1,2)
 name='wrong_${evaluator.wrong_tests}_weak_${evaluator.weak_tests}'
 reflexion-lab run -m "${common[@]}" model.partial=0.5 "arm=$name" evaluator.wrong_tests=0.0 evaluator.weak_tests=0.0,0.2

@@ -25,7 +25,7 @@ from reflexion_lab.analysis.stats.estimators import (
     suite_quality,
 )
 from reflexion_lab.analysis.stats.intervals import Rate
-from reflexion_lab.records import WITHHELD, Attempt, Beginning, Evaluation, Record, Usage
+from reflexion_lab.records import WITHHELD, Attempt, Beginning, Record, Usage
 
 __all__ = ["Log", "Summary", "summary"]
 
@@ -165,7 +165,7 @@ def _summary(log: Log) -> Summary:
         feedback_asserts=assert_confusion(head.judged) if log.is_graded else None,
         hidden_asked_open=sum(not grade.sealed for grade in log.grades.values()),
         hidden_asked_sealed=sum(grade.sealed for grade in log.grades.values()),
-        verification_types=dict(Counter(_verification(attempt.evaluation) for attempt in every)),
+        verification_types=dict(Counter(attempt.evaluation.verification_type for attempt in every)),
         did_not_run=_did_not_run(every),
         suites=suite_quality(log.written.values(), log.suite_verdicts) if log.written else None,
         attempts_mean=metrics.attempts_mean(log),
@@ -211,11 +211,6 @@ def _known(beginning: Beginning) -> dict[str, int]:
     counts = {"episodes": beginning.episodes, "wisdom": len(beginning.wisdom), "mistakes": beginning.mistakes}
     counts["items"] = len(beginning.items)
     return {kind: count for kind, count in counts.items() if count}
-
-
-def _verification(evaluation: Evaluation) -> str:
-    """Type of evaluation; an injected verdict is marked as such."""
-    return f"injected_{evaluation.injected}" if evaluation.injected else evaluation.verification_type
 
 
 def _usage(attempts: Iterable[Attempt], log: Log) -> dict[str, Usage]:

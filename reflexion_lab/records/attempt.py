@@ -220,9 +220,6 @@ class Evaluation(Record, frozen=True, kw_only=True):
     seconds: float = 0.0
     confidence: float = 1.0
     """Confidence in the verdict, in [0, 1]: 1 for tests that were run, less for heuristics and missing parts."""
-    injected: str = ""
-    """`false_negative` or `false_positive` where the wrong or weak tests of `evaluators.noisy` reached another verdict
-    than the true ones; no prompt shows it."""
 
     @property
     def rank(self) -> tuple[bool, float, float]:

@@ -79,7 +79,6 @@ RUNS: dict[str, tuple[str, ...]] = {
                    "roles.strong.path=programs.json"),
     "plateau": ("stop=[plateau,diminishing_returns]", "loop.max_attempts=6", "loop.stuck_after=null"),
     "budget": ("stop=[budget]", "stop.budget.tokens=900", "loop.max_attempts=6"),
-    "noisy": ("evaluator=noisy", "evaluator.wrong_tests=0.4", "evaluator.weak_tests=0.3"),
     "words_asked_again": ("quality.policy=retry", "loop.max_attempts=4"),
     "lint": ("evaluator=lint", "reflector=none", "quality.policy=reject"),
     "curator_stream": (*RAW, "memory.shared.round_size=1", "benchmark.limit=8"),

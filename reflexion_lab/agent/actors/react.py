@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from reflexion_lab.agent.actors.tools import Observation, ToolCall, run_tests, use
 from reflexion_lab.agent.actors.transcript import DROPPED, Reply, Turn, layouts, read
-from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Repeats, validated
-from reflexion_lab.protocols import Evaluator, Model, Sandbox
+from reflexion_lab.protocols import Model, Sandbox
 from reflexion_lab.records import WITHHELD, Completion, Message, Recollection, Sampling, Step, Task, Trajectory, Usage
 from reflexion_lab.text.prompts.render import Prompts, Style, known_examples, max_prompt_tokens
 from reflexion_lab.text.replies.extract import extract
@@ -47,8 +46,6 @@ class ReAct:
         Largest number of replies, 1 or more.
     max_observation : int
         Largest length of an observation in characters, 80 or more.
-    evaluator : Evaluator, optional
-        The run's evaluator, which must not be noisy: `run_tests` shows the sandbox's true verdict.
     """
 
     @validated
@@ -61,14 +58,7 @@ class ReAct:
         style: Style = "chat",
         max_steps: Repeats = 6,
         max_observation: Annotated[int, Meta(ge=80)] = 600,
-        evaluator: Evaluator | None = None,
     ) -> None:
-        if getattr(evaluator, "is_noisy", False):
-            raise ConfigError(
-                "evaluator",
-                "noisy with actor=react, whose run_tests reads the true verdict from the sandbox",
-                "another actor or evaluator",
-            )
         self.model = model
         self.sandbox = sandbox
         self.sampling = replace(sampling, stop=tuple(dict.fromkeys((*sampling.stop, STOP))))

@@ -37,8 +37,8 @@ R = TypeVar("R", bound=Record)
 Ended = Sequence[tuple[TaskResult, Sequence[Attempt]]]
 """By task, its result and its attempts."""
 
-BY_TESTS = ("unit_tests", "combined", "injected_false_negative", "injected_false_positive")
-"""Verdicts by tests alone; the last two are in runs from before `Evaluation.injected`."""
+BY_TESTS = ("unit_tests", "combined")
+"""Verdicts by tests alone."""
 FILE = "summary.json"
 FIGURES = "figures"
 
@@ -246,7 +246,7 @@ def _by_checks(evaluation: Evaluation, evaluator: object) -> dict[str, object]:
     if evaluation.verification_type == "trajectory":
         return {"passed": False, "outcome": "no_tests"}
     tests = [check.outcome for check in evaluation.checks if check.kind == "test"]
-    if evaluation.verification_type not in BY_TESTS or (not tests and evaluation.verification_type in BY_TESTS[2:]):
+    if evaluation.verification_type not in BY_TESTS:
         return {}
     failing = [outcome for outcome in tests if outcome != "pass"]
     outcome = (failing[0] if failing else "pass") if tests else "no_tests"

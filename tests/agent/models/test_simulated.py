@@ -1,6 +1,5 @@
 """A model of known skill: it does what its numbers say, again and again, and is marked as no honest model."""
 
-import itertools
 import json
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from reflexion_lab.agent.reflectors.llm import LLMReflector
 from reflexion_lab.agent.reflectors.oracle import Corrupted, Oracle
 from reflexion_lab.agent.reflectors.placebo import Generic
 from reflexion_lab.agent.reflectors.quoted import Quoted
-from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.episodic import episode_of
 from reflexion_lab.records import Message, Recollection, Sampling, Task
@@ -227,7 +225,7 @@ def test_a_task_without_a_solution_is_named():
 
 def run(tmp_path: Path, *overrides: str) -> RunFolder:
     cfg = compose(
-        *("model=simulated", "actor=single_shot", "evaluator=noisy", "benchmark.limit=12", "quiet=true"),
+        *("model=simulated", "actor=single_shot", "benchmark.limit=12", "quiet=true"),
         *("tracker=none", f"run_root={tmp_path}", "recall.max_tokens=4000", "loop.stuck_after=null", *overrides),
     )
     lab = assemble(cfg)
@@ -249,49 +247,6 @@ def test_with_certain_repair_every_task_is_solved(tmp_path):
     assert all(hidden(folder))
     assert {result.attempts for result in folder.results.values()} == {2}
     assert folder.manifest.model_fingerprint.startswith("simulated:")
-
-
-def test_wrong_tests_and_sure_damage_spoil_what_was_right(tmp_path):
-    noise = ("evaluator.wrong_tests=1", "model.first=1", "model.damage=1", "model.repair=0", "loop.max_attempts=2")
-    folder = run(tmp_path, *noise)
-    assert {len(attempts) for attempts in folder.attempts.values()} == {2}
-    assert all(attempts[0].evaluation.injected == "false_negative" for attempts in folder.attempts.values())
-    assert all("wrong draft" in attempts[1].trajectory.solution for attempts in folder.attempts.values())
-
-
-def test_an_injected_verdict_leaves_omega_as_a_true_one_does(tmp_path):
-    noise = ("evaluator.wrong_tests=0.3", "model.first=0.6", "model.repair=0.3", "loop.max_attempts=3")
-    folder = run(tmp_path, *noise, "recall.omega=by_verification_type")
-    windows = {
-        injected: {
-            second.memory.omega
-            for attempt in folder.attempts.values()
-            for first, second in itertools.pairwise(attempt)
-            if first.evaluation.injected == injected
-        }
-        for injected in ("", "false_negative")
-    }
-    assert windows == {"": {1}, "false_negative": {1}}
-    assert summary(Log.read(folder)).verification_types["injected_false_negative"] > 0
-
-
-def test_weak_tests_end_the_loop_on_a_wrong_program(tmp_path):
-    folder = run(tmp_path, "evaluator.weak_tests=1", "model.first=0")
-    assert not any(hidden(folder))
-    assert {result.stop_reason for result in folder.results.values()} == {"passed"}
-
-
-@pytest.mark.parametrize("partial", [0, 0.5])
-@pytest.mark.slow
-def test_tests_that_are_all_wrong_do_not_tell_right_from_wrong(tmp_path, partial):
-    """Nothing right passes one of them, so no more right programs are submitted than by the first attempts."""
-    settings = ("benchmark.limit=40", "model.first=0.5", "model.damage=0.2", f"model.partial={partial}")
-    folder = run(tmp_path, "evaluator.wrong_tests=1", *settings)
-    grades = folder.grades
-    firsts = [grades[task_id, 1].passed for task_id in folder.results]
-    rights = [a for every in folder.attempts.values() for a in every if grades[a.task_id, a.number].passed]
-    assert {attempt.evaluation.reward for attempt in rights} == {0.0}
-    assert 0 < sum(hidden(folder)) <= sum(firsts) < 40
 
 
 def test_a_partly_wrong_program_passes_its_share_of_tests_and_never_all(sandbox):
@@ -319,8 +274,7 @@ def test_without_literal_arguments_a_wrong_program_raises():
 
 
 def test_equal_runs_are_equal(tmp_path):
-    noise = ("evaluator.wrong_tests=0.3", "evaluator.weak_tests=0.3", "model.partial=0.5")
-    folder, twin = (run(tmp_path / name, *noise, "benchmark.limit=5") for name in ("one", "two"))
+    folder, twin = (run(tmp_path / name, "model.partial=0.5", "benchmark.limit=5") for name in ("one", "two"))
     assert json.dumps({k: [a.trajectory.solution for a in v] for k, v in folder.attempts.items()}, sort_keys=True) == (
         json.dumps({k: [a.trajectory.solution for a in v] for k, v in twin.attempts.items()}, sort_keys=True)
     )

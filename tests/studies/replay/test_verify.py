@@ -77,9 +77,6 @@ def test_an_untouched_run_verifies_and_stays_untouched(run, capsys):
     assert "2 of 6 programs" in out
 
 
-NOISY = "evaluator=noisy", "evaluator.wrong_tests=0.5", "evaluator.weak_tests=0.5"
-
-
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -89,12 +86,6 @@ NOISY = "evaluator=noisy", "evaluator.wrong_tests=0.5", "evaluator.weak_tests=0.
             id="store and rounds",
         ),
         pytest.param(("evaluator=combined", "loop.max_attempts=1"), id="combined", marks=pytest.mark.slow),
-        pytest.param(NOISY, id="noisy"),
-        pytest.param(
-            (*NOISY, "evaluator.evaluator._target_=reflexion_lab.tasks.evaluators.combined.Combined"),
-            id="noisy over combined",
-            marks=pytest.mark.slow,
-        ),
     ],
 )
 @pytest.mark.slow

@@ -1,23 +1,26 @@
 """Wrong and weak tests: at the requested rate, equal for all programs of a task, and run on every program."""
 
+import contextlib
 import itertools
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from experiments.noise_of_feedback.noisy import WEAK, Noisy, wrong_test
 from reflexion_lab.records import Evaluation, Trajectory
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.tasks.evaluators.combined import Combined
-from reflexion_lab.tasks.evaluators.noisy import FALSE_NEGATIVE, FALSE_POSITIVE, WEAK, Noisy, wrong_test
 from reflexion_lab.tasks.evaluators.static import StaticCheck
 from reflexion_lab.tasks.evaluators.trajectory import TrajectoryHeuristics
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 
+FOLDER = f"hydra.searchpath=[file://{Path(__file__).parent}/conf]"
 RIGHT, WRONG = "def double(x):\n    return 2 * x\n", "def double(x):\n    return 2 * x + 1\n"
 
 
@@ -97,17 +100,16 @@ def test_the_right_value_fails_a_wrong_test(sandbox, task, value):
 def test_a_right_program_fails_and_a_wrong_one_may_pass_a_wrong_test(task, sandbox):
     noisy = Noisy(UnitTests(sandbox), wrong_tests=1.0)
     right, wrong = (noisy.evaluate(task, program(text)) for text in (RIGHT, WRONG))
-    assert (right.passed, right.outcome, right.reward, right.injected) == (False, "fail", 0.0, FALSE_NEGATIVE)
+    assert (right.passed, right.outcome, right.reward) == (False, "fail", 0.0)
     assert right.feedback == "0 of 1 tests passed. Failing:\n- assert double(2) == 5  # expected 5, got 4"
-    assert (wrong.passed, wrong.outcome, wrong.reward, wrong.injected) == (True, "pass", 1.0, FALSE_POSITIVE)
+    assert (wrong.passed, wrong.outcome, wrong.reward) == (True, "pass", 1.0)
 
 
 def test_a_weak_test_passes_all_programs_that_define_the_function(task, sandbox):
     noisy = Noisy(UnitTests(sandbox), weak_tests=1.0)
     for text in (WRONG, "def double(x):\n    raise ValueError\n"):
         evaluation = noisy.evaluate(task, program(text))
-        assert (evaluation.passed, evaluation.reward, evaluation.injected) == (True, 1.0, FALSE_POSITIVE)
-    assert noisy.evaluate(task, program(RIGHT)).injected == ""
+        assert (evaluation.passed, evaluation.reward) == (True, 1.0)
     assert {noisy.evaluate(task, program(text)).outcome for text in ("x = 1", "def double(")} == {"error"}
 
 
@@ -127,7 +129,7 @@ def test_combined_types_and_lint_are_those_of_the_true_evaluation(task, sandbox)
         {"tests": 0.0, "types": 0.0, "lint": 1.0},
     )
     assert noisy.reward == pytest.approx(0.2)
-    assert (noisy.verification_type, noisy.injected) == ("combined", FALSE_NEGATIVE)
+    assert noisy.verification_type == "combined"
     assert "ty finds" in noisy.feedback
 
 
@@ -135,11 +137,6 @@ def test_an_evaluator_without_tests_is_refused():
     for inner in (StaticCheck("ruff"), TrajectoryHeuristics()):
         with pytest.raises(ValueError, match=r"evaluator\.evaluator: got \w+, which runs no tests"):
             Noisy(inner, wrong_tests=1.0)
-
-
-def test_react_is_refused_since_its_own_test_runs_would_be_true():
-    with pytest.raises(ValueError, match="got noisy with actor=react"):
-        assemble(compose("evaluator=noisy", "actor=react", "model=simulated", "benchmark.limit=1"))
 
 
 def test_what_was_not_tested_gets_no_verdict(task, sandbox):
@@ -151,7 +148,7 @@ def test_what_was_not_tested_gets_no_verdict(task, sandbox):
     assert noisy.evaluate(replace(task, visible_tests=()), program("x = 1")).outcome == "no_tests"
     assert noisy.evaluate(task, program("")).outcome == "extraction_failed"
     evaluation = Noisy(Broken(), weak_tests=1.0).evaluate(task, program("x = 1"))
-    assert (evaluation.passed, evaluation.outcome, evaluation.injected) == (False, "harness_error", "")
+    assert (evaluation.passed, evaluation.outcome) == (False, "harness_error")
     evaluation = Noisy(UnitTests(sandbox), wrong_tests=1.0).evaluate(task, program(""))  # wrong tests are shown, too
     assert [check.name for check in evaluation.checks] == [*Noisy(None, wrong_tests=1.0).tests(task)]
 
@@ -170,14 +167,8 @@ def test_rates_that_are_no_shares_are_refused_by_name(rates, message):
         Noisy(None, **rates)
 
 
-def test_rates_of_verdicts_from_before_are_refused_with_todays_names():
-    cfg = compose("evaluator=noisy", "+evaluator.false_negative=0.2")
-    with pytest.raises(ValueError, match=r"false_negative.*wrong_tests"):
-        build(cfg.evaluator, "evaluator", {"sandbox": None})
-
-
 def test_the_config_wraps_unit_tests_with_the_runs_seed(sandbox):
-    cfg = compose("evaluator=noisy", "evaluator.wrong_tests=0.2", "seed=7")
+    cfg = compose(FOLDER, "evaluator=noisy", "evaluator.wrong_tests=0.2", "seed=7")
     noisy = build(cfg.evaluator, "evaluator", {"sandbox": sandbox})
     assert (type(noisy.evaluator), noisy.wrong_tests, noisy.seed) == (UnitTests, 0.2, 7)
 
@@ -190,8 +181,51 @@ SETS = {
 
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_a_wrong_test_of_sets_is_equal_in_every_process(seed):
-    code = "from reflexion_lab.tasks.evaluators.noisy import wrong_test\n"
+    code = "from experiments.noise_of_feedback.noisy import wrong_test\n"
     code += "".join(f"print(wrong_test({test!r}))\n" for test in SETS)
     environment = {**os.environ, "PYTHONHASHSEED": seed}
     printed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert printed.stdout.splitlines() == list(SETS.values())
+
+
+def run(tmp_path, *overrides):
+    cfg = compose(
+        *(FOLDER, "model=simulated", "actor=single_shot", "evaluator=noisy", "benchmark.limit=12", "quiet=true"),
+        *("tracker=none", f"run_root={tmp_path}", "recall.max_tokens=4000", "loop.stuck_after=null", *overrides),
+    )
+    with contextlib.closing(assemble(cfg)) as lab:
+        lab.runner.run()
+        return lab.folder
+
+
+def hidden(folder):
+    """Share of right programs among what was submitted."""
+    grades = folder.grades
+    return [grades[task_id, result.submitted].passed for task_id, result in folder.results.items()]
+
+
+def test_wrong_tests_and_sure_damage_spoil_what_was_right(tmp_path):
+    noise = ("evaluator.wrong_tests=1", "model.first=1", "model.damage=1", "model.repair=0", "loop.max_attempts=2")
+    folder = run(tmp_path, *noise)
+    assert {len(attempts) for attempts in folder.attempts.values()} == {2}
+    assert not any(attempts[0].evaluation.passed for attempts in folder.attempts.values())
+    assert all("wrong draft" in attempts[1].trajectory.solution for attempts in folder.attempts.values())
+
+
+def test_weak_tests_end_the_loop_on_a_wrong_program(tmp_path):
+    folder = run(tmp_path, "evaluator.weak_tests=1", "model.first=0")
+    assert not any(hidden(folder))
+    assert {result.stop_reason for result in folder.results.values()} == {"passed"}
+
+
+@pytest.mark.parametrize("partial", [0, 0.5])
+@pytest.mark.slow
+def test_tests_that_are_all_wrong_do_not_tell_right_from_wrong(tmp_path, partial):
+    """Nothing right passes one of them, so no more right programs are submitted than by the first attempts."""
+    settings = ("benchmark.limit=40", "model.first=0.5", "model.damage=0.2", f"model.partial={partial}")
+    folder = run(tmp_path, "evaluator.wrong_tests=1", *settings)
+    grades = folder.grades
+    firsts = [grades[task_id, 1].passed for task_id in folder.results]
+    rights = [a for every in folder.attempts.values() for a in every if grades[a.task_id, a.number].passed]
+    assert {attempt.evaluation.reward for attempt in rights} == {0.0}
+    assert 0 < sum(hidden(folder)) <= sum(firsts) < 40

@@ -1,4 +1,8 @@
-"""Feedback by wrong and weak tests, to study what a loop makes of them."""
+"""Feedback by wrong and weak tests, to study what a loop makes of them: a part of one's own, from the project's folder.
+
+reflexion-lab run -m 'hydra.searchpath=[file://experiments/noise_of_feedback/conf]' model=simulated actor=single_shot
+        evaluator=noisy evaluator.wrong_tests=0,0.1,0.2,0.3,0.4 loop.stuck_after=null
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,11 @@ from msgspec.structs import replace
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Share, validated
 from reflexion_lab.protocols import Evaluator
-from reflexion_lab.records import UNKNOWN, Evaluation, Task, Trajectory
+from reflexion_lab.records import Evaluation, Task, Trajectory
 from reflexion_lab.tasks.evaluators.static import StaticCheck
 from reflexion_lab.tasks.evaluators.trajectory import TrajectoryHeuristics
 from reflexion_lab.text.replies.syntax import UNPARSABLE
 
-FALSE_NEGATIVE, FALSE_POSITIVE = "false_negative", "false_positive"
-"""`Evaluation.injected` of a verdict that the true tests would not have reached."""
 WEAK = "assert True"
 
 
@@ -28,7 +30,8 @@ class Noisy:
     demands another value (`assert f(2) == 5` for `assert f(2) == 4`) or, if it compares with no literal value, the
     opposite: correct programs fail it, and an incorrect one may pass. A *weak* test passes every program that defines
     the function. The programs really run on these tests, so verdict, reward and feedback agree, and none of them
-    reveals the truth. A test without `assert` stays as it is. A higher probability replaces a superset of the tests.
+    reveals the truth (but for `run_tests` of actor=react). A test without `assert` stays as it is. A higher probability
+    replaces a superset of the tests.
 
     Parameters
     ----------
@@ -45,8 +48,6 @@ class Noisy:
         The evaluator runs no tests, or the two shares exceed 1.
     """
 
-    is_noisy = True
-
     @validated
     def __init__(self, evaluator: Evaluator, wrong_tests: Share = 0.0, weak_tests: Share = 0.0, seed: int = 0) -> None:
         if isinstance(evaluator, StaticCheck | TrajectoryHeuristics):
@@ -60,14 +61,7 @@ class Noisy:
         self.seed = seed
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
-        truth = self.evaluator.evaluate(task, trajectory)
-        tests = self.tests(task)
-        if tests == task.visible_tests:
-            return truth
-        evaluation = self.evaluator.evaluate(replace(task, visible_tests=tests), trajectory)
-        if evaluation.passed is truth.passed or {evaluation.outcome, truth.outcome} & {*UNKNOWN}:
-            return evaluation
-        return replace(evaluation, injected=FALSE_NEGATIVE if truth.passed else FALSE_POSITIVE)
+        return self.evaluator.evaluate(replace(task, visible_tests=self.tests(task)), trajectory)
 
     def tests(self, task: Task) -> tuple[str, ...]:
         """The task's feedback tests in this run."""
