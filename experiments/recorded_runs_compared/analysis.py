@@ -11,20 +11,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments._tools import trials_report
 from experiments._tools.evidence import Row
 from experiments._tools.output import legend, plain_axes
 from experiments._tools.output import save as save_figure
 from experiments._tools.recompute import README, TABLE, amount, csv_text, main, readme
-from experiments._tools.recorded_cases import Evidence, read_cases
-from experiments._tools.trials_cases import read_cases as read_trials
+from experiments.recorded_runs_compared import trials_report
+from experiments.recorded_runs_compared.cases import Evidence, read_cases
+from experiments.recorded_runs_compared.trials import Trials, pairings
+from experiments.recorded_runs_compared.trials_cases import read_cases as read_trials
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.figures.style import COLOURS, INK, MARKERS
 from reflexion_lab.analysis.report.cells import p_value
 from reflexion_lab.analysis.report.documents import rows as comparison_rows
 from reflexion_lab.analysis.stats.intervals import Rate
-from reflexion_lab.audit.trials import Trials, pairings
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import UNKNOWN
 
@@ -89,9 +89,6 @@ OTHERS = {
     "ldb_mbpp": "LDB, {model}, MBPP",
 }
 """Names of the runs that are not compared, by file."""
-AGENTS = "agentevals"
-"""Beginning of the files of the compared runs."""
-
 BUDGETS = ("as_run", "equal_calls")
 DIFFERENCE = ("difference", "difference_low", "difference_high", "pairs", "won", "lost", "p", "p_tasks", "p_holm")
 FURTHER = ("minimum", "detected", "interval", "spend", "baseline_spend")
@@ -165,7 +162,7 @@ def _runs(evidence: Sequence[Evidence], control: Control) -> list[Evidence]:
     return [
         run
         for run in evidence
-        if run.run.file.startswith(AGENTS)
+        if run.run.is_compared
         and (run.run.method, run.run.variant.rpartition("/")[2]) == (control.arm, control.variant)
     ]
 
@@ -251,7 +248,7 @@ def _span(rows: Sequence[Mapping[str, Any]], column: str, scale: float = 100, fo
 
 def _recorded(evidence: Sequence[Evidence]) -> dict[str, Any]:
     """Values of the README on all runs."""
-    compared = [run for run in evidence if run.run.file.startswith(AGENTS)]
+    compared = [run for run in evidence if run.run.is_compared]
     others = [_other(run) for name in OTHERS for run in evidence if run.run.file.partition(".")[0] == name]
     loops = [own for run in evidence for own in run.by_task.values()]
     turbo = _runs(evidence, MODELS["gpt-4-turbo"][0])

@@ -155,14 +155,16 @@ def audit_files(
         name = path if names[Path(path).name] > 1 else Path(path).name
         try:
             readable.append((name, read_samples(path, attempts)))
-        except LabError as problem:
+        except LabError as not_samples:
+            problem, known = not_samples, []
             try:
-                outcomes.append(read_outcomes(path))
-            except LabError as other:
-                first = other if isinstance(other, ConfigError) else problem
-                if len(paths) == 1:
-                    raise first from None
-                unread.append(Unread(name, str(first)))
+                known = read_outcomes(path)
+            except LabError as not_outcomes:
+                problem = not_outcomes
+            if not known and len(paths) == 1:
+                raise problem from None
+            outcomes += known
+            unread += [] if known else [Unread(name, str(problem))]
     if not readable and not outcomes:
         raise DataError(unread[0].problem, hint=f"none of the {len(paths)} files could be read")
     audits = [_audit(name, samples, attempts, limit, workers, quiet=False) for name, samples in readable]

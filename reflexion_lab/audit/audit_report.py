@@ -13,7 +13,6 @@ from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.audit.audit import Audit, Unread, agreement
 from reflexion_lab.audit.causes import CAUSES
 from reflexion_lab.audit.outcomes import Outcomes
-from reflexion_lab.audit.outcomes_report import outcome_json, outcome_lines
 from reflexion_lab.audit.verdicts import Verdict
 from reflexion_lab.io.terminal_text import plain, visible
 from reflexion_lab.records import Record
@@ -70,7 +69,7 @@ def show(
 def summary(audits: Sequence[Audit], unread: Sequence[Unread] = (), outcomes: Sequence[Outcomes] = ()) -> list[str]:
     """The answer in at most `LINES` lines of `COLUMNS` columns: agreement, pass rates, causes, unreadable files."""
     lines = list(_answer(audits)) if audits else []
-    lines += [line for log in outcomes for line in outcome_lines(log)]
+    lines += [_outcome_line(log) for log in outcomes]
     lines += [f"Not read: {file.name}: {plain(file.problem)}" for file in unread]
     others = sum(1 for audit in audits for _ in findings(audit))
     last = [f"{len(audits)} log{'s' * (len(audits) != 1)}, {others} other findings: --details"] if audits else []
@@ -225,11 +224,31 @@ def as_json(
         "agreement": {"share": share.value, "low": share.low, "high": share.high} if share else None,
         "causes": {cause or UNKNOWN_CAUSE: count for cause, count in _counts(audits).items()},
         "self_graded": {audit.name: [str(rule) for rule in audit.self_graded] for audit in audits if audit.self_graded},
-        "outcomes": [outcome_json(log) for log in outcomes],
+        "outcomes": [_outcome_json(log) for log in outcomes],
         "unread": {file.name: file.problem for file in unread},
         "disagree": rows,
         "harness_errors": sum(audit.harness_errors for audit in audits),
         "seconds": round(seconds, 3),
+    }
+
+
+def _outcome_line(log: Outcomes) -> str:
+    share = log.share
+    rate = f"{100 * share.value:.1f} % {interval(share.low, share.high)}"
+    return f"Logged, not executed: {rate}, n = {log.n}: {log.metric}, {log.name} ({log.format})"
+
+
+def _outcome_json(log: Outcomes) -> dict[str, Any]:
+    share = log.share
+    return {
+        "name": log.name,
+        "format": log.format,
+        "metric": log.metric,
+        "tasks": len(log.by_task),
+        "n": log.n,
+        "share": share.value,
+        "low": share.low,
+        "high": share.high,
     }
 
 

@@ -9,10 +9,30 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from reflexion_lab.audit.samples import Sample
-from reflexion_lab.audit.trials import Retries
 from reflexion_lab.records import Record
 
 HUMAN_EVAL = frozenset(f"HumanEval/{number}" for number in range(164))
+FIXED = 0.5
+"""Share of identical retries from which a run counts as a control that cannot change."""
+FEWEST_RETRIES = 10
+"""Minimum number of retries for `FIXED`."""
+
+
+class Retries(Record, frozen=True, kw_only=True):
+    """Retries after a failure."""
+
+    n: int
+    """Retries whose attempt and the one before are recorded; in a log of trials, those that failed again."""
+    identical: int
+    """Retries that repeat the attempt before them word for word."""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether most retries repeat the attempt before: a control that cannot change."""
+        return self.n >= FEWEST_RETRIES and self.identical >= FIXED * self.n
+
+    def __str__(self) -> str:
+        return f"{self.identical} of {self.n}"
 
 
 class Leaks(Record, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Execution of stored programs, for audits, imports, verifications and studies of transcripts."""
+"""Execution of stored programs, for audits, verifications and studies of transcripts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -60,16 +59,14 @@ class StoredPrograms:
         Parallel programs; by default one per core.
     limits : Limits
         Limits of the first execution.
-    cache : Path, optional
-        File of the execution cache.
     """
 
-    def __init__(self, workers: int | None = None, limits: Limits | None = None, cache: Path | None = None) -> None:
+    def __init__(self, workers: int | None = None, limits: Limits | None = None) -> None:
         limits = limits or LIMITS
         wall, cpu = max(limits.wall_seconds, PATIENT.wall_seconds), max(limits.cpu_seconds, PATIENT.cpu_seconds)
         self.workers = workers or os.cpu_count() or 1
-        self.sandbox = CachedSandbox(Sandbox(limits, servers=self.workers), cache)
-        self._alone = CachedSandbox(Sandbox(replace(limits, wall_seconds=wall, cpu_seconds=cpu), servers=1), cache)
+        self.sandbox = CachedSandbox(Sandbox(limits, servers=self.workers), None)
+        self._alone = CachedSandbox(Sandbox(replace(limits, wall_seconds=wall, cpu_seconds=cpu), servers=1), None)
 
     def map(
         self,

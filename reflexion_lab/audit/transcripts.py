@@ -1,7 +1,6 @@
 """Rows of a log, their tasks, and transcripts: one JSON object per problem and run, with its attempts in order.
 
-Shared by audits, imports and the studies in `experiments/_tools`. Errors name file, line and field. Nothing is executed
-here.
+Shared by audits and the studies of recorded runs. Errors name file, line and field. Nothing is executed here.
 """
 
 from __future__ import annotations

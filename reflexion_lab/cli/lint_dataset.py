@@ -12,8 +12,7 @@ from reflexion_lab.cli.sheets import say_json
 EXAMPLES = """examples:
   reflexion-lab lint-dataset humaneval
   reflexion-lab lint-dataset benchmark=basics benchmark.load.n=200
-  reflexion-lab lint-dataset my_tasks.jsonl --strict
-  reflexion-lab lint-dataset benchmark=recorded benchmark.load.path=transcripts.jsonl.gz"""
+  reflexion-lab lint-dataset my_tasks.jsonl --strict"""
 
 PROMISE_ALL = ("basics",)
 """Benchmarks in which a warning is an error."""

@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.audit.import_records import lenient
 from reflexion_lab.audit.stored_programs import StoredPrograms, graded
 from reflexion_lab.errors import FolderError
 from reflexion_lab.protocols import Sandbox
@@ -105,7 +104,7 @@ def _benchmark(folder: Path, manifest: Manifest) -> tuple[Benchmark | None, Find
         return None, Finding(name=name, unchecked=f"it cannot be loaded here: {one_line(problem)}")
     same = equal(name, benchmark.digest, manifest.benchmark_digest, "manifest.json, benchmark_digest")
     same = msgspec.structs.replace(same, value=same.value[:16])
-    if len(benchmark) != manifest.n_expected and "recorded" not in manifest.config:
+    if len(benchmark) != manifest.n_expected:
         wrong = unlike("manifest.json, n_expected", manifest.n_expected, f"{len(benchmark)}, by its config")
         same = msgspec.structs.replace(same, disagreements=(*same.disagreements, wrong))
     return None if same.disagreements else benchmark, same
@@ -170,7 +169,7 @@ def of_config(manifest: Manifest) -> Finding:
         for key in ("seed", "feedback_source")
         if key in config and config[key] != getattr(manifest, key)
     ]
-    if digest != manifest.config_digest and "run_root" not in config and "recorded" not in config:
+    if digest != manifest.config_digest and "run_root" not in config:
         # Of a bundle's config an absolute path has lost its folders: the digest is still that of the run.
         return Finding(name="config", disagreements=tuple(beside), unchecked="a bundle's config has no paths")
     finding = equal("config", digest, manifest.config_digest, "manifest.json, config_digest")
@@ -219,8 +218,7 @@ def executed(log: Log | None, benchmark: Benchmark | None, n: int | None) -> Fin
         return Finding(name=EXECUTED, unchecked="its benchmark is not here")
     if log is None:
         return Finding(name=EXECUTED, unchecked="records are missing")
-    recorded, node = log.manifest.config.get("recorded"), log.manifest.config.get("sandbox")
-    is_lenient = isinstance(recorded, dict) and bool(recorded.get("lenient"))  # imported with its programs repaired
+    node = log.manifest.config.get("sandbox")
     limits = node.get("limits") if isinstance(node, dict) else None
     every = [(a, g) for a in log.by_task.every if (g := log.grades.get((a.task_id, a.number)))]
     cases = [(attempt, grade) for attempt, grade in every if grade.outcome != "harness_error"]
@@ -228,15 +226,12 @@ def executed(log: Log | None, benchmark: Benchmark | None, n: int | None) -> Fin
         cases = random.Random(f"verify:{log.manifest.seed}").sample(cases, n)
     with StoredPrograms(limits=msgspec.convert(limits or {}, Limits)) as programs:
         ids = sorted({attempt.task_id for attempt, _ in cases})
-        chosen_tasks = tuple(benchmark.only(ids)) if ids else ()
-        if recorded is None:  # a run measured the cost of canonical solutions; an import measured nothing
-            chosen_tasks, _ = measured(chosen_tasks, programs.sandbox, programs.workers)
+        chosen_tasks, _ = measured(tuple(benchmark.only(ids)) if ids else (), programs.sandbox, programs.workers)
         tasks = {task.task_id: task for task in chosen_tasks}
 
         def grade(sandbox: Sandbox, case: tuple[Attempt, Grade]) -> Grade:
             attempt, task = case[0], tasks[case[0].task_id]
-            program = attempt.trajectory.solution
-            return graded(sandbox, task, attempt.number, lenient(program, task) if is_lenient else program)
+            return graded(sandbox, task, attempt.number, attempt.trajectory.solution)
 
         def is_about_time(case: tuple[Attempt, Grade], now: Grade) -> bool:
             return case[1].outcome != now.outcome and "timeout" in (case[1].outcome, now.outcome)

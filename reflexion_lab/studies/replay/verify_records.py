@@ -217,7 +217,7 @@ def verdicts(by_task: Mapping[str, Sequence[Attempt]], config: Mapping[str, Any]
     """Feedback verdicts against their checks; for a user-defined evaluator, only their ranges."""
     evaluator = config.get("evaluator")
     named = str(evaluator.get("_target_", "")) if isinstance(evaluator, dict) else ""
-    is_ours = named.startswith("reflexion_lab.") or "recorded" in config
+    is_ours = named.startswith("reflexion_lab.")
     every = [attempt for attempts in by_task.values() for attempt in attempts]
     wrong = (place for attempt in every for place in _unlike_checks(attempt, evaluator, is_ours))
     return Finding(name="feedback verdicts", value=str(len(every)), disagreements=tuple(wrong))

@@ -36,7 +36,6 @@ def read(
     name: str = "",
     suffixes: tuple[str, ...] = LINES,
     expected: str = "one JSON object a line",
-    repeats: bool = False,
     instead: str = "",
 ) -> Benchmark:
     """Tasks of a file or data set.
@@ -52,8 +51,6 @@ def read(
         Name of the benchmark; by default that of the file, without suffixes, or of the data set.
     expected : str
         Error text for a source without tasks.
-    repeats : bool
-        Accept rows with equal tasks; each task counts once.
     instead : str
         Hint for a missing package `datasets` or an unreachable hub.
 
@@ -78,7 +75,7 @@ def read(
         rows = _rows(path, data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the rows' own code, such as "\d" and `1if`
-        tasks = _tasks(path, rows, task_of, repeats)
+        tasks = _tasks(path, rows, task_of)
     if not tasks:
         raise DataError(path, "no task", expected)
     return Benchmark(name, tasks, digest)
@@ -142,19 +139,16 @@ def _rows(path: str, data: bytes) -> Iterator[tuple[str, bytes]]:
         yield from ((f"line {number}", line) for number, line in lines if line.strip())
 
 
-def _tasks(
-    path: str, rows: Iterator[tuple[str, bytes]], task_of: Callable[[bytes], Task | None], repeats: bool
-) -> tuple[Task, ...]:
+def _tasks(path: str, rows: Iterator[tuple[str, bytes]], task_of: Callable[[bytes], Task | None]) -> tuple[Task, ...]:
     tasks: dict[str, tuple[Task, str]] = {}
     problems = []
     for place, row in rows:
         try:
             if (task := task_of(row)) is None:
                 continue
-            known, first = tasks.setdefault(task.task_id, (task, place))
-            if first != place and not (repeats and known == task):
-                different = ", which has another task" if repeats else ""
-                raise DataError(f"field $.task_id: {task.task_id!r} is already the id of {first}{different}")
+            _, first = tasks.setdefault(task.task_id, (task, place))
+            if first != place:
+                raise DataError(f"field $.task_id: {task.task_id!r} is already the id of {first}")
         except ValueError as problem:
             problems.append(f"{path}, {place}, {problem}")
     if problems:

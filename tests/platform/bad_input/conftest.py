@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments._tools import failures, parsing, retrieval, trials
+from experiments._tools import failures, parsing, retrieval
 from reflexion_lab.cli.main import main
 
 LONGEST = 60
@@ -90,7 +90,7 @@ RUN = (
     "benchmark.load.path=tasks.jsonl",
 )  # fmt: skip
 """A run that would go well."""
-TOOLS = {tool.__name__.rpartition(".")[2]: tool.main for tool in (failures, parsing, retrieval, trials)}
+TOOLS = {tool.__name__.rpartition(".")[2]: tool.main for tool in (failures, parsing, retrieval)}
 """Scripts of the experiments, by the word that a command line here begins with."""
 
 

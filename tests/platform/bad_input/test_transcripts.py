@@ -20,7 +20,6 @@ ROW = {
 READERS = {
     "audit": ("audit", "bad.jsonl"), "failures": ("failures", "bad.jsonl"), "parsing": ("parsing", "bad.jsonl"),
     "retrieval": ("retrieval", "bad.jsonl", "--retriever", "recency"),
-    "import": ("import", "bad.jsonl", "--out", "imported"),
 }  # fmt: skip
 
 
@@ -41,16 +40,14 @@ NO_ROWS = {
 WRONG_FIELDS = {
     "attempts a number": (row(attempts=5), ("audit", "failures", "parsing", "retrieval")),
     "attempts of numbers": (row(attempts=[1, 2]), ("audit", "failures", "parsing", "retrieval")),
-    "problem a number": (row(problem=5), ("audit", "failures", "parsing", "retrieval", "import")),
-    "problem null": (row(problem=None, task_id=None), ("audit", "import")),
+    "problem a number": (row(problem=5), ("audit", "failures", "parsing", "retrieval")),
+    "problem null": (row(problem=None, task_id=None), ("audit",)),
     "problem unknown": (row(problem="nobody/1", prompt=...), ("audit", "failures", "parsing", "retrieval")),
-    "entry point no name": (row(entry_point="f()"), ("audit", "failures", "parsing", "retrieval", "import")),
-    "model a number": (row(model=5), ("import", "retrieval")), "run a list": (row(run=[1]), ("import", "retrieval")),
-    "strategy unknown": (row(strategy="guessing"), ("import",)),
+    "entry point no name": (row(entry_point="f()"), ("audit", "failures", "parsing", "retrieval")),
+    "model a number": (row(model=5), ("retrieval",)), "run a list": (row(run=[1]), ("retrieval",)),
     "code a number": (attempt(code=5), ("audit", "failures", "parsing", "retrieval")),
     "reflection a number": (attempt(reflection=5), ("parsing", "retrieval")),
     "raw a list": (attempt(raw=[1]), ("parsing",)), "verdict a word": (row(logged_is_solved="yes"), ("audit",)),
-    "test a number": (row(test=5), ("import",)),
     "solution attempt 9": (row(solution_is_attempt=9), ("audit",)),
     "solution attempt a word": (row(solution_is_attempt="one"), ("audit",)),
 }  # fmt: skip
@@ -69,11 +66,6 @@ LABELS = [
     "file,label,part\nx,assertion,first\n", HEAD + "nobody,1,m,first,assertion,\n" * 2,
     HEAD + "nobody,1,m,first,assertion,\n",
 ]  # fmt: skip
-TRIALS = [
-    "", "[]", "{}", "5", '[{"name": "a"}]', '[{"name": "a", "is_success": "yes"}]', "\x00", "[" * 100_000,
-    '[{"name": "a", "is_success": true}, {"name": "a", "is_success": true}]',
-]  # fmt: skip
-PROMPTS = ["", "[]", '{"a": 5}', '{"a": [{"role": "user"}]}', "\x00", ODD["absent"], "[" * 100_000]
 CASES = {
     f"{reader}: {name}": ("bad.jsonl", content, words, "bad.jsonl")
     for reader, words in READERS.items()
@@ -88,13 +80,10 @@ CASES |= {
     f"sample: {name}": ("bad.jsonl", json.dumps(sample) + "\n", READERS["audit"], "bad.jsonl, line 1")
     for name, sample in SAMPLES.items()
 }
-for file, contents, words in (
-    ("bad.csv", LABELS, ("failures", "transcript.jsonl", "--labels", "bad.csv")),
-    ("agent/env_results_trial_0.json", TRIALS, ("trials", "agent")),
-    ("bad.json", PROMPTS, ("import", "transcript.jsonl", "--prompts", "bad.json", "--out", "imported")),
-):
-    name = file.rpartition("/")[2]
-    CASES |= {f"{name} {number}": (file, content, words, name) for number, content in enumerate(contents)}
+CASES |= {
+    f"labels {number}": ("bad.csv", content, ("failures", "transcript.jsonl", "--labels", "bad.csv"), "bad.csv")
+    for number, content in enumerate(LABELS)
+}
 """By name: a file, its content, who reads it, and what the refusal names."""
 
 
@@ -103,8 +92,3 @@ def test_a_damaged_file_is_named_by_whoever_reads_it(work, refused, case):
     file, content, words, message = case
     put(work / file, content)
     assert message in refused(*words)
-
-
-@pytest.mark.parametrize("words", [("trials", "absent"), ("trials", "old"), ("trials", "tasks.jsonl")], ids=str)
-def test_a_folder_without_trials_is_named(refused, words):
-    assert words[1] in refused(*words)

@@ -5,10 +5,9 @@ import json
 
 import pytest
 
-from experiments._tools.trials import main
-from experiments._tools.trials_cases import read_cases, write_cases
-from experiments._tools.trials_report import as_rows
-from reflexion_lab.audit.trials import pairings, read_trials
+from experiments.recorded_runs_compared.trials import pairings, read_trials
+from experiments.recorded_runs_compared.trials_cases import read_cases, write_cases
+from experiments.recorded_runs_compared.trials_report import as_rows, main
 
 PUBLISHED = {
     "alfworld/reflexion_run_logs": [84, 103, 111, 113, 117, 118, 123, 126, 128, 129, 130, 130, 131, 133, 134],
@@ -104,3 +103,72 @@ def test_the_command_prints_curves_and_writes_figure_and_table(log, tmp_path, ca
     ]
     figure = (tmp_path / "out" / "trials.svg").read_text()
     assert figure.lstrip().startswith("<?xml")
+
+
+HOTPOT = """
+########################################
+BEGIN TRIAL {number}
+Trial summary: Correct: {correct}, Incorrect: {incorrect}
+#######################################
+------------- BEGIN CORRECT AGENTS -------------
+
+{right}
+------------- BEGIN INCORRECT AGENTS -----------
+
+{wrong}
+"""
+
+
+def hotpot(tmp_path, name, *trials):
+    """A text log: by trial, for each question its answer and whether it is right."""
+    texts = []
+    for number, answers in enumerate(trials, 1):
+        agents = {True: [], False: []}
+        for question, (answer, is_right) in answers.items():
+            grade = "CORRECT" if is_right else "INCORRECT"
+            hint = "You have attempted to answer following question before and failed." * (number > 1 and not is_right)
+            lines = [f"Question: {question}?{hint}", f"Thought 1: {answer}", f"Observation 1: Answer is {grade}"]
+            agents[is_right].append("\n".join([*lines, "Correct answer: x", ""]))
+        right, wrong = ("\n".join(agents[side]) for side in (True, False))
+        counts = {"correct": len(agents[True]), "incorrect": len(agents[False])}
+        texts.append(HOTPOT.format(number=number, right=right, wrong=wrong, **counts))
+    path = tmp_path / name
+    path.write_text("".join(texts))
+    return str(path)
+
+
+def test_text_trials_are_paired_at_common_trials(tmp_path):
+    failed = [{f"q{n}": (f"no {trial}", False) for n in range(12)} for trial in range(4)]
+    right = {"q0": ("x", True)}
+    base = hotpot(tmp_path, "a_base_run.txt", failed[0], failed[1], failed[1])
+    learns = hotpot(tmp_path, "learns.txt", failed[0], failed[1] | right, failed[2] | right, failed[3] | right)
+    trials = read_trials([base, learns])
+    assert [str(run.repeats) for run in trials] == ["12 of 24", "0 of 33"]
+    assert [run.repeats.is_fixed for run in trials] == [True, False]
+    (pairing,) = pairings(trials)
+    assert [pair.repaired for pair in pairing.by_trial] == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("correct", "wrong", "message"),
+    [
+        (3, "", "got 1 transcripts of correct agents, expected 3, as its summary says"),
+        (1, "Question: a\ny\n", "got a correct and a failed transcript of 'a'"),
+    ],
+)
+def test_a_text_log_that_cannot_be_taken_apart_is_refused(tmp_path, correct, wrong, message):
+    path = tmp_path / "log.txt"
+    path.write_text(HOTPOT.format(number=1, correct=correct, incorrect=1, right="Question: a\nx\n", wrong=wrong))
+    with pytest.raises(ValueError, match=f"trial 1: {message}"):
+        read_trials([path])
+
+
+def test_the_papers_control_on_hotpotqa_cannot_change(recorded_runs):
+    logs = recorded_runs / "trials" / "hotpotqa"
+    base, reflexion = read_trials(
+        [logs / f"ReAct__{name}__100_questions_5_trials.txt.gz" for name in ("base", "reflexion")]
+    )
+    assert [rate.k for rate in base.curve] == [34] * 5
+    assert [rate.k for rate in reflexion.curve] == [32, 42, 48, 50, 51]
+    assert [str(retries) for retries in base.retries] == ["47 of 66", "49 of 66", "51 of 66", "56 of 66"]
+    assert (base.repeats.is_fixed, reflexion.repeats.is_fixed) == (True, False)

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from experiments._tools import output
-from reflexion_lab.audit.trials import Retries, Trials
+from experiments.recorded_runs_compared.trials import Trials
+from reflexion_lab.audit.leaks import Retries
 from reflexion_lab.errors import ConfigError
 
 ENVIRONMENTS, RETRIES = "environments.csv", "retries.csv"

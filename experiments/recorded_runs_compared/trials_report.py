@@ -1,16 +1,20 @@
-"""Success by trial as tables, rows and a figure."""
+"""`python -m experiments.recorded_runs_compared.trials_report FOLDER...`: success by trial as tables and a figure."""
 
 from __future__ import annotations
 
+import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments._tools import output
+from experiments.recorded_runs_compared.trials import Pairing, Trials, pairings, read_trials
+from experiments.recorded_runs_compared.trials_cases import write_cases
 from reflexion_lab.analysis.figures.style import COLOURS, INK, MARKERS, caption, watermark
 from reflexion_lab.analysis.report.cells import interval, line, table
 from reflexion_lab.analysis.stats.power import minimum_detectable
-from reflexion_lab.audit.trials import Pairing, Trials, pairings
+from reflexion_lab.cli.main import Arguments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -140,3 +144,26 @@ def _frame(trials: Sequence[Trials], ax: Axes) -> None:
     sample_line = f"n = {n} environments, one run each. Bands: Wilson 95 %, over environments.\n"
     caption(ax, f"{sample_line}What drives the loop is the measure itself: solved so far, no pass@1.")
     watermark(ax)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    text = "success by trial of agents whose logs list the outcome of each environment"
+    top = Arguments(prog="python -m experiments.recorded_runs_compared.trials_report", description=text)
+    folders = "folders with env_results_trial_N.json, or parents of such folders; or text logs"
+    top.add_argument("folders", metavar="FOLDER", nargs="+", help=folders)
+    top.add_argument("--out", metavar="DIR", type=Path, help="write trials.csv, trials.svg and their evidence there")
+    return output.run(top, _main, argv)
+
+
+def _main(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    read = read_trials(options.folders)
+    show(read, Console())
+    if options.out:
+        output.print_written([*write_cases(read, options.out), *save(read, options.out)])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

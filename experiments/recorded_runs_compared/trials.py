@@ -17,6 +17,7 @@ import msgspec
 
 from reflexion_lab.analysis.stats.estimators import Paired, paired
 from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.audit.leaks import Retries
 from reflexion_lab.audit.transcripts import unpacked
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.io.files import UNREADABLE, content
@@ -31,10 +32,6 @@ BEHIND = re.compile(r"You have attempted to answer |\(END OF ")
 """Text that logs put after a question."""
 CONTEXT_CHARS = 300
 """Characters of the context that identify a question which the log does not repeat."""
-FIXED = 0.5
-"""Share of identical retries from which a run counts as a control that cannot change."""
-FEWEST_RETRIES = 10
-"""Minimum number of retries for `FIXED`."""
 
 
 class Environment(msgspec.Struct, frozen=True):
@@ -42,23 +39,6 @@ class Environment(msgspec.Struct, frozen=True):
 
     name: str
     is_success: bool
-
-
-class Retries(Record, frozen=True, kw_only=True):
-    """Retries after a failure."""
-
-    n: int
-    """Retries whose attempt and the one before are recorded; in a log of trials, those that failed again."""
-    identical: int
-    """Retries that repeat the attempt before them word for word."""
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether most retries repeat the attempt before: a control that cannot change."""
-        return self.n >= FEWEST_RETRIES and self.identical >= FIXED * self.n
-
-    def __str__(self) -> str:
-        return f"{self.identical} of {self.n}"
 
 
 class Trials(Record, frozen=True, kw_only=True):
