@@ -14,8 +14,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import reflexion_lab.moved  # noqa: F401, imports by the names of an earlier version
-
 if TYPE_CHECKING:
     from reflexion_lab.notebook import plot
     from reflexion_lab.notebook.compare import compare, report

@@ -37,7 +37,6 @@ from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder, repair_hint
 from reflexion_lab.runner.folder.repair import misfit
 
-_TEMPLATE = re.compile(r"(basics/\w+)/\d+")
 _CURRENCY = re.compile(r"[^\s/]+/\S+ (\S+) per million")
 
 
@@ -90,7 +89,7 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
                 expected = "both as the run wrote them"
                 raise FolderError(run.path / "results.jsonl", problem, expected, repair_hint(run.path))
         written, manifest = fresh.written_tests, fresh.manifest
-        clusters = {task_id: _cluster(result, manifest) for task_id, result in results.items()}
+        clusters = {task_id: result.cluster or task_id for task_id, result in results.items()}
         return cls(
             manifest=manifest,
             results=results,
@@ -260,12 +259,6 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     def judged(self) -> list[tuple[Attempt, Grade]]:
         """Every attempt with its hidden verdict; empty until `is_graded`."""
         return [(a, self.grades[a.task_id, a.number]) for a in self.every] if self.is_graded else []
-
-
-def _cluster(result: TaskResult, manifest: Manifest) -> str:
-    """Earlier runs recorded no cluster, but ids of `basics` name the template."""
-    template = _TEMPLATE.fullmatch(result.task_id) if manifest.benchmark == "basics" else None
-    return result.cluster or (template[1] if template else result.task_id)
 
 
 def _bare(every: Iterable[Attempt], has_digests: bool) -> dict[str, list[Attempt]]:

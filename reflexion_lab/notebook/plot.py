@@ -39,7 +39,7 @@ from reflexion_lab.analysis.figures import similarity as _similarity
 from reflexion_lab.analysis.figures import survival as _survival
 from reflexion_lab.analysis.figures import transitions as _transitions
 from reflexion_lab.analysis.figures.drawing import Drawing, on_axes, readable
-from reflexion_lab.analysis.learning.checkpoints import ITEMS
+from reflexion_lab.analysis.learning.checkpoints import ITEMS, is_frozen
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.folder.folder import some_folders
 
@@ -223,7 +223,10 @@ def _read(runs: Sequence[object], frozen: Literal["checkpoints", "arms"] = "chec
 def _arms(runs: Sequence[object], *keys: str) -> list[Arm]:
     """Runs on frozen memory are arms of a drawing over a key of its items."""
     are_arms = any(key.startswith(ITEMS) for key in keys)
-    return list(readable(_read(runs, "arms" if are_arms else "checkpoints")).values())
+    every = _read(runs, "arms" if are_arms else "checkpoints")
+    if f"{ITEMS}.after" in keys:  # null in a run that learns, too
+        every = [arm for arm in every if is_frozen(arm.logs[0])]
+    return list(readable(every).values())
 
 
 def _single_arm(runs: Sequence[object], name: str | None) -> Arm:

@@ -456,14 +456,13 @@ class MemoryState(Record, frozen=True, kw_only=True):
     """Episodes ever remembered, evicted ones included."""
     omega: int | None = None
     """Ω at this attempt; None if the policy has none."""
-    own: int | None = None
-    """Episodes of this task in the actor's prompt, Ω at most; None in records of version 0.1."""
+    own: int = 0
+    """Episodes of this task in the actor's prompt, Ω at most."""
 
     @property
     def is_blind(self) -> bool:
         """Whether Ω asks for the task's own past, but the prompt contained none of it."""
-        n_own = self.in_context if self.own is None else self.own
-        return bool(self.omega) and self.total > 0 and not n_own
+        return bool(self.omega) and self.total > 0 and not self.own
 
 
 class Item(Record, frozen=True, kw_only=True):

@@ -79,9 +79,7 @@ class Resumption(Record, frozen=True, kw_only=True):
 
 
 class Provenance(Record, frozen=True, kw_only=True):
-    """Environment and command of a run. Digests are SHA-256, shortened to 16 hex digits; "" is unknown, as in manifests
-    of earlier versions.
-    """
+    """Environment and command of a run. Digests are SHA-256, shortened to 16 hex digits; "" is unknown."""
 
     python: str = ""
     """Implementation and version."""

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.errors import FolderError
-from reflexion_lab.moved import updated
 from reflexion_lab.records import Manifest, Task
 from reflexion_lab.runner.folder.folder import RunFolder
 
@@ -61,7 +60,7 @@ def benchmark_of(path: Path, manifest: Manifest) -> Benchmark:
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
     from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 
-    node: Any = updated(manifest.config.get("benchmark"))
+    node: Any = manifest.config.get("benchmark")
     load = node.get("load") if isinstance(node, dict) else None
     if not isinstance(load, dict) or not _harmless(load):
         raise FolderError(path, f"config.benchmark.load: {load!r}", "a benchmark of this package")

@@ -75,7 +75,7 @@ def present(lab: Lab, cfg: Config, is_printed: bool = False) -> Summary:
 
 
 def _ended_at(folder: Path) -> str:
-    """The current time; for a run that had already ended, the time in its summary ("" in older versions)."""
+    """The current time; for a run that had already ended, the time in its summary."""
     try:
         before = msgspec.json.decode((folder / "summary.json").read_bytes(), type=_Ended)
     except (OSError, msgspec.MsgspecError):

@@ -57,17 +57,6 @@ def test_cases_hold_the_attempts_that_loops_were_allowed(of_eight, tmp_path):
     assert compare(loaded).rows[1].equal["attempts"].cut.attempts == 3
 
 
-def test_earlier_files_without_them_are_cut_at_the_longest_loop(of_eight, tmp_path):
-    path = save_cases(tmp_path / "cases.csv", of_eight)
-    with path.open(newline="") as file:
-        lines = [{name: line[name] for name in line if name != "max_attempts"} for line in csv.DictReader(file)]
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, lines[0])
-        writer.writeheader()
-        writer.writerows(lines)
-    assert compare(load_cases(path)).rows[1].equal["attempts"].cut.attempts == 2
-
-
 def test_cases_hold_verdicts_clusters_and_spending_by_role(arms, tmp_path):
     with save_cases(tmp_path / "cases.csv", arms).open(newline="") as file:
         lines = list(csv.DictReader(file))

@@ -168,7 +168,7 @@ FROZEN = [
     (1, {"config__actor__style": "continuation"}, "actor.style: got 'continuation'"),
     (1, {"config__prompts__variant": "terse"}, "prompts.variant: got 'terse'"),
     (1, {"config__curator__k": 9}, "curator.k: got 9, expected 3 as in "),
-    (1, {"config__curator": NONE}, "curator._target_: got None"),
+    (1, {"config__curator": NONE}, "curator._target_: got 'reflexion_lab.memory.curators.controls.NoItems'"),
     (2, {"config__memory__shared__items__max_items": 1}, "memory.shared.items.max_items: got 1, expected 0"),
     (2, {"config__seed": 5, "config__arm": "half", "config__memory__shared__round_size": 16}, ""),
 ]
@@ -235,7 +235,7 @@ def test_frozen_runs_are_arms_where_that_is_asked_for_or_registered(runs, tmp_pa
     asked = arms(runs[:3], by=["memory.shared.items.after"])
     keys = "memory.shared.items.after={} memory.shared.items.frozen={}"
     assert [arm.label for arm in asked] == [
-        f"reflexion {keys.format(*values)}" for values in ((None, None), (0, True), (3, True))
+        f"reflexion {keys.format(*values)}" for values in ((None, False), (0, True), (3, True))
     ]
     registered = changed(runs[1], tmp_path, study_digest="digest", config__arm="registered")
     assert [(arm.label, bool(arm.memory)) for arm in arms([runs[0], registered, runs[2]])] == [
@@ -259,27 +259,6 @@ def test_only_a_beginning_with_the_same_items_is_shared(root, runs, tmp_path):
     pair = arms([runs[0], run_in(root / "order"), warm], by=["arm"])
     assert [arm.memory.measures.online_utility.n for arm in pair] == [12]
     assert "a(0, j) is with the items that the stream began with, not without memory" in pair[0].memory.notes
-
-
-def test_a_folder_name_that_two_runs_have_names_neither(runs, root, tmp_path):
-    first, second = tmp_path / "a" / "stream", tmp_path / "b" / "stream"
-    shutil.copytree(runs[0].path, first)
-    shutil.copytree(run_in(root / "order").path, second)
-    names = {"config__memory__shared__items__of": "elsewhere/stream", "config__arm": "frozen"}
-    old = changed(runs[1], tmp_path, **names, provenance__items="")
-    assert not any(arm.memory for arm in arms([first, second, old], by=["benchmark.order"]))
-    frozen = changed(runs[2], tmp_path, **names)  # whatever that folder holds now, the manifest names its run
-    known = {arm.logs[0].manifest.seed: arm.memory for arm in arms([first, second, frozen], by=["benchmark.order"])}
-    assert (known[0].checkpoints, known[1]) == ((3,), None)
-
-
-def test_a_stream_is_known_by_the_name_of_its_folder_too(runs, tmp_path):
-    path = tmp_path / "mystream"
-    shutil.copytree(runs[0].path, path)
-    old = {"config__memory__shared__items__of": "elsewhere/mystream", "provenance__items": ""}
-    frozen = [changed(run, tmp_path, **old) for run in runs[1:]]
-    assert stream_memory([path, *frozen]).matrix == stream_memory(runs).matrix
-    assert [arm.memory for arm in arms([path, *frozen])] == [stream_memory(runs).matrix]
 
 
 def test_what_is_missing_is_said_below_the_table(runs):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -27,11 +26,9 @@ from reflexion_lab.analysis.stats.clusters import ALONE, are_shared, by_cluster,
 from reflexion_lab.analysis.stats.estimators import paired
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.stats.permutation import mean_pass_at_k, sign_flip
-from reflexion_lab.analysis.summary import summary
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.notebook.frames import load
-from reflexion_lab.studies.replay.verify_records import metrics as verified
 from reflexion_lab.tasks.benchmarks.basics import basics
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
@@ -123,29 +120,7 @@ def test_frames_name_the_cluster_of_every_task(run):
     assert frames.attempts.cluster.tolist() == ["family", "family", "b"]
 
 
-def test_ids_of_basics_name_the_template_in_runs_that_recorded_no_cluster(run):
-    verdicts = {"basics/add/0": [RIGHT], "basics/add/1": [WRONG], "basics/sum/0": [RIGHT], "odd": [RIGHT]}
-    log = Log.read(run("words", verdicts, benchmark="basics"))
-    assert log.clusters == {task: task.rpartition("/")[0] for task in verdicts if task != "odd"}
-    assert Log.read(run("words", verdicts)).clusters == {}
-
-
-def test_figures_of_a_run_that_recorded_no_cluster_verify_by_task(run):
-    verdicts = {f"basics/{name}/{draw}": history for name, history in WORDS.items() for draw in (0, 1)}
-    folder = run("words", verdicts, benchmark="basics")
-    log = Log.read(folder)
-    by_task, by_template = (msgspec.to_builtins(summary(each)) for each in (replace(log, clusters={}), log))
-    assert by_task["pass_at_1"]["low"] != by_template["pass_at_1"]["low"]
-    for figures in (by_task, by_template):
-        folder.write_json("summary.json", figures)
-        finding, _ = verified(folder.path, log)
-        assert not finding.disagreements
-    folder.write_json("summary.json", by_task | {"attempts_mean": 9.0})
-    finding, _ = verified(folder.path, log)
-    assert [each.where for each in finding.disagreements] == ["summary.json, attempts_mean"]
-
-
-def test_an_arm_of_an_earlier_run_takes_the_clusters_of_the_other(run):
+def test_an_arm_without_clusters_takes_the_clusters_of_the_other(run):
     named, unnamed = (
         Arm(name, [Log.read(run(name, twice(verdicts), clusters=clusters))])
         for name, verdicts, clusters in (("words", WORDS, TWINS), ("feedback_only", BASE, None))

@@ -211,7 +211,7 @@ def test_confidence_is_held_against_the_next_attempt_that_read_it(log):
 def test_confidence_is_judged_by_where_it_comes_from(write_run, tried):
     sources = {
         "a": {"confidence_source": "measured"},
-        "b": {"source": "rules:type"},
+        "b": {"source": "rules:type", "confidence_source": "class"},
         "c": {"source": "control:advice", "confidence_source": "none"},
         "d": {"source": "fallback:type", "confidence_source": "measured"},
     }
@@ -219,7 +219,7 @@ def test_confidence_is_judged_by_where_it_comes_from(write_run, tried):
     pairs = forecasts(Log.read(write_run(attempts=attempts)))
     assert {name: [forecast.task_id for forecast in stated] for name, stated in pairs.items()} == {
         "measured": ["a", "d"],
-        "class": ["b"],  # older runs call it stated
+        "class": ["b"],
     }
 
 

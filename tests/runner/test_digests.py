@@ -1,21 +1,20 @@
 """Every key of every config, changed: the config digest sees what changes a result, and nothing else."""
 
-import hashlib
 import json
 import re
 from itertools import zip_longest
-from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from reflexion_lab.cli import main as cli
-from reflexion_lab.records import Manifest
 from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.compose import CONF, compose
 from reflexion_lab.runner.config.grid import cell_digest, digest_of
 from reflexion_lab.runner.config.parts import with_defaults
 from reflexion_lab.runner.folder import manifest
-from reflexion_lab.text.prompts.render import FOLDER, SUFFIX, digests
+from reflexion_lab.text.prompts.render import digests
+from tests.builders import manifest as new_manifest
 
 LISTED = ("stop", "experiment", "preset", "hydra")
 """Groups that are no single part; the rules of `stop` are composed all at once."""
@@ -91,40 +90,21 @@ def test_the_documented_table_of_keys_is_that_of_the_code():
     assert by_keys[manifest.DATA,] == "yes"
 
 
-OLD = json.loads((Path(__file__).parent / "manifest_of_an_earlier_version.json").read_text())
-"""Shortened, as commit 6c4eb05 wrote it:
-`reflexion-lab run model=simulated actor=single_shot tracker=none benchmark.limit=2 store=sqlite`
-"""
+def run_with(config, **fields):
+    """The manifest of a run with this config."""
+    return new_manifest("run", config=config, config_digest=manifest.config_digest(config), **fields)
 
 
-def test_the_digest_of_an_earlier_version_is_no_disagreement():
+def test_a_digest_that_is_not_of_the_config_is_a_disagreement():
     from reflexion_lab.studies.replay.verify import of_config
 
-    assert of_config(manifest_of(OLD)).disagreements == ()
-    changed = {**OLD, "config": {**OLD["config"], "temperature": 0.5}}
-    assert len(of_config(manifest_of(changed)).disagreements) == 1
+    run = run_with(recorded("model=simulated", "actor=single_shot"))
+    assert of_config(run).disagreements == ()
+    assert len(of_config(replace(run, config={**run.config, "temperature": 0.5})).disagreements) == 1
 
 
-def test_later_keys_count_as_defaults_in_an_old_manifest():
-    overrides = ["model=simulated", "actor=single_shot", "tracker=none", "benchmark.limit=2", "store=sqlite"]
-    overrides += ["recall.max_tokens=600", "loop.reflect_on_last=true"]  # the defaults of that version
-    for more, expected in (([], []), (["memory.shared.across_cells=true"], ["memory"])):
-        now = recorded(*overrides, *more)
-        differences = manifest.differences(manifest_of(OLD), manifest_of({**OLD, "config": now}))
-        assert differences == expected
-
-
-def test_a_run_without_a_curator_has_the_digest_that_it_had_before_there_were_any():
-    config = recorded("model=simulated", "model@roles.reflector=simulated")
-    before = json.loads(json.dumps(config))
-    del before["curator"], before["memory"]["shared"]["items"]
-    assert "curator" not in before["roles"]
-    assert manifest.config_digest(before) == manifest.config_digest(config)
-    first, now = (manifest_of({**OLD, "config": each}) for each in (before, config))
-    assert manifest.differences(first, now) == []
-    config["curator"] = recorded("curator=raw_trajectories")["curator"]
-    curated = manifest_of({**OLD, "config": config})
-    assert manifest.differences(first, curated) == ["curator"]
+def test_the_salt_that_a_run_records_changes_no_digest():
+    config = recorded("model=simulated", "curator=raw_trajectories")
     digest = manifest.config_digest(config)
     config["memory"]["shared"]["items"]["salt"] = digest  # as in the manifest of the run
     assert manifest.config_digest(config) == digest
@@ -151,39 +131,25 @@ def test_a_salt_that_looks_like_that_of_a_run_without_one_is_refused(capsys):
 
 
 PROMPTS = digests()
-FORMER = {now: then for then, now in manifest.SAME_WITHOUT_ITEMS.items()}
-BEFORE_ITEMS = {name: FORMER.get(digest, digest) for name, digest in PROMPTS.items() if name not in ("awm", "expel")}
 
 
 @pytest.mark.parametrize(
-    ("curator", "now", "expected"),
+    ("prompts", "expected"),
     [
-        ("none", PROMPTS, []),
-        ("none", PROMPTS | {"lessons": "0" * 16}, ["prompt_digests"]),
-        ("none", PROMPTS | {"solve": "0" * 16}, ["prompt_digests"]),
-        ("none", {name: digest for name, digest in PROMPTS.items() if name != "solve"}, ["prompt_digests"]),
-        ("raw_trajectories", PROMPTS, ["prompt_digests"]),
+        (PROMPTS, []),
+        (PROMPTS | {"solve": "0" * 16}, ["prompt_digests"]),
+        ({name: digest for name, digest in PROMPTS.items() if name != "solve"}, ["prompt_digests"]),
     ],
 )
-def test_prompts_of_a_run_from_before_there_were_items_differ_only_where_it_could_read_them(curator, now, expected):
-    config = recorded(f"curator={curator}")
-    runs = [manifest_of({**OLD, "config": config, "prompt_digests": prompts}) for prompts in (BEFORE_ITEMS, now)]
-    assert BEFORE_ITEMS["lessons"] != PROMPTS["lessons"]
-    assert manifest.differences(*runs) == expected
-
-
-def test_templates_that_count_as_equal_differ_by_their_block_for_items_alone():
-    for name in ("lessons", "lessons.terse"):
-        text = (FOLDER / f"{name}{SUFFIX}").read_text()
-        block = re.compile(r"\{% for item in memory.items %\}.*?\{% endfor %\}\n", re.DOTALL)
-        former = hashlib.sha256(block.sub("", text, count=1).encode()).hexdigest()[:16]
-        assert manifest.SAME_WITHOUT_ITEMS[former] == PROMPTS[name]
+def test_runs_with_other_prompts_differ(prompts, expected):
+    config = recorded("model=simulated")
+    assert manifest.differences(*(run_with(config, prompt_digests=each) for each in (PROMPTS, prompts))) == expected
 
 
 def test_edited_prices_are_a_difference_if_a_rule_reads_costs():
     for cost, expected in ((None, []), (0.5, ["prices of models"])):
-        config = {**OLD["config"], "stop": {"budget": {"cost": cost}}}
-        runs = [manifest_of({**OLD, "config": config, "prices": {"actor": price}}) for price in ("1 USD", "2 USD")]
+        config = {**recorded("model=simulated"), "stop": {"budget": {"cost": cost}}}
+        runs = [run_with(config, prices={"actor": price}) for price in ("1 USD", "2 USD")]
         assert manifest.differences(*runs) == expected
 
 
@@ -193,9 +159,3 @@ def test_cells_differ_by_store_and_not_by_run_root():
     assert cell_digest(here) != cell_digest(there)
     roots = [compose("store=sqlite", f"run_root={root}") for root in ("runs", "/data/moved")]
     assert cell_digest(roots[0]) == cell_digest(roots[1])
-
-
-def manifest_of(fields):
-    import msgspec
-
-    return msgspec.convert(fields, Manifest)

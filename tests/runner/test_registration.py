@@ -122,7 +122,7 @@ def test_the_digest_is_that_of_the_content_not_of_the_file(study):
     for text, is_same in (
         ("# a comment\n" + "\n".join([*lines[3:], *lines[:3]]) + "\n", True),
         (STUDY.replace("seeds: [0, 1]", "seeds: [0, 1, 2]"), False),
-        *((f"{STUDY}{name}: {value}\n", True) for name, value in registration.LATER.items() if value not in ("", None)),
+        *((f"{STUDY}{name}: {value}\n", True) for name, value in registration.EXTRA.items() if value not in ("", None)),
         (STUDY + "discordance: 0.3\n", False),
     ):
         study.write_text(text)
@@ -186,10 +186,6 @@ def test_a_run_keeps_the_digest_and_a_copy_of_its_study_from_the_first_call_on(r
     assert (folder.path / FILE).read_bytes() == study.read_bytes()
     assert unregistered.manifest.study_digest == ""
     assert unregistered.manifest.config_digest == folder.manifest.config_digest
-    fields = json.loads((unregistered.path / "manifest.json").read_text())
-    del fields["study"], fields["study_digest"]  # as an earlier version wrote it
-    (unregistered.path / "manifest.json").write_text(json.dumps(fields))
-    assert RunFolder.existing(unregistered.path).manifest.study_digest == ""
     assert of_runs([unregistered.path], [unregistered.manifest]) is None
 
 
@@ -499,15 +495,6 @@ def test_the_run_root_by_another_name_stands_for_runs_of_the_study(small):
         own = ("experiment=reflexion_shuffled", f"reflector.pool={pool}")
         origin = manifest_of(compose(*SHARED, "model.first=0", *own)).provenance
         assert (origin.pool_origin, origin.pool) == (registration.OF_STUDY, {}), pool
-
-
-def test_a_section_without_sources_pools_and_stores_is_held_as_before(study, run_of, registered):
-    text = study.read_text()
-    lines = [line for line in text.splitlines() if not line.strip().startswith(registration.INPUTS)]
-    assert len(lines) == len(text.splitlines()) - len(registration.INPUTS)
-    study.write_text("\n".join(lines))
-    manifest = replace(run_of("retry").manifest, study_digest=read(study).digest)
-    assert deviations(read(study), manifest) == []
 
 
 @pytest.mark.slow

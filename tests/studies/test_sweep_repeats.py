@@ -2,10 +2,8 @@
 
 import pytest
 
-from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.grid import cells
 from reflexion_lab.runner.config.parts import load_benchmark
-from reflexion_lab.runner.folder.manifest import config_digest
 from reflexion_lab.studies.sweeps.sweep import Sweep, drawn_anew
 
 ANEW = "each seed has its own tasks: {} repeats them"
@@ -31,11 +29,7 @@ def test_it_says_whether_seeds_repeat_the_same_tasks(benchmark, keys):
     assert drawn_anew(repeated) == drawn_anew(Sweep(cells([*benchmark, "seed=1"]))) == ""
 
 
-def test_the_sample_of_runs_before_the_key_stays():
-    """And their config digests do: the key at its default is no part of them."""
+def test_a_sample_is_drawn_by_the_seed_of_the_run_unless_it_has_its_own():
     cfg = cells(["benchmark=humaneval", "benchmark.sample=3", "seed=7"])[0].cfg
     same = cells(["benchmark=humaneval", "benchmark.sample=3", "benchmark.sample_seed=7", "seed=1"])[0].cfg
     assert [task.task_id for task in load_benchmark(cfg)] == [task.task_id for task in load_benchmark(same)]
-    config = plain(cfg)
-    former = {**config, "benchmark": {key: value for key, value in config["benchmark"].items() if key != "sample_seed"}}
-    assert config_digest(config) == config_digest(former) != config_digest(plain(same))

@@ -75,9 +75,6 @@ COLUMNS = {
     "checkpoint": "of a run on frozen memory: rounds after which it was taken; else empty, as in all rows of pass@1",
 }
 """Columns and their meaning; those of spending follow, `ROLE_KIND`, such as `actor_prompt_tokens`."""
-LATER = ("study_digest", "n_tasks", "max_attempts", "words", "split", "round_size", "same_task", "updates",
-         "checkpoint")  # fmt: skip
-"""Columns that earlier files lack."""
 KINDS = ("calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cost")
 """Kinds of spending of a role. The tests that a model wrote count at the first attempt, a reflection at its own."""
 WRITER = "suite_writer"
@@ -117,15 +114,15 @@ def load_cases(path: Path | str) -> list[Arm]:
     is_packed = Path(path).suffix == ".gz"
     with gzip.open(path, "rt", newline="") if is_packed else Path(path).open(newline="") as file:
         lines = list(csv.DictReader(file))
-    if missing := [name for name in COLUMNS if name not in LATER and (not lines or name not in lines[0])]:
+    if missing := [name for name in COLUMNS if not lines or name not in lines[0]]:
         raise DataError(path, f"no column {missing[0]}", f"a {FILE} as `reflexion-lab report` writes it")
     runs: dict[_Key, list[dict[str, str]]] = defaultdict(list)
     for number, line in enumerate(lines, start=2):
         try:
-            checkpoint = line.get("checkpoint")
+            checkpoint = line["checkpoint"]
             runs[_Key(line["arm"], int(line["seed"]), int(checkpoint) if checkpoint else None)].append(line)
         except ValueError:
-            got = f"seed {line['seed']}, checkpoint {line.get('checkpoint') or 'none'}"
+            got = f"seed {line['seed']}, checkpoint {line['checkpoint'] or 'none'}"
             raise DataError(f"{path}, line {number}", got, "whole numbers") from None
     logs: dict[str, list[Log]] = defaultdict(list)
     frozen: dict[str, dict[str, list[Log]]] = defaultdict(lambda: defaultdict(list))
@@ -202,7 +199,7 @@ def _of(attempt: Attempt, grade: Grade) -> dict[str, object]:
         "hidden_outcome": grade.outcome,
         "omega": "" if memory.omega is None else memory.omega,
         "episodes": memory.total,
-        "shown": memory.in_context if memory.own is None else memory.own,
+        "shown": memory.own,
         "blind": int(memory.is_blind),
         "program": int(bool(attempt.trajectory.solution.strip())),
         "words": reflection.source if (reflection := attempt.reflection) and any(reflection.texts) else "",
@@ -229,13 +226,13 @@ def _log(key: _Key, lines: Sequence[Mapping[str, str]]) -> Log:
         grades[attempt.task_id, attempt.number] = _grade(attempt, line)
         if WRITER in usages:
             written[attempt.task_id] = WrittenTests(task_id=attempt.task_id, tests=(), usage=usages[WRITER])
-        if line.get("updates") not in (None, "", "0") or CURATION in usages:
+        if line["updates"] not in ("", "0") or CURATION in usages:
             usage = usages.get(CURATION, Usage())
             updates.append(Update(round=0, call=len(updates), task_ids=(attempt.task_id,), usage=usage))
     feedback = lines[0]["feedback_source"]
-    splits = {line["task"]: line.get("split") or "" for line in lines}
+    splits = {line["task"]: line["split"] for line in lines}
     return Log(
-        manifest=_manifest(key, lines[0], len(attempts)),
+        manifest=_manifest(key, lines[0]),
         results={task_id: _result(own, feedback, splits[task_id]) for task_id, own in attempts.items()},
         attempts=dict(attempts),
         grades=grades,
@@ -262,7 +259,7 @@ def _attempt(line: Mapping[str, str], usages: Mapping[str, Usage]) -> Attempt:
     episodes, in_prompt = int(line["episodes"]), int(line["shown"])
     apart = ("actor", "reflector", "curator", WRITER, CURATION)
     others = {role: usage for role, usage in usages.items() if role not in apart}
-    words, spent = line.get("words") or "", usages.get("reflector")
+    words, spent = line["words"], usages.get("reflector")
     return Attempt(
         selection_usage=usages.get("curator", Usage()),
         task_id=line["task"],
@@ -332,13 +329,12 @@ def _result(attempts: Sequence[Attempt], feedback_source: str, split: str) -> Ta
     )
 
 
-def _manifest(key: _Key, line: Mapping[str, str], known: int) -> Manifest:
-    """`known`: tasks of the run in the file."""
-    allowed, size = line.get("max_attempts"), line.get("round_size")
+def _manifest(key: _Key, line: Mapping[str, str]) -> Manifest:
+    allowed, size = line["max_attempts"], line["round_size"]
     loop = {"loop": {"max_attempts": int(allowed)}} if allowed else {}
     items = {} if key.checkpoint is None else {"frozen": True, "after": key.checkpoint}
-    curator = {"curator": {"_target_": NOT_KEPT}} if line.get("updates") else {}
-    shared = {"same_task": line.get("same_task") == "1", "items": items}
+    curator = {"curator": {"_target_": NOT_KEPT}} if line["updates"] else {}
+    shared = {"same_task": line["same_task"] == "1", "items": items}
     shared |= {"round_size": int(size)} if size else {}
     models, prices = (msgspec.json.decode(line[name], type=dict[str, str]) for name in ("models", "prices"))
     return Manifest(
@@ -352,7 +348,7 @@ def _manifest(key: _Key, line: Mapping[str, str], known: int) -> Manifest:
         package_versions={},
         benchmark=line["benchmark"],
         benchmark_digest=line["digest"],
-        n_expected=int(line.get("n_tasks") or known),
+        n_expected=int(line["n_tasks"]),
         prompt_digests={},
         model_fingerprint=models.pop("actor", ""),
         role_fingerprints=models,
@@ -361,6 +357,6 @@ def _manifest(key: _Key, line: Mapping[str, str], known: int) -> Manifest:
         shows_solutions=line["upper_bound"] == "1" and line["feedback_source"] != "oracle",
         isolation=(),
         study=line["study"],
-        study_digest=line.get("study_digest") or "",
+        study_digest=line["study_digest"],
         prices=prices,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from reflexion_lab.analysis.learning.curation import Curated, curated
@@ -15,7 +14,7 @@ from reflexion_lab.analysis.stats.clusters import Clusters, merged
 from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Item, Manifest, Record, base_id
 from reflexion_lab.runner.folder.folder import RunFolder, folders
-from reflexion_lab.runner.folder.manifest import OMITTED, settings
+from reflexion_lab.runner.folder.manifest import settings
 from reflexion_lab.runner.solutions import tasks_of
 from reflexion_lab.tasks.benchmarks.similar import repeated
 
@@ -124,10 +123,8 @@ def is_frozen(log: Log) -> bool:
 
 
 def source(manifest: Manifest) -> str:
-    """Id of the run whose memory a frozen run has, in old runs the name of its folder; "" for none."""
-    items = _node(manifest, "items")
-    name = manifest.provenance.items.partition(": ")[0] or Path(str(items.get("of") or "")).name
-    return name if items.get("frozen") else ""
+    """Id of the run whose memory a frozen run has; "" for none."""
+    return manifest.provenance.items.partition(": ")[0] if _node(manifest, "items").get("frozen") else ""
 
 
 def rounds_before(log: Log) -> int | None:
@@ -137,20 +134,10 @@ def rounds_before(log: Log) -> int | None:
 
 
 def stream_ids(runs: Iterable[RunFolder]) -> dict[str, str]:
-    """By the id of each frozen run, that of the run whose memory it has, if that is among `runs`.
-
-    By its `source`, which is its id, or the name of the only folder of that name.
-    """
-    every = [*runs]
-    ids = {run.manifest.run_id for run in every}
-    names = Counter(run.path.resolve().name for run in every)
-    by_name = {name: run.manifest.run_id for run in every if names[name := run.path.resolve().name] == 1}
-    sources: dict[str, str] = {}
-    for run in every:
-        name = source(run.manifest)
-        if stream := name if name in ids else by_name.get(name):
-            sources[run.manifest.run_id] = stream
-    return sources
+    """By the id of each frozen run, that of the run whose memory it has, if that is among `runs`."""
+    manifests = [run.manifest for run in runs]
+    ids = {manifest.run_id for manifest in manifests}
+    return {manifest.run_id: name for manifest in manifests if (name := source(manifest)) in ids}
 
 
 def checkpoints(logs: Sequence[Log], streams: Mapping[str, str]) -> dict[str, list[Log]]:
@@ -285,7 +272,6 @@ def _settings(log: Log, without: Collection[str]) -> dict[str, Any]:
     """Measured properties of a run, by dotted key, without seeds and the nodes `without`."""
     manifest = log.manifest
     parts = {
-        **{f"{ITEMS}.{key}": value for key, value in OMITTED["memory.shared"]["items"].items()},
         **settings(manifest.config),
         "model_fingerprint": manifest.model_fingerprint,
         **{f"role_fingerprints.{role}": name for role, name in manifest.role_fingerprints.items()},

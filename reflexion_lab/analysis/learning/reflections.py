@@ -51,8 +51,8 @@ class ReflectionFigures(Record, frozen=True, kw_only=True):
     n: int
     tasks: int
     is_reviewed: bool
-    """Whether any reflection has a flag. Without flags, records do not tell an older run without review from a review
-    without findings."""
+    """Whether any reflection has a flag. Without flags, records do not tell a run without review from a review without
+    findings."""
     mentions_check: Rate | None
     """Reflections that name a failing check; None unless reviewed."""
     leaks: Rate | None
@@ -123,7 +123,7 @@ def forecasts(log: Log) -> dict[str, list[Forecast]]:
             if reading.passed is not None and words.confidence_source != "none":
                 task_id = reading.attempt.task_id
                 forecast = Forecast(task_id, words.confidence, reading.passed, log.clusters.get(task_id, ""))
-                by_source.setdefault(_confidence_source(words), []).append(forecast)
+                by_source.setdefault(words.confidence_source, []).append(forecast)
     return by_source
 
 
@@ -131,12 +131,6 @@ def source(words: Reflection) -> str:
     """Author of a reflection, without the class that rules append."""
     head, _, rest = words.source.partition(":")
     return words.source if head == "control" and rest else head
-
-
-def _confidence_source(words: Reflection) -> str:
-    """Older runs recorded `stated` for rules, whose confidence is that of the class."""
-    by_rules = source(words) in ("rules", "fallback")
-    return "class" if by_rules and words.confidence_source == "stated" else words.confidence_source
 
 
 def _groups(written: Sequence[Written], about: _Retries, name: Callable[[Reflection], str]) -> dict[str, Group]:

@@ -61,5 +61,5 @@ def by_cluster(outcomes: Iterable[tuple[Any, float]], clusters: Clusters) -> NDA
 
 
 def merged(*mappings: Clusters) -> dict[str, str]:
-    """Clusters of several runs. Older runs name none for some benchmarks, so a named cluster counts."""
+    """Clusters of several runs."""
     return {task: cluster for mapping in mappings for task, cluster in mapping.items() if cluster != task}

@@ -119,7 +119,7 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
     Parameters
     ----------
     config : Config | Mapping[str, Any]
-        A composed config; or a plain mapping, the config of a manifest, which may hold unused keys of earlier versions.
+        A composed config; or a plain mapping, the config of a manifest.
 
     Raises
     ------
@@ -518,7 +518,7 @@ def shows_solutions(cfg: Config) -> bool:
 
 def reads_solutions(cfg: Config) -> bool:
     """Whether the reflector, a reflector within it, or the curator reads canonical solutions."""
-    parts = [plain(cfg.reflector), plain(cfg.get("curator"))]
+    parts = [plain(cfg.reflector), plain(cfg.curator)]
     return any(any_node(part, lambda node: bool(capability(node, "reads_solutions", False))) for part in parts)
 
 

@@ -280,22 +280,22 @@ def nearest(key: str, known: Iterable[str]) -> str:
     return max(known, key=likeness)
 
 
-def check_targets(key: str, node: Any, is_recorded: bool = False) -> None:
+def check_targets(key: str, node: Any) -> None:
     """Import the parts that the config node under `key` names, used or not.
 
     Raises
     ------
     ConfigError
-        A part of the lab has a key that its constructor lacks; allowed in a recorded config.
+        A part of the lab has a key that its constructor lacks.
     """
     for name, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
-        check_targets(_below(key, str(name)), value, is_recorded)
+        check_targets(_below(key, str(name)), value)
     if not isinstance(node, dict) or "_target_" not in node:
         return
     names = None
     with contextlib.suppress(ImportError, AttributeError, TypeError, ValueError):  # building it says so
         names = _names(located(str(node["_target_"])))
-    if is_recorded or names is None or not str(node["_target_"]).startswith("reflexion_lab."):
+    if names is None or not str(node["_target_"]).startswith("reflexion_lab."):
         return
     if strange := [name for name in node if name not in names and not name.startswith("_")]:
         raise unknown(_below(key, strange[0]), names)

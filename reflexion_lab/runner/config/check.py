@@ -132,8 +132,8 @@ PARTS = (
 )  # fmt: skip
 SETTINGS |= dict.fromkeys(PARTS, Part)
 """Types of the values, by top-level key."""
-NEEDED = ("arm", "seed", "benchmark", "model", "actor", "evaluator", "reflector", "loop")
-"""Required keys; manifests of old runs lack keys that were added later."""
+NEEDED = ("arm", "seed", "benchmark", "model", "actor", "evaluator", "reflector", "curator", "loop")
+"""Required keys."""
 WORDLESS = ("reflector", "NoReflection")
 PROMISED = {
     "retry": (WORDLESS,),
@@ -162,7 +162,7 @@ def check(cfg: Any, is_recorded: bool = False) -> dict[str, Any]:
     Parameters
     ----------
     is_recorded : bool, default False
-        Whether it is that of a manifest, which may hold unused keys of earlier versions.
+        Whether it is that of a manifest, which holds the salt of its run.
 
     Raises
     ------
@@ -172,10 +172,9 @@ def check(cfg: Any, is_recorded: bool = False) -> dict[str, Any]:
     """
     whole: dict[str, Any] = plain(cfg)
     _check_values(whole)
-    if is_recorded:
-        check_targets("", whole, is_recorded)
-    else:
-        _check_keys(whole, plain(cfg, resolve=False))
+    salt = _check_keys(whole, plain(cfg, resolve=False))
+    if not is_recorded and salt is not None and not is_own_salt(salt):  # it would be in no digest
+        raise ConfigError(SALT, salt, "another form than 16 hexadecimal digits, which a default salt has")
     return whole
 
 
@@ -203,7 +202,8 @@ def _check_values(whole: Mapping[str, Any]) -> None:
         raise ConfigError(f"memory.reflection_files: {files} is a file", expected="a folder, or the name of a new one")
 
 
-def _check_keys(whole: Mapping[str, Any], as_it_stands: Mapping[str, Any]) -> None:
+def _check_keys(whole: Mapping[str, Any], as_it_stands: Mapping[str, Any]) -> str | None:
+    """Returns the salt of ids of items."""
     from reflexion_lab.memory.archive import Shown
     from reflexion_lab.memory.curators.items import Items
     from reflexion_lab.storage.call_store import Caps
@@ -219,12 +219,11 @@ def _check_keys(whole: Mapping[str, Any], as_it_stands: Mapping[str, Any]) -> No
     converted("loop", whole["loop"], LoopValues)
     converted("sandbox.limits", whole["sandbox"]["limits"], Limits)
     converted("memory.shared.shown", whole["memory"]["shared"]["shown"], Shown)
-    salt = converted("memory.shared.items", whole["memory"]["shared"].get("items", {}), Items).salt
-    if salt is not None and not is_own_salt(salt):  # it would be in no digest
-        raise ConfigError(SALT, salt, "another form than 16 hexadecimal digits, which a default salt has")
+    items = converted("memory.shared.items", whole["memory"]["shared"]["items"], Items)
     converted("caps", whole["caps"] or {}, Caps)
     for key, node in known.items():
         check_targets(key, node)
+    return items.salt
 
 
 def places(node: Any) -> set[str]:

@@ -39,7 +39,7 @@ def initial_items(cfg: Config) -> InitialItems | None:
     DataError
         Its operations do not give its memory.
     """
-    node = converted(KEY, cfg.memory.shared.get("items", {}), Items)
+    node = converted(KEY, cfg.memory.shared["items"], Items)
     if node.of is None:
         if node.after is not None:
             raise ConfigError(f"{KEY}.after", node.after, f"null without a run, {KEY}.of=RUN")

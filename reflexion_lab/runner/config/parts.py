@@ -140,7 +140,7 @@ def load_curated(cfg: Config, models: Models) -> CuratedMemory | None:
 
     if not keeps_items(cfg):
         return None
-    items = converted("memory.shared.items", cfg.memory.shared.get("items", {}), Items)
+    items = converted("memory.shared.items", cfg.memory.shared["items"], Items)
     limits = replace(items, max_tokens=items_limit(cfg))
     parts: dict[str, Any] = {"model": models.of("curator"), "prompts": build(cfg.prompts, "prompts"), "limits": limits}
     if takes("curator", plain(cfg.curator), "retriever"):
@@ -181,14 +181,14 @@ def has_shared_episodes(cfg: Config) -> bool:
 def reflects_on_last(cfg: Config) -> bool:
     """`loop.reflect_on_last`; by default whether anybody reads a last reflection: memory shared by loops, a curator."""
     value: bool | None = cfg.loop.reflect_on_last
-    curator = plain(cfg.get("curator"))
+    curator = plain(cfg.curator)
     is_read = any_node(curator, lambda node: bool(capability(node, "reads_reflections", False)))
     return has_shared_episodes(cfg) or is_read if value is None else value
 
 
 def items_limit(cfg: Config) -> int:
     """`memory.shared.items.max_tokens`; by default the `SHARE` of the context of actor or curator, if one is known."""
-    value: int | None = cfg.memory.shared.get("items", {}).get("max_tokens")
+    value: int | None = cfg.memory.shared["items"].max_tokens
     contexts = [node.get("context") for node in (cfg.model, cfg.roles.get("curator")) if node]
     known = [context for context in contexts if context] if keeps_items(cfg) else []
     return min([MOST_OF_ITEMS, *(context // SHARE for context in known)]) if value is None else value
@@ -200,9 +200,10 @@ def with_defaults(cfg: Config, earlier: Mapping[str, Any] = {}) -> Config:
     """
     from omegaconf import OmegaConf
 
-    rules: dict[str, Callable[[Config], Any]] = {"loop.reflect_on_last": reflects_on_last}
-    if "items" in cfg.memory.shared:  # manifests of runs from before there were items stay as they are
-        rules["memory.shared.items.max_tokens"] = items_limit
+    rules: dict[str, Callable[[Config], Any]] = {
+        "loop.reflect_on_last": reflects_on_last,
+        "memory.shared.items.max_tokens": items_limit,
+    }
     values = {key: rule(cfg) for key, rule in rules.items() if OmegaConf.select(cfg, key) is None}
     if not values:
         return cfg

@@ -23,7 +23,6 @@ from typing import Any
 import msgspec
 
 from reflexion_lab.io.secrets import is_given, without_keys, without_logins, without_secrets
-from reflexion_lab.moved import outdated
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Manifest, Provenance, Resumption
 from reflexion_lab.runner import objects
@@ -38,34 +37,6 @@ PLACED = ("sandbox.servers", "store.place", "memory.reflection_files")
 """Likewise keys within groups. The initial contents of a store are in the run's memory.json."""
 SALT = "memory.shared.items.salt"
 """Of ids of items, which prompts may show; in the digest if it `is_own_salt`."""
-ADDED: Mapping[str, Mapping[str, Any]] = {
-    "benchmark": {"keep_failing": False},
-    "memory.shared": {"across_cells": False},
-}
-"""Keys added later, by node, with the values that apply to manifests without them."""
-_FALLBACK = {"on_failure": "set_aside", "timeout": None}
-_SIMULATED = {"partial": 0}
-_ITEMS = {"max_items": 0, "max_tokens": 4000, "duplicates": "equal", "of": None, "after": None, "frozen": False}
-_CURATOR = {"_target_": "reflexion_lab.memory.curators.controls.NoItems"}
-OMITTED: Mapping[str, Mapping[str, Any]] = {
-    "": {"curator": _CURATOR},
-    "benchmark": {"sample_seed": None, "order": None, "passes": 1, "split": None},
-    "memory.shared": {"items": _ITEMS},
-    "model": _SIMULATED,
-    **{
-        f"roles.{role}": _SIMULATED
-        for role in ("reflector", "critic", "suite_writer", "curator", "strong", "strongest")
-    },
-    "reflector": _FALLBACK,
-    "reflector.first": {**_FALLBACK, "shape": "fields"},
-    "reflector.first.first": {"shape": "fields"},
-    "recall": {"outcome": "any"},
-    "evaluator": {"task_completion": 0.5, "code_quality": 0.3, "efficiency": 0.2},
-}
-"""Keys added since version 0.1, with values omitted from the digest, so that digests of earlier runs stay valid."""
-SAME_WITHOUT_ITEMS = {"5b117e86173a46f0": "8baf7683cd1da960", "18ab972e1c77f429": "d1c6dc6f2b4fa2e0"}
-"""Digests of `lessons` and `lessons.terse` before they had a block for items, and with it: without items they render
-the same."""
 DATA = "benchmark.load.path"
 """Path of the tasks; runs have the same tasks if their `benchmark_digest` is equal."""
 HOW_ASKED = ("api_key_env", "api_key_file", "retries", "timeout", "deadline", "requests_per_minute")
@@ -155,19 +126,6 @@ def config_digest(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(msgspec.json.encode(measured(config), order="deterministic")).hexdigest()[:16]
 
 
-def former_digest(config: Mapping[str, Any]) -> str:
-    """The `config_digest` of earlier versions, without normalised numbers and with the keys of `PLACED`."""
-
-    def without_access(node: Any) -> Any:
-        if not isinstance(node, Mapping):
-            return node
-        how = HOW_ASKED if "api_key_env" in node else ()
-        return {key: without_access(value) for key, value in node.items() if key not in how}
-
-    measured_config = {key: without_access(value) for key, value in config.items() if key not in EXECUTION_KEYS}
-    return hashlib.sha256(msgspec.json.encode(measured_config, order="deterministic")).hexdigest()[:16]
-
-
 def store_place(config: Mapping[str, Any]) -> str:
     """The place of the run's store, relative to its run root, which may be moved; equal for every spelling of a path;
     "" without a store.
@@ -182,11 +140,8 @@ def store_place(config: Mapping[str, Any]) -> str:
 
 def measured(config: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a config that can affect results, with 1.0 as 1; includes prices if a stop rule reads costs."""
-    config = outdated(config)
     silent = {key for key in EXECUTION_KEYS if not (key == "prices" and _reads_cost(config))}
-    omitted = OMITTED[""].items()
-    kept = {key: value for key, value in config.items() if key not in silent and (key, value) not in omitted}
-    return {key: _measured(key, value) for key, value in kept.items()}
+    return {key: _measured(key, value) for key, value in config.items() if key not in silent}
 
 
 def settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,7 +173,6 @@ def differences(first: Manifest, other: Manifest) -> list[str]:
     if first.benchmark_digest == other.benchmark_digest:
         before, after = _without_data(before), _without_data(after)
     names = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
-    other = msgspec.structs.replace(other, prompt_digests=comparable_prompts(first, other.prompt_digests))
     fields = ("benchmark_digest", "n_expected", "prompt_digests", "model_fingerprint", "role_fingerprints")
     for field in (*fields, "study_digest"):
         if getattr(first, field) != getattr(other, field):
@@ -226,16 +180,6 @@ def differences(first: Manifest, other: Manifest) -> list[str]:
     if _reads_cost(first.config) and first.prices != other.prices:  # the price file may have changed
         names.append("prices of models")
     return names + _changed(first.provenance, other.provenance)
-
-
-def comparable_prompts(run: Manifest, digests: Mapping[str, str]) -> dict[str, str]:
-    """`digests` of prompt templates, to compare with those of `run`. If it has no curator, later templates are left
-    out, and one that renders the same without items has the digest that it has in `run`.
-    """
-    if "curator" in measured(run.config):
-        return dict(digests)
-    pairs = {name: (run.prompt_digests[name], digest) for name, digest in digests.items() if name in run.prompt_digests}
-    return {name: then if SAME_WITHOUT_ITEMS.get(then) == now else now for name, (then, now) in pairs.items()}
 
 
 def resumption(manifest: Manifest, now: Manifest) -> Resumption:
@@ -252,8 +196,8 @@ def resumption(manifest: Manifest, now: Manifest) -> Resumption:
 
 
 def changes(manifest: Manifest, resumed: Resumption) -> list[str]:
-    """Environment changes between start and resumption, such as `numpy 2.1.0 → 2.2.0`; fields that older manifests
-    lack are not compared.
+    """Environment changes between start and resumption, such as `numpy 2.1.0 → 2.2.0`; unknown values ("") are not
+    compared.
     """
     origin = manifest.provenance
     pairs = {
@@ -288,13 +232,11 @@ def _measured(key: str, node: Any) -> Any:
     """A config node without the keys that do not affect results."""
     if isinstance(node, Mapping):
         how = HOW_ASKED if "api_key_env" in node and key.startswith(("model", "roles.")) else ()
-        omitted = OMITTED.get(key, {}).items()
-        node = {**ADDED.get(key, {}), **node}
         below = {name: f"{key}.{name}" for name in node if name not in how}
         kept = {name: _measured(place, node[name]) for name, place in below.items() if place not in PLACED}
         if key == "memory.shared.items" and not is_own_salt(kept.get("salt")):
             kept.pop("salt", None)
-        return {name: value for name, value in kept.items() if (name, value) not in omitted}
+        return kept
     if isinstance(node, list | tuple):
         return [_measured(key, value) for value in node]
     return int(node) if isinstance(node, float) and node.is_integer() and abs(node) < EXACT else node

@@ -17,15 +17,14 @@ import msgspec
 
 from reflexion_lab.errors import DataError, LabError
 from reflexion_lab.io.files import UNREADABLE, content, replace
-from reflexion_lab.moved import current
 from reflexion_lab.records import Manifest, Provenance, Record
 from reflexion_lab.runner.folder.manifest import DATA, settings
 
-LATER = {
+EXTRA = {
     "discordance": 0.0, "agreement": 0.5, "clusters": 0, "cluster_agreement": 0.5, "equivalence_margin": 0.0,
     "shared": "", "registered": None,
 }  # fmt: skip
-"""Fields added later, with their defaults."""
+"""Fields that are part of the digest only with another value than this default."""
 SEEDED = ("seed", "reflector.pool", "study", DATA)
 """Config keys that a registration leaves out: seeds and tasks have fields of their own, pools are runs of a seed."""
 ABSENT = "no such key"
@@ -40,7 +39,6 @@ TASKS = "digest of tasks"
 OF_STUDY = "runs of the study"
 """Value of the reflections read from runs that belong to the study, which are not there when it is registered."""
 INPUTS = ("sources of user-defined parts", "reflections read", "store at the start")
-"""Keys that sections registered by earlier versions lack; not compared then."""
 FILE = "study.yaml"
 """File name of the copy in a run folder."""
 
@@ -154,11 +152,11 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the content, shortened to 16 hex digits, without unused fields of `LATER`."""
+        """SHA-256 over the content, shortened to 16 hex digits, without unused fields of `EXTRA`."""
         values: dict[str, Any] = msgspec.to_builtins(self)
         if self.registered:
             del values[SECTION]["at"]
-        used = {name: value for name, value in values.items() if name not in LATER or value != LATER[name]}
+        used = {name: value for name, value in values.items() if name not in EXTRA or value != EXTRA[name]}
         return hashlib.sha256(msgspec.json.encode(used)).hexdigest()[:16]
 
     def arm_of(self, run: Manifest) -> str:
@@ -306,7 +304,6 @@ def deviations(registration: Registration, run: Manifest) -> list[str]:
 
 def _config_deviations(registered: Registered, arm: str, index: int, run: Manifest) -> Iterator[str]:
     whole, run_as_is = registered.at_seed(arm, index), _measured(run)
-    run_as_is = {key: value for key, value in run_as_is.items() if key in whole or key not in INPUTS}
     for key in _differing(run_as_is, whole, _replaced(run.config)):
         yield f"{key} is {run_as_is.get(key, 'missing')}, registered was {whole.get(key, ABSENT)}"
 
@@ -336,7 +333,7 @@ def _replaced(config: Mapping[str, Any]) -> tuple[str, ...]:
         node: Any = config.get(group)
         nodes = [*node.values()] if group == "roles" and isinstance(node, Mapping) else [node]
         targets = (each.get("_target_") if isinstance(each, Mapping) else None for each in nodes)
-        return all(target and current(target) == REPLAYED[group] for target in targets)
+        return all(target == REPLAYED[group] for target in targets)
 
     return tuple(f"{group}." for group in REPLAYED if is_replayed("model") and is_replayed(group))
 

@@ -21,10 +21,6 @@ SHOWN = 50
 """Maximum number of printed disagreements; `verify --json` has all."""
 
 
-OUTDATED = ("feedback_tests", "feedback_in_place", "hidden_tests", "hidden_in_place")
-"""Headline figures that only an earlier version computed."""
-
-
 class Disagreement(Record, frozen=True, kw_only=True):
     """One place where a run disagrees with itself, with its replay, or with this machine."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import platform
 import re
@@ -17,19 +18,16 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.summary import Log, bare, canonical_form, differences, figures, summary
 from reflexion_lab.errors import ConfigError, FolderError, ModelError
 from reflexion_lab.io.files import Scratch
-from reflexion_lab.moved import current, updated
 from reflexion_lab.records import Attempt, Manifest
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.build import has_durable_store
 from reflexion_lab.runner.config.compose import CONF
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.manifest import comparable_prompts
 from reflexion_lab.runner.folder.registration import REPLAY_EMBEDDER, REPLAY_MODEL, REPLAY_STORE
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import CALLS, VECTORS, About, BundleError, as_file
 from reflexion_lab.studies.replay.findings import (
-    OUTDATED,
     Disagreement,
     Finding,
     Verification,
@@ -104,7 +102,7 @@ def rerun(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Path |
 
 def config_of(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Path) -> dict[str, Any]:
     """The config of a run with models, paths and data replaced by recorded ones."""
-    config: dict[str, Any] = updated(manifest.config)
+    config: dict[str, Any] = copy.deepcopy(manifest.config)
     nodes = {
         role: {
             "_target_": REPLAY_MODEL,
@@ -138,9 +136,9 @@ def config_of(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Pa
         config["memory"]["reflection_files"] = str(folder / "reflections")
     if supplies.data is not None:
         config["benchmark"]["load"]["path"] = supplies.data
-    if items := config["memory"]["shared"].get("items"):  # the run that it began with may be gone
-        beginning = RunFolder(supplies.recorded).beginning
-        items |= {"of": str(supplies.recorded), "after": 0} if beginning and beginning.items else {"of": None}
+    beginning = RunFolder(supplies.recorded).beginning  # the run that it began with may be gone
+    of = {"of": str(supplies.recorded), "after": 0} if beginning and beginning.items else {"of": None}
+    config["memory"]["shared"]["items"] |= of
     for node in pools(config):
         node["pool"] = list(supplies.pool)
     return config
@@ -170,7 +168,7 @@ def check_parts(config: Mapping[str, Any]) -> None:
         target = node.get("_target_") if isinstance(node, dict) else None
         names = [target, node.get("path")] if target == "hydra.utils.get_object" else [target] if target else []
         for name in names:
-            if current(name) not in parts():
+            if name not in parts():
                 hint = "use its version; a class of a notebook goes into a module with a config file of its own"
                 raise ConfigError("config", f"the part {name}", "one that conf/ names here", hint)
 
@@ -278,8 +276,7 @@ def _conditions(recorded: Log, replayed: Log) -> Iterator[Finding]:
     here, then = ({field: getattr(manifest, field) for field in fields} for manifest in (now, was))
     yield equal_items("tasks", here, then, f"{was.n_expected} of {was.benchmark}", "tasks, ")
     templates = f"{len(was.prompt_digests)} templates"
-    prompts = comparable_prompts(was, now.prompt_digests)
-    yield equal_items("prompts", prompts, was.prompt_digests, templates, "prompt ")
+    yield equal_items("prompts", now.prompt_digests, was.prompt_digests, templates, "prompt ")
     yield equal("study", now.study_digest, was.study_digest, "study, digest", value=was.study or "none")
     before, after = (bare(log.beginning, log.manifest.run_id) for log in (recorded, replayed))
     value = f"{memory.episodes} episodes, {len(memory.wisdom)} wisdom" if memory else "none"
@@ -309,7 +306,6 @@ def _records(recorded: Log, replayed: Log, timed_out: Sequence[str]) -> Iterator
 
 
 def _figures(packed: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Finding]:
-    packed = {name: figure for name, figure in packed.items() if name not in OUTDATED}
     for name in ("pass_at_1", "pass_at_1_first"):
         if packed.get(name) and packed[name] == here.get(name):
             yield Finding(name=name, value=f"{packed[name]['k']} of {packed[name]['n']}")

@@ -20,7 +20,7 @@ from reflexion_lab.records import Attempt, Grade, Manifest
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import DIGESTS, Digest, RunFolder, digests, sealed
-from reflexion_lab.runner.folder.manifest import comparable_prompts, config_digest, former_digest, resumed, versions
+from reflexion_lab.runner.folder.manifest import config_digest, resumed, versions
 from reflexion_lab.runner.solutions import benchmark_of
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import ABOUT, About, sha256
@@ -80,12 +80,9 @@ def verify(path: Path, execute: bool = False, sample: int | None = None) -> Veri
             log: Log | None = None
             try:
                 log = Log.read(run)
-                figures, absent = metrics(folder, log)
+                findings.append(metrics(folder, log))
             except FolderError as problem:  # records are missing
-                figures, absent = Finding(name=FIGURES, unchecked=str(problem)), ()
-            findings.append(figures)
-            if absent:
-                notes.append(f"{', '.join(absent)}: not in summary.json, which an earlier version wrote")
+                findings.append(Finding(name=FIGURES, unchecked=str(problem)))
             if execute:
                 findings.append(executed(log, benchmark, sample))
     then, now = manifest.package_versions, versions()
@@ -153,7 +150,7 @@ def of_files(folder: Path) -> Finding:
         return equal_items(name, digests(folder), recorded, f"{len(recorded)} files", text=text)
     path = folder / ABOUT
     if not path.is_file():
-        return Finding(name=name, unchecked=f"no {DIGESTS}: the run is not finished, or of an earlier version")
+        return Finding(name=name, unchecked=f"no {DIGESTS}: the run is not finished")
     members = msgspec.json.decode(path.read_bytes(), type=About).members
     here = {member: sha256((folder / member).read_bytes()) for member in members if (folder / member).is_file()}
     return equal_items(name, here, members, f"{len(members)} members of the bundle", text=lambda digest: digest[:16])
@@ -162,8 +159,7 @@ def of_files(folder: Path) -> Finding:
 def of_config(manifest: Manifest) -> Finding:
     """The digest of the config, and values that the manifest repeats."""
     config = manifest.config
-    digests_of = config_digest(config), former_digest(config)  # of this version, and of earlier ones
-    digest = manifest.config_digest if manifest.config_digest in digests_of else digests_of[0]
+    digest = config_digest(config)
     beside = [
         unlike(f"manifest.json, {key}", getattr(manifest, key), f"{config[key]}, as its config says")
         for key in ("seed", "feedback_source")
@@ -178,7 +174,7 @@ def of_config(manifest: Manifest) -> Finding:
 
 def of_prompts(manifest: Manifest) -> Finding:
     """The run's prompts against those that are installed here."""
-    then, now = manifest.prompt_digests, comparable_prompts(manifest, installed())
+    then, now = manifest.prompt_digests, installed()
     if not then:
         return Finding(name="prompts", unchecked="the manifest names none")
     here = {name: now[name] for name in then if name in now}

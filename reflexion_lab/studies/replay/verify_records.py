@@ -30,7 +30,7 @@ from reflexion_lab.records import (
     Update,
     WrittenTests,
 )
-from reflexion_lab.studies.replay.findings import OUTDATED, Disagreement, Finding, unlike
+from reflexion_lab.studies.replay.findings import Disagreement, Finding, unlike
 from reflexion_lab.tasks.evaluators.combined import WEIGHTS, weighted_mean
 
 R = TypeVar("R", bound=Record)
@@ -267,29 +267,22 @@ def _weights(evaluator: object) -> dict[str, float]:
     return {name: float(evaluator.get(f"{name}_weight", weight)) for name, weight in WEIGHTS.items()}
 
 
-def metrics(folder: Path, log: Log) -> tuple[Finding, tuple[str, ...]]:
-    """The finding, and the fields that an earlier version did not write."""
+def metrics(folder: Path, log: Log) -> Finding:
     path = folder / FILE
     if not path.is_file():
-        return Finding(name=FIGURES, unchecked=f"no {FILE}: a run writes it at its end, and no bundle holds it"), ()
+        return Finding(name=FIGURES, unchecked=f"no {FILE}: a run writes it at its end, and no bundle holds it")
     now = _figures(log)
     try:
         then = _plain(path.read_text())
     except ValueError as problem:
-        return Finding(name=FIGURES, disagreements=(unlike(FILE, str(problem), "JSON"),)), ()
+        return Finding(name=FIGURES, disagreements=(unlike(FILE, str(problem), "JSON"),))
     if not isinstance(then, dict):
-        return Finding(name=FIGURES, disagreements=(unlike(FILE, type(then).__name__, "an object"),)), ()
-    for name in ("ended_at", *OUTDATED):  # a time is no figure of the records
-        then.pop(name, None)
-    if any(differences(then, now)) and not any(result.cluster for result in log.results.values()):
-        now = _figures(msgspec.structs.replace(log, clusters={}))  # an earlier version took every task by itself
-    absent = tuple(_absent(then, now))
-    wrong = tuple(
-        unlike(f"{FILE}, {at}", before, f"{after!r}, by the records")
-        for at, before, after in differences(then, now)
-        if at not in absent
+        return Finding(name=FIGURES, disagreements=(unlike(FILE, type(then).__name__, "an object"),))
+    then.pop("ended_at", None)  # a time is no figure of the records
+    wrong = (
+        unlike(f"{FILE}, {at}", before, f"{after!r}, by the records") for at, before, after in differences(then, now)
     )
-    return Finding(name=FIGURES, value=f"{_leaves(now)} figures", disagreements=wrong), absent
+    return Finding(name=FIGURES, value=f"{_leaves(now)} figures", disagreements=tuple(wrong))
 
 
 def _figures(log: Log) -> Any:
@@ -299,17 +292,6 @@ def _figures(log: Log) -> Any:
 def _plain(text: str) -> Any:
     """JSON with NaN and infinities as texts, which equal themselves."""
     return json.loads(text, parse_constant=str)
-
-
-def _absent(then: Any, now: Any, at: str = "") -> Iterator[str]:
-    """Places of `now` that `then` has no key for."""
-    if isinstance(then, dict) and isinstance(now, dict):
-        for key, value in now.items():
-            place = f"{at}.{key}" if at else key
-            if key not in then:
-                yield place
-            else:
-                yield from _absent(then[key], value, place)
 
 
 def _leaves(node: Any) -> int:

@@ -108,7 +108,7 @@ def files(client: Any, run_id: str, folder: Path, log: Log) -> None:
 def times(folder: Path, manifest: Manifest) -> tuple[int, int]:
     """Start and end of the run in milliseconds since the epoch, by its records: file times change with every copy.
 
-    A run without `ended_at` in its summary, unfinished or of an older version, ends where it began.
+    A run without `ended_at` in its summary, since it is unfinished, ends where it began.
     """
     began = _milliseconds(manifest.created_at)
     try:

@@ -136,7 +136,7 @@ def _digest(tasks: Sequence[Task]) -> str:
     for number, task in enumerate(tasks):
         row = msgspec.to_builtins(task)
         del row["cluster"]  # metadata: it changes no result of a task
-        if not row["initial_code"]:  # keeps the digests of version 0.1
+        if not row["initial_code"]:  # most have none
             del row["initial_code"]
         sha256.update(b"," * bool(number) + msgspec.json.encode(row, order="sorted"))
     sha256.update(b"]")
