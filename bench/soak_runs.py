@@ -27,7 +27,7 @@ SEEDS = 5
 def serve(share):
     """The server's process: prints its address, and answers until its input ends."""
     tests = Path(__file__).parents[1] / "tests"
-    sys.path[:0] = [str(tests.parent), str(tests / "shared"), str(tests / "platform" / "faults")]
+    sys.path[:0] = [str(tests.parent), str(tests / "shared")]
     import fault_server
 
     from reflexion_lab.agent.models.simulated import SimulatedModel

@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import signal
 from collections import Counter
@@ -81,10 +82,7 @@ class Divides:
 class Nothing:
     """No part at all."""
 '''
-SHARES = {
-    "test_configs.py": 5, "test_task_files.py": 3, "test_run_folders.py": 3, "test_transcripts.py": 3,
-    "test_memory_files.py": 3, "test_command_lines.py": 3,
-}  # fmt: skip
+SHARES = {"test_command_line_is_refused": 4, "test_damaged_file_is_refused": 3}
 RUN = (
     "run", "tracker=none", "quiet=true", "model=scripted", "model.path=script.json", "benchmark=jsonl",
     "benchmark.load.path=tasks.jsonl",
@@ -148,17 +146,17 @@ def command_result(arguments: tuple[str, ...]) -> SimpleNamespace:
 
 
 def pytest_collection_modifyitems(items):
-    """Of the cases one in three is in `make test` or `make test-slow`, of those that compose a config one in five: half
-    of these each. `make soak` has the others.
+    """Of the cases one in three or four is in `make test` or `make test-slow`: half of these each. `make soak` has the
+    others.
     """
     numbers = Counter()
     for item in items:
-        name = item.nodeid.partition("platform/bad_input/")[2].partition("::")[0]
-        if (share := SHARES.get(name)) and hasattr(item, "callspec"):
-            numbers[name] += 1
-            if (numbers[name] - 1) % share:
+        if share := SHARES.get(getattr(item, "originalname", "")):
+            number = numbers[item.originalname]
+            numbers[item.originalname] += 1
+            if number % share:
                 item.add_marker(pytest.mark.soak)
-            elif (numbers[name] - 1) % (2 * share):
+            elif number % (2 * share):
                 item.add_marker(pytest.mark.slow)
 
 
@@ -175,7 +173,7 @@ def world(tmp_path_factory):
         (folder / name).write_text(text)
     (folder / "tasks.jsonl.gz").write_bytes(gzip.compress(texts["tasks.jsonl"].encode()))
     (folder / "agent").mkdir()
-    (folder / "agent" / "env_results_trial_0.json").write_text(json.dumps([{"name": "env", "is_success": True}]))
+    (folder / "agent" / "log.txt").write_text("of something else")
     os.chdir(folder)
     try:
         for more in (("store=sqlite", "store.place=memory.sqlite", "study=study.yaml"), ("arm=other",)):
@@ -189,6 +187,7 @@ def world(tmp_path_factory):
             ("memory", "import", "export.jsonl", "--store", "memory"),
         ):
             assert command_result(arguments).code == 0
+        shutil.copy("memory.sqlite", "store.sqlite")
     finally:
         os.chdir(before)
     return folder
@@ -205,27 +204,24 @@ def work(world, tmp_path, monkeypatch):
 
 @pytest.fixture
 def refused(work):
-    """The line with which a command refuses its arguments, having changed nothing; its hint behind a semicolon."""
+    """What a command that refuses its arguments prints, having changed nothing; `...` stands for RUN, WORK for here."""
 
     def refuse(*arguments: str) -> str:
         before = snapshot(work)
-        result = command_result(arguments)
+        words = (part.replace("WORK", str(work)) for part in arguments)
+        result = command_result(tuple(full for word in words for full in (RUN if word == "..." else (word,))))
         assert snapshot(work) == before
         assert result.code == 2, result
         assert "Traceback" not in result.err
-        usage, _, line = result.err.rstrip().replace("\n  ", "; ").rpartition("\n")
-        assert line.startswith("error: ") or (usage.startswith("usage: ") and "error: " in line), result.err
-        assert usage == "" or usage.startswith("usage: "), result.err
-        assert len(line) < 1000
-        return line
+        usage, mark, message = result.err.rstrip("\n").partition("error: ")
+        assert mark and (not usage or usage.startswith("usage: ")), result.err
+        _, *hint = message.split("\n")
+        assert len(message) < 1000
+        assert len(hint) <= 1 and all(text.startswith("  ") for text in hint), result.err
+        message = re.sub(r"\(choose from .*\)|\d{8}-\d{6}-\d{6}", "...", message.replace(str(work), "WORK"))
+        return f"error: {message}"
 
     return refuse
-
-
-@pytest.fixture
-def refused_run(refused):
-    """The line with which a run that would go well is refused, for these overrides."""
-    return lambda *overrides: refused(*RUN, *overrides)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ READERS = {
     "memory.sqlite": ("memory", "show", "--store", "memory.sqlite"),
     "study.yaml": ("study", "check", "study.yaml", "old/good"),
     "labels.csv": ("failures", "transcript.jsonl", "--labels", "labels.csv"),
-    "agent/env_results_trial_0.json": ("trials", "agent"), "good.zip": ("replay", "good.zip"),
+    "good.zip": ("replay", "good.zip"),
 }  # fmt: skip
 """By file, a command that reads it and writes nothing."""
 LIGHT = [name for name in READERS if name not in ("tasks.jsonl", "transcript.jsonl", "labels.csv", "good.zip")]

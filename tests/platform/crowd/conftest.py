@@ -13,6 +13,7 @@ from collections import Counter
 from contextlib import closing
 
 import pytest
+from fault_server import FaultServer
 
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.memory.lessons.wisdom import extract
@@ -22,7 +23,6 @@ from reflexion_lab.storage.place import opened
 from reflexion_lab.studies.replay.verify import verify
 from reflexion_lab.studies.tracking import writing
 from reflexion_lab.tasks.benchmarks.basics import basics
-from tests.platform.faults.fault_server import FaultServer
 
 PATIENCE = 900
 """Seconds after which a test gives up on a process; nothing takes so long, on however loaded a machine."""

@@ -4,6 +4,7 @@ import functools
 import time
 from pathlib import Path
 
+import fault_server
 import pytest
 
 from reflexion_lab.agent.models.simulated import SimulatedModel
@@ -15,7 +16,6 @@ from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import carry_out
 from reflexion_lab.tasks.benchmarks.basics import basics
-from tests.platform.faults import fault_server
 
 KEY = "sk-planted-0123456789abcdef"
 

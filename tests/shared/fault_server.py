@@ -1,7 +1,8 @@
 """An OpenAI-compatible server that answers as a student would who always says the same to the same request, and that
 breaks as real ones do: by a plan, or for ever.
 
-server = FaultServer(student, plan); `plan(request)` names the fault of a `Request`, "" for none, and may be replaced.
+server = FaultServer(student, plan); `plan(request)` names the fault of a `Request`, or is one; "" for none. It may be
+replaced.
 `mixed(seed, share, names)` makes a plan in which each request fails by chance, whatever comes in between.
 """
 
@@ -82,13 +83,17 @@ class FaultServer(ModelServer):
     def answer(self, handler, raw):
         key, fault = self.take(raw, handler.headers["Authorization"])
         body = json.loads(raw)
-        if fault in FAULTS:
-            FAULTS[fault](handler, self, body)
+        self.heard(handler, body)
+        if callable(fault) or fault in FAULTS:
+            (fault if callable(fault) else FAULTS[fault])(handler, self, body)
         else:
             handler.send(self.completion(body) | CHANGES.get(fault, lambda server, body: {})(self, body))
         if not fault or fault in ANSWERED:
             with self.lock:
                 self.answered[key] += 1
+
+    def heard(self, handler, body):
+        """For tests that look at requests."""
 
     @property
     def faults(self):
