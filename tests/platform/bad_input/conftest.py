@@ -92,6 +92,10 @@ TOOLS = {tool.__name__.rpartition(".")[2]: tool.main for tool in (failures, pars
 """Scripts of the experiments, by the word that a command line here begins with."""
 
 
+VARYING = re.compile(r"\d{8}-\d{6}-\d{6}|\(choose from .*\)|[\w/.@'-]+(?:, [\w/.@'-]+){3,}")
+"""What differs from run to run, and choices, which grow: one more is no other message."""
+
+
 def lines(rows: list[dict]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
@@ -218,7 +222,7 @@ def refused(work):
         _, *hint = message.split("\n")
         assert len(message) < 1000
         assert len(hint) <= 1 and all(text.startswith("  ") for text in hint), result.err
-        message = re.sub(r"\(choose from .*\)|\d{8}-\d{6}-\d{6}", "...", message.replace(str(work), "WORK"))
+        message = VARYING.sub("...", message.replace(str(work), "WORK"))
         return f"error: {message}"
 
     return refuse

@@ -1,7 +1,6 @@
 """A run against a server that fails in one way: what it does, writes and says, and that nothing is lost."""
 
 import json
-import os
 from collections import Counter
 
 import pytest
@@ -26,8 +25,6 @@ NAMED = {
 }  # fmt: skip
 MORE = basics(seed=0, n=12)
 TASKS = MORE[:4]
-
-
 MANY = "benchmark.load.n=12"
 
 
@@ -53,7 +50,7 @@ def written(folder):
 
 
 @pytest.mark.slow
-def test_what_passes_is_asked_again_and_changes_nothing(faults, student, run, measured, unbroken, clock):
+def test_transient_failures_are_retried_and_change_nothing(faults, student, run, measured, unbroken, clock):
     left = list(ASKED_AGAIN)  # each for another request, when that comes for the first time
     with faults.FaultServer(student, lambda r: left.pop() if left and r.nth == 1 else "") as server:
         folder, problem = run(server, MANY)
@@ -66,7 +63,7 @@ def test_what_passes_is_asked_again_and_changes_nothing(faults, student, run, me
 
 
 @pytest.mark.slow
-def test_as_long_as_the_server_says_is_waited(faults, student, run, measured, unbroken, clock):
+def test_retry_after_is_waited(faults, student, run, measured, unbroken, clock):
     clock.real = 1
     plan = about(TASKS[0], "429_second")
     with faults.FaultServer(student, lambda r: plan(r) if r.nth == 1 else "") as server:
@@ -77,7 +74,7 @@ def test_as_long_as_the_server_says_is_waited(faults, student, run, measured, un
 
 
 @pytest.mark.slow
-def test_an_odd_answer_is_an_answer(faults, student, run, measured, unbroken):
+def test_odd_answer_is_an_answer(faults, student, run, measured, unbroken):
     odd = "trickle", "twice", "two_choices", "no_name"
     with faults.FaultServer(student, lambda request: odd[request.number % 4]) as server:
         folder, problem = run(server)
@@ -136,78 +133,63 @@ def test_a_server_that_is_down_is_given_up_soon(faults, student, run, measured, 
     assert measured(folder) == unbroken(MANY)
 
 
-def test_a_wait_of_a_day_is_not_waited_and_is_said(faults, student, run):
-    with faults.FaultServer(student, about(TASKS[0], "429_absurd")) as server:
-        folder, problem = run(server)
-    assert problem.outcome == "rate_limited"
-    assert "Retry-After: 86400, of which at most 120 s are waited" in str(problem)
-    assert server.faults["429_absurd"] == 2  # once a loop
-    assert len(folder.results) == 3
+STOPS = {
+    "429_absurd": ("rate_limited", False, "Retry-After: 86400, of which at most 120 s are waited"),
+    "no_credit": ("rate_limited", True, "credit is spent"), "payment": ("rate_limited", True, "credit is spent"),
+    "404": (None, None, "model.model"), "other_model": ("wrong_model", True, "model.answers_as=['teacher']"),
+    "403": ("key_refused", True, "put a valid one into the environment variable OPENAI_API_KEY"),
+}  # fmt: skip
+"""By fault: outcome, whether it lasts, what the error names. A rejected request and what lasts stop a run at once."""
 
 
-@pytest.mark.parametrize("fault", ["no_credit", "payment"])
-def test_an_account_without_credit_stops_the_run_at_once(faults, student, run, fault):
-    with faults.FaultServer(student, lambda request: fault) as server:
-        folder, problem = run(server, "workers=1")
-    assert (problem.outcome, problem.is_lasting) == ("rate_limited", True)
-    assert "credit is spent" in str(problem)
-    assert len(server.requests) == len(written(folder)) == 1
-
-
-def test_a_request_that_the_server_rejects_stops_the_run_loudly(faults, student, run):
-    with faults.FaultServer(student, lambda request: "404") as server:
-        folder, problem = run(server, "workers=1")
-    assert isinstance(problem, ModelNotFound)
-    assert "model.model" in str(problem)
-    assert len(server.requests) == 1
-    assert written(folder) == []
+@pytest.mark.parametrize("fault", STOPS)
+def test_run_stops_and_names_the_cause(faults, student, run_alone, capsys, fault):
+    outcome, is_lasting, text = STOPS[fault]
+    plan = about(TASKS[0], fault) if is_lasting is False else lambda request: fault
+    with faults.FaultServer(student, plan, model="teacher" if fault == "other_model" else "student") as server:
+        folder, problem = run_alone(server, "workers=1")
+    assert (getattr(problem, "outcome", None), getattr(problem, "is_lasting", None)) == (outcome, is_lasting)
+    assert isinstance(problem, Unanswered if outcome else ModelNotFound)
+    assert text in str(problem)
+    if is_lasting:
+        assert any(note.startswith("while acting: task basics/") for note in problem.__notes__)
+    if outcome:
+        assert f"finish it with the same command and resume={folder.path}" in capsys.readouterr().err
+    if is_lasting is False:
+        assert server.faults[fault] == 2  # once a loop
+        assert len(folder.results) == 3
+    else:
+        assert len(server.requests) == 1
+        assert written(folder) == [(TASKS[0].task_id, outcome)] * bool(outcome)
 
 
 # Keys
 
 
-@pytest.mark.parametrize("last", [1, 4, 7])
-def test_an_expired_key_stops_the_run_and_a_new_key_finishes_it(
-    faults, student, run, measured, unbroken, monkeypatch, last
+@pytest.mark.parametrize(("last", "is_file"), [(1, False), (4, True), (7, False)])
+def test_expired_key_stops_the_run_and_a_new_key_finishes_it(
+    faults, student, run, measured, unbroken, monkeypatch, tmp_path, last, is_file
 ):
     def plan(request):
         return "401" if request.number > last and request.authorization.endswith("old") else ""
 
+    file = tmp_path / "key"
+    file.write_text("sk-planted-new\n")
+    file.chmod(0o600)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-old")
     with faults.FaultServer(student, plan) as server:
         folder, problem = run(server)
         assert (problem.outcome, problem.is_lasting) == ("key_refused", True)
-        assert "put a valid one into the environment variable OPENAI_API_KEY" in str(problem)
         assert 1 <= server.faults["401"] <= 3  # no more than there are workers
         assert {outcome for _, outcome in written(folder)} == {"key_refused"}
-        monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-new")
-        folder, problem = run(server, f"resume={folder.path}")
+        if not is_file:
+            monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-new")
+        folder, problem = run(server, f"resume={folder.path}", *[f"model.api_key_file={file}"] * is_file)
     assert problem is None
     assert measured(folder) == unbroken()
     assert set(server.answered.values()) == {1}
     text = "".join(path.read_text() for path in folder.path.iterdir() if path.suffix in (".json", ".jsonl"))
     assert "sk-planted" not in text
-
-
-def test_a_run_whose_key_expired_may_go_on_with_a_key_in_a_file(faults, student, run, measured, unbroken, tmp_path):
-    file = tmp_path / "key"
-    file.write_text("sk-planted-file\n")
-    file.chmod(0o600)
-    old = os.environ["OPENAI_API_KEY"]
-    with faults.FaultServer(student, lambda request: "401" if request.authorization.endswith(old) else "") as server:
-        folder, problem = run(server)
-        assert problem.outcome == "key_refused"
-        folder, problem = run(server, f"resume={folder.path}", f"model.api_key_file={file}")
-    assert problem is None
-    assert measured(folder) == unbroken()
-
-
-def test_what_stopped_a_run_and_how_to_go_on_is_said(faults, student, run_alone, capsys):
-    with faults.FaultServer(student, lambda request: "403") as server:
-        folder, problem = run_alone(server)
-    assert f"stopped; finish it with the same command and resume={folder.path}" in capsys.readouterr().err
-    assert f"student at {server.url}/ did not answer" in str(problem)
-    assert any(note.startswith("while acting: task basics/") for note in problem.__notes__)
 
 
 # What is withheld
@@ -219,7 +201,7 @@ WITHHELD = {"refusal": "refusal", "content_filter": "content_filter", "azure_fil
 @pytest.mark.parametrize(
     "server_of", ["openai", "vllm", "vllm_new", "llama_cpp", "llama_cpp_old", "ollama", "ollama_cloud", "anthropic"]
 )
-def test_every_server_is_understood_that_the_prompt_is_too_long(faults, server_of):
+def test_prompt_that_is_too_long_is_understood_from_every_server(faults, server_of):
     with faults.FaultServer(None, lambda request: f"overflow_{server_of}") as server:
         model = OpenAIModel("student", server.url)
         reply = model.complete([Message(role="user", content="long")], sampling=Sampling())
@@ -255,7 +237,7 @@ def test_withheld_replies_have_their_own_outcome_per_task(faults, student, run, 
     assert written(folder) == []
 
 
-def test_a_model_that_refuses_to_reflect_is_stood_in_for_by_rules(faults, student, run):
+def test_rules_replace_a_refused_reflection(faults, student, run):
     with faults.FaultServer(student, lambda r: "refusal" if "ROOT_CAUSE:" in r.text else "") as server:
         folder, problem = run(server)
     assert problem is None
@@ -286,17 +268,7 @@ def test_unknown_usage_differs_from_zero_usage(faults, student, run, unbroken):
     assert figures.pass_at_1 == unbroken()[1]
 
 
-def test_another_model_from_the_first_answer_on_stops_the_run_at_once(faults, student, run, measured, unbroken):
-    with faults.FaultServer(student, model="teacher") as server:
-        folder, problem = run(server, "workers=1")
-        assert (problem.outcome, problem.is_lasting) == ("wrong_model", True)
-        assert "'teacher' answered" in str(problem)
-        assert "model.answers_as=['teacher']" in str(problem)
-        assert written(folder) == [(TASKS[0].task_id, "wrong_model")]
-        assert len(server.requests) == 1
-
-
-def test_a_name_that_the_config_knows_is_the_right_model(faults, student, run, measured, unbroken):
+def test_name_in_answers_as_is_the_right_model(faults, student, run, measured, unbroken):
     with faults.FaultServer(student, model="teacher") as server:
         folder, problem = run(server, "model.answers_as=[teacher]")
     assert problem is None
@@ -304,5 +276,5 @@ def test_a_name_that_the_config_knows_is_the_right_model(faults, student, run, m
     assert folder.manifest.model_fingerprint.partition("+")[2]
 
 
-def test_the_tasks_of_these_tests_are_those_of_the_runs():
+def test_tasks_of_these_tests_are_those_of_the_runs():
     assert load_benchmark(compose("benchmark.load.n=4", "benchmark.load.seed=0")).tasks == tuple(TASKS)

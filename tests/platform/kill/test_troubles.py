@@ -48,7 +48,7 @@ def small_files(size):
 
 @pytest.mark.slow
 def test_a_full_disk_is_said_and_the_run_resumes_when_there_is_space(place, undisturbed, outcome):
-    (whole,), calls, _, _ = undisturbed()
+    (whole,), calls, _ = undisturbed()
     lab = place("cache.executions=null")
     line = error_of(lab.run(code=2, preexec_fn=small_files(100_000)))
     assert re.search(rf"{lab.runs}/\S+:? .*(free some space|is its disk full|free its disk)", line)
@@ -79,7 +79,7 @@ SHARED = ("memory.shared.round_size=2", "memory.shared.shown={wisdom:2,mistakes:
 )
 def test_a_disk_may_be_full_at_any_file(place, undisturbed, outcome, store, size):
     overrides = (f"store={store}", *(SHARED if store != "none" else ()))
-    (whole,), _, _, _ = undisturbed(*overrides)
+    (whole,), _, _ = undisturbed(*overrides)
     lab = place(*overrides)
     process = lab.start(preexec_fn=small_files(size))
     _, output = process.communicate(timeout=120)
@@ -147,7 +147,7 @@ def test_a_folder_that_another_one_replaces_gets_no_record(tmp_path):
 @pytest.mark.slow
 @pytest.mark.soak
 def test_a_deleted_run_folder_is_an_error_and_calls_are_kept(place, served, undisturbed, outcome):
-    (whole,), calls, _, _ = undisturbed()
+    (whole,), calls, _ = undisturbed()
     lab = place()
     served.gate.clear()
     process = started(lab, served, 2)
@@ -180,7 +180,7 @@ def test_a_folder_that_may_not_be_written_is_one_line(place):
 
 @pytest.mark.soak
 def test_a_read_only_run_folder_resumes_when_writable(place, served, undisturbed, outcome):
-    (whole,), calls, _, _ = undisturbed()
+    (whole,), calls, _ = undisturbed()
     lab = place()
     lab.killed(started(lab, served, 4), 0)
     (folder,) = lab.folders
@@ -196,7 +196,7 @@ def test_a_read_only_run_folder_resumes_when_writable(place, served, undisturbed
 @pytest.mark.slow
 @pytest.mark.soak
 def test_a_second_process_on_the_same_run_is_refused_in_one_line(place, served, undisturbed, outcome):
-    (whole,), _, _, _ = undisturbed()
+    (whole,), _, _ = undisturbed()
     lab = place()
     served.gate.clear()
     process = started(lab, served, 2)
@@ -222,7 +222,7 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.slow
 @pytest.mark.soak
 def test_a_clock_that_jumps_by_years_changes_nothing(place, undisturbed, outcome):
-    (whole,), calls, _, _ = undisturbed()
+    (whole,), calls, _ = undisturbed()
     lab = place()
     for _ in range(2):  # most often in the same microsecond
         lab.run(before=(sys.executable, "-c", CLOCK))
