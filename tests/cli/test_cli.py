@@ -49,51 +49,6 @@ def test_every_command_has_help(capsys):
     assert "actor, benchmark, critic, curator, embedder, evaluator" in " ".join(text.split())
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("recall.omega=-1", "recall.omega: got -1, expected an int of 0 or more, or one of all, by_complexity"),
-        (
-            "recall.omga=1",
-            "unknown key (did you mean 'recall.omega'?); `reflexion-lab run --cfg job` prints all keys",
-        ),
-        ("arm=a=b", "arm=a=b: no override, expected KEY=VALUE"),
-        ("store=postgresql", "storage.url: got no value, expected storage.url=…"),
-        ("loop.confidence_threshold=1.5", "loop.confidence_threshold: got 1.5, expected above 0, at most 1"),
-        ("model=gpt5", "model: got 'gpt5', expected one of family_student, gguf, litellm, llamacpp-server, ollama, "
-                       "openai, replay, scripted, simulated, simulated_student, smollm2, vllm"),
-        ("benchmark=jsonl", "benchmark.load.path"),
-        ("benchmark.ids=[nobody/1]", "nobody/1"),
-        ("feedback_source=hidden", "feedback_source: got 'hidden', expected one of visible, self_tests, oracle, none"),
-        ("actor.sampling.temperature=hot", "actor.sampling.temperature: got 'hot', expected a number"),
-        ("model.path=absent.gguf", "no file at absent.gguf"),
-        (
-            "+actor.wings=2",
-            "actor.wings: unknown key; expected one of model, sampling, prompts; did you mean 'actor.sampling'?",
-        ),
-        ("loop.max_attempts=0", "loop.max_attempts: got 0"),
-        ("loop.extra_attempts=-1", "loop.extra_attempts: got -1"),
-        ("benchmark.limit=0", "benchmark"),
-        ("cache.mode=sometimes", "cache.mode: got 'sometimes'"),
-        ("quality.policy=shout", "quality.policy: got 'shout'"),
-        ("prompts.variant=loud", "prompts.variant: got 'loud', expected one of default, terse, paper_style"),
-        ("sandbox.limits.wall_seconds=0", "error: sandbox.limits.wall_seconds: got 0, expected above 0"),
-        ("sandbox.limits.wall_secs=1", "sandbox.limits.wall_secs"),
-        ("model.api_key_file=~/key", "model.api_key_file=~/key: no override"),
-        ("loop.timeout=null", "loop.timeout: got None, expected a number above 0"),
-        ("+roles.editor={_target_: x}", "roles: got editor"),
-        ("resume=absent", "absent: got no manifest.json, expected a run folder"),
-    ],
-)  # fmt: skip
-def test_a_mistake_gets_one_line_and_leaves_nothing(tmp_path, monkeypatch, capfd, override, message):
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["run", "tracker=none", override]) == 2
-    (line,) = capfd.readouterr().err.replace("\n  ", "; ").splitlines()
-    assert line.startswith("error: ")
-    assert message in line
-    assert [path for path in tmp_path.rglob("*") if path.is_file() and "calls.sqlite" not in path.name] == []
-
-
 def test_a_chat_server_is_not_asked_to_continue_a_file(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "planted-key")

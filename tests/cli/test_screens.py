@@ -92,27 +92,6 @@ def test_a_baseline_is_a_control_and_the_reason_is_printed(answer):
                for line in answer("compare", "runs", "--one-seed", "--baseline", "reflexion"))  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("show",), "RUN: got no run, expected the name of a run, or --last"),
-        (("show", "basics"), "basics: got 2 runs of such a name"),
-        (("show", "runs"), "runs: got 2 runs, expected one"),
-        (("show", "reflexion", "nothing"), "got no ended loop of task 'nothing'"),
-        (("show", "reflexion", "count_from", "--json"), "--json: got --json, and a task"),
-        (("compare",), "RUN: got no run, expected names of runs, or --last N"),
-        (("compare", "runs", "--last", "2"), "RUN: got runs, and --last 2"),
-        (("compare", "--last", "9"), "runs: got 2 runs, expected 9 or more"),
-        (("show", "--last", "reflexion", "count_from"), "--last: got --last and a run, reflexion"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)
-def test_what_cannot_be_shown_is_one_error(work, monkeypatch, capsys, words, message):
-    monkeypatch.chdir(work)
-    assert main([*words]) == 2
-    assert message in capsys.readouterr().err
-
-
 def test_with_many_arms_each_line_names_the_budget_of_its_difference(answer):
     wide, narrow = answer("compare", "swept", columns=140), answer("compare", "swept", columns=60)
     assert len(max(wide, key=len)) <= 80

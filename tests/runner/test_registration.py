@@ -129,40 +129,6 @@ def test_the_digest_is_that_of_the_content_not_of_the_file(study):
         assert (read(study).digest == digest) is is_same, text
 
 
-LAST = "stopping: after all runs"
-
-
-@pytest.mark.parametrize(
-    ("line", "changed", "message"),
-    [
-        ("primary_metric: pass_at_1\n", "", "primary_metric"),
-        ("n_tasks: 2", "n_tasks: two", "n_tasks"),
-        ("n_tasks: 2", "n_tasks: 0", "n_tasks: got 0"),
-        ("seeds: [0, 1]", "seeds: [0, 0]", "seeds"),
-        ("baseline: retry", "baseline: simple", "baseline: got simple, expected one of reflexion"),
-        ("budget: {tokens: 1000000}", "budget: {}", "budget"),
-        (LAST, f"{LAST}\nequivalence_margin: 10", "equivalence_margin: got 10.0, expected 0 for none"),
-        (LAST, f"{LAST}\ndiscordance: 0.1", "discordance: got 0.1, expected 0 for unknown, or one in [0.2, 1]"),
-        (LAST, f"{LAST}\nagreement: 2", "agreement: got 2.0, expected a share of tasks"),
-        (LAST, f"{LAST}\nhypothesis: x", "hypothesis"),
-        ("hypotheses: [The script learns nothing.]", "hypotheses: []", "hypotheses"),
-        ("name:", "name: [", "study"),
-    ],
-)
-def test_a_mistake_in_a_study_is_named_with_the_file(study, line, changed, message):
-    study.write_text(STUDY.replace(line, changed))
-    with pytest.raises(ValueError, match=r"my-study\.yaml") as caught:
-        read(study)
-    assert message in str(caught.value)
-
-
-def test_a_value_out_of_range_is_all_that_is_said(study):
-    study.write_text(STUDY.replace("effect: 0.2", "effect: 20"))
-    with pytest.raises(ValueError) as caught:
-        read(study)
-    assert str(caught.value) == f"study: {study}: minimum_detectable_effect: got 20.0, expected a difference in (0, 1]"
-
-
 def test_a_study_that_is_not_there_begins_no_run(run, study, tmp_path):
     study.unlink()
     with pytest.raises(ValueError, match=r"my-study\.yaml': got no file, expected"):

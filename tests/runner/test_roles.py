@@ -98,23 +98,6 @@ def test_every_role_has_a_model(config):
     models.close()
 
 
-def test_an_unknown_role_is_named(config):
-    with pytest.raises(ConfigError, match=r"roles: got editor, expected some of reflector, critic"):
-        load_models(config("+roles.editor={_target_: x}"))
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("model=openai", r"^model\.model: got no value"),
-        ("model@roles.critic=gguf", r"^roles\.critic\.path: got no value"),
-    ],
-)
-def test_a_missing_model_is_named_by_its_key(config, override, message):
-    with pytest.raises(ConfigError, match=message):
-        load_models(compose(override))
-
-
 def test_a_rung_that_chats_takes_no_begun_file(config):
     served = ("model@roles.strong=openai", "roles.strong.model=x", "roles.strong.base_url=http://127.0.0.1:9/v1")
     with pytest.raises(ConfigError, match=r"actor: got continuation with model=openai"):

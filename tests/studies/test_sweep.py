@@ -354,20 +354,6 @@ def test_a_failing_cell_affects_no_other(grid):
     assert "recall.omega: got -1" in swept._repr_html_()
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"sweep_id": "../../x"}, "sweep_id: got '../../x', expected the name of a folder"),
-        ({"sweep_id": ["one", "two"]}, "sweep_id: got several values in one sweep, expected one"),
-        ({"run_root": ["one", "two"]}, "run_root: got several values in one sweep, expected one"),
-        ({"resume": "runs/earlier"}, "resume: the same command resumes a sweep"),
-    ],
-)
-def test_a_sweep_lies_in_one_place(grid, more, message):
-    with pytest.raises(ValueError, match=message):
-        Sweep.of(lines(grid(**more)))
-
-
 def test_another_grid_of_the_same_name_takes_no_state_over(grid):
     sweep(grid(seed=[0, 1], sweep_id="byhand"), quiet=True)
     assert statuses(Sweep.of(lines(grid(seed=[2, 1], sweep_id="byhand")))) == ["waiting", "done"]

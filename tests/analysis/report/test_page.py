@@ -161,21 +161,6 @@ def test_report_writes_pages_into_run_folders_or_out(write_run, tmp_path, capsys
     assert capsys.readouterr().out.count("written: ") == 3
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ((), "--out: got none"),
-        (("--html", "--baseline", "x"), "got --baseline, too"),
-        (("--html", "--figures", "png"), "got --figures, too"),
-    ],
-)
-def test_the_command_says_what_is_missing_or_out_of_place(write_run, capsys, options, message):
-    run = write_run(VERDICTS)
-    assert main(["report", str(run.path), *options])
-    assert message in capsys.readouterr().err
-    assert not (run.path / "run.html").exists()
-
-
 def test_a_page_that_cannot_be_written_leaves_the_one_that_was_there(write_run):
     run = write_run(VERDICTS)
     path = save_page(run)

@@ -297,6 +297,7 @@ def memory() -> Iterator[tuple[str, Case]]:
 
 # Studies, prices, bundles, configs
 
+AFTER = "stopping: after one run"
 STUDIES: dict[str, Content] = {
     "empty": "", "a list": "[]", "a word": "mine", "binary": "\x00", "tabs": "name:\n\tmine",
     "no arms": ("arms: [reflexion]", "arms: []"), "baseline": ("baseline: reflexion", "baseline: nobody"),
@@ -304,7 +305,12 @@ STUDIES: dict[str, Content] = {
     "effect": ("minimum_detectable_effect: 0.5", "minimum_detectable_effect: .nan"),
     "tasks": ("n_tasks: 3", "n_tasks: 0"), "name": ("name: mine", "name: ' '"),
     "python": ("name: mine", "name: !!python/object/apply:os.getcwd []"),
-    "unknown": ("stopping: after one run", "stopping: x\ncolour: red"),
+    "effect above 1": ("effect: 0.5", "effect: 20"), "no metric": ("primary_metric: pass_at_1\n", ""),
+    "tasks a word": ("n_tasks: 3", "n_tasks: three"), "torn": ("name: mine", "name: ["),
+    "no hypotheses": ("hypotheses: [words help]", "hypotheses: []"),
+    **{text: (AFTER, f"{AFTER}\n{text}") for text in (
+        "colour: red", "equivalence_margin: 10", "discordance: 0.1", "agreement: 2",
+    )},
 }  # fmt: skip
 PRICE = "- {{models: [m], provider: p, host: h, currency: USD, prompt: {}, completion: 1, as_of: {}, source: s}}"
 PRICES = [

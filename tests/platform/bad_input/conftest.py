@@ -92,7 +92,7 @@ TOOLS = {tool.__name__.rpartition(".")[2]: tool.main for tool in (failures, pars
 """Scripts of the experiments, by the word that a command line here begins with."""
 
 
-VARYING = re.compile(r"\d{8}-\d{6}-\d{6}|\(choose from .*\)|[\w/.@'-]+(?:, [\w/.@'-]+){3,}")
+VARYING = re.compile(r"\d{8}-\d{6}-\d{6}|\(choose from .*\)|(?<=Available options: ).*|[\w/.@'-]+(?:, [\w/.@'-]+){3,}")
 """What differs from run to run, and choices, which grow: one more is no other message."""
 
 
@@ -181,7 +181,7 @@ def world(tmp_path_factory):
     os.chdir(folder)
     try:
         for more in (("store=sqlite", "store.place=memory.sqlite", "study=study.yaml"), ("arm=other",)):
-            assert command_result((*RUN, "run_root=old", "loop.max_attempts=2", *more)).code == 0
+            assert command_result((*RUN, "run_root=old", "workers=1", "loop.max_attempts=2", *more)).code == 0
         for run in (folder / "old").glob("*-s0"):
             run.rename(run.with_name("good" if "reflexion" in run.name else "other"))
         for arguments in (
