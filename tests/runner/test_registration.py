@@ -115,7 +115,7 @@ def named(run_of, tmp_path):
     return RunFolder(tmp_path / "runs" / run.path.name)
 
 
-def test_the_digest_is_that_of_the_content_not_of_the_file(study):
+def test_digest_depends_on_content_not_on_the_file(study):
     digest = read(study).digest
     assert len(digest) == 16
     lines = STUDY.splitlines()
@@ -129,14 +129,14 @@ def test_the_digest_is_that_of_the_content_not_of_the_file(study):
         assert (read(study).digest == digest) is is_same, text
 
 
-def test_a_study_that_is_not_there_begins_no_run(run, study, tmp_path):
+def test_missing_study_begins_no_run(run, study, tmp_path):
     study.unlink()
     with pytest.raises(ValueError, match=r"my-study\.yaml': got no file, expected"):
         run()
     assert not list(tmp_path.glob("runs/*/manifest.json"))
 
 
-def test_a_run_keeps_the_digest_and_a_copy_of_its_study_from_the_first_call_on(run, study, run_of):
+def test_run_keeps_digest_and_copy_of_its_study_from_the_first_call(run, study, run_of):
     digests = []
 
     def watch(lab):
@@ -164,13 +164,15 @@ def test_a_resumed_run_belongs_to_the_same_study_or_is_refused(run, named, study
         run(*resume)
 
 
-def test_a_file_that_changes_between_two_cells_is_seen(run, named, study, capsys):
+def test_study_changed_between_two_cells_is_reported(run, named, study, capsys):
     study.write_text(STUDY.replace("after all runs", "whenever we like it"))
     second = run("seed=1")
     assert of_runs([named.path, second.path], [named.manifest, second.manifest]) is None
     assert any("another study or version" in reason for reason in deviations(read(study), named.manifest))
     assert main(["study", "check", str(study), str(named.path), str(second.path)]) == 1
-    assert "another study or version" in printed(capsys)
+    text = printed(capsys)
+    assert "another study or version" in text
+    assert "0 registered and 2 exploratory runs" in text
 
 
 def test_a_copy_that_was_changed_afterwards_is_refused(named):
@@ -179,7 +181,7 @@ def test_a_copy_that_was_changed_afterwards_is_refused(named):
         of_runs([named.path], [named.manifest])
 
 
-def test_a_run_that_deviates_is_warned_of_and_names_no_study_in_tables(run, registered, run_of):
+def test_deviating_run_gets_a_warning_and_no_study_in_tables(run, registered, run_of):
     with pytest.warns(RuntimeWarning) as warned:
         run("experiment=retry", "temperature=0.7", "loop.max_attempts=2", "seed=1")
     messages = [str(warning.message) for warning in warned]
@@ -260,7 +262,7 @@ def test_an_arm_that_is_only_named_is_exploratory(named, study):
     assert reason == "only the name of its arm was registered, not its config"
 
 
-def test_a_run_belongs_to_the_arm_that_says_most_of_it(study):
+def test_run_belongs_to_the_most_specific_arm(study):
     study.write_text(
         STUDY.replace("retry]", "retry, 'retry temperature=0', 'reflexion quality.severe=[short, generic]']")
     )
@@ -277,7 +279,7 @@ def test_a_run_belongs_to_the_arm_that_says_most_of_it(study):
         assert read(study).arm_of(builders.manifest("run", config=config)) == arm
 
 
-def test_check_says_what_is_missing(registered, study, run_of, capsys):
+def test_check_prints_missing_runs(registered, study, run_of, capsys):
     assert main(["study", "check", str(study), str(run_of("reflexion").path)]) == 0
     out = printed(capsys)
     assert "arm reflexion: no run of seed 1" in out
@@ -286,14 +288,8 @@ def test_check_says_what_is_missing(registered, study, run_of, capsys):
     assert read(study).digest in out
 
 
-def test_check_reads_a_study_alone_and_names_its_mistake(study, capsys):
-    assert main(["study", "check", str(study)]) == 0
-    study.write_text(STUDY.replace("n_tasks: 2", "n_tasks: 0"))
-    assert main(["study", "check", str(study)]) == 2
-    assert "n_tasks: got 0" in capsys.readouterr().err
-
-
 def test_check_refuses_an_effect_that_the_design_cannot_detect(study, capsys):
+    assert main(["study", "check", str(study)]) == 0  # a study alone
     sized = STUDY.replace("n_tasks: 2", "n_tasks: 40") + "discordance: 0.3\n"
     study.write_text(sized)
     assert main(["study", "check", str(study)]) == 1
@@ -354,25 +350,6 @@ def test_a_study_is_registered_run_and_checked(small, capsys):
     comparison = json.loads(capsys.readouterr().out)
     assert comparison["baseline"] == "retry recall.omega=0"
     assert [row["as_run"]["exploratory"] for row in comparison["rows"] if row["as_run"]] == [[]]  # by config, not label
-
-
-@pytest.mark.slow
-def test_arms_that_differ_from_the_registered_ones_are_named(small, capsys):
-    main(["study", "register", "small.yaml"])
-    main(["run", *SHARED, "experiment=retry", "temperature=0.2", "loop.max_attempts=1", "study=small.yaml"])
-    other = ["experiment=reflexion", "recall.omega=2", "model.first=0.99", "prompts=terse", "loop.max_attempts=9"]
-    main(["run", *SHARED, *other, "study=small.yaml"])
-    capsys.readouterr()
-    runs = sorted(map(str, (small.parent / "runs").glob("2*")))
-    assert main(["study", "check", "small.yaml", *runs]) == 1
-    text = printed(capsys)
-    assert "0 registered and 2 exploratory runs" in text
-    for line in (
-        "temperature is 0.2, registered was 0.8", "loop.max_attempts is 1, registered was 3",
-        "model.first is 0.99, registered was 0.825", "prompts.variant is terse, registered was default",
-        "loop.max_attempts is 9, registered was 3",
-    ):  # fmt: skip
-        assert line in text
 
 
 OWN = "from reflexion_lab.agent.actors.single_shot import SingleShot\n\n\nclass Own(SingleShot):\n    pass\n"
@@ -548,7 +525,7 @@ def test_a_section_of_other_arms_or_seeds_is_refused(study, registered):
         read(study)
 
 
-def test_check_shows_since_when_the_file_is_as_it_is(study, capsys):
+def test_check_prints_commit_tag_and_time_stamp_of_the_file(study, capsys):
     git = ["git", "-C", str(study.parent), "-c", "user.name=a", "-c", "user.email=a@b"]
     for words in (["init", "-q"], ["add", study.name], ["commit", "-qm", "study"], ["tag", "registered-1"]):
         subprocess.run([*git, *words], check=True)
