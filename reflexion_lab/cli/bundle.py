@@ -57,7 +57,7 @@ def pack_run(run: RunFolder, out: Path, calls: str | None = None, store: str | N
     """Write the bundle of a run to `out`, with its call cache and its store at these places, or where its config says.
     Raises ConfigError: as `_check_out`; BundleError: see `packing.pack`.
     """
-    from reflexion_lab.storage.postgresql import with_login
+    from reflexion_lab.storage.place import with_login
     from reflexion_lab.studies.replay.packing import pack
 
     _check_out(out)

@@ -131,10 +131,9 @@ def without_password(place: str) -> str:
     """`place` without the password that a URL may carry."""
     if "://" not in place:
         return place
-    from reflexion_lab.storage.postgresql import without_password
-    from reflexion_lab.storage.sql import parsed
+    from reflexion_lab.storage.sql import parsed, without_password
 
-    return without_password(parsed(place))
+    return without_password(parsed(place, "--store"))
 
 
 @contextmanager

@@ -40,8 +40,8 @@ from reflexion_lab.records import (
     Wisdom,
     base_id,
 )
+from reflexion_lab.storage.in_memory import Packed
 from reflexion_lab.storage.kinds import is_removed
-from reflexion_lab.storage.spilled import Spilled
 
 BATCH = 200
 """Episodes of a store that are indexed at once."""
@@ -117,7 +117,7 @@ class Archive:
         self.same_task = same_task
         self.omega = DEFAULT
         self.outcomes: dict[str, tuple[int, int]] = {}
-        self.buffer = EpisodeBuffer(max_episodes, retriever(), match, Spilled(Episode))
+        self.buffer = EpisodeBuffer(max_episodes, retriever(), match, Packed(Episode))
         self.book = WisdomBook(retriever(), retire_after, retire_below)
         self.mistakes = Mistakes(retriever=retriever(), threshold=self.shown.min_score)
         self.insights = Insights()

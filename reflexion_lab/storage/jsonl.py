@@ -1,7 +1,7 @@
 """The JSON-lines store: a folder with one readable file per kind of record.
 
-Processes append to a file and may rewrite it. A writer holds an exclusive `flock`; a reader sees whole writes only.
-Locks are taken on new descriptors, so they also separate threads, and they end with their process.
+Processes append to a file and may rewrite it. A writer holds an exclusive `flock` on the folder; a reader sees whole
+writes only. Locks are taken on new descriptors, so they also separate threads, and they end with their process.
 """
 
 from __future__ import annotations
@@ -26,41 +26,44 @@ from reflexion_lab.storage.kinds import KIND_OF, KINDS, Kind, collector_paused, 
 
 
 @contextmanager
+def _held(folder: Path, operation: int) -> Iterator[None]:
+    """A lock on a folder, which no rewrite replaces."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, operation)
+        yield
+    finally:
+        # Closing is not enough: a process forked meanwhile has a copy of the descriptor.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+@contextmanager
 def locked(path: Path) -> Iterator[tuple[int, int]]:
-    """Exclusive lock on a file, created if missing; yields its descriptor and size."""
-    while True:
+    """A file, created if missing, for its only writer; yields its descriptor and size."""
+    with _held(path.parent, fcntl.LOCK_EX):
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            try:
-                is_current = os.path.samestat(os.fstat(descriptor), path.stat())
-            except FileNotFoundError:  # a process that rewrote the file meanwhile has replaced it
-                is_current = False
-            if is_current:
-                yield descriptor, os.fstat(descriptor).st_size
-                return
+            yield descriptor, os.fstat(descriptor).st_size
         finally:
-            # Closing is not enough: a process forked meanwhile has a copy of the descriptor.
-            with suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
 
 @contextmanager
 def snapshot(path: Path) -> Iterator[tuple[int, int]]:
     """Descriptor and size of a file between two writes; later appends are beyond that size. Size 0: missing file."""
+    with _held(path.parent, fcntl.LOCK_SH):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            descriptor = -1
+        size = os.fstat(descriptor).st_size if descriptor >= 0 else 0
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        yield -1, 0
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-        size = os.fstat(descriptor).st_size
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
         yield descriptor, size
     finally:
-        os.close(descriptor)
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def write(descriptor: int, text: bytes, size: int) -> None:

@@ -6,6 +6,7 @@ concatenated files of a JSONL store are an export.
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections import Counter
@@ -17,14 +18,16 @@ import msgspec
 
 from reflexion_lab.errors import ConfigError, StoreError
 from reflexion_lab.io.files import UNREADABLE
+from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.limits import Above0, validated
 from reflexion_lab.protocols import Store, Stored
 from reflexion_lab.records import SCHEMA_VERSION, Episode, Item, Mistake, Record, Session, Wisdom
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.storage.jsonl import Header, Jsonl, check_schema, faults, header, header_text, replace
 from reflexion_lab.storage.kinds import KINDS, Kind, prepared
-from reflexion_lab.storage.sql import Sql
 
+VARIABLE = "REFLEXION_LAB_DATABASE"
+"""Environment variable with the URL for storage=postgres."""
 DAY = 24 * 60 * 60
 PLACES = 'a folder, a file *.sqlite or *.db, sqlite:///path, postgresql://user:password@host/database, or "" for none'
 
@@ -50,7 +53,9 @@ def opened(place: str | Path, retention_days: Above0 | None = None) -> Store:
     if not text:
         store = InMemory()
     elif "://" in text or path.suffix in (".sqlite", ".db"):
-        store = Sql(text if "://" in text else path)
+        from reflexion_lab.storage.sql import Sql
+
+        store = Sql(text)
     elif path.is_file() or path.suffix in (".json", ".jsonl"):
         hint = "`reflexion-lab memory import` reads the records of a file"
         raise ConfigError("store.place", f"{place}, a file", PLACES, hint)
@@ -64,6 +69,12 @@ def opened(place: str | Path, retention_days: Above0 | None = None) -> Store:
             stacklevel=2,
         )
     return store
+
+
+def with_login(url: str) -> str:
+    """A manifest's URL, which has no log-in, with the log-in of the environment's URL if both name the same place."""
+    known = os.environ.get(VARIABLE, "")
+    return known if known and without_logins(known) == url else url
 
 
 BATCH = 1000

@@ -1,78 +1,508 @@
-"""The SQL store, in SQLite or PostgreSQL: one table per kind, one row per record."""
+"""Records, calls, spending and caches in SQL, by SQLAlchemy Core: a SQLite file, or a server's database by its URL.
+
+A dialect needs `INSERT … ON CONFLICT`, as SQLite and PostgreSQL have it. Committed rows survive a killed process.
+SQLite files need a local disk: their write-ahead log does not work over a network file system.
+"""
 
 from __future__ import annotations
 
+import os
+import random
 import sqlite3
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
+from sqlalchemy import (
+    URL,
+    BigInteger,
+    Boolean,
+    ClauseElement,
+    Column,
+    Connection,
+    Double,
+    Engine,
+    Executable,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Select,
+    Table,
+    Text,
+    and_,
+    bindparam,
+    create_engine,
+    delete,
+    event,
+    insert,
+    inspect,
+    make_url,
+    or_,
+    select,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    IntegrityError,
+    OperationalError,
+    ProgrammingError,
+    SQLAlchemyError,
+)
+from sqlalchemy.pool import PoolProxiedConnection
 
-from reflexion_lab.errors import ConfigError, StoreError
+from reflexion_lab.errors import ConfigError, LabError, StoreError
 from reflexion_lab.protocols import S, Stored
 from reflexion_lab.records import Episode, Mistake, Search
-from reflexion_lab.storage import postgresql
-from reflexion_lab.storage.kinds import KIND_OF, KINDS, Line, collector_paused, failure, matches, prepared, searched
-from reflexion_lab.storage.table import BUSY_SECONDS, set_wal
+from reflexion_lab.storage.kinds import KIND_OF, Line, collector_paused, failure, matches, prepared, searched
 
-if TYPE_CHECKING:
-    from sqlalchemy import URL, Connection, Engine, Select, TableClause
-
+T = TypeVar("T")
+Values: TypeAlias = "Mapping[str, object] | Sequence[Mapping[str, object]]"
+EXPECTED = "a path, sqlite:///path or postgresql://user:password@host/database"
+PATIENCE = 60.0
+"""Seconds to wait for a server that restarts."""
+BUSY_SECONDS = 30.0
+"""Wait for another process that writes to a SQLite file."""
+ATTEMPTS = 20
+"""To create tables that other processes create, too."""
 ROWS = 500
 """Rows per fetch."""
 LONGEST = 200
 """Maximum characters of an indexed column; a PostgreSQL index entry holds 2,700 bytes."""
+ADVICE = (
+    (("full", "no space", "disk i/o", "extend file"), "free some space and try again"),
+    (("readonly", "read-only", "permission", "unable to open"), "name a writable place"),
+    (("not a database", "malformed"), "restore a backup, or move it away to start a new one"),
+    (("locked",), "another process is using it; try again later"),
+    (("connect", "refused", "terminated", "closed"), "is the server up, and are host, user and password right?"),
+)
+
+METADATA = MetaData()
 
 
-class Sql:
-    """Records in the database `url`: `postgresql://user:password@host/database`, `sqlite:///path`, or the Path of a
-    SQLite file on a local disk.
+def _column(name: str, kind: Any, **options: Any) -> Column[Any]:
+    return Column(name, kind, nullable=False, **options)
 
-    `append` is one transaction. Committed records survive a killed process and, in PostgreSQL, a crash of the machine,
-    in which SQLite may lose the last transactions. Processes may create one database concurrently.
+
+def _records(name: str, *columns: Column[Any] | Index) -> Table:
+    """`exact` is a record's text where JSONB would alter it, else NULL. `seq` orders records without a sort."""
+    return Table(
+        name,
+        METADATA,
+        Column("seq", BigInteger().with_variant(Integer(), "sqlite"), Identity(always=True), primary_key=True),
+        _column("id", Text, unique=True),
+        _column("body", Text().with_variant(JSONB(), "postgresql")),
+        Column("exact", Text),
+        *columns,
+    )
+
+
+# `words` is the text for keyword search, casefolded by Python, since the databases' lower() differ.
+RECORDS = {
+    "episodes": _records(
+        "episodes",
+        _column("timestamp", Double, index=True),
+        *(_column(name, Text) for name in ("session_id", "task_id", "agent_id", "category", "words")),
+        _column("passed", Boolean),
+        _column("confidence", Double),
+        Index("episodes_by_task", "task_id", "seq"),
+        Index("episodes_by_session", "session_id", "seq"),
+        Index("episodes_by_agent", "agent_id", "seq"),
+        Index("episodes_by_category", "category", "seq"),
+    ),
+    "wisdom": _records("wisdom"),
+    "mistakes": _records("mistakes", _column("timestamp", Double, index=True)),
+    "sessions": _records("sessions"),
+    "items": _records("items"),
+}
+CALLS = Table(
+    "calls",
+    METADATA,
+    _column("key", Text, primary_key=True),
+    # Text, since JSONB holds no NUL
+    *(_column(name, Text) for name in ("fingerprint", "request", "completion", "created_at")),
+)
+CLAIMS = Table("claims", METADATA, _column("key", Text, primary_key=True))
+"""Always empty to others: a row exists within the transaction that inserts it, and other inserts of its key wait."""
+SPENDING = Table(
+    "spending",
+    METADATA,
+    _column("scope", Text, primary_key=True),
+    *(_column(name, BigInteger) for name in ("calls", "tokens")),
+    *(_column(name, Double) for name in ("cost", "seconds")),
+)
+EXECUTIONS = Table("executions", METADATA, _column("key", Text, primary_key=True), _column("execution", Text))
+EMBEDDINGS = Table(
+    "embeddings",
+    METADATA,
+    _column("fingerprint", Text, primary_key=True),
+    _column("digest", LargeBinary, primary_key=True),
+    _column("vector", LargeBinary),
+    _column("checksum", BigInteger),
+)
+"""`digest`: SHA-256 of the text; `vector`: little-endian float32; `checksum`: CRC-32 of `vector`."""
+
+
+def parsed(place: str | Path, key: str) -> URL:
+    """The URL of a place. Raises ConfigError for the config `key`, without the URL, which may contain a password."""
+    if isinstance(place, Path) or ":/" not in place:
+        return URL.create("sqlite", database=str(place))
+    try:
+        url = make_url(place)
+    except (ArgumentError, ValueError):
+        raise ConfigError(f"{key}: the URL cannot be read", expected=EXPECTED) from None
+    if url.drivername == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")
+    try:
+        url.get_dialect()
+        has_upsert = hasattr(_dialect(url.get_backend_name()).Insert, "on_conflict_do_update")
+    except (ImportError, AttributeError, ArgumentError):
+        has_upsert = False
+    if not has_upsert:
+        raise ConfigError(key, f"{url.drivername}://", EXPECTED)
+    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+        raise ConfigError(f"{key}: a SQLite store is a file", expected='sqlite:///path, or "" to keep all in memory')
+    return url
+
+
+def without_password(url: URL) -> str:
+    """The URL for messages, without any password; the path of a SQLite file."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    return url.set(drivername=url.get_backend_name(), query={}).render_as_string(hide_password=True)
+
+
+def _dialect(name: str) -> Any:
+    return import_module(f"sqlalchemy.dialects.{name}")
+
+
+class Statement(NamedTuple):
+    """A compiled statement, whose values are given by name."""
+
+    text: str
+    constants: dict[str, object]
+
+
+class Execute(Protocol):
+    """Run a statement in a transaction, once for each of several values; return its rows."""
+
+    def __call__(self, statement: Statement, values: Values) -> list[Any]: ...
+
+
+class Database:
+    """Some `tables` at `place`, a path or URL, opened and created by their first use. Thread-safe.
+
+    A server that restarts is waited for, from the first failure after the tables were opened on.
+
+    Parameters
+    ----------
+    key, what
+        Config key and description of the place, for errors.
+    error
+        What is raised for an unusable database.
+    readonly
+        The tables must exist, and nothing is written.
 
     Raises
     ------
     ConfigError
-        `url` is none of these.
-    StoreError
-        The database is unavailable, damaged, another program's or a newer version's.
+        `place` is a URL of a database without upsert.
     """
 
-    def __init__(self, url: str | Path) -> None:
-        parts = parsed(url)
-        self.place = postgresql.without_password(parts)
-        self._json = parts.get_backend_name() == "postgresql"
-        with faults(self.place, "opened"):
-            self._engine = connected(parts)
-        self._tables = {kind.name: _table(kind.record) for kind in KINDS}
-        # As text: SQLAlchemy's parameter handling takes longer than SQLite's insertion of the row.
-        self._upserts = {name: str(self._upsert(name).compile(self._engine)) for name in self._tables}
+    def __init__(
+        self,
+        place: str | Path,
+        tables: Sequence[Table],
+        key: str = "store.place",
+        *,
+        error: type[LabError] = StoreError,
+        readonly: bool = False,
+    ) -> None:
+        self.url = parsed(place, key)
+        self.place = without_password(self.url)
+        self.is_file = self.url.get_backend_name() == "sqlite"
+        self.patience = PATIENCE
+        self._tables = [*tables, *(() if self.is_file or readonly else (CLAIMS,))]
+        self._error, self._readonly = error, readonly
+        self._lock, self._opening = threading.Lock(), threading.Lock()
+        dialect: Any = self.url.get_dialect()
+        self._dialect = dialect(paramstyle="named" if self.is_file else "pyformat")
+        self._engine: Engine | None = None
+        self._one: PoolProxiedConnection | None = None
+        """The connection to a file: with a connection each, threads contend for locks of the file."""
+
+    def open(self) -> None:
+        """Create missing tables now."""
+        with self.faults("opened"):
+            self._opened()
+
+    def close(self) -> None:
+        """The next use opens the database again."""
+        with self._opening:
+            if self._one is not None:
+                with self._lock:
+                    self._one.close()
+            if self._engine is not None:
+                self._engine.dispose()
+            self._engine = self._one = None
+
+    def compiled(self, statement: ClauseElement, names: Sequence[str] | None = None) -> Statement:
+        """A statement without lists of values; `names` are the columns that it sets. It is executed by the driver:
+        SQLAlchemy takes ten times as long as SQLite.
+        """
+        whole = statement.compile(dialect=self._dialect, column_keys=names)
+        return Statement(str(whole), {name: value for name, value in whole.params.items() if value is not None})
+
+    def inserted(self, table: Table, is_replaced: bool = True, where: Any = None, returns: bool = False) -> Statement:
+        """Insert rows; of those whose key is taken, replace the stored ones that fit `where` if `is_replaced`."""
+        names = [column.name for column in table.c if column.name != "seq"]
+        key = ["id"] if "id" in table.c else [column.name for column in table.primary_key]
+        insertion = _dialect(self.url.get_backend_name()).insert(table)
+        others = {name: insertion.excluded[name] for name in names if name not in key}
+        statement = (
+            insertion.on_conflict_do_update(index_elements=key, set_=others, where=where)
+            if is_replaced
+            else insertion.on_conflict_do_nothing()
+        )
+        return self.compiled(statement.returning(*table.primary_key) if returns else statement, names)
+
+    def transaction(self, work: Callable[[Execute], T], verb: str = "used") -> T:
+        """The result of `work` in a transaction. On a server it is done again if the connection was lost, so it may be
+        done twice if only its confirmation was.
+        """
+
+        def attempt() -> T:
+            engine = self._opened()
+            if self._one is not None:
+                with self._lock:
+                    return _transacted(self._one, work)
+            connection = engine.raw_connection()
+            try:
+                return _transacted(connection, work)
+            except engine.dialect.loaded_dbapi.OperationalError:
+                connection.invalidate()
+                raise
+            finally:
+                connection.close()
+
+        with self.faults(verb):
+            return self._again(attempt)
+
+    def rows(self, statement: Statement, values: Values, verb: str = "used") -> list[Any]:
+        """The rows of one statement."""
+        return self.transaction(lambda execute: execute(statement, values), verb)
+
+    def stream(self, statement: Executable, verb: str = "read") -> Iterator[Sequence[Any]]:
+        """The rows in parts, as they are stored now."""
+        with self.faults(verb), self._opened().connect() as connection:
+            yield from connection.execution_options(yield_per=ROWS).execute(statement).partitions()
+
+    def selected(self, statement: Executable) -> list[Any]:
+        return [row for rows in self.stream(statement) for row in rows]
+
+    @contextmanager
+    def claimed(self, key: str) -> Iterator[None]:
+        """Hold `key` on a server; who else claims it waits until this ends, or its process."""
+
+        def hold() -> Connection:
+            connection = self._opened().connect()
+            try:
+                connection.execute(insert(CLAIMS).values(key=key))
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+        with self.faults("used"):
+            connection = self._again(hold)
+        try:
+            yield
+        finally:
+            with suppress(SQLAlchemyError):  # a lost connection has ended the transaction, too
+                connection.close()
+
+    @contextmanager
+    def faults(self, verb: str) -> Iterator[None]:
+        """Convert a database error: the place cannot be `verb`."""
+        try:
+            yield
+        except (SQLAlchemyError, OSError, ImportError, self._driver.Error) as problem:
+            inner = problem.orig if isinstance(problem, DBAPIError) and problem.orig else problem
+            reason = " ".join(str(inner).split())[:300]
+            signs = ((sign, advice) for words, advice in ADVICE for sign in words)
+            advice = next((advice for sign, advice in signs if sign in reason.casefold()), "check the database")
+            if isinstance(inner, ImportError):
+                advice = "pip install 'reflexion_lab[postgresql]'"
+            raise self._error(str(failure(self.place, verb, reason, advice))) from problem
+
+    def _again(self, work: Callable[[], T]) -> T:
+        since = 0.0
+        while True:
+            try:
+                return work()
+            except (OperationalError, self._driver.OperationalError):
+                since = since or time.monotonic()
+                if self.is_file or self._engine is None or time.monotonic() - since >= self.patience:
+                    raise
+            time.sleep(random.uniform(0.05, 0.5))  # so that clients do not return together
+
+    @property
+    def _driver(self) -> Any:
+        return self._engine.dialect.loaded_dbapi if self._engine else sqlite3
+
+    def _opened(self) -> Engine:
+        with self._opening:
+            if self._engine is None:
+                engine = self._connectable()
+                try:
+                    self._create(engine)
+                    self._one = engine.raw_connection() if self.is_file else None
+                except BaseException:
+                    engine.dispose()
+                    raise
+                self._engine = engine
+            return self._engine
+
+    def _connectable(self) -> Engine:
+        if not self.is_file:
+            return create_engine(self.url, max_overflow=-1, json_serializer=str, json_deserializer=_same)
+        url, path = self.url, Path(str(self.url.database))
+        if not self._readonly:
+            if not str(path).startswith("file:"):
+                path.parent.mkdir(parents=True, exist_ok=True)
+        elif not path.is_file():
+            raise FileNotFoundError("no such file")
+        elif not os.access(path.parent, os.W_OK, effective_ids=True) and not Path(f"{path}-wal").exists():
+            # readers of a write-ahead log write a file next to it
+            url = URL.create("sqlite", database=path.absolute().as_uri(), query={"immutable": "1", "uri": "true"})
+        arguments = {"timeout": BUSY_SECONDS, "check_same_thread": False}
+        engine = create_engine(url, max_overflow=-1, connect_args=arguments)
+        event.listen(engine, "connect", _read_only if self._readonly else _prepare)
+        return engine
+
+    def _create(self, engine: Engine) -> None:
+        """Create the missing tables, perhaps while other processes do."""
+        for attempt in range(1, ATTEMPTS + 1):
+            if not (missing := self._missing(engine)):
+                return
+            try:
+                if self.is_file:
+                    with engine.connect() as connection:
+                        connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+                METADATA.create_all(engine, missing)
+            except (OperationalError, ProgrammingError, IntegrityError):
+                if attempt == ATTEMPTS:
+                    raise
+                time.sleep(random.uniform(0.01, 0.1))
+
+    def _missing(self, engine: Engine) -> list[Table]:
+        with engine.connect() as connection:
+            known = inspect(connection)
+            present = set(known.get_table_names())
+            for table in self._tables:
+                if table.name in present and {it["name"] for it in known.get_columns(table.name)} != {*table.c.keys()}:
+                    raise self._refused(f"its table {table.name} is of another version of reflexion_lab or program")
+        missing = [table for table in self._tables if table.name not in present]
+        if missing and self._readonly:
+            raise self._refused(f"it has no table {missing[0].name}")
+        if self.is_file and present and len(missing) == len(self._tables):
+            raise self._refused("it is the SQLite file of another program")
+        return missing
+
+    def _refused(self, reason: str) -> LabError:
+        return self._error(f"{self.place}: cannot be used: {reason}; name another place, or move it away")
+
+
+def _transacted(connection: PoolProxiedConnection, work: Callable[[Execute], T]) -> T:
+    cursor = connection.cursor()
+
+    def execute(statement: Statement, values: Values) -> list[Any]:
+        if isinstance(values, Mapping):
+            cursor.execute(statement.text, {**statement.constants, **values})
+        else:
+            cursor.executemany(statement.text, values)
+        return list(cursor.fetchall()) if cursor.description else []
+
+    try:
+        result = work(execute)
+        connection.commit()
+    except BaseException:
+        with suppress(Exception):  # the connection is lost
+            connection.rollback()
+        raise
+    finally:
+        cursor.close()
+    return result
+
+
+def _prepare(connection: sqlite3.Connection, _: object) -> None:
+    connection.execute("PRAGMA synchronous = NORMAL")
+    # Each checkpoint waits for the disk: with SQLite's default of 1,000 pages, batches take twice as long.
+    connection.execute("PRAGMA wal_autocheckpoint = 16000")
+
+
+def _read_only(connection: sqlite3.Connection, _: object) -> None:
+    connection.execute("PRAGMA query_only = ON")
+
+
+def _same(text: bytes | str) -> bytes | str:
+    return text
+
+
+class Sql:
+    """Records in a database: a path of a SQLite file, or a URL. One table per kind, one row per record.
+
+    `append` is one transaction.
+
+    Raises
+    ------
+    ConfigError
+        `place` is a URL of no such database.
+    StoreError
+        The database is unavailable, damaged, or another program's.
+    """
+
+    def __init__(self, place: str | Path) -> None:
+        self._database = Database(place, [*RECORDS.values()])
+        self.place = self._database.place
+        self._upserts = {name: self._database.inserted(table) for name, table in RECORDS.items()}
+        self._claim = self._database.compiled(insert(CLAIMS), ["key"])
+        self._release = self._database.compiled(delete(CLAIMS).where(CLAIMS.c.key == bindparam("key")))
+        self._database.open()
 
     def append(self, records: Sequence[Stored]) -> None:
         """Also raises DataError, as `kinds.prepared`."""
         rows: dict[str, dict[str, dict[str, object]]] = {}
         for line in prepared(records):
             # One row per id: the last record, in the first one's place.
-            rows.setdefault(line.kind.name, {})[line.id] = _row(line, self._json)
-        names = ", ".join(kind.name for kind in KINDS if kind.name in rows)
-        with faults(self.place, "appended to"), writing(self._engine) as connection:
-            if self._json and names:  # two writers that upsert the same ids in different orders would deadlock
-                connection.exec_driver_sql(f"LOCK TABLE {names} IN SHARE ROW EXCLUSIVE MODE")
+            rows.setdefault(line.kind.name, {})[line.id] = _row(line)
+
+        def work(execute: Execute) -> None:
+            if not self._database.is_file:  # two writers that upsert the same ids in different orders would deadlock
+                execute(self._claim, {"key": "records"})
             for name, by_id in rows.items():
-                connection.exec_driver_sql(self._upserts[name], list(by_id.values()))
+                execute(self._upserts[name], list(by_id.values()))
+            if not self._database.is_file:
+                execute(self._release, {"key": "records"})
+
+        if rows:
+            self._database.transaction(work, "appended to")
 
     def read(self, kind: type[S]) -> Iterator[S]:
-        table = self._tables[KIND_OF[kind].name]
-        return self._records(self._bodies(table).order_by(table.c.seq), kind)
+        table = RECORDS[KIND_OF[kind].name]
+        return self._records(_bodies(table).order_by(table.c.seq), kind)
 
     def search(self, search: Search) -> list[Episode]:
         episodes: list[Episode] = []
         # The query preselects; `matches` decides, as in all stores.
-        for episode in self._records(self._narrowed(search), Episode):
+        for episode in self._records(_narrowed(search), Episode):
             if matches(search, episode):
                 episodes.append(episode)
                 if len(episodes) == search.limit:
@@ -80,95 +510,65 @@ class Sql:
         return episodes
 
     def prune(self, before: float) -> int:
-        from sqlalchemy import delete
-
-        tables = [self._tables[KIND_OF[kind].name] for kind in (Episode, Mistake)]
-        with faults(self.place, "pruned"), writing(self._engine) as connection:
-            return sum(
-                connection.execute(delete(table).where(table.c.timestamp <= before)).rowcount for table in tables
-            )
-
-    def clear(self) -> None:
-        from sqlalchemy import delete
-
-        with faults(self.place, "cleared"), writing(self._engine) as connection:
-            for table in self._tables.values():
-                connection.execute(delete(table))
-
-    def close(self) -> None:
-        self._engine.dispose()
-
-    def _upsert(self, name: str) -> Any:
-        from sqlalchemy import Text, bindparam, cast
-        from sqlalchemy.dialects import postgresql, sqlite
-
-        table = self._tables[name]
-        insert = (postgresql if self._json else sqlite).insert(table)
-        body = bindparam("body", type_=Text)
-        names = [column.name for column in table.c if column.name not in ("seq", "body")]
-        values: dict[str, Any] = {column: bindparam(column) for column in names}
-        statement = insert.values(body=cast(body, postgresql.JSONB) if self._json else body, **values)
-        return statement.on_conflict_do_update(
-            index_elements=["id"], set_={column: statement.excluded[column] for column in ("body", *names)}
+        tables = [RECORDS[KIND_OF[kind].name] for kind in (Episode, Mistake)]
+        old = [delete(table).where(table.c.timestamp <= bindparam("before")).returning(table.c.seq) for table in tables]
+        statements = [self._database.compiled(statement) for statement in old]
+        return self._database.transaction(
+            lambda execute: sum(len(execute(statement, {"before": before})) for statement in statements), "pruned"
         )
 
-    def _bodies(self, table: TableClause) -> Select[Any]:
-        from sqlalchemy import Text, cast, func, select
+    def clear(self) -> None:
+        def work(execute: Execute) -> None:
+            for table in RECORDS.values():
+                execute(self._database.compiled(delete(table)), {})
 
-        return select(func.coalesce(table.c.exact, cast(table.c.body, Text)))
+        self._database.transaction(work, "cleared")
 
-    def _narrowed(self, search: Search) -> Select[Any]:
-        from sqlalchemy import and_, func, or_
-
-        table = self._tables["episodes"]
-        wanted = {"task_id": search.task_id, "session_id": search.session_id, "agent_id": search.agent_id}
-        clauses: list[Any] = [table.c[name] == _narrow(value) for name, value in wanted.items() if value]
-        if search.categories:
-            clauses.append(table.c.category.in_([_narrow(category) for category in search.categories]))
-        if search.passed is not None:
-            clauses.append(table.c.passed == search.passed)
-        if search.min_confidence:
-            clauses.append(table.c.confidence >= search.min_confidence)
-        if search.keywords:
-            place = func.strpos if self._json else func.instr
-            holds = [place(table.c.words, _plain(keyword.casefold())) > 0 for keyword in search.keywords]
-            clauses.append((and_ if search.every_keyword else or_)(*holds))
-        return self._bodies(table).where(*clauses).order_by(table.c.seq.desc())
+    def close(self) -> None:
+        self._database.close()
 
     def _records(self, statement: Select[Any], kind: type[S]) -> Iterator[S]:
-        decode = msgspec.json.Decoder(kind).decode
-        with faults(self.place, "read"), self._engine.connect() as connection:
-            rows = connection.execution_options(yield_per=ROWS).execute(statement)
-            for bodies in rows.scalars().partitions():
-                with collector_paused():
-                    records = [self._record(body, decode) for body in bodies]
-                yield from records
+        decoder = msgspec.json.Decoder(kind)
+        for rows in self._database.stream(statement):
+            with collector_paused():
+                records = [self._record(body if exact is None else exact, decoder) for body, exact in rows]
+            yield from records
 
-    def _record(self, body: str, decode: Callable[[str], S]) -> S:
+    def _record(self, body: str | bytes, decoder: msgspec.json.Decoder[S]) -> S:
         try:
-            return decode(body)
+            return decoder.decode(body)
         except (msgspec.DecodeError, TypeError) as problem:  # TypeError: NULL in a damaged file
+            text = str(body)[:80]
             raise StoreError(
-                f"{self.place}: {problem} in {str(body)[:80]}; was it written by another version, or damaged?"
+                f"{self.place}: {problem} in {text}; was it written by another version, or damaged?"
             ) from None
 
 
-def _table(record: type[Any]) -> TableClause:
-    from sqlalchemy import Boolean, Double, Text, column, table
-
-    narrow: dict[str, Any] = {"timestamp": Double} if record is Mistake else {}
-    if record is Episode:
-        narrow = {"timestamp": Double, "passed": Boolean, "confidence": Double}
-        narrow |= dict.fromkeys(("session_id", "task_id", "agent_id", "category", "words"), Text)
-    plain: tuple[Any, ...] = (column("seq"), column("id", Text), column("body"), column("exact", Text))
-    return table(KIND_OF[record].name, *plain, *(column(name, kind()) for name, kind in narrow.items()))
+def _bodies(table: Table) -> Select[Any]:
+    return select(table.c.body, table.c.exact)
 
 
-def _row(line: Line, json: bool) -> dict[str, object]:
+def _narrowed(search: Search) -> Select[Any]:
+    columns = RECORDS["episodes"].c
+    wanted = {"task_id": search.task_id, "session_id": search.session_id, "agent_id": search.agent_id}
+    clauses: list[Any] = [columns[name] == _narrow(value) for name, value in wanted.items() if value]
+    if search.categories:
+        clauses.append(columns.category.in_([_narrow(category) for category in search.categories]))
+    if search.passed is not None:
+        clauses.append(columns.passed == search.passed)
+    if search.min_confidence:
+        clauses.append(columns.confidence >= search.min_confidence)
+    if search.keywords:
+        holds = [columns.words.contains(_plain(word.casefold()), autoescape=True) for word in search.keywords]
+        clauses.append((and_ if search.every_keyword else or_)(*holds))
+    return _bodies(RECORDS["episodes"]).where(*clauses).order_by(columns.seq.desc())
+
+
+def _row(line: Line) -> dict[str, object]:
     body, record = line.body.decode(), line.record
     row: dict[str, object] = {"id": line.id, "body": body, "exact": None}
     # JSONB cannot hold NUL or negative zero.
-    if json and ("\\u0000" in body or "-0.0" in body):
+    if "\\u0000" in body or "-0.0" in body:
         row["body"], row["exact"] = body.replace("\\u0000", "\\ufffd"), body
     if isinstance(record, Episode | Mistake):
         row["timestamp"] = record.timestamp
@@ -187,162 +587,3 @@ def _plain(text: str) -> str:
     """`text` as every database accepts it; equality and substrings are preserved."""
     plain = text if text.isascii() else text.encode(errors="replace").decode()
     return plain.replace("\0", "\ufffd")
-
-
-APPLICATION_ID = 0x52464C4D
-"""SQLite header field that identifies the lab's files."""
-EXPECTED = "postgresql://user:password@host:5432/database or sqlite:///path/to/file.sqlite"
-
-
-def parsed(url: str | Path) -> URL:
-    """The parsed URL. Raises ConfigError, without `url`, which may contain a password."""
-    from sqlalchemy import URL
-
-    if isinstance(url, Path):
-        return URL.create("sqlite", database=str(url))
-    parts = postgresql.read(url, "store.place", EXPECTED)
-    if parts.get_backend_name() not in TYPES:
-        raise ConfigError("store.place", f"{parts.drivername}://", "sqlite:/// or postgresql://")
-    if parts.get_backend_name() == "sqlite" and parts.database in (None, "", ":memory:"):
-        raise ConfigError(
-            "store.place: a SQLite store is a file", expected='sqlite:///path, or "" to keep all in memory'
-        )
-    return parts
-
-
-def connected(parts: URL) -> Engine:
-    """An engine whose database is migrated to the current schema.
-
-    Raises
-    ------
-    StoreError
-        The database is another program's, or a newer version's.
-    SQLAlchemyError
-        The database cannot be opened, or is damaged.
-    """
-    place, is_file = postgresql.without_password(parts), parts.get_backend_name() == "sqlite"
-    # pool_pre_ping replaces connections that the server has dropped.
-    engine = _file_engine(parts) if is_file else postgresql.engine(parts, pool_pre_ping=True, max_overflow=-1)
-    with engine.connect() as connection:
-        if is_file:
-            application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
-            tables = connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
-            if tables and application != APPLICATION_ID:
-                got = f"{place}, the SQLite file of another program"
-                raise StoreError("store.place", got, "a file of the lab, or a new one")
-        schema = schema_version(connection)
-    if schema > len(MIGRATIONS):
-        hint = "use the version of reflexion_lab that wrote it, or a newer one"
-        raise StoreError(place, f"schema {schema}", f"{len(MIGRATIONS)} or less", hint)
-    if schema < len(MIGRATIONS):
-        if is_file:
-            with closing(engine.raw_connection()) as raw:
-                set_wal(cast(sqlite3.Connection, raw.driver_connection))
-        with writing(engine) as connection:
-            lock = f"SELECT pg_advisory_xact_lock({postgresql.LOCK})"
-            connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}" if is_file else lock)
-            migrate(connection)
-    return engine
-
-
-def _file_engine(parts: URL) -> Engine:
-    from sqlalchemy import create_engine, event
-
-    if not str(parts.database).startswith("file:"):
-        Path(str(parts.database)).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(parts, max_overflow=-1, paramstyle="named", connect_args={"timeout": BUSY_SECONDS})
-    event.listen(engine, "connect", _prepare)
-    event.listen(engine, "begin", _begin)
-    return engine
-
-
-def _prepare(connection: sqlite3.Connection, _: object) -> None:
-    # `_begin` starts transactions, not the driver.
-    connection.isolation_level = None
-    connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute("PRAGMA cache_size = -8192")
-    # Each checkpoint waits for the disk: with SQLite's default of 1,000 pages, batches take twice as long.
-    connection.execute("PRAGMA wal_autocheckpoint = 16000")
-
-
-def _begin(connection: Connection) -> None:
-    # A transaction that begins as a reader cannot wait for a writer.
-    immediate = connection.get_execution_options().get("immediate")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
-
-
-@contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
-    """A write transaction."""
-    with engine.execution_options(immediate=True).begin() as connection:
-        yield connection
-
-
-@contextmanager
-def faults(place: str, verb: str) -> Iterator[None]:
-    """Convert a database error to a StoreError: `place` cannot be `verb`."""
-    from sqlalchemy.exc import SQLAlchemyError
-
-    try:
-        yield
-    except (SQLAlchemyError, OSError, ImportError) as error:
-        reason, advice = postgresql.reason_and_advice(error)
-        raise failure(place, verb, reason, advice) from error
-
-
-# `exact` is a record's text where JSONB would alter it, else NULL. `words` is the text for keyword search, casefolded
-# by Python, since the databases' lower() differ.
-TABLES = (
-    """CREATE TABLE episodes (seq {number} PRIMARY KEY, id TEXT NOT NULL UNIQUE, body {json} NOT NULL, exact TEXT,
-    timestamp DOUBLE PRECISION NOT NULL, session_id TEXT NOT NULL, task_id TEXT NOT NULL, agent_id TEXT NOT NULL,
-    category TEXT NOT NULL, passed BOOLEAN NOT NULL, confidence DOUBLE PRECISION NOT NULL, words TEXT NOT NULL)""",
-    "CREATE TABLE wisdom (seq {number} PRIMARY KEY, id TEXT NOT NULL UNIQUE, body {json} NOT NULL, exact TEXT)",
-    """CREATE TABLE mistakes (seq {number} PRIMARY KEY, id TEXT NOT NULL UNIQUE, body {json} NOT NULL, exact TEXT,
-    timestamp DOUBLE PRECISION NOT NULL)""",
-    "CREATE TABLE sessions (seq {number} PRIMARY KEY, id TEXT NOT NULL UNIQUE, body {json} NOT NULL, exact TEXT)",
-)
-
-# `seq` gives the newest first without a sort. No query reads a body, so bodies are not indexed.
-INDEXES = (
-    "CREATE INDEX episodes_by_task ON episodes (task_id, seq)",
-    "CREATE INDEX episodes_by_session ON episodes (session_id, seq)",
-    "CREATE INDEX episodes_by_agent ON episodes (agent_id, seq)",
-    "CREATE INDEX episodes_by_category ON episodes (category, seq)",
-    "CREATE INDEX episodes_by_timestamp ON episodes (timestamp)",
-    "CREATE INDEX mistakes_by_timestamp ON mistakes (timestamp)",
-)
-
-ITEMS = ("CREATE TABLE items (seq {number} PRIMARY KEY, id TEXT NOT NULL UNIQUE, body {json} NOT NULL, exact TEXT)",)
-
-MIGRATIONS = (TABLES, INDEXES, ITEMS)
-"""Step n migrates version n - 1 to version n."""
-
-TYPES = {
-    "sqlite": {"number": "INTEGER", "json": "TEXT"},
-    "postgresql": {"number": "BIGINT GENERATED ALWAYS AS IDENTITY", "json": "JSONB"},
-}
-
-
-def schema_version(connection: Connection) -> int:
-    """The number of applied migration steps; 0 without the lab's tables."""
-    from sqlalchemy import inspect, text
-
-    if not inspect(connection).has_table("schema_version"):
-        return 0
-    return int(connection.execute(text("SELECT max(version) FROM schema_version")).scalar_one() or 0)
-
-
-def migrate(connection: Connection, upto: int = len(MIGRATIONS)) -> None:
-    """Apply the missing steps. The caller holds the lock and the transaction."""
-    from sqlalchemy import text
-
-    types = TYPES[connection.dialect.name]
-    present = schema_version(connection)
-    if present == 0:
-        connection.execute(
-            text("CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied_at DOUBLE PRECISION NOT NULL)")
-        )
-    for number in range(present + 1, upto + 1):
-        for statement in MIGRATIONS[number - 1]:
-            connection.execute(text(statement.format(**types)))
-        connection.execute(text("INSERT INTO schema_version VALUES (:n, :t)"), {"n": number, "t": time.time()})

@@ -14,13 +14,11 @@ from sqlalchemy import make_url
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import figures
 from reflexion_lab.cli import main as cli
-from reflexion_lab.errors import StoreError
 from reflexion_lab.io.secrets import without_keys, without_logins
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.grid import digest_of
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.storage.call_store import UNSAVED
 from reflexion_lab.studies.replay.packing import pack
 from reflexion_lab.studies.replay.replay import replay
 from tests.builders import canonical_bytes
@@ -197,33 +195,3 @@ def test_a_run_goes_on_when_the_server_restarts(words, tmp_path, url, server, un
     assert found_out(the_run(tmp_path / "runs")) == expected
     assert paid == len(rows(url, "calls")) == calls
     assert rows(url, "spending")[0][1] == calls
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("store", ["none", "postgresql"])
-def test_a_run_without_its_server_stops_and_resumes_at_no_cost(
-    words, tmp_path, url, server, undisturbed, disturbed, monkeypatch, store
-):
-    command = words("runs", "storage=postgres", f"store={store}", "workers=1")
-    lab = assemble(compose(*command))
-    lab.model._store._table._patience = lab.models.meter._ledger._table._patience = 0.0
-    outcome = disturbed(lab, 5, lambda: server.stop("immediate"))
-    try:
-        with pytest.warns(RuntimeWarning, match="ledger of spending"), pytest.raises(StoreError, match="paid for"):
-            lab.runner.run()
-    finally:
-        server.start()
-        lab.close()
-    paid = next(outcome) - 1
-    monkeypatch.undo()
-    monkeypatch.setenv("REFLEXION_LAB_DATABASE", url)
-    assert (tmp_path / "runs" / UNSAVED).read_text().strip().count("\n") == 0
-    lab = assemble(compose(*command, f"resume={lab.folder.path}"))
-    lab.runner.run()
-    lab.close()
-    expected, calls = undisturbed({"none": "store=none", "postgresql": "store=jsonl"}[store], "workers=1")
-    assert found_out(the_run(tmp_path / "runs")) == expected
-    assert paid + lab.models.paid == len(rows(url, "calls")) == calls
-    assert not Path(tmp_path / "runs" / UNSAVED).exists()
-    if store == "postgresql":
-        assert len(rows(url, "episodes")) == sum(map(len, the_run(tmp_path / "runs").attempts.values()))

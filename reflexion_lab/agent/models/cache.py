@@ -69,11 +69,10 @@ def missing_call(place: str, messages: Sequence[Message], sample: int) -> ModelE
 
 
 class CachedModel(WrappedModel):
-    """`model` with a call cache: an SQLite file, or a PostgreSQL URL.
+    """`model` with a call cache: a SQLite file, or a database URL.
 
-    Equal concurrent calls are made once. Those of this object raise the same error if the call fails; other processes
-    that share the file then make the call themselves, as they do when the calling process is killed. Processes that
-    share a PostgreSQL cache may both pay; both return the reply stored first. Thread-safe.
+    Equal concurrent calls are made once. Those of this object raise the same error if the call fails; others that share
+    the cache then make the call themselves, as they do when the calling process is killed. Thread-safe.
 
     Parameters
     ----------
@@ -83,8 +82,6 @@ class CachedModel(WrappedModel):
         `off`: no cache. `read-write`: use and extend the cache, but repeat calls that a server refused
         (`call_store.PASSING`): a `context_overflow`, which is free, every time; a `wrong_model`, which is paid again,
         once per process and call. `replay-only`: never call `model`.
-    unsaved
-        File for paid replies that the database could not store.
 
     Raises
     ------
@@ -112,14 +109,13 @@ class CachedModel(WrappedModel):
         path: str | Path,
         mode: Mode = "read-write",
         price: Price = FREE,
-        unsaved: Path | None = None,
     ) -> None:
         super().__init__(model)
         self.price = price
         self.hits = self.misses = self.coalesced = 0
         self.spent = Usage()
         self._mode = mode
-        self._store = None if mode == "off" else CallStore(path, readonly=mode == "replay-only", unsaved=unsaved)
+        self._store = None if mode == "off" else CallStore(path, readonly=mode == "replay-only")
         self._lock = threading.Lock()
         self._under_way: dict[str, Future[Completion]] = {}
 
@@ -157,7 +153,7 @@ class CachedModel(WrappedModel):
             with self._lock:
                 self.misses += 1
             raise missing_call(store.place, request.messages, request.sample)
-        with store.alone(key):
+        with store.claimed(key):
             stored = store.get(key)  # another process may have made the call meanwhile
             if stored is not None and self._stands(store, key, stored):
                 return self._hit(stored)

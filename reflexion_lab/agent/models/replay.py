@@ -15,7 +15,7 @@ from reflexion_lab.storage.call_store import CallStore
 
 
 class ReplayModel:
-    """Replies from the call cache at `path` (a file or a PostgreSQL URL), read-only; `cached` is True for all.
+    """Replies from the call cache at `path` (a file or a database URL), read-only; `cached` is True for all.
 
     Parameters
     ----------

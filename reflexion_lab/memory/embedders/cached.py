@@ -6,26 +6,21 @@ import hashlib
 import threading
 import warnings
 import zlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reflexion_lab.errors import ModelError
+from reflexion_lab.errors import ModelError, StoreError
 from reflexion_lab.protocols import Embedder
-from reflexion_lab.storage.table import FAULTS, Execute, FileTable, Layout
 
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
-LAYOUT = Layout(
-    name="embeddings",
-    columns="""fingerprint TEXT NOT NULL, digest BLOB NOT NULL, vector BLOB NOT NULL, checksum INTEGER NOT NULL,
-    PRIMARY KEY (fingerprint, digest)""",
-    application_id=0x52464C56,
-)
-"""`digest`: SHA-256 of the text; `vector`: little-endian float32; `checksum`: CRC-32 of `vector`."""
+    from reflexion_lab.storage.sql import Database
+
 CHUNK = 1024
 """Texts per transaction: a killed process loses at most these."""
 
@@ -45,7 +40,7 @@ class CachedEmbedder:
         self._embedder = embedder
         self._path = None if path is None else Path(path)
         self._lock = threading.Lock()
-        self._table: FileTable | None = None
+        self._database: Database | None = None
         self._opened = self._warned = False
         self._writable = True
 
@@ -85,51 +80,51 @@ class CachedEmbedder:
     def _read(self, digests: Collection[bytes]) -> dict[bytes, bytes]:
         fingerprint = self.fingerprint
         with self._lock:
-            if (table := self._open()) is None:
+            if (database := self._open()) is None:
                 return {}
             try:
-                vectors = _stored(table.rows, fingerprint, digests)
-            except FAULTS as problem:
+                vectors = _stored(database, fingerprint, digests)
+            except StoreError as problem:
                 self._warn(problem)
                 self._drop()
                 return {}
         return {digest: vector for digest, vector in vectors.items() if vector is not None}
 
     def _write(self, vectors: dict[bytes, bytes]) -> None:
-        def insert(execute: Execute) -> tuple[None, bool]:
-            for digest, vector in vectors.items():
-                row = {"name": self.fingerprint, "digest": digest, "vector": vector, "checksum": zlib.crc32(vector)}
-                execute("INSERT OR REPLACE INTO embeddings VALUES (:name, :digest, :vector, :checksum)", row)
-            return None, True
+        from reflexion_lab.storage.sql import EMBEDDINGS
 
         with self._lock:
-            if (table := self._open()) is None or not self._writable:
+            if (database := self._open()) is None or not self._writable:
                 return
+            rows = [
+                {"fingerprint": self.fingerprint, "digest": digest, "vector": vector, "checksum": zlib.crc32(vector)}
+                for digest, vector in vectors.items()
+            ]
             try:
-                table.transaction(insert)
-            except FAULTS as problem:
+                database.rows(database.inserted(EMBEDDINGS), rows, "appended to")
+            except StoreError as problem:
                 self._warn(problem)
                 self._writable = False  # stored vectors are still read
 
-    def _open(self) -> FileTable | None:
+    def _open(self) -> Database | None:
         if self._opened or self._path is None:
-            return self._table
+            return self._database
         self._opened = True
         for readonly in (False, True):
-            table = FileTable(self._path, LAYOUT, readonly=readonly)
+            database = _database(self._path, readonly)
             try:
-                table.open()
-            except FAULTS as problem:
+                database.open()
+            except StoreError as problem:
                 self._warn(problem)
             else:
-                self._table = table
+                self._database = database
                 break
-        return self._table
+        return self._database
 
     def _drop(self) -> None:
-        if self._table is not None:
-            self._table.close()
-            self._table = None
+        if self._database is not None:
+            self._database.close()
+            self._database = None
 
     def _warn(self, problem: Exception) -> None:
         if not self._warned:
@@ -165,12 +160,16 @@ class ReplayEmbedder:
     def __init__(self, path: str | Path, fingerprint: str = "") -> None:
         self.path = Path(path)
         self._wanted = fingerprint
-        self._table = FileTable(self.path, LAYOUT, readonly=True)
+        self._database = _database(self.path, readonly=True)
 
     @cached_property
     def fingerprint(self) -> str:
-        rows = self._rows("SELECT DISTINCT fingerprint FROM embeddings ORDER BY fingerprint", ())
-        recorded = [str(name) for (name,) in rows]
+        from sqlalchemy import select
+
+        from reflexion_lab.storage.sql import EMBEDDINGS
+
+        column = EMBEDDINGS.c.fingerprint
+        recorded = [str(name) for (name,) in self._rows(select(column).distinct().order_by(column))]
         if self._wanted in recorded:
             return self._wanted
         if len(recorded) == 1 and not self._wanted:
@@ -180,8 +179,12 @@ class ReplayEmbedder:
 
     @cached_property
     def dimensions(self) -> int:
-        statement = "SELECT length(vector) / 4 FROM embeddings WHERE fingerprint = ? LIMIT 1"
-        return int(self._rows(statement, (self.fingerprint,))[0][0])
+        from sqlalchemy import select
+
+        from reflexion_lab.storage.sql import EMBEDDINGS
+
+        statement = select(EMBEDDINGS.c.vector).where(EMBEDDINGS.c.fingerprint == self.fingerprint).limit(1)
+        return len(self._rows(statement)[0][0]) // 4
 
     def embed(self, texts: Sequence[str]) -> NDArray[float32]:
         import numpy as np
@@ -191,7 +194,8 @@ class ReplayEmbedder:
         vectors = []
         for text in texts:
             digest, beginning = _digest(text), f"the text that begins {text[:80]!r}"
-            stored = _stored(self._rows, self.fingerprint, [digest])
+            with self._faults():
+                stored = _stored(self._database, self.fingerprint, [digest])
             if not stored:
                 raise ModelError(f"{self.path} holds no vector of {beginning}")
             if (vector := stored[digest]) is None:
@@ -199,29 +203,42 @@ class ReplayEmbedder:
             vectors.append(vector)
         return _matrix(vectors)
 
-    def _rows(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+    def _rows(self, statement: Any) -> list[Any]:
+        with self._faults():
+            return self._database.selected(statement)
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
         try:
-            return self._table.rows(statement, values)
-        except FAULTS as error:
+            yield
+        except StoreError as error:
             raise ModelError(f"{self.path} cannot be used as recorded embeddings ({error})") from error
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
-        self._table.close()
+        self._database.close()
 
 
 def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode(errors="surrogatepass")).digest()
 
 
-def _stored(
-    rows: Callable[[str, Sequence[object]], list[tuple[Any, ...]]], fingerprint: str, digests: Collection[bytes]
-) -> dict[bytes, bytes | None]:
+def _database(path: Path, readonly: bool) -> Database:
+    from reflexion_lab.storage.sql import EMBEDDINGS, Database
+
+    return Database(path, [EMBEDDINGS], "cache.embeddings", readonly=readonly)
+
+
+def _stored(database: Database, fingerprint: str, digests: Collection[bytes]) -> dict[bytes, bytes | None]:
     """Stored vectors by digest; None for a damaged one."""
-    marks = ",".join("?" * len(digests))
-    statement = f"SELECT digest, vector, checksum FROM embeddings WHERE fingerprint = ? AND digest IN ({marks})"
-    stored = rows(statement, (fingerprint, *digests))
-    return {digest: vector if zlib.crc32(vector) == checksum else None for digest, vector, checksum in stored}
+    from sqlalchemy import select
+
+    from reflexion_lab.storage.sql import EMBEDDINGS
+
+    columns = EMBEDDINGS.c
+    statement = select(columns.digest, columns.vector, columns.checksum)
+    rows = database.selected(statement.where(columns.fingerprint == fingerprint, columns.digest.in_(digests)))
+    return {digest: vector if zlib.crc32(vector) == checksum else None for digest, vector, checksum in rows}
 
 
 def _matrix(vectors: Sequence[bytes]) -> NDArray[float32]:

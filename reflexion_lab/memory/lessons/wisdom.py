@@ -18,7 +18,7 @@ from reflexion_lab.limits import Positive, Share, validated
 from reflexion_lab.memory.retrieval.texts import QUOTED
 from reflexion_lab.protocols import Retriever, Store
 from reflexion_lab.records import UNKNOWN, Episode, Record, Reflection, Wisdom
-from reflexion_lab.storage.spilled import Spilled
+from reflexion_lab.storage.in_memory import Packed
 from reflexion_lab.text.replies.tokens import WORD, tokens
 
 USAGE = ("use_count", "success_rate", "last_used_at")
@@ -257,13 +257,13 @@ def extract(episodes: Iterable[Episode]) -> list[Wisdom]:
 
 class Extraction:
     """Incremental `extract`. The cost of `add` depends on the new episodes only, and so does its memory: causes that
-    occurred once lie in a temporary file.
+    occurred once are kept compressed.
     """
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
         """By wisdom id."""
-        self._once: Spilled[str, _First] = Spilled(_First)
+        self._once: Packed[str, _First] = Packed(_First)
         """By the wisdom id that a second episode would make."""
         self._seen: set[str] = set()
 

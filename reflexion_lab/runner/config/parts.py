@@ -346,7 +346,6 @@ def _cached(
 ) -> CachedModel:
     from reflexion_lab.agent.models.cache import CachedModel
     from reflexion_lab.agent.models.prices import RECORDED, CappedModel, longest_reply, resolved_price
-    from reflexion_lab.storage.call_store import UNSAVED
 
     price = resolved_price(role, node, lists, meter.caps.cost)
     if takes("model", node, "tasks"):
@@ -355,8 +354,7 @@ def _cached(
         model = _own_model(node) or _model(msgspec.json.encode(node, order="sorted"), _files(node))
     if price is not RECORDED:
         model = CappedModel(model, meter, price, longest_reply(node, meter.caps))
-    where = {"path": cfg.cache.path, "mode": cfg.cache.mode, "unsaved": Path(cfg.run_root) / UNSAVED}
-    return construct("cache", CachedModel, model=model, price=price, **where)
+    return construct("cache", CachedModel, model=model, price=price, path=cfg.cache.path, mode=cfg.cache.mode)
 
 
 def _check_secrets(place: str, node: Mapping[str, Any]) -> None:

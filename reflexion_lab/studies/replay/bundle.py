@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sqlite3
 import stat
 import zipfile
 import zlib
@@ -18,13 +17,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from sqlalchemy import Table, select
 
 from reflexion_lab.errors import DataError
 from reflexion_lab.io.files import RATIO, SMALL, UNREADABLE, check
-from reflexion_lab.memory.embedders import cached
 from reflexion_lab.records import Record
-from reflexion_lab.storage import call_store
-from reflexion_lab.storage.table import Layout, connect, connect_readonly
+from reflexion_lab.storage.sql import CALLS as CALL_TABLE
+from reflexion_lab.storage.sql import EMBEDDINGS, Database
 
 FORMAT = 1
 ABOUT = "BUNDLE.json"
@@ -169,11 +168,11 @@ class Call(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     completion: str
 
     @property
-    def row(self) -> tuple[object, ...]:
+    def row(self) -> dict[str, object]:
         """Raises BundleError: the key is not that of the request."""
         if hashlib.sha256(self.request.encode()).hexdigest() != self.key:
             raise BundleError(f"call {self.key}: its request has another digest; the bundle was changed")
-        return self.key, self.fingerprint, self.request, self.completion, ""
+        return msgspec.structs.asdict(self) | {"created_at": ""}
 
 
 class Vector(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -184,40 +183,34 @@ class Vector(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     vector: bytes
 
     @property
-    def row(self) -> tuple[object, ...]:
-        return self.fingerprint, self.digest, self.vector, zlib.crc32(self.vector)
+    def row(self) -> dict[str, object]:
+        return msgspec.structs.asdict(self) | {"checksum": zlib.crc32(self.vector)}
 
 
 class Kind(NamedTuple):
-    """Table, record and statements of one kind of file."""
+    """Table and record of one kind of file."""
 
-    layout: Layout
+    table: Table
     record: type[Call] | type[Vector]
-    select: str
-    insert: str
+
+    def database(self, path: Path, readonly: bool) -> Database:
+        return Database(path, [self.table], error=BundleError, readonly=readonly)
 
 
-CALLS = Kind(
-    call_store.LAYOUT,
-    Call,
-    "SELECT key, fingerprint, request, completion FROM calls ORDER BY key",
-    "INSERT INTO calls VALUES (?, ?, ?, ?, ?)",
-)
-VECTORS = Kind(
-    cached.LAYOUT,
-    Vector,
-    "SELECT fingerprint, digest, vector FROM embeddings ORDER BY fingerprint, digest",
-    "INSERT INTO embeddings VALUES (?, ?, ?, ?)",
-)
+CALLS = Kind(CALL_TABLE, Call)
+VECTORS = Kind(EMBEDDINGS, Vector)
 
 
 def copied(url: str, fingerprints: Sequence[str], path: Path) -> Path:
-    """Copy the calls of these models from PostgreSQL's call cache at `url` into a file. Raises StoreError."""
-    calls = call_store.CallStore(url, readonly=True)
-    with closing(calls), closing(connect(path, CALLS.layout)) as connection:
-        connection.execute("BEGIN")
-        connection.executemany(CALLS.insert, map(msgspec.structs.astuple, calls.calls(fingerprints)))
-        connection.execute("COMMIT")
+    """Copy the calls of these models from the call cache at `url` into a file. Raises StoreError."""
+    statement = select(CALL_TABLE).where(CALL_TABLE.c.fingerprint.in_(fingerprints))
+    with (
+        closing(Database(url, [CALL_TABLE], "--calls", readonly=True)) as calls,
+        closing(CALLS.database(path, readonly=False)) as copy,
+    ):
+        copy.open()
+        for rows in calls.stream(statement):
+            copy.rows(copy.inserted(CALL_TABLE), [row._asdict() for row in rows])
     return path
 
 
@@ -231,14 +224,11 @@ def as_lines(path: Path, kind: Kind) -> bytes:
     """
     if not path.is_file():
         return b""
-    fields = kind.record.__struct_fields__
-    try:
-        with closing(connect_readonly(path, kind.layout)) as connection:
-            rows = connection.execute(kind.select)
-            records = (kind.record(**dict(zip(fields, row, strict=True))) for row in rows)
-            return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
-    except sqlite3.Error as problem:
-        raise BundleError(path, f"a damaged or different file ({problem})", "one that a run has written") from None
+    columns = [kind.table.c[name] for name in kind.record.__struct_fields__]
+    statement = select(*columns).order_by(*kind.table.primary_key.columns)
+    with closing(kind.database(path, readonly=True)) as database:
+        records = (kind.record(**row._asdict()) for rows in database.stream(statement) for row in rows)
+        return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
 
 
 def as_file(lines: bytes, kind: Kind, path: Path) -> Path:
@@ -251,10 +241,10 @@ def as_file(lines: bytes, kind: Kind, path: Path) -> Path:
     """
     try:
         rows = [msgspec.json.decode(line, type=kind.record).row for line in lines.splitlines()]
-        with closing(connect(path, kind.layout)) as connection:
-            connection.execute("BEGIN")
-            connection.executemany(kind.insert, rows)
-            connection.execute("COMMIT")
-    except (*UNREADABLE, sqlite3.Error) as problem:
+        with closing(kind.database(path, readonly=False)) as database:
+            database.open()
+            if rows:
+                database.rows(database.inserted(kind.table), rows)
+    except (*UNREADABLE, BundleError) as problem:
         raise BundleError(f"{path.stem}.jsonl: {problem}; the bundle was changed") from None
     return path

@@ -26,8 +26,7 @@ from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS
 from reflexion_lab.storage.jsonl import Jsonl
-from reflexion_lab.storage.postgresql import with_login
-from reflexion_lab.storage.table import is_url
+from reflexion_lab.storage.place import with_login
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import CALLS, VECTORS, About, BundleError, Call, as_file, as_json, as_lines
 from reflexion_lab.studies.replay.findings import Verification
@@ -126,7 +125,7 @@ def _gather(run: RunFolder, log: Log, here: Path, calls: str | Path | None, stor
 
 def _calls(run: RunFolder, manifest: Manifest, named: str, usual: str, here: Path) -> Path:
     """The call cache as a file: `named`, or the `usual` one of the config."""
-    if is_url(named or usual):
+    if "://" in (named or usual):
         return bundle.copied(named or with_login(usual), [*fingerprints(manifest).values()], here / "shared.sqlite")
     path = Path(named) if named else _beside(run, usual, "calls.sqlite")
     if not path.is_file():

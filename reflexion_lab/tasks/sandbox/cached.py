@@ -7,9 +7,10 @@ import functools
 import hashlib
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -17,19 +18,14 @@ from msgspec.structs import replace
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Execution, Task
-from reflexion_lab.storage.table import FAULTS, FileTable, Layout, Row
 from reflexion_lab.tasks.sandbox.sandbox import Sandbox as Processes
 from reflexion_lab.text.replies import syntax
 
+if TYPE_CHECKING:
+    from reflexion_lab.storage.sql import Statement
+
 VERSION = 5
 """Increased whenever a change of the sandbox can change verdicts; recorded in manifests."""
-LAYOUT = Layout(
-    name="executions",
-    application_id=0x52464C45,
-    columns="key TEXT PRIMARY KEY, execution TEXT NOT NULL",
-)
-
-
 OF_VERSION = "version"
 """Key of the row that names the version of all others."""
 
@@ -60,7 +56,17 @@ class CachedSandbox:
         self.values = sandbox.values
         self.hits = self.misses = 0
         self._sandbox = sandbox
-        self._table = None if path is None else FileTable(Path(path), LAYOUT)
+        self._database = None
+        if path is not None:
+            from sqlalchemy import bindparam
+
+            from reflexion_lab.storage.sql import EXECUTIONS, Database
+
+            self._database = Database(path, [EXECUTIONS], "cache.executions", error=HarnessError)
+            query = EXECUTIONS.select().with_only_columns(EXECUTIONS.c.execution)
+            self._select = self._database.compiled(query.where(EXECUTIONS.c.key == bindparam("key")))
+            self._insert = self._database.inserted(EXECUTIONS)
+            self._delete = self._database.compiled(EXECUTIONS.delete())
         self._is_current = False
         self._lock = threading.Lock()
         self._here: dict[str, Future[Execution]] = {}
@@ -78,7 +84,7 @@ class CachedSandbox:
         self, program: str, entry_point: str, checks: Sequence[str], setup: str = "", cpu_seconds: float = 0.0
     ) -> Execution:
         """As `Sandbox.run`; also raises HarnessError if the file cannot be used."""
-        if self._table is None:
+        if self._database is None:
             self.misses += 1
             return self._sandbox.run(program, entry_point, checks, setup, cpu_seconds)
         request = (program, entry_point, tuple(checks), setup)
@@ -111,7 +117,7 @@ class CachedSandbox:
             if execution.is_doubtful or not execution.timed_out:
                 with self._lock:
                     if not execution.is_doubtful:
-                        self._store(key, execution)
+                        self._store(key, msgspec.json.encode(execution).decode())
                     del self._here[key]
         except BaseException as problem:
             with self._lock:
@@ -122,32 +128,27 @@ class CachedSandbox:
         return execution
 
     def _stored(self, key: str) -> Execution | None:
-        rows = self._rows("SELECT execution FROM executions WHERE key = ?", key)
+        self._empty_of_another_version()
         with contextlib.suppress(msgspec.DecodeError):  # a damaged row is executed again
-            return _EXECUTION.decode(str(rows[0][0])) if rows else None
+            return _EXECUTION.decode(text) if (text := self._row(key)) else None
         return None
 
-    def _store(self, key: str, execution: Execution) -> None:
-        self._rows("INSERT OR REPLACE INTO executions VALUES (?, ?)", key, msgspec.json.encode(execution).decode())
+    def _row(self, key: str) -> str | None:
+        rows = self._rows(self._select, {"key": key})
+        return rows[0][0] if rows else None
 
-    def _rows(self, statement: str, *values: str) -> list[Row]:
-        try:
-            if self._table and not self._is_current:
-                self._empty_of_another_version(self._table)
-                self._is_current = True
-            return self._table.rows(statement, values) if self._table else []
-        except FAULTS as problem:
-            place = self._table.place if self._table else ""
-            raise HarnessError(
-                f"cache.executions: {place} cannot be used ({problem}); free its disk, move it away, or set "
-                "cache.executions=null"
-            ) from problem
+    def _store(self, key: str, text: str) -> None:
+        self._rows(self._insert, {"key": key, "execution": text})
 
-    @staticmethod
-    def _empty_of_another_version(table: FileTable) -> None:
-        if table.rows("SELECT execution FROM executions WHERE key = ?", [OF_VERSION]) != [(version(),)]:
-            table.rows("DELETE FROM executions", ())
-            table.rows("INSERT OR REPLACE INTO executions VALUES (?, ?)", [OF_VERSION, version()])
+    def _rows(self, statement: Statement, values: Mapping[str, object]) -> list[Any]:
+        return self._database.rows(statement, values, "used as cache.executions") if self._database else []
+
+    def _empty_of_another_version(self) -> None:
+        if not self._is_current:
+            if self._row(OF_VERSION) != version():
+                self._rows(self._delete, {})
+                self._store(OF_VERSION, version())
+            self._is_current = True
 
     def open(self, is_new: bool = True) -> None:
         """Open the file before the first execution; an existing file only, unless `is_new`.
@@ -158,14 +159,14 @@ class CachedSandbox:
             The file cannot be used.
         """
         with contextlib.suppress(OSError):  # the name is too long, which the first execution reports
-            if self._table is not None and (is_new or Path(self._table.place).exists()):
-                self._rows("SELECT 1")
+            if self._database is not None and (is_new or Path(self._database.place).exists()):
+                self._empty_of_another_version()
 
     def close(self) -> None:
         """Close the sandbox and the file."""
         self._sandbox.close()
-        if self._table is not None:
-            self._table.close()
+        if self._database is not None:
+            self._database.close()
 
 
 def execution_key(*parts: object) -> str:

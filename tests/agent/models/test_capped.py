@@ -260,7 +260,7 @@ def test_nothing_spent_leaves_no_ledger(tmp_path):
 def test_a_ledger_that_is_another_file_is_told_in_one_line(tmp_path):
     path = tmp_path / "spending.sqlite"
     path.write_text("no database, and longer than a header of SQLite would be, so that it is looked at as one" * 2)
-    with pytest.raises(HarnessError, match=r"spending\.sqlite: the ledger of spending failed"):
+    with pytest.raises(HarnessError, match=r"spending\.sqlite: cannot be used as the ledger of spending"):
         Ledger(path).add("run", Spending(1), Caps())
 
 

@@ -210,7 +210,7 @@ def test_another_file_or_no_folder_costs_one_warning(path, tmp_path):
     with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE embeddings (mine TEXT)")
     (message,) = warned(reopened(path))
-    assert "another program" in message
+    assert "another version of reflexion_lab or program" in message
     (tmp_path / "file").write_text("")
     assert len(warned(reopened(tmp_path / "file" / "embeddings.sqlite"))) == 1
 
@@ -246,7 +246,7 @@ def test_a_read_only_file_is_read_at_the_cost_of_one_warning():
 def test_a_full_disk_costs_one_warning_and_what_is_kept_is_still_read(cached, path):
     cached.embed(TEXTS[:5])
     # SQLite's own bound on a file's size fails as a full disk does.
-    cached._table.rows("PRAGMA max_page_count = 1", ())
+    cached._database._one.cursor().execute("PRAGMA max_page_count = 1")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         many = [f"{'long ' * 10}{number}" for number in range(500)]
