@@ -64,6 +64,9 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     """Deviations of the run from its registered study."""
     torn: int
     """Half-written lines, which are skipped."""
+    shard_ids: tuple[str, ...] = ()
+    """Ids of the runs over shards of the benchmark that are pooled in it; empty for a run of its own."""
+    n_shards: int = 0
 
     @classmethod
     def read(cls, run: RunFolder, texts: bool | Literal["digests"] = True) -> Log:
@@ -135,6 +138,15 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     def headline(self) -> Log:
         """The tasks that rates are computed on: those that a split holds out; without a split, all tasks."""
         return self._part(False) if any(result.split for result in self.results.values()) else self
+
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        return self.shard_ids or (self.manifest.run_id,)
+
+    @property
+    def shards(self) -> str:
+        """`3 of 4 shards`; "" for a run of its own."""
+        return f"{len(self.shard_ids)} of {self.n_shards} shards" if self.shard_ids else ""
 
     @property
     def arm(self) -> str:

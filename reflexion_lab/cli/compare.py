@@ -203,18 +203,23 @@ def _bundles(options: argparse.Namespace) -> Iterator[str]:
 
 def _pages(options: argparse.Namespace) -> list[Path]:
     from reflexion_lab.analysis.report.page import save_page
+    from reflexion_lab.analysis.shards import grouped
+    from reflexion_lab.analysis.shards import read as read_log
 
     if ignored := [name for name in COMPARED if getattr(options, name)]:
         option = "--" + ignored[0].replace("_", "-")
         raise ConfigError("--html", f"{option}, too", "no option of comparisons: a page shows one run")
-    runs = chosen(options)
+    groups = grouped(chosen(options))
+    runs = [group[0] for group in groups]
     if not options.out:
-        return [save_page(run) for run in runs]
+        return [save_page(group[0], log=read_log(group)) for group in groups]
     names = [run.path.resolve().name for run in runs]
     if twice := sorted(name for name in set(names) if names.count(name) > 1):
         raise ConfigError("--html", f"{twice[0]} twice", "run folders of different names", "write without --out")
     out = out_folder(options.out)
-    return [save_page(run, out / f"{name}.html") for run, name in zip(runs, names, strict=True)]
+    return [
+        save_page(group[0], out / f"{name}.html", read_log(group)) for group, name in zip(groups, names, strict=True)
+    ]
 
 
 def _comparison(options: argparse.Namespace) -> list[Path]:

@@ -23,7 +23,7 @@ def add(commands: place.Commands) -> None:
 def show(options: argparse.Namespace) -> None:
     """Raises ConfigError: no run is named, or --json beside a task."""
     from reflexion_lab.analysis.report import screen
-    from reflexion_lab.analysis.run_log import Log
+    from reflexion_lab.analysis.shards import read, with_others
     from reflexion_lab.analysis.summary import summary
     from reflexion_lab.runner.folder.folder import newest
 
@@ -35,12 +35,12 @@ def show(options: argparse.Namespace) -> None:
     elif run is None:
         raise ConfigError("RUN", "no run", "the name of a run, or --last")
     folder = newest(1)[0] if options.last else place.one_run(run)
+    log = read(with_others(folder), texts=bool(task))
     if options.json:
         if task:
             raise ConfigError("--json", "--json, and a task", "a run", "attempts.jsonl in the run folder holds them")
-        say_json(summary(Log.read(folder, texts=False)))
+        say_json(summary(log))
     elif task:
-        log = Log.read(folder)
         most = None if options.full else screen.MOST_LINES
         print("\n".join(screen.task_screen(folder, log, log.task_named(task), columns(), most)))
     elif options.full or options.all:
@@ -48,6 +48,6 @@ def show(options: argparse.Namespace) -> None:
 
         from reflexion_lab.analysis.report.run_tables import show as show_tables
 
-        show_tables(folder, Console(), all_tasks=options.all)
+        show_tables(folder, Console(), options.all, log)
     else:
-        print("\n".join(screen.run_screen(folder, Log.read(folder, texts=False), columns())))
+        print("\n".join(screen.run_screen(folder, log, columns())))

@@ -18,7 +18,7 @@ from reflexion_lab.analysis.learning.transitions import (
     learning_rate,
     trend,
 )
-from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.shards import read
 from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.loop.selection import submitted_at
@@ -69,11 +69,11 @@ class Loop:
 
 
 class Run:
-    """A run folder with its loops; `texts`: with the texts of prompts and replies."""
+    """A run with its loops, from its folder or those of its shards; `texts`: with the texts of prompts and replies."""
 
-    def __init__(self, folder: RunFolder, texts: bool) -> None:
-        self.path: Path = folder.path
-        self.log = Log.read(folder, texts or not metrics.all_built_in())
+    def __init__(self, folders: Sequence[RunFolder], texts: bool) -> None:
+        self.path: Path = folders[0].path
+        self.log = read(folders, texts or not metrics.all_built_in())
         self.loops = [Loop(self, result) for result in self.log.results.values()]
         self.usage = sum((loop.so_far[-1] for loop in self.loops), Usage())
 

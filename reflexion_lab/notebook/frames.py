@@ -13,6 +13,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from reflexion_lab.analysis.shards import grouped
 from reflexion_lab.notebook.frame_rows import (
     ATTEMPT_TEXTS,
     ATTEMPTS,
@@ -77,7 +78,7 @@ class Frames(NamedTuple):
 
 
 def load(*runs: object, texts: bool = False) -> Frames:
-    """Tables of all `runs`, in their order, without duplicates.
+    """Tables of all `runs`, in their order, without duplicates; those over the shards of a benchmark are one run.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ def load(*runs: object, texts: bool = False) -> Frames:
     FolderError
         No run, not a run folder, or a file that cannot be read.
     """
-    all_runs = [Run(folder, texts) for folder in some_folders(*runs)]
+    all_runs = [Run(group, texts) for group in grouped(some_folders(*runs))]
     loops = [loop for run in all_runs for loop in run.loops]
     rows = list(attempts(loops))
     attempt_columns = ATTEMPTS | _by_role(rows) | metric_columns("attempt") | (ATTEMPT_TEXTS if texts else {})

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from reflexion_lab.analysis import metrics
+from reflexion_lab.analysis import metrics, shards
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.learning.checkpoints import ITEMS, checkpoints, stream_ids
 from reflexion_lab.analysis.run_log import Log
@@ -27,6 +27,7 @@ def arms(
     """Group runs into arms, in order of appearance.
 
     Runs with the same `arm` that differ in a config key are separate arms, named with it: `reflexion recall.omega=3`.
+    Runs over the shards of a benchmark are one run.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ def arms(
     """
     folders = [run if isinstance(run, RunFolder) else RunFolder.existing(run) for run in runs]
     texts: bool | Literal["digests"] = "digests" if metrics.all_built_in() else True
-    logs = [Log.read(folder, texts) for folder in folders]
+    logs = [shards.read(group, texts) for group in shards.grouped(folders)]
     are_arms = frozen == "arms" or any(key.startswith(ITEMS) for key in by)
     by_stream = {} if are_arms else checkpoints(logs, stream_ids(folders))
     set_aside = {log.manifest.run_id for members in by_stream.values() for log in members}

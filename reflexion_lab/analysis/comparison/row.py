@@ -332,6 +332,9 @@ class Row(Record, frozen=True, kw_only=True):
     models: dict[str, tuple[str, ...]]
     """Fingerprints by role; several if its runs differ."""
     run_ids: tuple[str, ...]
+    """By seed; several of a run over shards, with commas."""
+    shards: tuple[str, ...] = ()
+    """Runs that lack a shard, such as `3 of 4 shards at seed 0`."""
     seeds: tuple[int, ...]
     n: int
     """Cases with a hidden verdict: n of `curve`, `first` and `final`."""
@@ -450,7 +453,10 @@ def row(
         is_upper_bound=arm.is_upper_bound,
         study=arm.logs[0].study if len({(log.study, log.manifest.study_digest) for log in arm.logs}) == 1 else "",
         models=_models(arm),
-        run_ids=tuple(manifest.run_id for manifest in manifests),
+        run_ids=tuple(", ".join(log.run_ids) for log in arm.logs),
+        shards=tuple(
+            f"{log.shards} at seed {log.manifest.seed}" for log in arm.logs if len(log.shard_ids) < log.n_shards
+        ),
         seeds=arm.seeds,
         n=len(arm.judged),
         tasks=len(arm.tasks),

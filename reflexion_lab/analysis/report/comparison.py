@@ -73,6 +73,8 @@ def _warnings_of(row: Row) -> Iterator[str]:
     if row.is_upper_bound:
         cause = "the hidden tests drove" if row.feedback_source == "oracle" else "canonical solutions were read in"
         yield f"{UPPER_BOUND}, not pass@1: {cause} the loops of {plain(row.arm)}"
+    if row.shards:
+        yield f"SHARDS MISSING: {plain(row.arm)} has {', '.join(row.shards)}"
     if row.train:
         yield f"HELD-OUT TASKS ALONE: {row.train} train cases of {plain(row.arm)} and their cost count in no rate"
     if row.no_verdict:

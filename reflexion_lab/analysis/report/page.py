@@ -112,14 +112,15 @@ Filter = tuple[str, str, list[tuple[str, str]]]
 """Id in the page, label, and options as (value, label)."""
 
 
-def save_page(folder: RunFolder, path: Path | None = None) -> Path:
-    """Write the page of a run to `path`, by default `run.html` in its folder; returns the path.
+def save_page(folder: RunFolder, path: Path | None = None, log: Log | None = None) -> Path:
+    """Write the page of a run to `path`, by default `run.html` in its folder; returns the path. `log`: its log, if
+    already read.
 
     The page of an unfinished run has the tasks with ended loops, and the number of missing ones. Raises FolderError: a
     file of the run cannot be read; OSError: `path` cannot be written to.
     """
     path = path or folder.path / NAME
-    files.replace(path, [page(Log.read(folder)).encode()])
+    files.replace(path, [page(log or Log.read(folder)).encode()])
     return path
 
 

@@ -47,11 +47,11 @@ CONFUSION = {
 """Rows of the table of feedback tests, with the fields of `Confusion`: counts of programs, then shares."""
 
 
-def show(run: RunFolder, console: Console, all_tasks: bool = False) -> None:
-    """Print a run: its warnings, tasks, convergence, metrics and costs. Raises FolderError: a file of the run cannot be
-    read.
+def show(run: RunFolder, console: Console, all_tasks: bool = False, log: Log | None = None) -> None:
+    """Print a run: its warnings, tasks, convergence, metrics and costs. `log`: its log, if already read. Raises
+    FolderError: a file of the run cannot be read.
     """
-    log = Log.read(run, texts=False)
+    log = log or Log.read(run, texts=False)
     figures = summary(log)
     loud = [cells.line(text, "bold white on red") for text in warnings(log, figures, run.path)]
     before = [_tasks(log, all_tasks), *_convergence(log, figures), *_feedback(figures), *_reflections(figures)]
@@ -81,6 +81,8 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
         )
     if figures.is_upper_bound:
         yield f"UPPER BOUND, not pass@1: this loop was shown {log.manifest.leak}."
+    if len(log.shard_ids) < log.n_shards:
+        yield f"SHARDS MISSING: {log.shards}; no figure is final"
     if figures.n_logged != figures.n_expected:
         ended = f"{figures.n_logged} of {figures.n_expected} tasks have ended"
         yield f"INCOMPLETE: {ended}; no figure is final{resume}"

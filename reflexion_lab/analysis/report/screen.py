@@ -58,6 +58,7 @@ def run_screen(run: RunFolder, log: Log, width: int = WIDTH, facts: Sequence[str
     feedback = FEEDBACK.get(figures.feedback_source, figures.feedback_source)
     model = shortened(model, 30)
     about = f"{log.arm} on {figures.benchmark} · {model} · seed {figures.seed} · feedback: {feedback}"
+    about += f" · {log.shards}" if log.shards else ""
     unsolved = _unsolved(log)
     failed = short_ids(log.results)[next(iter(unsolved or log.results))] if log.results else ""
     look = [f"show {name} {failed}"] * bool(failed) + [f"report --html {name}   (all tables: show {name} --full)"]

@@ -63,6 +63,7 @@ from reflexion_lab.runner.config.parts import (
     load_models,
     load_sandbox,
     reflects_on_last,
+    shared_by,
     snapshot_path,
     stop_rules,
     suite_writer_factory,
@@ -141,6 +142,7 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
             f"a store with {leak}",
             "store=none, since words about hidden tests and solutions would reach other runs",
         )
+    _check_shard(cfg)
     cfg = with_salt(_with_defaults(cfg))
     for message in settings.arm_warnings(checked):
         warnings.warn(message, RuntimeWarning, stacklevel=2)
@@ -148,6 +150,18 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
         lab = _assembled(cfg, held)
         held.pop_all()  # the lab closes them
     return lab
+
+
+def _check_shard(cfg: Config) -> None:
+    """Raises ConfigError: with a shard, a task would lack what tasks of other shards have left for it."""
+    if (which := cfg.benchmark.get("shard")) is None:
+        return
+    keys = ["curator"] * keeps_items(cfg) + shared_by(cfg) + ["reflector"] * draws_from_runs(cfg)
+    keys += ["benchmark.split"] * bool(cfg.benchmark.get("split"))
+    if keys:
+        without = {"curator": "=none", "store": "=none", "recall": "=window", "reflector": " without a pool"}
+        expected = f"none: {keys[0]}{without.get(keys[0], ' as by default')}"
+        raise ConfigError("benchmark.shard", f"{which} with memory across tasks by {keys[0]}", expected)
 
 
 def _with_defaults(cfg: Config) -> Config:

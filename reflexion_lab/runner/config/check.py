@@ -56,6 +56,7 @@ class _Benchmark(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     order: int | None = None
     passes: Positive = 1
     split: Any = None  # checked by the stream
+    shard: Any = None  # checked by `shard`
 
 
 class _Sandbox(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -166,16 +166,22 @@ def has_shared_memory(cfg: Config) -> bool:
 
 def has_shared_episodes(cfg: Config) -> bool:
     """Whether episodes and reflections of other loops are read, or kept in a store."""
+    return bool(shared_by(cfg))
+
+
+def shared_by(cfg: Config) -> list[str]:
+    """The keys by which episodes and reflections of other loops are read, or kept in a store."""
     from reflexion_lab.memory.archive import Shown
 
     shared, limits = cfg.memory.shared, converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
     shows = limits != Shown(min_score=limits.min_score, max_tokens=limits.max_tokens)
-    return (
-        shows
-        or shared.priors
-        or capability(cfg.recall, "reads_other_tasks", True, is_inherited=False)
-        or has_durable_store(cfg)
-    )
+    by_key = {
+        "memory.shared.shown": shows,
+        "memory.shared.priors": shared.priors,
+        "recall": capability(cfg.recall, "reads_other_tasks", True, is_inherited=False),
+        "store": has_durable_store(cfg),
+    }
+    return [key for key, is_shared in by_key.items() if is_shared]
 
 
 def reflects_on_last(cfg: Config) -> bool:
@@ -284,6 +290,7 @@ def load_benchmark(cfg: Config, sandbox: CachedSandbox | None = None) -> Benchma
 
     `sandbox` computes expected values that the data set omits.
     """
+    from reflexion_lab.tasks.benchmarks.shards import shard
     from reflexion_lab.tasks.benchmarks.stream import Split, stream
 
     order, passes, split = (plain(getattr(cfg.benchmark, key, None)) for key in ("order", "passes", "split"))
@@ -292,7 +299,9 @@ def load_benchmark(cfg: Config, sandbox: CachedSandbox | None = None) -> Benchma
         "passes": 1 if passes is None else passes,
         "split": split and converted("benchmark.split", split, Split),
     }
-    return construct("benchmark", stream, benchmark=selected(cfg, sandbox), **parts)
+    tasks: Benchmark = construct("benchmark", stream, benchmark=selected(cfg, sandbox), **parts)
+    which = getattr(cfg.benchmark, "shard", None)
+    return tasks if which is None else shard(tasks, which)
 
 
 def selected(cfg: Config, sandbox: CachedSandbox | None = None) -> Benchmark:

@@ -33,7 +33,7 @@ EXECUTION_KEYS = (
     "prices",
 )  # fmt: skip
 """Config keys that do not affect results; excluded from the digest."""
-PLACED = ("sandbox.servers", "store.place", "memory.reflection_files")
+PLACED = ("sandbox.servers", "store.place", "memory.reflection_files", "benchmark.shard")
 """Likewise keys within groups. The initial contents of a store are in the run's memory.json."""
 SALT = "memory.shared.items.salt"
 """Of ids of items, which prompts may show; in the digest if it `is_own_salt`."""
@@ -138,6 +138,12 @@ def store_place(config: Mapping[str, Any]) -> str:
     return os.path.relpath(os.path.realpath(path), os.path.realpath(str(root)))
 
 
+def shard_of(config: Mapping[str, Any]) -> str:
+    """`I/N`, the part of its tasks that a run is about; "" for all of them."""
+    node = config.get("benchmark")
+    return str(node.get("shard") or "") if isinstance(node, Mapping) else ""
+
+
 def measured(config: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a config that can affect results, with 1.0 as 1; includes prices if a stop rule reads costs."""
     silent = {key for key in EXECUTION_KEYS if not (key == "prices" and _reads_cost(config))}
@@ -177,6 +183,7 @@ def differences(first: Manifest, other: Manifest) -> list[str]:
     for field in (*fields, "study_digest"):
         if getattr(first, field) != getattr(other, field):
             names.append(field)
+    names += ["benchmark.shard"] * (shard_of(first.config) != shard_of(other.config))
     if _reads_cost(first.config) and first.prices != other.prices:  # the price file may have changed
         names.append("prices of models")
     return names + _changed(first.provenance, other.provenance)

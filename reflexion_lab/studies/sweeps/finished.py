@@ -33,7 +33,7 @@ from reflexion_lab.runner.config.parts import (
 )
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder, read_beginning
-from reflexion_lab.runner.folder.manifest import config_digest, differences, own_parts, prices_of, store_place
+from reflexion_lab.runner.folder.manifest import config_digest, differences, own_parts, prices_of, shard_of, store_place
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.text.prompts.render import digests
 
@@ -52,6 +52,7 @@ class RunKey(NamedTuple):
     """Snapshot of the store; None where a run may start with any contents of the store at `place`."""
     place: str = ""
     """Path of the store, relative to the run root."""
+    shard: str = ""
 
     @classmethod
     def of(cls, cfg: Config) -> RunKey:
@@ -59,10 +60,11 @@ class RunKey(NamedTuple):
         study = registration.read(cfg.study).digest if cfg.study else ""
         snapshot, config = snapshot_path(cfg), as_recorded(cfg)
         beginning = read_beginning(snapshot) if snapshot else None
-        return cls(config_digest(config), study, beginning, store_place(config))
+        return cls(config_digest(config), study, beginning, store_place(config), shard_of(config))
 
     def matches(self, run: Run) -> bool:
-        is_same = self.config_digest == run.key.config_digest and self.study_digest in ("", run.key.study_digest)
+        is_same = self.config_digest == run.key.config_digest and self.shard == run.key.shard
+        is_same = is_same and self.study_digest in ("", run.key.study_digest)
         is_here = is_same and self.place == run.key.place
         if self.beginning is None:
             return is_here
@@ -124,7 +126,8 @@ _SUMMARY, _MANIFEST = msgspec.json.Decoder(Summary), msgspec.json.Decoder(_Manif
 def _run_at(manifest_path: Path, _modified: int) -> Run:
     """Read once by a process, which asks for the runs of every cell."""
     manifest = _MANIFEST.decode(manifest_path.read_bytes())
-    key = RunKey(manifest.config_digest, manifest.study_digest, place=store_place(manifest.config))
+    config = manifest.config
+    key = RunKey(manifest.config_digest, manifest.study_digest, None, store_place(config), shard_of(config))
     return Run(manifest_path.parent, key, manifest.run_id)
 
 

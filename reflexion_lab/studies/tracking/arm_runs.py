@@ -54,6 +54,10 @@ class Compared(NamedTuple):
         """Short names of the arms by label."""
         return short_names([arm.label for arm in self.arms])
 
+    @property
+    def run_ids(self) -> set[str]:
+        return {run_id for arm in self.arms for log in (*arm.logs, *arm.checkpoints) for run_id in log.run_ids}
+
     @classmethod
     def of(cls, folders: Sequence[Path], baseline: str | None, one_seed: bool) -> Compared:
         """Raises FolderError; ConfigError as `arms` and `compare`, and if the runs belong to several studies."""
@@ -106,7 +110,7 @@ def write(client: Any, experiment_id: str, compared: Compared) -> None:
 def _superseded(client: Any, experiment_id: str, compared: Compared) -> list[Any]:
     """Summaries of the same arms, or of other arms of these same runs. Summaries of other runs stay."""
     own = {summary_id(arm, compared.sweep_id) for arm in compared.arms}
-    run_ids = {log.manifest.run_id for arm in compared.arms for log in (*arm.logs, *arm.checkpoints)}
+    run_ids = compared.run_ids
     runs = client.search_runs([experiment_id], filter_string="tags.kind = 'arm'", max_results=10_000)
     return [
         run

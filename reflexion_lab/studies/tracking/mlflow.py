@@ -149,7 +149,8 @@ class MlflowTracker:
         """
         folders = [Path(folder).absolute() for folder in folders]
         compared = Compared.of(folders, baseline, one_seed)
-        differences = {log.manifest.run_id: (name, value) for log, name, value in seed_differences(compared)}
+        each = seed_differences(compared)
+        differences = {log.manifest.run_id: (name, value) for log, name, value in each if not log.shard_ids}
         for folder in folders:
             log = Log.read(RunFolder.existing(folder))
             run_id = log.manifest.run_id
@@ -226,7 +227,11 @@ class MlflowTracker:
 
 
 def _runs_of(client: Any, experiment_id: str, log: Log) -> list[Any]:
-    return list(client.search_runs([experiment_id], filter_string=f'tags.run_id = "{log.manifest.run_id}"'))
+    return [
+        run
+        for run_id in log.run_ids
+        for run in client.search_runs([experiment_id], filter_string=f'tags.run_id = "{run_id}"')
+    ]
 
 
 def _is_whole(client: Any, experiment_id: str, compared: Compared) -> bool:
@@ -235,7 +240,7 @@ def _is_whole(client: Any, experiment_id: str, compared: Compared) -> bool:
         return True
     query = f'tags.sweep_id = "{compared.sweep_id}" and tags.kind = "job"'
     tracked = {run.data.tags.get("run_id") for run in client.search_runs([experiment_id], filter_string=query)}
-    return tracked <= {log.manifest.run_id for arm in compared.arms for log in (*arm.logs, *arm.checkpoints)}
+    return tracked <= compared.run_ids
 
 
 def links(site: str, experiment_id: str, sweep_id: str = "") -> dict[str, str]:
