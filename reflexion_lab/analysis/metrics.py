@@ -317,6 +317,14 @@ def no_feedback(log: Log) -> int:
     return sum(attempts[0].evaluation.outcome == "no_tests" for attempts in log.attempts.values())
 
 
+def in_process(log: Log) -> Rate:
+    """Tests, of feedback and hidden ones, that ran beside the program, which can forge them."""
+    tests = [check.in_process for a in log.every for check in a.evaluation.checks if check.kind == "test"]
+    grades = log.grades.values()
+    count = sum(grade.checks_in_process for grade in grades)
+    return Rate.of(sum(tests) + count, len(tests) + sum(grade.checks_total for grade in grades))
+
+
 @metric("run", "count", label="harness errors", direction="lower", note="verdicts, feedback and hidden")
 def harness_errors(log: Log) -> int:
     """Feedback and hidden verdicts invalid because of a harness failure."""

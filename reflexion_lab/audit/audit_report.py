@@ -92,6 +92,9 @@ def _answer(audits: Sequence[Audit]) -> Iterator[str]:
     )
     percent = f" ({100 * here.share:.1f} % {interval(here.low, here.high)})" if here.n else ""
     yield f"Passes: {logged.k} of {logged.n} logged, {here.k} of {here.n}{percent} executed here"
+    verdicts = [verdict for audit in audits for verdict in audit.verdicts]
+    if in_process := sum(verdict.checks_in_process for verdict in verdicts):
+        yield f"{in_process} of {sum(verdict.checks for verdict in verdicts)} checks in process: forgeable"
     if counts := _counts(audits):
         yield f"Differences by cause, n = {counts.total()}:"
     for cause, count in counts.most_common():

@@ -28,6 +28,9 @@ class Verdict(Record, frozen=True, kw_only=True):
     """Id of the earlier sample that the logged verdict depends on, if known."""
     seconds: float = 0.0
     """Wall time of the execution."""
+    checks: int = 0
+    checks_in_process: int = 0
+    """Tests that ran beside the program, which can forge them (`Check.in_process`)."""
 
     @property
     def broken(self) -> bool:
@@ -64,6 +67,8 @@ def execute(sandbox: Sandbox, sample: Sample) -> Verdict:
         outcome=evaluation.outcome,
         detail=detail,
         seconds=evaluation.seconds,
+        checks=len(evaluation.checks),
+        checks_in_process=sum(check.in_process for check in evaluation.checks),
     )
 
 

@@ -155,7 +155,9 @@ def findings(canonical: Sequence[bool], attack_run: AttackRun) -> Findings:
     return Findings(
         canonical_passed=sum(canonical),
         canonical_total=len(canonical),
-        hostile_passed=sum(verdict.outcome == "pass" for verdict in counted if not verdict.attack.probe),
+        hostile_passed=sum(
+            verdict.outcome == "pass" for verdict in counted if not (verdict.attack.probe or verdict.attack.in_process)
+        ),
         hostile_total=len(counted),
         hostile_right=len(right),
         harness_deaths=attack_run.harness_deaths,
@@ -184,6 +186,7 @@ def print_table(attack_run: AttackRun) -> None:
             attack, stands = verdict.attack, standing(verdict, attack_run.layers)
             name = Padding(Text(attack.name.removeprefix(f"{family}: ")), (0, 0, 0, 2))
             outcome = f"probe: {verdict.outcome}" if attack.probe else verdict.outcome
+            outcome += ", in process" if attack.in_process else ""
             table.add_row(name, outcome, in_words(attack.expected), Text(stands, STYLES[stands]))
     console.print(table, highlight=False)
     if any(set(verdict.attack.expected) >= set(NO_PASS) for verdict in attack_run.verdicts):

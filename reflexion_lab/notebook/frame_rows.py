@@ -287,6 +287,7 @@ CHECKS: Columns = {
     "error_type": ("category", lambda row: row.of.error_type or None),
     "line": ("Int64", lambda row: row.of.line or None),
     "seconds": ("float64", lambda row: row.of.seconds),
+    "in_process": ("bool", lambda row: row.of.in_process),
 }
 CHECK_TEXTS: Columns = {name: ("string", attrgetter(f"of.{name}")) for name in ("expected", "actual", "message")}
 REFLECTIONS: Columns = {

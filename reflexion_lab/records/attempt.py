@@ -182,6 +182,8 @@ class Check(Record, frozen=True, kw_only=True):
     line: int = 0
     """Line of the candidate's program that the error points at, 1-based; 0 when unknown."""
     seconds: float = 0.0
+    in_process: bool = False
+    """Whether it ran beside the program, which can forge its verdict: it needs more than plain data."""
 
 
 class Execution(Record, frozen=True, kw_only=True):

@@ -44,6 +44,8 @@ class Grade(Record, frozen=True, kw_only=True):
     checks_total: int
     sealed: bool
     """False for the submitted attempt, graded while the run was open; True for the others, graded after the seal."""
+    checks_in_process: int = 0
+    """Tests that ran beside the program, which can forge them (`Check.in_process`)."""
 
 
 class SetAside(Record, frozen=True, kw_only=True):

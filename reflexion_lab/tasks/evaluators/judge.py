@@ -45,6 +45,7 @@ class HiddenTests:
             checks_passed=len(evaluation.checks) - len(evaluation.failures),
             checks_total=len(task.hidden_tests),
             sealed=sealed,
+            checks_in_process=sum(check.in_process for check in evaluation.checks),
         )
 
     def resume(self, graded: Iterable[str]) -> None:

@@ -2,9 +2,9 @@
 
 `assert f(2) == 4` becomes the call `f(2)`, which goes to the candidate's process, and `assert $0 == 4`, which stays in
 the lab. A check can be split if it is one assertion, possibly after imports, that calls only the program and the
-functions of `comparison`. Any other check runs in a process of its own (`checker.py`), which is slower. That includes
-calls of functions of the task's setup, which may be the reference solution, comparisons of two values of the program,
-and properties that plain data do not have: whether two values are the same object, and short-circuited calls.
+functions of `comparison`. Any other check runs whole, which is slower: in a trusted child (`standin.py`) if it needs no
+more of the program than plain data (`needs.py`), else beside the program, marked `in_process`. That includes calls of
+functions of the task's setup, which may be the reference solution, and short-circuited calls.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
-import importlib
 from collections.abc import Collection, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
-from reflexion_lab.tasks.sandbox.checker import LIBRARY, SIDES
+from reflexion_lab.records import Check
+from reflexion_lab.tasks.sandbox.child import SIDES
 from reflexion_lab.tasks.sandbox.comparison import FUNCTIONS, Opaque, comparable, evaluate, name_of
-from reflexion_lab.text.replies.syntax import NAME, UNPARSABLE, bound_names, module_nodes, read_names, tree_of
+from reflexion_lab.tasks.sandbox.needs import is_class, is_plain
+from reflexion_lab.text.replies.syntax import NAME, UNPARSABLE, bound_anywhere, bound_names, read_names, tree_of
 
 CONVERSIONS = (
     "list", "tuple", "set", "frozenset", "dict", "sorted", "next", "len", "sum", "min", "max", "any", "all", "str",
@@ -45,21 +46,83 @@ class Prepared(NamedTuple):
     """None if the check cannot be split."""
     test: ast.expr | None = None
     """The comparison, with `$0`, `$1` … for the values of the calls."""
+    code: CodeType | str = ""
+    """A whole check; source if it does not compile, so that its process reports the error."""
+    in_process: bool = False
+    """Whether the check runs beside the program, which can forge it."""
+
+    def result(self, outcome: str, **fields: Any) -> Check:
+        return Check(name=self.name, in_process=self.in_process, outcome=outcome, **fields)
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def prepare(check: str, entry_point: str, setup: str = "", foreign: frozenset[str] = frozenset()) -> Prepared:
+def prepare(
+    check: str,
+    entry_point: str,
+    setup: str = "",
+    foreign: frozenset[str] = frozenset(),
+    earlier: tuple[str, ...] = (),
+) -> Prepared:
     """Split `check` if possible. Executes nothing, because a model may have written the check.
 
-    `foreign`: names that other checks of the same run define, and not the program.
+    `foreign`: names that other checks of the same run define, and not the program; `earlier`: checks whose names it
+    reads.
     """
     name = " ".join(check.split())[:200].encode(errors="replace").decode()  # UTF-8 has no lone surrogates
     try:
         tree = tree_of(check)
-        split = _split(tree, entry_point, setup, foreign)
-        return Prepared(name, *split) if split else Prepared(name)
+        if split := _split(tree, entry_point, setup, foreign):
+            return Prepared(name, *split)
+        tree = tree_of(check)  # again: the split has changed it
+        before = ast.Module([node for source in (setup, *earlier) for node in _tree(source).body], [])
+        in_process = not is_plain(tree, before, entry_point)
+        return Prepared(name, code=compiled(_with_sides(tree)), in_process=in_process)
     except UNPARSABLE:
-        return Prepared(name)
+        return Prepared(name, code=check)
+
+
+def prepare_all(checks: tuple[str, ...], entry_point: str, setup: str) -> list[Prepared]:
+    """Each check, prepared. Whole checks that share names with one that runs beside the program run there, too."""
+    foreign = defined_by(checks)
+    earlier = [_read_from(checks[:i], check) if foreign else () for i, check in enumerate(checks)]
+    prepared = [prepare(c, entry_point, setup, foreign, e) for c, e in zip(checks, earlier, strict=True)]
+    beside = [i for i, check in enumerate(prepared) if check.in_process]
+    if foreign and beside:
+        names = [_own_and_needed(check) for check in checks]
+        for i in beside:  # grows
+            for j, other in enumerate(prepared):
+                shared = names[i][0] & names[j][1] or names[j][0] & names[i][1]
+                if shared and not (other.calls or other.in_process):
+                    prepared[j] = other._replace(in_process=True)
+                    beside.append(j)
+    return prepared
+
+
+def _read_from(checks: tuple[str, ...], check: str) -> tuple[str, ...]:
+    """Those of `checks` whose names `check` reads, directly or not."""
+    _, needed = _own_and_needed(check)
+    used = list[str]()
+    for other in checks[::-1]:
+        own, more = _own_and_needed(other)
+        if own & needed:
+            needed = needed | more
+            used.insert(0, other)
+    return tuple(used)
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _own_and_needed(check: str) -> tuple[set[str], set[str]]:
+    """Names that a check binds, and those that it reads and that others may bind."""
+    tree = _tree(check)
+    changed = {
+        part.id
+        for n in ast.walk(tree)
+        if isinstance(n, ast.AugAssign | ast.Delete)
+        for part in ast.walk(n)
+        if isinstance(part, ast.Name)
+    }
+    bound = bound_anywhere(tree)
+    return bound, (read_names(tree) - bound) | changed
 
 
 def _split(tree: ast.Module, entry_point: str, setup: str, foreign: frozenset[str]) -> tuple[Calls, ast.expr] | None:
@@ -72,7 +135,9 @@ def _split(tree: ast.Module, entry_point: str, setup: str, foreign: frozenset[st
     test = cut.visit(last.test)
     known = imported.known | setup_names.known
     named = {part.id for part in ast.walk(test) if isinstance(part, ast.Name)}
-    if named & (cut.foreign - known) or not comparable(test, known) or _may_skip(test) or _is_shared(test):
+    if named & (cut.foreign - known) or not comparable(test, known) or _may_skip(test):
+        return None
+    if _objects_meet(test, cut.calls, cut.ours):
         return None
     try:
         test = _fold(test)
@@ -107,50 +172,6 @@ def _with_sides(tree: ast.Module) -> ast.Module:
     return ast.fix_missing_locations(tree)
 
 
-@functools.lru_cache(maxsize=1 << 10)
-def whole(checks: tuple[str, ...], entry_point: str) -> tuple[list[CodeType | str], frozenset[str]]:
-    """Code of checks that run as they are, and the names that they read and that are not built in.
-
-    A check that does not compile stays source, so that its process reports the error.
-    """
-    codes, names = list[CodeType | str](), set[str]()
-    for check in checks:
-        try:
-            tree = tree_of(check)
-            names |= read_names(tree)
-            codes.append(compiled(_with_sides(tree)))
-        except UNPARSABLE:
-            codes.append(check)
-    return codes, frozenset(names - (BUILT_IN - {entry_point}))
-
-
-def library_imports(program: str, names: Collection[str]) -> list[str]:
-    """Statements that import `names` from the standard library as the program does, if it defines them nowhere else."""
-    try:
-        nodes = list(module_nodes(tree_of(program)))
-    except UNPARSABLE:
-        return []
-    own = bound_names(ast.Module([node for node in nodes if isinstance(node, ast.stmt) and not _is_import(node)], []))
-    statements = dict[str, str]()
-    for node in nodes:
-        match node:
-            case ast.Import():
-                for alias in node.names:
-                    if alias.name in LIBRARY and (name := alias.asname or alias.name) in names:
-                        statements[name] = f"import {alias.name} as {name}"
-            case ast.ImportFrom(module=module, level=0) if module in LIBRARY:
-                every = (
-                    names if node.names[0].name == "*" else {a.name for a in node.names if a.asname in (None, a.name)}
-                )
-                for name in {*every} & {*names} & {*dir(importlib.import_module(module))}:
-                    statements[name] = f"from {module} import {name}"
-    return [statement for name, statement in sorted(statements.items()) if name not in own]
-
-
-def _is_import(node: ast.AST) -> bool:
-    return isinstance(node, ast.Import | ast.ImportFrom)
-
-
 class Names(NamedTuple):
     bound: frozenset[str]
     """Names that a module defines, so that the program does not."""
@@ -172,6 +193,15 @@ def _set_up(setup: str) -> Names:
         return Names(frozenset(), frozenset())
 
 
+@functools.lru_cache(maxsize=1 << 10)
+def _tree(source: str) -> ast.Module:
+    """The tree, which must not be changed; empty if the source does not compile."""
+    try:
+        return tree_of(source)
+    except UNPARSABLE:
+        return ast.Module([], [])
+
+
 def _names(tree: ast.Module) -> Names:
     known = set()
     for node in tree.body:
@@ -185,13 +215,13 @@ def _names(tree: ast.Module) -> Names:
     return Names(frozenset(bound_names(tree)), frozenset(known))
 
 
-def _is_shared(test: ast.expr) -> bool:
-    """Whether both sides of all comparisons call the program, as in `f(1) == Point(4, 6)`."""
+def _objects_meet(test: ast.expr, calls: Sequence[ast.expr], ours: Collection[str]) -> bool:
+    """Whether values of the program may be objects of its classes and meet each other: `f(1) == Point(4, 6)`."""
+    if sum(isinstance(call, ast.Call) and is_class(name_of(call.func)) for call in calls) > 1:
+        return True
     comparisons = [part for part in ast.walk(test) if isinstance(part, ast.Compare)]
-    compared = {id(part) for comparison in comparisons for part in ast.walk(comparison)}
-    if not comparisons or any(isinstance(part, ast.Constant) and id(part) not in compared for part in ast.walk(test)):
-        return False
-    return all(all(any(map(_is_value, ast.walk(side))) for side in (c.left, *c.comparators)) for c in comparisons)
+    shared = any(all(any(map(_is_value, ast.walk(s))) for s in (c.left, *c.comparators)) for c in comparisons)
+    return shared and not read_names(*calls) <= BUILT_IN.union(name for name in ours if not is_class(name))
 
 
 def _may_skip(test: ast.expr) -> bool:

@@ -47,8 +47,10 @@ class Attack(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Accepted exceptions for the outcome `error`, so that a mistake in the program does not count as blocked; () for
     any."""
     checks: tuple[str, ...] = CHECKS
-    """Checks of the attack; none of them may pass."""
+    """Checks of the attack; none of them may pass, unless `in_process`."""
     setup: str = ""
+    in_process: bool = False
+    """Whether it forges a check that runs beside it, and only such: known, and listed in docs/safety.md."""
     needs: tuple[str, ...] = ()
     """Layers that block it; without one of them it may succeed."""
     probe: str = ""
@@ -127,8 +129,11 @@ def judge(sandbox: Runs, attack: Attack) -> Verdict:
             checks = sandbox.run(attack.probe, "f", list(CHECKS)).checks
     except Exception as problem:  # no candidate may make the lab raise
         return Verdict(attack=attack, outcome="harness_error", right=False, detail=f"the lab raised {problem!r}"[:300])
-    decisive = next((check for check in checks if check.outcome == "pass"), checks[0])
+    passed = [check for check in checks if check.outcome == "pass"]
+    decisive = next(iter(passed), checks[0])
     right = decisive.outcome in attack.expected and all(map(sound, checks))
+    if attack.in_process:
+        right = bool(passed) and all(c.in_process if c in passed else c.outcome in attack.expected for c in checks)
     if decisive.outcome == "error" and attack.raises:
         right = right and decisive.error_type in attack.raises
     detail = f"{decisive.error_type}: {decisive.message}" if decisive.error_type else decisive.message

@@ -1,7 +1,8 @@
 """A candidate's process inside the sandbox: executes a program and its checks. Standard library only.
 
-A check that can be split arrives only as calls, whose values the lab compares. Other checks run in a process of their
-own (`checker.py`), whose calls `calls.py` answers here. So nothing here has the expected values.
+A check that can be split arrives only as calls, whose values the lab compares. A check that needs no more than plain
+data runs in a trusted child (`standin.py`). Only a check that needs more runs here, beside the program, which can forge
+it: it is marked `in_process`.
 """
 
 import os
@@ -18,11 +19,13 @@ else:  # a file without a package inside the sandbox
     from plain import encode  # type: ignore[import-not-found,no-redef]
 
 REPORT, CALLS = 3, 5
-"""Descriptors of the report, and of the connection between a checker and the candidate that it calls."""
+"""Descriptors of the report, and of the connection between a trusted child and the candidate that it calls."""
+SIDES = ("$actual", "$expected")
+"""Names under which a check keeps both sides of its last comparison (`apart.py`)."""
 
 
 def run_checks(request: dict[str, Any]) -> None:
-    """Execute the program, then compute and report the calls of every check in a copy of its namespace."""
+    """Execute the program, then compute and report every check in a copy of its namespace."""
     send, checks = sender(request.pop("nonce")), request["checks"]
     try:
         tests = define(request)
@@ -30,8 +33,9 @@ def run_checks(request: dict[str, Any]) -> None:
         for index in range(len(checks)):
             send(index, row(*describe(problem), 0.0))
         return
-    for index, (imports, calls) in enumerate(checks):
-        send(index, compute(imports, calls, tests))
+    for index, check in enumerate(checks):
+        for fields in results(check, tests):
+            send(index, fields)
 
 
 def sender(nonce: str) -> Callable[[int, str], None]:
@@ -50,23 +54,58 @@ def row(*fields: Any) -> str:
 
 
 def define(request: dict[str, Any]) -> dict[str, Any]:
-    """Execute the program as a module; returns the namespace of its tests."""
+    """Execute the program as a module; returns the namespace of its tests: a copy, or that of the program if a whole
+    check runs here, as in plain Python.
+    """
     if "random" in request["program"]:  # so that equal programs draw equal numbers
         import random
 
         random.seed(0)
     module = types.ModuleType("candidate")
     sys.modules["candidate"] = sys.modules["__main__"] = module
-    for private in ("lockdown", "seccomp", "child", "plain", "calls", "semaphores"):
+    for private in ("lockdown", "seccomp", "child", "plain", "standin", "comparison", "semaphores"):
         sys.modules.pop(private, None)
     exec(compile(request["program"], "<candidate>", "exec"), module.__dict__)
-    tests = dict(module.__dict__)
+    is_shared = any(isinstance(check, str | types.CodeType) for check in request["checks"])
+    tests = module.__dict__ if is_shared else dict(module.__dict__)
     if (name := request["entry_point"]) not in tests:
         raise NameError(f"name '{name}' is not defined")
     tests["candidate"] = tests[name]
     if setup := request["setup"]:
         exec(setup if isinstance(setup, types.CodeType) else compile(setup, "<setup>", "exec"), tests)
     return tests
+
+
+def results(check: Any, tests: dict[str, Any]) -> Iterator[str]:
+    """Rows of a check: imports and calls of one that is split, else code, or source that does not compile."""
+    if isinstance(check, tuple):
+        imports, calls = check
+        yield compute(imports, calls, tests)
+    else:
+        yield from run(check, tests)
+
+
+def run(check: Any, tests: dict[str, Any]) -> Iterator[str]:
+    """Run a whole check; its row, and that of both sides of its last comparison if it fails."""
+    for name in SIDES:
+        tests.pop(name, None)
+    start, fields = clock(), ["pass", "", "", 0]
+    try:
+        exec(compile(check, "<check>", "exec") if isinstance(check, str) else check, tests)
+    except BaseException as problem:
+        fields = vars(problem).get("$report") or describe(problem)
+    yield row(*fields, round(clock() - start, 6))
+    if fields[0] == "fail" and all(name in tests for name in SIDES):
+        actual, expected = (shown(tests[name]) for name in SIDES)
+        yield row(expected, actual)
+
+
+def shown(value: Any) -> str:
+    """`repr`, truncated; "" if it raises."""
+    try:
+        return repr(value)[:200]
+    except Exception:
+        return ""
 
 
 def compute(imports: Any, calls: list[Any], tests: dict[str, Any]) -> str:

@@ -1,16 +1,16 @@
 """The server that runs candidates: a small process that forks once per program. Standard library only.
 
-Started as `python -s -S -P harness.py SOCKET FOLDER MEMORY FILE_SIZE OPEN_FILES ROLE` with an empty environment, by
-exec and not as a fork of the lab, whose memory has API keys and hidden tests. The server does not read requests:
+Started as `python -s -S -P harness.py SOCKET FOLDER MEMORY FILE_SIZE OPEN_FILES HAS_STANDIN` with an empty environment,
+by exec and not as a fork of the lab, whose memory has API keys and hidden tests. The server does not read requests:
 request, report and output are descriptors that the lab passes to the child, so that no candidate inherits the tests of
-an earlier one. A server has one role: its children are candidates, or checkers, or candidates that are called by a
-checker, over a fourth descriptor.
+an earlier one. With a fourth descriptor, the request of a trusted child, it forks that child, too: both are fresh forks
+with a connection between them, and only the trusted one has the report (`standin.py`).
 
-Request (marshal, because lab and server are the same interpreter): of a candidate `nonce, program, entry_point, setup`,
-and `checks`, tuples (imports, calls) of code to evaluate, unless a checker calls; of a checker see `checker.py`.
-Report: one line per check, `nonce [index, [value, ...], seconds]` for values, else `nonce [index, outcome, error_type,
-message, line, seconds]`; then a checker's explanations of failures, `nonce [index, expected, actual]`. Reply on the
-socket: `STATUS`. A byte in a pipe, which a candidate cannot take back, confirms that the layers were entered.
+Request (marshal, because lab and server are the same interpreter): `nonce, program, entry_point, setup`, and `checks`:
+tuples (imports, calls) of code to evaluate, or code of a whole check. Report: one line per check, `nonce [index,
+[value, ...], seconds]` for values, else `nonce [index, outcome, error_type, message, line, seconds]`, then `nonce
+[index, expected, actual]` of a whole check that fails. Reply on the socket: `STATUS`. A byte in a pipe, which a
+candidate cannot take back, confirms that the layers were entered.
 
 Every loaded module makes every fork and exit slower: only modules that most candidates import are loaded here.
 """
@@ -36,14 +36,12 @@ if __name__ == "__main__":  # inside the sandbox these are files without a packa
     import lockdown  # type: ignore[import-not-found]
     import semaphores  # type: ignore[import-not-found]
 
-    if sys.argv[-1] != "candidate":  # each module makes forks slower
-        import calls  # type: ignore[import-not-found]
-    if sys.argv[-1] == "checker":
-        import checker  # type: ignore[import-not-found]
+    if sys.argv[-1] == "1":  # each module makes forks slower
+        import standin  # type: ignore[import-not-found]
 
     del sys.path[0]
 else:
-    from reflexion_lab.tasks.sandbox import calls, checker, child, lockdown, semaphores
+    from reflexion_lab.tasks.sandbox import child, lockdown, semaphores, standin
 
 ASK = struct.Struct("<dI")
 """Wall seconds, CPU seconds."""
@@ -100,7 +98,7 @@ def restore_signals() -> None:
             signal.signal(number, defaults.get(number, signal.SIG_DFL))
 
 
-def serve(connection: socket.socket, folder: str, layers: lockdown.Lockdown, role: str) -> None:
+def serve(connection: socket.socket, folder: str, layers: lockdown.Lockdown) -> None:
     """Answer requests in order until the lab closes the connection.
 
     Descriptors are arranged before the fork, because everything a child does copies memory pages.
@@ -112,27 +110,43 @@ def serve(connection: socket.socket, folder: str, layers: lockdown.Lockdown, rol
         wall, cpu = ASK.unpack(ask)
         start = time.monotonic()
         os.chdir(folder)  # again: without Landlock a candidate may have replaced the folder
-        request, report, output, *called = descriptors
+        request, report, output, *trusted = descriptors
         ended, alive = os.pipe()
-        targets = [(output, 1), (output, 2), (report, child.REPORT), (alive, ALIVE)]
-        for source, target in targets + [(descriptor, child.CALLS) for descriptor in called]:
-            os.dup2(source, target)
-        process = fork_here()
-        if process == 0:
-            run_child(request, layers, cpu, role, CONNECTION if called else child.CALLS)
+        # Role, request, and what becomes the descriptors from 1 to CALLS; 0 is the null device.
+        children = [("candidate", request, (output, output, report, alive, 0))]
+        if trusted:
+            ours, theirs = (end.detach() for end in socket.socketpair())
+            children = [
+                ("trusted", trusted[0], (0, output, report, alive, ours)),
+                ("called", request, (output, output, 0, alive, theirs)),
+            ]
+            descriptors += [ours, theirs]
+        processes = []
+        for role, request, sources in children:
+            for target, source in enumerate(sources, 1):
+                os.dup2(source, target)
+            if (process := fork_here()) == 0:
+                run_child(role, request, layers, cpu)
+            processes.append(process)
         for descriptor in (*descriptors, alive):
             os.close(descriptor)
-        for target in (1, 2, child.REPORT, ALIVE, child.CALLS):
+        for target in range(1, CONNECTION):
             os.dup2(0, target)
         timed_out, is_full = wait(ended, connection, wall, folder, layers.folder_size)
-        status, used = end(process)
+        ends = [end(process) for process in processes]
         # The kernel kills a child that exceeds its CPU limit, by a coarser clock than that of `used`.
-        over_cpu = status == -signal.SIGXCPU or (status == -signal.SIGKILL and used >= 0.9 * cpu)
+        over_cpu = any(
+            status == -signal.SIGXCPU or (status == -signal.SIGKILL and used >= 0.9 * cpu) for status, used in ends
+        )
         timed_out = timed_out or (over_cpu and not is_full)
-        locked = os.read(ended, 1) == b"."
+        status = next((status for status, _ in ends if status), 0)
+        confirmed = os.read(ended, len(ends))
+        locked = len(confirmed) == len(ends) and confirmed[:1] == b"."  # a candidate may write more after its own
         os.close(ended)
         sweep(folder)
-        connection.sendall(STATUS.pack(status, time.monotonic() - start, used, locked, timed_out, is_full))
+        connection.sendall(
+            STATUS.pack(status, time.monotonic() - start, max(used for _, used in ends), locked, timed_out, is_full)
+        )
 
 
 def fork_here() -> int:
@@ -147,7 +161,7 @@ def fork_here() -> int:
 
 
 def wait(ended: int, connection: socket.socket, wall: float, folder: str, most: int) -> tuple[bool, bool]:
-    """Wait until the child has ended or the lab closes the connection.
+    """Wait until all children have ended or the lab closes the connection.
 
     Returns whether the time was over, and whether the folder held more than `most` bytes.
     """
@@ -224,18 +238,23 @@ def removed(path: str) -> bool:
     return True
 
 
-def run_child(request: int, layers: lockdown.Lockdown, cpu: int, role: str, first_closed: int) -> None:
-    """Become the candidate's or the checker's process; does not return."""
+def run_child(role: str, request: int, layers: lockdown.Lockdown, cpu: int) -> None:
+    """Become the candidate's or the trusted process; does not return."""
     try:
         os.setsid()
+        if role == "trusted":
+            layers.hide()
         request_fields: dict[str, Any] = marshal.loads(os.read(request, os.fstat(request).st_size))
         layers.enter(cpu)
-        os.closerange(first_closed, 256)
+        os.closerange(child.CALLS if role == "candidate" else CONNECTION, 256)
         os.write(ALIVE, b".")
         if role == "candidate":
             child.run_checks(request_fields)
+        elif role == "called":
+            standin.serve(request_fields)
         else:
-            (checker.run_checks if role == "checker" else calls.serve)(request_fields)
+            os.dup2(0, 2)  # the candidate may read the output
+            standin.check(request_fields)
         sys.stdout.flush()
     except BaseException as problem:
         os.write(2, f"sandbox: {problem!r}\n".encode())
@@ -276,7 +295,7 @@ def main() -> None:
 
 
 def run_server() -> None:
-    descriptor, folder, *limits, role = sys.argv[1:]
+    descriptor, folder, *limits, _ = sys.argv[1:]
     for name in WARM:
         __import__(name)
     # Low numbers, however many descriptors the lab has: children close only those above.
@@ -291,17 +310,14 @@ def run_server() -> None:
     print_within_limits()
     sys.modules["_multiprocessing"] = semaphores
     _thread.stack_size(STACK)
-    if role != "checker":
-        warm()
+    warm()
     keep_listings()
     layers = lockdown.Lockdown(folder, *map(int, limits))
     layers.enter_server()
-    if role == "checker":
-        layers.hide()
     os.environ.clear()
     gc.collect()
     gc.freeze()
-    serve(connection, folder, layers, role)
+    serve(connection, folder, layers)
 
 
 if __name__ == "__main__":

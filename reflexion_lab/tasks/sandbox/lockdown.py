@@ -12,9 +12,9 @@ What each layer blocks (Linux, x86_64, kernel 5.13 or newer; `layers()` returns 
 
 A candidate can still use CPU, memory and disk up to the limits, read the standard library, read names and sizes of
 files anywhere, and read everything in its own process: the arguments of its checks and the frames of the code that runs
-it. Nothing more of a check is there (`apart.py`, `checker.py`): it can only send other values than it computed, which
-is another answer. As root without Landlock it can read the checker's memory and write its report. `threats.py` lists
-what is stopped.
+it. Nothing more of a check is there (`apart.py`, `standin.py`) unless it is marked `in_process`: it can only send other
+values than it computed, which is another answer. As root without Landlock it can read the trusted child's memory and
+write its report. `threats.py` lists what is stopped.
 
 Without seccomp (not x86_64, or not Linux) a candidate can start processes that outlive it until their CPU time is used
 up, and without Landlock (Linux before 5.13, macOS) it can read and write whatever the user can, and use the network.
@@ -161,7 +161,7 @@ class Lockdown:
 
     @staticmethod
     def hide() -> None:
-        """Deny this user's other processes the memory and descriptors of this one and its children."""
+        """Deny this user's other processes the memory and descriptors of this one."""
         if LINUX:
             LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 

@@ -10,7 +10,7 @@ from typing import Any
 LARGEST = 1 << 20
 """Maximum characters of an encoded value for the lab; a longer one is not plain data."""
 LARGEST_CALLED = 1 << 24
-"""The same for a checker."""
+"""The same for a trusted child."""
 DEEPEST = 60
 SEQUENCES = {list: "", tuple: "t", set: "s", frozenset: "z"}
 EXACT = 1 << 53
@@ -21,17 +21,7 @@ RANGED = 1 << 20
 """Maximum length of a range; a longer one is not plain data."""
 TYPES = (int, float, str, bool, list, tuple, dict, set, frozenset, bytes, complex)
 Memo = Any
-"""None, or a `calls.Handles`, for objects that stay in the candidate's process."""
-BASES: dict[Any, Any] = {
-    int: int.__pos__,
-    str: str.__str__,
-    float: float.__pos__,
-    complex: complex.__pos__,
-    bytes: lambda value: bytes(memoryview(value)),
-    **{kind: lambda value, kind=kind: kind(kind.__iter__(value)) for kind in (list, tuple, set, frozenset)},
-    dict: lambda value: dict(dict.items(value)),
-}
-"""The plain value of an instance of a subclass, without a method of the subclass."""
+"""None, or a `standin.Kept`, for objects that stay in the candidate's process."""
 
 
 def encode(value: Any, memo: Memo = None) -> str:
@@ -44,25 +34,10 @@ def encode(value: Any, memo: Memo = None) -> str:
         return _opaque(value, memo)
 
 
-def base_of(kind: type) -> type | None:
-    """The built-in type of plain data that `kind` inherits from."""
-    return next((base for base in BASES if issubclass(kind, base)), None)
-
-
-def exact(value: Any) -> Any:
-    """The plain value of an instance of a subclass of a built-in type."""
-    return BASES[base_of(type(value))](value)
-
-
 def _encode(value: Any, depth: int, memo: Memo) -> str:
     kind: Any = type(value)
     if memo is not None and id(value) in memo.shared:
         return _tagged("L", str(memo.shared[id(value)]))
-    if memo is not None and kind.__module__ not in ("builtins", "collections") and (of := base_of(kind)):
-        text: str = (
-            memo.handle(value) if of in (list, dict, set) else memo.part(value, _encode(exact(value), depth, memo))
-        )
-        return text
     if value is None:
         return "null"
     if kind is bool:
@@ -106,8 +81,7 @@ def _encode_rare(value: Any, kind: type, depth: int, memo: Memo) -> str:
         return _tagged("k", quoted(value.__name__ if kind is type else repr(value)))
     for base in kind.__mro__[:-1]:
         if write := LIBRARY.get((base.__module__.removesuffix("._local"), base.__name__)):
-            is_own = memo is not None and base is not kind and base.__name__ in ("UserList", "UserDict")
-            if is_own or (written := write(base, value)) is None:
+            if (written := write(base, value)) is None:
                 return _opaque(value, memo)
             tag, inner = written
             text = _encode(inner, depth + 1, memo)
@@ -173,4 +147,5 @@ def _shown(value: Any, kind: Any) -> str:
 
 def _opaque(value: Any, memo: Memo) -> str:
     """A value that is not plain data."""
-    return _tagged("o", f"[{_shown(value, type(value))}]") if memo is None else memo.handle(value)
+    shown = _shown(value, type(value))
+    return _tagged("o", f"[{shown}]") if memo is None else str(memo.handle(value, shown))

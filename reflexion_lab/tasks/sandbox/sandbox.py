@@ -34,16 +34,7 @@ from reflexion_lab.errors import HarnessError
 from reflexion_lab.io.files import Scratch
 from reflexion_lab.limits import Above0, Positive, check_fields
 from reflexion_lab.records import Check, Execution, Record
-from reflexion_lab.tasks.sandbox.apart import (
-    Prepared,
-    compiled,
-    defined_by,
-    judge,
-    library_imports,
-    literal,
-    prepare,
-    whole,
-)  # fmt: skip
+from reflexion_lab.tasks.sandbox.apart import Prepared, compiled, defined_by, judge, literal, prepare_all
 from reflexion_lab.tasks.sandbox.comparison import Decoder, Unreadable
 from reflexion_lab.tasks.sandbox.harness import ASK, OUT_OF_MEMORY, STATUS, sweep
 from reflexion_lab.tasks.sandbox.lockdown import layers
@@ -96,42 +87,31 @@ class Reported(NamedTuple):
     """Whether the machine may have caused the result, also of a second run."""
 
 
-class Started(NamedTuple):
-    """A request in a child."""
-
-    files: list[int]
-    """Descriptors of request, report and output."""
-    nonce: str
-    wall: float
-
-    def close(self) -> None:
-        """Safe to call twice."""
-        while self.files:
-            os.close(self.files.pop())
-
-
 class Job(NamedTuple):
     """A program with checks, as requests."""
 
     program: Mapping[str, object]
-    checker: Mapping[str, object] | None = None
-    """For checks that run in a process of their own."""
+    trusted: Mapping[str, object] | None = None
+    """For checks that run apart from the program."""
 
 
 class Server:
     """One harness process with its socket. Not thread-safe."""
 
-    def __init__(self, limits: Limits, role: str) -> None:
+    def __init__(self, limits: Limits, has_standin: bool) -> None:
         self.limits = limits
+        self.has_standin = has_standin
+        """Whether it can run checks apart from the program; one that cannot forks faster."""
         self._private = Scratch(remove=_remove)
         self.folder = str(self._private.path)
         self.socket, theirs = socket.socketpair()
         self._closing = threading.Lock()
         self._errors = _unnamed_file()
         sizes = (limits.memory_mb << 20, limits.file_mb << 20, limits.open_files)
+        arguments = map(str, (theirs.fileno(), self.folder, *sizes, int(has_standin)))
         interpreter = getattr(sys, "_base_executable", sys.executable)
         self.process = subprocess.Popen(
-            [interpreter, "-s", "-S", "-P", "-B", HARNESS, str(theirs.fileno()), self.folder, *map(str, sizes), role],
+            [interpreter, "-s", "-S", "-P", "-B", HARNESS, *arguments],
             # LD_BIND_NOW: look up symbols once, not in each child.
             # MALLOC_ARENA_MAX: each further arena would reserve 64 MB of a thread's memory limit.
             env={"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "LD_BIND_NOW": "1", "MALLOC_ARENA_MAX": "1"},
@@ -144,32 +124,27 @@ class Server:
         )
         theirs.close()
 
-    def start(self, fields: Mapping[str, object], canonical_seconds: float, calls: int | None = None) -> Started:
-        """Start a request in a fresh child; `calls` is its connection with another one. Raises as `finish`."""
-        nonce = secrets.token_hex(16)
-        wall, cpu = self.limits.times(canonical_seconds)
-        files = [_unnamed_file(), _unnamed_file(), _unnamed_file()]
-        started = Started(files, nonce, wall)
-        try:
-            os.write(files[0], marshal.dumps({**fields, "nonce": nonce}))
-            os.lseek(files[0], 0, os.SEEK_SET)
-            socket.send_fds(self.socket, [ASK.pack(wall, cpu)], files if calls is None else [*files, calls])
-        except BaseException:
-            started.close()
-            raise
-        return started
-
-    def finish(self, started: Started) -> Reported:
-        """Wait for the child.
+    def run(self, job: Job, canonical_seconds: float) -> Reported:
+        """Run a job in fresh children.
 
         Raises
         ------
         HarnessError, OSError
             The server is gone or broken; says nothing about the program.
         """
-        _, report, output = started.files
-        try:
-            self.socket.settimeout(started.wall + GRACE)
+        nonce = secrets.token_hex(16)
+        wall, cpu = self.limits.times(canonical_seconds)
+        requests = [{**job.program, "nonce": "" if job.trusted else nonce}]
+        requests += [{**job.trusted, "nonce": nonce}] if job.trusted else []
+        with contextlib.ExitStack() as stack:
+            request, report, output, *trusted = files = [_unnamed_file() for _ in range(2 + len(requests))]
+            for file in files:
+                stack.callback(os.close, file)
+            for file, fields in zip((request, *trusted), requests, strict=True):
+                os.write(file, marshal.dumps(fields))
+                os.lseek(file, 0, os.SEEK_SET)
+            socket.send_fds(self.socket, [ASK.pack(wall, cpu)], files)
+            self.socket.settimeout(wall + GRACE)
             try:
                 reply = self.socket.recv(STATUS.size, socket.MSG_WAITALL)
             except ConnectionResetError:
@@ -181,10 +156,8 @@ class Server:
             if not locked:
                 raise HarnessError(f"the isolation layers could not be entered: {printed.strip() or status}")
             lines = os.pread(report, os.fstat(report).st_size, 0)
-        finally:
-            started.close()
         output_text = printed[: self.limits.output_chars]
-        return Reported(lines, started.nonce, output_text, status, timed_out, is_full, seconds, cpu_used)
+        return Reported(lines, nonce, output_text, status, timed_out, is_full, seconds, cpu_used)
 
     @property
     def is_closed(self) -> bool:
@@ -267,9 +240,10 @@ class Sandbox:
     ) -> Execution:
         """Execute `program`, then its checks in order, in a fresh child.
 
-        If each check can be split, the child only computes values, which are compared here. Otherwise all checks run in
-        a checker, a second child, which calls the program in the first. Checks that did not start, because an earlier
-        one hung or ended its child, run in further children, at most `RESTARTS` times.
+        Of a check that can be split the child only computes values, which are compared here. Other checks run in a
+        trusted child, which calls the program in the first, or beside the program if they need more than plain data.
+        Checks that did not start, because an earlier one hung or ended its child, run in further children, at most
+        `RESTARTS` times.
 
         Time limits scale with `cpu_seconds`, the CPU time of the canonical solution, if known. A program that times out
         before it has used its CPU time, or that meets a full disk, a killed process or another trouble that the machine
@@ -292,29 +266,25 @@ class Sandbox:
         HarnessError
             Two servers in a row failed, or the machine is out of disk, memory, processes or descriptors.
         """
-        foreign = defined_by(tuple(checks))
-        prepared = [prepare(check, entry_point, setup, foreign) for check in checks]
-        if not all(check.calls for check in prepared):
-            prepared = [Prepared(check.name) for check in prepared]
+        prepared = prepare_all(tuple(checks), entry_point, setup)
         verdicts: list[Check | None] = [None] * len(checks)
         children: list[Reported] = []
         waiting = list(range(len(checks)))
         for restart in range(1 + RESTARTS):
-            job = _job(program, entry_point, [checks[i] for i in waiting], [prepared[i] for i in waiting], setup)
+            job = _job(program, entry_point, [prepared[i] for i in waiting], setup)
             children.append(self._report(job, cpu_seconds))
             for i, check in zip(waiting, read_checks([prepared[i] for i in waiting], children[-1]), strict=True):
                 verdicts[i] = check
             is_stuck = restart and children[-1].timed_out and all(verdicts[i] is None for i in waiting[1:])
             waiting = [i for i in waiting if verdicts[i] is None]
-            if not waiting or foreign or is_stuck:
+            if not waiting or is_stuck or defined_by(tuple(checks)):
                 break
         timed_out = any(child.timed_out for child in children)
         outcome, message = ending(children[-1])
         not_run = f"{message}: the program ended {len(children)} times before this check began"
         return Execution(
             checks=tuple(
-                check or Check(name=ready.name, outcome=outcome, message=not_run)
-                for ready, check in zip(prepared, verdicts, strict=True)
+                check or ready.result(outcome, message=not_run) for ready, check in zip(prepared, verdicts, strict=True)
             ),
             output=readable(children[0].output, self.limits.output_chars),
             seconds=sum(child.seconds for child in children),
@@ -351,8 +321,8 @@ class Sandbox:
         finally:
             self._idle.put(slot)
 
-    def _start(self, role: str) -> Server:
-        server = Server(self.limits, role)
+    def _start(self, has_standin: bool) -> Server:
+        server = Server(self.limits, has_standin)
         with self._starting:
             self._started = [*(other for other in self._started if not other.is_closed), server]
             closed = self._closed
@@ -408,20 +378,18 @@ class _Turns:
 
 
 class _Slot:
-    """Place of a server of each role, started when first needed and replaced when one dies."""
+    """Place of a server, started when first needed and replaced when it dies."""
 
-    def __init__(self, start: Callable[[str], Server]) -> None:
-        self.servers: dict[str, Server] = {}
+    def __init__(self, start: Callable[[bool], Server]) -> None:
+        self.server: Server | None = None
         self.start = start
 
     def run(self, job: Job, cpu_seconds: float) -> Reported:
         for last in (False, True):
             try:
-                return self._run(job, cpu_seconds)
+                return self._ready(job).run(job, cpu_seconds)
             except BaseException as problem:  # also an interrupt: the next call must not read this reply
-                for server in self.servers.values():
-                    server.close()
-                self.servers = {}
+                self._close()
                 if not isinstance(problem, OSError | HarnessError):
                     raise
                 if last:
@@ -430,42 +398,27 @@ class _Slot:
                     raise HarnessError(text) from problem
         raise AssertionError("unreachable")
 
-    def _run(self, job: Job, cpu_seconds: float) -> Reported:
-        candidates = self._server("candidate" if job.checker is None else "called")
-        if job.checker is None:
-            return candidates.finish(candidates.start(job.program, cpu_seconds))
-        checkers = self._server("checker")
-        theirs, ours = socket.socketpair()
-        with contextlib.ExitStack() as stack:
-            with theirs, ours:
-                candidate = candidates.start(job.program, cpu_seconds, theirs.fileno())
-                stack.callback(candidate.close)
-                checker = checkers.start(job.checker, cpu_seconds, ours.fileno())
-            checked, called = checkers.finish(checker), candidates.finish(candidate)
-        ended = called if checked.status == 0 and not checked.timed_out else checked
-        return checked._replace(
-            output=called.output,
-            status=ended.status,
-            timed_out=checked.timed_out or called.timed_out,
-            is_full=called.is_full,
-            seconds=max(checked.seconds, called.seconds),
-            cpu_seconds=max(checked.cpu_seconds, called.cpu_seconds),  # each has the whole limit
-        )
+    def _ready(self, job: Job) -> Server:
+        """The server; the first job with a trusted child replaces it."""
+        if self.server and job.trusted and not self.server.has_standin:
+            self._close()
+        self.server = self.server or self.start(bool(job.trusted))
+        return self.server
 
-    def _server(self, role: str) -> Server:
-        if role not in self.servers:
-            self.servers[role] = self.start(role)
-        return self.servers[role]
+    def _close(self) -> None:
+        if self.server:
+            self.server.close()
+        self.server = None
 
 
-def _job(program: str, entry_point: str, checks: list[str], prepared: list[Prepared], setup: str) -> Job:
-    request = {"program": program, "entry_point": entry_point, "setup": _compiled(setup)}
-    if all(check.calls for check in prepared):
-        return Job({**request, "checks": [check.calls for check in prepared]})
-    codes, names = whole(tuple(checks), entry_point)
-    draws = any("random" in source for source in (setup, *checks))
-    checker = {"checks": codes, "draws": draws, "imports": library_imports(program, names)}
-    return Job({**request, "setup": ""}, {**request, **checker, "program": ""})
+def _job(program: str, entry_point: str, checks: Sequence[Prepared], setup: str) -> Job:
+    beside = [check.calls or (check.code if check.in_process else None) for check in checks]
+    code = _compiled(setup)
+    request = {"program": program, "entry_point": entry_point, "setup": code if any(beside) else "", "checks": beside}
+    if all(check is not None for check in beside):
+        return Job(request)
+    apart = [check.calls[:1] if check.calls else None if check.in_process else check.code for check in checks]
+    return Job(request, {"entry_point": entry_point, "setup": code, "checks": apart})
 
 
 @functools.lru_cache(maxsize=1 << 10)
@@ -516,7 +469,7 @@ def disk_is_full(limits: Limits) -> bool:
 
 ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]{6,16}\b")
 ENDINGS = ("error", "early_exit", "memory")
-"""Outcomes that a child may report for any check; a checker may also report `pass` and `fail`."""
+"""Outcomes that a child may report for any check; of a whole check also `pass` and `fail`."""
 LONGEST = 500
 """Maximum characters of a text from a child."""
 LINES = 1_000_000
@@ -540,7 +493,7 @@ def read_checks(prepared: Sequence[Prepared], reported: Reported) -> list[Check 
     first = next((i for i in range(len(prepared)) if i not in results), 0)
     if prepared and first not in results:
         outcome, message = ending(reported)
-        results[first] = Check(name=prepared[first].name, outcome=outcome, message=message)
+        results[first] = prepared[first].result(outcome, message=message)
     return [results.get(i) for i in range(len(prepared))]
 
 
@@ -549,10 +502,9 @@ def _judged(prepared: Prepared, test: ast.expr, values: list[Any], decoder: Deco
     try:
         verdict = judge(test, decoder.decode(*values))
     except Unreadable as problem:
-        return Check(name=prepared.name, outcome="error", error_type="Unreadable", message=readable(str(problem)))
-    return Check(
-        name=prepared.name,
-        outcome=verdict.outcome,
+        return prepared.result("error", error_type="Unreadable", message=readable(str(problem)))
+    return prepared.result(
+        verdict.outcome,
         expected=readable(verdict.expected),
         actual=readable(verdict.actual),
         error_type=readable(verdict.error_type),
@@ -568,7 +520,7 @@ def _from_child(prepared: Prepared, fields: list[Any], before: Check | None) -> 
         case [str(outcome), str(kind), str(message), int(line), float(seconds)] if outcome in outcomes:
             error = {"error_type": readable(kind), "message": readable(message)}
             line, seconds = min(max(int(line), 0), LINES), finite(seconds)  # `True` is also an int
-            return Check(name=prepared.name, outcome=outcome, line=line, seconds=seconds, **error)
+            return prepared.result(outcome, line=line, seconds=seconds, **error)
         case [str(expected), str(actual)] if before and before.outcome == "fail" and prepared.test is None:
             sides = {"expected": readable(expected), "actual": readable(actual)}
             message = before.message or f"expected {sides['expected']}, got {sides['actual']}"

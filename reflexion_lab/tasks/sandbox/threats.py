@@ -22,12 +22,11 @@ class Threat(NamedTuple):
 THREATS = (
     Threat(
         "a forged verdict",
-        "values are compared in the lab, other checks run in a checker's process; both get plain data only",
+        "values are compared in the lab or in a trusted child; both get plain data only",
         ("landlock",),
         "adversarial_equality, checks_that_are_loops, data_model, early_exits, forged_reports, judge_tampering, "
         "protocol",
-        "two objects of the program's own class compare by its own `__eq__`; its own methods, and items and attributes "
-        "of what its own arithmetic gives, answer what a test asks of them",
+        "checks that need more than plain data run beside the program: they are marked `in_process` and counted",
     ),
     Threat(
         "hidden tests are read",

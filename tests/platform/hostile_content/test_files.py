@@ -32,7 +32,7 @@ OWN = {
     "tasks/sandbox/harness.py": {"marshal"},
     "tasks/sandbox/sandbox.py": {"marshal"},
     "tasks/sandbox/child.py": {"exec", "eval"},
-    "tasks/sandbox/checker.py": {"exec"},
+    "tasks/sandbox/standin.py": {"exec"},
     # The config of a cell, in the memory of the process that composed it.
     "runner/config/grid.py": {"pickle"},
     # Templates that stand in this package.

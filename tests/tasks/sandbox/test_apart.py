@@ -213,7 +213,7 @@ ENUM = "from enum import Enum\nclass C(Enum):\n    A = 1\n    B = 2\ndef f(x): r
         (V, "assert f(1) + V(1) == V(2)", "pass"),
         (V, "assert f(1) < V(2) and f(2) > V(1)", "pass"),
         (V, "assert f(1) < V(0)", "fail"),
-        (PLAIN_CLASS, "assert f(1) == f(1)", "pass"),
+        (PLAIN_CLASS, "assert f(1) == f(1)", "fail"),
         (PLAIN_CLASS, "assert f(0) == N()", "fail"),
         (TIMES, "assert f(date(2020, 1, 1)) == date(2020, 1, 2) and f(date(2020, 1, 1)) > date(2020, 1, 1)", "pass"),
         (TIMES, "assert f(date(2020, 1, 1)) - date(2020, 1, 1) == timedelta(hours=12) * 2", "pass"),
@@ -313,7 +313,7 @@ MANY += "def f(n): return {P(i) for i in range(n)}"
     [
         (OWN, "assert f('A') == Name('a')"), (OWN, "assert f('A') != Name('b')"),
         (OWN, "assert {f('A')} == {Name('a')}"), (RATIO, "assert f(2) == R(1, 2)"), (BASE, "assert f(1) == A(1)"),
-        (LATER, "assert f(1) == P(1)"), (SETS, "assert f(1) != f(2)"), (SETS, "assert f(1) == f(1)"),
+        (LATER, "assert f(1) == P(1)"), (SETS, "assert f(1) != f(2)"),
         (RINGS, "assert f('A') != f('B')"), (RINGS, "assert [f('A'), f('C')] != [f('B'), f('D')]"),
         (RINGS, "assert f('A') not in [f('B')] and f('C') not in [f('D')]"),
         (ZONE, "assert f(4) == datetime(2024, 3, 31, 22, tzinfo=timezone.utc)"),
@@ -473,7 +473,7 @@ def test_no_result_grows_in_the_lab():
 def test_nearly_all_hidden_checks_of_humaneval_are_split():
     prepared = [prepare(check, task.entry_point) for task in humaneval() for check in task.hidden_tests]
     whole = sum(check.calls is None for check in prepared)
-    assert (len(prepared), whole) == (1181, 9)  # three of HumanEval/33 compare the program with itself
+    assert (len(prepared), whole) == (1181, 6)
 
 
 def test_preparing_a_check_warns_of_nothing(recwarn):

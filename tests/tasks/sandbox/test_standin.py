@@ -1,6 +1,10 @@
-"""Checks that cannot be split run in a checker's process: the rules of its docstring."""
+"""Checks that cannot be split: apart from the program if they need plain data alone, else beside it and marked."""
+
+import textwrap
 
 import pytest
+
+from reflexion_lab.tasks.sandbox.apart import prepare, prepare_all
 
 NODE = "class Node:\n    def __init__(self, value, next=None): self.value, self.next = value, next\n"
 CHAIN = NODE + (
@@ -135,30 +139,14 @@ def test_a_candidate_that_ends_cannot_be_caught(sandbox):
     assert sandbox.run(program, "f", [check]).checks[0].outcome == "early_exit"
 
 
-def test_names_of_the_standard_library_are_the_checkers_own(sandbox):
-    program = "from datetime import date\nimport math\nmath.isclose = lambda *x, **y: True\ndef f(x): return 1\n"
-    check = "for x in [1]:\n    assert math.isclose(f(x), 2)"
-    assert sandbox.run(program, "f", [check]).checks[0].outcome == "fail"
-    assert (
-        sandbox.run(program, "f", ["for x in [1]:\n    assert date(2020, 1, 1).year == 2020"]).checks[0].outcome
-        == "pass"
-    )
+REFUSED = "x = []\nfor _ in range(100_000):\n    x = [x]\ntry:\n    f(x)\nexcept TypeError:\n    pass"
 
 
-LESS = """
-class N:
-    def __init__(self, n): self.n = n
-    def __lt__(self, other): return self.n < getattr(other, 'n', other)
-def f(n): return N(n)
-"""
-
-
-@pytest.mark.parametrize("use", ["f(3) < 5", "f(3) + 5", "f(open('/dev/null'))"])
-def test_a_refusal_is_no_error_that_a_check_may_expect(sandbox, use):
-    check = f"try:\n    {use}\nexcept TypeError:\n    pass\nelse:\n    assert False"
-    program = LESS.replace("def f", "    def __add__(self, other): return 8\ndef f")
-    outcome = sandbox.run(program, "f", [check]).checks[0]
-    assert (outcome.outcome, outcome.error_type) == ("error", "TypeError")
+def test_a_refused_argument_is_no_error_that_a_check_may_expect(sandbox):
+    checks = [REFUSED, "for n in (1,):\n    assert f(n) == 2"]
+    first, second = sandbox.run("def f(x): return 2", "f", checks).checks
+    assert (first.outcome, first.error_type, first.in_process) == ("error", "TypeError", False)
+    assert (second.outcome, second.in_process) == ("pass", False)
 
 
 BOX = "class Box:\n    def __init__(self): self.value = 1\n    def double(self): return 2 * self.value\n"
@@ -234,8 +222,147 @@ def test_one_check_does_not_disturb_a_later_one(sandbox, program, checks, setup)
     assert [(check.outcome, check.message) for check in results] == [("pass", "")] * len(checks)
 
 
-def test_an_argument_that_cannot_be_sent_leaves_the_next_ones_in_step(sandbox):
-    setup = "import threading\nclass P:\n    def __init__(self, n): self.n = n\n"
-    checks = ["f(P(threading.Lock()))", "assert f(P(2)) == 2"]
-    results = sandbox.run("def f(x): return x.n\n", "f", checks, setup).checks
-    assert [check.outcome for check in results] == ["error", "pass"]
+PLAIN = [
+    "for x in range(3):\n    assert f(x) == x", "def check(candidate):\n    assert candidate(1) == 2\ncheck(f)",
+    "x = [3, 1]\nf(x)\nassert x == [1, 3]", "assert all(f(x) == x for x in [1])", "assert list(map(f, [1])) == [2]",
+    "try:\n    f(-1)\nexcept ValueError:\n    pass\nelse:\n    assert False", "y = f(f(1))\nassert y.upper() == 'A'",
+    "import random\nfor _ in range(9):\n    a = random.randint(1, 9)\n    assert f(a) == a",
+    "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(f(1), 2)\nT('test').debug()",
+    "assert sorted(f([2, 1]), key=lambda x: -x) == [2, 1] or False", "d = {1: 2}\nassert f(list(d.items())) == 1",
+    "from decimal import Decimal\nfor x in (1,):\n    assert f(Decimal(x)) == x", "assert poly([1], f(2)) == 0 or f(1)",
+]  # fmt: skip
+MORE = [
+    "assert f(lambda x: x) == 1", "def g(x): return x\nassert f(g) == 1", "g = lambda: 1\nassert f([g]) == 1",
+    "assert f(iter([1])) == [1]", "assert f(x for x in [1]) == [1]", "assert f(zip([1], [2])) == [(1, 2)]",
+    "class A: pass\nassert f(A()) == 1", "class A: pass\na = A()\nassert f(a) == 1", "assert f(Node(1)) == 1",
+    "a = f(1)\nassert a.value == 1", "assert f(1).run().x == 2 or f(1)", "assert f(f) == 1", "x = []\nassert f(x) is x",
+    "import math\nassert f(math) == 1", "import math\nassert f(math.sqrt, 4) == 2", "seen = []\nf(seen.append)",
+    "assert callable(f(1))", "assert hasattr(f(1), 'x')", "assert type(f(1)) is int", "assert isinstance(f(1), Node)",
+    "with f(1) as x:\n    assert x", "import asyncio\nassert asyncio.run(f(1)) == 2", "assert f.cache == {}",
+    "assert f(2)(3) == 5", "g = f(2)\nassert g(3) == 5", "@f\ndef g(): return 1\nassert g() == 1", "helper(f(1), 2)",
+    "import random\nrandom.seed(1)\nassert f(1) == 2", "assert f(made(1)) == 1 or f(1)",
+]  # fmt: skip
+SETUP = "def poly(xs, x): return sum(c * x**i for i, c in enumerate(xs))\nclass Own: pass\ndef made(x): return Own()\n"
+
+
+@pytest.mark.parametrize("check", PLAIN)
+def test_a_check_that_needs_plain_data_runs_apart(check):
+    prepared = prepare(check, "f", SETUP)
+    assert (prepared.calls, prepared.in_process) == (None, False)
+
+
+@pytest.mark.parametrize("check", MORE)
+def test_a_check_that_needs_more_runs_beside_the_program(check):
+    prepared = prepare("if True:\n" + textwrap.indent(check, "    "), "f", SETUP)
+    assert (prepared.calls, prepared.in_process) == (None, True)
+
+
+def test_a_class_as_entry_point_needs_more():
+    check = "c = LRUCache(2)\nassert c.get(1) == 2"
+    assert prepare(check, "LRUCache").in_process
+    assert not prepare(check.replace("LRUCache", "Find_Max"), "Find_Max").in_process
+
+
+def test_checks_that_share_names_with_one_in_process_run_beside_it():
+    checks = ("g = lambda: 1", "x = f(g)", "y = 2", "for x in (y,):\n    assert f(x) == 1", "assert f(1) == 1")
+    assert [check.in_process for check in prepare_all(checks, "f", "")] == [True, True, False, False, False]
+
+
+def test_only_the_check_that_needs_more_is_marked(sandbox):
+    program = "def f(x, g=abs): return g(x)"
+    checks = ["assert f(-1) == 1", "for x in (-1,):\n    assert f(x) == 1", "g = lambda x: 7\nassert f(1, g) == 7"]
+    results = sandbox.run(program, "f", checks).checks
+    assert [(c.outcome, c.in_process) for c in results] == [("pass", False), ("pass", False), ("pass", True)]
+
+
+def test_the_setup_stays_out_of_the_program_where_all_checks_run_apart(sandbox):
+    program = (
+        "import sys\ndef f(x):\n    frame = sys._getframe()\n    while frame:\n"
+        "        if 'reference' in frame.f_globals: return frame.f_globals['reference'](x)\n"
+        "        frame = frame.f_back\n"
+    )
+    check = "for x in (1,):\n    assert f(x) == reference(x)"
+    assert sandbox.run(program, "f", [check], "def reference(x): return 7 * x\n").checks[0].outcome == "fail"
+
+
+@pytest.mark.parametrize(
+    ("change", "argument", "expected"),
+    [
+        ("x.append(3)", "[1]", "[1, 3]"), ("x[:] = x[::-1]", "[[1], [2]]", "[[2], [1]]"),
+        ("x['b'] = x.pop('a')", "{'a': [1]}", "{'b': [1]}"), ("x |= {3}; x.discard(1)", "{1, 2}", "{2, 3}"),
+        ("x['a'].append(3)", "{'a': []}", "{'a': [3]}"), ("x[0].add(2); raise ValueError", "({1},)", "({1, 2},)"),
+        ("x.appendleft(0)", "collections.deque([1])", "collections.deque([0, 1])"),
+    ],
+)  # fmt: skip
+def test_changed_arguments_are_written_back(sandbox, change, argument, expected):
+    check = f"import collections\nx = {argument}\nalias = x\ntry:\n    f(x)\nexcept ValueError:\n    pass\n"
+    result = sandbox.run(f"def f(x):\n    {change}\n", "f", [f"{check}assert alias == {expected}"]).checks[0]
+    assert (result.outcome, result.message, result.in_process) == ("pass", "", False)
+
+
+@pytest.mark.parametrize(
+    ("raised", "caught"),
+    [
+        ("ValueError('no', 3)", "ValueError as e:\n    assert e.args == ('no', 3)"),
+        ("type('Own', (KeyError,), {})('a')", "LookupError as e:\n    assert e.args == ('a',)"),
+        ("json.JSONDecodeError('no', 'x', 0)", "json.JSONDecodeError as e:\n    assert 'no' in str(e)"),
+        ("StopIteration(3)", "RuntimeError as e:\n    assert e"),
+    ],
+)
+def test_exceptions_travel(sandbox, raised, caught):
+    check = f"import json\ntry:\n    f(1)\n    assert False, 'nothing raised'\nexcept {caught}"
+    result = sandbox.run(f"import json\ndef f(x): raise {raised}\n", "f", [check]).checks[0]
+    assert (result.outcome, result.message, result.in_process) == ("pass", "", False)
+
+
+FORGERIES = {
+    "parent frames": (
+        "import sys\ndef f(x):\n    frame = sys._getframe()\n    while frame:\n"
+        "        for names in (frame.f_globals, frame.f_locals):\n"
+        "            for name in list(names):\n"
+        "                if type(names[name]) is int and names[name] == 31337: return names[name]\n"
+        "        frame = frame.f_back\n"
+    ),
+    "gc": (
+        "import gc, types\ndef f(x):\n    codes = [o for o in gc.get_objects() if isinstance(o, types.FunctionType)]\n"
+        "    return next((c for o in codes for c in o.__code__.co_consts if c == 31337), None)\n"
+    ),
+    "builtins": (
+        "import builtins\nbuiltins.AssertionError = ValueError\nbuiltins.compile = builtins.exec = print\n"
+        "def f(x): return 1\n"
+    ),
+    "json": "import json\njson.loads = lambda *_: {'v': 31337}\ndef f(x): return 1\n",
+    "pickle": "import pickle, _pickle\n_pickle.Unpickler = pickle.Unpickler = print\ndef f(x): return 1\n",
+    "an exit": "import os\ndef f(x): os._exit(0)\n",
+    "descriptors": (
+        'import os\nrow = b\'[0, "pass", "", "", 0, 0.0]\\n\'\ndef f(x):\n    for d in range(1, 64):\n'
+        "        try: os.write(d, row)\n"
+        "        except OSError: pass\n    return 1\n"
+    ),
+    "an own class": "class E:\n    def __eq__(self, other): return True\ndef f(x): return E()\n",
+    "rows": (
+        'import os\nrow = b\'{"r": [["pass", "", "", 0, 0.0]]}\'\n'
+        "def f(x): os.write(5, len(row).to_bytes(4, 'little') + row)\n"
+    ),
+    "the file": "import os\ndef f(x):\n    open('check', 'w').write('31337')\n    return os.listdir('.')\n",
+}
+
+
+@pytest.mark.parametrize("program", FORGERIES.values(), ids=FORGERIES)
+def test_no_check_that_runs_apart_is_forged(sandbox, program):
+    for check in ("for x in (1,):\n    assert f(x) == 31337", "def check(c):\n    assert c(1) == 31337\ncheck(f)"):
+        result = sandbox.run(program, "f", [check]).checks[0]
+        assert (result.outcome in ("fail", "error", "early_exit"), result.in_process) == (True, False)
+
+
+def test_a_program_cannot_turn_its_check_into_one_in_process(sandbox):
+    check = "for x in (1,):\n    assert f(x) == 2"
+    for program in ("class f:\n    def __init__(self, x): pass\n", "def f(x): return lambda: x", "def f(x): yield x"):
+        result = sandbox.run(program, "f", [check]).checks[0]
+        assert (result.outcome, result.in_process) == ("fail", False)
+
+
+def test_a_check_in_process_is_forgeable_and_marked(sandbox):
+    program = "import math\nmath.isclose = lambda *x, **y: True\ndef f(x): return 1\n"
+    result = sandbox.run(program, "f", ["for x in [1]:\n    assert math.isclose(f(x), 2)"]).checks[0]
+    assert (result.outcome, result.in_process) == ("pass", True)
