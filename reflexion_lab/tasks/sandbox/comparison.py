@@ -73,7 +73,7 @@ class Decoder:
 
     def _decode(self, encoded: Any) -> Any:
         if isinstance(encoded, list):
-            return [self._decode(item) for item in encoded]
+            return [self._decode(item) if isinstance(item, list | dict) else item for item in encoded]
         if not isinstance(encoded, dict):
             return encoded
         ((tag, inner),) = encoded.items()

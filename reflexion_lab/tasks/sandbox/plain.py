@@ -36,8 +36,6 @@ def encode(value: Any, memo: Memo = None) -> str:
 
 def _encode(value: Any, depth: int, memo: Memo) -> str:
     kind: Any = type(value)
-    if memo is not None and id(value) in memo.shared:
-        return _tagged("L", str(memo.shared[id(value)]))
     if value is None:
         return "null"
     if kind is bool:
@@ -50,6 +48,8 @@ def _encode(value: Any, depth: int, memo: Memo) -> str:
     if issubclass(kind, float):
         text = float.__repr__(value)
         return text if text[-1].isdigit() else _tagged("f", quoted(text))
+    if memo is not None and id(value) in memo.shared:
+        return _tagged("L", str(memo.shared[id(value)]))
     if depth > DEEPEST:
         raise ValueError("nested too deeply")
     base: Any
