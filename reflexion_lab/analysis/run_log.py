@@ -34,8 +34,8 @@ from reflexion_lab.records import (
     WrittenTests,
 )
 from reflexion_lab.runner.folder import registration
-from reflexion_lab.runner.folder.folder import RunFolder, repair_hint
-from reflexion_lab.runner.folder.repair import misfit
+from reflexion_lab.runner.folder.folder import BY_HAND, RunFolder
+from reflexion_lab.runner.folder.tidy import misfit
 
 _CURRENCY = re.compile(r"[^\s/]+/\S+ (\S+) per million")
 
@@ -90,7 +90,7 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         for task_id, result in sorted(results.items()):
             if problem := misfit(result, [attempt.number for attempt in attempts.get(task_id, ())]):
                 expected = "both as the run wrote them"
-                raise FolderError(run.path / "results.jsonl", problem, expected, repair_hint(run.path))
+                raise FolderError(run.path / "results.jsonl", problem, expected, BY_HAND)
         written, manifest = fresh.written_tests, fresh.manifest
         clusters = {task_id: result.cluster or task_id for task_id, result in results.items()}
         return cls(

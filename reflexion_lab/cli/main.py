@@ -19,7 +19,7 @@ from reflexion_lab.runner.config.messages import full_traceback, in_lines, is_us
 
 COMMANDS = (
     "run", "show", "demo", "audit", "track", "compare", "estimate", "power", "study", "memory", "wisdom",
-    "bundle", "lint_dataset", "verify", "repair", "doctor", "completion",
+    "bundle", "lint_dataset", "verify", "doctor", "completion",
 )  # fmt: skip
 """Modules with commands, in the order of the help."""
 BUG = """

@@ -31,7 +31,7 @@ from reflexion_lab.records import (
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import RunFolder, is_sealed, seal
 from reflexion_lab.runner.folder.manifest import changes
-from reflexion_lab.runner.folder.repair import tidy
+from reflexion_lab.runner.folder.tidy import tidy
 from reflexion_lab.tasks.evaluators.judge import HiddenTests
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 

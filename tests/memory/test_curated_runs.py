@@ -14,7 +14,7 @@ from reflexion_lab.analysis.comparison.cases import load_cases, save_cases
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import bare, canonical_form, summary
 from reflexion_lab.cli.main import main
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.errors import ConfigError, FolderError
 from reflexion_lab.memory.curators.items import after
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.notebook.frames import load
@@ -22,7 +22,7 @@ from reflexion_lab.records import Item, Usage
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.grid import digest_of
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.repair import OPERATIONS, drops, repair
+from reflexion_lab.runner.folder.tidy import OPERATIONS
 from reflexion_lab.storage.place import opened
 from reflexion_lab.studies.replay import bundle, packing
 from reflexion_lab.studies.replay import replay as replaying
@@ -170,41 +170,39 @@ def changed(line, old, new):
     return line.replace(old, new, 1)
 
 
-DAMAGES = {
-    "a flipped byte in a text": (5, lambda line: changed(line, b"Rule", b"Rulf"), range(6, 9), "memory of digest"),
-    "no JSON": (2, lambda line: line[:-9] + b"\n", range(3, 9), "no valid JSON"),
-    "the last line torn": (7, lambda line: line[:99], range(8, 9), "no valid JSON"),
-    "another version": (6, lambda line: changed(line, b'"round":', b'"rounds":'), range(7, 9), "no Update"),
-}
-"""The line that is damaged, from 0, and the numbers of the lines that are dropped, with the reason of the first."""
-
-
-@pytest.mark.parametrize("name", DAMAGES)
-def test_verify_names_a_damaged_call_and_after_a_repair_the_run_ends_as_before(whole, tmp_path, name):
-    place, damage, dropped, reason = DAMAGES[name]
+@pytest.mark.parametrize("place", [2, 7])
+def test_a_torn_call_and_those_after_it_are_made_again(whole, tmp_path, place):
     folder = run_in(tmp_path, "workers=1")
     file = folder.path / OPERATIONS
     damaged = file.read_bytes().splitlines(keepends=True)
-    damaged[place] = damage(damaged[place])
+    damaged[place] = damaged[place][:-9] + b"\n"
     file.write_bytes(b"".join(damaged))
     assert any(OPERATIONS in str(disagreement) for disagreement in verify(folder.path).disagreements)
-    planned = [drop for drop in drops(folder) if drop.file == OPERATIONS]
-    assert sorted(n for drop in planned for n in drop.lines) == list(dropped)
-    assert reason in planned[0].reason
-    repair(folder)
-    again = run_in(tmp_path, f"resume={folder.path}")
+    (folder.path / "digests.json").unlink()  # as of a run that was killed before its end
+    with pytest.warns(RuntimeWarning, match=rf"torn lines of {OPERATIONS} are moved to"):
+        again = run_in(tmp_path, f"resume={folder.path}")
     assert lines(again) == lines(whole)
+    assert (folder.path / "dropped" / OPERATIONS).read_bytes().count(b"\n") == 2 * CALLS - place
     assert verify(again.path).holds
+
+
+def test_a_call_with_another_text_is_named_and_not_used(tmp_path):
+    folder = run_in(tmp_path, "workers=1")
+    file = folder.path / OPERATIONS
+    damaged = file.read_bytes().splitlines(keepends=True)
+    damaged[5] = damaged[5].replace(b"Rule", b"Rulf", 1)
+    file.write_bytes(b"".join(damaged))
+    (folder.path / "digests.json").unlink()
+    with pytest.raises(FolderError, match=f"{OPERATIONS}, line 6: .*memory of digest"):
+        run_in(tmp_path, f"resume={folder.path}")
 
 
 def test_calls_from_the_round_of_a_lost_result_on_are_made_again(whole, tmp_path):
     folder = run_in(tmp_path, "workers=1")
     results = folder.path / "results.jsonl"
     results.write_bytes(b"".join(results.read_bytes().splitlines(keepends=True)[1:]))
-    (drop,) = [drop for drop in drops(folder) if drop.file == OPERATIONS]
-    assert drop.lines == tuple(range(1, 2 * CALLS + 1))
-    repair(folder)
     assert lines(run_in(tmp_path, f"resume={folder.path}")) == lines(whole)
+    assert (folder.path / "dropped" / OPERATIONS).read_bytes().count(b"\n") == 2 * CALLS
 
 
 def test_a_resumed_run_makes_calls_again_that_name_no_lost_task(tmp_path):
@@ -214,7 +212,6 @@ def test_a_resumed_run_makes_calls_again_that_name_no_lost_task(tmp_path):
     lost = next(task for task in folder.results if task not in named)
     before, results = lines(folder), folder.path / "results.jsonl"
     results.write_bytes(b"".join(line for line in results.read_bytes().splitlines(True) if lost.encode() not in line))
-    repair(folder)
     assert lines(run_in(tmp_path, *RAW, "model.first=0.5", "loop.max_attempts=1", f"resume={folder.path}")) == before
     assert (folder.path / "dropped" / OPERATIONS).read_bytes().count(b"\n") in range(1, len(before) + 1)
 

@@ -11,7 +11,7 @@ resumptions.jsonl     code, packages and platform of each resumption of an inter
 memory.json           contents of the store at the start, if tasks learn from each other
 operations.jsonl      changes of memory across tasks, one line per call of the curator
 digests.json          SHA-256 of each of these files, once the run is finished
-dropped/              lines that a resumption or `reflexion-lab repair` took out
+dropped/              lines that a resumption took out
 """
 
 from __future__ import annotations
@@ -68,10 +68,7 @@ SEALED = (
 
 
 IRREPLACEABLE = "restore it from a copy, or begin again: replies that were paid for are in the call cache"
-
-
-def repair_hint(path: Path) -> str:
-    return f"`reflexion-lab repair {path}` shows what to drop"
+BY_HAND = "restore the file from a copy, or delete that line and resume: what it held is done again"
 
 
 class Digest(Record, frozen=True, kw_only=True):
@@ -362,7 +359,7 @@ class RunFolder:
                     yield number, decoder.decode(line)
                 except msgspec.ValidationError as problem:
                     where = f"{path}, line {number}: {problem}; was it written by another version?"
-                    raise FolderError(where, hint=repair_hint(self.path)) from None
+                    raise FolderError(where, hint=BY_HAND) from None
                 except UNREADABLE:
                     self.torn += 1
 

@@ -36,7 +36,7 @@ from reflexion_lab.io import files
 from reflexion_lab.memory.archive import Archive
 from reflexion_lab.records import Episode, Item, Mistake, Session, Wisdom
 from reflexion_lab.runner.config.compose import compose
-from reflexion_lab.runner.folder import repair
+from reflexion_lab.runner.folder import tidy
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.call_store import CallStore
 from reflexion_lab.storage.jsonl import RecordFile, locked
@@ -127,7 +127,7 @@ class Stages:
         self.around(RunFolder, "append", lambda _, name, record: _named(name, record), _torn_line)
         self.around(RunFolder, "sync", lambda _: "sync")
         self.around(files, "replace", lambda path, *_: f"replace {path.name.partition('-')[0]}", _draft)
-        self.around(repair, "_move", lambda *_: "leftovers")
+        self.around(tidy, "_move", lambda *_: "leftovers")
         self.around(Archive, "absorb", lambda *_: "memory")
         self.around(Archive, "close", lambda _: "end of memory")
         self.around(RecordFile, "append", lambda file, _: f"memory/{file.path.name}", _torn_records)
@@ -254,7 +254,8 @@ class Place:
                 lines = (folder / f"{name}.jsonl").read_bytes().splitlines()
                 rows = [tuple(row[key] for key in keys) for line in lines if (row := _decoded(line))]
                 assert len(rows) == len(set(rows)), (name, rows)
-            assert not repair.drops(RunFolder(folder)) or Log.read(RunFolder(folder)).torn
+            left_over = {why for reasons in tidy._lines(RunFolder(folder)).values() for why in reasons.values()}
+            assert left_over <= {tidy.RESTARTED, tidy.NO_JSON}, left_over
             assert self.is_sweep or (folder / NAME).stat().st_size > 10_000
             verified = verify(folder)
             assert verified.holds, verified

@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.runner.folder.folder import FolderLost, RunFolder
-from reflexion_lab.runner.folder.repair import DROPPED
+from reflexion_lab.runner.folder.tidy import DROPPED
 from tests.builders import grade
 
 WORKERS = 3

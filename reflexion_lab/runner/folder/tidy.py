@@ -1,7 +1,6 @@
-"""Repair of a run folder: lines that no reader can use are moved to its subfolder `dropped`, and the run resumes.
+"""What a resumption takes out of a run folder: lines that a kill left are moved to its subfolder `dropped`.
 
-Lines are dropped that cannot be read, that a later line replaces, that belong to a loop without a result, which
-restarts, and results whose attempts are not there.
+These are torn lines, lines that a later one replaces, and those of a loop without a result, which restarts.
 
 Of the curator's calls (operations.jsonl), each is made with the memory that the calls before it left, so one that
 cannot be used takes all later ones with it. Calls of a round with a loop that starts again would hold what was learnt
@@ -12,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from pathlib import Path
@@ -34,86 +34,26 @@ from reflexion_lab.records import (
     Update,
     WrittenTests,
 )
-from reflexion_lab.runner.folder.folder import DIGESTS, RunFolder, repair_hint, sealed
+from reflexion_lab.runner.folder.folder import BY_HAND, RunFolder
 
 R = TypeVar("R", bound=Record)
 
 DROPPED = "dropped"
-SUMMARY = "summary.json"
 OPERATIONS = "operations.jsonl"
 NO_JSON = "no valid JSON"
 RESTARTED = "of a loop that was restarted"
 NO_RESULT = "of a loop without a result, which starts again"
 REPEATED = "repeated by another line"
 OF_ROUND = "of a round with a loop without a result, or a later one"
-EXPECTED = (NO_JSON, RESTARTED, NO_RESULT, REPEATED, OF_ROUND)
+AFTER = "after a call that cannot be used"
+EXPECTED = (NO_JSON, RESTARTED, NO_RESULT, REPEATED, OF_ROUND, AFTER)
 """Reasons that follow from a kill; lines of any other reason were damaged later."""
 NOTES: Mapping[str, type[Record]] = {"set_aside.jsonl": SetAside, "resumptions.jsonl": Resumption}
 """Files whose lines may be equal: two events of one second."""
-ANEW = "written anew when the run has ended"
-
-
-class Drop(Record, frozen=True, kw_only=True):
-    """Lines of a file to drop; without lines, the whole file."""
-
-    file: str
-    lines: tuple[int, ...]
-    """Line numbers, from 1."""
-    reason: str
-
-
-def drops(folder: RunFolder) -> list[Drop]:
-    """Lines that `repair` would drop. Changes nothing.
-
-    Raises
-    ------
-    FolderError
-        `manifest.json` or `memory.json` cannot be read: no line can replace them.
-    """
-    return _as_drops(folder, _damaged(folder))
-
-
-def _damaged(folder: RunFolder) -> dict[str, dict[int, str]]:
-    """As `_lines`; no line where all that is left over are loops that a whole run restarted."""
-    lines = _lines(folder)
-    reasons = {reason for by_number in lines.values() for reason in by_number.values()}
-    return lines if reasons - {RESTARTED} else {}
-
-
-def _as_drops(folder: RunFolder, lines: Mapping[str, Mapping[int, str]]) -> list[Drop]:
-    """The lines by file and reason, and the views of the records that no longer fit or cannot be read."""
-    grouped: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for name, reasons in lines.items():
-        for number, reason in sorted(reasons.items()):
-            grouped[name, reason].append(number)
-    planned = [Drop(file=name, lines=tuple(numbers), reason=why) for (name, why), numbers in grouped.items()]
-    views = [name for name in (DIGESTS, SUMMARY) if (folder.path / name).exists()]
-    damaged = [name for name in views if not _is_readable(folder, name)]
-    return planned + [Drop(file=name, lines=(), reason=ANEW) for name in (views if planned else damaged)]
-
-
-def repair(folder: RunFolder) -> list[Drop]:
-    """Move everything that `drops` lists to the subfolder `dropped`; returns that list.
-
-    Raises
-    ------
-    FolderError
-        As `drops`, or a process is writing into the folder.
-    """
-    with folder.held():
-        lines = _damaged(folder)
-        planned = _as_drops(folder, lines)
-        for drop in planned:
-            if not drop.lines:  # first: a sweep takes a run with a summary for finished
-                (folder.path / DROPPED).mkdir(exist_ok=True)
-                (folder.path / drop.file).replace(folder.path / DROPPED / drop.file)
-        _move(folder, lines)
-    return planned
 
 
 def tidy(folder: RunFolder, first_round: int | None = None) -> None:
-    """Move the lines that a kill left of unfinished loops, before a run goes on; lines without valid JSON stay, but for
-    a torn call of the curator, which would separate the calls before and after it.
+    """Move the lines that a kill left, before a run goes on, and warn of torn ones.
 
     Parameters
     ----------
@@ -129,12 +69,12 @@ def tidy(folder: RunFolder, first_round: int | None = None) -> None:
     for name, reasons in lines.items():
         for number, reason in reasons.items():
             if reason not in EXPECTED:
-                raise FolderError(f"{folder.path / name}, line {number}: {reason}", hint=repair_hint(folder.path))
-    of_loops = {
-        name: {n: why for n, why in reasons.items() if why != NO_JSON or name == OPERATIONS}
-        for name, reasons in lines.items()
-    }
-    _move(folder, of_loops)
+                raise FolderError(f"{folder.path / name}, line {number}: {reason}", hint=BY_HAND)
+    _move(folder, lines)
+    torn = [name for name, reasons in lines.items() if NO_JSON in reasons.values()]
+    if torn:
+        text = f"torn lines of {', '.join(torn)} are moved to {folder.path / DROPPED}"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def misfit(result: TaskResult, numbers: Collection[int]) -> str:
@@ -205,7 +145,7 @@ def _calls(
         if lost and update.round >= min(lost):
             dropped[number] = OF_ROUND
         elif damaged is not None and number > damaged:
-            dropped[number] = f"after line {damaged}, which cannot be used"
+            dropped[number] = AFTER
         elif (got := memory.redo(update)) != update.digest:
             damaged, dropped[number] = number, f"got {got}, expected memory of digest {update.digest}"
 
@@ -261,11 +201,3 @@ def _move(folder: RunFolder, lines: Mapping[str, Mapping[int, str]]) -> None:
             os.fsync(kept.fileno())
         with path.open("rb") as file:
             files.replace(path, (line for number, line in enumerate(file, 1) if number not in numbers))
-
-
-def _is_readable(folder: RunFolder, name: str) -> bool:
-    try:
-        msgspec.json.decode((folder.path / name).read_bytes(), type=dict)
-        return name != DIGESTS or sealed(folder.path) is not None
-    except (FolderError, *UNREADABLE):
-        return False

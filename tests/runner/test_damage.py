@@ -1,6 +1,7 @@
-"""Any damaged file of a run folder: what resumes says so, and after `reflexion-lab repair` it ends as before."""
+"""Any damaged file of a run folder: the run resumes to the same records, or the error names file and line."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -12,10 +13,8 @@ from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Resumption, SetAside
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder, seal
-from reflexion_lab.runner.folder.repair import DROPPED, drops, repair
+from reflexion_lab.runner.folder.tidy import DROPPED
 from reflexion_lab.studies.run import carry_out
-from reflexion_lab.studies.sweeps.running import sweep
-from reflexion_lab.studies.sweeps.sweep import Sweep
 from tests.builders import scripted
 
 RULES = [
@@ -120,13 +119,23 @@ DAMAGES = {
 }
 
 
+def unsealed(root):
+    """As a run that was killed before its end."""
+    (run_in(root) / "digests.json").unlink()
+    return root
+
+
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in FIRST else pytest.mark.slow) for name in KEYS])
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_run_is_repaired_and_resumes_to_the_same_records(whole, damaged, name, damage, resumed):
-    root = damaged(name, DAMAGES[damage])
-    repair(RunFolder(run_in(root)))
-    assert resumed(root) == outcome(run_in(whole))
-    assert drops(RunFolder(run_in(root))) == []
+def test_a_damaged_run_resumes_to_the_same_records_or_the_line_is_named(whole, damaged, name, damage, resumed):
+    root = unsealed(damaged(name, DAMAGES[damage]))
+    try:
+        after = resumed(root)
+    except FolderError as problem:
+        assert re.search(r"\.jsonl, line \d+: .*delete that line and resume", str(problem))
+        assert name != "results.jsonl" or damage in ("another shape", "another value")
+        return
+    assert after == outcome(run_in(whole))
     for file, keys in KEYS.items():
         rows = [json.loads(line) for line in (run_in(root) / file).read_bytes().splitlines()]
         names = [tuple(row[key] for key in keys) for row in rows]
@@ -134,29 +143,33 @@ def test_a_damaged_run_is_repaired_and_resumes_to_the_same_records(whole, damage
     assert main(["verify", str(run_in(root))]) == 0
 
 
-@pytest.mark.parametrize("name", ["set_aside.jsonl", "resumptions.jsonl"])
-@pytest.mark.parametrize("damage", ["torn", "flipped", "another shape"])
-def test_notes_of_a_run_are_repaired_alone(damaged, name, damage):
-    path = run_in(damaged(name, DAMAGES[damage]))
-    assert [drop.file for drop in drops(RunFolder(path))] == [name, "digests.json", "summary.json"]
-    repair(RunFolder(path))
-    assert (path / name).read_bytes() == b""
+@pytest.mark.parametrize("name", ["attempts.jsonl", "results.jsonl"])
+def test_after_the_named_line_is_deleted_the_run_resumes_to_the_same_records(whole, damaged, name, resumed):
+    root = unsealed(damaged(name, DAMAGES["another shape"]))
+    while True:
+        try:
+            assert resumed(root) == outcome(run_in(whole))
+            return
+        except FolderError as problem:
+            file, number = re.search(r"(\w+\.jsonl), line (\d+): ", str(problem)).groups()
+            lines = (run_in(root) / file).read_bytes().splitlines(keepends=True)
+            (run_in(root) / file).write_bytes(b"".join(lines[: int(number) - 1] + lines[int(number) :]))
 
 
-@pytest.mark.parametrize("name", ["digests.json", "summary.json"])
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "another shape", "empty"])
-def test_views_of_the_records_are_written_anew(whole, damaged, name, damage, resumed):
-    root = damaged(name, DAMAGES[damage])
-    repair(RunFolder(run_in(root)))
-    resumed(root)
-    assert main(["verify", str(run_in(root))]) == 0
+def test_torn_lines_are_kept_and_said_in_one_line(damaged, resumed):
+    root = damaged("results.jsonl", DAMAGES["truncated"])
+    before = {file.name: file.read_bytes() for file in run_in(root).glob("*.jsonl")}
+    with pytest.warns(RuntimeWarning, match=rf"torn lines of results\.jsonl are moved to .*{DROPPED}"):
+        resumed(root)
+    for name in ("attempts.jsonl", "results.jsonl", "grades.jsonl"):
+        assert set((run_in(root) / DROPPED / name).read_bytes().splitlines()) <= set(before[name].splitlines())
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "memory.json"])
-def test_what_no_line_can_replace_is_named_with_what_to_do(damaged, name):
-    path = run_in(damaged(name, lambda lines: [b"{\n"]))
+def test_what_no_line_can_replace_is_named_with_what_to_do(damaged, name, resumed):
+    root = damaged(name, lambda lines: [b"{\n"])
     with pytest.raises(FolderError, match=rf"{name}: .*restore it from a copy, or begin again"):
-        repair(RunFolder(path))
+        resumed(root)
 
 
 def test_a_run_without_the_memory_that_it_began_with_is_not_resumed(damaged, resumed):
@@ -166,75 +179,6 @@ def test_a_run_without_the_memory_that_it_began_with_is_not_resumed(damaged, res
         resumed(root)
 
 
-@pytest.mark.parametrize("name", ["attempts.jsonl", "results.jsonl", "grades.jsonl"])
-def test_the_error_of_a_damaged_line_names_the_command(damaged, name, resumed):
-    root = damaged(name, DAMAGES["another shape"])
-    with pytest.raises(FolderError, match=rf"{name}, line 1: .*`reflexion-lab repair .*` shows"):
-        Log.read(RunFolder(run_in(root)))
-    with pytest.raises(FolderError, match=rf"{name}, line 1: .*`reflexion-lab repair .*` shows"):
-        resumed(root)
-
-
-def test_a_result_that_does_not_fit_its_attempts_names_the_command(damaged, resumed):
-    root = damaged("attempts.jsonl", DAMAGES["last line gone"])
-    (run_in(root) / "digests.json").unlink()
-    with pytest.raises(FolderError, match=r"results\.jsonl, line 3: .* does not fit its 1 attempts; `reflexion-lab"):
-        resumed(root)
-
-
 def test_a_line_deleted_by_hand_is_a_loop_that_runs_again(whole, damaged, resumed):
     root = damaged("results.jsonl", DAMAGES["last line gone"])
     assert resumed(root) == outcome(run_in(whole))
-    assert drops(RunFolder(run_in(root))) == []
-
-
-def test_a_loop_that_a_whole_run_restarted_is_no_damage(damaged):
-    def restarted(lines):
-        earlier = json.loads(lines[0])
-        earlier["trajectory"]["cached"] = not earlier["trajectory"]["cached"]
-        return [json.dumps(earlier).encode() + b"\n", *lines]
-
-    assert drops(RunFolder(run_in(damaged("attempts.jsonl", restarted)))) == []
-
-
-def test_repair_shows_first_and_keeps_what_it_drops(damaged, capsys):
-    root = damaged("results.jsonl", DAMAGES["truncated"])
-    path = run_in(root)
-    before = {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()}
-    assert main(["repair", str(path)]) == 0
-    shown = capsys.readouterr().out
-    assert "results.jsonl, line 1: no valid JSON\n" in shown
-    assert "attempts.jsonl, lines 1-2: of a loop without a result, which starts again\n" in shown
-    assert shown.endswith(f"nothing is changed yet; give --yes to move this to {path / DROPPED}\n")
-    assert {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()} == before
-    assert main(["repair", str(path), "--yes", "--json"]) == 0
-    out = capsys.readouterr().out.splitlines()
-    assert out[-2].endswith(f"with resume={path}")
-    answer = json.loads(out[-1])
-    assert (answer["run"], answer["is_repaired"]) == (str(path), True)
-    assert {"file": "results.jsonl", "lines": [1], "reason": "no valid JSON"} in answer["dropped"]
-    for name in ("attempts.jsonl", "results.jsonl", "grades.jsonl"):
-        kept, dropped = ((folder / name).read_bytes().splitlines() for folder in (path, path / DROPPED))
-        assert sorted(kept + dropped) == sorted(before[name].splitlines())
-    assert (path / DROPPED / "digests.json").read_bytes() == before["digests.json"]
-    assert main(["repair", str(path)]) == 0
-    assert capsys.readouterr().out == f"{path}: nothing to repair\n"
-
-
-def test_a_folder_that_a_process_writes_into_is_not_repaired(damaged):
-    path = run_in(damaged("results.jsonl", DAMAGES["truncated"]))
-    with RunFolder(path).held(), pytest.raises(FolderError, match="another process writes"):
-        repair(RunFolder(path))
-
-
-def test_a_sweep_runs_a_repaired_cell_again(tmp_path, overrides):
-    words = [*overrides(tmp_path), "recall.omega=0,1", "store=none"]
-    first = sweep(words, quiet=True)
-    path = first.runs[1]
-    lines = (path / "attempts.jsonl").read_bytes().splitlines(keepends=True)
-    (path / "attempts.jsonl").write_bytes(b"".join(lines[1:]))
-    repair(RunFolder(path))
-    again = sweep(words, quiet=True)
-    assert [state.status for state in Sweep.of(words).states.values()] == ["kept", "done"]
-    assert again.runs == first.runs
-    assert len(Log.read(RunFolder(path)).results) == 3
