@@ -1,6 +1,6 @@
 """Coverage and mean width of the interval of a paired difference, simulated: every line a design.
 
-    python bench/interval.py [--runs 2000] [--worst] [--agree] [--posterior]
+    python bench/interval.py [--runs 2000] [--worst] [--agree]
     python bench/interval.py --shift 0.06 | --per-cluster [--runs 1000]
     python bench/interval.py --equivalence
 
@@ -8,12 +8,11 @@ Tasks are clusters: their rates are Beta, an effect is added on the logit, four 
 with the baseline. Beside ours (`stats.bootstrap.difference`): a plain t over tasks, and with one seed Newcombe's method
 10 (1998, Statistics in Medicine 17:2635-2650). `--worst` prints one line a number of tasks and seeds: the least
 coverage over all rates and effects, the mean width, and with one seed our greatest width beside Newcombe's. With
-`--agree` all seeds of a task draw alike, as at temperature 0. With `--posterior` the credible interval of
-`stats.bayes.posterior` (1,000 draws) is printed, too. `--shift` is another simulation: each seed adds to an arm's rates
-on all tasks, normal with this standard deviation, and the truth is the mean over seeds; `stats.seeds.widened` stands
-beside the interval at the seeds of the runs. `--per-cluster` has 1 to 4 tasks a cluster, which share their rates and an
-effect of their own (standard deviation 1 on the logit), and compares ours by cluster with ours by task, one line a
-number of clusters, tasks a cluster and seeds.
+`--agree` all seeds of a task draw alike, as at temperature 0. `--shift` is another simulation: each seed adds to an
+arm's rates on all tasks, normal with this standard deviation, and the truth is the mean over seeds;
+`stats.seeds.widened` stands beside the interval at the seeds of the runs. `--per-cluster` has 1 to 4 tasks a cluster,
+which share their rates and an effect of their own (standard deviation 1 on the logit), and compares ours by cluster
+with ours by task, one line a number of clusters, tasks a cluster and seeds.
 
 `--equivalence` enumerates all tables of one seed, and prints the probability of equivalence at a true difference of the
 margin: the greatest over margins of 2 to 30 points and all discordances.
@@ -30,7 +29,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, gammaln, logit, stdtrit, xlogy
 
-from reflexion_lab.analysis.stats.bayes import posterior
 from reflexion_lab.analysis.stats.bootstrap import difference
 from reflexion_lab.analysis.stats.intervals import EQUIVALENCE, over_tasks, score_limit, wilson
 from reflexion_lab.analysis.stats.seeds import widened
@@ -58,7 +56,6 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2000, help="simulated studies a design (2000)")
     parser.add_argument("--worst", action="store_true", help="one line a number of tasks and seeds")
     parser.add_argument("--agree", action="store_true", help="all seeds of a task draw alike")
-    parser.add_argument("--posterior", action="store_true", help="also the Bayesian comparison; ten times as long")
     parser.add_argument("--shift", type=float, help="an arm's standard deviation between seeds, such as 0.06")
     parser.add_argument("--per-cluster", action="store_true", help="1 to 4 tasks a cluster, by cluster and by task")
     parser.add_argument("--equivalence", action="store_true", help="the error of equivalence at the margin, exactly")
@@ -67,8 +64,6 @@ def main() -> None:
 
 
 def rows(options: argparse.Namespace) -> Iterator[str]:
-    if options.posterior:
-        METHODS["posterior"] = credible
     if options.per_cluster:
         return by_cluster_size(options.runs)
     if options.shift is not None:
@@ -147,11 +142,6 @@ def quality(pairs: list[Ends], truth: float) -> tuple[float, float]:
 
 def ours(first: np.ndarray, second: np.ndarray) -> Ends:
     estimate = difference(first, second)
-    return estimate.low, estimate.high
-
-
-def credible(first: np.ndarray, second: np.ndarray) -> Ends:
-    estimate = posterior(second - first, draws=1000).estimate
     return estimate.low, estimate.high
 
 

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from experiments._tools import output
 from reflexion_lab.agent.reflectors.reviewed import ACT, COMMONPLACE, INTENDED_ACT, flags
 from reflexion_lab.analysis.learning.effect import effect, readings
-from reflexion_lab.analysis.learning.transitions import RepairShare
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.sheets import Sheet
@@ -102,6 +101,14 @@ _CONSTRUCTS = {
     "*": r"multiplication|product",
 }
 """Constructs of a program that may be the object of an advice, by token."""
+
+
+class RepairShare(Record, frozen=True, kw_only=True):
+    """Share of failures that were repaired. The interval is clustered by `Arm.clusters`."""
+
+    k: int
+    n: int
+    share: Estimate
 
 
 class Quality(NamedTuple):

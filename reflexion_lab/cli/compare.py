@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 """Minimum width of the tables, in characters."""
-COMPARED = ("baseline", "by", "unit", "one_seed", "margin", "over", "figures", "no_captions", "bundles")
+COMPARED = ("baseline", "by", "unit", "one_seed", "margin", "figures", "no_captions", "bundles")
 """Options of a comparison."""
 SMALL = 1_000_000
 """Largest size in bytes of a bundle beside a report."""
@@ -35,8 +35,6 @@ def add(commands: Commands) -> None:
     add_flag(sub, "--full", "print all tables")
     add_flag(sub, "--explain", "print the meaning of the columns")
     add_json(sub)
-    pool = "pool the differences over studies: runs that differ in registered study, benchmark or model"
-    add_flag(sub, "--pooled", f"{pool} (random effects)")
     text = "write what `compare` prints as Markdown, HTML and LaTeX, with figures and the numbers behind them"
     more = "; or, with --html, a page per run with every task and attempt, for any browser"
     sub = add_command(commands, "report", report, text + more)
@@ -48,7 +46,6 @@ def add(commands: Commands) -> None:
     sub.add_argument("--figures", choices=("png", "svg", "pdf"), help="format of a comparison's figures (default: png)")
     add_flag(sub, "--no-captions", "figures without titles and captions, for a paper")
     add_flag(sub, "--bundles", "also pack each run for an offline replay, if its bundle is at most 1 MB")
-    sub.set_defaults(over=None)  # None: not on the command line
 
 
 def _add_runs(sub: argparse.ArgumentParser) -> None:
@@ -64,8 +61,6 @@ def _add_runs(sub: argparse.ArgumentParser) -> None:
     add_flag(sub, "--one-seed", "also print differences that rest on a single seed")
     margin = "equivalence margin in percentage points (default: that of the registered study, or none)"
     sub.add_argument("--margin", metavar="POINTS", type=float, help=margin)
-    over = "intervals of differences for other tasks at these seeds, or for other seeds, too, with 3 or more (tasks)"
-    sub.add_argument("--over", choices=("tasks", "seeds"), default="tasks", help=over)
 
 
 def compare(options: argparse.Namespace) -> None:
@@ -73,9 +68,6 @@ def compare(options: argparse.Namespace) -> None:
     from reflexion_lab.analysis.report.comparison import exclusions, sheets, warnings
     from reflexion_lab.analysis.report.screen import comparison_screen
 
-    if options.pooled:
-        _pooled(options)
-        return
     _, comparison = read(options)
     rows, values, short = documents.rows(comparison), documents.builtins(comparison), comparison.short
     screen = [] if options.json else comparison_screen(comparison, columns(), _next(comparison))
@@ -90,17 +82,6 @@ def _next(comparison: Comparison) -> list[str]:
     return ["one seed: --one-seed prints its differences"] * one_seed + [
         "all tables: --full   meaning of the columns: --explain"
     ]
-
-
-def _pooled(options: argparse.Namespace) -> None:
-    from reflexion_lab.analysis.comparison.pooled import over_studies
-    from reflexion_lab.analysis.report.pooled import pooled_rows, pooled_sheets, pooled_warnings
-
-    if options.margin is not None:
-        raise ConfigError("--margin", "--pooled, too", "one of them", "read the pooled interval against the margin")
-    runs = chosen(options)
-    pooled = over_studies(runs, options.baseline, _keys(options), options.unit, options.one_seed, options.over)
-    _print(options, pooled_rows(pooled), pooled, pooled_sheets(pooled), list(pooled_warnings(pooled)))
 
 
 def _print(
@@ -152,14 +133,13 @@ def read(options: argparse.Namespace) -> tuple[list[Arm], Comparison]:
     margin = None if options.margin is None else options.margin / 100
     if margin is not None and not 0 < margin <= 1:
         raise ConfigError("--margin", f"{options.margin:g}", "percentage points in (0, 100]")
-    over = options.over or "tasks"
     if cases := _cases(options):
         if options.by:
             raise ConfigError("--by", "--by, and a file of cases", "run folders, whose configs name the keys")
         arms = load_cases(cases)
-        return arms, compare_arms(arms, options.baseline, options.unit, options.one_seed, margin=margin, over=over)
+        return arms, compare_arms(arms, options.baseline, options.unit, options.one_seed, margin=margin)
     runs = chosen(options)
-    return side_by_side(runs, options.baseline, _keys(options), options.unit, options.one_seed, margin, over)
+    return side_by_side(runs, options.baseline, _keys(options), options.unit, options.one_seed, margin)
 
 
 def _cases(options: argparse.Namespace) -> str:

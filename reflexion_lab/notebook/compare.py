@@ -98,7 +98,6 @@ def compare(
     unit: Unit | None = None,
     one_seed: bool = False,
     margin: float | None = None,
-    over: Literal["tasks", "seeds"] = "tasks",
 ) -> Compared:
     """pass@1 of each arm with its interval, and each paired with the baseline at equal budgets.
 
@@ -119,8 +118,6 @@ def compare(
         Include differences that rest on a single seed, which are refused otherwise.
     margin : float | None, optional
         Equivalence margin in (0, 1]; by default that of the registered study, or none.
-    over : {'tasks', 'seeds'}, default "tasks"
-        What intervals of differences generalise to: other tasks at these seeds, or other seeds, too (3 or more).
 
     Raises
     ------
@@ -140,7 +137,7 @@ def compare(
     from reflexion_lab.analysis.comparison import side_by_side
 
     keys = (by,) if isinstance(by, str) else tuple(by)
-    return Compared(*side_by_side(some_folders(*runs), baseline, keys, unit, one_seed, margin, over))
+    return Compared(*side_by_side(some_folders(*runs), baseline, keys, unit, one_seed, margin))
 
 
 def report(
@@ -153,7 +150,6 @@ def report(
     figures: Literal["png", "svg", "pdf"] = "png",
     captions: bool = True,
     margin: float | None = None,
-    over: Literal["tasks", "seeds"] = "tasks",
 ) -> list[Path]:
     """Write the tables of `compare` as Markdown, HTML and LaTeX into the folder `out`, with figures and their numbers;
     returns the files.
@@ -166,7 +162,7 @@ def report(
         Format of the figures. LaTeX includes PNG and PDF; SVG has to be converted first.
     captions : bool, default True
         Write titles and captions into the figures; off for papers.
-    baseline, by, unit, one_seed, margin, over
+    baseline, by, unit, one_seed, margin
         As for `compare`.
 
     Raises
@@ -187,7 +183,7 @@ def report(
 
     if figures not in get_args(Kind):
         raise ConfigError("figures", repr(figures), f"one of {', '.join(get_args(Kind))}")
-    comparison = compare(*runs, baseline=baseline, by=by, unit=unit, one_seed=one_seed, margin=margin, over=over)
+    comparison = compare(*runs, baseline=baseline, by=by, unit=unit, one_seed=one_seed, margin=margin)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     return save_report(folder, comparison.comparison, comparison.arms, figures, are_captioned=captions)

@@ -25,18 +25,13 @@ from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.figures import budgets as _budgets
-from reflexion_lab.analysis.figures import config_curves as _config_curves
+from reflexion_lab.analysis.figures import calibration as _calibration
 from reflexion_lab.analysis.figures import curves as _curves
 from reflexion_lab.analysis.figures import differences as _differences
-from reflexion_lab.analysis.figures import feedback as _feedback
 from reflexion_lab.analysis.figures import heat_map as _heat_map
 from reflexion_lab.analysis.figures import memory as _memory
 from reflexion_lab.analysis.figures import outcome_map as _outcome_map
-from reflexion_lab.analysis.figures import prequential as _prequential
-from reflexion_lab.analysis.figures import reflections as _reflections
-from reflexion_lab.analysis.figures import repairs as _repairs
-from reflexion_lab.analysis.figures import similarity as _similarity
-from reflexion_lab.analysis.figures import survival as _survival
+from reflexion_lab.analysis.figures import retrieval as _retrieval
 from reflexion_lab.analysis.figures import transitions as _transitions
 from reflexion_lab.analysis.figures.drawing import Drawing, on_axes, readable
 from reflexion_lab.analysis.learning.checkpoints import ITEMS, is_frozen
@@ -124,73 +119,38 @@ def transitions(*runs: object, arm: str | None = None, ax: Axes | None = None, c
     return _drawn("transitions", _transitions.drawing([_single_arm(runs, arm)]), ax, caption, TOO_SHORT)
 
 
-def survival(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
-    """Share of tasks not solved yet, by attempt (Kaplan-Meier)."""
-    return _drawn("survival", _survival.drawing(_arms(runs)), ax, caption, TOO_SHORT)
+def memory(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
+    """Share of tasks solved in each part of the stream, of arms with a curator and those beside them."""
+    missing = "no run whose curator shows the order of the stream", "runs with curator="
+    return _drawn("memory", _memory.drawing(_arms(runs)), ax, caption, missing)
 
 
-def repairs(
-    *runs: object, until: Literal["next", "end"] = "next", ax: Axes | None = None, caption: bool = True
-) -> Axes:
-    """Share of failures repaired, by failure class.
-
-    Parameters
-    ----------
-    until : {'next', 'end'}, default "next"
-        `next`: by the next attempt's program; `end`: by the submission.
-    """
-    missing = "no failed attempt followed by another", "runs with loop.max_attempts=2 or more"
-    return _drawn("repairs", _repairs.drawing(_arms(runs), until=(until,)), ax, caption, missing)
-
-
-def similarity(*runs: object, later: bool = False, ax: Axes | None = None, caption: bool = True) -> Axes:
-    """Share of attempts that passed, by similarity of the nearest episode or mistake of another task that they read.
+def retrieval(*runs: object, later: bool = False, ax: Axes | None = None, caption: bool = True) -> Axes:
+    """Share of attempts that passed, by the number of items of other loops that they read.
 
     Parameters
     ----------
     later : bool, default False
         Draw later attempts instead of first ones.
     """
-    missing = "no attempt that read an episode or mistake of another task", "runs with recall=similar"
-    return _drawn("similarity", _similarity.drawing(_arms(runs), later=(later,)), ax, caption, missing)
+    missing = "no attempt that read an item of another loop", "runs with recall=similar or a shared memory"
+    return _drawn("retrieval", _retrieval.drawing(_arms(runs), later=(later,)), ax, caption, missing)
 
 
-def along_the_stream(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
-    """Share of tasks solved in each part of the stream, of arms with a curator and those beside them."""
-    missing = "no run whose curator shows the order of the stream", "runs with curator="
-    return _drawn("prequential", _prequential.drawing(_arms(runs)), ax, caption, missing)
-
-
-def memory(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
-    """What memory gains, keeps and loses over a stream, from runs on its frozen memory."""
-    missing = "no run on the frozen memory of another", "a stream and runs with memory.shared.items.frozen=true"
-    return _drawn("memory", _memory.drawing(_arms(runs)), ax, caption, missing)
-
-
-def over(*runs: object, key: str = "recall.omega", ax: Axes | None = None, caption: bool = True) -> Axes:
-    """Share of tasks solved over the values of a config key, such as recall.omega or recall.k."""
-    return _drawn("over", _config_curves.drawing(_arms(runs, key), key), ax, caption)
-
-
-def heat_map(*runs: object, keys: tuple[str, str] | None = None, ax: Axes | None = None, caption: bool = True) -> Axes:
-    """Share of tasks solved over two config keys, with interval and n in each cell.
+def heat_map(*runs: object, keys: str | tuple[str, ...] = (), ax: Axes | None = None, caption: bool = True) -> Axes:
+    """Share of tasks solved over one config key, such as recall.omega, or two, with interval and n in each cell.
 
     Parameters
     ----------
-    keys : tuple[str, str] | None, optional
-        The key down and the key across; by default the two that differ.
+    keys : str | tuple[str, ...], optional
+        A key, or the key down and the key across; by default those that are swept.
     """
-    missing = "no grid of two config keys", "runs of a sweep over two keys, or keys="
-    return _drawn("heat_map", _heat_map.drawing(_arms(runs, *keys or ()), keys or ()), ax, caption, missing)
+    selected = (keys,) if isinstance(keys, str) else tuple(keys)
+    missing = "no swept config key", "runs of a sweep over numbers, or keys="
+    return _drawn("heat_map", _heat_map.drawing(_arms(runs, *selected), selected), ax, caption, missing)
 
 
-def feedback(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
-    """Error rates of the feedback tests: false positives and false negatives."""
-    missing = "no arm with feedback apart from the hidden tests", "feedback_source=visible or self_tests"
-    return _drawn("feedback", _feedback.drawing(_arms(runs)), ax, caption, missing)
-
-
-def reliability(
+def calibration(
     *runs: object, source: str | None = None, arm: str | None = None, ax: Axes | None = None, caption: bool = True
 ) -> Axes:
     """Confidence of reflections against the share of next attempts that passed; of one arm.
@@ -201,19 +161,7 @@ def reliability(
         Source of the confidence: `stated`, `class` or `measured`; by default the most frequent.
     """
     missing = "no reflection with a confidence that the next attempt read", "reflector=llm or rules"
-    return _drawn("reliability", _reflections.confidence(_single_arm(runs, arm), source), ax, caption, missing)
-
-
-def flags(*runs: object, arm: str | None = None, ax: Axes | None = None, caption: bool = True) -> Axes:
-    """Flags of reflections, as shares of them; of one arm."""
-    missing = "no reflection with a flag", "reviewed reflections"
-    return _drawn("flags", _reflections.flagged(_single_arm(runs, arm)), ax, caption, missing)
-
-
-def effects(run: object, ax: Axes | None = None, caption: bool = True, *, arm: str | None = None) -> Axes:
-    """Success of the retries that read a reflection, by failure class, less the base rate; of the arm's first seed."""
-    missing = "no retry that read a reflection", "at least one"
-    return _drawn("effects", _reflections.read(_single_arm([run], arm)), ax, caption, missing)
+    return _drawn("calibration", _calibration.drawing([_single_arm(runs, arm)], source), ax, caption, missing)
 
 
 def _read(runs: Sequence[object], frozen: Literal["checkpoints", "arms"] = "checkpoints") -> list[Arm]:

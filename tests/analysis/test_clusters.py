@@ -14,7 +14,6 @@ from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.budgets import per_solved
 from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.figures.curves import Curve
-from reflexion_lab.analysis.figures.survival import survival
 from reflexion_lab.analysis.learning.calibration import Forecast, calibration
 from reflexion_lab.analysis.learning.effect import effect
 from reflexion_lab.analysis.learning.transfer import transfer
@@ -27,7 +26,6 @@ from reflexion_lab.analysis.stats.estimators import paired
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.stats.permutation import mean_pass_at_k, sign_flip
 from reflexion_lab.cli.main import main
-from reflexion_lab.errors import ConfigError
 from reflexion_lab.notebook.frames import load
 from reflexion_lab.tasks.benchmarks.basics import basics
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
@@ -65,14 +63,6 @@ def test_a_task_and_its_copy_count_as_one(run, seeds):
         assert (double.moves.repair, double.moves.gain) == (single.moves.repair, single.moves.gain)
 
 
-def test_other_seeds_are_seeds_and_not_the_tasks_of_a_cluster(run):
-    single = compare(compared(run, dict, None, (1, 2, 3)), over="seeds").rows[1].as_run
-    double = compare(compared(run, twice, TWINS, (1, 2, 3)), over="seeds").rows[1].as_run
-    assert (double.estimate, double.interval_90) == (single.estimate, single.interval_90)
-    with pytest.raises(ConfigError, match="seeds, with 2"):
-        compare(compared(run, twice, TWINS, (1, 2)), over="seeds")
-
-
 def test_tasks_taken_alone_have_a_narrower_interval(run):
     alone, clustered = (compare(compared(run, twice, clusters)).rows[1] for clusters in (None, TWINS))
     assert alone.clusters == 80
@@ -87,8 +77,6 @@ def test_figures_of_an_arm_are_over_clusters(run):
     assert per_solved(double, "tokens") == per_solved(single, "tokens")
     curves = [[(point.low, point.high) for point in Curve.over(arm).points] for arm in (single, double)]
     assert curves[0] == curves[1]
-    steps = [[step.unsolved for step in survival(arm).steps] for arm in (single, double)]
-    assert np.allclose(*[[(step.low, step.high) for step in of_arm] for of_arm in steps])
     assert transitions(double).programs_pooled.repair == transitions(single).programs_pooled.repair
 
 

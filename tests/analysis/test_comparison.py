@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -10,14 +9,12 @@ from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.budgets import matched
 from reflexion_lab.analysis.comparison.grouping import arms
-from reflexion_lab.analysis.comparison.pooled import over_studies
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import adjusted, mcnemar, paired_difference, wilson
 from reflexion_lab.analysis.stats.matching import break_even
-from reflexion_lab.analysis.stats.meta import pooled
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Usage
-from reflexion_lab.runner.folder.registration import FILE, Budget, Registration, section
+from reflexion_lab.runner.folder.registration import Budget, Registration, section
 
 RIGHT, WRONG = (1, True), (0, False)
 BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}
@@ -480,7 +477,7 @@ def test_the_verdict_is_a_claim_at_the_margin(run, sizes, margin, verdict):
     result = named(compare(arms(runs), margin=margin), "words").as_run
     assert result.verdict.startswith(verdict)
     assert result.minimum is not None
-    assert (result.margin, result.posterior.within is None) == (margin, margin is None)
+    assert result.margin == margin
 
 
 def test_equivalence_is_two_one_sided_t_tests(run):
@@ -489,7 +486,6 @@ def test_equivalence_is_two_one_sided_t_tests(run):
     runs = [run(arm, many(won), 1) for arm, won in (("feedback_only", 20), ("words", 21))]
     result = named(compare(arms(runs), one_seed=True), "words").as_run
     centre, error = adjusted([1.0] + [0.0] * 39)
-    assert result.error == pytest.approx(error)
     verdicts = []
     for margin in (0.05, 0.07, 0.09, 0.12, 0.15):
         restricted = max(error, (margin * (1 - margin) / 40) ** 0.5)  # so many pairs differ at least, if it is true
@@ -508,19 +504,6 @@ def test_the_margin_is_that_of_the_study_and_another_is_exploratory(run, study):
     assert other.exploratory == ("margin 0.2, registered was 0.1",)
 
 
-def test_intervals_over_seeds_are_wider_and_take_three(run):
-    sizes = {"feedback_only": (10, 12, 14), "words": (20, 22, 30)}
-    runs = [run(arm, many(won), s) for arm, solved in sizes.items() for s, won in enumerate(solved)]
-    here, beyond = (named(compare(arms(runs), over=over), "words") for over in ("tasks", "seeds"))
-    for name, narrow in here.differences.items():
-        wide = beyond.differences[name]
-        assert wide.estimate.low < narrow.estimate.low < narrow.estimate.high < wide.estimate.high
-        assert wide.interval_90[0] > wide.estimate.low
-        assert "widened for other seeds" in wide.method
-    with pytest.raises(ValueError, match="over: got seeds, with 2, expected runs of 3 seeds or more"):
-        compare(arms([folder for folder in runs if folder.manifest.seed < 2]), over="seeds")
-
-
 def test_a_design_that_detected_has_a_minimum_detectable_effect(run):
     """14 : 0 of 180 cases, three seeds: the exact test over 60 tasks knew none."""
     base = [run("feedback_only", many(20, 60), s) for s in (1, 2, 3)]
@@ -529,68 +512,6 @@ def test_a_design_that_detected_has_a_minimum_detectable_effect(run):
     assert (result.won, result.lost, result.is_detected) == (14, 0, True)
     assert 60 < result.effective <= 180
     assert 0 < result.minimum < 0.15
-
-
-def studies(run, gains):
-    return [
-        run(
-            arm,
-            many(20 + gain * (arm == "words")),
-            s,
-            benchmark=name,
-            benchmark_digest=name,
-            run_id=f"{name}-{arm}-{s}",
-        )
-        for name, gain in gains.items()
-        for arm in ("feedback_only", "words")
-        for s in (1, 2)
-    ]
-
-
-def test_studies_of_the_same_arms_are_pooled(run):
-    result = over_studies(studies(run, {"first": 2, "second": 8, "third": 5}))
-    as_run = result.arms[0]
-    budgets = ["as run", "equal attempts", "equal completion tokens", "equal tokens"]
-    assert [(arm.arm, arm.budget) for arm in result.arms] == [("words", budget) for budget in budgets]
-    assert [effect.study for effect in as_run.effects] == ["first", "second", "third"]
-    values = [effect.difference.estimate.value for effect in as_run.effects]
-    assert values == [0.05, 0.2, 0.125]
-    assert as_run.pooled == pooled(values, [effect.difference.error for effect in as_run.effects])
-    assert (result.baseline, result.left_out, result.shares_tasks) == ("feedback_only", (), False)
-
-
-def test_studies_are_told_apart_by_name_and_versions_of_one_by_digest(run, study):
-    def runs_of(study):
-        for arm, won in (("feedback_only", 20), ("words", 24)):
-            folder = run(arm, many(won), 1, study=study.name, study_digest=study.digest, run_id=f"{study.digest}-{arm}")
-            (folder.path / FILE).write_bytes(msgspec.yaml.encode(study))
-            yield folder
-
-    runs, later, others = (
-        [*runs_of(it)] for it in (study, replace(study, stopping="whenever"), replace(study, name="words harm"))
-    )
-    assert [*over_studies([*runs, *others], one_seed=True).studies] == ["words help", "words harm"]
-    digests = [folder.manifest.study_digest for folder in (runs[0], later[0])]
-    assert [*over_studies([*runs, *later], one_seed=True).studies] == digests
-
-
-def test_a_study_whose_interval_is_cut_at_both_ends_has_no_error_and_is_left_out(run):
-    tiny = [
-        run(arm, many(won, n=1), s, benchmark="tiny", benchmark_digest="tiny", run_id=f"tiny-{arm}-{s}")
-        for arm, won in (("feedback_only", 0), ("words", 1))
-        for s in (1, 2)
-    ]
-    result = over_studies([*studies(run, {"first": 2, "second": 8}), *tiny])
-    assert [effect.study for effect in result.arms[0].effects] == ["first", "second"]
-    assert "words in tiny, as run: too few clusters for a standard error" in result.left_out
-
-
-def test_one_study_is_not_pooled_and_an_arm_of_one_study_is_named(run):
-    runs = studies(run, {"first": 2, "second": 8})
-    with pytest.raises(ValueError, match="runs: got 1 study, expected runs that differ in study, benchmark or model"):
-        over_studies(runs[:4])
-    more = [run("more", many(30), s, benchmark="first", benchmark_digest="first") for s in (1, 2)]
-    assert "more, as run: in first alone" in over_studies([*runs, *more]).left_out
 
 
 def test_no_arm_is_no_comparison():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -17,7 +16,6 @@ from reflexion_lab.analysis.learning.transitions import (
     ends,
     errors_removed,
     learning_rate,
-    repairs,
     transitions,
     trend,
 )
@@ -175,59 +173,3 @@ def drawn_loops(tasks, seed=0):
             history.append((1.0 if rng.random() < (0.9 if right else 0.1) else 0.5, right))
         verdicts[f"t{task}"] = history
     return verdicts
-
-
-def test_repairs_over_classes_equal_wrong_to_right_moves(write_run):
-    arm = arm_of(write_run(drawn_loops(60)))
-    classes, moves = repairs(arm, outcome), transitions(arm).programs_pooled
-    (fail,) = classes.by_class.values()
-    assert (fail.next.k, fail.next.n) == (moves.wc, moves.wc + moves.ww)
-    assert fail.next.share == moves.repair
-    assert classes.rejected == moves.cc + moves.cw > 0
-
-
-def test_the_end_is_the_hidden_verdict_on_what_was_submitted(write_run):
-    verdicts = drawn_loops(60, seed=3)
-    (fail,) = repairs(arm_of(write_run(verdicts)), outcome).by_class.values()
-    k = n = 0
-    for history in verdicts.values():
-        best = max(range(len(history)), key=lambda place: (history[place][0], -place))
-        for step, _ in pairwise(history):
-            if step[0] < 1 and not step[1]:
-                k, n = k + history[best][1], n + 1
-    assert (fail.end.k, fail.end.n) == (k, n)
-    assert fail.end.share.value == pytest.approx(k / n)
-
-
-def test_classes_are_told_apart_and_the_most_frequent_comes_first(write_run, attempt):
-    attempts = {}
-    for task in range(6):
-        first = attempt(f"t{task}", 1, 0.0)
-        kind = "timeout" if task < 2 else "error"
-        attempts[f"t{task}"] = [
-            replace(first, evaluation=replace(first.evaluation, outcome=kind)),
-            attempt(f"t{task}", 2, float(task == 0)),
-        ]
-    shares = repairs(arm_of(write_run(attempts=attempts)), outcome).by_class
-    assert {name: (repair.next.k, repair.next.n) for name, repair in shares.items()} == {
-        "error": (0, 4),
-        "timeout": (1, 2),
-    }
-    assert list(shares) == ["error", "timeout"]
-    assert (shares["error"].next.share.low, shares["error"].next.share.high) == pytest.approx(wilson(0, 4))
-
-
-def test_a_loop_that_ended_on_its_failure_had_nothing_to_mend_it(write_run):
-    assert not repairs(arm_of(write_run({"a": [(0.5, False)], "b": [(1.0, True)]})), outcome).by_class
-
-
-def test_failures_that_nobody_could_judge_are_counted_apart(write_run):
-    shares = repairs(arm_of(write_run({"a": [(-1.0, False), (1.0, True)], "b": [(0.5, False), (1.0, True)]})), outcome)
-    assert shares.unknown == 1
-    assert shares.by_class["fail"].next.n == 1
-
-
-def test_several_failures_of_one_task_are_one_cluster(write_run):
-    (repair,) = repairs(arm_of(write_run({"a": [(0.5, False)] * 3 + [(1.0, True)]})), outcome).by_class.values()
-    assert (repair.tasks, repair.next.k, repair.next.n, repair.end.k) == (1, 1, 3, 3)
-    assert repair.end.share.low == pytest.approx(wilson(1, 1)[0])

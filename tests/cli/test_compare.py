@@ -49,7 +49,7 @@ def run_command(capsys):
 def test_compare_prints_the_table_of_distinct_runs(four, run_command):
     code, text, _ = run_command("compare", *four, four[0], f"{four[0]}/", "--full")
     assert code == 0
-    assert "Difference to feedback_only" in text and "75.0 [" in text and "Bayesian comparison" in text
+    assert "Difference to feedback_only" in text and "75.0 [" in text
     assert "4 x 2" in text, "each run once"
 
 
@@ -111,11 +111,10 @@ def test_the_margin_is_in_points_and_the_verdict_in_every_output(run, run_comman
     runs = [run(arm, tasks, s) for arm in ("feedback_only", "words") for s in (7, 8)]
     code, text, _ = run_command("compare", *runs, "--margin", "10", "--full")
     assert code == 0
-    assert all(part in text for part in ("equivalent", "within ±10", "P(within"))
+    assert all(part in text for part in ("equivalent", "within ±10"))
     assert "90 % interval" in run_command("compare", *runs, "--margin", "10", "--explain")[1]
     result = json.loads(run_command("compare", *runs, "--margin", "10", "--json", "--csv", tmp_path / "t.csv")[2])
     assert result["rows"][1]["as_run"]["verdict"] == "equivalent within ±10 points"
-    assert result["rows"][1]["as_run"]["posterior"]["greater"] == pytest.approx(0.5, abs=0.02)
     assert _rows(tmp_path / "t.csv")[1]["as_run_verdict"] == "equivalent within ±10 points"
     assert "within ±10 points" in (_report(run_command, runs, tmp_path / "out") / "report.md").read_text()
 
@@ -125,43 +124,11 @@ def _report(run_command, runs, out):
     return out
 
 
-def test_pooled_studies_have_a_table_with_each_and_the_mean(run, run_command, tmp_path):
-    runs = [
-        run(arm, verdicts, s, benchmark=name, benchmark_digest=name, run_id=f"{name}{arm}{s}")
-        for name in ("first", "second", "third")
-        for arm, verdicts in (("feedback_only", BASE), ("=words", WORDS))
-        for s in (7, 8)
-    ]
-    code, text, _ = run_command("compare", *runs, "--pooled", "--csv", tmp_path / "t.csv")
-    assert code == 0
-    assert all(part in text for part in ("words over studies, as run", "first", "third", "pooled", "prediction", "I²"))
-    assert [row["study"] for row in _rows(tmp_path / "t.csv")][:4] == ["first", "second", "third", "pooled"]
-    assert {row["arm"] for row in _rows(tmp_path / "t.csv")} == {"'=words"}, "no formula"
-    assert len(json.loads(run_command("compare", *runs, "--pooled", "--json")[2])["arms"][0]["effects"]) == 3
-
-
-def test_pooled_studies_have_the_warnings_of_each_and_exploratory_ones_are_marked(run, run_command, tmp_path):
-    runs = [
-        run(arm, verdicts, 7, benchmark=name, benchmark_digest=name, run_id=f"{name}{arm}")
-        for name in ("first", "second")
-        for arm, verdicts in (("feedback_only", BASE), ("words", WORDS))
-    ]
-    more = [run("oracle", BASE, 7, feedback_source="oracle", benchmark="second", benchmark_digest="second")]
-    code, text, _ = run_command("compare", *runs, *more, "--pooled", "--one-seed", "--csv", tmp_path / "t.csv")
-    assert code == 0
-    assert "ONE SEED: a difference that rests on a single seed says nothing about another (first, second)" in text
-    assert "UPPER BOUND, not pass@1: the hidden tests drove the loops of oracle (second)" in text
-    assert "first: exploratory" in text
-    assert [row["exploratory"] for row in _rows(tmp_path / "t.csv")][:3] == ["True", "True", ""]
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
         (["--baseline", "nobody"], "baseline: got 'nobody', expected one of the arms: feedback_only, words"),
         (["--margin", "0"], "--margin: got 0, expected percentage points in (0, 100]"),
-        (["--over", "seeds"], "over: got seeds, with 2, expected runs of 3 seeds or more"),
-        (["--pooled"], "runs: got 1 study, expected runs that differ in study, benchmark or model"),
         (["--unit", "cost"], "unit: got cost, but feedback_only has no prices"),
         (["no such folder"], "no such folder: got no manifest.json"),
         (["--csv", "no/such/folder/t.csv"], "no/such/folder/t.csv"),

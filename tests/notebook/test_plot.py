@@ -14,8 +14,8 @@ from reflexion_lab.notebook import plot
 from reflexion_lab.runner.folder.folder import folders
 
 HOSTILE = ("$x_1^2$ & \\frac{a}{b} \\input{x}", "two\nlines\x1b[31m\u202e", "L" * 300, "L" * 299 + "M", "_hidden", "")
-SEVERAL = ("curves", "budgets", "differences", "survival", "repairs", "feedback", "over")
-SINGLE = ("outcome_map", "transitions", "reliability")
+SEVERAL = ("curves", "budgets", "differences")
+SINGLE = ("outcome_map", "transitions", "calibration")
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def make_runs(runs_written_in, tmp_path_factory, attempt, reflection):
 
 
 def test_listing_the_room_gives_figures_alone():
-    assert {"curves", "budgets", "effects"} <= set(dir(plot))
+    assert {"curves", "budgets", "heat_map"} <= set(dir(plot))
     assert all(callable(getattr(plot, name)) and getattr(plot, name).__module__ == plot.__name__ for name in dir(plot))
 
 
@@ -98,7 +98,7 @@ def test_values_are_those_of_the_analysis(make_runs):
 def test_a_new_figure_is_pyplots_white_and_has_room_for_all_words(make_runs, pyplot):
     with pyplot.style.context("dark_background"), warnings.catch_warnings():
         warnings.simplefilter("error")
-        ax = plot.survival(make_runs("retry", "reflexion"))
+        ax = plot.budgets(make_runs("retry", "reflexion"))
         ax.figure.canvas.draw()
     assert pyplot.get_fignums() == [ax.figure.number]
     assert ax.figure.get_facecolor() == ax.get_facecolor() == (1, 1, 1, 1)
@@ -124,9 +124,9 @@ def test_names_of_arms_are_escaped_and_distinct(make_runs, name):
     assert any("$x_1^2$ & \\frac{a}{b}" in text for text in items)
     assert not any(text.get_usetex() or text.get_parse_math() for text in ax.findobj(Text) if "$" in text.get_text())
     assert max(map(len, (line for text in items for line in text.split("\n")))) < 250
-    if name == "survival":
-        labels = ax.get_legend_handles_labels()[1]
-        assert len(set(labels)) == len(HOSTILE)
+    if name == "budgets":
+        labels = set(ax.get_legend_handles_labels()[1]) - {"convex hull"}
+        assert len(labels) == len(HOSTILE)
         assert max(map(len, labels)) < 80
 
 
@@ -141,12 +141,12 @@ def test_an_axes_has_room_for_one_arm_which_has_to_be_named(make_runs):
 
 def test_what_cannot_be_drawn_is_said(make_runs, pyplot, write_run):
     runs = make_runs("reflexion")
-    with pytest.raises(ValueError, match="similarity: got no attempt that read"):
-        plot.similarity(runs)
+    with pytest.raises(ValueError, match="retrieval: got no attempt that read"):
+        plot.retrieval(runs)
     with pytest.raises(ValueError, match="differences: got no difference to a baseline"):
         plot.differences(runs)
-    with pytest.raises(ValueError, match="survival: got no loop with a second attempt"):
-        plot.survival(write_run({"a": [(1.0, True)]}, name="single"))
+    with pytest.raises(ValueError, match="transitions: got no loop with a second attempt"):
+        plot.transitions(write_run({"a": [(1.0, True)]}, name="single"))
     assert not pyplot.get_fignums()
 
 
@@ -163,20 +163,14 @@ def test_it_draws_under_any_backend(make_runs, pyplot):
         pyplot.switch_backend(before)
 
 
-def test_effects_are_of_one_run_and_say_which_seed(make_runs):
-    text = caption(plot.effects(make_runs("words")))
-    assert "1 seed (1)" in text
-    with pytest.raises(ValueError, match="name it with arm="):
-        plot.effects(make_runs("words", "others"))
-    assert caption(plot.effects(make_runs("words", "others"), arm="others"))
-
-
 def test_arms_of_a_sweep_have_short_names_a_heat_map_and_figures_without_words(make_runs):
     runs = make_runs("reflexion", "reflexion", "reflexion")
-    assert sorted(text.get_text() for text in plot.survival(runs).get_legend().get_texts()) == ["Ω0", "Ω1", "Ω2"]
+    names = {text.get_text() for text in plot.budgets(runs).get_legend().get_texts()}
+    assert {"Ω0", "Ω1", "Ω2"} <= names
     bare = plot.curves(runs, caption=False)
     assert bare.get_title(loc="left") == ""
     assert plot.transitions(runs, arm="Ω1").get_title(loc="left") == "Ω1"
     assert plot.transitions(runs, arm="reflexion recall.omega=1").get_title(loc="left") == "Ω1"
-    with pytest.raises(ValueError, match="heat_map: got no grid of two config keys"):
-        plot.heat_map(runs)
+    assert [label.get_text() for label in plot.heat_map(runs, keys="recall.omega").get_xticklabels()] == ["0", "1", "2"]
+    with pytest.raises(ValueError, match="heat_map: got no swept config key"):
+        plot.heat_map(make_runs("reflexion"))

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison.budgets import ATTEMPTS, check_unit, currencies, is_known
 from reflexion_lab.analysis.comparison.grouping import arms, short_names
-from reflexion_lab.analysis.comparison.row import Claim, Difference, Row, corrected, row
+from reflexion_lab.analysis.comparison.row import Difference, Row, corrected, row
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Manifest, Record
 from reflexion_lab.runner.folder import registration
@@ -42,8 +42,6 @@ class Comparison(Record, frozen=True, kw_only=True):
     """Why there is none at equal cost by default; "" if there is, or if another unit was asked for."""
     margin: float | None
     """Equivalence margin of the differences; None for none."""
-    over: str
-    """Population of the intervals: `tasks` (at these seeds) or `seeds` (other tasks and other seeds)."""
     rows: tuple[Row, ...]
 
     def renamed(self, names: Mapping[str, str]) -> Comparison:
@@ -80,7 +78,6 @@ def compare(
     one_seed: bool = False,
     study: Registration | None = None,
     margin: float | None = None,
-    over: str = "tasks",
 ) -> Comparison:
     """Figures of `arms` and their differences to a baseline.
 
@@ -98,20 +95,19 @@ def compare(
         Registered study; without one every comparison is exploratory.
     margin : float | None, optional
         Equivalence margin in (0, 1]; by default that of the study, or none.
-    over : {'tasks', 'seeds'}, default "tasks"
-        What intervals of differences generalise to: other tasks at these seeds, or other seeds, too.
 
     Raises
     ------
     ConfigError
-        A margin out of range; an unknown `over`, or too few seeds for it; no arm; two arms of one name; an unknown unit
-        or baseline; different benchmarks; no case in common with the baseline; `cost` without prices.
+        A margin out of range; no arm; two arms of one name; an unknown unit or baseline; different benchmarks; no case
+        in common with the baseline; `cost` without prices.
     """
     if unit not in (None, ATTEMPTS):
         check_unit(str(unit))
     if margin is None and study:
         margin = study.equivalence_margin or None
-    claim = Claim(margin=margin, over=over)
+    if margin is not None and not 0 < margin <= 1:
+        raise ConfigError("margin", margin, "a share in (0, 1]: 0.1 for 10 points")
     _check_names(arms)
     _check_benchmarks(arms)
     base, reason = _baseline(arms, baseline, study)
@@ -120,7 +116,7 @@ def compare(
     if unit == "cost" and unpriced:
         raise ConfigError("unit", f"cost, but {unpriced}", "prices in one currency", "take tokens or calls")
     units = BUDGETS + (() if unpriced else ("cost",)) if unit is None else tuple(dict.fromkeys((ATTEMPTS, unit)))
-    rows = [row(arm, base, longest, units, one_seed, study, claim) for arm in arms]
+    rows = [row(arm, base, longest, units, one_seed, study, margin) for arm in arms]
     return Comparison(
         benchmark=arms[0].logs[0].manifest.benchmark,
         baseline=base.label if base else None,
@@ -128,7 +124,6 @@ def compare(
         units=units,
         unpriced="" if unit else unpriced,
         margin=margin,
-        over=over,
         rows=tuple(_corrected(rows, units)),
     )
 
@@ -211,7 +206,6 @@ def side_by_side(
     unit: str | None = None,
     one_seed: bool = False,
     margin: float | None = None,
-    over: str = "tasks",
 ) -> tuple[list[Arm], Comparison]:
     """Group `runs` into arms and compare them, by the registration of their study if they have one.
 
@@ -219,7 +213,7 @@ def side_by_side(
     ----------
     runs : Sequence[RunFolder]
         At most one per arm and seed.
-    baseline, unit, one_seed, margin, over
+    baseline, unit, one_seed, margin
         See `compare`.
     by : Sequence[str], default ()
         See `arms.arms`.
@@ -234,7 +228,7 @@ def side_by_side(
     registered = [run for run in runs if run.manifest.study_digest]
     paths, manifests = [run.path for run in registered], [run.manifest for run in registered]
     study = registration.of_runs(paths, manifests) if registered else None
-    return grouped, compare(grouped, baseline, unit, one_seed, study, margin, over)
+    return grouped, compare(grouped, baseline, unit, one_seed, study, margin)
 
 
 def _check_keys(runs: Sequence[RunFolder], by: Sequence[str]) -> None:

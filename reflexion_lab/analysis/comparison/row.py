@@ -21,8 +21,7 @@ from reflexion_lab.analysis.comparison.budgets import (
 )
 from reflexion_lab.analysis.learning.checkpoints import Matrix
 from reflexion_lab.analysis.learning.transitions import Moves, ends
-from reflexion_lab.analysis.stats.bayes import Posterior, posterior
-from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS, difference, linearised, paired_differences
+from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS, difference, paired_differences
 from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, are_shared, by_cluster, merged
 from reflexion_lab.analysis.stats.estimators import Confusion, feedback_confusion, paired
 from reflexion_lab.analysis.stats.intervals import (
@@ -32,15 +31,11 @@ from reflexion_lab.analysis.stats.intervals import (
     TOLERANCE,
     Estimate,
     Rate,
-    adjusted,
-    agreement,
     score_limit,
-    t_quantile,
 )
 from reflexion_lab.analysis.stats.matching import Equal, area, break_even
 from reflexion_lab.analysis.stats.permutation import holm, sign_flip
 from reflexion_lab.analysis.stats.power import ALPHA, effective_pairs, minimum_detectable, needed
-from reflexion_lab.analysis.stats.seeds import by_seed, widened
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.records import Record, Usage
 from reflexion_lab.runner.folder.registration import Registration, exploratory
@@ -48,26 +43,7 @@ from reflexion_lab.runner.folder.registration import Registration, exploratory
 AS_RUN = "as run"
 REMATCHED = f"bootstrap over tasks, each draw matched again ({PAIRED} where fewer than {MIN_TASKS} differ)"
 
-OVER = ("tasks", "seeds")
-"""Populations that an interval generalises to: other tasks at these seeds, or other tasks and other seeds."""
-TWO_WAY = "widened for other seeds (two-way, Satterthwaite)"
-
 Verdicts = Mapping[Case, bool]
-
-
-class Claim(Record, frozen=True, kw_only=True):
-    """Equivalence margin and population of a comparison."""
-
-    margin: float | None = None
-    """Equivalence margin in (0, 1]; None makes no claim of equivalence."""
-    over: str = "tasks"
-    """One of `OVER`."""
-
-    def __post_init__(self) -> None:
-        if self.margin is not None and not 0 < self.margin <= 1:
-            raise ConfigError("margin", self.margin, "a share in (0, 1]: 0.1 for 10 points")
-        if self.over not in OVER:
-            raise ConfigError("over", repr(self.over), f"one of {', '.join(OVER)}")
 
 
 class Cut(Record, frozen=True, kw_only=True):
@@ -126,9 +102,6 @@ class Difference(Record, frozen=True, kw_only=True):
     """In [-1, 1]."""
     interval_90: tuple[float, float]
     """The 90 % interval by the same method: the two one-sided tests of equivalence."""
-    error: float | None
-    """Standard error: half of the 95 % interval over the quantile of Student's t with clusters - 1 degrees of freedom.
-    A side that is cut at -1 or 1 is left out; None if both are, or with fewer than two clusters."""
     margin: float | None
     """Equivalence margin; None for none."""
     method: str
@@ -155,8 +128,6 @@ class Difference(Record, frozen=True, kw_only=True):
     minimum: float | None
     """The true difference that a study of this design detects four times in five, at the strictest step of Holm's
     correction (`power.minimum_detectable`); None if it detects no difference so often, as with 5 pairs or fewer."""
-    posterior: Posterior | None
-    """Bayesian comparison; None at an equal budget, where the cut is random."""
     price: RetryPrice | None = None
     """At equal spending, the price of a further attempt."""
 
@@ -205,7 +176,7 @@ def compared(
     exploratory: Sequence[str] = (),
     equal: Equal | None = None,
     clusters: Clusters = ALONE,
-    claim: Claim | None = None,
+    margin: float | None = None,
 ) -> Difference:
     """The difference of an arm to the baseline; its `p_holm` is `p_tasks` until `corrected` is applied.
 
@@ -223,15 +194,14 @@ def compared(
         Difference at an equal budget (`comparison.budgets`): verdicts after one cut ignore that the cut is random.
     clusters : Clusters, optional
         Cluster by task.
-    claim : Claim | None, optional
-        Margin, and population of the interval; by default no margin, and other tasks.
+    margin : float | None, optional
+        Equivalence margin.
 
     Raises
     ------
     ConfigError
-        No case in both; too few seeds or tasks for `over=seeds` (`seeds.widened`).
+        No case in both.
     """
-    claim = claim or Claim()
     both = sorted(arm.keys() & baseline.keys())
     if not both:
         raise ConfigError("verdicts", "no case in both", "the same tasks at the same seeds")
@@ -248,10 +218,6 @@ def compared(
     estimate = equal.estimate if equal else difference(first, second)
     narrower = difference(first, second, EQUIVALENCE)
     interval_90 = equal.interval_90 if equal else (narrower.low, narrower.high)
-    if claim.over == "seeds":
-        seeds = by_seed(((c.task_id, c.seed, second_verdicts[c] - first_verdicts[c]) for c in both), clusters)
-        estimate = Estimate.of(estimate.value, *widened((estimate.low, estimate.high), cases, seeds_of=seeds))
-        interval_90 = widened(interval_90, cases, EQUIVALENCE, seeds)
     effective = effective_pairs(cases)
     method = REMATCHED if equal else PAIRED
     method = method.replace("tasks", "clusters") if are_shared(tasks, clusters) else method
@@ -265,11 +231,8 @@ def compared(
         seeds=tuple(sorted({case.seed for case in both})),
         estimate=estimate,
         interval_90=interval_90,
-        error=_error(
-            estimate, estimate.value if equal else adjusted(linearised(cases)[1], agreement(cases))[0], len(first)
-        ),
-        margin=claim.margin,
-        method=method + f", {TWO_WAY}" * (claim.over == "seeds"),
+        margin=margin,
+        method=method,
         won=pairs.repaired,
         lost=pairs.damaged,
         p=pairs.p,
@@ -279,13 +242,7 @@ def compared(
         least=(split[0] - split[1]) / pairs.n if split else None,
         effective=effective,
         minimum=minimum_detectable(effective, discordant / pairs.n),
-        posterior=None if equal else posterior(cases, claim.margin),
     )
-
-
-def _error(estimate: Estimate, centre: float, clusters: int) -> float | None:
-    sides = [centre - estimate.low] * (estimate.low > -1) + [estimate.high - centre] * (estimate.high < 1)
-    return max(sides) / t_quantile(clusters - 1) if sides and clusters > 1 else None
 
 
 def corrected(family: Sequence[Difference]) -> list[Difference]:
@@ -415,7 +372,7 @@ def row(
     units: Sequence[str],
     one_seed: bool = False,
     study: Registration | None = None,
-    claim: Claim | None = None,
+    margin: float | None = None,
 ) -> Row:
     """The row of an arm in a comparison.
 
@@ -431,14 +388,14 @@ def row(
     one_seed : bool, default False
         Also give differences that rest on a single seed.
     study : Registration, optional
-    claim : Claim, optional
+    margin : float, optional
+        Equivalence margin.
 
     Raises
     ------
     DataError
         The arm and `base` have no common case.
     """
-    claim = claim or Claim()
     manifests = [log.manifest for log in arm.logs]
     curve = [arm.verdicts(t) for t in range(1, longest + 1)]
     shares = tuple(fmean(verdicts.values()) for verdicts in curve)
@@ -473,8 +430,8 @@ def row(
         final=arm.share(curve[-1]),
         method=arm.share_method,
         area=float(area(shares)),
-        as_run=_as_run(arm, partner, study, claim) if partner else None,
-        equal={name: _equal(arm, partner, name, study, claim) for name in units if name not in unmatched}
+        as_run=_as_run(arm, partner, study, margin) if partner else None,
+        equal={name: _equal(arm, partner, name, study, margin) for name in units if name not in unmatched}
         if partner
         else {},
         refused=refused,
@@ -531,33 +488,33 @@ def _unmatched(arm: Arm, base: Arm, units: Sequence[str]) -> dict[str, str]:
     return {unit: f"{unit.replace('_', ' ')} of {names} unknown" for unit, names in missing.items() if names}
 
 
-def _as_run(arm: Arm, base: Arm, study: Registration | None, claim: Claim) -> Difference:
-    reasons, clusters = _exploratory(arm, base, METRIC, study, claim), merged(base.clusters, arm.clusters)
-    return compared(arm.verdicts(), base.verdicts(), AS_RUN, None, reasons, clusters=clusters, claim=claim)
+def _as_run(arm: Arm, base: Arm, study: Registration | None, margin: float | None) -> Difference:
+    reasons, clusters = _exploratory(arm, base, METRIC, study, margin), merged(base.clusters, arm.clusters)
+    return compared(arm.verdicts(), base.verdicts(), AS_RUN, None, reasons, clusters=clusters, margin=margin)
 
 
-def _equal(arm: Arm, base: Arm, unit: str, study: Registration | None, claim: Claim) -> Difference:
+def _equal(arm: Arm, base: Arm, unit: str, study: Registration | None, margin: float | None) -> Difference:
     is_counted = unit == ATTEMPTS
-    return _at_equal_attempts(arm, base, study, claim) if is_counted else _matched(arm, base, unit, study, claim)
+    return _at_equal_attempts(arm, base, study, margin) if is_counted else _matched(arm, base, unit, study, margin)
 
 
-def _at_equal_attempts(arm: Arm, base: Arm, study: Registration | None, claim: Claim) -> Difference:
+def _at_equal_attempts(arm: Arm, base: Arm, study: Registration | None, margin: float | None) -> Difference:
     """Both arms cut at the attempts that each was allowed; where that cuts nothing, registered as run is registered."""
     t, longer = min(arm.max_attempts, base.max_attempts), max(arm, base, key=lambda side: side.longest)
     shorter = longer.label if longer.longest > t else ""
-    reasons = _exploratory(arm, base, f"{METRIC}_equal_{ATTEMPTS}", study, claim)
+    reasons = _exploratory(arm, base, f"{METRIC}_equal_{ATTEMPTS}", study, margin)
     if not shorter:
-        reasons = reasons and _exploratory(arm, base, METRIC, study, claim)
+        reasons = reasons and _exploratory(arm, base, METRIC, study, margin)
     arm_verdicts, base_verdicts = arm.verdicts(t), base.verdicts(t)
     shared = arm_verdicts.keys() & base_verdicts.keys()
     spends = [fmean(min(len(side.attempts[case]), t) for case in shared) for side in (arm, base)]
     cut = Cut(shorter=shorter, spend=spends[0], baseline_spend=spends[1], is_matched=True, attempts=t)
     clusters = merged(base.clusters, arm.clusters)
-    return compared(arm_verdicts, base_verdicts, f"equal {ATTEMPTS}", cut, reasons, clusters=clusters, claim=claim)
+    return compared(arm_verdicts, base_verdicts, f"equal {ATTEMPTS}", cut, reasons, clusters=clusters, margin=margin)
 
 
-def _matched(arm: Arm, base: Arm, unit: str, study: Registration | None, claim: Claim) -> Difference:
-    reasons = _exploratory(arm, base, f"{METRIC}_equal_{unit}", study, claim)
+def _matched(arm: Arm, base: Arm, unit: str, study: Registration | None, margin: float | None) -> Difference:
+    reasons = _exploratory(arm, base, f"{METRIC}_equal_{unit}", study, margin)
     pair = matched(base, arm, unit)
     cut = Cut(
         shorter=("", base.label, arm.label)[pair.cut_side],
@@ -566,18 +523,18 @@ def _matched(arm: Arm, base: Arm, unit: str, study: Registration | None, claim: 
         is_matched=pair.is_matched,
     )
     clusters, budget = merged(base.clusters, arm.clusters), f"equal {unit.replace('_', ' ')}"
-    difference = compared(pair.second, pair.first, budget, cut, reasons, pair.equal, clusters, claim)
+    difference = compared(pair.second, pair.first, budget, cut, reasons, pair.equal, clusters, margin)
     own, other = (further(side, unit, pair.first.keys()) for side in (arm, base))
     price = RetryPrice(spend=own.spend, baseline_spend=other.spend, solved=own.solved, baseline_solved=other.solved)
     return replace(difference, price=price)
 
 
-def _exploratory(arm: Arm, base: Arm, metric: str, study: Registration | None, claim: Claim) -> list[str]:
+def _exploratory(arm: Arm, base: Arm, metric: str, study: Registration | None, margin: float | None) -> list[str]:
     """Why this comparison is exploratory; [] where it was registered."""
     own, others = ([log.manifest for log in side.logs] for side in (arm, base))
     reasons = exploratory(study, metric, own, others)
-    if study and claim.margin and abs(claim.margin - (study.equivalence_margin or 0)) > TOLERANCE:
-        reasons.append(f"margin {claim.margin:g}, registered was {study.equivalence_margin or 'none'}")
+    if study and margin and abs(margin - (study.equivalence_margin or 0)) > TOLERANCE:
+        reasons.append(f"margin {margin:g}, registered was {study.equivalence_margin or 'none'}")
     return reasons
 
 

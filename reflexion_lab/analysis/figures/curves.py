@@ -1,22 +1,16 @@
-"""pass@1 by attempt: all arms in one figure, or one run with its feedback."""
+"""pass@1 by attempt, an arm a curve."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from math import nan
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
-from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.figures.drawing import FEW, Drawing, brief, facts, feedback_words, figure, save
+from reflexion_lab.analysis.figures.drawing import FEW, Drawing, brief, facts, figure
 from reflexion_lab.analysis.figures.style import (
     BANDS,
-    INK,
     LINES,
     SMALL,
     UPPER_BOUND,
@@ -30,12 +24,10 @@ from reflexion_lab.analysis.figures.style import (
     spread,
     weighed,
 )
-from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.bootstrap import bands
 from reflexion_lab.analysis.stats.clusters import places
 from reflexion_lab.analysis.stats.estimators import Point
 from reflexion_lab.analysis.stats.intervals import Rate
-from reflexion_lab.errors import DataError
 from reflexion_lab.records import Record
 
 if TYPE_CHECKING:
@@ -65,21 +57,6 @@ class Curve(Record, frozen=True, kw_only=True):
     """Last attempt of its longest loop; later points repeat it."""
 
     @classmethod
-    def of(cls, log: Log, label: str) -> Curve:
-        """The curve of one run. Raises DataError: no hidden verdict yet, or not every attempt is graded."""
-        manifest, points = log.manifest, log.points
-        if not points:
-            raise DataError(f"run {manifest.run_id}", "no curve", "all attempts graded", "resume it")
-        return cls(
-            label=label,
-            feedback_source=manifest.feedback_source,
-            is_upper_bound=manifest.is_upper_bound,
-            seeds=(manifest.seed,),
-            points=tuple(points),
-            longest=len(points),
-        )
-
-    @classmethod
     def over(cls, arm: Arm, longest: int = 0, seed: int = 0) -> Curve:
         """The curve of an arm over all of its seeds; n counts cases, a task at a seed each.
 
@@ -101,20 +78,12 @@ class Curve(Record, frozen=True, kw_only=True):
             longest=arm.longest,
         )
 
-    @property
-    def facts(self) -> str:
-        """One line for the caption."""
-        seeds = f"seed{'s' * (len(self.seeds) != 1)} {', '.join(map(str, self.seeds))}"
-        source = feedback_words(self.feedback_source, self.is_upper_bound)
-        unit = "tasks" if len(self.seeds) == 1 else "cases (a task at a seed)"
-        return f"{self.label}: n = {self.points[0].n} {unit}, {seeds}, {source}"
 
-
-def curves(arm_curves: Sequence[Curve], ax: Axes, feedback: bool = False) -> Axes:
+def curves(arm_curves: Sequence[Curve], ax: Axes) -> Axes:
     """Draw the curves with their intervals; each is named at its end with its last share in per cent.
 
     A curve whose loops end before the last attempt has a ring there, and is dotted after it. All curves have the same
-    length. With `feedback`, also draw, dashed, the share that passed the visible tests.
+    length.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -124,11 +93,8 @@ def curves(arm_curves: Sequence[Curve], ax: Axes, feedback: bool = False) -> Axe
     shifts = [(place - (len(arm_curves) - 1) / 2) * step for place in range(len(arm_curves))]
     for place, (curve, shift) in enumerate(zip(arm_curves, shifts, strict=True)):
         _curve(curve, place, shift, is_crowded, ax)
-        if feedback and curve.feedback_source == "visible":  # an oracle's is the curve itself; without feedback it is 0
-            _dashed(curve, place, shift, ax)
     points = [point for curve in arm_curves for point in curve.points]
-    passed = [point.visible_pass for point in points if feedback and point.visible_pass is not None]
-    share_axis(ax, [end for point in points for end in (point.low, point.high)] + passed, "share of tasks solved")
+    share_axis(ax, [end for point in points for end in (point.low, point.high)], "share of tasks solved")
     ax.set(xlim=(0.65, last + 0.4), xlabel="loop cut at attempt")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     _names(arm_curves, shifts, ax)
@@ -159,27 +125,6 @@ def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing:
     metric = "Share solved" if all(arm.is_upper_bound for arm in arms) else "pass@1"
     panels = [lambda ax: curves(arm_curves, ax)]
     return Drawing("curves", f"{metric} by attempt", panels, COLUMNS, rows, text, panel, method=method)
-
-
-def run_drawing(log: Log, label: str) -> Drawing:
-    """The curve of one run and the share that passed its feedback tests. Raises DataError: the run has no curve."""
-    curve = Curve.of(log, label)
-    head = (curve.label, curve.feedback_source, " ".join(map(str, curve.seeds)))
-    rows = [(*head, *msgspec.structs.astuple(point)) for point in curve.points]
-    method = metrics.pass_at_1(log.headline).method
-    text = f"{curve.facts}. {method} 95 % intervals."
-    if curve.feedback_source == "visible":
-        text += " Dashed: passed the feedback tests, which the loop can see."
-    columns = ("label", "feedback_source", "seeds", *Point.__struct_fields__)
-    metric = UPPER_BOUND if curve.is_upper_bound else "pass@1"
-    panel = partial(curves, [curve], feedback=True)
-    title, size, method = f"{metric} by attempt", (7.6, 4.2), f"{METHOD} {STOPPED}"
-    return Drawing("convergence", title, [panel], columns, rows, text, size, has_legend=True, method=method)
-
-
-def save_convergence(folder: Path, log: Log, label: str) -> Path:
-    """Write `convergence.png` and `convergence.csv`; returns the figure's path. Raises DataError: no curve."""
-    return save(folder, run_drawing(log, label)).path
 
 
 def _pooled(points: Sequence[Point]) -> Point:
@@ -220,14 +165,6 @@ def _curve(curve: Curve, place: int, shift: float, is_crowded: bool, ax: Axes) -
     if end < len(x):
         ring: Style = {"marker": "o", "markersize": 13, "markerfacecolor": "none", "markevery": [0], "gid": "ended"}
         ax.plot(x[end - 1 :], shares[end - 1 :], ":", color=style["color"], linewidth=1.4, zorder=5, **ring)
-
-
-def _dashed(curve: Curve, place: int, shift: float, ax: Axes) -> None:
-    passed = [nan if point.visible_pass is None else point.visible_pass for point in curve.points]
-    style: Style = {"color": INK, "linestyle": (0, (4, 2)), "linewidth": 1.2, "markersize": 4.5, "zorder": 5}
-    label = f"feedback tests passed (n = {curve.points[-1].n_feedback})"
-    x = [point.attempt + shift for point in curve.points]
-    ax.plot(x, passed, **style, marker=look(place)["marker"], markerfacecolor="white", label=label, gid="visible_pass")
 
 
 def _name(curve: Curve) -> str:

@@ -238,12 +238,6 @@ def _by_arm(pairs: Iterable[tuple[str, str]]) -> str:
     return "; ".join(parts)
 
 
-def feedback_words(source: str, is_upper_bound: bool) -> str:
-    """A run's feedback source for a caption."""
-    words = "no feedback" if source == "none" else f"{source} feedback"
-    return f"{words}: {UPPER_BOUND}, not pass@1" if is_upper_bound else words
-
-
 def inert(text: str) -> str:
     """`text` on one line, quoted where a spreadsheet would take it for a formula."""
     safe = plain(text)

@@ -1,4 +1,4 @@
-"""pass@1 over two config keys: a cell per pair of values, such as Ω and attempts."""
+"""pass@1 over the keys of a sweep: a cell per value of one key, or per pair of values, such as Ω and attempts."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.comparison.grouping import SYMBOLS
-from reflexion_lab.analysis.figures.config_curves import Value, config, series, swept, value_of
+from reflexion_lab.analysis.comparison.grouping import SEEDED, SYMBOLS
 from reflexion_lab.analysis.figures.drawing import Drawing, brief, facts, figure, share_methods
-from reflexion_lab.analysis.figures.style import INK, UPPER_BOUND, share_limits, watermark
+from reflexion_lab.analysis.figures.style import INK, UPPER_BOUND, named, share_limits, watermark
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.errors import ConfigError
+from reflexion_lab.runner.folder.manifest import settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Value = float | str
+"""Value of a config key; words such as `all` come after the numbers."""
 COLUMNS = ("row_key", "row_value", "column_key", "column_value", "series", "arm", "feedback_source", "n", "share",
            "low", "high")  # fmt: skip
 Cells = Mapping[tuple[Value, Value], tuple[Arm, Estimate]]
@@ -26,7 +29,8 @@ Cells = Mapping[tuple[Value, Value], tuple[Arm, Estimate]]
 def heat_map(grid: Cells, keys: tuple[str, str], limits: tuple[float, float], title: str, ax: Axes) -> Axes:
     """Draw a cell per pair of values, with its rate in per cent, interval and n; empty where there is no arm.
 
-    `keys`: the key down and the key across; `limits`: shares of the lightest and the darkest cell.
+    `keys`: the key down, "" for a single row, and the key across; `limits`: shares of the lightest and the
+    darkest cell.
     """
     import numpy as np
     from matplotlib.colors import LinearSegmentedColormap
@@ -52,21 +56,27 @@ def heat_map(grid: Cells, keys: tuple[str, str], limits: tuple[float, float], ti
     return watermark(ax) if any(arm.is_upper_bound for arm, _ in grid.values()) else ax
 
 
-@figure(45)
+@figure(40)
 def drawing(arms: Sequence[Arm], keys: Sequence[str] = (), seed: int = 0) -> Drawing | None:
-    """A panel per set of arms that differ in two keys alone; None unless there are two keys and a grid of them.
+    """A panel per set of arms that differ in these keys alone; None where none is swept.
 
-    `keys`: the key down and the key across; by default those that are swept, if these are two.
+    `keys`: one key, or the key down and the key across; by default those that are swept, two at most. Raises
+    ConfigError: no arm has such a key.
     """
-    pair = tuple(keys or sorted(swept(arms), reverse=True))
-    if len(pair) != 2:
+    selected = tuple(keys or sorted(swept(arms), reverse=True)[:2])
+    if not selected:
         return None
+    for key in selected:
+        if not any(key in config(arm) for arm in arms):
+            raise ConfigError("keys", repr(key), "a dotted config key of an arm, such as recall.omega")
+    pair = ("", *selected)[-2:]
     grids: dict[str, dict[tuple[Value, Value], tuple[Arm, Estimate]]] = {}
     for arm in arms:
-        if all(key in config(arm) for key in pair):
-            values = value_of(config(arm)[pair[0]]), value_of(config(arm)[pair[1]])
-            grids.setdefault(series(arm, pair), {})[values] = arm, arm.share(arm.verdicts(), seed)
-    grids = {name: grid for name, grid in grids.items() if min(len({p[side] for p in grid}) for side in (0, 1)) > 1}
+        if all(key in config(arm) for key in selected):
+            down, across = (value_of(config(arm).get(key, "")) for key in pair)
+            grids.setdefault(series(arm, selected), {})[down, across] = arm, arm.share(arm.verdicts(), seed)
+    sides = range(2 - len(selected), 2)
+    grids = {name: grid for name, grid in grids.items() if all(len({p[side] for p in grid}) > 1 for side in sides)}
     if not grids:
         return None
     drawn = [arm for grid in grids.values() for arm, _ in grid.values()]
@@ -87,8 +97,43 @@ def drawing(arms: Sequence[Arm], keys: Sequence[str] = (), seed: int = 0) -> Dra
     ]
     wide, high = (max(len({p[side] for p in grid}) for grid in grids.values()) for side in (1, 0))
     metric = UPPER_BOUND if all(arm.is_upper_bound for arm in drawn) else "pass@1"
-    title = f"{metric} over {_name(pair[0])} and {_name(pair[1])}"
+    title = f"{metric} over {' and '.join(map(_name, selected))}"
     return Drawing("heat_map", title, panels, COLUMNS, rows, text, (1.2 + 1.25 * wide, 0.9 + 0.8 * high), method=method)
+
+
+def swept(arms: Sequence[Arm]) -> list[str]:
+    """Config keys with numbers in which some arms differ while all else is equal."""
+    configs = [config(arm) for arm in arms]
+    keys = dict.fromkeys(key for config in configs for key in config)
+    return [key for key in keys if key not in SEEDED and not key.endswith(".seed") and _varies(configs, key)]
+
+
+def config(arm: Arm) -> dict[str, object]:
+    """The config of its first run by dotted key."""
+    return settings(arm.logs[0].manifest.config)
+
+
+def _varies(configs: Sequence[Mapping[str, object]], key: str) -> bool:
+    groups: dict[str, set[Value]] = {}
+    for config in configs:
+        if key in config:
+            rest = repr(sorted((name, repr(value)) for name, value in config.items() if name not in (key, "seed")))
+            groups.setdefault(rest, set()).add(value_of(config[key]))
+    return any(len(values) > 1 and any(not isinstance(value, str) for value in values) for values in groups.values())
+
+
+def series(arm: Arm, keys: Sequence[str]) -> str:
+    """The arm's name, in full or in short, without the keys."""
+    values = {key: config(arm)[key] for key in keys}
+    left_out = {f"{key}={value}" for key, value in values.items()}
+    left_out |= {f"{SYMBOLS.get(key, key.rpartition('.')[2] + '=')}{value}" for key, value in values.items()}
+    words = [word for word in arm.label.split(" ") if word not in left_out]
+    return named(" ".join(words) or "all arms", arm.is_upper_bound)
+
+
+def value_of(value: object) -> Value:
+    """A number, or the value as text."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
 def _ordered(values: set[Value]) -> list[Value]:

@@ -1,4 +1,4 @@
-"""What memory gains, keeps and loses over a stream."""
+"""Tasks solved along a stream, each tested before memory learns from it."""
 
 from __future__ import annotations
 
@@ -7,58 +7,81 @@ from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
-from reflexion_lab.analysis.figures.style import INK, dot, look, mark_bounds, marker_only, named, rows
-from reflexion_lab.analysis.learning.checkpoints import Matrix
-from reflexion_lab.analysis.learning.memory import EFFECTS, MEANING, Effect, counted
-from reflexion_lab.analysis.report import cells
+from reflexion_lab.analysis.figures.style import bars, frame, look, mark_bounds, named, share_axis
+from reflexion_lab.analysis.learning.checkpoints import online
+from reflexion_lab.analysis.learning.curation import has_curator
+from reflexion_lab.analysis.learning.memory import Window, counted, prequential
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLUMNS = ("arm", "feedback_source", "orders", "rounds", "checkpoints", "measure", "n", "clusters", "value", "low",
-           "high", "over")  # fmt: skip
+COLUMNS = ("arm", "feedback_source", "tasks_from", "tasks_to", "n", "solved", "low", "high", "so_far", "so_far_low",
+           "so_far_high")  # fmt: skip
 
 
-def effects(matrix: Matrix) -> dict[str, Effect]:
-    """The measures that have a value, by name."""
-    every: dict[str, Effect | None] = {name: getattr(matrix.measures, name) for name in EFFECTS}
-    return {name: effect for name, effect in every.items() if effect}
+def orders(arms: Sequence[Arm]) -> dict[int, Sequence[str]]:
+    """By seed, the tasks in the order of the stream, as runs with a curator show it; not where they differ.
+
+    Without rounds, tasks end in any order.
+    """
+    shown: dict[int, set[tuple[str, ...]]] = {}
+    for log in (log for arm in arms for log in arm.whole if has_curator(log)):
+        shown.setdefault(log.manifest.seed, set()).add(tuple(online(log).tasks))
+    return {seed: next(iter(of_seed)) for seed, of_seed in shown.items() if len(of_seed) == 1}
 
 
-def of_memory(matrices: Mapping[Arm, Matrix], ax: Axes) -> Axes:
-    """Draw a row per measure, with a value and its interval per arm."""
-    from matplotlib.ticker import FuncFormatter
+def windows(arm: Arm, by_seed: Mapping[int, Sequence[str]]) -> list[Window]:
+    """The prequential curve of an arm, over its seeds; [] where the order of its tasks is not known."""
+    import numpy as np
 
-    names = [name for name in EFFECTS if any(name in effects(matrix) for matrix in matrices.values())]
-    for place, (arm, matrix) in enumerate(matrices.items()):
-        shift, style = (place - (len(matrices) - 1) / 2) * 0.7 / len(matrices), look(place)
-        for name, effect in effects(matrix).items():
-            dot(effect.value, effect, names.index(name) + shift, ax, **style)
-        ax.plot([], [], **marker_only(style), markersize=7, label=named(arm.label, arm.is_upper_bound))
-    ax.axvline(0, color=INK, linewidth=0.9, zorder=2)
-    ax.set_xlabel("solved, percentage points")
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: cells.number(x, 0, signed=True).replace("-", "−")))
-    mark_bounds(ax, [arm.label for arm in matrices if arm.is_upper_bound])
-    return rows([name.replace("_", " ") for name in names], ax, is_ruled=True)
+    streams = []
+    for log in arm.whole:
+        stream = online(log)
+        order = stream.tasks if has_curator(log) else by_seed.get(log.manifest.seed, ())
+        if set(order) != set(stream.tasks):
+            return []
+        verdicts = dict(zip(stream.tasks, np.asarray(stream.online, float).tolist(), strict=True))
+        streams.append(stream._replace(tasks=order, online=[verdicts[task] for task in order]))
+    return prequential(streams, arm.clusters)
 
 
-@figure(16, FEW)
+def along_the_stream(curves: Mapping[Arm, Sequence[Window]], ax: Axes) -> Axes:
+    """Draw the share solved in each part of the stream, with its interval, an arm a line."""
+    width = max(curve[-1].end for curve in curves.values())
+    for place, (arm, curve) in enumerate(curves.items()):
+        style, shift = look(place), (place - (len(curves) - 1) / 2) * 0.02 * width
+        starts = [0, *(window.end for window in curve)]
+        at = [(start + window.end) / 2 + shift for start, window in zip(starts, curve, strict=False)]
+        bars(at, [window.solved for window in curve], style["color"], ax)
+        label = named(arm.label, arm.is_upper_bound)
+        ax.plot(at, [window.solved.value for window in curve], **style, markersize=6, linewidth=1.2, label=label)
+    drawn = [window.solved for curve in curves.values() for window in curve]
+    share_axis(ax, [end for effect in drawn for end in (effect.low, effect.high)], "share solved in its part")
+    ax.set(xlim=(0, width), xlabel="tasks of the stream")
+    mark_bounds(ax, [arm.label for arm in curves if arm.is_upper_bound])
+    return frame(ax, "y")
+
+
+@figure(15, FEW)
 def drawing(arms: Sequence[Arm]) -> Drawing | None:
-    """None without runs on frozen memory, or where they give no measure."""
-    matrices = {arm: arm.memory for arm in arms if arm.memory and effects(arm.memory)}
-    if not matrices:
+    """None where no arm has a curator, whose rounds show the order of the stream."""
+    by_seed = orders(arms)
+    curves = {arm: curve for arm in arms if (curve := windows(arm, by_seed))}
+    if not curves:
         return None
-    lines = [
-        (arm.label, arm.feedback_source, len(matrix.rounds), " ".join(map(str, dict.fromkeys(matrix.rounds))),
-         " ".join(map(str, matrix.checkpoints)), name, effect.n, effect.clusters, effect.value, effect.low, effect.high,
-         effect.over)
-        for arm, matrix in matrices.items()
-        for name, effect in effects(matrix).items()
+    rows = [
+        (arm.label, arm.feedback_source, start + 1, window.end, window.solved.n, window.solved.value, window.solved.low,
+         window.solved.high, window.so_far.value, window.so_far.low, window.so_far.high)
+        for arm, curve in curves.items()
+        for start, window in zip([0, *(window.end for window in curve)], curve, strict=False)
     ]  # fmt: skip
-    about = facts(list(matrices), lambda arm: counted(max(effects(matrices[arm]).values(), key=lambda each: each.n)))
-    sizes = {effect.n for matrix in matrices.values() for effect in effects(matrix).values()}
-    text = f"{about} 95 % intervals, paired by task and order, each by itself" + "; fewer for some." * (len(sizes) > 1)
-    size, panels = (7.6, 1.4 + 0.9 * max(1, len(matrices) / 3) * 4), [lambda ax: of_memory(matrices, ax)]
-    title = "Memory over the stream"
-    method = f"From runs on frozen memory. {MEANING}"
-    return Drawing("memory", title, panels, COLUMNS, lines, text, size, has_legend=True, method=method)
+    about = facts(list(curves), lambda arm: counted(curves[arm][-1].so_far))
+    text = f"{about} Each task is tested, then learnt from. 95 % intervals, each for its own part."
+    method = (
+        "Prequential evaluation (Dawid 1984): verdicts of the hidden tests in the order of the stream, in four parts. "
+        "A slope mixes learning with the difficulty of the tasks at each place; several orders separate them."
+    )
+    panels, size = [lambda ax: along_the_stream(curves, ax)], (7.6, 4.2)
+    return Drawing(
+        "memory", "Memory over the stream", panels, COLUMNS, rows, text, size, has_legend=True, method=method
+    )

@@ -6,7 +6,7 @@ Correct programs stay correct or are damaged, wrong ones are repaired or stay wr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from reflexion_lab.analysis.stats.clusters import Clusters, by_cluster, count
 from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import UNKNOWN, Attempt, Evaluation, Record
+from reflexion_lab.records import Attempt, Record
 
 
 class Moves(Record, frozen=True, kw_only=True):
@@ -132,91 +132,6 @@ def _moves(pairs: Sequence[_Pair], attempt: int | None, clusters: Clusters, seed
         repair=interval(by_cluster(wrong, clusters), seed) if wrong else None,
         damage=interval(by_cluster(right, clusters), seed) if right else None,
         gain=difference(by_cluster(before, clusters), by_cluster(after, clusters)) if known else None,
-    )
-
-
-class RepairShare(Record, frozen=True, kw_only=True):
-    """Share of failures that were repaired. The interval is clustered by `Arm.clusters`."""
-
-    k: int
-    n: int
-    share: Estimate
-
-
-class Repairs(Record, frozen=True, kw_only=True):
-    """Repairs of the failures of one class after which their loops continued."""
-
-    tasks: int
-    clusters: int
-    """Clusters of these tasks, the units of the intervals."""
-    next: RepairShare
-    """The next program passes the hidden tests."""
-    end: RepairShare
-    """The submission of the loop passes the hidden tests."""
-
-
-class RepairRates(Record, frozen=True, kw_only=True):
-    """Repairs of an arm. A failure is a program that fails its feedback tests and the hidden ones."""
-
-    arm: str
-    feedback_source: str
-    is_upper_bound: bool
-    by_class: dict[str, Repairs]
-    """Most frequent class first."""
-    rejected: int
-    """Programs that fail their feedback tests and pass the hidden ones, with nothing to repair; not counted."""
-    unknown: int
-    """Failures without one of the verdicts; not counted."""
-
-
-def repairs(arm: Arm, kind: Callable[[Evaluation], str], seed: int = 0) -> RepairRates:
-    """Repairs of an arm. A loop counts once for every failure after which it continued.
-
-    Parameters
-    ----------
-    kind : Callable[[Evaluation], str]
-        Class of a failed evaluation.
-    seed : int, default 0
-        Of the bootstrap.
-    """
-    failures: dict[str, list[tuple[str, bool, bool]]] = {}  # repaired by the next program, by the submission
-    rejected = unknown = 0
-    for case, attempts in arm.attempts.items():
-        grades, end = arm.grades[case], submitted_at(attempts).number
-        for attempt, following in pairwise(attempts):
-            verdicts = grades[attempt.number], grades[following.number], grades[end]
-            if attempt.evaluation.passed:
-                continue
-            if attempt.evaluation.outcome in UNKNOWN or any(grade.outcome in UNKNOWN for grade in verdicts):
-                unknown += 1
-            elif verdicts[0].passed:
-                rejected += 1
-            else:
-                _, following_grade, end_grade = verdicts
-                failure = case.task_id, following_grade.passed, end_grade.passed
-                failures.setdefault(kind(attempt.evaluation), []).append(failure)
-    frequent_first = sorted(failures.items(), key=lambda item: (-len(item[1]), item[0]))
-    return RepairRates(
-        arm=arm.label,
-        feedback_source=arm.feedback_source,
-        is_upper_bound=arm.is_upper_bound,
-        by_class={name: _repairs(members, arm.clusters, seed) for name, members in frequent_first},
-        rejected=rejected,
-        unknown=unknown,
-    )
-
-
-def _repairs(failures: list[tuple[str, bool, bool]], clusters: Clusters, seed: int) -> Repairs:
-    def share(outcomes: Iterable[tuple[str, bool]]) -> RepairShare:
-        cases = list(outcomes)
-        estimate = interval(by_cluster(cases, clusters), seed)
-        return RepairShare(k=sum(passed for _, passed in cases), n=len(cases), share=estimate)
-
-    return Repairs(
-        tasks=len({task for task, _, _ in failures}),
-        clusters=count((task for task, _, _ in failures), clusters),
-        next=share((task, is_repaired) for task, is_repaired, _ in failures),
-        end=share((task, is_repaired) for task, _, is_repaired in failures),
     )
 
 

@@ -20,7 +20,6 @@ from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.run_tables import text
 from reflexion_lab.analysis.report.sheets import Sheet
-from reflexion_lab.analysis.stats.bayes import PRIOR, Posterior
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.io.terminal_text import plain
 
@@ -35,7 +34,7 @@ def sheets(comparison: Comparison) -> list[Sheet]:
     where there are arms to compare.
     """
     labels, comparison = [row.arm for row in comparison.rows], comparison.short
-    differences = [difference_sheet(comparison), *_bayesian(comparison)] if len(comparison.rows) > 1 else []
+    differences = [difference_sheet(comparison)] if len(comparison.rows) > 1 else []
     loops = [_loops(comparison), *_memory(comparison), _costs(comparison), *_prices(comparison), *_further(comparison)]
     results = _results(comparison, shared_words(labels))
     return [results, *differences, *loops, _left_out(comparison), _runs(comparison, labels)]
@@ -389,14 +388,14 @@ def difference_sheet(comparison: Comparison) -> Sheet:
     sizes = cells.listed(dict.fromkeys(f"{each.tasks} tasks in {each.clusters} clusters" for each in clustered))
     units, unit = (f" ({sizes})", "clusters of tasks") if clustered else ("", "tasks")
     methods = " and ".join(dict.fromkeys(difference.method for difference in differences)) or NONE
-    scope = "other tasks at these seeds" if comparison.over == "tasks" else "other tasks and other seeds"
     caption = (
         f"Percentage points, arm minus baseline, n = {pairs} pairs{units}; 95 %: {brief(methods)}. "
         f"{_registered(differences)}"
     )
     meaning = (
         "Percentage points of pass@1, arm minus baseline, paired by task and seed; 95 % "
-        f"intervals of each difference by itself, for {scope}: {methods}. p: McNemar's exact test over pairs, as if "
+        f"intervals of each difference by itself, for other tasks at these seeds: {methods}. p: McNemar's exact test "
+        "over pairs, as if "
         f"those of one task were independent. p, Holm: exact test over whole {unit}, corrected for all arms at this "
         "budget. Critical split: the split of the discordant pairs that is just significant, and its difference. MDE: "
         f"minimum detectable effect of this design at 80 % power ({NONE}: none). Detected: the interval excludes 0 and "
@@ -471,32 +470,6 @@ def _claims(comparison: Comparison) -> str:
         f"Equivalent: two one-sided tests at 5 % place the difference within ±{100 * comparison.margin:g} points (the "
         "90 % interval by the same method, and a score test). Undecided: neither."
     )
-
-
-def _bayesian(comparison: Comparison) -> Iterator[Sheet]:
-    """Posteriors of the differences as run."""
-    rows = [row for row in comparison.rows if row.as_run]
-    if not rows:
-        return
-
-    def of(cell: Callable[[Posterior], str]) -> Cell:
-        return lambda row: cell(row.as_run.posterior) if row.as_run and row.as_run.posterior else NONE
-
-    columns: dict[str, Cell] = {
-        "arm": _arm,
-        "difference\n[95 % credible]": lambda row: (
-            f"{UPPER_BOUND} " * row.is_upper_bound + of(lambda it: cells.estimate(it.estimate, signed=True))(row)
-        ),
-        "P(above\nbaseline)": of(lambda it: cells.number(it.greater)),
-    }
-    if comparison.margin is not None:
-        columns[f"P(within\n±{100 * comparison.margin:g})"] = of(lambda it: cells.number(it.within or 0.0))
-    caption = "As run, percentage points and %: posterior of the mean difference over tasks, by Bayesian bootstrap."
-    meaning = (
-        f"Bayesian bootstrap of whole tasks (all seeds of a task together) with a prior of {PRIOR:g} discordant tasks, "
-        "one for each side. For other tasks at these seeds; no correction for several arms."
-    )
-    yield Sheet.of("Bayesian comparison", rows, columns, caption, method=meaning)
 
 
 def claim(row: Row, difference: Difference) -> str:

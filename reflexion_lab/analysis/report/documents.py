@@ -237,10 +237,6 @@ def _difference(name: str, difference: Difference | None, row: Row) -> Iterator[
         yield f"{name}_{field}", _round(getattr(difference, field)) if difference and is_corrected else ""
     yield f"{name}_detected", difference.is_detected if difference and not row.is_upper_bound else ""
     yield f"{name}_verdict", claim(row, difference) if difference else ""
-    posterior = difference.posterior if difference else None
-    yield from _estimate(f"{name}_posterior", posterior.estimate if posterior else None)
-    yield f"{name}_posterior_greater", _round(posterior.greater) if posterior else ""
-    yield f"{name}_posterior_within", _round(posterior.within) if posterior else ""
     yield f"{name}_exploratory", bool(difference.exploratory) if difference else ""
     yield f"{name}_interval", difference.method if difference else ""
     yield f"{name}_spend", _round(difference.cut.spend) if difference and difference.cut else ""

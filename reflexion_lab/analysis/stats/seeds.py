@@ -84,9 +84,9 @@ def widened(
     cases = cases[np.isfinite(cases).all(axis=1)]
     tasks, seeds = cases.shape
     if seeds < SEEDS:
-        raise ConfigError("over", f"seeds, with {seeds}", f"runs of {SEEDS} seeds or more", "take over=tasks")
+        raise ConfigError("seeds", seeds, f"{SEEDS} or more")
     if tasks < 2:
-        raise ConfigError("over", f"seeds, with {tasks} tasks at all of them", "the same tasks at every seed")
+        raise ConfigError("tasks", f"{tasks} at all seeds", "the same tasks at every seed")
     by_seed = cases.mean(axis=0)
     rest = cases - cases.mean(axis=1, keepdims=True) - by_seed + cases.mean()
     of_seeds = by_seed.var(ddof=1) / seeds

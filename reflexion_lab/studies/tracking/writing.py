@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reflexion_lab.analysis.figures.curves import save_convergence
-from reflexion_lab.analysis.figures.reflections import save_reflections
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.figures.curves import drawing
+from reflexion_lab.analysis.figures.drawing import save
 from reflexion_lab.analysis.figures.style import COLOURS
 from reflexion_lab.analysis.summary import Log, Summary
 from reflexion_lab.io.files import Scratch
@@ -92,17 +93,15 @@ def write(
 
 
 def files(client: Any, run_id: str, folder: Path, log: Log) -> None:
-    """Log the folder's files, except hidden ones, which are drafts; and its figures if they are missing."""
+    """Log the folder's files, except hidden ones, which are drafts; and its curve if it is missing."""
     for path in sorted(folder.rglob("*")):
         place = path.relative_to(folder)
         if path.is_file() and not any(part.startswith(".") for part in place.parts):
             client.log_artifact(run_id, str(path), None if len(place.parts) == 1 else place.parent.as_posix())
-    with Scratch() as scratch:
-        if log.points and not (folder / "convergence.png").exists():
-            save_convergence(scratch.path, log, view.run_name(log.manifest))
-        if not (folder / "reflections.png").exists():
-            save_reflections(scratch.path, log, view.run_name(log.manifest))
-        client.log_artifacts(run_id, str(scratch.path))
+    if log.points and not (folder / "curves.png").exists():
+        with Scratch() as scratch:
+            save(scratch.path, drawing([Arm(view.run_name(log.manifest), [log])]))
+            client.log_artifacts(run_id, str(scratch.path))
 
 
 def times(folder: Path, manifest: Manifest) -> tuple[int, int]:

@@ -13,19 +13,17 @@ from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.budgets import accuracy_by_spending
 from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.figures import budgets as budget_plots
-from reflexion_lab.analysis.figures import config_curves, curves, drawing, heat_map
+from reflexion_lab.analysis.figures import curves, drawing, heat_map
 from reflexion_lab.analysis.figures import outcome_map as outcome_panels
 from reflexion_lab.analysis.figures import transitions as transition_plots
 from reflexion_lab.analysis.figures.budgets import budget
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.figures.differences import differences
 from reflexion_lab.analysis.figures.drawing import save_figures
+from reflexion_lab.analysis.figures.memory import along_the_stream, orders, windows
+from reflexion_lab.analysis.figures.memory import drawing as memory_drawing
 from reflexion_lab.analysis.figures.outcome_map import outcome_map
-from reflexion_lab.analysis.figures.prequential import along_the_stream, orders, windows
-from reflexion_lab.analysis.figures.prequential import drawing as prequential_drawing
 from reflexion_lab.analysis.figures.style import COLOURS, LINES, look, share_axis, spread, weighed
-from reflexion_lab.analysis.figures.survival import drawing as survival_drawing
-from reflexion_lab.analysis.figures.survival import survival, unsolved
 from reflexion_lab.analysis.figures.transitions import transition_bars
 from reflexion_lab.analysis.learning.transitions import transitions
 from reflexion_lab.records import Update, Usage
@@ -102,9 +100,8 @@ def words(ax):
 
 def test_every_figure_is_on_disk_with_its_numbers_and_its_facts(saved):
     figures = saved("retry", "reflexion")
-    assert list(figures) == ["curves", "budget", "differences", "feedback", "transitions", "repairs", "survival",
-                             "outcomes"]  # fmt: skip
-    assert set(saved("simple")) == {"curves", "budget", "feedback", "outcomes"}  # the others would be empty
+    assert list(figures) == ["curves", "budget", "differences", "transitions", "outcomes"]
+    assert set(saved("simple")) == {"curves", "budget", "outcomes"}  # the others would be empty
     for figure in figures.values():
         assert figure.path.read_bytes().startswith(b"\x89PNG")
         assert rows(figure)
@@ -127,7 +124,7 @@ def test_curves_are_those_of_the_arms_with_bands_over_tasks_and_seeds(saved, mak
 
 def test_a_curve_over_seeds_counts_cases_and_pools_runs(make_arms):
     (arm,) = make_arms("reflexion")
-    curve, single = Curve.over(arm), [Curve.of(log, "reflexion") for log in arm.logs]
+    curve, single = Curve.over(arm), [Curve.over(Arm("reflexion", [log])) for log in arm.logs]
     for t, point in enumerate(curve.points):
         parts = [seed_curve.points[t] for seed_curve in single]
         assert point.n == 48
@@ -135,8 +132,6 @@ def test_a_curve_over_seeds_counts_cases_and_pools_runs(make_arms):
         assert point.tokens_cum == sum(part.tokens_cum for part in parts)
         assert point.any_solved == pytest.approx(sum(part.any_solved for part in parts) / 2)
     assert curve.seeds == (1, 2)
-    assert "n = 48 cases (a task at a seed)" in curve.facts
-    assert Curve.over(Arm("reflexion", arm.logs[:1])) == single[0]
 
 
 def test_arms_of_unlike_lengths_are_drawn_to_one_end(make_arms, tmp_path):
@@ -173,7 +168,6 @@ def test_every_figure_with_an_oracle_is_watermarked(make_arms):
         differences(compared, axes()),
         transition_bars(transitions(oracle), axes()),
         outcome_map(oracle, TASKS, axes()),
-        unsolved({arm: survival(arm) for arm in result}, axes()),
     ]
     for ax in drawn:
         (mark,) = by_gid(ax.texts, "watermark")
@@ -188,7 +182,6 @@ def test_an_oracle_is_no_pass_at_1_in_words_nor_on_the_hull(saved, make_arms):
     for figure in figures.values():
         if "oracle" in {row.get("arm") for row in rows(figure)}:
             assert "UPPER BOUND, not pass@1 (oracle)" in figure.drawing.caption
-    assert "oracle" not in {row["arm"] for row in rows(figures["feedback"])}
     assert "pass@1" not in curves.drawing(make_arms("oracle")).title
     table = rows(figures["budget"])
     assert {row["on_hull"] for row in table if row["arm"] == "oracle"} == {"False"}
@@ -251,39 +244,15 @@ def test_outcome_map_has_a_cell_per_attempt_easiest_task_first(saved, make_arms)
     assert image.count() == sum(len(attempts) for attempts in arm.attempts.values())
 
 
-def test_loops_that_stopped_on_a_wrong_program_stay_unsolved(make_arms):
-    (arm,) = make_arms("reflexion")
-    curve = survival(arm)
-    assert curve.n == 48
-    last = curve.steps[-1]
-    solved = sum(any(arm.verdicts(t)[case] for t in (1, 2, 3)) for case in arm.attempts)
-    assert last.unsolved.value == pytest.approx(1 - solved / 48)
-    assert all(step.censored == 0 for step in curve.steps[:-1])
-
-
-def test_a_loop_that_was_cut_off_is_censored_where_it_was(make_arms):
-    (arm,) = make_arms("reflexion")
-    case, history = next(
-        (c, m) for c, m in arm.attempts.items() if len(m) == 3 and not any(arm.verdicts(t)[c] for t in (1, 2, 3))
-    )
-    for reason in ("budget", "timeout", "cancelled", "harness_error"):
-        arm.attempts[case] = [history[0], replace(history[1], stop_reason=reason)]
-        assert [step.censored for step in survival(arm).steps][:2] == [0, 1], reason
-    assert "Censoring at a cap is informative" in survival_drawing([arm]).method
-
-
-def test_numbers_are_to_scale_and_words_behind_them(make_arms):
+def test_one_swept_key_is_a_row_of_cells_numbers_first_and_words_behind_them(make_arms):
     result = make_arms(*["reflexion"] * 4, configs=[{"recall": {"omega": omega}} for omega in (3, "all", 0, 1)])
-    assert config_curves.swept(result) == ["recall.omega"]
-    (drawn,) = config_curves.drawings(result)
-    assert {row[1]: row[2] for row in drawn.rows} == dict.fromkeys((0.0, 1.0, 3.0, "all"), "reflexion")
+    assert heat_map.swept(result) == ["recall.omega"]
+    drawn = heat_map.drawing(result)
+    assert {row[3]: row[4] for row in drawn.rows} == dict.fromkeys((0.0, 1.0, 3.0, "all"), "reflexion")
     ax = drawn.panels[0](axes())
-    labels = {label.get_text(): place for label, place in zip(ax.get_xticklabels(), ax.get_xticks(), strict=True)}
-    assert [labels[name] for name in ("0", "1", "3")] == [0, 1, 3]
-    assert labels["all"] > 3
-    wide = make_arms(*["reflexion"] * 3, configs=[{"memory": {"size": size}} for size in (1, 10, 100)])
-    ax = config_curves.drawing(wide, "memory.size").panels[0](axes())
-    assert list(ax.get_xticks()) == pytest.approx([0, 1, 2])
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["0", "1", "3", "all"]
+    assert ax.images[0].get_array().shape == (1, 4)
+    assert drawn.title == "pass@1 over Ω (recall.omega)"
 
 
 def test_two_swept_keys_are_a_heat_map_with_rate_interval_and_n_in_each_cell(make_arms):
@@ -300,7 +269,6 @@ def test_two_swept_keys_are_a_heat_map_with_rate_interval_and_n_in_each_cell(mak
         assert row[8] == image.get_array()[place] == share.value
     texts = [text.get_text() for text in by_gid(ax.texts, "cell")]
     assert all("n = 48" in text and "[" in text for text in texts)
-    assert heat_map.drawing(swept_arms[:2]) is None, "one key is a curve"
 
 
 def test_captions_have_two_lines_and_say_once_what_all_arms_share(make_arms, tmp_path):
@@ -348,10 +316,11 @@ def test_intervals_of_all_colours_are_equally_dark():
 
 def test_seeds_and_words_alone_are_no_sweep_nor_an_unknown_key(make_arms):
     result = make_arms("retry", "reflexion")
-    assert config_curves.swept(result) == []
-    assert config_curves.swept(make_arms("x", "x", configs=[{"actor": "one"}, {"actor": "two"}])) == []
+    assert heat_map.swept(result) == []
+    assert heat_map.drawing(result) is None
+    assert heat_map.swept(make_arms("x", "x", configs=[{"actor": "one"}, {"actor": "two"}])) == []
     with pytest.raises(ValueError, match=r"got .recall\.size., expected a dotted config key"):
-        config_curves.drawing(result, "recall.size")
+        heat_map.drawing(result, ["recall.size"])
 
 
 def test_two_writings_of_one_figure_are_the_same_bytes(make_arms, tmp_path):
@@ -443,7 +412,7 @@ def test_a_figure_is_one_function(make_arms, tmp_path, monkeypatch):
 def test_arms_without_rounds_take_the_order_of_the_stream_from_one_with_rounds(make_arms):
     """Tasks of a run without rounds end in any order, which says nothing of the stream."""
     learning, single = make_arms("reflexion", "simple", seeds=(1,))
-    assert prequential_drawing([learning, single]) is None
+    assert memory_drawing([learning, single]) is None
     tasks = list(learning.logs[0].results)
     updates = tuple(Update(round=number, call=0, task_ids=(task,)) for number, task in enumerate(tasks))
     config = {**learning.logs[0].manifest.config, "memory": {"shared": {"round_size": 1}}}
@@ -459,6 +428,6 @@ def test_arms_without_rounds_take_the_order_of_the_stream_from_one_with_rounds(m
     assert orders(both) == {}
     assert [windows(arm, orders(both)) == [] for arm in both] == [False, True, False]
     assert windows(both[0], orders(both)) == first
-    result = prequential_drawing(arms)
+    result = memory_drawing(arms)
     assert [row[:4] for row in result.rows][:2] == [("reflexion", "visible", 1, 6), ("reflexion", "visible", 7, 12)]
     along_the_stream({arm: windows(arm, orders(arms)) for arm in arms}, axes())

@@ -67,7 +67,7 @@ def cells(sheet, arm):
 
 
 def test_the_table_says_all_that_an_honest_one_has_to(three_arms):
-    results, differences, bayesian, loops, costs, prices, left_out, runs = sheets(compare(three_arms))
+    results, differences, loops, costs, prices, left_out, runs = sheets(compare(three_arms))
     arm = plain(HOSTILE)
     assert cells(results, arm)["feedback source"] == "visible"
     assert cells(results, arm)["tasks x seeds"] == "4 x 2"
@@ -78,8 +78,6 @@ def test_the_table_says_all_that_an_honest_one_has_to(three_arms):
     assert result["difference [95 %]"].startswith("+25.0 [")
     assert (result["wins: losses"], result["p"], result["p, Holm"]) == ("2:0", "0.50", "1")
     assert (result["critical split"], result["verdict"]) == ("none", "undecided")
-    assert cells(bayesian, arm)["difference [95 % credible]"].startswith("+16.")
-    assert 50 < float(cells(bayesian, arm)["P(above baseline)"]) < 90
     result = cells(loops, arm)
     assert (result["repaired"], result["damaged"]) == ("100.0 (4/4)", "50.0 (2/4)")
     assert (result["FP"], result["FN"]) == ("33.3 (2/6)", "25.0 (2/8)")

@@ -70,8 +70,8 @@ def test_it_is_never_narrower_and_keeps_its_centre():
 @pytest.mark.parametrize(
     ("cases", "message"),
     [
-        (np.zeros((9, 2)), "over: got seeds, with 2, expected runs of 3 seeds or more"),
-        ([[0, math.nan, 0], [math.nan, 1, 0], [1, 0, math.nan]], "with 0 tasks at all of them"),
+        (np.zeros((9, 2)), "seeds: got 2, expected 3 or more"),
+        ([[0, math.nan, 0], [math.nan, 1, 0], [1, 0, math.nan]], "tasks: got 0 at all seeds"),
     ],
 )
 def test_too_few_seeds_or_tasks_are_refused(cases, message):

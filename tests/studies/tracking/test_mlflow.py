@@ -17,7 +17,7 @@ from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking.mlflow import MlflowTracker, TrackerError
 from reflexion_lab.studies.tracking.null import NullTracker
 
-FIGURES = ("convergence", "reflections")
+FIGURES = ("curves",)
 
 
 def client(tracker):

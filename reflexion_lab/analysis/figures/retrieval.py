@@ -1,0 +1,94 @@
+"""Share of attempts that passed, by the number of items of other loops that they read."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
+from reflexion_lab.analysis.figures.style import SMALL, bars, frame, look, mark_bounds, named, share_axis
+from reflexion_lab.analysis.stats.bootstrap import interval
+from reflexion_lab.analysis.stats.clusters import by_cluster
+from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.records import UNKNOWN, Attempt
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST = 5
+"""Items from which attempts are drawn together."""
+NAMES = {False: "first attempts", True: "later attempts"}
+COLUMNS = ("attempts", "arm", "feedback_source", "items", "k", "n", "share", "low", "high")
+Passed = Mapping[int, tuple[Estimate, int, int]]
+"""By number of items: the share that passed, the passed and all attempts."""
+
+
+def by_items(by_arm: Mapping[Arm, Passed], title: str, ax: Axes) -> Axes:
+    """Draw a curve per arm: the share that passed by the number of items read, with intervals and n."""
+    for place, (arm, groups) in enumerate(by_arm.items()):
+        style, shift = look(place), (place - (len(by_arm) - 1) / 2) * 0.5 / len(by_arm)
+        x, shares = [items + shift for items in groups], [share for share, _, _ in groups.values()]
+        bars(x, shares, style["color"], ax)
+        values = [share.value for share in shares]
+        label = named(arm.label, arm.is_upper_bound)
+        ax.plot(x, values, **style, linewidth=1.5, markersize=7, zorder=4, label=label, gid="passed")
+        for at, (share, _, n) in zip(x, groups.values(), strict=True):
+            ax.annotate(str(n), (at, share.value), (5, 5), textcoords="offset points", **SMALL)
+    every = [share for groups in by_arm.values() for share, _, _ in groups.values()]
+    share_axis(ax, [end for share in every for end in (share.low, share.high)], "share of attempts that passed")
+    counts = sorted({items for groups in by_arm.values() for items in groups})
+    ax.set_xticks(counts, [f"{items} or more" if items == MOST else str(items) for items in counts])
+    ax.set(xlabel="items of other loops read", xlim=(counts[0] - 0.5, counts[-1] + 0.5))
+    ax.set_title(title, loc="left", fontsize=9)
+    mark_bounds(ax, [arm.label for arm in by_arm if arm.is_upper_bound])
+    return frame(ax, "y")
+
+
+@figure(85, FEW)
+def drawing(arms: Sequence[Arm], seed: int = 0, later: Sequence[bool] = (False, True)) -> Drawing | None:
+    """A panel for first attempts and one for later ones; None where no attempt read an item of another loop."""
+    parts = {is_later: {arm: _groups(arm, is_later, seed) for arm in arms} for is_later in later}
+    parts = {is_later: {arm: own for arm, own in part.items() if any(own)} for is_later, part in parts.items()}
+    parts = {is_later: part for is_later, part in parts.items() if part}
+    if not parts:
+        return None
+    rows = [
+        (NAMES[is_later], arm.label, arm.feedback_source, items, k, n, share.value, share.low, share.high)
+        for is_later, part in parts.items()
+        for arm, groups in part.items()
+        for items, (share, k, n) in groups.items()
+    ]
+    drawn = list(dict.fromkeys(arm for part in parts.values() for arm in part))
+    text = f"{facts(drawn)} 95 % intervals: bootstrap over tasks. Beside each: number of attempts."
+    method = (
+        "Hidden verdicts on attempts by the number of episodes, mistakes and entries of wisdom of other loops in their "
+        "prompt. Attempts that found more differ in more than that; score intervals where there are few tasks."
+    )
+    panels = [functools.partial(by_items, part, NAMES[is_later]) for is_later, part in parts.items()]
+    return Drawing(
+        "retrieval", "Passed, by items read", panels, COLUMNS, rows, text, (5.4, 3.6), has_legend=True, method=method
+    )
+
+
+def items_read(run_id: str, attempt: Attempt) -> int:
+    """Number of items of other loops that the actor read; the Ω window belongs to its own loop."""
+    own = f"ep-{run_id}/{attempt.task_id}-"
+    episodes = [name for name in attempt.recalled if not name.startswith(own)]
+    recalled = (*episodes, *attempt.recalled_wisdom, *attempt.recalled_mistakes, *attempt.recalled_items)
+    return len(set(recalled) - set(attempt.trajectory.left_out))
+
+
+def _groups(arm: Arm, is_later: bool, seed: int) -> Passed:
+    outcomes: dict[int, list[tuple[str, bool]]] = {}
+    for log in arm.logs:
+        for attempt in log.every:
+            grade = log.grades.get((attempt.task_id, attempt.number))
+            if (attempt.number > 1) is is_later and grade and grade.outcome not in UNKNOWN:
+                items = min(MOST, items_read(log.manifest.run_id, attempt))
+                outcomes.setdefault(items, []).append((attempt.task_id, grade.passed))
+    return {
+        items: (interval(by_cluster(passed, arm.clusters), seed), sum(won for _, won in passed), len(passed))
+        for items, passed in sorted(outcomes.items())
+    }
