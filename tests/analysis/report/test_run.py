@@ -208,6 +208,15 @@ def test_harness_errors_are_loud_first_and_last_and_no_verdict(report_of, attemp
     assert row(text, "without a verdict") == ["1", "1", "1"]
 
 
+def test_checks_in_process_are_counted_first(report_of, attempt):
+    checks = (Check(name="a", outcome="pass", in_process=True), Check(name="b", outcome="pass"))
+    evaluation = replace(attempt("a", 1, 1.0).evaluation, checks=checks)
+    assert "in process" not in report_of()
+    text = report_of(attempts={"a": [replace(attempt("a", 1, 1.0), evaluation=evaluation)]})
+    first = text.splitlines()[0]
+    assert first.startswith("1 of ") and "checks in process: forgeable" in first
+
+
 def test_a_run_says_what_evaluated_it(report_of, attempt):
     evaluation = replace(attempt("a", 1, 0.0).evaluation, verification_type="lint")
     text = report_of(attempts={"a": [replace(attempt("a", 1, 0.0), evaluation=evaluation)]})
