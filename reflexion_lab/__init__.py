@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from reflexion_lab.notebook import plot
     from reflexion_lab.notebook.compare import compare, report
     from reflexion_lab.notebook.explore import explore
-    from reflexion_lab.notebook.run import by_hand, compose, estimate, load, run, runs, sweep, to_dataset
+    from reflexion_lab.notebook.run import by_hand, compose, estimate, load, run, runs, sweep
     from reflexion_lab.notebook.view import view
 
 __version__ = "0.1.0"
@@ -35,12 +35,11 @@ __all__ = [
     "run",
     "runs",
     "sweep",
-    "to_dataset",
     "view",
 ]
 
 _HOMES = {
-    "run": ("by_hand", "compose", "estimate", "load", "run", "runs", "sweep", "to_dataset"),
+    "run": ("by_hand", "compose", "estimate", "load", "run", "runs", "sweep"),
     "compare": ("compare", "report"),
     "explore": ("explore",),
     "view": ("view",),

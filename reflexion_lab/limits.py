@@ -32,8 +32,6 @@ Parallel = Annotated[int, Meta(ge=1, le=1000)]
 """Threads, processes or requests at once."""
 Tasks = Annotated[int, Meta(ge=1, le=100_000)]
 """Tasks of one run, which memory holds: 3 KB each."""
-Families = Annotated[int, Meta(ge=1, le=1000)]
-"""Families of generated tasks, whose calls are drawn for 0.1 s each."""
 Share = Annotated[float, Meta(ge=0, le=1)]
 PositiveShare = Annotated[float, Meta(gt=0, le=1)]
 NotNegative = Annotated[float, Meta(ge=0)]

@@ -28,6 +28,9 @@ from reflexion_lab.records import (
 )
 
 ADD = "def add(a, b):\n    return a - b\n"
+STUDY = Path(__file__).parents[1] / "experiments" / "memory_methods"
+FAMILIES = (f"hydra.searchpath=[file://{STUDY}/conf]", "benchmark=families", "model=family_student")
+"""A stream of tasks whose rules only memory of earlier tasks can tell, and its simulated student."""
 """The program of an attempt, wrong in its second line."""
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments._tools.evidence import Row
-from experiments._tools.memory_methods import Case, Run, deviation, gain, matrix, planted, rate, read
 from experiments._tools.output import legend, plain_axes, save
 from experiments._tools.recompute import README, TABLE, csv_text, main, percent, points, readme
+from experiments.memory_methods.cases import Case, Run, deviation, gain, matrix, planted, rate, read
 from reflexion_lab.analysis.stats.intervals import Estimate
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ NULLS = ("none", "shuffled_memento", "filler_memento", "filler_expel")
 """Controls that can gain nothing, but for items that the shuffle draws from the right family."""
 SIZES = (1, 4, 16, 50, 240)
 WITHOUT, WITH_RULE = 0.2, 0.8
-"""Planted probabilities without a rule and with that of the task's family, as in `conf/model/family_student.yaml`."""
+"""Planted probabilities without a rule and with that of the task's family, as in `family_student.yaml`."""
 CHECKPOINTS = (0, 60, 120, 180, 240)
 MATRIX = "matrix.csv"
 STREAMS = {"expel": "expel", "capped": "raw_trajectories, 5 items"}

@@ -3,7 +3,7 @@
 # rules in its prompt is planted.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
-common=(benchmark=families model=family_student model.insight=0.9 actor=single_shot loop.max_attempts=1 benchmark.load.seed=0
+common=("hydra.searchpath=[file://$here/conf]" benchmark=families model=family_student model.insight=0.9 actor=single_shot loop.max_attempts=1 benchmark.load.seed=0
     benchmark.load.n=240 benchmark.load.families=40 'benchmark.order=${seed}' tracker=none quiet=true)
 unlimited=(memory.shared.round_size=1 memory.shared.items.max_tokens=0)
 orders=seed=0,1,2,3,4,5,6,7,8,9
@@ -66,5 +66,5 @@ methods & first=$!
 (naive && rounds && matrix expel curator=expel && matrix capped curator=raw_trajectories memory.shared.items.max_items=5) &
 wait "$first"
 wait "$!"
-python -m experiments._tools.memory_methods runs/2* --out "$here"
+python -m experiments.memory_methods.cases runs/2* --out "$here"
 python -m experiments.memory_methods.analysis

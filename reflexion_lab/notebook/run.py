@@ -26,11 +26,8 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.notebook.overrides import Override, one_line_errors, with_objects
 from reflexion_lab.runner.config.messages import is_hydra_error
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.tasks.benchmarks.rows import INSTALL
 
 if TYPE_CHECKING:
-    import datasets
-
     from reflexion_lab.analysis.run_log import Log
     from reflexion_lab.analysis.summary import Summary
     from reflexion_lab.loop.reflexion import Reflexion
@@ -372,42 +369,3 @@ def by_hand(*overrides: Override, **parts: object) -> Parts:
         sandbox = load_sandbox(cfg, servers=1)
         atexit.register(sandbox.close)
         return Parts(load_benchmark(cfg, sandbox), loop_factory(cfg, load_models(cfg), sandbox), HiddenTests(sandbox))
-
-
-def to_dataset(*runs: object, table: str = "attempts", texts: bool = True) -> datasets.Dataset:
-    """A table of some runs as a `datasets.Dataset`.
-
-    Write it with `save_to_disk`, `to_parquet`, `to_json` or `push_to_hub`. Verdicts of hidden tests are in columns
-    named `hidden_…`; the hidden tests themselves are left out.
-
-    Parameters
-    ----------
-    runs : Path, str, Run or list of these
-        As for `load`.
-    table : str, default "attempts"
-        `runs`, `tasks`, `attempts`, `checks`, `reflections` or `memory`.
-    texts : bool, default True
-        Include programs, prompts, replies, feedback and reflections.
-
-    Raises
-    ------
-    ConfigError
-        Unknown table, or the package `datasets` is not installed.
-    FolderError
-        As for `load`.
-
-    Examples
-    --------
-    >>> rl.to_dataset(run, table="attempts").num_rows
-    14
-    """
-    try:
-        from datasets import Dataset
-    except ImportError:
-        raise ConfigError("to_dataset", "no package datasets", INSTALL) from None
-    frames = load(*runs, texts=texts)
-    if table not in frames._fields:
-        raise ConfigError("table", repr(table), f"one of {', '.join(frames._fields)}")
-    frame = getattr(frames, table)
-    categories = frame.select_dtypes("category").columns  # Arrow cannot cast a category without values
-    return Dataset.from_pandas(frame.astype(dict.fromkeys(categories, "string")), preserve_index=False)

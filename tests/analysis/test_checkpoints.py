@@ -26,10 +26,11 @@ from reflexion_lab.notebook import plot
 from reflexion_lab.notebook.frames import load
 from reflexion_lab.records import Item
 from reflexion_lab.runner.folder.folder import RunFolder
+from tests import builders
 
 STREAM = (
-    "benchmark=families", "benchmark.load.n=12", "benchmark.load.families=4", "benchmark.load.seed=0",
-    "model=family_student", "actor=single_shot", "loop.max_attempts=1", "curator=raw_trajectories",
+    *builders.FAMILIES, "benchmark.load.n=12", "benchmark.load.families=4", "benchmark.load.seed=0",
+    "actor=single_shot", "loop.max_attempts=1", "curator=raw_trajectories",
     "curator.passed_only=false", "memory.shared.round_size=2", "memory.shared.same_task=true", "tracker=none",
     "quiet=true",
 )  # fmt: skip

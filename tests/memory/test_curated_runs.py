@@ -28,6 +28,7 @@ from reflexion_lab.studies.replay import bundle, packing
 from reflexion_lab.studies.replay import replay as replaying
 from reflexion_lab.studies.replay.verify import verify
 from reflexion_lab.studies.run import carry_out
+from tests.builders import FAMILIES
 from tests.shared.scripted_curator import ScriptedCurator
 
 TARGET = "tests.shared.scripted_curator.ScriptedCurator"
@@ -346,7 +347,7 @@ def limit_of(folder):
 
 
 def test_memory_takes_a_quarter_of_a_small_context_so_that_every_item_fits(tmp_path):
-    whole = (*RAW, "curator=full_history", "benchmark.load.n=12", "benchmark=families", "model=family_student")
+    whole = (*RAW, "curator=full_history", *FAMILIES, "benchmark.load.n=12")
     folder = run_in(tmp_path, *whole, "model.context=2048", "workers=1")
     assert limit_of(folder) == 512
     assert 256 < max(update.tokens for update in folder.updates) <= 512

@@ -17,6 +17,7 @@ from reflexion_lab.runner.config.parts import load_benchmark
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.place import opened
 from reflexion_lab.studies.tracking.run_view import metrics
+from tests.builders import FAMILIES
 
 OPTIONS = (
     "benchmark=basics", "benchmark.load.n=8", "benchmark.order=1", "benchmark.passes=2", "benchmark.split={test: 0.25}",
@@ -102,7 +103,7 @@ def test_a_frame_names_the_side_and_counts_n_as_its_rate_does(run):
 
 
 def test_no_fold_tests_a_task_of_validation(tmp_path):
-    stream = ("benchmark=families", "benchmark.load.n=24", "benchmark.load.families=8", "model=family_student")
+    stream = (*FAMILIES, "benchmark.load.n=24", "benchmark.load.families=8")
     plain = (*stream, "actor=single_shot", "loop.max_attempts=1", "tracker=none", "quiet=true")
     held_out = {"test": [], "validation": []}
     for part, sides in held_out.items():

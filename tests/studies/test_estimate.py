@@ -12,6 +12,7 @@ from reflexion_lab.records import Usage
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.grid import cells
 from reflexion_lab.studies.estimate import Range, estimate
+from tests.builders import FAMILIES
 from tests.studies.small_runs import REFLECTION, run_lab, script
 
 NEVER = {"when": "", "scope": "conversation", "reply": "\n    return None\n"}
@@ -142,7 +143,7 @@ def test_the_command_prints_a_table_and_one_json_object_and_takes_a_sweep(overri
 
 
 STREAM = (
-    "benchmark=families", "benchmark.load.n=12", "benchmark.load.families=3", "model=family_student", "tracker=none",
+    *FAMILIES, "benchmark.load.n=12", "benchmark.load.families=3", "tracker=none",
     "actor=single_shot", "loop.max_attempts=2", "memory.shared.round_size=1", "quiet=true",
 )  # fmt: skip
 CURATORS = ["ace", "expel", "awm", "a_mem", "memento", "dynamic_cheatsheet curator.variant=retrieval_synthesis"]

@@ -1,1 +1,1 @@
-"""Benchmarks: HumanEval, HumanEval+, MBPP, JSON lines, generated basics and families."""
+"""Benchmarks: HumanEval, HumanEval+, MBPP, JSON lines, generated basics."""

@@ -23,7 +23,7 @@ NAMES = sorted(path.stem for path in (CONF / "curator").glob("*.yaml"))
 METHODS = [name for name in NAMES if name not in ("none", "gold")]
 """Without those that keep nothing, or the solutions of their own benchmark."""
 STREAM = (
-    "benchmark=families", "benchmark.load.n=16", "benchmark.load.families=3", "model=family_student",
+    *builders.FAMILIES, "benchmark.load.n=16", "benchmark.load.families=3",
     "actor=single_shot", "reflector=rules", "loop.max_attempts=2", "loop.reflect_on_last=true",
     "memory.shared.round_size=3", "tracker=none", "quiet=true",
 )  # fmt: skip
@@ -48,7 +48,7 @@ class Replies:
 
 
 def curated(name: str, model: Replies, *overrides: str) -> CuratedMemory:
-    cfg = with_defaults(compose("benchmark=families", f"curator={name}", *overrides))
+    cfg = with_defaults(compose(f"curator={name}", *overrides))
     memory = load_curated(cfg, Models({"actor": model}))  # type: ignore[dict-item]
     assert memory is not None
     return memory

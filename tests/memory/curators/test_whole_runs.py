@@ -2,11 +2,12 @@
 
 import pytest
 
+from experiments.memory_methods.families import rules_in
 from reflexion_lab.memory.curators.items import after
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import carry_out
-from reflexion_lab.tasks.benchmarks.families import rules_in
+from tests.builders import FAMILIES
 
 LESSON = "Try the smallest input by hand first"
 """What the simulated model tells every curator."""
@@ -41,7 +42,7 @@ def test_later_actors_read_what_the_curator_wrote(tmp_path, method):
     ],
 )  # fmt: skip
 def test_every_method_learns_every_rule_of_the_student(tmp_path, words):
-    stream = ["benchmark=families", "benchmark.load.n=12", "benchmark.load.families=4", "model=family_student"]
+    stream = [*FAMILIES, "benchmark.load.n=12", "benchmark.load.families=4"]
     plain = ["actor=single_shot", "loop.max_attempts=1", "tracker=none", "quiet=true", f"run_root={tmp_path}"]
     carry_out(compose(*f"curator={words}".split(), *stream, *plain, "memory.shared.round_size=1"))
     (manifest,) = tmp_path.glob("*/manifest.json")

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
+from experiments.memory_methods.families import changed, rule_of, rules_in
 from reflexion_lab.agent.models.simulated import SimulatedModel, skill_digest
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Count, Parallel, Share, validated
 from reflexion_lab.records import Task
-from reflexion_lab.tasks.benchmarks.families import changed, rule_of, rules_in
 
 
 class Seen(NamedTuple):

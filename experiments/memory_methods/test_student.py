@@ -4,17 +4,18 @@ from random import Random
 
 import pytest
 
+from experiments.memory_methods import student as family_student
+from experiments.memory_methods.families import families, rule_of, rules_in
+from experiments.memory_methods.student import FamilyStudent
 from reflexion_lab.agent.actors.single_shot import SingleShot
-from reflexion_lab.agent.models import family_student
-from reflexion_lab.agent.models.family_student import FamilyStudent
 from reflexion_lab.agent.reflectors.llm import LLMReflector
 from reflexion_lab.cli.main import main
 from reflexion_lab.memory.episodic import episode_of
 from reflexion_lab.records import Message, Recollection, Sampling
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.tasks.benchmarks.basics import basics
-from reflexion_lab.tasks.benchmarks.families import families, rule_of, rules_in
 from reflexion_lab.text.prompts.render import VARIANTS, Prompts
+from tests.builders import FAMILIES
 
 SAMPLING = Sampling()
 TASKS = families(seed=0, n=48, families=6)
@@ -142,8 +143,8 @@ def test_a_run_without_memory_solves_what_states_its_rule(tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     code = main(
         [
-            *("run", "benchmark=families", "benchmark.load.n=24", "benchmark.load.families=6"),
-            *(f"benchmark.load.stream={stream}", "model=family_student", "model.without=0", "model.with_rule=1"),
+            *("run", *FAMILIES, "benchmark.load.n=24", "benchmark.load.families=6"),
+            *(f"benchmark.load.stream={stream}", "model.without=0", "model.with_rule=1"),
             *("actor=single_shot", "loop.max_attempts=1", "tracker=none", "quiet=true"),
         ]
     )

@@ -1,4 +1,4 @@
-"""`python -m experiments._tools.memory_methods RUN... --out DIR`: what memory across tasks is worth to a known student.
+"""`python -m experiments.memory_methods.cases RUN... --out DIR`: what memory across tasks is worth to a known student.
 
 A case is a task in one order of the stream. The truth is known: `FamilyStudent.chance` of the prompt that was sent.
 """
@@ -15,7 +15,8 @@ import msgspec
 
 from experiments._tools import output
 from experiments._tools.evidence import CASES, read_rows, write_gzip
-from reflexion_lab.agent.models.family_student import FamilyStudent
+from experiments.memory_methods.families import families
+from experiments.memory_methods.student import FamilyStudent
 from reflexion_lab.analysis.learning.curation import curated
 from reflexion_lab.analysis.learning.memory import Effect, Measures, Stream, changes, effect, measures
 from reflexion_lab.analysis.report.sheets import Sheet
@@ -24,9 +25,9 @@ from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.clusters import by_cluster
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.analysis.stats.seeds import SEEDS, by_seed, widened
+from reflexion_lab.cli.main import Arguments
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.folder.folder import folders
-from reflexion_lab.tasks.benchmarks.families import families
 
 if TYPE_CHECKING:
     from reflexion_lab.records import Task
@@ -74,9 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    top = output.script_parser(
-        "memory_methods", "cases of runs of model=family_student, with their planted probability"
-    )
+    text = "cases of runs of model=family_student, with their planted probability"
+    top = Arguments(prog="python -m experiments.memory_methods.cases", description=text)
     top.add_argument("runs", metavar="RUN", nargs="+", help="run folders of benchmark=families, one attempt per task")
     top.add_argument("--out", metavar="DIR", type=Path, help=f"write {CASES} and {RUNS} there")
     return top

@@ -17,16 +17,19 @@ from functools import cache, lru_cache
 from itertools import chain, count
 from math import isqrt
 from random import Random
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
+from msgspec import Meta
 from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.limits import Families, Tasks, validated
+from reflexion_lab.limits import Tasks, validated
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.basics import Template, pool, select_cases, task_of
 
 Stream = Literal["compositional", "naive"]
+Families = Annotated[int, Meta(ge=1, le=1000)]
+"""Their calls are drawn for 0.1 s each."""
 LETTERS = ("bdfgklmpvz", "aeiou", ("rn", "lv", "mp", "zz", "rv", "nd", "lt", "sk"), "aeiou", "bkmnxd")
 """Parts of an invented word."""
 NOUNS = ("grade", "level", "rank", "score", "value", "weight")

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from experiments._tools.memory_methods import clusters_of, deviation, gain, main, planted, rate, read
 from experiments.memory_methods.analysis import NAMES, NULLS, held, holds, matrix_rows, rows_of
+from experiments.memory_methods.cases import clusters_of, deviation, gain, main, planted, rate, read
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.studies.run import finish
+from tests.builders import FAMILIES
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "memory_methods"
 ARMS = {
@@ -27,8 +28,8 @@ def later(tmp_path_factory):
     for arm, words in ARMS.items():
         for order in range(ORDERS):
             cfg = compose(
-                "benchmark=families", "benchmark.load.seed=0", "benchmark.load.n=60", "benchmark.load.families=10",
-                f"benchmark.order={order}", f"seed={order}", "model=family_student", "model.insight=0.9",
+                *FAMILIES, "benchmark.load.seed=0", "benchmark.load.n=60", "benchmark.load.families=10",
+                f"benchmark.order={order}", f"seed={order}", "model.insight=0.9",
                 "actor=single_shot", "loop.max_attempts=1", "memory.shared.round_size=1",
                 "memory.shared.items.max_tokens=0", "tracker=none", "quiet=true", f"arm={arm}",
                 f"run_root={folder / 'runs'}", *words,

@@ -8,9 +8,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.records import Task
-from reflexion_lab.tasks.benchmarks.basics import basics
-from reflexion_lab.tasks.benchmarks.families import (
+from experiments.memory_methods.families import (
     DEFINITIONS,
     GUESSES,
     QUESTIONS,
@@ -19,6 +17,8 @@ from reflexion_lab.tasks.benchmarks.families import (
     rule_of,
     rules_in,
 )
+from reflexion_lab.records import Task
+from reflexion_lab.tasks.benchmarks.basics import basics
 from reflexion_lab.tasks.benchmarks.rows import checked, repeated
 
 TASKS = families(seed=0, n=48, families=6)
