@@ -19,7 +19,7 @@ import msgspec
 
 from experiments._tools import output
 from experiments.oracle_words.ceiling import TRUE_WORDS
-from reflexion_lab.agent.reflectors.oracle import CORRUPTED
+from experiments.oracle_words.words import CORRUPTED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

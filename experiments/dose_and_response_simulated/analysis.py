@@ -13,7 +13,7 @@ from experiments._tools.output import save
 from experiments._tools.recompute import README, TABLE, csv_text, main, percent, readme
 
 PLANTED = {"none": 0.2, "true": 0.6, "wrong": 0.1}
-"""Probability of a repair by the words read, as in `conf/model/simulated_student.yaml`."""
+"""Probability of a repair by the words read, as in `simulated_student.yaml`."""
 CASES = "cases.csv"
 EARLY = 3
 """Seeds of a first run. Since its results led to seven more seeds, it is shown apart."""

@@ -323,7 +323,7 @@ class Reflection(Record, frozen=True, kw_only=True):
     confidence_source: str = "stated"
     """Source of `confidence`: `stated` by the model, the `class` of failure, `measured` on earlier ones, or `none`."""
     flags: tuple[str, ...] = ()
-    """Quality flags (`reflectors/reviewed.py`); `corrupted`: the control of that name made the words wrong."""
+    """Quality flags (`reflectors/reviewed.py`), and a reflector's own."""
     text: str = ""
     """The model's raw reply, "" for rules."""
     problem: str = ""

@@ -175,6 +175,7 @@ def page(tmp_path, server):
     home, folder, wrappers = tmp_path / "home", tmp_path / "page", tmp_path / "bin"
     for path in (home, folder, wrappers):
         path.mkdir()
+    (folder / "experiments").symlink_to(ROOT / "experiments")
     wrapper = wrappers / "reflexion-lab"
     wrapper.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m reflexion_lab "$@"\n')
     wrapper.chmod(0o755)

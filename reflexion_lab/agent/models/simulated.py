@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import msgspec
 
 from reflexion_lab.agent.models.prices import Price
-from reflexion_lab.agent.reflectors.oracle import true_differences
 from reflexion_lab.agent.reflectors.quoted import CHANGE as CHANGE_OF_QUOTED
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.limits import Count, Parallel, Share, validated
@@ -23,13 +22,9 @@ from reflexion_lab.text.replies.syntax import UNPARSABLE
 
 BLOCK = re.compile(r"^(`{3,})python\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 WRONG = re.compile(r"^# wrong draft ([0-9a-f]{4})$", re.MULTILINE)
-WORDS = re.compile(r"^(?:Root cause|What to change|Action): |^\[self-reflection on it\]$", re.MULTILINE)
-"""Beginning of the words of a reflection in prompts of chats."""
 _BEFORE = CHANGE_OF_QUOTED.rpartition("}")[2].strip()
 QUOTES = (_BEFORE, f"{_BEFORE}.")
 """Ends of the words before a quoted solution, which is no draft even if it is a whole program."""
-SHOWN = 100
-"""Characters by which a change is recognized: prompts cut long ones."""
 KNOWN_BY = 200
 """Characters by which a task's program is recognized: prompts cut long ones."""
 DRAWS = 50
@@ -93,10 +88,6 @@ class SimulatedModel:
     repair, damage : float
         Probabilities, in [0, 1], that an actor whose prompt shows an earlier attempt fixes a wrong program or breaks a
         right one. Without an earlier attempt in the prompt, programs are drawn independently.
-    repair_true, repair_wrong : float or None
-        `repair` after true words and after any other words on the last wrong program, in [0, 1]; None: `repair`.
-        Words are true if the prompt holds the first change that `reflector=oracle` names for that program, or the
-        canonical solution itself.
     partial : float, default 0.0
         Share of inputs, in [0, 1), on which a wrong program is right. On the others it returns another value; at 0, it
         raises. It is never right on all hidden tests: tasks whose hidden tests hold no call with literal arguments get
@@ -127,8 +118,6 @@ class SimulatedModel:
         spread: Share = 0.5,
         repair: Share = 0.366,
         damage: Share = 0.475,
-        repair_true: Share | None = None,
-        repair_wrong: Share | None = None,
         partial: Share = 0.0,
         seed: int = 0,
         slots: Parallel = 64,
@@ -138,15 +127,13 @@ class SimulatedModel:
         if unsolved := [task.task_id for task in tasks if not task.canonical_solution.strip()]:
             raise ConfigError(f"model: {unsolved[0]} has no canonical solution; simulated needs one of every task")
         self.repair, self.damage, self.partial = repair, damage, partial
-        self.repair_true, self.repair_wrong = repair_true, repair_wrong
         self.slots = slots
         self.context = context
         self._tasks = {task.prompt.strip(): task for task in tasks}
         self._first = {task.task_id: _chance(f"{seed}:{task.task_id}", first, spread) for task in tasks}
         self._price = Price(per_million=tuple(price_per_million), words="as the config says")
-        curve = [[repair_true, repair_wrong]] if (repair_true, repair_wrong) != (None, None) else []
         skill = [first, spread, repair, damage, *([partial] if partial else [])]  # fingerprints of before stay
-        self.fingerprint = f"simulated:{skill_digest([skill, seed], tasks, curve)[:16]}"
+        self.fingerprint = f"simulated:{skill_digest([skill, seed], tasks)[:16]}"
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         """Raises ModelError for a prompt without one of the tasks."""
@@ -204,19 +191,13 @@ class SimulatedModel:
         if not drafts:
             return self._first[task.task_id]
         name = WRONG.search(drafts[-1][2])
-        return self._repair(task, name[1], prompt[drafts[-1].end() :]) if name else 1 - self.damage
+        if not name:
+            return 1 - self.damage
+        return self.chance_of_repair(task, self._draft(task, name[1]), prompt[drafts[-1].end() :])
 
-    def _repair(self, task: Task, name: str, after: str) -> float:
-        """Probability of a repair by the text `after` the wrong program of this `name`."""
-        if (self.repair_true, self.repair_wrong) == (None, None):
-            return self.repair
-        change = true_differences(self._draft(task, name), task)[0].change
-        body = _lines(task.canonical_solution)  # whole lines: wrong words may quote one of the draft's
-        if " ".join(change.split())[:SHOWN] in " ".join(after.split()) or body in _lines(after):
-            likely = self.repair_true
-        else:
-            likely = self.repair_wrong if WORDS.search(after) else None
-        return self.repair if likely is None else likely
+    def chance_of_repair(self, task: Task, program: str, after: str) -> float:
+        """Probability of a repair of this wrong `program` by the text `after` it."""
+        return self.repair
 
 
 def skill_digest(before: Sequence[object], tasks: Sequence[Task], after: Sequence[object] = ()) -> str:
@@ -226,11 +207,6 @@ def skill_digest(before: Sequence[object], tasks: Sequence[Task], after: Sequenc
         sha256.update(b"," * bool(number) + msgspec.json.encode([task.task_id, task.canonical_program]))
     sha256.update(b"]" + b"".join(b"," + msgspec.json.encode(part) for part in after) + b"]")
     return sha256.hexdigest()
-
-
-def _lines(text: str) -> str:
-    """Lines of `text` without indentation, each between two line ends."""
-    return "".join(f"\n{line.strip()}\n" for line in text.strip().splitlines())
 
 
 def wrong(task: Task, name: str) -> str:

@@ -142,8 +142,6 @@ PROMISED = {
     "warming": (WORDLESS, ("actor", "Warming")),
     "escalation": (WORDLESS, ("actor", "Escalation")),
     "quoted": (("reflector", "Quoted"),),
-    "oracle_words": (("reflector", "Oracle"),),
-    "corrupted": (("reflector", "Corrupted"),),
     "reflexion_generic": (("reflector", "Generic"),),
     "reflexion_shuffled": (("reflector", "Shuffled"),),
     "matts_parallel": (WORDLESS, ("curator", "ReasoningBank")),

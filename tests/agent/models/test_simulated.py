@@ -11,8 +11,6 @@ from reflexion_lab.agent.actors.single_shot import SingleShot
 from reflexion_lab.agent.critique.llm_critic import LLMCritic
 from reflexion_lab.agent.models.simulated import SimulatedModel, wrong
 from reflexion_lab.agent.reflectors.llm import LLMReflector
-from reflexion_lab.agent.reflectors.oracle import Corrupted, Oracle
-from reflexion_lab.agent.reflectors.placebo import Generic
 from reflexion_lab.agent.reflectors.quoted import Quoted
 from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.episodic import episode_of
@@ -70,15 +68,11 @@ def test_the_first_program_is_right_with_its_probability():
     assert [share_right(SimulatedModel(TASKS, first=first), tasks=TASKS[:60]) for first in (0, 1)] == [0, 1]
 
 
-STUDENT = {"first": 0.0, "repair": 0.0, "repair_true": 1.0, "repair_wrong": 0.0}
-
-
 @pytest.mark.parametrize(
     ("skill", "draft", "share"),
     [
         ({"first": 0, "repair": 0.4}, lambda task: wrong(task, "0f0f"), 0.4),
         ({"first": 0, "damage": 0.3}, lambda task: task.canonical_program, 0.7),
-        (STUDENT | {"repair": 0.4}, lambda task: wrong(task, "0f0f"), 0.4),  # without words, as any other
     ],
 )
 def test_the_last_program_is_fixed_or_broken_with_its_probability(after, skill, draft, share):
@@ -87,51 +81,20 @@ def test_the_last_program_is_fixed_or_broken_with_its_probability(after, skill, 
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("skill", [STUDENT, STUDENT | {"repair_true": 0.0, "repair_wrong": 1.0}])
-@pytest.mark.parametrize(
-    ("reflector", "is_true"),
-    [
-        (Oracle(TASKS[:9]), True),
-        (Quoted(TASKS[:9]), True),
-        (Corrupted(Oracle(TASKS[:9]), TASKS[:9], share=0.0), True),
-        (Corrupted(Oracle(TASKS[:9]), TASKS[:9], share=1.0), False),
-        (Generic(), False),
-    ],
-)
-def test_a_student_heeds_true_words_in_every_prompt(attempt, variant, skill, reflector, is_true):
-    actor = SingleShot(SimulatedModel(TASKS[:9], **skill), SAMPLING, Prompts(variant))
-    for task in TASKS[:9]:
-        failed = attempt(task.task_id, 1, 0.0, wrong(task, "0f0f"))
-        words = reflector.reflect(task.public, failed, [])
-        episode = episode_of(task, replace(failed, reflection=words), "session", "actor")
-        program = actor.act(task.public, Recollection(episodes=(episode,), attempt=2)).solution
-        assert ("wrong draft" not in program) == (is_true == (skill == STUDENT))
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
 def test_a_quoted_whole_program_is_no_draft(attempt, variant):
     task = replace(TASKS[3], prompt="Write add_3.", canonical_solution=TASKS[3].canonical_program)
-    for damage, repair_true in ((1.0, 1.0), (0.0, 0.0)):
-        model = SimulatedModel([task], **STUDENT | {"damage": damage, "repair_true": repair_true})
+    for damage, repair in ((1.0, 1.0), (0.0, 0.0)):
+        model = SimulatedModel([task], first=0, damage=damage, repair=repair)
         failed = attempt(task.task_id, 1, 0.0, wrong(task, "0f0f"))
         words = Quoted([task]).reflect(task.public, failed, [])
         episode = episode_of(task, replace(failed, reflection=words), "session", "actor")
         actor = SingleShot(model, SAMPLING, Prompts(variant))
         program = actor.act(task.public, Recollection(episodes=(episode,), attempt=2)).solution
-        assert ("wrong draft" not in program) == (repair_true == 1)
+        assert ("wrong draft" not in program) == (repair == 1)
 
 
-def test_wrong_words_that_quote_a_line_of_the_draft_stay_wrong(attempt):
-    model, task = SimulatedModel(TASKS[:9], **STUDENT), TASKS[3]
-    failed = attempt(task.task_id, 1, 0.0, wrong(task, "0f0f"))
-    words = replace(Generic().reflect(task.public, failed, []), root_cause="In line 3, `return x + 3` is wrong.")
-    episode = episode_of(task, replace(failed, reflection=words), "session", "actor")
-    actor = SingleShot(model, SAMPLING)
-    assert "wrong draft" in actor.act(task.public, Recollection(episodes=(episode,), attempt=2)).solution
-
-
-def test_the_fingerprint_depends_on_skill_and_seed_and_on_a_curve_that_is_set():
-    skills = [{}, {"repair_true": 0.5}, STUDENT, {"first": 0.1}, {"first": 0.2}, {"seed": 1}, {"first": 0.1, "seed": 1}]
+def test_the_fingerprint_depends_on_skill_and_seed():
+    skills = [{}, {"first": 0.1}, {"first": 0.2}, {"seed": 1}, {"first": 0.1, "seed": 1}]
     prints = [SimulatedModel(TASKS[:2], **skill).fingerprint for skill in skills]
     assert len(set(prints)) == len(skills)
     assert prints[0] == "simulated:0a8d7424ec3e5eed"

@@ -10,7 +10,8 @@ from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.studies.run import finish
 
-FOLDER = Path(__file__).parents[2] / "experiments" / "dose_and_response_simulated"
+FOLDER = Path(__file__).parent
+FOLDERS = "hydra.searchpath=[file://experiments/oracle_words/conf,file://experiments/dose_and_response_simulated/conf]"
 CURVE = {"none": 0.2, "true": 0.6, "wrong": 0.1}
 
 
@@ -28,7 +29,7 @@ def test_the_pipeline_recovers_the_planted_curve(tmp_path, capsys):
     cases, paths = [], []
     for experiment, (words, *overrides) in ARMS.items():
         cfg = compose(
-            f"experiment={experiment}", "model=simulated_student", "actor=single_shot", "benchmark.load.n=100",
+            FOLDERS, f"experiment={experiment}", "model=simulated_student", "actor=single_shot", "benchmark.load.n=100",
             "loop.max_attempts=2", "loop.reflect_on_last=false", "tracker=none", "quiet=true",
             f"run_root={tmp_path / 'runs'}", *overrides,
         )  # fmt: skip

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, TypeVar
 
-from reflexion_lab.agent.reflectors.constructs import (
+from experiments.oracle_words.constructs import (
     OPERATORS,
     Difference,
     Function,

@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from reflexion_lab.agent.reflectors.constructs import by_constructs
-from reflexion_lab.agent.reflectors.differences import differences, untrue
-from reflexion_lab.agent.reflectors.oracle import CORRUPTED, Corrupted, Oracle
+from experiments.oracle_words.constructs import by_constructs
+from experiments.oracle_words.differences import differences, untrue
+from experiments.oracle_words.words import CORRUPTED, Corrupted, Oracle
 from reflexion_lab.agent.reflectors.placebo import Generic
 from reflexion_lab.agent.reflectors.reviewed import Reviewed
 from reflexion_lab.analysis.run_log import Log
@@ -24,6 +24,7 @@ from reflexion_lab.tasks.benchmarks.mutants import mutants
 from tests import builders as make
 from tests.contract.test_reflectors import ODD
 
+FOLDERS = "hydra.searchpath=[file://experiments/oracle_words/conf,file://experiments/dose_and_response_simulated/conf]"
 ALLOWED = 3
 """Consecutive tokens of a solution that words may share with it by chance: `(`, `1`, `,`."""
 TOKEN = re.compile(r"\w+|[^\w\s]")
@@ -288,7 +289,7 @@ def run(tmp_path):
     def run(experiment, *overrides):
         own = ("model=simulated_student", "actor=single_shot", "model.first=0", "tracker=none", f"run_root={tmp_path}")
         shared = ("benchmark=basics", "benchmark.load.n=4", "loop.max_attempts=2", "cache.mode=off", "quiet=true")
-        cfg = compose(experiment, *own, *shared, *overrides)
+        cfg = compose(FOLDERS, experiment, *own, *shared, *overrides)
         lab = assemble(cfg)
         finish(lab, cfg)
         return lab.folder
@@ -327,7 +328,7 @@ def test_fewer_mutants_of_a_long_program_are_built(monkeypatch, lines, most):
         built.extend(mutants(*args, **options))
         return built
 
-    monkeypatch.setattr("reflexion_lab.agent.reflectors.differences.mutants", counted)
+    monkeypatch.setattr("experiments.oracle_words.differences.mutants", counted)
     long = "def add(x, y):\n" + "    x = x + y - 3\n" * (lines - 2) + "    return x\n"
     assert untrue(long, [TASK.canonical_program], TASK.canonical_program, "add", random.Random(0))
     assert len(built) == most

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from reflexion_lab.agent.reflectors.constructs import Difference
-from reflexion_lab.agent.reflectors.differences import differences, untrue
+from experiments.oracle_words.constructs import Difference
+from experiments.oracle_words.differences import differences, untrue
 from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describe, reflection_on
 from reflexion_lab.agent.reflectors.placebo import Unaware
 from reflexion_lab.agent.reflectors.quoted import solved
