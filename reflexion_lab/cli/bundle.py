@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,11 +27,18 @@ def add(commands: place.Commands) -> None:
     sub.add_argument("--calls", metavar="PLACE", help="the call cache of the run (default: the one its config names)")
     store = "the memory store that the run started with (default: the store its config names)"
     sub.add_argument("--store", metavar="PLACE", help=store)
+    _add_trust(sub)
     text = "replay a bundle's run without network, weights or key, and compare; exit code 1 if it differs"
     sub = place.add_command(commands, "replay", replay, text)
     sub.add_argument("bundle", metavar="BUNDLE", help="a file that `bundle` wrote")
     sub.add_argument("--out", metavar="DIR", help="keep the new run folder in DIR")
+    _add_trust(sub)
     place.add_json(sub)
+
+
+def _add_trust(parser: argparse.ArgumentParser) -> None:
+    text = "run parts of one's own in MODULE, or in a package of that name, such as experiments.oracle_words"
+    parser.add_argument("--trust", metavar="MODULE", nargs="+", default=(), help=text)
 
 
 def bundle(options: argparse.Namespace) -> int:
@@ -42,7 +50,7 @@ def bundle(options: argparse.Namespace) -> int:
     path = run.path.resolve()
     out = Path(options.out) if options.out else path.parent / "bundles" / f"{path.name}.bundle.zip"
     with place.folder_of(out) if not options.out else nullcontext():
-        packed = pack_run(run, out, options.calls, options.store)
+        packed = pack_run(run, out, options.calls, options.store, options.trust)
     show(packed.verification, Console(), "Packed and replayed")
     size, zipped = sum(packed.members.values()) / 1e6, out.stat().st_size / 1e6
     say(
@@ -53,7 +61,9 @@ def bundle(options: argparse.Namespace) -> int:
     return 0
 
 
-def pack_run(run: RunFolder, out: Path, calls: str | None = None, store: str | None = None) -> Packed:
+def pack_run(
+    run: RunFolder, out: Path, calls: str | None = None, store: str | None = None, trusted: Sequence[str] = ()
+) -> Packed:
     """Write the bundle of a run to `out`, with its call cache and its store at these places, or where its config says.
     Raises ConfigError: as `_check_out`; BundleError: see `packing.pack`.
     """
@@ -64,7 +74,7 @@ def pack_run(run: RunFolder, out: Path, calls: str | None = None, store: str | N
     config: dict[str, Any] = run.manifest.config
     named = store or with_login(str(config["store"].get("place") or ""))
     with place.kept_at(named) if named and place.is_store(named) else nullcontext() as opened:
-        return pack(run, out, calls, opened)
+        return pack(run, out, calls, opened, trusted)
 
 
 def _check_out(out: Path) -> None:
@@ -87,7 +97,7 @@ def replay(options: argparse.Namespace) -> int:
     from reflexion_lab.studies.replay.findings import as_json, show
     from reflexion_lab.studies.replay.replay import replay as replayed
 
-    result = replayed(Path(options.bundle), place.out_folder(options.out) if options.out else None)
+    result = replayed(Path(options.bundle), place.out_folder(options.out) if options.out else None, options.trust)
     if options.json:
         say_json({**as_json(result.verification), "folder": result.folder and str(result.folder)})
     else:

@@ -53,7 +53,7 @@ def test_table_and_readme_are_those_of_the_evidence(name, tmp_path, capsys):
 @pytest.mark.soak
 def test_a_bundle_beside_an_experiment_replays(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert reflexion_lab(["replay", str(path), "--out", "again"]) == 0
+    assert reflexion_lab(["replay", str(path), "--out", "again", "--trust", f"experiments.{path.parent.name}"]) == 0
     assert "nothing disagrees" in capsys.readouterr().out
     (again,) = arms([next(Path("again").iterdir())])
     published = next(arm for arm in load_cases(path.parent / CASES) if arm.label == again.label)

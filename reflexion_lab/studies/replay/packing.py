@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
 
@@ -48,7 +48,13 @@ class Packed(NamedTuple):
     """The run against its replay."""
 
 
-def pack(run: RunFolder, out: Path, calls: str | Path | None = None, store: Store | None = None) -> Packed:
+def pack(
+    run: RunFolder,
+    out: Path,
+    calls: str | Path | None = None,
+    store: Store | None = None,
+    trusted: Sequence[str] = (),
+) -> Packed:
     """Write the bundle of a finished run to `out`.
 
     Parameters
@@ -57,6 +63,8 @@ def pack(run: RunFolder, out: Path, calls: str | Path | None = None, store: Stor
         The run's call cache, a file or a PostgreSQL URL; by default the one that its config names.
     store : Store | None, optional
         The store that the run read at its start.
+    trusted : Sequence[str], default ()
+        Modules with parts of one's own.
 
     Raises
     ------
@@ -76,7 +84,7 @@ def pack(run: RunFolder, out: Path, calls: str | Path | None = None, store: Stor
         used = here / "used"  # the run adds to its store
         if supplies.memory.is_dir():
             shutil.copytree(supplies.memory, used)
-        again = rerun(log.manifest, supplies._replace(memory=used), here / "again")
+        again = rerun(log.manifest, supplies._replace(memory=used), here / "again", trusted=trusted)
         verification = compare(run.path, log, figures(log), again)
         if not verification.holds:
             reasons = "; ".join(map(str, (verification.disagreements[0], *verification.notes)))

@@ -76,7 +76,9 @@ class Rerun(NamedTuple):
     """A call that is not recorded: the replay took another course and ended there."""
 
 
-def rerun(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Path | None = None) -> Rerun:
+def rerun(
+    manifest: Manifest, supplies: Supplies, folder: Path, run_root: Path | None = None, trusted: Sequence[str] = ()
+) -> Rerun:
     """Run the config of `manifest` again, with new caches in `folder`: afterwards `calls.sqlite` there has exactly the
     calls of the replay. Its run folder is below `run_root`, by default below `folder`.
 
@@ -87,7 +89,7 @@ def rerun(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Path |
     HarnessError
         The sandbox is broken.
     """
-    check_parts(manifest.config)
+    check_parts(manifest.config, trusted)
     with warnings.catch_warnings():  # the study names the original models, not their recorded calls
         warnings.filterwarnings("ignore", ".*the run is exploratory", RuntimeWarning)
         lab = assemble(config_of(manifest, supplies, folder, run_root or folder))
@@ -154,8 +156,9 @@ def pools(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [node for node in _nodes(config) if isinstance(node, dict) and "pool" in node and "_target_" in node]
 
 
-def check_parts(config: Mapping[str, Any]) -> None:
-    """Refuse a config that names anything but parts of this version: any other name would be a program to run.
+def check_parts(config: Mapping[str, Any], trusted: Sequence[str] = ()) -> None:
+    """Refuse a config that names anything but parts of this version and of `trusted` modules: any other name would be a
+    program to run.
 
     Raises
     ------
@@ -168,8 +171,8 @@ def check_parts(config: Mapping[str, Any]) -> None:
         target = node.get("_target_") if isinstance(node, dict) else None
         names = [target, node.get("path")] if target == "hydra.utils.get_object" else [target] if target else []
         for name in names:
-            if name not in parts():
-                hint = "use its version; a class of a notebook goes into a module with a config file of its own"
+            if name not in parts() and not name.startswith(tuple(f"{module}." for module in trusted)):
+                hint = "use its version, or --trust a module of your own"
                 raise ConfigError("config", f"the part {name}", "one that conf/ names here", hint)
 
 
@@ -196,8 +199,9 @@ class Replayed(NamedTuple):
     """The run folder of the replay, if it is kept."""
 
 
-def replay(path: Path, out: Path | None = None) -> Replayed:
-    """Replay the bundle at `path` and compare; with `out`, keep the new run below that folder.
+def replay(path: Path, out: Path | None = None, trusted: Sequence[str] = ()) -> Replayed:
+    """Replay the bundle at `path` and compare; with `out`, keep the new run below that folder. Parts of
+    `trusted` modules may run.
 
     Raises
     ------
@@ -216,7 +220,7 @@ def replay(path: Path, out: Path | None = None) -> Replayed:
             recorded = Log.read(RunFolder.existing(unpacked))
         except FolderError as problem:
             raise BundleError(f"{path}: {problem}") from None
-        again = rerun(recorded.manifest, _supplies(about, unpacked), scratch.path / "again", out)
+        again = rerun(recorded.manifest, _supplies(about, unpacked), scratch.path / "again", out, trusted)
         again.folder.write_json("summary.json", msgspec.to_builtins(summary(Log.read(again.folder))))
         verification = compare(path, recorded, about.figures, again)
     if about.python != platform.python_version():
