@@ -395,7 +395,7 @@ def test_changed_sources_pools_and_stores_are_deviations(small, capsys, monkeypa
 def test_a_donor_that_is_there_is_registered_with_its_digest(small, capsys):
     main(["run", *SHARED, "experiment=reflexion", "model.first=0", "run_root=pilots"])
     (pilot,) = small.parent.glob("pilots/2*")
-    words = f"experiment=reflexion reflector=transplant reflector.pool=[{pilot}] arm=transplant"
+    words = f"experiment=reflexion_shuffled reflector.pool=[{pilot}]"
     small.write_text(SMALL.replace("experiment=reflexion recall.omega=2", words).replace("seeds: [0, 1]", "seeds: [0]"))
     assert main(["study", "register", "small.yaml"]) == 0
     assert main(["study", "run", "small.yaml"]) == 0
@@ -419,7 +419,7 @@ def test_arms_that_differ_in_their_donor_alone_are_told_apart(small, capsys):
     arms = ""
     for name, first in (("weak", "0"), ("strong", "0.1")):
         donors = ",".join(map(str, sorted(small.parent.glob(f"donors/{first}/2*"))))
-        words = f"experiment=reflexion reflector=transplant reflector.pool=[{donors}] arm=transplant"
+        words = f"experiment=reflexion_shuffled reflector.pool=[{donors}]"
         arms += f"  {name}: {words}\n"
     small.write_text(SMALL.replace("  words: experiment=reflexion recall.omega=2\n", arms))
     assert main(["study", "register", "small.yaml"]) == 0

@@ -67,18 +67,13 @@ class ShuffledWords:
         same_number = [prior for prior in unused if prior.number == attempt.number]
         drawn = random.Random(f"{self.seed}:{task.task_id}:{attempt.number}").choice(same_number or unused)
         self._drawn.add((task.task_id, drawn.texts))
-        return taken_over(drawn.reflection, attempt, "control:shuffled")
-
-
-def taken_over(words: Reflection, attempt: Attempt, source: str) -> Reflection:
-    """The texts and confidence of another loop's reflection as one on `attempt`."""
-    return replace(
-        words,
-        reflection_id=f"{attempt.task_id}#{attempt.number}",
-        about_attempt=attempt.number,
-        source=source,
-        category=classify_evaluation(attempt.evaluation)[0],
-        flags=(),
-        problem="",
-        usage=Usage(),
-    )
+        return replace(
+            drawn.reflection,
+            reflection_id=f"{attempt.task_id}#{attempt.number}",
+            about_attempt=attempt.number,
+            source="control:shuffled",
+            category=classify_evaluation(attempt.evaluation)[0],
+            flags=(),
+            problem="",
+            usage=Usage(),
+        )

@@ -518,8 +518,7 @@ def pool_of(cfg: Config, manifest: Manifest, known: Collection[str]) -> dict[str
     """Digests of the runs whose reflections the run of `manifest` reads; `known` and errors as of `pool_digests`."""
     from reflexion_lab.runner.pool import pool_digests
 
-    same_tasks = bool(capability(cfg.reflector, "same_tasks", False))
-    return pool_digests(plain(cfg.reflector.pool), cfg.seed, manifest, known, same_tasks=same_tasks)
+    return pool_digests(plain(cfg.reflector.pool), cfg.seed, manifest, known)
 
 
 def shows_solutions(cfg: Config) -> bool:
