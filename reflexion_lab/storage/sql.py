@@ -203,8 +203,8 @@ class Database:
 
     Parameters
     ----------
-    key, what
-        Config key and description of the place, for errors.
+    key
+        Config key of the place, for errors.
     error
         What is raised for an unusable database.
     readonly

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,6 @@ from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.grid import cells, digest_of, lines
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.storage.call_store import CallStore
 from reflexion_lab.studies.run import carry_out
 from reflexion_lab.studies.sweeps.finished import CellState, record
 from reflexion_lab.studies.sweeps.progress import SweepProgress
@@ -68,8 +68,8 @@ def run_command(*words, cwd=None):
 
 
 def calls_in(root):
-    with closing(CallStore(Path(root) / "calls.sqlite", readonly=True)) as store:
-        return sum(1 for _ in store.calls(store.fingerprints()))
+    with closing(sqlite3.connect(Path(root) / "calls.sqlite")) as connection:
+        return connection.execute("SELECT count(*) FROM calls").fetchone()[0]
 
 
 def results(folder):
