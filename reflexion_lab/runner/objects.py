@@ -8,16 +8,14 @@ The target ends in a digest of what the part does, so that a changed class is an
 from __future__ import annotations
 
 import contextlib
-import dis
-import functools
+import copyreg
 import hashlib
 import inspect
-import os
+import linecache
 import re
 import sys
 import types
-from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator
 from typing import Any
 
 from reflexion_lab.errors import ConfigError
@@ -25,8 +23,6 @@ from reflexion_lab.errors import ConfigError
 _OBJECTS: dict[str, Any] = {}
 _Seen = dict[int, tuple[int, Any]]
 """Objects by id that a digest has read, with their number: each is read once."""
-SILENT = {"__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__", "__static_attributes__", "__slots__"}
-"""Entries of a class that change nothing, or are defined elsewhere."""
 
 
 class _Same:
@@ -62,9 +58,14 @@ def register(part: object) -> str:
 
 
 def digest(part: object) -> str:
-    """SHA-256 over the sources of a part, the values of the notebook's names that they use, and its state; shortened
-    to 8 hex digits. Modules and packages that the sources import count by name alone, and so does the state of an
-    object of theirs that cannot be copied by `pickle`.
+    """SHA-256, shortened to 8 hex digits, of the source of a class or function and of its module, and of an object's
+    state. In a notebook, which has no module, the cell counts, and what it reads of other cells. Installed packages
+    count by name, and so do objects without a state that Python can copy, such as a lock.
+
+    Raises
+    ------
+    ConfigError
+        The source cannot be read.
     """
     return hashlib.sha256("\n".join(_texts(part, {})).encode(errors="surrogatepass")).hexdigest()[:8]
 
@@ -87,7 +88,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _texts(value: Any, seen: _Seen) -> Iterator[str]:
-    """Everything about a value that can change what it does, as lines; an object is read once."""
+    """The source and state of a value, as lines."""
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
         yield f"{type(value).__name__} {value!r}"
         return
@@ -95,98 +96,62 @@ def _texts(value: Any, seen: _Seen) -> Iterator[str]:
         yield f"again {seen[id(value)][0]}"
         return
     seen[id(value)] = len(seen), value  # kept alive, so that no other object gets its id
-    if inspect.isfunction(value):
-        yield from _function(value, seen)
-    elif inspect.isclass(value):
-        yield from _class(value, seen)
-    elif (parts := _parts(value)) is None:
-        yield from _object(value, seen)
-    else:
+    if isinstance(value, dict | list | tuple | set | frozenset):
+        parts = [part for pair in value.items() for part in pair] if isinstance(value, dict) else list(value)
         lines = [list(_texts(part, seen)) for part in parts]
-        yield f"{type(value).__qualname__} of {len(lines)}"
-        for each in sorted(lines) if isinstance(value, AbstractSet) else lines:
+        yield f"{type(value).__name__} of {len(lines)}"
+        for each in sorted(lines) if isinstance(value, set | frozenset) else lines:
             yield from each
-
-
-def _parts(value: Any) -> list[Any] | None:
-    """Parts of a container, a wrapper of a function, a path, a pattern or a module; None for other objects."""
-    match value:
-        case Mapping():
-            return [part for pair in value.items() for part in pair]
-        case list() | tuple() | AbstractSet():
-            return list(value)
-        case functools.partial():
-            return [value.func, value.args, value.keywords]
-        case classmethod() | staticmethod():
-            return [value.__func__]
-        case types.MethodType():
-            return [value.__func__, value.__self__]
-        case property():
-            return [value.fget, value.fset]
-        case functools.cached_property():
-            return [value.func]
-    if isinstance(value, os.PathLike):
-        return [os.fspath(value)]
-    if isinstance(value, re.Pattern):
-        return [value.pattern, value.flags]
-    if isinstance(value, types.CodeType):
-        return [value.co_code, value.co_names, value.co_consts]
-    return [value.__name__] if isinstance(value, types.ModuleType) else None
-
-
-def _function(function: types.FunctionType, seen: _Seen) -> Iterator[str]:
-    if not _is_notebooks(function):
-        yield f"function {function.__module__}.{function.__qualname__}"
-        return
-    try:
-        yield inspect.getsource(function)
-    except (OSError, TypeError):  # made by exec
-        yield from _texts(function.__code__, seen)
-    yield from _texts([function.__defaults__, function.__kwdefaults__], seen)
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        yield name
-        with contextlib.suppress(ValueError):  # still empty, as `__class__` in a class that is being made
-            yield from _texts(cell.cell_contents, seen)
-    for name in sorted(_names(function.__code__) & function.__globals__.keys()):
-        yield name
-        yield from _texts(function.__globals__[name], seen)
-
-
-def _names(code: types.CodeType) -> set[str]:
-    """Names of globals that code reads, functions within it included."""
-    names = {str(step.argval) for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    return names.union(*(_names(inner) for inner in code.co_consts if isinstance(inner, types.CodeType)))
-
-
-def _class(kind: type, seen: _Seen) -> Iterator[str]:
-    if not _is_notebooks(kind):
-        yield f"class {kind.__module__}.{kind.__qualname__}"
-        return
-    for base in kind.__bases__:
-        yield from _texts(base, seen)
-    for name, value in sorted(vars(kind).items()):
-        if name not in SILENT and not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
-            yield name
-            yield from _texts(value, seen)
-
-
-def _object(value: Any, seen: _Seen) -> Iterator[str]:
-    kind = type(value)
-    yield from _texts(kind, seen)
-    if not _is_notebooks(kind):
+    elif inspect.isclass(value) or inspect.isroutine(value):
+        yield from _source(value, seen)
+    elif isinstance(value, types.ModuleType):
+        yield value.__name__
+    else:
+        yield from _source(type(value), seen)
         with contextlib.suppress(Exception):  # a lock, a connection: any error of any class
-            yield from _texts(value.__reduce_ex__(4), seen)
+            reduce = copyreg.dispatch_table.get(type(value), lambda value: value.__reduce_ex__(4))
+            yield from _texts(reduce(value), seen)
+
+
+def _source(thing: Any, seen: _Seen) -> Iterator[str]:
+    """The name of a class or function; if it is the user's own, also its module or cell, bases and closure."""
+    name, module = getattr(thing, "__qualname__", repr(thing)), getattr(thing, "__module__", None) or "__main__"
+    yield f"{module}.{name}"
+    if not _is_own(module):
         return
-    slots = [slot for base in kind.__mro__ for slot in (getattr(base, "__slots__", None) or ())]
-    fields = [*vars(value)] if hasattr(value, "__dict__") else []
-    for name in sorted({*slots, *fields, *getattr(kind, "__struct_fields__", ())} - {"__dict__", "__weakref__"}):
-        yield name
-        yield from _texts(getattr(value, name, None), seen)
+    bases = thing.__bases__ if inspect.isclass(thing) else ()
+    members = vars(thing).values() if bases else [getattr(thing, "__func__", thing)]
+    functions = [function for function in members if inspect.isfunction(function)]
+    if getattr(sys.modules.get(module), "__file__", None):
+        yield inspect.getsource(sys.modules[module])
+    else:
+        cells = {"".join(linecache.getlines(function.__code__.co_filename)) for function in functions}
+        if not all(cells) or not (cells or bases):
+            raise ConfigError(name, "no source that Python can read", "a class or function of a cell or a module")
+        yield from sorted(cells)
+        yield from (line for key, value in _globals(functions) for line in (key, *_texts(value, seen)))
+    for function in functions:
+        yield f"{function.__code__.co_firstlineno} {function.__code__.co_names}"  # two functions of one line
+        for cell in function.__closure__ or ():
+            with contextlib.suppress(ValueError):  # still empty, as `__class__` in a class that is being made
+                yield from _texts(cell.cell_contents, seen)
+    for base in bases:
+        yield from _texts(base, seen)
 
 
-def _is_notebooks(thing: Any) -> bool:
-    """Whether a class or function is defined by the user (notebook, script, module), not in an installed package."""
-    module = getattr(thing, "__module__", None) or "__main__"
+def _globals(functions: list[types.FunctionType]) -> list[tuple[str, Any]]:
+    """Names and values that functions read of other cells."""
+    read = {}
+    codes = [(function.__code__, function.__globals__) for function in functions]
+    while codes:
+        code, names = codes.pop()
+        read |= {name: names[name] for name in code.co_names if name in names}
+        codes += [(inner, names) for inner in code.co_consts if isinstance(inner, types.CodeType)]
+    return sorted(read.items())
+
+
+def _is_own(module: str) -> bool:
+    """Whether a module is the user's (notebook, script, module), not an installed package."""
     top = module.partition(".")[0]
     if top == "reflexion_lab" or top in sys.stdlib_module_names - {"__main__"}:
         return False

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import linecache
 import random
 import re
 import threading
@@ -130,14 +131,6 @@ class Changed(Direct):
     limit = 3
 
 
-WORDS = "x + x"
-
-
-class ReadsName:
-    def act(self, task, recollection):
-        return [WORDS for _ in range(1)]
-
-
 def of_closure(number):
     class Inner:
         def act(self):
@@ -178,18 +171,37 @@ def test_the_digest_is_of_the_state(kind):
         assert objects.digest(kind(Holder(first))) != objects.digest(kind(Holder(other))), first
 
 
-def test_the_digest_is_of_the_source_and_of_what_it_reads(monkeypatch):
+def test_the_digest_is_of_the_source():
     assert objects.digest(Direct) == objects.digest(Direct) != objects.digest(Changed)
-    before = objects.digest(ReadsName)
-    monkeypatch.setitem(globals(), "WORDS", "x - x")
-    assert objects.digest(ReadsName) != before
     first, other = (lambda model: Direct(model=model)), (lambda model: Changed(model=model))
     assert objects.digest(first) != objects.digest(other)
-    namespace = {}
-    exec("class Made:\n    def act(self): return 1\nclass Other:\n    def act(self): return 2\n", namespace)
-    assert objects.digest(namespace["Made"]) != objects.digest(namespace["Other"])  # without source
-    assert objects.named(objects.register(namespace["Made"])) == ("Made", objects.digest(namespace["Made"]))
+    assert objects.named(objects.register(Direct)) == ("Direct", objects.digest(Direct))
     assert objects.named("my_parts.Checklist") is None
+
+
+def cell(source, number, **names):
+    """The names that a notebook's cell defines, after `names` of other cells."""
+    filename = f"<cell {number}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    namespace = {"__name__": "notebook_without_file", **names}
+    exec(compile(source, filename, "exec"), namespace)
+    return namespace
+
+
+ACTOR = "class Mine:\n    def act(self): return WORDS\n"
+
+
+def test_the_digest_of_a_notebooks_class_is_of_its_cell_and_what_it_reads():
+    first, again, edited = (cell(ACTOR + more, n, WORDS="x")["Mine"] for n, more in enumerate(("", "", "# new\n")))
+    assert objects.digest(first) == objects.digest(again) != objects.digest(edited)
+    assert objects.digest(cell(ACTOR, 4, WORDS="y")["Mine"]) != objects.digest(first)
+
+
+def test_a_class_without_source_is_refused():
+    namespace = {"__name__": "notebook_without_file"}
+    exec(ACTOR, namespace)
+    with pytest.raises(ConfigError, match="Mine: got no source"):
+        objects.digest(namespace["Mine"])
 
 
 class Words(Stubborn):
