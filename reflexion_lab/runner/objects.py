@@ -109,8 +109,8 @@ def _texts(value: Any, seen: _Seen) -> Iterator[str]:
     else:
         yield from _source(type(value), seen)
         with contextlib.suppress(Exception):  # a lock, a connection: any error of any class
-            reduce = copyreg.dispatch_table.get(type(value), lambda value: value.__reduce_ex__(4))
-            yield from _texts(reduce(value), seen)
+            reduce: Any = copyreg.dispatch_table.get(type(value))
+            yield from _texts(reduce(value) if reduce else value.__reduce_ex__(4), seen)
 
 
 def _source(thing: Any, seen: _Seen) -> Iterator[str]:
@@ -141,7 +141,7 @@ def _source(thing: Any, seen: _Seen) -> Iterator[str]:
 
 def _globals(functions: list[types.FunctionType]) -> list[tuple[str, Any]]:
     """Names and values that functions read of other cells."""
-    read = {}
+    read: dict[str, Any] = {}
     codes = [(function.__code__, function.__globals__) for function in functions]
     while codes:
         code, names = codes.pop()

@@ -3,18 +3,15 @@
 The probe uses the shared call cache: the run finds its replies there and does not pay for them again. Cells of a sweep
 are probed on the same tasks, so shared calls are counted once, as the sweep pays for them.
 
-With a curator, the probe is the beginning of the run, its curation included. Memory grows after it, and with it the
-prompts that hold all of it. Low: memory stays at its size in the probe. Mean: it grows linearly up to its limit. High:
-it has its final size from the start. Upper bound: it is full. A role whose last prompts left items out in the probe
-shows the nearest ones, so its prompts stay as these are. The curator's calls of a round are counted by `Curator.due`,
-for as many loops as a round has, taken in turn from the probe.
+With a curator, the probe is the beginning of the run, its curation included; the curator's calls of a round are counted
+by `Curator.due`, for as many loops as a round has, taken in turn from the probe. Prompts stay as long as in the probe,
+although memory grows; the upper bound has it full.
 """
 
 from __future__ import annotations
 
 import copy
 import random
-import re
 import threading
 import time
 from collections import Counter, defaultdict
@@ -66,13 +63,8 @@ class Curation(NamedTuple):
     kept: int
     """Batches of the probe that the run has, too: those of complete rounds."""
     has_model: bool
-    sizes: tuple[int, ...]
-    """Tokens of memory that are expected before each task of the run, as memory grew in the probe."""
-    growth: float
-    """Tokens of memory by task of the probe."""
-    round_size: int
-    full: int
-    """Tokens of memory at its limit; without one, at the end."""
+    limit: int
+    """Maximal tokens of memory; 0: any number."""
 
 
 def estimate(cells: Sequence[Config], tasks: int = 3) -> Estimate:
@@ -125,7 +117,6 @@ def _probe(cfg: Config, n: int, scope: str, sandbox: CachedSandbox) -> _Probed:
             stack.enter_context(closing(archive))
             others = initial_items(cfg)
             archive.begin(items=others and others.items)
-            recorder.curated = archive.curated
         if archive and archive.curated:
             rounds = Rounds(archive, size, "", cfg.arm, log=recorder.end_batch, frozen=benchmark.held_out)
             chosen = ids[:n]
@@ -135,7 +126,6 @@ def _probe(cfg: Config, n: int, scope: str, sandbox: CachedSandbox) -> _Probed:
         tasks = timed_tasks(benchmark.only(chosen), sandbox, cfg.benchmark.get("keep_failing", False))
         workers = cfg.workers or models.of("actor").slots
         workers = min(workers, size) if archive else workers
-        before = archive.curated.memory.tokens if archive and archive.curated else 0
         traces: list[Trace] = []
         with ThreadPoolExecutor(min(workers, len(tasks))) as pool:
             for of_round in rounds.of(tasks) if rounds else [tasks]:
@@ -145,10 +135,7 @@ def _probe(cfg: Config, n: int, scope: str, sandbox: CachedSandbox) -> _Probed:
                     for task, trace in zip(of_round, new, strict=True):
                         rounds.finished(task, trace.attempts)
                     rounds.end(of_round)
-        curation = _curation(cfg, rounds, list(benchmark), tasks, traces, recorder, before) if rounds else None
-    if curation and len(chosen) < len(ids):
-        for role in {call.role for trace in (*traces, *curation.batches) for call in trace.calls}:
-            _grow(role, [*traces, *curation.batches], curation)
+        curation = _curation(cfg, rounds, list(benchmark), tasks, traces, recorder) if rounds else None
     attempts = cfg.loop.max_attempts + cfg.loop.extra_attempts
     return _Probed(tuple(ids), benchmark.digest, traces, attempts, workers, curation)
 
@@ -160,50 +147,26 @@ def _curation(
     probed: Sequence[Task],
     traces: Sequence[Trace],
     recorder: Recorder,
-    before: int,
 ) -> Curation:
-    """The curator's part of a run of `every` task, from a probe of the first ones; `before`: tokens of memory then."""
+    """The curator's part of a run of `every` task, from a probe of the first ones."""
     from reflexion_lab.runner.config.build import plain, takes
 
     curated = cast("CuratedMemory", rounds.archive.curated)
     loops = cycle([curated.finished(task, trace.attempts) for task, trace in zip(probed, traces, strict=True)])
     unlearnt = {task.task_id for task in every} if curated.is_frozen else rounds.frozen
-    limit = curated.limits.max_tokens
-    growth = (curated.memory.tokens - before) / (sum(task.task_id not in unlearnt for task in probed) or 1)
-    size, sizes, batches, kept = float(before), list[int](), 0, 0
+    seen, batches, kept = 0, 0, 0
     for of_round in rounds.of(every):
-        sizes += [round(min(size, limit or size))] * len(of_round)
+        seen += len(of_round)
         if of_round[0].task_id not in unlearnt:
             batches += len(curated.curator.due(list(islice(loops, len(of_round)))))
-            size += growth * len(of_round)
-        kept = batches if len(sizes) <= len(probed) else kept
+        kept = batches if seen <= len(probed) else kept
     return Curation(
         batches=recorder.batches,
         expected=batches,
         kept=kept,
         has_model=takes("curator", plain(cfg.curator), "model") and len(unlearnt) < len(every),
-        sizes=tuple(sizes),
-        growth=growth,
-        round_size=rounds.size,
-        full=limit or round(size),
+        limit=curated.limits.max_tokens or 0,
     )
-
-
-def _grow(role: str, traces: Sequence[Trace], curation: Curation) -> None:
-    """Set the tokens by which the role's prompts will be longer than in the probe, since they hold more of memory."""
-    calls = [call for trace in traces for call in trace.calls if call.role == role]
-    partial = [float(call.memory) for call in calls if call.shows_all is False]
-    largest = max(call.memory for call in calls)
-    if not any(call.shows_all for call in calls) and (largest or role in WITHOUT_ITEMS):
-        return
-    if largest and not any(call.shows_all for call in calls if call.memory == largest):
-        sizes = (min(partial),) * 3  # the nearest items, which were all of them up to this size
-    else:
-        sizes = (fmean(curation.sizes), float(max(curation.sizes)), float(curation.full))
-    for trace in traces:
-        for n, call in enumerate(trace.calls):
-            if call.role == role and call.shows_all is not False:
-                trace.calls[n] = call.grown(sizes)
 
 
 def _trace(
@@ -292,16 +255,20 @@ def _at_most(cell: _Probed) -> Usage:
         calls = [call for _, call in every if call.role == role]
         per_attempt = max(Counter((task_id, call.attempt) for task_id, call in every if call.role == role).values())
         times = per_attempt * (cell.attempts if any(call.attempt for call in calls) else 1) * len(cell.tasks)
-        total += _longest(times, calls)
+        total += _longest(times, calls, cell.curation)
     if cell.curation and (calls := [call for batch in cell.curation.batches for call in batch.calls]):
         per_batch = max(len(batch.calls) for batch in cell.curation.batches)
-        total += _longest(per_batch * cell.curation.expected, calls)
+        total += _longest(per_batch * cell.curation.expected, calls, cell.curation)
     return total
 
 
-def _longest(times: int, calls: Sequence[Call]) -> Usage:
-    """So many calls with the longest prompt and reply that `calls` may have."""
-    prompt = round(max(call.usage.prompt_tokens + call.more[-1] for call in calls))
+def _longest(times: int, calls: Sequence[Call], curation: Curation | None) -> Usage:
+    """So many calls with the longest prompt and reply that `calls` may have, with a full memory."""
+    prompt = max(call.usage.prompt_tokens for call in calls)
+    if curation:
+        room = min((call.context - call.max_tokens for call in calls if call.context), default=0)
+        full = prompt + curation.limit if curation.limit else room
+        prompt = max(prompt, min(full, room) if room else full)
     reply = max(call.max_tokens for call in calls)
     cost = max(call.price.cost(prompt, reply) for call in calls)
     return Usage(calls=times, prompt_tokens=times * prompt, completion_tokens=times * reply, cost=times * cost)
@@ -343,23 +310,13 @@ def _notes_on(cell: _Probed, curation: Curation) -> Iterable[str]:
         yield f"the figures lack the curator's calls: it made none in the probe of {probed} tasks; --tasks probes more"
     if len(curation.batches) > curation.kept and any(batch.calls for batch in curation.batches):
         yield "the probe ends within a round, so the run pays the curator's calls of that round again"
-    if probed == len(cell.tasks):
-        return
-    if curation.growth and not any(call.memory for call in calls if call.role == "actor"):
-        yield (
-            "no task of the probe read what it learnt, so actors count as if they read all of memory; "
-            f"--tasks {curation.round_size + 1} probes what they read"
-        )
-    yield (
-        f"memory grows by {curation.growth:,.0f} tokens a task, as in the probe, to {max(curation.sizes):,}, and so do "
-        "prompts that hold all of it; low: memory stays as in the probe; high: it is from the start as at the end; "
-        f"upper bound: {curation.full:,} tokens"
-    )
+    if probed < len(cell.tasks):
+        yield "memory grows after the probe, and prompts that show it with it; the upper bound has it full"
 
 
 class Range(Record, frozen=True):
     """Totals if every task costs as much as the cheapest probed one, the mean, the most expensive; no interval. So do
-    batches of a curator, with memory as in the probe, as it grows, and as it is at the end.
+    batches of a curator.
     """
 
     low: float = 0.0
@@ -472,10 +429,6 @@ def _time(seconds: float) -> str:
     return f"{seconds:,.1f} s" if seconds < 120 else f"{seconds / 60:,.0f} min"
 
 
-WITHOUT_ITEMS = ("reflector", "critic", "suite_writer")
-"""Roles whose prompts hold no items."""
-
-
 class Call(NamedTuple):
     """One model call of a probe."""
 
@@ -489,28 +442,16 @@ class Call(NamedTuple):
     """Whether the reply came from the cache."""
     price: Price
     context: int = 0
-    memory: int = 0
-    """Tokens of the curator's memory."""
-    shows_all: bool | None = None
-    """Whether the prompt holds all of it; None where it is empty."""
-    more: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Prompt tokens that are to be added since memory grows: in the mean, at its end, if it is full."""
-
-    def grown(self, sizes: tuple[float, float, float]) -> Call:
-        """The call with a memory of so many tokens, as far as the model's context allows."""
-        room = max(0, self.context - self.max_tokens - self.usage.prompt_tokens) if self.context else max(sizes)
-        mean, end, full = (min(max(0, size - self.memory), room) for size in sizes)
-        return self._replace(more=(mean, end, full))
 
     @property
     def part(self) -> Part:
-        usage, more = self.usage, (0.0, *self.more[:2])
+        usage = self.usage
         return Part(
             calls=Range(*[usage.calls] * 3),
-            prompt_tokens=Range(*(usage.prompt_tokens + tokens for tokens in more)),
+            prompt_tokens=Range(*[usage.prompt_tokens] * 3),
             completion_tokens=Range(*[usage.completion_tokens] * 3),
-            tokens=Range(*(usage.tokens + tokens for tokens in more)),
-            cost=Range(*(usage.cost + self.price.cost(round(tokens), 0) for tokens in more)),
+            tokens=Range(*[usage.tokens] * 3),
+            cost=Range(*[usage.cost] * 3),
         )
 
     @property
@@ -541,7 +482,6 @@ class Recorder:
     """The traces of a probe: calls of a task's thread belong to its loop, all others to a batch of the curator."""
 
     def __init__(self) -> None:
-        self.curated: CuratedMemory | None = None
         self.batches: list[Trace] = []
         self._batch = Trace("", [], [])
         self._thread = threading.local()
@@ -564,18 +504,6 @@ class Recorder:
     def trace(self) -> Trace:
         return getattr(self._thread, "trace", self._batch)
 
-    def shows_all(self, messages: Sequence[Message]) -> bool | None:
-        """Whether a prompt holds the words of all items of memory, since templates rearrange their texts; None where
-        there are none.
-        """
-        items = self.curated.memory.items if self.curated else ()
-        prompt = {word for message in messages for word in _words(message.content)}
-        return all(_words(item.text) <= prompt for item in items) if items else None
-
-
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"\w+", text))
-
 
 class Recording(WrappedModel):
     """`model` in `role`, with every call recorded."""
@@ -588,7 +516,7 @@ class Recording(WrappedModel):
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         completion = super().complete(messages, sampling=sampling, sample=sample)
-        trace, curated = self._recorder.trace, self._recorder.curated
+        trace = self._recorder.trace
         is_before = self._role in ("suite_writer", "curator")
         trace.calls.append(
             Call(
@@ -600,8 +528,6 @@ class Recording(WrappedModel):
                 cached=completion.cached,
                 price=self._price,
                 context=self.context,
-                memory=curated.memory.tokens if curated else 0,
-                shows_all=self._recorder.shows_all(messages),
             )
         )
         return completion

@@ -173,17 +173,15 @@ def test_a_probe_of_all_tasks_is_the_run_with_its_curator(tmp_path, capsys, cura
 
 
 @pytest.mark.parametrize("curator", ["ace", "expel", "awm", "dynamic_cheatsheet"])
-def test_an_estimate_counts_the_curators_calls_and_the_growth_of_its_memory(tmp_path, capsys, curator):
+def test_an_estimate_counts_the_curators_calls_and_bounds_full_memory(tmp_path, capsys, curator):
     words = f"curator={curator}".split()
     text, expected = estimated(capsys, tmp_path, *words, "--tasks", "4")
     figures, models = run([*STREAM, f"run_root={tmp_path}", *words])
     assert models.stored >= expected["paid"]["calls"] > 4  # the run pays no call of the probe again
     for role in ("actor", "curator"):
-        tokens = expected["roles"][role]["prompt_tokens"]
-        assert tokens["low"] <= figures.usage[role].prompt_tokens <= tokens["high"]
         assert expected["roles"][role]["calls"]["low"] <= figures.usage[role].calls
     assert figures.usage["actor"].prompt_tokens <= expected["at_most"]["prompt_tokens"]
-    assert "note: memory grows by" in text
+    assert "note: memory grows after the probe" in text
 
 
 def test_the_calls_of_a_whole_round_are_counted_from_a_part_of_it(tmp_path, capsys):
@@ -193,7 +191,6 @@ def test_the_calls_of_a_whole_round_are_counted_from_a_part_of_it(tmp_path, caps
     assert expected["roles"]["curator"]["calls"] == {"low": 2, "mean": 2, "high": 2}
     assert expected["to_pay"]["calls"]["mean"] == 9 + 2
     assert "pays the curator's calls of that round again" in text
-    assert "--tasks 13 probes what they read" in text
 
 
 def test_an_estimate_says_that_the_curators_calls_are_missing(tmp_path, capsys):
@@ -213,15 +210,3 @@ def test_a_sweep_has_the_calls_of_its_curators(tmp_path, capsys):
         each["roles"]["curator"]["calls"]["mean"] for each in alone if "curator" in each["roles"]
     )
     assert every["apart"]["tokens"]["mean"] == pytest.approx(sum(each["total"]["tokens"]["mean"] for each in alone))
-
-
-def test_prompts_that_show_the_nearest_items_do_not_grow_with_memory(tmp_path, capsys):
-    words = ("curator=memento", "model.without=1")
-    nearest, all_of_it = (
-        estimated(capsys, tmp_path, *words, f"curator.k={k}", "--tasks", "6")[1]["roles"]["actor"]["prompt_tokens"]
-        for k in (1, 12)
-    )
-    figures, _ = run([*STREAM, f"run_root={tmp_path}", *words, "curator.k=1"])
-    actual = figures.usage["actor"].prompt_tokens
-    assert nearest["low"] < actual < nearest["high"] < all_of_it["mean"]
-    assert nearest["mean"] == pytest.approx(actual, rel=0.2)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SCRIPTS = re.findall(r"`python -m (\S+)`", (ROOT / "experiments" / "_tools" / "README.md").read_text())
 
 

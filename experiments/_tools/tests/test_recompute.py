@@ -16,7 +16,7 @@ from reflexion_lab.analysis.comparison.cases import load_cases
 from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.cli.main import main as reflexion_lab
 
-FOLDER = Path(__file__).parents[2] / "experiments"
+FOLDER = Path(__file__).parents[3] / "experiments"
 STUDIES = sorted(path.parent.name for path in FOLDER.glob("*/analysis.py"))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).parents[2] / "bench"
+BENCH = Path(__file__).parents[3] / "bench"
 SMALLEST = {
     "analysis": ["--tasks", "10"],
     "memory": ["--episodes", "2000", "--appends", "1000", "--rounds", "1"],

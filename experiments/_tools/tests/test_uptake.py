@@ -9,7 +9,7 @@ from experiments._tools.uptake import STYLES, Case, read, table
 from reflexion_lab.records import Recollection
 from tests import builders as make
 
-FOLDER = Path(__file__).parents[2] / "experiments" / "uptake"
+FOLDER = Path(__file__).parents[3] / "experiments" / "uptake"
 PROMPT = 'def turned(values):\n    """Return the values in reverse order."""\n'
 PROMPTS = [(style, name) for style, prompts in STYLES.items() for name in prompts]
 
