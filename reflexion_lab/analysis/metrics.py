@@ -317,12 +317,12 @@ def no_feedback(log: Log) -> int:
     return sum(attempts[0].evaluation.outcome == "no_tests" for attempts in log.attempts.values())
 
 
-def in_process(log: Log) -> Rate:
-    """Tests, of feedback and hidden ones, that ran beside the program, which can forge them."""
+def in_process(log: Log) -> tuple[int, int]:
+    """Number of tests that ran beside the program, which can forge them, and of all: of feedback and hidden ones."""
     tests = [check.in_process for a in log.every for check in a.evaluation.checks if check.kind == "test"]
     grades = log.grades.values()
     count = sum(grade.checks_in_process for grade in grades)
-    return Rate.of(sum(tests) + count, len(tests) + sum(grade.checks_total for grade in grades))
+    return sum(tests) + count, len(tests) + sum(grade.checks_total for grade in grades)
 
 
 @metric("run", "count", label="harness errors", direction="lower", note="verdicts, feedback and hidden")

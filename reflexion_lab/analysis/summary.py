@@ -116,8 +116,6 @@ class Summary(Record, frozen=True, kw_only=True):
     """Tasks that show no test: their single attempt is the submission."""
     timeouts: int
     """Attempts with a feedback check that timed out."""
-    in_process: Rate
-    """Tests, of feedback and hidden ones, that ran beside the program, which can forge them."""
     harness_errors: int
     """Feedback and hidden verdicts invalid because of a harness failure."""
     seconds: float
@@ -193,7 +191,6 @@ def _summary(log: Log) -> Summary:
         uncounted=sum(any(u.calls > u.refused and not u.tokens for u in attempt.usage.values()) for attempt in every),
         no_feedback=metrics.no_feedback(log),
         timeouts=sum(any(check.outcome == "timeout" for check in a.evaluation.checks) for a in every),
-        in_process=metrics.in_process(log),
         harness_errors=metrics.harness_errors(log),
         seconds=sum(result.duration for result in log.results.values()),
         torn=log.torn,

@@ -66,8 +66,9 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
     if figures.harness_errors:
         verdicts = f"{figures.harness_errors} verdicts are failures of the harness and say nothing about a program"
         yield f"HARNESS ERRORS: {verdicts}{_first_problem(log)}. Run `reflexion-lab doctor`"
-    if figures.in_process.k:
-        yield f"{figures.in_process.k} of {figures.in_process.n} checks in process: forgeable"
+    forgeable, checks = metrics.in_process(log)
+    if forgeable:
+        yield f"{forgeable} of {checks} checks in process: forgeable"
     if blind := figures.blind_retries.k:
         yield (
             f"BLIND RETRIES: {blind} of {figures.blind_retries.n} retries read nothing of their own past though Ω >= 1:"
