@@ -27,8 +27,8 @@ LONG = {
     "sweep": ["--tasks", "1"],
     "vectors": ["--vectors", "1000", "--texts", "20"],
 }
-TABLES = {"coverage", "lexical", "slow_model", "windows"}
-"""Scripts that print tables, their modules, and a model."""
+TABLES = {"lexical", "mutate", "slow_model", "windows"}
+"""Scripts that print tables, their modules, a model, and the tool of mutants."""
 
 
 def run(tmp_path, name, *options):

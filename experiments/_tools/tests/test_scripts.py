@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-SCRIPTS = re.findall(r"`python -m (\S+)`", (ROOT / "experiments" / "_tools" / "README.md").read_text())
+SCRIPTS = re.findall(
+    r"`python -m (experiments\._tools\.\S+)`", (ROOT / "experiments" / "_tools" / "README.md").read_text()
+)
 
 
 def test_every_script_is_in_the_list():

@@ -1,8 +1,8 @@
 """Coverage and mean width of the interval of a paired difference, simulated: every line a design.
 
-    python bench/interval.py [--runs 2000] [--worst] [--agree]
-    python bench/interval.py --shift 0.06 | --per-cluster [--runs 1000]
-    python bench/interval.py --equivalence
+    python experiments/coverage/interval.py [--runs 2000] [--worst] [--agree]
+    python experiments/coverage/interval.py --shift 0.06 | --per-cluster [--runs 1000]
+    python experiments/coverage/interval.py --equivalence
 
 Tasks are clusters: their rates are Beta, an effect is added on the logit, four fifths of the cases share their draw
 with the baseline. Beside ours (`stats.bootstrap.difference`): a plain t over tasks, and with one seed Newcombe's method
