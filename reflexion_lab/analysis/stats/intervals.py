@@ -25,8 +25,8 @@ TOLERANCE = 1e-9
 PAIRED = "adjusted t over tasks"
 """Name of `over_tasks` in tables."""
 PSEUDO_PAIRS = 1.3
-"""Discordant pairs of tasks that `over_tasks` adds. All designs of `experiments/coverage/interval.py` then have a coverage of 93 % or
-more; with 1 pair, as in Agresti and Min, it falls to 92 %.
+"""Discordant pairs of tasks that `over_tasks` adds. All designs of `experiments/coverage` then have a coverage of 93 %
+or more; with 1 pair, as in Agresti and Min, it falls to 92 %.
 """
 DIGITS = 12
 """Digits to round an interval to: the order of tasks changes the last digits of a sum."""
@@ -201,7 +201,7 @@ def score_limit(difference: float, pairs: int) -> float:
     A true difference of m makes at least a share m of the pairs discordant, so that the variance of the estimate is at
     least m (1 - m) / pairs there (a bound of the restricted variance of Tango 1998, Statistics in Medicine 17:891-908).
     Where few pairs are discordant, the interval alone accepts up to 13.3 % of true differences at the margin; with this
-    limit 7.0 % (`experiments/coverage/interval.py --equivalence`: one seed, 30 to 164 tasks, margins of 2 to 30 points).
+    limit 7.0 % (`experiments/coverage`: one seed, 30 to 164 tasks, margins of 2 to 30 points).
 
     Parameters
     ----------
