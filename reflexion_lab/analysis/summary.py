@@ -200,11 +200,18 @@ def _summary(log: Log) -> Summary:
 def _read_of_others(every: Iterable[Attempt], run_id: str) -> dict[str, int]:
     reads = Counter[str]()
     for attempt in every:
-        own = f"ep-{run_id}/{attempt.task_id}-"
-        reads["episodes"] += any(not name.startswith(own) for name in attempt.recalled)
-        reads["wisdom"] += bool(attempt.recalled_wisdom)
-        reads["mistakes"] += bool(attempt.recalled_mistakes)
+        reads.update(kinds_read(run_id, attempt))
     return dict(reads)
+
+
+def kinds_read(run_id: str, attempt: Attempt) -> dict[str, bool]:
+    """Whether the actor read items of each kind; episodes in the Ω window belong to its own loop and do not count."""
+    own = f"ep-{run_id}/{attempt.task_id}-"
+    return {
+        "episodes": any(not name.startswith(own) for name in attempt.recalled),
+        "wisdom": bool(attempt.recalled_wisdom),
+        "mistakes": bool(attempt.recalled_mistakes),
+    }
 
 
 def _known(beginning: Beginning) -> dict[str, int]:
