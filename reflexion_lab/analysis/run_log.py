@@ -148,6 +148,13 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         """`3 of 4 shards`; "" for a run of its own."""
         return f"{len(self.shard_ids)} of {self.n_shards} shards" if self.shard_ids else ""
 
+    def is_own(self, episode_id: str, task_id: str) -> bool:
+        """Whether the id names an attempt of the run's own loop at the task. Without shared episodes and reflection
+        files, ids have no run id.
+        """
+        loops = {f"ep-{task_id}", *(f"ep-{run_id}/{task_id}" for run_id in self.run_ids)}
+        return episode_id.rpartition("-")[0] in loops
+
     @property
     def arm(self) -> str:
         """Name of the method; runs with the same name form an arm."""

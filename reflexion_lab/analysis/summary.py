@@ -176,7 +176,7 @@ def _summary(log: Log) -> Summary:
         usage_last_reflections=sum(
             (attempts[-1].reflection.usage for attempts in log.attempts.values() if attempts[-1].reflection), Usage()
         ),
-        read_of_others=_read_of_others(every, manifest.run_id) if log.beginning else None,
+        read_of_others=_read_of_others(log) if log.beginning else None,
         known_before=_known(log.beginning) if log.beginning else {},
         reflections=dict(Counter(reflection.source for reflection in reflections)),
         reflections_by_model=metrics.reflections_by_model_share(log),
@@ -197,18 +197,17 @@ def _summary(log: Log) -> Summary:
     )
 
 
-def _read_of_others(every: Iterable[Attempt], run_id: str) -> dict[str, int]:
+def _read_of_others(log: Log) -> dict[str, int]:
     reads = Counter[str]()
-    for attempt in every:
-        reads.update(kinds_read(run_id, attempt))
+    for attempt in log.every:
+        reads.update(kinds_read(log, attempt))
     return dict(reads)
 
 
-def kinds_read(run_id: str, attempt: Attempt) -> dict[str, bool]:
+def kinds_read(log: Log, attempt: Attempt) -> dict[str, bool]:
     """Whether the actor read items of each kind; episodes in the Ω window belong to its own loop and do not count."""
-    own = f"ep-{run_id}/{attempt.task_id}-"
     return {
-        "episodes": any(not name.startswith(own) for name in attempt.recalled),
+        "episodes": any(not log.is_own(name, attempt.task_id) for name in attempt.recalled),
         "wisdom": bool(attempt.recalled_wisdom),
         "mistakes": bool(attempt.recalled_mistakes),
     }

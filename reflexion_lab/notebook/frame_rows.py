@@ -149,7 +149,7 @@ def reflections(rows: Iterable[AttemptRow]) -> Iterator[PartRow]:
 
 def memories(rows: Iterable[AttemptRow]) -> Iterator[PartRow]:
     for row in rows:
-        attempt, own = row.attempt, row.loop.run.log.manifest.run_id
+        attempt, own = row.attempt, row.loop.run.log.run_ids
         kinds = {"episode": attempt.recalled, "wisdom": attempt.recalled_wisdom, "mistake": attempt.recalled_mistakes}
         kinds["item"] = attempt.recalled_items
         left_out = attempt.trajectory.left_out
@@ -158,13 +158,15 @@ def memories(rows: Iterable[AttemptRow]) -> Iterator[PartRow]:
             yield PartRow(row.loop, row.number, place, Recalled(kind, name, was_read, *_source(name, own)))
 
 
-def _source(name: str, own: str) -> tuple[str | None, str | None, int | None]:
-    """Run, task and attempt; a name without a run belongs to the run `own`."""
-    match = ITEM_SOURCE.fullmatch(name.replace(f"-{own}/", "-", 1))
+def _source(name: str, own: Sequence[str]) -> tuple[str | None, str | None, int | None]:
+    """Run, task and attempt; a name without a run, or with one of `own`, belongs to the first of them."""
+    for run_id in own:
+        name = name.replace(f"-{run_id}/", "-", 1)
+    match = ITEM_SOURCE.fullmatch(name)
     if not match:
         return None, None, None
     number = int(match["last"]) if name.startswith("ep-") and match["last"].isdecimal() else None
-    return match["run"] or own, match["task"], number
+    return match["run"] or own[0], match["task"], number
 
 
 Columns = dict[str, tuple[str, Callable[[Any], object]]]

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.errors import FolderError
+from reflexion_lab.notebook.frame_rows import _source
 from reflexion_lab.notebook.frames import load
 from reflexion_lab.records import Check, MemoryState, Usage, WrittenTests
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -211,6 +212,7 @@ def test_memories_name_the_run_and_task_that_they_are_from(named, attempt):
     memory = load(named("one", attempts={"own/b": [second]})).memory
     assert memory.kind.tolist() == ["episode"] * 4 + ["wisdom", "mistake"]
     assert memory.source_run.astype("string").fillna("").tolist() == [FAMILIAR, "one", "one", "", "", FAMILIAR]
+    assert _source("ep-second/a-1", ("first", "second")) == ("first", "a", 1)  # of two shards
     assert memory.source_task.astype("string").fillna("").tolist() == ["own/a", "own/a", "own/b", "", "", "own/c"]
     assert memory.source_number.fillna(0).tolist() == [2, 1, 7, 0, 0, 0]
     assert memory.was_read.tolist() == [True] * 4 + [False, True]

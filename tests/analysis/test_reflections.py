@@ -163,6 +163,12 @@ def test_first_attempts_of_other_tasks_may_read_but_are_no_retry(write_run, trie
     assert figures.every.effect is None
 
 
+def test_an_episode_of_any_shard_is_read(write_run, tried):
+    run = write_run(attempts={"a": [tried("a", 1, 0.0), tried("a", 2, 1.0, ("ep-run-2/a-1",))]})
+    log = replace(Log.read(run), shard_ids=("run-1", "run-2"))
+    assert [(len(reading.read), reading.reads_others) for reading in readings(log)] == [(0, False), (1, False)]
+
+
 @pytest.mark.parametrize("reads", [{"recalled": ("ep-earlier/a-1",)}, {"recalled_wisdom": ("w",)}])
 def test_who_read_of_other_runs_is_no_base(write_run, tried, reads):
     retry = replace(tried("a", 2, 1.0), **reads)

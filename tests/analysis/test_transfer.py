@@ -66,10 +66,9 @@ def test_reuse_is_the_share_of_attempts_whose_actor_read_wisdom(report):
 
 
 def test_what_the_window_shows_of_the_own_loop_is_no_reuse(write_run, attempt):
-    own, other, earlier = "ep-run-1/a-1", "ep-run-1/b-1", "ep-run-0/a-1"
-    items = [
-        replace(attempt("a", n, 0.0), recalled=ids) for n, ids in enumerate([(), (own,), (own, other), (earlier,)], 1)
-    ]
+    own, other, earlier, plain = "ep-run-1/a-1", "ep-run-1/b-1", "ep-run-0/a-1", "ep-a-1"
+    recalled = [(), (own, plain), (own, other), (earlier,)]
+    items = [replace(attempt("a", number, 0.0), recalled=ids) for number, ids in enumerate(recalled, 1)]
     result = transfer([write_run(attempts={"a": items, "a-1": [replace(attempt("a-1", 1, 0.0), recalled=(own,))]})])
     assert (result.read["episodes"].k, result.read["episodes"].n) == (3, 5)
 

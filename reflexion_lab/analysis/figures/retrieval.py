@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import SMALL, bars, frame, look, mark_bounds, named, share_axis
+from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.clusters import by_cluster
 from reflexion_lab.analysis.stats.intervals import Estimate
@@ -72,10 +73,9 @@ def drawing(arms: Sequence[Arm], seed: int = 0, later: Sequence[bool] = (False, 
     )
 
 
-def items_read(run_id: str, attempt: Attempt) -> int:
+def items_read(log: Log, attempt: Attempt) -> int:
     """Number of items of other loops that the actor read; the Ω window belongs to its own loop."""
-    own = f"ep-{run_id}/{attempt.task_id}-"
-    episodes = [name for name in attempt.recalled if not name.startswith(own)]
+    episodes = [name for name in attempt.recalled if not log.is_own(name, attempt.task_id)]
     recalled = (*episodes, *attempt.recalled_wisdom, *attempt.recalled_mistakes, *attempt.recalled_items)
     return len(set(recalled) - set(attempt.trajectory.left_out))
 
@@ -86,7 +86,7 @@ def _groups(arm: Arm, is_later: bool, seed: int) -> Passed:
         for attempt in log.every:
             grade = log.grades.get((attempt.task_id, attempt.number))
             if (attempt.number > 1) is is_later and grade and grade.outcome not in UNKNOWN:
-                items = min(MOST, items_read(log.manifest.run_id, attempt))
+                items = min(MOST, items_read(log, attempt))
                 outcomes.setdefault(items, []).append((attempt.task_id, grade.passed))
     return {
         items: (interval(by_cluster(passed, arm.clusters), seed), sum(won for _, won in passed), len(passed))

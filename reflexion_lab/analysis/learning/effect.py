@@ -129,7 +129,7 @@ def readings(log: Log) -> list[Reading]:
     Recalled items that did not fit into the prompt were not read, nor was a reflection without text. Attempts record
     only the episodes that they read, so a session history shown by a recall policy is unknown.
     """
-    known = {name: attempt for attempt in log.every for name in _names(log.manifest.run_id, attempt)}
+    known = {name: attempt for attempt in log.every for run_id in log.run_ids for name in _names(run_id, attempt)}
     readings = []
     for attempts in log.attempts.values():
         for before, attempt in zip((None, *attempts), attempts, strict=False):

@@ -90,7 +90,7 @@ def transfer(runs: object, baseline: object = (), known: Collection[str] | None 
     """
     logs, baseline_logs = ([Log.read(run) for run in folders(each)] for each in (runs, baseline))
     attempts = [attempt for log in logs for attempt in log.every]
-    reads = [kinds_read(log.manifest.run_id, attempt) for log in logs for attempt in log.every]
+    reads = [kinds_read(log, attempt) for log in logs for attempt in log.every]
     read = {wisdom_id for attempt in attempts for wisdom_id in attempt.recalled_wisdom}
     return Transfer(
         runs=len(logs),
