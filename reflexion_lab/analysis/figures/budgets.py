@@ -8,18 +8,9 @@ from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison.budgets import Spot, accuracy_by_spending, is_known
+from reflexion_lab.analysis.figures import style as styles
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, brief, facts, figure, share_methods
-from reflexion_lab.analysis.figures.style import (
-    INK,
-    Style,
-    bars,
-    frame,
-    line_only,
-    look,
-    mark_bounds,
-    named,
-    share_axis,
-)
+from reflexion_lab.analysis.figures.style import INK, Style, frame, look
 from reflexion_lab.analysis.stats.matching import hull
 
 if TYPE_CHECKING:
@@ -44,32 +35,32 @@ def budget(by_arm: Mapping[Arm, Sequence[Spot]], unit: str, ax: Axes) -> Axes:
         if not spots:
             continue
         style, last = look(place), spots[-1]
+        small: Style = {"linewidth": 1.1, "alpha": 0.7, "markersize": 3, "zorder": 3}
         x, y = [spot.spend for spot in spots], [spot.pass_at_1.value for spot in spots]
-        ax.plot(x, y, **line_only(style), linewidth=1.1, alpha=0.7, marker=style["marker"], markersize=3, zorder=3)
-        bars([last.spend], [last.pass_at_1], style["color"], ax)
+        ax.plot(x, y, color=style["color"], linestyle=style["linestyle"], marker=style["marker"], **small)
+        styles.bars([last.spend], [last.pass_at_1], style["color"], ax)
         size = 8 + 5 * sum(_overlaps(last, other) for other in list(by_arm.values())[place + 1 :])
-        name = named(arm.label, arm.is_upper_bound)
+        name = styles.named(arm)
         ax.plot(last.spend, y[-1], **style, markersize=size, zorder=5, label=name, gid="final")
     _hull(by_arm, ax)
     every = [spot.pass_at_1 for spots in by_arm.values() for spot in spots]
-    share_axis(ax, [end for share in every for end in (share.low, share.high)], "share of tasks solved")
+    styles.share_axis(ax, [end for share in every for end in (share.low, share.high)], "share of tasks solved")
     ax.set(xlabel=LABELS[unit])
     if all(spot.spend > 0 for spots in by_arm.values() for spot in spots):
         ax.set_xscale("log")
         _ticks(ax)
-    mark_bounds(ax, [arm.label for arm in by_arm if arm.is_upper_bound])
+    styles.mark_bounds(ax, by_arm)
     return frame(ax, "both")
 
 
 @figure(20, FEW)
-def drawing(arms: Sequence[Arm], seed: int = 0, units: Sequence[str] = tuple(LABELS)) -> Drawing | None:
+def drawing(arms: Sequence[Arm], units: Sequence[str] = tuple(LABELS)) -> Drawing | None:
     """A panel for each of `units` with an arm of known spending; None without any.
 
     Arms of unknown spending are left out, and named in the caption.
     """
     spots = {
-        unit: {arm: accuracy_by_spending(arm, unit, seed) if is_known(arm, unit) else [] for arm in arms}
-        for unit in units
+        unit: {arm: accuracy_by_spending(arm, unit) if is_known(arm, unit) else [] for arm in arms} for unit in units
     }
     spots = {unit: by_arm for unit, by_arm in spots.items() if any(by_arm.values())}
     if not spots:
@@ -132,11 +123,11 @@ def _hull(by_arm: Mapping[Arm, Sequence[Spot]], ax: Axes) -> None:
 
 def _ticks(ax: Axes) -> None:
     """Plain numbers, more of them where the range is less than a power of ten."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
     ax.margins(x=0.12)
     low, high = ax.get_xlim()
     subs = (1, 2, 5) if high / low > 8 else (1, 1.5, 2, 3, 4, 5, 7)
     ax.xaxis.set_major_locator(LogLocator(subs=subs) if high / low > 3 else MaxNLocator(6))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}" if x >= 100 else f"{x:.3g}"))
+    ax.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}" if x >= 100 else f"{x:.3g}")
     ax.xaxis.set_minor_locator(NullLocator())

@@ -49,7 +49,7 @@ def reliability(calibrated: Calibration, ax: Axes, label: str = "") -> Axes:
 
 
 @figure(80, FEW)
-def drawing(arms: Sequence[Arm], source: str | None = None, seed: int = 0) -> Drawing | None:
+def drawing(arms: Sequence[Arm], source: str | None = None) -> Drawing | None:
     """A panel for each arm with reflections of known confidence that the next attempt read; None without any.
 
     `source` of the confidence (`analysis.learning.reflections.forecasts`) is by default the most frequent of an arm.
@@ -65,7 +65,7 @@ def drawing(arms: Sequence[Arm], source: str | None = None, seed: int = 0) -> Dr
             selected = source or max(by_source, key=lambda name: len(by_source[name]))
             if selected not in by_source:
                 raise ConfigError("source", repr(selected), f"one of {', '.join(by_source)}")
-            figures[arm] = selected, calibration(by_source[selected], seed=seed)
+            figures[arm] = selected, calibration(by_source[selected])
     if not figures:
         return None
     rows = [

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.figures import style as styles
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, brief, facts, figure
-from reflexion_lab.analysis.figures.style import (
-    BANDS,
-    LINES,
-    SMALL,
-    UPPER_BOUND,
-    Style,
-    bars,
-    frame,
-    look,
-    mark_bounds,
-    marker_only,
-    share_axis,
-    spread,
-    weighed,
-)
+from reflexion_lab.analysis.figures.style import UPPER_BOUND, Style, frame, look
 from reflexion_lab.analysis.stats.bootstrap import bands
 from reflexion_lab.analysis.stats.clusters import places
 from reflexion_lab.analysis.stats.estimators import Point
 from reflexion_lab.analysis.stats.intervals import Rate
-from reflexion_lab.records import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,39 +30,24 @@ ENDED = "Ring: the last attempt of an arm's loops."
 COLUMNS = ("arm", "feedback_source", "seeds", "attempt", "n", "solved", "share", "low", "high", "any_solved", "tokens")
 
 
-class Curve(Record, frozen=True, kw_only=True):
-    """A convergence curve with its sources."""
+class Curve(NamedTuple):
+    """The convergence curve of an arm over all of its seeds; n counts cases, a task at a seed each."""
 
-    label: str
-    feedback_source: str
-    is_upper_bound: bool
-    seeds: tuple[int, ...]
-    points: tuple[Point, ...]
-    """At least one."""
-    longest: int
-    """Last attempt of its longest loop; later points repeat it."""
+    arm: Arm
+    points: list[Point]
 
     @classmethod
-    def over(cls, arm: Arm, longest: int = 0, seed: int = 0) -> Curve:
-        """The curve of an arm over all of its seeds; n counts cases, a task at a seed each.
+    def over(cls, arm: Arm, last: int = 0) -> Curve:
+        """Up to attempt `last`; 0: that of the arm's longest loop, which later points repeat.
 
         Intervals are bootstrap bands over tasks and seeds (`stats.bootstrap.bands`), for one seed those of its run.
-        `longest` is the last attempt; 0: that of the arm's longest loop.
         """
-        last = longest or arm.longest
-        points = [_pooled(points) for points in zip(*(log.curve(last) for log in arm.logs), strict=True)]
+        points = [_pooled(points) for points in zip(*(log.curve(last or arm.longest) for log in arm.logs), strict=True)]
         if len(arm.seeds) > 1:
             cases = [arm.outcomes(arm.verdicts(point.attempt)) for point in points]
-            ends = bands(cases, seed, clusters=list(places(arm.tasks, arm.clusters).values()))
+            ends = bands(cases, clusters=list(places(arm.tasks, arm.clusters).values()))
             points = [replace(point, low=end.low, high=end.high) for point, end in zip(points, ends, strict=True)]
-        return cls(
-            label=arm.label,
-            feedback_source=arm.feedback_source,
-            is_upper_bound=arm.is_upper_bound,
-            seeds=arm.seeds,
-            points=tuple(points),
-            longest=arm.longest,
-        )
+        return cls(arm, points)
 
 
 def curves(arm_curves: Sequence[Curve], ax: Axes) -> Axes:
@@ -94,24 +65,24 @@ def curves(arm_curves: Sequence[Curve], ax: Axes) -> Axes:
     for place, (curve, shift) in enumerate(zip(arm_curves, shifts, strict=True)):
         _curve(curve, place, shift, is_crowded, ax)
     points = [point for curve in arm_curves for point in curve.points]
-    share_axis(ax, [end for point in points for end in (point.low, point.high)], "share of tasks solved")
+    styles.share_axis(ax, [end for point in points for end in (point.low, point.high)], "share of tasks solved")
     ax.set(xlim=(0.65, last + 0.4), xlabel="loop cut at attempt")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     _names(arm_curves, shifts, ax)
-    mark_bounds(ax, [curve.label for curve in arm_curves if curve.is_upper_bound])
+    styles.mark_bounds(ax, [curve.arm for curve in arm_curves])
     return frame(ax, "y")
 
 
 @figure(10, FEW)
-def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing:
+def drawing(arms: Sequence[Arm]) -> Drawing:
     """All arms in one panel."""
     longest = max(arm.longest for arm in arms)
-    arm_curves = [Curve.over(arm, longest, seed) for arm in arms]
+    arm_curves = [Curve.over(arm, longest) for arm in arms]
     rows = [
-        (c.label, c.feedback_source, " ".join(map(str, c.seeds)), p.attempt, p.n, p.solved, p.pass_at_1, p.low, p.high,
-         p.any_solved, p.tokens_cum)
-        for c in arm_curves
-        for p in c.points
+        (arm.label, arm.feedback_source, " ".join(map(str, arm.seeds)), p.attempt, p.n, p.solved, p.pass_at_1, p.low,
+         p.high, p.any_solved, p.tokens_cum)
+        for arm, points in arm_curves
+        for p in points
     ]  # fmt: skip
     pooled = "bootstrap over tasks and seeds (percentiles of 10,000 draws; score intervals where there are few tasks)"
     methods = " and ".join(dict.fromkeys(pooled if len(arm.seeds) > 1 else arm.share_method for arm in arms))
@@ -120,7 +91,7 @@ def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing:
     method = f"{METHOD} 95 % intervals: {methods}. {STOPPED}"
     if len(arms) > 1 and not _unlike(arms):
         method += " All arms share the same first attempts."
-    longest_name = max(len(_name(curve)) for curve in arm_curves)
+    longest_name = max(len(_name(arm)) for arm in arms)
     panel = 7.6 + 0.07 * max(0, longest_name - 20), 4.2 + 0.2 * max(0, len(arms) - 5)
     metric = "Share solved" if all(arm.is_upper_bound for arm in arms) else "pass@1"
     panels = [lambda ax: curves(arm_curves, ax)]
@@ -130,13 +101,10 @@ def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing:
 def _pooled(points: Sequence[Point]) -> Point:
     """One point of several runs, pooled."""
     rate = Rate.of(sum(point.solved for point in points), sum(point.n for point in points))
-    n_feedback = sum(point.n_feedback for point in points)
-    feedback: dict[str, float | None] = dict.fromkeys(("visible_pass", "reward"))
-    if n_feedback:
-        for name in feedback:
-            feedback[name] = sum((getattr(point, name) or 0) * point.n_feedback for point in points) / n_feedback
-    return Point(
-        attempt=points[0].attempt,
+    n_feedback, names = sum(point.n_feedback for point in points), ("visible_pass", "reward")
+    sums = {name: sum((getattr(point, name) or 0) * point.n_feedback for point in points) for name in names}
+    return replace(
+        points[0],
         n=rate.n,
         solved=rate.k,
         pass_at_1=rate.share,
@@ -145,43 +113,45 @@ def _pooled(points: Sequence[Point]) -> Point:
         any_solved=sum(point.any_solved * point.n for point in points) / rate.n,
         n_feedback=n_feedback,
         tokens_cum=sum(point.tokens_cum for point in points),
-        **feedback,
+        **{name: total / n_feedback if n_feedback else None for name, total in sums.items()},
     )
 
 
 def _curve(curve: Curve, place: int, shift: float, is_crowded: bool, ax: Axes) -> None:
     x = [point.attempt + shift for point in curve.points]
-    style, end = look(place), curve.longest
+    style, end = look(place), curve.arm.longest
     measured = curve.points[:end]
     if is_crowded:
-        bars(x[:end], measured, style["color"], ax)
+        styles.bars(x[:end], measured, style["color"], ax)
     else:
         low, high = [point.low for point in measured], [point.high for point in measured]
-        ax.fill_between(x[:end], low, high, linewidth=0, gid="interval", **weighed(style["color"], BANDS))
+        ax.fill_between(x[:end], low, high, linewidth=0, gid="interval", **styles.weighed(style["color"], styles.BANDS))
         for edge in (low, high):
-            ax.plot(x[:end], edge, linestyle=style["linestyle"], linewidth=0.6, **weighed(style["color"], LINES))
+            line: Style = {"linestyle": style["linestyle"], "linewidth": 0.6}
+            ax.plot(x[:end], edge, **line, **styles.weighed(style["color"], styles.LINES))
     shares = [point.pass_at_1 for point in curve.points]
-    ax.plot(x[:end], shares[:end], **style, linewidth=1.8, markersize=7, zorder=4, label=_name(curve), gid="pass_at_1")
+    label = _name(curve.arm)
+    ax.plot(x[:end], shares[:end], **style, linewidth=1.8, markersize=7, zorder=4, label=label, gid="pass_at_1")
     if end < len(x):
         ring: Style = {"marker": "o", "markersize": 13, "markerfacecolor": "none", "markevery": [0], "gid": "ended"}
         ax.plot(x[end - 1 :], shares[end - 1 :], ":", color=style["color"], linewidth=1.4, zorder=5, **ring)
 
 
-def _name(curve: Curve) -> str:
-    return f"{curve.label} ({UPPER_BOUND}, not pass@1)" if curve.is_upper_bound else curve.label
+def _name(arm: Arm) -> str:
+    return f"{arm.label} ({UPPER_BOUND}, not pass@1)" if arm.is_upper_bound else arm.label
 
 
 def _names(arm_curves: Sequence[Curve], shifts: Sequence[float], ax: Axes) -> None:
     """Write names beside the ends of the curves, apart from each other, each with a line to its curve."""
     (low, high), right = ax.get_ylim(), ax.get_xlim()[1]
     ends = [curve.points[-1].pass_at_1 for curve in arm_curves]
-    heights = spread(ends, (high - low) * 0.062, max(low, 0.0), min(high, 1.0))
+    heights = styles.spread(ends, (high - low) * 0.062, max(low, 0.0), min(high, 1.0))
     for place, (curve, end, height) in enumerate(zip(arm_curves, ends, heights, strict=True)):
         style, x = look(place), curve.points[-1].attempt + shifts[place]
         ax.plot((x, right), (end, height), color=style["color"], linewidth=0.6, alpha=0.6, clip_on=False, zorder=3)
-        ax.plot(right, height, **marker_only(style), markersize=6, clip_on=False, zorder=5)
-        text = f"  {100 * end:.1f}  {_name(curve)}"
-        ax.annotate(text, (right, height), (4, 0), textcoords="offset points", va="center", gid="name", **SMALL)
+        ax.plot(right, height, **styles.marker_only(style), markersize=6, clip_on=False, zorder=5)
+        text = f"  {100 * end:.1f}  {_name(curve.arm)}"
+        ax.annotate(text, (right, height), (4, 0), textcoords="offset points", va="center", gid="name", **styles.SMALL)
 
 
 def _unlike(arms: Sequence[Arm]) -> str:

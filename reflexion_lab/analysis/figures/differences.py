@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.row import Difference, Row
+from reflexion_lab.analysis.figures import style as styles
 from reflexion_lab.analysis.figures.drawing import LEGEND_COLUMNS, Drawing, brief, facts, figure
-from reflexion_lab.analysis.figures.style import (
-    COLOURS,
-    FAINT,
-    INK,
-    UPPER_BOUND,
-    Style,
-    beside,
-    dot,
-    folded,
-    note,
-    rows,
-    watermark,
-)
+from reflexion_lab.analysis.figures.style import INK, UPPER_BOUND, Style, frame
 from reflexion_lab.analysis.report import cells
 
 if TYPE_CHECKING:
@@ -32,6 +22,8 @@ COLUMNS = ("arm", "budget", "n", "tasks", "clusters", "seeds", "difference", "lo
 MARKS = {"as run": "o", "equal attempts": "D", "equal completion tokens": "^", "equal tokens": "s", "equal calls": "v",
          "equal cost": "P"}  # fmt: skip
 """Marker by budget."""
+ASIDE = 36
+"""Characters per line of an arm's name beside the axis."""
 
 
 def differences(comparison: Comparison, ax: Axes) -> Axes:
@@ -39,32 +31,39 @@ def differences(comparison: Comparison, ax: Axes) -> Axes:
 
     Grey bars reach to the minimum detectable effect at 80 % power.
     """
-    from matplotlib.ticker import FuncFormatter
-
     arm_rows = _with_difference(comparison)
     for place, row in enumerate(arm_rows):
         lines = list(comparison.shown(row).values())
         for number, difference in enumerate(lines):
             y = place + (number - (len(lines) - 1) / 2) * 0.8 / max(len(lines), 2)
             if (minimum := difference.minimum) is not None:
-                grey: Style = {"color": FAINT, "alpha": 0.75, "zorder": 1, "gid": "minimum"}
+                grey: Style = {"color": styles.FAINT, "alpha": 0.75, "zorder": 1, "gid": "minimum"}
                 ax.barh(y, 2 * minimum, left=-minimum, height=0.6 / max(len(lines), 2), **grey)
             estimate = difference.estimate
-            dot(estimate.value, estimate, y, ax, **_style(difference.budget), gid=difference.budget)
+            style = _style(difference.budget)
+            line: Style = {"linewidth": 2.2, "zorder": 3, **styles.weighed(style["color"], styles.LINES)}
+            ax.hlines(y, estimate.low, estimate.high, **line)
+            ax.plot(estimate.value, y, **style, zorder=4, gid=difference.budget)
             points = cells.estimate(estimate, signed=True).replace("-", "−")
-            note(ax, y, f"{points}  {_p_value(row, difference)}")
+            beside: Style = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
+            text = f"{points}  {_p_value(row, difference)}"
+            ax.annotate(text, (1, y), (8, 0), **beside, annotation_clip=False, **styles.SMALL)
     ax.axvline(0, color=INK, linewidth=0.9, zorder=2)
     every = [difference for row in arm_rows for difference in comparison.shown(row).values()]
     ends = [(abs(each.estimate.low), abs(each.estimate.high), each.minimum or 0) for each in every]
     widest = max(map(max, ends))
     ax.set_xlim(-1.08 * widest, 1.08 * widest)
     ax.set_xlabel(f"solved, percentage points above {comparison.baseline}")
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: cells.number(x, 0, signed=True).replace("-", "−")))
+    ax.xaxis.set_major_formatter(lambda x, _: cells.number(x, 0, signed=True).replace("-", "−"))
     for place, row in enumerate(arm_rows):
         if row.is_upper_bound:
-            watermark(ax, height=1 - (place + 0.5) / len(arm_rows))
+            styles.watermark(ax, height=1 - (place + 0.5) / len(arm_rows))
     _legend(every, ax)
-    return rows([_name(row) for row in arm_rows], ax, is_ruled=True)
+    ax.set_yticks(range(len(arm_rows)), [_name(row) for row in arm_rows])
+    ax.set_ylim(len(arm_rows) - 0.5, -0.5)
+    for place in range(len(arm_rows) - 1):
+        ax.axhline(place + 0.5, color=styles.FAINT, linewidth=0.7)
+    return frame(ax, "x")
 
 
 @figure(30, is_compared=True)
@@ -99,10 +98,8 @@ def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
         "difference has none, none is detectable."
     )
     baseline = comparison.baseline
-    size = (
-        6.4 + beside([row.arm for row in arm_rows]),
-        1.6 + 0.31 * max(2, *(len(comparison.shown(row)) for row in arm_rows)) * len(arm_rows),
-    )
+    longest, most = max(len(row.arm) for row in arm_rows), max(len(comparison.shown(row)) for row in arm_rows)
+    size = 6.4 + 0.08 * max(0, min(ASIDE, longest) - 16), 1.6 + 0.31 * max(2, most) * len(arm_rows)
     title, panels = f"Difference to {baseline}", [lambda ax: differences(comparison, ax)]
     return Drawing("differences", title, panels, COLUMNS, lines, text, size, method=method)
 
@@ -113,9 +110,10 @@ def _with_difference(comparison: Comparison) -> list[Row]:
 
 def _style(budget: str) -> Style:
     """A colour and a marker of its own; hollow where all tokens or money are equal."""
-    colour = COLOURS[list(MARKS).index(budget) % len(COLOURS)]
+    colour = styles.COLOURS[list(MARKS).index(budget) % len(styles.COLOURS)]
     inside = {"markerfacecolor": "white", "markeredgecolor": colour} if budget in ("equal tokens", "equal cost") else {}
-    return {"color": colour, "marker": MARKS[budget], "markersize": 6, "markeredgecolor": "white", **inside}
+    mark = {"color": colour, "marker": MARKS[budget], "linestyle": "", "markersize": 6}
+    return mark | {"markeredgecolor": "white"} | inside
 
 
 def _legend(every: Sequence[Difference], ax: Axes) -> None:
@@ -123,10 +121,10 @@ def _legend(every: Sequence[Difference], ax: Axes) -> None:
     from matplotlib.patches import Patch
 
     names = dict.fromkeys(difference.budget for difference in every)
-    marks = [Line2D([], [], linestyle="", **_style(name), label=name) for name in names]
+    marks = [Line2D([], [], **_style(name), label=name) for name in names]
     place: Style = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "ncols": LEGEND_COLUMNS, "borderaxespad": 0.2}
     has_minimum = any(difference.minimum is not None for difference in every)
-    handles = [*marks, *[Patch(color=FAINT, label="below the minimum detectable effect")] * has_minimum]
+    handles = [*marks, *[Patch(color=styles.FAINT, label="below the minimum detectable effect")] * has_minimum]
     ax.legend(handles=handles, **place, frameon=False, fontsize=8.5, labelcolor=INK)
 
 
@@ -137,5 +135,5 @@ def _p_value(row: Row, difference: Difference) -> str:
 
 
 def _name(row: Row) -> str:
-    name = folded(row.arm)
+    name = textwrap.fill(row.arm, ASIDE)
     return f"{name}\n{UPPER_BOUND}" if row.is_upper_bound else name

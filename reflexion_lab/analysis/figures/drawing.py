@@ -7,7 +7,7 @@ import importlib
 import pkgutil
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
@@ -120,23 +120,19 @@ def figure(place: int, most: int = MANY, is_compared: bool = False) -> Callable[
 def save(folder: Path, drawing: Drawing, kind: Kind = "png", is_captioned: bool = True) -> Figure:
     """Write `<name>.png` and `<name>.csv` into `folder`, without a display and in any thread.
 
-    Parameters
-    ----------
-    kind : {'png', 'svg', 'pdf'}, default "png"
-        `pdf` writes a PDF beside the PNG, which pages show.
-    is_captioned : bool, default True
-        Write title and caption into the figure; off for papers.
+    `pdf` writes a PDF beside the PNG, which pages show; `is_captioned` writes title and caption into the figure.
     """
     from matplotlib import figure, rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    width = max(NARROWEST, drawing.size[0] * _across(drawing))
+    across = min(drawing.across, len(drawing.panels))
+    width, down = max(NARROWEST, drawing.size[0] * across), -(-len(drawing.panels) // across)
     # ids of an SVG are random otherwise; a dollar in an arm's name is no formula
     with rc_context({"svg.hashsalt": drawing.name, "svg.fonttype": "none", "text.parse_math": False}):
         canvas = figure.Figure(figsize=(width, drawing.size[1]), facecolor="white")
         canvas.set_layout_engine("constrained", wspace=0.04, w_pad=0.08, h_pad=0.06)
         FigureCanvasAgg(canvas)
-        down = _draw_panels(canvas, drawing)
+        _draw_panels(canvas, drawing, down, across)
         lines = _write_words(canvas, drawing, width, is_captioned)
         canvas.set_size_inches(width, drawing.size[1] * down + LINE * lines + 0.3 * is_captioned)
         canvas.draw_without_rendering()
@@ -148,22 +144,12 @@ def save(folder: Path, drawing: Drawing, kind: Kind = "png", is_captioned: bool 
             canvas.savefig(in_print, metadata={"CreationDate": None})
     table = folder / f"{drawing.name}.csv"
     with table.open("w", newline="") as file:
-        csv.writer(file).writerows([drawing.columns, *(map(_cell, row) for row in drawing.rows)])
+        rows = ([inert(cell) if isinstance(cell, str) else cell for cell in row] for row in drawing.rows)
+        csv.writer(file).writerows([drawing.columns, *rows])
     return Figure(drawing, path, table, in_print, is_captioned)
 
 
-def _cell(value: object) -> object:
-    return inert(value) if isinstance(value, str) else value
-
-
-def _across(drawing: Drawing) -> int:
-    return min(drawing.across, len(drawing.panels))
-
-
-def _draw_panels(canvas: Canvas, drawing: Drawing) -> int:
-    """Draw the panels; returns their number of rows."""
-    across = _across(drawing)
-    down = -(-len(drawing.panels) // across)
+def _draw_panels(canvas: Canvas, drawing: Drawing, down: int, across: int) -> None:
     axes = list(canvas.subplots(down, across, squeeze=False).flat)
     for ax, panel in zip(axes, drawing.panels, strict=False):
         panel(ax)
@@ -171,7 +157,6 @@ def _draw_panels(canvas: Canvas, drawing: Drawing) -> int:
             ax.set_title(textwrap.fill(name, int(drawing.size[0] * LETTERS * 0.7)), loc="left", fontsize=9)
     for ax in axes[len(drawing.panels) :]:
         ax.set_visible(False)
-    return down
 
 
 def _write_words(canvas: Canvas, drawing: Drawing, width: float, is_captioned: bool) -> int:
@@ -250,10 +235,16 @@ def on_axes(drawing: Drawing, ax: Axes | None = None, is_captioned: bool = True)
     The figure is white, whatever the theme or style of matplotlib.
     """
     import matplotlib
+    from matplotlib import pyplot
     from matplotlib.style import context
+    from matplotlib.text import Text
 
     with context("default"):
-        target = _new(drawing, is_captioned) if ax is None else ax
+        target = ax
+        if target is None:
+            width, height = max(NARROWEST, drawing.size[0]), drawing.size[1] + 0.5
+            lines = _wrapped(drawing.caption, width * ROOM).count("\n") + 2 if is_captioned else 0
+            target = pyplot.figure(figsize=(width, height + LINE * lines), layout="constrained").add_subplot()
         target.figure.set_facecolor("white")
         target.set_facecolor("white")
         drawing.panels[0](target)
@@ -263,21 +254,13 @@ def on_axes(drawing: Drawing, ax: Axes | None = None, is_captioned: bool = True)
             figure.set_size_inches(width, height + LINE * rows)
         if is_captioned:
             _caption(drawing.caption, target)
-        _plain(target)
+        for artist in target.findobj(Text):  # dollars and backslashes in names are no formulas, and nothing for LaTeX
+            artist.set_parse_math(False)
+            artist.set_usetex(False)
         # The first figure of a notebook switches this on, which the end of a style would undo.
         is_interactive = matplotlib.is_interactive()
     matplotlib.interactive(is_interactive)
     return target
-
-
-def _new(drawing: Drawing, is_captioned: bool) -> Axes:
-    from matplotlib import pyplot
-
-    width, height = max(NARROWEST, drawing.size[0]), drawing.size[1] + 0.5
-    lines = _wrapped(drawing.caption, width * ROOM).count("\n") + 2 if is_captioned else 0
-    figure = pyplot.figure(figsize=(width, height + LINE * lines), layout="constrained")
-    ax: Axes = figure.add_subplot()
-    return ax
 
 
 def _wrapped(caption: str, inches: float, most: int | None = None) -> str:
@@ -304,7 +287,7 @@ def _head(drawing: Drawing, ax: Axes, is_captioned: bool) -> int:
 
 
 def _legend(target: Axes | Canvas, axes: Sequence[Axes], title: str, inches: float, place: Style) -> int:
-    """Write one legend of all `axes` on `target`, `inches` wide; returns its rows."""
+    """One legend of all `axes`; returns its rows."""
     entries = {name: line for ax in axes for line, name in zip(*ax.get_legend_handles_labels(), strict=True)}
     columns = max(1, int(inches * LETTERS / (8 + max(map(len, entries), default=0))))
     target.legend(entries.values(), entries, title=title, ncols=columns, **LEGEND, **place)
@@ -324,53 +307,25 @@ def _caption(text: str, ax: Axes) -> None:
     ax.annotate(_wrapped(text, inches), (0, 0), (-72 * left / dpi, -8), **where, **look)
 
 
-def _plain(ax: Axes) -> None:
-    """Dollars and backslashes in names are no formulas, and nothing for LaTeX."""
-    from matplotlib.text import Text
-
-    for artist in ax.findobj(Text):
-        artist.set_parse_math(False)
-        artist.set_usetex(False)
-
-
 def save_figures(
     folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Kind = "png", are_captioned: bool = True
 ) -> list[Figure]:
-    """Write the figures of these arms and their comparison; empty ones are left out.
-
-    Parameters
-    ----------
-    folder : Path
-        Created if missing.
-    comparison : Comparison
-    arms : sequence of Arm
-    kind : {"png", "svg", "pdf"}
-    are_captioned : bool, default True
-        With title and caption.
-    """
+    """Write the figures of these arms and their comparison (`save`); empty ones are left out."""
     folder.mkdir(parents=True, exist_ok=True)
     named_arms = readable(arms)
     whole = {arm.label: plain(name) for name, arm in named_arms.items()}
     renamed = comparison.renamed({name: arm.label for name, arm in named_arms.items()})
-    drawings = _drawings(renamed, list(named_arms.values()))
-    return [save(folder, _in_full(drawing, whole), kind, are_captioned) for drawing in drawings]
-
-
-def _in_full(drawing: Drawing, whole: Mapping[str, str]) -> Drawing:
-    """The drawing with uncut names in its CSV."""
-    place = drawing.columns.index("arm")
-    return drawing._replace(
-        rows=[(*row[:place], whole.get(str(row[place]), row[place]), *row[place + 1 :]) for row in drawing.rows]
-    )
-
-
-def _drawings(comparison: Comparison, arms: Sequence[Arm]) -> Iterator[Drawing]:
     for module in pkgutil.iter_modules(figures.__path__):  # a figure is registered by its module
         importlib.import_module(f"{figures.__name__}.{module.name}")
+    saved, short = [], list(named_arms.values())
     for figure in sorted(REGISTRY, key=lambda entry: entry.place):
         if len(arms) <= figure.most:
-            drawn = figure.of(comparison, arms) if figure.is_compared else figure.of(arms)
-            yield from [drawn] if isinstance(drawn, Drawing) else drawn or ()
+            drawn = figure.of(renamed, short) if figure.is_compared else figure.of(short)
+            for each in [drawn] if isinstance(drawn, Drawing) else drawn or ():
+                place = each.columns.index("arm")
+                rows = [(*row[:place], whole.get(str(row[place]), row[place]), *row[place + 1 :]) for row in each.rows]
+                saved.append(save(folder, each._replace(rows=rows), kind, are_captioned))  # uncut names in the CSV
+    return saved
 
 
 def readable(arms: Sequence[Arm]) -> dict[str, Arm]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison.grouping import SEEDED, SYMBOLS
 from reflexion_lab.analysis.figures.drawing import Drawing, brief, facts, figure, share_methods
-from reflexion_lab.analysis.figures.style import INK, UPPER_BOUND, named, share_limits, watermark
+from reflexion_lab.analysis.figures.style import INK, UPPER_BOUND, share_limits, watermark
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.errors import ConfigError
@@ -57,7 +57,7 @@ def heat_map(grid: Cells, keys: tuple[str, str], limits: tuple[float, float], ti
 
 
 @figure(40)
-def drawing(arms: Sequence[Arm], keys: Sequence[str] = (), seed: int = 0) -> Drawing | None:
+def drawing(arms: Sequence[Arm], keys: Sequence[str] = ()) -> Drawing | None:
     """A panel per set of arms that differ in these keys alone; None where none is swept.
 
     `keys`: one key, or the key down and the key across; by default those that are swept, two at most. Raises
@@ -74,7 +74,7 @@ def drawing(arms: Sequence[Arm], keys: Sequence[str] = (), seed: int = 0) -> Dra
     for arm in arms:
         if all(key in config(arm) for key in selected):
             down, across = (value_of(config(arm).get(key, "")) for key in pair)
-            grids.setdefault(series(arm, selected), {})[down, across] = arm, arm.share(arm.verdicts(), seed)
+            grids.setdefault(series(arm, selected), {})[down, across] = arm, arm.share(arm.verdicts())
     sides = range(2 - len(selected), 2)
     grids = {name: grid for name, grid in grids.items() if all(len({p[side] for p in grid}) > 1 for side in sides)}
     if not grids:
@@ -128,7 +128,8 @@ def series(arm: Arm, keys: Sequence[str]) -> str:
     left_out = {f"{key}={value}" for key, value in values.items()}
     left_out |= {f"{SYMBOLS.get(key, key.rpartition('.')[2] + '=')}{value}" for key, value in values.items()}
     words = [word for word in arm.label.split(" ") if word not in left_out]
-    return named(" ".join(words) or "all arms", arm.is_upper_bound)
+    name = " ".join(words) or "all arms"
+    return f"{name} ({UPPER_BOUND})" if arm.is_upper_bound else name
 
 
 def value_of(value: object) -> Value:

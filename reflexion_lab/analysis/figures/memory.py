@@ -53,12 +53,12 @@ def along_the_stream(curves: Mapping[Arm, Sequence[Window]], ax: Axes) -> Axes:
         starts = [0, *(window.end for window in curve)]
         at = [(start + window.end) / 2 + shift for start, window in zip(starts, curve, strict=False)]
         bars(at, [window.solved for window in curve], style["color"], ax)
-        label = named(arm.label, arm.is_upper_bound)
+        label = named(arm)
         ax.plot(at, [window.solved.value for window in curve], **style, markersize=6, linewidth=1.2, label=label)
     drawn = [window.solved for curve in curves.values() for window in curve]
     share_axis(ax, [end for effect in drawn for end in (effect.low, effect.high)], "share solved in its part")
     ax.set(xlim=(0, width), xlabel="tasks of the stream")
-    mark_bounds(ax, [arm.label for arm in curves if arm.is_upper_bound])
+    mark_bounds(ax, curves)
     return frame(ax, "y")
 
 

@@ -33,7 +33,7 @@ def by_items(by_arm: Mapping[Arm, Passed], title: str, ax: Axes) -> Axes:
         x, shares = [items + shift for items in groups], [share for share, _, _ in groups.values()]
         bars(x, shares, style["color"], ax)
         values = [share.value for share in shares]
-        label = named(arm.label, arm.is_upper_bound)
+        label = named(arm)
         ax.plot(x, values, **style, linewidth=1.5, markersize=7, zorder=4, label=label, gid="passed")
         for at, (share, _, n) in zip(x, groups.values(), strict=True):
             ax.annotate(str(n), (at, share.value), (5, 5), textcoords="offset points", **SMALL)
@@ -43,14 +43,14 @@ def by_items(by_arm: Mapping[Arm, Passed], title: str, ax: Axes) -> Axes:
     ax.set_xticks(counts, [f"{items} or more" if items == MOST else str(items) for items in counts])
     ax.set(xlabel="items of other loops read", xlim=(counts[0] - 0.5, counts[-1] + 0.5))
     ax.set_title(title, loc="left", fontsize=9)
-    mark_bounds(ax, [arm.label for arm in by_arm if arm.is_upper_bound])
+    mark_bounds(ax, by_arm)
     return frame(ax, "y")
 
 
 @figure(85, FEW)
-def drawing(arms: Sequence[Arm], seed: int = 0, later: Sequence[bool] = (False, True)) -> Drawing | None:
+def drawing(arms: Sequence[Arm], later: Sequence[bool] = (False, True)) -> Drawing | None:
     """A panel for first attempts and one for later ones; None where no attempt read an item of another loop."""
-    parts = {is_later: {arm: _groups(arm, is_later, seed) for arm in arms} for is_later in later}
+    parts = {is_later: {arm: _groups(arm, is_later) for arm in arms} for is_later in later}
     parts = {is_later: {arm: own for arm, own in part.items() if any(own)} for is_later, part in parts.items()}
     parts = {is_later: part for is_later, part in parts.items() if part}
     if not parts:
@@ -80,7 +80,7 @@ def items_read(log: Log, attempt: Attempt) -> int:
     return len(set(recalled) - set(attempt.trajectory.left_out))
 
 
-def _groups(arm: Arm, is_later: bool, seed: int) -> Passed:
+def _groups(arm: Arm, is_later: bool) -> Passed:
     outcomes: dict[int, list[tuple[str, bool]]] = {}
     for log in arm.logs:
         for attempt in log.every:
@@ -89,6 +89,6 @@ def _groups(arm: Arm, is_later: bool, seed: int) -> Passed:
                 items = min(MOST, items_read(log, attempt))
                 outcomes.setdefault(items, []).append((attempt.task_id, grade.passed))
     return {
-        items: (interval(by_cluster(passed, arm.clusters), seed), sum(won for _, won in passed), len(passed))
+        items: (interval(by_cluster(passed, arm.clusters)), sum(won for _, won in passed), len(passed))
         for items, passed in sorted(outcomes.items())
     }

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+
+    from reflexion_lab.analysis.arms import Arm
 
 Style = dict[str, Any]
 """Keyword arguments of a plotting function."""
@@ -23,10 +25,6 @@ INK, FAINT = "#333333", "#D9D9D9"
 UPPER_BOUND = "UPPER BOUND"
 LINES, BANDS = 0.24, 0.06
 """Darkness on white, from 0 to 1, of intervals drawn as lines and as bands, the same for every colour."""
-NARROWEST_SPAN = 1 / 3
-"""Minimum part of the scale from 0 to 1 that a share axis shows: small differences are not to look large."""
-ASIDE = 36
-"""Characters per line of a name beside an axis."""
 SMALL: Style = {"fontsize": 8, "color": INK}
 
 
@@ -50,11 +48,6 @@ def look(place: int) -> Style:
         "markeredgecolor": colour if lap else "white",
         "linestyle": (0, (4, 1.5)) if lap else "-",
     }
-
-
-def line_only(style: Style) -> Style:
-    """Colour and dashes of a series, without its marker."""
-    return {"color": style["color"], "linestyle": style["linestyle"]}
 
 
 def marker_only(style: Style) -> Style:
@@ -85,9 +78,11 @@ def weighed(colour: str, darkness: float) -> Style:
 
 
 def share_limits(shares: Sequence[float], room: float = 0.06) -> tuple[float, float]:
-    """The range of `shares` with `room` on both sides, and at least a third of the scale, within [0, 1]."""
+    """The range of `shares` with `room` on both sides within [0, 1], and at least a third of the scale, so that small
+    differences do not look large.
+    """
     low, high = min(shares), max(shares)
-    room = max(room, (NARROWEST_SPAN - (high - low)) / 2)
+    room = max(room, (1 / 3 - (high - low)) / 2)
     low, high = low - room, high + room
     return max(0.0, low - max(0.0, high - 1)), min(1.0, high + max(0.0, -low))
 
@@ -103,24 +98,12 @@ def share_axis(ax: Axes, values: Iterable[float], label: str) -> None:
 
 def per_cent(axis: Axis) -> None:
     """Label shares in [0, 1] in per cent."""
-    from matplotlib.ticker import FuncFormatter
-
-    axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.3g} %"))
+    axis.set_major_formatter(lambda share, _: f"{100 * share:.3g} %")
 
 
-def named(arm: str, is_upper_bound: bool) -> str:
-    """An arm's name in a legend."""
-    return f"{arm} ({UPPER_BOUND})" if is_upper_bound else arm
-
-
-def folded(name: str) -> str:
-    """A name beside an axis, wrapped."""
-    return textwrap.fill(name, ASIDE)
-
-
-def beside(names: Sequence[str]) -> float:
-    """Additional width in inches for long names beside an axis."""
-    return 0.08 * max(0, min(ASIDE, max(map(len, names))) - 16)
+def named(arm: Arm) -> str:
+    """Its name in a legend."""
+    return f"{arm.label} ({UPPER_BOUND})" if arm.is_upper_bound else arm.label
 
 
 def watermark(ax: Axes, names: Sequence[str] = (), height: float = 0.5) -> Axes:
@@ -135,10 +118,10 @@ def watermark(ax: Axes, names: Sequence[str] = (), height: float = 0.5) -> Axes:
     return ax
 
 
-def mark_bounds(ax: Axes, names: Iterable[str], height: float = 0.05) -> None:
-    """Watermark `ax` with the names of its upper bounds, if there are any."""
-    if above := list(names):
-        watermark(ax, above, height)
+def mark_bounds(ax: Axes, arms: Iterable[Arm]) -> None:
+    """Watermark `ax` with the names of those `arms` that are upper bounds, if there are any."""
+    if above := [arm.label for arm in arms if arm.is_upper_bound]:
+        watermark(ax, above, height=0.05)
 
 
 def bars(x: Iterable[float], ends: Iterable[Ends], colour: str, ax: Axes) -> None:
@@ -148,49 +131,19 @@ def bars(x: Iterable[float], ends: Iterable[Ends], colour: str, ax: Axes) -> Non
     ax.vlines(list(x), low, high, linewidth=1.6, gid="interval", **weighed(colour, LINES))
 
 
-def dot(value: float, ends: Ends, y: float, ax: Axes, **look: Any) -> None:
-    """Draw a value with its horizontal interval, level with `y`."""
-    ax.hlines(y, ends.low, ends.high, linewidth=2.2, zorder=3, **weighed(look["color"], LINES))
-    marker: Style = {"markersize": 7, "markeredgecolor": "white", "zorder": 4}
-    ax.plot(value, y, **marker | marker_only(look))
-
-
-def rows(names: Sequence[str], ax: Axes, is_ruled: bool = False) -> Axes:
-    """Put names down the side of `ax`, the first on top; with faint lines between them if `is_ruled`."""
-    ax.set_yticks(range(len(names)), names)
-    ax.set_ylim(len(names) - 0.5, -0.5)
-    for place in range(len(names) - 1) if is_ruled else ():
-        ax.axhline(place + 0.5, color=FAINT, linewidth=0.7)
-    return frame(ax, "x")
-
-
-def note(ax: Axes, y: float, text: str, gap: float = 8) -> None:
-    """Write `text` to the right of `ax`, level with `y`, `gap` points away."""
-    where: Style = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
-    ax.annotate(text, (1, y), (gap, 0), **where, annotation_clip=False, **SMALL)
-
-
 def spread(heights: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Positions of labels: at least `gap` apart where there is room, in the same order, within [low, high].
 
-    Nearest to `heights` in the sum of squares: isotonic regression by pooling neighbours (Barlow et al. 1972,
+    Nearest to `heights` in the sum of squares: isotonic regression by the max-min formula (Barlow et al. 1972,
     Statistical Inference under Order Restrictions).
     """
     gap = min(gap, (high - low) / max(1, len(heights) - 1))
-    order = sorted(range(len(heights)), key=lambda place: heights[place])
-    blocks: list[tuple[float, int]] = []
+    order, last = sorted(range(len(heights)), key=lambda place: heights[place]), len(heights) - 1
+    free = [heights[place] - rank * gap for rank, place in enumerate(order)]
+    placed = {}
     for rank, place in enumerate(order):
-        total, size = heights[place] - rank * gap, 1
-        while blocks and blocks[-1][0] / blocks[-1][1] > total / size:
-            before, more = blocks.pop()
-            total, size = total + before, size + more
-        blocks.append((total, size))
-    means = (total / size for total, size in blocks for _ in range(size))
-    top = high - gap * (len(heights) - 1)
-    placed = {
-        place: min(max(mean, low), top) + rank * gap
-        for rank, (place, mean) in enumerate(zip(order, means, strict=True))
-    }
+        mean = max(min(fmean(free[i : j + 1]) for j in range(rank, last + 1)) for i in range(rank + 1))
+        placed[place] = min(max(mean, low), high - gap * last) + rank * gap
     return [placed[place] for place in range(len(heights))]
 
 

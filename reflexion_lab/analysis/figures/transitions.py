@@ -55,10 +55,10 @@ def _bar(attempt: int, moves: Moves, ax: Axes) -> None:
 
 
 @figure(60, FEW)
-def drawing(arms: Sequence[Arm], seed: int = 0) -> Drawing | None:
+def drawing(arms: Sequence[Arm]) -> Drawing | None:
     """A panel for each arm with a second attempt; None without any."""
     longer = [arm for arm in arms if arm.longest > 1]
-    every = [transitions(arm, seed) for arm in longer]
+    every = [transitions(arm) for arm in longer]
     if not every:
         return None
     rows = [_row(arm_moves, moves) for arm_moves in every for moves in arm_moves.programs]

@@ -131,7 +131,7 @@ def test_a_curve_over_seeds_counts_cases_and_pools_runs(make_arms):
         assert point.solved == sum(part.solved for part in parts)
         assert point.tokens_cum == sum(part.tokens_cum for part in parts)
         assert point.any_solved == pytest.approx(sum(part.any_solved for part in parts) / 2)
-    assert curve.seeds == (1, 2)
+    assert curve.arm.seeds == (1, 2)
 
 
 def test_arms_of_unlike_lengths_are_drawn_to_one_end(make_arms, tmp_path):
@@ -350,7 +350,7 @@ def test_titles_of_panels_do_not_reach_into_the_next(make_arms):
     result = make_arms(f"{long}one", f"{long}two", f"{long}three")
     for plot in (outcome_panels.drawing(result), transition_plots.drawing(result)):
         canvas = Figure(figsize=(plot.size[0] * 2, plot.size[1] * 2), layout="constrained")
-        drawing._draw_panels(canvas, plot)
+        drawing._draw_panels(canvas, plot, 2, 2)
         canvas.draw_without_rendering()
         wide = [text.get_window_extent().width for text in canvas.findobj(Text) if "retry" in text.get_text()]
         assert len(wide) == 3
