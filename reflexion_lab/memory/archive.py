@@ -222,9 +222,11 @@ class Archive:
         self._in_store(self._finish, "the run is complete")
 
     def _finish(self) -> None:
-        if self._has_learnt and sum(1 for _ in self.store.read(Episode)) != self._taken:
-            recount(self.store)
-        self.store.close()
+        try:
+            if self._has_learnt and sum(1 for _ in self.store.read(Episode)) != self._taken:
+                recount(self.store)
+        finally:
+            self.store.close()
 
     def _in_store(self, work: Callable[[], None], outcome: str) -> None:
         """Do `work` with the store; an error is a warning with the `outcome`."""

@@ -6,6 +6,7 @@ To read it: `sqlite3 calls.sqlite "select request, completion from calls"` or
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
@@ -46,7 +47,7 @@ class CallStore:
     ConfigError
         `place` is a URL of no such database.
     StoreError
-        The cache is damaged, not a call cache of this version, or (`readonly`) missing.
+        The cache is no database, not a call cache of this version, or (`readonly`) missing.
     """
 
     def __init__(self, place: str | Path, *, readonly: bool = False) -> None:
@@ -64,7 +65,7 @@ class CallStore:
         self._get = self._database.compiled(select(CALLS.c.completion).where(CALLS.c.key == bindparam("key")))
         self._fingerprints = self._database.compiled(select(CALLS.c.fingerprint).distinct())
         with suppress(OSError):  # a name too long: the first call reports it
-            if readonly or not self._database.is_file or Path(self.place).exists():  # reports damage now
+            if readonly or not self._database.is_file or Path(self.place).exists():
                 self.open()
 
     def open(self) -> None:
@@ -201,6 +202,8 @@ class Ledger:
         """Add `amount` unless a cap would be exceeded; returns that cap's name or "", and the scope's new spending,
         0 or more.
         """
+        if not all(map(math.isfinite, amount)):
+            raise HarnessError(f"spending of {tuple(amount)} is no number")
 
         def after(before: Spending) -> tuple[str, Spending]:
             total = before.plus(amount).positive()
@@ -219,7 +222,7 @@ class Ledger:
             with self._lock:
                 cap, self._here[scope] = after(self.spent(scope))
                 return cap, self._here[scope]
-        return self._database.transaction(work, LEDGER)
+        return self._database.transaction(work, LEDGER, is_repeatable=False)
 
     def spent(self, scope: str) -> Spending:
         if self._database is None:

@@ -41,6 +41,7 @@ from sqlalchemy import (
     create_engine,
     delete,
     event,
+    func,
     insert,
     inspect,
     make_url,
@@ -235,6 +236,7 @@ class Database:
         dialect: Any = self.url.get_dialect()
         self._dialect = dialect(paramstyle="named" if self.is_file else "pyformat")
         self._engine: Engine | None = None
+        self._mine = threading.local()
         self._one: PoolProxiedConnection | None = None
         """The connection to a file: with a connection each, threads contend for locks of the file."""
 
@@ -273,19 +275,30 @@ class Database:
         )
         return self.compiled(statement.returning(*table.primary_key) if returns else statement, names)
 
-    def transaction(self, work: Callable[[Execute], T], verb: str = "used") -> T:
-        """The result of `work` in a transaction. On a server it is done again if the connection was lost, so it may be
-        done twice if only its confirmation was.
+    def transaction(self, work: Callable[[Execute], T], verb: str = "used", *, is_repeatable: bool = True) -> T:
+        """The result of `work` in a transaction. On a server it is done again if the connection was lost; once it was
+        sent to be committed, only if it `is_repeatable`, since only its confirmation may have been lost.
         """
+        sent: list[T] = []
+
+        def committed(execute: Execute) -> T:
+            sent.append(work(execute))
+            return sent[-1]
 
         def attempt() -> T:
             engine = self._opened()
             if self._one is not None:
                 with self._lock:
-                    return _transacted(self._one, work)
+                    return _transacted(self._one, committed)
+            if mine := getattr(self._mine, "connection", None):
+                try:  # who holds a call needs no second connection, which a full server would refuse
+                    return _transacted(mine, committed)
+                except engine.dialect.loaded_dbapi.OperationalError:
+                    self._mine.connection = None
+                    raise
             connection = engine.raw_connection()
             try:
-                return _transacted(connection, work)
+                return _transacted(connection, committed)
             except engine.dialect.loaded_dbapi.OperationalError:
                 connection.invalidate()
                 raise
@@ -293,7 +306,7 @@ class Database:
                 connection.close()
 
         with self.faults(verb):
-            return self._again(attempt)
+            return self._again(attempt, lambda: is_repeatable or not sent)
 
     def rows(self, statement: Statement, values: Values, verb: str = "used") -> list[Any]:
         """The rows of one statement."""
@@ -301,8 +314,19 @@ class Database:
 
     def stream(self, statement: Executable, verb: str = "read") -> Iterator[Sequence[Any]]:
         """The rows in parts, as they are stored now."""
-        with self.faults(verb), self._opened().connect() as connection:
-            yield from connection.execution_options(yield_per=ROWS).execute(statement).partitions()
+
+        def begun() -> tuple[Connection, Any]:
+            connection = self._opened().connect()
+            try:
+                return connection, connection.execution_options(yield_per=ROWS).execute(statement)
+            except BaseException:
+                connection.close()
+                raise
+
+        with self.faults(verb):
+            connection, rows = self._again(begun)
+            with connection:
+                yield from rows.partitions()
 
     def selected(self, statement: Executable) -> list[Any]:
         return [row for rows in self.stream(statement) for row in rows]
@@ -312,9 +336,10 @@ class Database:
         """Hold `key` on a server; who else claims it waits until this ends, or its process."""
 
         def hold() -> Connection:
-            connection = self._opened().connect()
+            connection = self._opened().connect().execution_options(isolation_level="AUTOCOMMIT")
+            connection.detach()  # closing it releases the lock
             try:
-                connection.execute(insert(CLAIMS).values(key=key))
+                connection.execute(select(func.pg_advisory_lock(int(key[:15], 16))))
             except BaseException:
                 connection.close()
                 raise
@@ -322,9 +347,11 @@ class Database:
 
         with self.faults("used"):
             connection = self._again(hold)
+        self._mine.connection = connection.connection
         try:
             yield
         finally:
+            self._mine.connection = None
             with suppress(SQLAlchemyError):  # a lost connection has ended the transaction, too
                 connection.close()
 
@@ -342,14 +369,14 @@ class Database:
                 advice = "pip install 'reflexion_lab[postgresql]'"
             raise self._error(str(failure(self.place, verb, reason, advice))) from problem
 
-    def _again(self, work: Callable[[], T]) -> T:
+    def _again(self, work: Callable[[], T], may: Callable[[], bool] = lambda: True) -> T:
         since = 0.0
         while True:
             try:
                 return work()
             except (OperationalError, self._driver.OperationalError):
                 since = since or time.monotonic()
-                if self.is_file or self._engine is None or time.monotonic() - since >= self.patience:
+                if self.is_file or self._engine is None or not may() or time.monotonic() - since >= self.patience:
                     raise
             time.sleep(random.uniform(0.05, 0.5))  # so that clients do not return together
 
@@ -372,7 +399,15 @@ class Database:
 
     def _connectable(self) -> Engine:
         if not self.is_file:
-            return create_engine(self.url, max_overflow=-1, json_serializer=str, json_deserializer=_same)
+            engine = create_engine(
+                self.url,
+                max_overflow=-1,
+                json_serializer=str,
+                json_deserializer=_same,
+                connect_args={name: value for name, value in ALIVE.items() if name not in self.url.query},
+            )
+            event.listen(engine, "connect", _alive)
+            return engine
         url, path = self.url, Path(str(self.url.database))
         if not self._readonly:
             if not str(path).startswith("file:"):
@@ -446,6 +481,24 @@ def _prepare(connection: sqlite3.Connection, _: object) -> None:
     connection.execute("PRAGMA synchronous = NORMAL")
     # Each checkpoint waits for the disk: with SQLite's default of 1,000 pages, batches take twice as long.
     connection.execute("PRAGMA wal_autocheckpoint = 16000")
+
+
+NARROWING = 1000
+"""Characters of a keyword by which a server preselects; SQLite refuses patterns of 50,000."""
+ALIVE = {
+    "connect_timeout": "10",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+}
+"""A vanished machine closes no connection; after a minute of silence a connection counts as lost, on both sides."""
+
+
+def _alive(connection: Any, _: object) -> None:
+    for name in ("keepalives_idle", "keepalives_interval", "keepalives_count", "user_timeout"):
+        connection.execute(f"SET tcp_{name} = {ALIVE.get(name, ALIVE.get('tcp_' + name))}")
+    connection.commit()
 
 
 def _read_only(connection: sqlite3.Connection, _: object) -> None:
@@ -559,7 +612,9 @@ def _narrowed(search: Search) -> Select[Any]:
     if search.min_confidence:
         clauses.append(columns.confidence >= search.min_confidence)
     if search.keywords:
-        holds = [columns.words.contains(_plain(word.casefold()), autoescape=True) for word in search.keywords]
+        holds = [
+            columns.words.contains(_plain(word.casefold())[:NARROWING], autoescape=True) for word in search.keywords
+        ]
         clauses.append((and_ if search.every_keyword else or_)(*holds))
     return _bodies(RECORDS["episodes"]).where(*clauses).order_by(columns.seq.desc())
 

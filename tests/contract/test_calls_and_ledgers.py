@@ -1,6 +1,7 @@
 """The contracts of call caches and ledgers, for SQLite and a real PostgreSQL, started here."""
 
 import itertools
+import math
 import os
 import random
 import signal
@@ -351,3 +352,11 @@ def test_a_failing_ledger_loses_no_reply_and_blocks_nobody(server, place_of, kin
         if kind == "postgresql":
             server.start()
     meter.close()
+
+
+def test_spending_that_is_no_number_is_refused():
+    ledger = Ledger(None)
+    ledger.add("a", Spending(cost=0.9), Caps())
+    with pytest.raises(HarnessError, match="no number"):
+        ledger.add("a", Spending(cost=math.nan), Caps())
+    assert ledger.spent("a").cost == 0.9
