@@ -47,10 +47,7 @@ LATER = {"Sequence": Sequence, "Mapping": Mapping, "Path": Path}
 def validated(function: Callable[P, T]) -> Callable[P, T]:
     """Decorator: check the arguments of a constructor or function against its annotations before each call.
 
-    Raises
-    ------
-    ConfigError
-        By the decorated function: an argument has the wrong type, is out of its limits, or not finite.
+    The decorated function raises ConfigError: an argument has the wrong type, is out of its limits, or not finite.
     """
     names = list(inspect.signature(function).parameters)
     owner = function.__qualname__.removesuffix(".__init__")
@@ -66,15 +63,12 @@ def validated(function: Callable[P, T]) -> Callable[P, T]:
 def check(factory: Callable[..., Any], values: Mapping[str, Any], key: str) -> None:
     """Check values against the annotated parameters of a class or function; parameters of other types are skipped.
 
+    Raises ConfigError: a value has the wrong type, is out of its limits, or not finite.
+
     Parameters
     ----------
     key
         Prefix of names in messages: a dotted config key, or the name of the callable.
-
-    Raises
-    ------
-    ConfigError
-        A value has the wrong type, is out of its limits, or not finite.
     """
     kinds = _kinds(getattr(factory, "__func__", factory))  # a cached method would keep its object, such as all tasks
     for name, value in values.items():

@@ -134,6 +134,8 @@ def metric(
 ) -> Callable[[F], F]:
     """Register the decorated function as a metric.
 
+    Raises ConfigError: the level already has a metric of that name.
+
     Parameters
     ----------
     level, unit, direction, label, note, of_whole
@@ -144,11 +146,6 @@ def metric(
         By default "attempts" at level attempt, else "tasks".
     name
         By default the name of the function.
-
-    Raises
-    ------
-    ConfigError
-        The level already has a metric of that name.
     """
 
     def register(function: F) -> F:
@@ -176,10 +173,8 @@ def register_own(functions: Mapping[str, Callable[..., Any]], columns: Collectio
     """Register metrics of a notebook by name; a name that it registered before is replaced. `columns`: names
     that no metric may have.
 
-    Raises
-    ------
-    ConfigError
-        A function has no first parameter or return annotation that names what it measures, or the name is the lab's.
+    Raises ConfigError: a function has no first parameter or return annotation that names what it measures, or the name
+    is the lab's.
     """
     of_lab = [each for each in REGISTRY.values() if each.is_of_lab]
     taken = set(columns) | {key for each in of_lab for key in (each.name, each.key(), each.key(True))}

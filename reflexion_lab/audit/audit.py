@@ -183,17 +183,14 @@ def audit(
 ) -> Audit:
     """Execute the samples of a file or run folder again; equal programs with equal tests once.
 
+    Raises OSError, ValueError: the file cannot be read as samples.
+
     Parameters
     ----------
     attempts : bool, default False
         Every attempt of a transcript, not only the solution.
     limit : int, optional
         Maximum number of samples; missing rows are still reported for the whole file.
-
-    Raises
-    ------
-    OSError, ValueError
-        The file cannot be read as samples.
     """
     _check_limits(limit=limit, workers=workers)
     return _audit(Path(path).name, read_samples(path, attempts), attempts, limit, workers, quiet)

@@ -101,6 +101,8 @@ def lint(
 ) -> Linted:
     """Check `tasks`.
 
+    Raises HarnessError: the sandbox is broken.
+
     Parameters
     ----------
     mutants : int, default 30
@@ -109,11 +111,6 @@ def lint(
         Warnings are errors.
     each : callable
         Called after each task, for progress.
-
-    Raises
-    ------
-    HarnessError
-        The sandbox is broken.
     """
 
     def trial_of(task: Task) -> Trial:

@@ -33,10 +33,7 @@ DRAFT = ".draft"
 def content(path: Path | str, expected: str) -> bytes:
     """The bytes of a file.
 
-    Raises
-    ------
-    DataError
-        The path is a folder, pipe or device, or cannot be read; `expected` names the expected file.
+    Raises DataError: the path is a folder, pipe or device, or cannot be read; `expected` names the expected file.
     """
     check(path, expected)
     try:
@@ -148,10 +145,7 @@ _READ = 1 << 16
 def gunzipped(data: bytes) -> bytes:
     """Expand gzip `data` of one or more members.
 
-    Raises
-    ------
-    DataError
-        The data are damaged or truncated, or expand beyond the limits.
+    Raises DataError: the data are damaged or truncated, or expand beyond the limits.
     """
     parts: list[bytes] = []
     size, place = 0, 0

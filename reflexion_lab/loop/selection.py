@@ -12,12 +12,7 @@ def submitted_at(attempts: Sequence[Attempt], t: int | None = None) -> Attempt:
     """The submitted attempt of a loop cut at attempt `t`; without `t`, of the whole loop.
 
     The first attempt that passed its feedback checks, else the attempt of the highest `Evaluation.rank` (pass rate,
-    then reward), the earlier on a tie.
-
-    Raises
-    ------
-    DataError
-        No attempt up to `t`.
+    then reward), the earlier on a tie. Raises DataError: no attempt up to `t`.
     """
     candidates = sorted((a for a in attempts if t is None or a.number <= t), key=lambda attempt: attempt.number)
     if not candidates:
@@ -35,10 +30,7 @@ def verdicts_at(
 ) -> dict[str, bool]:
     """Hidden verdicts on `submitted_at`, by task, without the tasks of `without_verdict`.
 
-    Raises
-    ------
-    DataError
-        A submitted attempt has no grade yet.
+    Raises DataError: a submitted attempt has no grade yet.
     """
     left_out = without_verdict(grades.values())
     return {

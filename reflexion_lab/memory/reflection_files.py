@@ -144,10 +144,7 @@ class ReflectionFiles:
     def write(self, file: ReflectionFile) -> Path:
         """Write an attempt's file atomically.
 
-        Raises
-        ------
-        StoreError
-            The content is invalid (lists every fault), or cannot be written. An older file is unchanged.
+        Raises StoreError: the content is invalid (lists every fault), or cannot be written. An older file is unchanged.
         """
         path = self.folder / file.loop_id / _name(file.attempt_number)
         if faults := problems(msgspec.to_builtins(file)):
@@ -178,10 +175,7 @@ class ReflectionFiles:
     def read(self, loop_id: str) -> list[ReflectionFile]:
         """A loop's attempts, oldest first; [] without a folder.
 
-        Raises
-        ------
-        StoreError
-            Invalid files, with every fault; or an invalid `loop_id`.
+        Raises StoreError: invalid files, with every fault; or an invalid `loop_id`.
         """
         if faults := self.faults(loop_id):
             raise StoreError(f"{'; '.join(faults)}; {ADVICE}")

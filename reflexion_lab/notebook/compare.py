@@ -54,12 +54,7 @@ class Compared(NamedTuple):
         """pass@k by hidden tests, one row per arm, with its 95 % interval over clusters of tasks.
 
         The draws of a task are the first attempts of an arm's seeds. They must be independent: at temperature 0 they
-        are not.
-
-        Raises
-        ------
-        ConfigError
-            `k` is below 1, or a task has fewer draws.
+        are not. Raises ConfigError: `k` is below 1, or a task has fewer draws.
 
         Examples
         --------
@@ -101,6 +96,8 @@ def compare(
 ) -> Compared:
     """pass@1 of each arm with its interval, and each paired with the baseline at equal budgets.
 
+    Raises FolderError: no run given, or a folder is no run; ConfigError: the runs cannot be compared.
+
     Parameters
     ----------
     runs : object
@@ -118,13 +115,6 @@ def compare(
         Include differences that rest on a single seed, which are refused otherwise.
     margin : float | None, optional
         Equivalence margin in (0, 1]; by default that of the registered study, or none.
-
-    Raises
-    ------
-    FolderError
-        No run given, or a folder is no run.
-    ConfigError
-        The runs cannot be compared.
 
     Examples
     --------
@@ -154,6 +144,8 @@ def report(
     """Write the tables of `compare` as Markdown, HTML and LaTeX into the folder `out`, with figures and their numbers;
     returns the files.
 
+    Raises OSError: `out` cannot be written to; FolderError, ConfigError: as for `compare`.
+
     Parameters
     ----------
     out : Path | str
@@ -163,13 +155,6 @@ def report(
     captions : bool, default True
         Write titles and captions into the figures; off for papers.
     baseline, by, unit, one_seed, margin
-        As for `compare`.
-
-    Raises
-    ------
-    OSError
-        `out` cannot be written to.
-    FolderError, ConfigError
         As for `compare`.
 
     Examples

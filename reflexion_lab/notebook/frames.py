@@ -80,17 +80,14 @@ class Frames(NamedTuple):
 def load(*runs: object, texts: bool = False) -> Frames:
     """Tables of all `runs`, in their order, without duplicates; those over the shards of a benchmark are one run.
 
+    Raises FolderError: no run, not a run folder, or a file that cannot be read.
+
     Parameters
     ----------
     runs : object
         Run folders, patterns such as `runs/*`, sweeps, or lists of these; see `folder.folders`.
     texts : bool, default False
         Add columns for programs, prompts, replies, feedback and reflections.
-
-    Raises
-    ------
-    FolderError
-        No run, not a run folder, or a file that cannot be read.
     """
     all_runs = [Run(group, texts) for group in grouped(some_folders(*runs))]
     loops = [loop for run in all_runs for loop in run.loops]

@@ -31,12 +31,8 @@ def as_lines(overrides: Sequence[Override]) -> list[str]:
 def with_objects(overrides: Sequence[Override], parts: Mapping[str, object]) -> list[str]:
     """Overrides with `parts` among them: classes, objects or names of choices by config group, and a `benchmark`.
 
-    Tasks in memory are written below the run root, where a run that is resumed or replayed finds them.
-
-    Raises
-    ------
-    ConfigError
-        No such group.
+    Tasks in memory are written below the run root, where a run that is resumed or replayed finds them. Raises
+    ConfigError: no such group.
     """
     lines = as_lines(overrides)
     for group, part in parts.items():
@@ -59,10 +55,7 @@ def with_objects(overrides: Sequence[Override], parts: Mapping[str, object]) -> 
 def _kept_tasks(tasks: object, lines: Sequence[str]) -> Path:
     """The file of tasks, named by a digest of its content.
 
-    Raises
-    ------
-    ConfigError
-        They are no list of tasks, nor a `Benchmark`.
+    Raises ConfigError: they are no list of tasks, nor a `Benchmark`.
     """
     from reflexion_lab.io.files import replace
     from reflexion_lab.runner.config.compose import compose

@@ -95,10 +95,7 @@ class Run:
 def compose(*overrides: Override, **parts: object) -> Config:
     """The config of `reflexion-lab run *overrides`, without running it; `print(OmegaConf.to_yaml(cfg))` reads well.
 
-    Raises
-    ------
-    ConfigError
-        An override cannot be read, or names an unknown key or choice.
+    Raises ConfigError: an override cannot be read, or names an unknown key or choice.
 
     Examples
     --------
@@ -199,12 +196,8 @@ def sweep(*grid: Override, quiet: bool = False, **parts: object) -> Sweep:
 def estimate(*overrides: Override, tasks: int = 3, **parts: object) -> Estimate:
     """Expected calls, tokens, cost and time of a run, or of a sweep if an override names several values.
 
-    Probes `tasks` tasks of each cell, through the call cache: the run does not pay for them again.
-
-    Raises
-    ------
-    ConfigError
-        An override names an unknown key or choice, or the replies would not be kept.
+    Probes `tasks` tasks of each cell, through the call cache: the run does not pay for them again. Raises ConfigError:
+    an override names an unknown key or choice, or the replies would not be kept.
 
     Examples
     --------
@@ -222,17 +215,14 @@ def estimate(*overrides: Override, tasks: int = 3, **parts: object) -> Estimate:
 def load(*runs: object, texts: bool = False) -> Frames:
     """Runs as pandas tables: `.runs`, `.tasks`, `.attempts`, `.checks`, `.reflections`, `.memory`.
 
+    Raises FolderError: no run given, a folder is no run, or a file cannot be read.
+
     Parameters
     ----------
     runs : object
         Run folders, patterns such as `"runs/*"`, runs and sweeps, or lists of these.
     texts : bool, default False
         Include columns for programs, prompts, replies, feedback and reflections.
-
-    Raises
-    ------
-    FolderError
-        No run given, a folder is no run, or a file cannot be read.
 
     Examples
     --------
@@ -347,10 +337,7 @@ class Parts(NamedTuple):
 def by_hand(*overrides: Override, **parts: object) -> Parts:
     """The parts of `reflexion-lab run *overrides`.
 
-    Raises
-    ------
-    ConfigError
-        A value is invalid.
+    Raises ConfigError: a value is invalid.
 
     Examples
     --------

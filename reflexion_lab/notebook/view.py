@@ -44,6 +44,9 @@ def view(
     - A mapping of names to reflections (or None), side by side; or to loops, their verdicts one below the other.
     - A run (its folder, path, or `Run`): headline and all tasks; with `task`, that task's history.
 
+    Raises TypeError: `thing` is of another type, or `task` is no string; FolderError: no run, or the run has no attempt
+    at `task`.
+
     Parameters
     ----------
     grades : Grades | Mapping[Any, Any], default ()
@@ -52,13 +55,6 @@ def view(
         Earlier attempt to compare the program with.
     task : str | None, optional
         Id of a task, or a part of it between slashes that no other task has, such as `count_down`.
-
-    Raises
-    ------
-    TypeError
-        `thing` is of another type, or `task` is no string.
-    FolderError
-        No run, or the run has no attempt at `task`.
 
     Examples
     --------

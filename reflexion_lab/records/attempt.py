@@ -41,13 +41,7 @@ class Sampling(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, **fields: object) -> Sampling:
-        """From plain values, each checked.
-
-        Raises
-        ------
-        ValueError
-            A field is unknown or of the wrong type.
-        """
+        """From plain values, each checked. Raises ValueError: a field is unknown or of the wrong type."""
         return msgspec.convert(fields, cls)
 
 

@@ -62,10 +62,7 @@ def digest(part: object) -> str:
     state. In a notebook, which has no module, the cell counts, and what it reads of other cells. Installed packages
     count by name, and so do objects without a state that Python can copy, such as a lock.
 
-    Raises
-    ------
-    ConfigError
-        The source cannot be read.
+    Raises ConfigError: the source cannot be read.
     """
     return hashlib.sha256("\n".join(_texts(part, {})).encode(errors="surrogatepass")).hexdigest()[:8]
 

@@ -24,7 +24,8 @@ class Shuffled(ShuffledWords):
     """`reflector=shuffled`: draws reflections that a model, or its fallback, wrote in earlier runs.
 
     `pool_runs` says which runs a folder of runs contributes. Each run is read once per process. Runs whose reflections
-    are about hidden tests or solutions are rejected.
+    are about hidden tests or solutions are rejected. Raises ValueError: a folder of `pool` holds no run, comes from the
+    oracle arm, or has no such reflection.
 
     Parameters
     ----------
@@ -32,11 +33,6 @@ class Shuffled(ShuffledWords):
         Run folders.
     seed
         Random seed of the draws.
-
-    Raises
-    ------
-    ValueError
-        A folder of `pool` holds no run, comes from the oracle arm, or has no such reflection.
     """
 
     reads_runs = True
@@ -56,6 +52,8 @@ def pool_runs(
 ) -> list[Path]:
     """The run folders of `pool`, with folders of runs replaced by runs in them.
 
+    Raises ConfigError: a folder of runs holds no such run.
+
     Parameters
     ----------
     pool : Sequence[str | Path] | str | Path
@@ -65,11 +63,6 @@ def pool_runs(
         and benchmark; of several, the run whose config differs least, then the oldest.
     known : Collection[str], default ()
         Run ids to take instead if they are in the folder: a resumed run keeps its original pool.
-
-    Raises
-    ------
-    ConfigError
-        A folder of runs holds no such run.
     """
     paths: list[Path] = []
     for folder in map(Path, [pool] if isinstance(pool, str | os.PathLike) else pool):
@@ -90,15 +83,12 @@ def pool_digests(
 ) -> dict[str, str]:
     """Digests of the attempts of the runs whose reflections the run of `manifest` reads, by run id.
 
+    Raises ConfigError: a run must not be drawn from.
+
     Parameters
     ----------
     known : Collection[str]
         Run ids of its original pool.
-
-    Raises
-    ------
-    ConfigError
-        A run must not be drawn from.
     """
     runs = pool_runs(pool, seed, manifest, known)
     folders = map(Path, Shuffled(runs, seed).folders)  # raises for a run that must not be drawn from

@@ -44,6 +44,8 @@ PATIENCE = 2
 class Runner:
     """One run, or the rest of an interrupted one.
 
+    Raises ConfigError: an unknown `feedback_source`, or `self_tests` without a `suite_writer`.
+
     Parameters
     ----------
     tasks : Iterable[Task]
@@ -69,11 +71,6 @@ class Runner:
         Name of the held-out tasks in results, `test` or `validation`.
     spent : Callable[[], Usage], default Usage
         Spending of uncached calls, for the progress line.
-
-    Raises
-    ------
-    ConfigError
-        An unknown `feedback_source`, or `self_tests` without a `suite_writer`.
     """
 
     def __init__(
@@ -120,14 +117,8 @@ class Runner:
         """Run all remaining tasks, seal the judge, then grade all other attempts and the written tests.
 
         A task whose model gave no answer is repeated after the others. Any other exception, or an interrupt, stops the
-        run and is raised once everything finished has been written.
-
-        Raises
-        ------
-        Unanswered
-            The model did not answer for some tasks, or is down.
-        FolderError
-            Another process is writing into the folder.
+        run and is raised once everything finished has been written. Raises Unanswered: the model did not answer for
+        some tasks, or is down; FolderError: another process is writing into the folder.
         """
         with self.folder.held():
             self._read()  # under the lock: another process may have written until now
@@ -329,10 +320,7 @@ class SetAsideTasks:
     def add(self, task: Task, problem: Unanswered) -> None:
         """Set `task` aside.
 
-        Raises
-        ------
-        Unanswered
-            `problem` is lasting, or more than `limit` consecutive tasks had no answer.
+        Raises Unanswered: `problem` is lasting, or more than `limit` consecutive tasks had no answer.
         """
         text = self.note(task, problem, problem.outcome)
         with self._lock:

@@ -109,12 +109,8 @@ class Jsonl:
 
     After `append`, records survive a killed process; after `close`, also a crash of the machine. An append is atomic
     per kind on a full disk; a kill may keep its first records only. A new version of a record is appended; `prune`
-    removes the older ones. The file system must support `flock`.
-
-    Raises
-    ------
-    StoreError
-        The folder cannot be used, or a file is of another version.
+    removes the older ones. The file system must support `flock`. Raises StoreError: the folder cannot be used, or a
+    file is of another version.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -267,10 +263,7 @@ class RecordFile:
     def _header_number(self, descriptor: int, size: int) -> int:
         """Line number of the header, from 1; 0 if no line is readable, since the very first write was torn.
 
-        Raises
-        ------
-        StoreError
-            The first readable line is no header, or one of another kind or schema.
+        Raises StoreError: the first readable line is no header, or one of another kind or schema.
         """
         expected = self._kind.name
         for number, line in enumerate(lines(descriptor, size), 1):

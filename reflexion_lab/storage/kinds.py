@@ -76,10 +76,7 @@ def is_removed(record: Stored) -> bool:
 def prepared(records: Sequence[Stored]) -> list[Line]:
     """The lines to store, in the order of `records`; episodes are completed by `filled`.
 
-    Raises
-    ------
-    DataError
-        A record could not be read back: an agent or id is missing, or a number is not finite.
+    Raises DataError: a record could not be read back: an agent or id is missing, or a number is not finite.
     """
     lines = []
     for number, given in enumerate(records, 1):

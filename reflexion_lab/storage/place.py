@@ -36,17 +36,12 @@ PLACES = 'a folder, a file *.sqlite or *.db, sqlite:///path, postgresql://user:p
 def opened(place: str | Path, retention_days: Above0 | None = None) -> Store:
     """The store at `place`: a folder of JSON lines, a SQLite file, PostgreSQL, or, for "", memory.
 
+    Raises ConfigError: `place` is none of these; StoreError: the store cannot be opened.
+
     Parameters
     ----------
     retention_days
         Maximum age in days of episodes and mistakes; older ones are removed now. None: no limit.
-
-    Raises
-    ------
-    ConfigError
-        `place` is none of these.
-    StoreError
-        The store cannot be opened.
     """
     text, path = str(place), Path(place)
     store: Store
@@ -101,10 +96,7 @@ def load(store: Store, path: Path) -> dict[str, int]:
     """Import all records of `path` into `store`; returns the counts by kind. A known id is replaced, so an import that
     failed can be repeated.
 
-    Raises
-    ------
-    StoreError
-        `path` is not a regular file, or holds an invalid record; nothing was appended.
+    Raises StoreError: `path` is not a regular file, or holds an invalid record; nothing was appended.
     """
     if path.exists() and not path.is_file():  # a pipe cannot be read twice
         raise StoreError(f"{path}: a folder, pipe or device", expected="a regular file", hint="nothing was imported")

@@ -200,7 +200,8 @@ class Execute(Protocol):
 class Database:
     """Some `tables` at `place`, a path or URL, opened and created by their first use. Thread-safe.
 
-    A server that restarts is waited for, from the first failure after the tables were opened on.
+    A server that restarts is waited for, from the first failure after the tables were opened on. Raises ConfigError:
+    `place` is a URL of a database without upsert.
 
     Parameters
     ----------
@@ -210,11 +211,6 @@ class Database:
         What is raised for an unusable database.
     readonly
         The tables must exist, and nothing is written.
-
-    Raises
-    ------
-    ConfigError
-        `place` is a URL of a database without upsert.
     """
 
     def __init__(
@@ -512,14 +508,8 @@ def _same(text: bytes | str) -> bytes | str:
 class Sql:
     """Records in a database: a path of a SQLite file, or a URL. One table per kind, one row per record.
 
-    `append` is one transaction.
-
-    Raises
-    ------
-    ConfigError
-        `place` is a URL of no such database.
-    StoreError
-        The database is unavailable, damaged, or another program's.
+    `append` is one transaction. Raises ConfigError: `place` is a URL of no such database; StoreError: the database is
+    unavailable, damaged, or another program's.
     """
 
     def __init__(self, place: str | Path) -> None:

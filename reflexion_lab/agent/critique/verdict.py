@@ -79,11 +79,7 @@ def parse_verdict(text: str) -> Verdict:
     before the first label, `80%`, `8/10`, `high`; `none` for no issue. The highest of several severities counts, capped
     at 1. A score or confidence above 1, such as `SCORE: 3`, has no known scale and is ignored. Without a number, the
     severity is `SEVERITY_UNSTATED` if there are issues or suggestions, and 0 if the reply states that there is none.
-
-    Raises
-    ------
-    Unreadable
-        The reply has no severity, issue or suggestion. No other exception is raised.
+    Raises Unreadable: the reply has no severity, issue or suggestion. No other exception is raised.
     """
     reply, _ = without_thoughts(text[:CHARS])
     values = _from_json(reply) or _from_lines(reply)

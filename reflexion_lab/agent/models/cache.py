@@ -50,10 +50,7 @@ def _canonical(request: _Request) -> bytes:
 def call_key(fingerprint: str, messages: Sequence[Message], sampling: Sampling, sample: int) -> str:
     """SHA-256 (hex) of the call as JSON with sorted fields. Cache files store that JSON as `request`.
 
-    Raises
-    ------
-    ModelError
-        A message cannot be encoded as UTF-8.
+    Raises ModelError: a message cannot be encoded as UTF-8.
     """
     request = _Request(fingerprint=fingerprint, messages=tuple(messages), sampling=sampling, sample=sample)
     return hashlib.sha256(_canonical(request)).hexdigest()

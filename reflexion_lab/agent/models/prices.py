@@ -109,10 +109,7 @@ RECORDED = Price(per_million=(0.0, 0.0), words="nothing is paid: recorded replie
 def read(path: str | None = None) -> list[list[Entry]]:
     """Price lists in order of precedence: the file at `path`, else that of the environment variable; the lab's own.
 
-    Raises
-    ------
-    ConfigError
-        A file cannot be read, or an entry is incomplete.
+    Raises ConfigError: a file cannot be read, or an entry is incomplete.
     """
     own = path or os.environ.get(VARIABLE, "").strip()
     return [*([_entries(Path(own).expanduser(), "prices.path")] if own else ()), _entries(LIST, "prices")]
@@ -168,10 +165,7 @@ def resolved_price(
     """Price of the model of `role`, also written into its config if that has the key. Warns if the price is unknown or
     older than a year.
 
-    Raises
-    ------
-    ConfigError
-        The price is unknown, and there is a `cap` on cost.
+    Raises ConfigError: the price is unknown, and there is a `cap` on cost.
     """
     price = price_of(node, lists)
     if "price_per_million" in node:
@@ -245,10 +239,7 @@ class Meter:
         """Reserve `most` before a call. If it does not fit, wait for the open calls of all processes, which usually
         spend less than they reserved.
 
-        Raises
-        ------
-        CapReached
-            The call cannot fit. All later calls raise it too.
+        Raises CapReached: the call cannot fit. All later calls raise it too.
         """
         last, since = Spending()[:3], time.monotonic()
         with self._settled:
@@ -378,10 +369,7 @@ class CappedModel(WrappedModel):
 def longest_reply(node: Mapping[str, Any], caps: Caps) -> int:
     """Reply limit in tokens from the `extra_body` of a model config; 0 if it sets none.
 
-    Raises
-    ------
-    ConfigError
-        `extra_body` removes the limit, and there is a cap on tokens or cost.
+    Raises ConfigError: `extra_body` removes the limit, and there is a cap on tokens or cost.
     """
     extra = node.get("extra_body") or {}
     limits = [int(extra[name]) for name in ("max_tokens", "max_completion_tokens") if extra.get(name)]

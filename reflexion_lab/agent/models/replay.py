@@ -17,6 +17,8 @@ from reflexion_lab.storage.call_store import CallStore
 class ReplayModel:
     """Replies from the call cache at `path` (a file or a database URL), read-only; `cached` is True for all.
 
+    Raises ModelError: the cache cannot be used, or does not contain the model or a call.
+
     Parameters
     ----------
     fingerprint : str
@@ -25,11 +27,6 @@ class ReplayModel:
         Concurrent calls, 1 or more.
     context : int
         Context of the recorded model in tokens, to which prompts are cut; 0: unknown.
-
-    Raises
-    ------
-    ModelError
-        The cache cannot be used, or does not contain the model or a call.
     """
 
     @validated

@@ -31,12 +31,7 @@ def connect(base_url: str | None, timeout: float, deadline: float) -> Any:
     `OpenAIModel`.
 
     Each request has its own connection: on a shared one, an answer sent twice would be read as the answer to the next
-    request.
-
-    Raises
-    ------
-    ModelError
-        The SDK is not installed.
+    request. Raises ModelError: the SDK is not installed.
     """
     try:
         import openai
@@ -238,10 +233,7 @@ FILTER_CODES = {"content_filter", "content_policy_violation", "ResponsibleAIPoli
 def read(content: bytes) -> Reply:
     """The first choice of a chat completion.
 
-    Raises
-    ------
-    ValueError
-        `content` is no chat completion. The message does not quote it, since it may contain a key.
+    Raises ValueError: `content` is no chat completion. The message does not quote it, since it may contain a key.
     """
     completion = _decoded(content)
     choice, message = completion.choices[0], completion.choices[0].message

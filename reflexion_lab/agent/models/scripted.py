@@ -79,12 +79,7 @@ class ScriptedModel:
         """A script from a YAML or JSON file: a list of `Rule`; the first match gives the reply.
 
         The fingerprint is a digest of the rules, independent of the file name. A call without a match raises
-        ModelError.
-
-        Raises
-        ------
-        ConfigError
-            The file is missing or invalid.
+        ModelError. Raises ConfigError: the file is missing or invalid.
         """
         rules = _read(Path(path))
         digest = hashlib.sha256(msgspec.json.encode(rules, order="sorted")).hexdigest()[:16]

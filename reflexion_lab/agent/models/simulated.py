@@ -75,7 +75,7 @@ class SimulatedModel:
     requested form, to critics by whether the draft is wrong, and to writers of tests with the visible tests.
 
     A reply depends on the sampling seed, the prompt and the draw only. Usage counts one token per four characters,
-    rounded up.
+    rounded up. Raises ConfigError: a probability is out of range, or a task has no canonical solution.
 
     Parameters
     ----------
@@ -100,11 +100,6 @@ class SimulatedModel:
         Tokens of prompt and reply together; 0: no limit.
     price_per_million : sequence of float
         Prices of prompt and completion tokens.
-
-    Raises
-    ------
-    ConfigError
-        A probability is out of range, or a task has no canonical solution.
     """
 
     only_chats = "model=simulated, which answers whole prompts"

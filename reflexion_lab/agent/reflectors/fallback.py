@@ -25,7 +25,8 @@ LATE = "reflector.timeout: no reflection"
 class WithFallback:
     """`first`, with a replacement for its failed reflections.
 
-    A replacement is named as one (`source`, `problem`) and keeps the failed reply and its cost.
+    A replacement is named as one (`source`, `problem`) and keeps the failed reply and its cost. Raises Unanswered:
+    `first` gave no reply in time, with `on_failure="set_aside"`.
 
     Parameters
     ----------
@@ -38,11 +39,6 @@ class WithFallback:
         `skip`: a reflection without words, of source `failed`, replaces it.
     timeout : float, optional
         Seconds for `first`, above 0; a later reply is discarded, although it is paid. Default None: no limit.
-
-    Raises
-    ------
-    Unanswered
-        `first` gave no reply in time, with `on_failure="set_aside"`.
     """
 
     @validated

@@ -102,12 +102,8 @@ def parse_fields(text: str) -> Fields:
     key_insight`. In the last two the confidence is optional.
 
     Confidence: `85%`, `8/10`, `[0.9]`, `about 0.8`; integers above 1 are tenths up to 10 and percent up to 100. An
-    ambiguous one counts as not stated.
-
-    Raises
-    ------
-    ParseError
-        Required fields are missing or empty. No other exception is raised.
+    ambiguous one counts as not stated. Raises ParseError: required fields are missing or empty. No other exception is
+    raised.
     """
     reply = without_thoughts(text)[0]
     values = _from_lines(reply)

@@ -81,6 +81,9 @@ def compare(
 ) -> Comparison:
     """Figures of `arms` and their differences to a baseline.
 
+    Raises ConfigError: a margin out of range; no arm; two arms of one name; an unknown unit or baseline; different
+    benchmarks; no case in common with the baseline; `cost` without prices.
+
     Parameters
     ----------
     baseline : str | None, optional
@@ -95,12 +98,6 @@ def compare(
         Registered study; without one every comparison is exploratory.
     margin : float | None, optional
         Equivalence margin in (0, 1]; by default that of the study, or none.
-
-    Raises
-    ------
-    ConfigError
-        A margin out of range; no arm; two arms of one name; an unknown unit or baseline; different benchmarks; no case
-        in common with the baseline; `cost` without prices.
     """
     if unit not in (None, ATTEMPTS):
         check_unit(str(unit))
@@ -209,6 +206,8 @@ def side_by_side(
 ) -> tuple[list[Arm], Comparison]:
     """Group `runs` into arms and compare them, by the registration of their study if they have one.
 
+    Raises ConfigError: as `arms` and `compare`; or no run has a key of `by`.
+
     Parameters
     ----------
     runs : Sequence[RunFolder]
@@ -217,11 +216,6 @@ def side_by_side(
         See `compare`.
     by : Sequence[str], default ()
         See `arms.arms`.
-
-    Raises
-    ------
-    ConfigError
-        As `arms` and `compare`; or no run has a key of `by`.
     """
     _check_keys(runs, by)
     grouped = arms(runs, by)

@@ -27,7 +27,7 @@ def arms(
     """Group runs into arms, in order of appearance.
 
     Runs with the same `arm` that differ in a config key are separate arms, named with it: `reflexion recall.omega=3`.
-    Runs over the shards of a benchmark are one run.
+    Runs over the shards of a benchmark are one run. Raises FolderError: not a run folder; DataError: as `Arm`.
 
     Parameters
     ----------
@@ -36,13 +36,6 @@ def arms(
     frozen : {'checkpoints', 'arms'}, default "checkpoints"
         Whether runs with the frozen memory of another of `runs` are checkpoints of its arm (see
         `checkpoints.checkpoints`) or arms; they are arms if `by` names a key of `memory.shared.items`.
-
-    Raises
-    ------
-    FolderError
-        Not a run folder.
-    DataError
-        As `Arm`.
     """
     folders = [run if isinstance(run, RunFolder) else RunFolder.existing(run) for run in runs]
     texts: bool | Literal["digests"] = "digests" if metrics.all_built_in() else True

@@ -76,15 +76,12 @@ class Calibration(Record, frozen=True, kw_only=True):
 def calibration(forecasts: Sequence[Forecast], *, seed: int = 0) -> Calibration:
     """Calibration of `forecasts`.
 
+    Raises ConfigError: no forecast, or one outside [0, 1].
+
     Parameters
     ----------
     seed : int, default 0
         Of the bootstrap over tasks and of the error by chance.
-
-    Raises
-    ------
-    ConfigError
-        No forecast, or one outside [0, 1].
     """
     bins = _bins(forecasts)
     brier, came_true = _brier(forecasts, seed), Rate.over(forecast.came_true for forecast in forecasts)

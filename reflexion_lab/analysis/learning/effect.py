@@ -31,7 +31,8 @@ def effect(after: Verdicts, base: Verdicts, seed: int = 0, clusters: Clusters = 
 
     The interval is a percentile bootstrap over clusters. If `after` or the rest of the base has fewer than `MIN_TASKS`
     clusters or equal verdicts, it is Newcombe's interval for independent shares with the effective sample sizes
-    (`intervals.effective`): with 6 of 30 clusters on one side, the coverage of the bootstrap is 77 %.
+    (`intervals.effective`): with 6 of 30 clusters on one side, the coverage of the bootstrap is 77 %. Raises
+    ConfigError: some of `after` is in `base` and some is not.
 
     Parameters
     ----------
@@ -44,11 +45,6 @@ def effect(after: Verdicts, base: Verdicts, seed: int = 0, clusters: Clusters = 
     -------
     Estimate | None
         None if `after` or the rest of the base is empty.
-
-    Raises
-    ------
-    ConfigError
-        Some of `after` is in `base` and some is not.
     """
     rest = {case: passed for case, passed in base.items() if case not in after}
     inside = len(base) - len(rest)

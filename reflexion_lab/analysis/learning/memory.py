@@ -108,12 +108,8 @@ def changes(stream: Stream) -> dict[str, NDArray[float64]]:
     """Differences of each task by measure, shape (tasks,); NaN where a task has none.
 
     a(j, j) is the verdict at the first checkpoint that has learnt from j; with a checkpoint after every round it is
-    exact, and with fewer it includes what later tasks of that part of the stream did.
-
-    Raises
-    ------
-    ConfigError
-        Shapes do not fit, or checkpoints do not increase.
+    exact, and with fewer it includes what later tasks of that part of the stream did. Raises ConfigError: shapes do not
+    fit, or checkpoints do not increase.
     """
     import numpy as np
 

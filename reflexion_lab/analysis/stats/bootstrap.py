@@ -39,17 +39,12 @@ def interval(outcomes: ArrayLike, seed: int = 0, draws: int = DRAWS) -> Estimate
     The interval generalises to other tasks at the same seeds. It is a Wilson interval with the effective sample size
     (`intervals.clustered`) if fewer than `MIN_TASKS` tasks ever passed, fewer ever failed, or all passed equally often.
     Simulated coverage with 10 to 164 tasks is 93 to 99 %; percentiles alone fall to 87 % at 164 tasks of which 98 %
-    pass.
+    pass. Raises ConfigError: no case, another shape, or a value outside [0, 1].
 
     Parameters
     ----------
     outcomes : ArrayLike
         Shape (tasks, seeds), values in [0, 1]; NaN for a missing case.
-
-    Raises
-    ------
-    ConfigError
-        No case, another shape, or a value outside [0, 1].
     """
     sums, counts = _totals(_checked(outcomes, "outcomes"))
     value = float(sums.sum() / counts.sum())
@@ -82,7 +77,8 @@ def rate(outcomes: Mapping[Any, bool | None], clusters: Clusters = ALONE) -> Rat
 def difference(first: ArrayLike, second: ArrayLike, level: float = LEVEL) -> Estimate:
     """share(second) - share(first) over the cases of both, in [-1, 1].
 
-    The interval is `intervals.over_tasks`. A task with fewer seeds has less weight.
+    The interval is `intervals.over_tasks`. A task with fewer seeds has less weight. Raises ConfigError: no case in
+    both, different shapes, or a value outside [0, 1].
 
     Parameters
     ----------
@@ -90,11 +86,6 @@ def difference(first: ArrayLike, second: ArrayLike, level: float = LEVEL) -> Est
         Same shape (tasks, seeds), same tasks and seeds, values in [0, 1]; NaN for a missing case.
     level : float, default 0.95
         Confidence level, in (0, 1).
-
-    Raises
-    ------
-    ConfigError
-        No case in both, different shapes, or a value outside [0, 1].
     """
     differences = paired_differences(first, second)
     value, linear = linearised(differences)
@@ -115,15 +106,12 @@ def linearised(differences: ArrayLike) -> tuple[float, NDArray[float64]]:
     """Mean over cases, and the linearised contribution of each task that has a case: its mean over seeds, if all tasks
     have the same number of seeds.
 
+    Raises ConfigError: no case.
+
     Parameters
     ----------
     differences : ArrayLike
         Shape (tasks, seeds); NaN for a missing case.
-
-    Raises
-    ------
-    ConfigError
-        No case.
     """
     import numpy as np
 
@@ -135,6 +123,8 @@ def linearised(differences: ArrayLike) -> tuple[float, NDArray[float64]]:
 def ratio(numerators: ArrayLike, denominators: ArrayLike, seed: int = 0, draws: int = DRAWS) -> Estimate | None:
     """sum(numerators) / sum(denominators), for example tokens per solved case.
 
+    Raises ConfigError: different shapes, or negative values.
+
     Parameters
     ----------
     numerators, denominators : ArrayLike
@@ -144,11 +134,6 @@ def ratio(numerators: ArrayLike, denominators: ArrayLike, seed: int = 0, draws: 
     -------
     Estimate | None
         None if all denominators are 0. The upper end is infinite if more than 2.5 % of the draws have denominator 0.
-
-    Raises
-    ------
-    ConfigError
-        Different shapes, or negative values.
     """
     import numpy as np
 
@@ -172,7 +157,7 @@ def bands(
     large. Simulated coverage with 60 tasks, two thirds solved: 98 % with three seeds without an effect, 94 % with three
     seeds that shift all tasks (standard deviation 5 points), 92 % with one such seed, 95 % with ten.
 
-    Wilson intervals replace percentiles as in `interval`.
+    Wilson intervals replace percentiles as in `interval`. Raises ConfigError: as `interval`.
 
     Parameters
     ----------
@@ -180,11 +165,6 @@ def bands(
         Shape (attempts, tasks, seeds), values in [0, 1]; NaN for a missing case.
     clusters : Sequence[int] | None, optional
         Index of the cluster of each task, from 0 without gaps (`clusters.places`); clusters are then resampled.
-
-    Raises
-    ------
-    ConfigError
-        As `interval`.
     """
     import numpy as np
 

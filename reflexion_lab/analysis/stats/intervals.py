@@ -81,15 +81,12 @@ class Estimate(Record, frozen=True, kw_only=True):
 def wilson(k: int, n: int, level: float = LEVEL) -> tuple[float, float]:
     """Score interval of the share k / n without continuity correction (Wilson 1927, JASA 22:209-212).
 
+    Raises ConfigError: not 0 <= k <= n, or `level` not in (0, 1).
+
     Returns
     -------
     tuple[float, float]
         Low, high in [0, 1]; (0, 1) for n = 0.
-
-    Raises
-    ------
-    ConfigError
-        Not 0 <= k <= n, or `level` not in (0, 1).
 
     Examples
     --------
@@ -115,15 +112,12 @@ def wilson(k: int, n: int, level: float = LEVEL) -> tuple[float, float]:
 def mcnemar(b: int, c: int) -> float:
     """Exact two-sided p-value of McNemar's test (McNemar 1947, Psychometrika 12:153-157).
 
+    Raises ConfigError: a negative count.
+
     Parameters
     ----------
     b, c : int
         Discordant pairs: solved only by the first side, only by the second. Without any, p is 1.
-
-    Raises
-    ------
-    ConfigError
-        A negative count.
 
     Examples
     --------
@@ -256,12 +250,8 @@ def agreement(differences: ArrayLike) -> float:
 def effective(sizes: Sequence[int]) -> int:
     """Effective sample size of clusters, a lower bound: (sum of sizes)² / (sum of squared sizes).
 
-    Kish 1965 (Survey Sampling), for the worst case that all cases of a task have the same outcome.
-
-    Raises
-    ------
-    ConfigError
-        There is no case.
+    Kish 1965 (Survey Sampling), for the worst case that all cases of a task have the same outcome. Raises ConfigError:
+    there is no case.
 
     Examples
     --------
@@ -276,10 +266,7 @@ def effective(sizes: Sequence[int]) -> int:
 def clustered(share: float, sizes: Sequence[int]) -> tuple[float, float]:
     """Wilson interval of a share of clustered cases, with `effective(sizes)` as n.
 
-    Raises
-    ------
-    ConfigError
-        There is no case.
+    Raises ConfigError: there is no case.
     """
     n = effective(sizes)
     low, high = wilson(round(share * n), n)

@@ -64,7 +64,8 @@ def area(curves: ArrayLike) -> NDArray[float64]:
 
     The area under the learning curve of Guyon et al. 2011 (JMLR W&CP 16:19-45) on a linear axis of attempts, without
     their rescaling. It is linear in the curve: `bootstrap.interval` and `bootstrap.difference` of the areas of cases
-    give the interval of an arm's area and the difference of two. The area of a single attempt is its height.
+    give the interval of an arm's area and the difference of two. The area of a single attempt is its height. Raises
+    ConfigError: no attempt.
 
     Parameters
     ----------
@@ -75,11 +76,6 @@ def area(curves: ArrayLike) -> NDArray[float64]:
     -------
     NDArray[float64]
         Shape (...), such as (tasks, seeds).
-
-    Raises
-    ------
-    ConfigError
-        No attempt.
     """
     import numpy as np
 
@@ -96,7 +92,7 @@ def break_even(ratio: float, share: float) -> float:
 
     For the price of a further attempt, the baseline has `ratio` draws. If each solves with probability `share`, one of
     them does with 1 - (1 - share) ** ratio, which the further attempt has to reach (Olausson et al. 2024, arXiv
-    2306.09896, compare repair with independent draws at one budget).
+    2306.09896, compare repair with independent draws at one budget). Raises ConfigError: a value out of range.
 
     Parameters
     ----------
@@ -109,11 +105,6 @@ def break_even(ratio: float, share: float) -> float:
     -------
     float
         Between 1 and `ratio`, its limit for small shares.
-
-    Raises
-    ------
-    ConfigError
-        A value out of range.
 
     Examples
     --------
@@ -164,17 +155,12 @@ def equal(first: Sequence[Path], second: Sequence[Path], seed: int = 0, draws: i
 
     The interval is the bootstrap over tasks with every draw matched again. The p-value is that of a sign-flip test
     (`permutation.sign_flip`) with random flips, also matched again: (1 + number as extreme) / (1 + draws) (Davison and
-    Hinkley 1997, Bootstrap Methods and their Application, equation 4.25).
+    Hinkley 1997, Bootstrap Methods and their Application, equation 4.25). Raises ConfigError: different cases, or none.
 
     Parameters
     ----------
     first, second : Sequence[Path]
         The same cases in the same order.
-
-    Raises
-    ------
-    ConfigError
-        Different cases, or none.
     """
     import numpy as np
 

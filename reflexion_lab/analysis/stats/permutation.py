@@ -22,17 +22,12 @@ def sign_flip(first: ArrayLike, second: ArrayLike) -> float:
 
     Fisher's randomisation test for pairs (Fisher 1935, The Design of Experiments, section 21) with tasks as pairs: all
     seeds of a task flip together. With one seed it equals McNemar's exact test (`intervals.mcnemar`). If no task
-    differs, p is 1.
+    differs, p is 1. Raises ConfigError: different shapes, or values other than 0 and 1.
 
     Parameters
     ----------
     first, second : ArrayLike
         Same shape (tasks, seeds), same tasks and seeds, 0 or 1; NaN for a missing case.
-
-    Raises
-    ------
-    ConfigError
-        Different shapes, or values other than 0 and 1.
 
     Examples
     --------
@@ -75,12 +70,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """Holm-adjusted p-values of a family, in input order (Holm 1979, Scandinavian Journal of Statistics 6:65-70).
 
     The i-th smallest of m is multiplied by m - i + 1; adjusted values do not decrease. Controls the family-wise error
-    rate for any dependence of the tests.
-
-    Raises
-    ------
-    ConfigError
-        A value outside [0, 1].
+    rate for any dependence of the tests. Raises ConfigError: a value outside [0, 1].
 
     Examples
     --------
@@ -98,7 +88,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def pass_at_k(n: int, c: int, k: int) -> float:
     """Unbiased pass@k of one task: 1 - C(n - c, k) / C(n, k) (Chen et al. 2021, arXiv 2107.03374, equation 1).
 
-    For independent, identically distributed samples; the attempts of a Reflexion loop are neither.
+    For independent, identically distributed samples; the attempts of a Reflexion loop are neither. Raises ConfigError:
+    not 0 <= c <= n, or not 1 <= k <= n.
 
     Parameters
     ----------
@@ -108,11 +99,6 @@ def pass_at_k(n: int, c: int, k: int) -> float:
         Samples that passed.
     k : int
         At most n.
-
-    Raises
-    ------
-    ConfigError
-        Not 0 <= c <= n, or not 1 <= k <= n.
 
     Examples
     --------
@@ -135,17 +121,14 @@ def mean_pass_at_k(
 ) -> Estimate:
     """Mean pass@k over tasks with its `bootstrap.interval`.
 
+    Raises ConfigError: no task, or as `pass_at_k`.
+
     Parameters
     ----------
     samples : Sequence[tuple[int, int]]
         (n, c) of each task.
     clusters : Sequence[Hashable] | None, optional
         Of each task, its cluster; by default each task stands alone.
-
-    Raises
-    ------
-    ConfigError
-        No task, or as `pass_at_k`.
     """
     names = range(len(samples)) if clusters is None else clusters
     values = [(name, pass_at_k(n, c, k)) for name, (n, c) in zip(names, samples, strict=True)]

@@ -80,17 +80,14 @@ def detected(design: Design, studies: int = STUDIES, seed: int = 0) -> Rate:
     0.05 / comparisons: the verdict of `compare`. Each case is won with chance (discordance + difference) / 2 and lost
     with chance (discordance - difference) / 2. One seed draws common random numbers for all differences.
 
+    Raises ConfigError: `studies` below 1.
+
     Parameters
     ----------
     design : Design
     studies : int, default 1000
         Simulated studies, 1 or more.
     seed : int, default 0
-
-    Raises
-    ------
-    ConfigError
-        `studies` below 1.
     """
     if studies < 1:
         raise ConfigError("studies", studies, "1 or more")
@@ -109,12 +106,8 @@ def _is_detected(cases: NDArray[float64], level: float) -> bool:
 def detectable(design: Design, power: float = POWER, studies: int = STUDIES, seed: int = 0) -> float | None:
     """Smallest true difference that the design detects with probability `power`, to `STEP`.
 
-    None where even a difference as large as the discordance is detected less often.
-
-    Raises
-    ------
-    ConfigError
-        As `detected`, or a power outside (0, 1).
+    None where even a difference as large as the discordance is detected less often. Raises ConfigError: as `detected`,
+    or a power outside (0, 1).
     """
     _check(power, "power")
 
@@ -154,12 +147,8 @@ def _studies(design: Design, studies: int, seed: int) -> Iterator[NDArray[float6
 def needed(discordant: int, alpha: float = ALPHA) -> tuple[int, int] | None:
     """The least one-sided split, (wins, losses), of so many discordant pairs that exact McNemar calls significant.
 
-    None where even all against none is not: of 5 pairs or fewer, at the level of 0.05.
-
-    Raises
-    ------
-    ConfigError
-        A negative count, or a level outside (0, 1).
+    None where even all against none is not: of 5 pairs or fewer, at the level of 0.05. Raises ConfigError: a negative
+    count, or a level outside (0, 1).
 
     Examples
     --------
@@ -180,7 +169,8 @@ def minimum_detectable(n: int, discordant: float, power: float = POWER, alpha: f
     binomial(n, discordant); of D pairs the better side wins binomial(D, (1 + difference / discordant) / 2); the power
     is the chance that this splits D as `needed` says, or further, to the right side. Solved for the difference by
     bisection. A difference above `discordant` makes as many pairs discordant as it needs, and the better side wins all
-    of them: a design of few discordant pairs has a minimum, too.
+    of them: a design of few discordant pairs has a minimum, too. Raises ConfigError: n below 1; a share, power or level
+    out of range.
 
     Parameters
     ----------
@@ -193,11 +183,6 @@ def minimum_detectable(n: int, discordant: float, power: float = POWER, alpha: f
     -------
     float | None
         None where no difference can be detected: the pairs are too few even if one side wins them all.
-
-    Raises
-    ------
-    ConfigError
-        N below 1; a share, power or level out of range.
 
     Examples
     --------
@@ -240,10 +225,7 @@ def effective_pairs(differences: ArrayLike) -> int:
 def power_of(n: int, discordant: float, difference: float, alpha: float = ALPHA) -> float:
     """The chance that exact McNemar finds a true `difference`, to its right side; see `minimum_detectable`.
 
-    Raises
-    ------
-    ConfigError
-        A difference beyond the discordant share.
+    Raises ConfigError: a difference beyond the discordant share.
     """
     import numpy as np
     from scipy.special import bdtr, gammaln, xlog1py, xlogy

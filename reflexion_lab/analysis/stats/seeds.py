@@ -55,7 +55,8 @@ def widened(
     seeds), from the mean squares of a two-way analysis of variance without replication. Student's t has Satterthwaite's
     degrees of freedom (1946, Biometrics Bulletin 2:110-114): that of seeds counts with seeds - 1. Owen's pigeonhole
     variance (2007, Annals of Applied Statistics 1:386-411) does not subtract the residual; it is wider at 10 seeds, and
-    its coverage is lower at 3 (to 90 %). Simulated coverage: docs/method.md.
+    its coverage is lower at 3 (to 90 %). Simulated coverage: docs/method.md. Raises ConfigError: fewer than `SEEDS`
+    seeds, or fewer than two tasks at all of them.
 
     Parameters
     ----------
@@ -71,11 +72,6 @@ def widened(
     -------
     tuple[float, float]
         Low, high in [-1, 1], about the same centre.
-
-    Raises
-    ------
-    ConfigError
-        Fewer than `SEEDS` seeds, or fewer than two tasks at all of them.
     """
     import numpy as np
 

@@ -73,6 +73,8 @@ class Reflected(NamedTuple):
 class ACE:
     """A playbook in sections.
 
+    Raises ConfigError: `similar` without a retriever whose scores are similarities (`is_similarity`).
+
     Parameters
     ----------
     model, sampling, prompts
@@ -90,11 +92,6 @@ class ACE:
         Length of the loop in a prompt.
     constrained : bool
         Send grammars, for models that support them.
-
-    Raises
-    ------
-    ConfigError
-        `similar` without a retriever whose scores are similarities (`is_similarity`).
     """
 
     @validated

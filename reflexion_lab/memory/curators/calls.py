@@ -74,12 +74,8 @@ class Calls:
     ) -> Reply:
         """The reply to the template `name`, whose variable `trajectories` is the text of each finished loop.
 
-        A text in place of a loop is shortened alike. The reply may have `more_tokens` than the sampling says.
-
-        Raises
-        ------
-        ModelError
-            As of `Model.complete`.
+        A text in place of a loop is shortened alike. The reply may have `more_tokens` than the sampling says. Raises
+        ModelError: as of `Model.complete`.
         """
         longest = self.sampling.max_tokens + more_tokens
         sampling = replace(self.sampling, max_tokens=longest, grammar=grammar if self.constrained else "")

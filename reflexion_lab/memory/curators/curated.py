@@ -64,6 +64,8 @@ class CuratedMemory:
     def learn(self, number: int, finished: Sequence[Finished], done: Sequence[Update] = ()) -> Iterator[Update]:
         """Make the calls of a round and apply their operations.
 
+        Raises DataError: the logged operations do not give the logged memory; ModelError: as of `Curator.curate`.
+
         Parameters
         ----------
         number : int
@@ -77,13 +79,6 @@ class CuratedMemory:
         ------
         Update
             One per new call, applied.
-
-        Raises
-        ------
-        DataError
-            The logged operations do not give the logged memory.
-        ModelError
-            As of `Curator.curate`.
         """
         self.memory.follow(done)
         calls = () if self.is_frozen else self.curator.due(finished)

@@ -105,10 +105,7 @@ def _copied(change: Change) -> tuple[str, str]:
 def steps(items: Sequence[Item], updates: Iterable[Update]) -> Iterator[tuple[int, list[Change]]]:
     """The changes of each round of a log. Their cost does not depend on the size of memory.
 
-    Raises
-    ------
-    DataError
-        An operation names an item that memory lacks.
+    Raises DataError: an operation names an item that memory lacks.
     """
     memory = ItemMemory(items)
     for number, calls in groupby(updates, key=lambda update: update.round):
@@ -126,16 +123,13 @@ def steps(items: Sequence[Item], updates: Iterable[Update]) -> Iterator[tuple[in
 class Timeline:
     """Every version of every item of a log.
 
+    Raises DataError: as of `steps`.
+
     Parameters
     ----------
     items : sequence of Item
         At the start.
     updates : iterable of Update
-
-    Raises
-    ------
-    DataError
-        As of `steps`.
     """
 
     def __init__(self, items: Sequence[Item], updates: Iterable[Update]) -> None:

@@ -64,18 +64,13 @@ def build(node: Any, key: str, parts: Mapping[str, Any] | None = None) -> Any:
     the `parts` of the same name. Nodes among values and parts are built first, with the same parts.
 
     A parameter `make_…` receives a function that builds its node at every call, optionally with other parts:
-    `make_actor(model=other)`. Hydra's `_partial_` has no meaning here.
+    `make_actor(model=other)`. Hydra's `_partial_` has no meaning here. Raises ConfigError: the class does not exist or
+    lacks a parameter, a value is out of its limits, or the part lacks the method that `METHODS` requires.
 
     Parameters
     ----------
     key
         Config key of the node.
-
-    Raises
-    ------
-    ConfigError
-        The class does not exist or lacks a parameter, a value is out of its limits, or the part lacks the method that
-        `METHODS` requires.
     """
     node, parts = plain(node), parts or {}
     target = _target(node, key)
@@ -228,10 +223,7 @@ def _misfit(method: Callable[..., Any], parameters: Sequence[inspect.Parameter])
 def construct(key: str, factory: Callable[..., T], **values: Any) -> T:
     """Call `factory` with values from the config section `key`, named like its parameters.
 
-    Raises
-    ------
-    ConfigError
-        A value is out of its limits; the message names the config key.
+    Raises ConfigError: a value is out of its limits; the message names the config key.
     """
     check(factory, values, key)
     return factory(**values)
@@ -283,10 +275,7 @@ def nearest(key: str, known: Iterable[str]) -> str:
 def check_targets(key: str, node: Any) -> None:
     """Import the parts that the config node under `key` names, used or not.
 
-    Raises
-    ------
-    ConfigError
-        A part of the lab has a key that its constructor lacks.
+    Raises ConfigError: a part of the lab has a key that its constructor lacks.
     """
     for name, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
         check_targets(_below(key, str(name)), value)

@@ -30,14 +30,8 @@ class InitialItems(NamedTuple):
 def initial_items(cfg: Config) -> InitialItems | None:
     """What `memory.shared.items.of` and `after` name; None without a run.
 
-    Raises
-    ------
-    FolderError
-        It is no run folder.
-    ConfigError
-        This run or that one has no curator, or that one has fewer rounds.
-    DataError
-        Its operations do not give its memory.
+    Raises FolderError: it is no run folder; ConfigError: this run or that one has no curator, or that one has fewer
+    rounds; DataError: its operations do not give its memory.
     """
     node = converted(KEY, cfg.memory.shared["items"], Items)
     if node.of is None:

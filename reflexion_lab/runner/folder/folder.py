@@ -115,13 +115,7 @@ class RunFolder:
 
     @classmethod
     def existing(cls, path: Path | str) -> RunFolder:
-        """The folder at `path`.
-
-        Raises
-        ------
-        FolderError
-            The manifest is missing or unreadable.
-        """
+        """The folder at `path`. Raises FolderError: the manifest is missing or unreadable."""
         folder = cls(Path(path))
         if not (folder.path / "manifest.json").is_file():
             raise FolderError(path, "no manifest.json", "a run folder, as `run` prints at its end")
@@ -186,12 +180,8 @@ class RunFolder:
     def append(self, name: str, record: Record) -> None:
         """Append one line to `name`, in whole or not at all.
 
-        Raises
-        ------
-        FolderLost
-            The file, or the folder, is no longer the one that was opened.
-        OSError
-            The disk is full, or the file may not be written.
+        Raises FolderLost: the file, or the folder, is no longer the one that was opened; OSError: the disk is full, or
+        the file may not be written.
         """
         line = msgspec.json.encode(record) + b"\n"
         with self._lock:
@@ -208,10 +198,7 @@ class RunFolder:
         """Lock the folder against other processes; the lock ends with the process. Reentrant for the same object.
         Drafts of killed processes are removed.
 
-        Raises
-        ------
-        FolderError
-            Another process, or another `RunFolder` of this one, holds the lock.
+        Raises FolderError: another process, or another `RunFolder` of this one, holds the lock.
         """
         if self._held is not None:
             yield
@@ -422,17 +409,14 @@ RUNS = "runs"
 def folders(*runs: object) -> list[RunFolder]:
     """The run folders that `runs` name, in order and without repetition.
 
+    Raises FolderError: a path is no run folder, a pattern matches none, or an argument is something else.
+
     Parameters
     ----------
     runs : object
         Run folders; folders of runs, and of sweeps; a part of the name of one run in `runs/`; patterns such as
         `runs/*`, which match folders with a run; `RunFolder`s; objects with an attribute `folder` (a run) or `runs` (a
         sweep); or iterables of these. Several paths are those of a shell's pattern: those that are no run are left out.
-
-    Raises
-    ------
-    FolderError
-        A path is no run folder, a pattern matches none, or an argument is something else.
     """
     paths = [run for run in runs if isinstance(run, str | Path)]
     others = {str(path) for path in paths if _is_no_run(path)}

@@ -64,10 +64,7 @@ class About(Record, frozen=True, kw_only=True):
 def write(path: Path, about: About, members: Mapping[str, bytes]) -> None:
     """Write a bundle in one step; equal contents make equal bytes. `about.members` is filled in.
 
-    Raises
-    ------
-    BundleError
-        A member has another name, or there are too many or too large ones.
+    Raises BundleError: a member has another name, or there are too many or too large ones.
     """
     if strange := [name for name in members if not NAME.fullmatch(name)]:
         raise BundleError(f"{strange[0]}: a bundle has no such member")
@@ -93,10 +90,7 @@ def write(path: Path, about: About, members: Mapping[str, bytes]) -> None:
 def read(path: Path) -> tuple[About, dict[str, bytes]]:
     """The contents of a bundle, every member checked against its digest.
 
-    Raises
-    ------
-    BundleError
-        The file is no bundle, is damaged, of another version, too large, or has an unknown member.
+    Raises BundleError: the file is no bundle, is damaged, of another version, too large, or has an unknown member.
     """
     try:
         check(path, "a bundle")
@@ -217,10 +211,7 @@ def copied(url: str, fingerprints: Sequence[str], path: Path) -> Path:
 def as_lines(path: Path, kind: Kind) -> bytes:
     """Every row of the file at `path`, sorted, as JSON lines; b"" if there is no file.
 
-    Raises
-    ------
-    BundleError
-        It is another file, or damaged.
+    Raises BundleError: it is another file, or damaged.
     """
     if not path.is_file():
         return b""
@@ -232,13 +223,7 @@ def as_lines(path: Path, kind: Kind) -> bytes:
 
 
 def as_file(lines: bytes, kind: Kind, path: Path) -> Path:
-    """Write these rows into a file at `path`.
-
-    Raises
-    ------
-    BundleError
-        A line is no such record.
-    """
+    """Write these rows into a file at `path`. Raises BundleError: a line is no such record."""
     try:
         rows = [msgspec.json.decode(line, type=kind.record).row for line in lines.splitlines()]
         with closing(kind.database(path, readonly=False)) as database:

@@ -57,6 +57,9 @@ def pack(
 ) -> Packed:
     """Write the bundle of a finished run to `out`.
 
+    Raises BundleError: the run is not finished, an input is gone, the replay differs, or a member has a key or a path
+    of this machine.
+
     Parameters
     ----------
     calls : str | Path | None, optional
@@ -65,11 +68,6 @@ def pack(
         The store that the run read at its start.
     trusted : Sequence[str], default ()
         Modules with parts of one's own.
-
-    Raises
-    ------
-    BundleError
-        The run is not finished, an input is gone, the replay differs, or a member has a key or a path of this machine.
     """
     log = Log.read(run)
     if len(log.results) != log.manifest.n_expected or not log.is_graded:

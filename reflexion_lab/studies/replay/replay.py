@@ -82,12 +82,8 @@ def rerun(
     """Run the config of `manifest` again, with new caches in `folder`: afterwards `calls.sqlite` there has exactly the
     calls of the replay. Its run folder is below `run_root`, by default below `folder`.
 
-    Raises
-    ------
-    ConfigError
-        The config names unknown parts, or the benchmark differs here.
-    HarnessError
-        The sandbox is broken.
+    Raises ConfigError: the config names unknown parts, or the benchmark differs here; HarnessError: the sandbox is
+    broken.
     """
     check_parts(manifest.config, trusted)
     with warnings.catch_warnings():  # the study names the original models, not their recorded calls
@@ -160,10 +156,7 @@ def check_parts(config: Mapping[str, Any], trusted: Sequence[str] = ()) -> None:
     """Refuse a config that names anything but parts of this version and of `trusted` modules: any other name would be a
     program to run.
 
-    Raises
-    ------
-    ConfigError
-        It names something else, or has an interpolation.
+    Raises ConfigError: it names something else, or has an interpolation.
     """
     for node in _nodes(config):
         if isinstance(node, str) and "${" in node:
@@ -203,14 +196,8 @@ def replay(path: Path, out: Path | None = None, trusted: Sequence[str] = ()) -> 
     """Replay the bundle at `path` and compare; with `out`, keep the new run below that folder. Parts of
     `trusted` modules may run.
 
-    Raises
-    ------
-    BundleError
-        The file is no bundle, is damaged, or has no run.
-    ConfigError
-        The run needs parts that this version does not have.
-    HarnessError
-        The sandbox is broken.
+    Raises BundleError: the file is no bundle, is damaged, or has no run; ConfigError: the run needs parts that this
+    version does not have; HarnessError: the sandbox is broken.
     """
     about, members = bundle.read(path)
     with Scratch() as scratch:

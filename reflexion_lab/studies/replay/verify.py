@@ -38,21 +38,15 @@ COMPARED = ("passed", "outcome", "checks_passed", "checks_total")
 def verify(path: Path, execute: bool = False, sample: int | None = None) -> Verification:
     """Check the run in the folder, or in the bundle, at `path`; nothing is written.
 
+    Raises FolderError: it is no run folder, or its manifest cannot be read; BundleError: it is a damaged bundle;
+    HarnessError: the sandbox is broken.
+
     Parameters
     ----------
     execute : bool, default False
         Also run the hidden tests again.
     sample : int | None, optional
         Number of programs to execute; by default all.
-
-    Raises
-    ------
-    FolderError
-        It is no run folder, or its manifest cannot be read.
-    BundleError
-        It is a damaged bundle.
-    HarnessError
-        The sandbox is broken.
     """
     with _unpacked(path) as folder:
         manifest = RunFolder.existing(folder).manifest
@@ -203,12 +197,7 @@ def of_study(folder: Path, manifest: Manifest) -> Finding:
 def executed(log: Log | None, benchmark: Benchmark | None, n: int | None) -> Finding:
     """Execute every graded attempt again, or `n` random ones. Verdicts with a harness error are left out.
 
-    A time-out on one side only counts after another, longer try.
-
-    Raises
-    ------
-    HarnessError
-        The sandbox is broken.
+    A time-out on one side only counts after another, longer try. Raises HarnessError: the sandbox is broken.
     """
     if benchmark is None:
         return Finding(name=EXECUTED, unchecked="its benchmark is not here")

@@ -25,12 +25,8 @@ if TYPE_CHECKING:
 class Launch:
     """Hydra's launcher, as `overrides` select and configure it, for the cells of `sweep`.
 
-    Raises
-    ------
-    ConfigError
-        Its plugin is not installed.
-    HydraException
-        An override cannot be parsed, or its key does not exist.
+    Raises ConfigError: its plugin is not installed; HydraException: an override cannot be parsed, or its key does not
+    exist.
     """
 
     def __init__(self, overrides: Sequence[str], sweep: Sweep) -> None:
@@ -73,10 +69,7 @@ def _run_here(cell: Cell, in_sweep: str) -> str:
 def run_job(numbers: Sequence[int], folder: str, cfg: DictConfig) -> float:
     """One job: the cell whose number is at the job's place in `numbers`. Runs in a launcher's process.
 
-    Raises
-    ------
-    ConfigError
-        `folder`, where the sweep was started and relative paths begin, is not on this machine.
+    Raises ConfigError: `folder`, where the sweep was started and relative paths begin, is not on this machine.
     """
     from hydra.core.hydra_config import HydraConfig
 

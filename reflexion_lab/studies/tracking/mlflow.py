@@ -31,6 +31,8 @@ class TrackerError(LabError):
 class MlflowTracker:
     """Writes run folders to an MLflow database or server.
 
+    Raises ConfigError: an argument is impossible; TrackerError: MLflow is not installed.
+
     Parameters
     ----------
     uri : str, default "sqlite:///mlflow.db"
@@ -42,13 +44,6 @@ class MlflowTracker:
         else the server's choice.
     host, port : str, default "127.0.0.1"
         Address of the page that `command` opens and links name.
-
-    Raises
-    ------
-    ConfigError
-        An argument is impossible.
-    TrackerError
-        MLflow is not installed.
     """
 
     def __init__(
@@ -86,10 +81,7 @@ class MlflowTracker:
     def prepare(self) -> str:
         """Create the database and the experiment if missing; returns the experiment's id. Safe for several processes.
 
-        Raises
-        ------
-        TrackerError
-            MLflow failed.
+        Raises TrackerError: MLflow failed.
         """
         with self._reported("tracker.uri"):
             return self._open(self.experiment)[1]

@@ -227,12 +227,8 @@ def basics(seed: int = 0, n: Tasks = 40) -> list[Task]:
 
     After every template was used, each is drawn again with another name, constant and calls, until these repeat. The
     visible tests are the examples of the docstring; they reject the template's slip and the stubs that return None or
-    their first argument. A task's tags are `basics`, its theme and its level; its cluster is its template.
-
-    Raises
-    ------
-    ConfigError
-        `n` is below 1 or above 100,000.
+    their first argument. A task's tags are `basics`, its theme and its level; its cluster is its template. Raises
+    ConfigError: `n` is below 1 or above 100,000.
     """
     return list(_drawn(seed, n))
 

@@ -22,10 +22,7 @@ from reflexion_lab.records import Task
 class Benchmark:
     """An immutable sequence of tasks. A selection is also a benchmark, with the same order, name and digest.
 
-    Raises
-    ------
-    ConfigError
-        Two tasks share a `task_id`.
+    Raises ConfigError: two tasks share a `task_id`.
     """
 
     name: str
@@ -82,10 +79,7 @@ class Benchmark:
     ) -> Benchmark:
         """Select `ids`, then draw `sample` tasks, then take the first `limit`; None skips a step.
 
-        Raises
-        ------
-        ConfigError
-            An id is unknown, or `sample` or `limit` is out of range.
+        Raises ConfigError: an id is unknown, or `sample` or `limit` is out of range.
         """
         selection = self if ids is None else self.only(ids)
         selection = selection if sample is None else selection.sample(sample, seed)
@@ -94,10 +88,7 @@ class Benchmark:
     def sample(self, n: int, seed: int) -> Benchmark:
         """Draw `n` tasks without replacement, in benchmark order. A larger sample contains every smaller one.
 
-        Raises
-        ------
-        ConfigError
-            `n` is not in 1..len(self).
+        Raises ConfigError: `n` is not in 1..len(self).
         """
         if not 1 <= n <= len(self):
             raise ConfigError("benchmark.sample", n, f"1 to {len(self)} tasks of {self.name}")
@@ -106,13 +97,7 @@ class Benchmark:
         return replace(self, tasks=tuple(self.tasks[i] for i in sorted(order[:n])))
 
     def only(self, ids: Collection[str]) -> Benchmark:
-        """Select tasks by id (or one id), in benchmark order.
-
-        Raises
-        ------
-        ConfigError
-            `ids` is empty or has unknown ids.
-        """
+        """Select tasks by id (or one id), in benchmark order. Raises ConfigError: `ids` is empty or has unknown ids."""
         wanted = {ids} if isinstance(ids, str) else set(ids)
         if not wanted:
             raise ConfigError("benchmark.ids", "no task", "at least one", "leave it null for all")

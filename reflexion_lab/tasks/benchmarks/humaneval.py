@@ -64,12 +64,8 @@ def hidden_checks(test: str) -> tuple[str, ...]:
     The checks run in order in a copy of the program's namespace, in which `candidate` is the entry point. Each is a
     statement of `check` with an assert, together with the statements before it, also those outside `check`. Statements
     after the last assert and calls of `check` are dropped. A `check` that returns, has a `nonlocal` in it, or other
-    parameters than `candidate`, is one check.
-
-    Raises
-    ------
-    DataError
-        `test` is no Python, has no function `check` with an assert, or has one that is too deep to be written again.
+    parameters than `candidate`, is one check. Raises DataError: `test` is no Python, has no function `check` with an
+    assert, or has one that is too deep to be written again.
     """
     tree, lines = _parsed(test), re.split(r"\n|\r(?!\n)", test)  # as Python counts lines
     check = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"), None)

@@ -55,7 +55,7 @@ def mbpp(
 
     The prompt is the signature of the reference without annotations, with None for defaults that are no literals; its
     docstring is the text and the visible asserts. `canonical_solution` is a whole program. `setup` may need a class
-    that only the reference defines.
+    that only the reference defines. Raises ConfigError: an argument is out of range; DataError: see `rows.read`.
 
     Parameters
     ----------
@@ -69,13 +69,6 @@ def mbpp(
         Number of visible asserts, 0 or more.
     challenge : bool, default False
         Add `challenge_test_list` to the hidden tests.
-
-    Raises
-    ------
-    ConfigError
-        An argument is out of range.
-    DataError
-        See `rows.read`.
     """
     first, last = SPLITS.get(split, ("any", "any"))
     # The hub returns only the rows of the split.

@@ -40,6 +40,8 @@ def read(
 ) -> Benchmark:
     """Tasks of a file or data set.
 
+    Raises DataError: the source is missing, unreadable or without tasks; lists place and field of up to ten bad rows.
+
     Parameters
     ----------
     path : str
@@ -58,11 +60,6 @@ def read(
     -------
     Benchmark
         Its digest is that of the file's bytes; for a saved folder or the hub, that of the rows.
-
-    Raises
-    ------
-    DataError
-        The source is missing, unreadable or without tasks; lists place and field of up to ten bad rows.
     """
     if is_dataset(path):
         encoded, digest = dataset_rows(path, instead)
@@ -208,12 +205,8 @@ def dataset_rows(path: str, instead: str = "") -> tuple[list[bytes], str]:
     """Rows of a data set as JSON objects, and its digest; `path` and `instead` as in `read`.
 
     Null and NaN columns of a row are left out; Infinity is as `json` writes it. The digest is the SHA-256 (hex) of a
-    file's bytes, otherwise of the rows as JSON with sorted keys.
-
-    Raises
-    ------
-    DataError
-        The package is missing, the data set cannot be read, or it has several splits and `path` names none.
+    file's bytes, otherwise of the rows as JSON with sorted keys. Raises DataError: the package is missing, the data set
+    cannot be read, or it has several splits and `path` names none.
     """
     try:
         import datasets

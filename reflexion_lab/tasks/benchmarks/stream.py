@@ -41,10 +41,7 @@ class Split(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def ids(self, benchmark: Benchmark) -> dict[str, frozenset[str]]:
         """Ids of the tasks of `test` and `validation`.
 
-        Raises
-        ------
-        ConfigError
-            Not one of `test` and `folds`, no such fold, or one side without a cluster.
+        Raises ConfigError: not one of `test` and `folds`, no such fold, or one side without a cluster.
         """
         if (self.test is None) == (self.folds is None):
             raise ConfigError(
@@ -73,6 +70,8 @@ def stream(
 ) -> Benchmark:
     """The tasks in the order in which they arrive: `passes` over the train tasks, then the held-out tasks once.
 
+    Raises ConfigError: as `Split.ids`, or an id ends like one of a later pass.
+
     Parameters
     ----------
     order : int | None, optional
@@ -80,11 +79,6 @@ def stream(
         the order of the benchmark.
     passes : int, default 1
         In pass P > 1 a task has the id `ID@passP`, and the cluster of the first pass.
-
-    Raises
-    ------
-    ConfigError
-        As `Split.ids`, or an id ends like one of a later pass.
     """
     tasks = list(benchmark)
     if order is not None:

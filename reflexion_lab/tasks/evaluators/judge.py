@@ -26,10 +26,7 @@ class HiddenTests:
     def grade(self, task: Task, number: int, solution: str) -> Grade:
         """The hidden verdict on attempt `number`.
 
-        Raises
-        ------
-        AskedTwice
-            The run is open and this task already has a grade.
+        Raises AskedTwice: the run is open and this task already has a grade.
         """
         with self._lock:
             if not self.sealed and task.task_id in self._graded:

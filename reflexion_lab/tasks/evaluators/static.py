@@ -63,10 +63,7 @@ class StaticCheck:
 def findings(tool: str, program: str) -> tuple[Check, ...]:
     """The first `KEPT` errors that `tool` reports, by line. Cached by program.
 
-    Raises
-    ------
-    DidNotRun
-        The tool gave no valid answer; this is not cached.
+    Raises DidNotRun: the tool gave no valid answer; this is not cached.
     """
     if len(program) > LONGEST:
         raise DidNotRun(f"the program has {len(program)} characters; at most {LONGEST} are checked")

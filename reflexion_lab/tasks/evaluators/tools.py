@@ -118,10 +118,7 @@ def located(tool: str) -> str | None:
 def ask(tool: str, program: str) -> list[Finding]:
     """Errors that `tool` reports for `program`, by line. Thread-safe.
 
-    Raises
-    ------
-    DidNotRun
-        The tool is missing, crashed, timed out, or printed invalid output.
+    Raises DidNotRun: the tool is missing, crashed, timed out, or printed invalid output.
     """
     try:
         with _core_with_cache() as cache:

@@ -23,6 +23,8 @@ def run_tests(
 ) -> Evaluation:
     """Verdict of `tests` on `program`. Without tests or a program, the outcome names the reason and is never a pass.
 
+    Raises HarnessError: the sandbox is broken.
+
     Parameters
     ----------
     sandbox : Sandbox
@@ -32,11 +34,6 @@ def run_tests(
     tests : sequence of str
     finish_reason : str, default "stop"
         That of the model's reply; it becomes the outcome if the model withheld the program.
-
-    Raises
-    ------
-    HarnessError
-        The sandbox is broken.
     """
     if not tests:
         return Evaluation(passed=False, outcome="no_tests", reward=0.0)

@@ -66,11 +66,7 @@ def read(place: Path) -> tuple[Attack, ...]:
 
     A file has tables `[[attack]]` with the fields of `Attack`; the default family is the file's name. `begins` lists
     texts of the table `[pieces]` that precede the program; `{HOME}` in a program becomes the user's home, as a literal.
-
-    Raises
-    ------
-    DataError
-        There are no attacks, or a file is invalid.
+    Raises DataError: there are no attacks, or a file is invalid.
     """
     paths = sorted(place.glob("*.toml")) if place.is_dir() else [place]
     attacks = tuple(attack for path in paths for attack in _of(path))

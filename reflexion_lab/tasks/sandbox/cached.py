@@ -153,10 +153,7 @@ class CachedSandbox:
     def open(self, is_new: bool = True) -> None:
         """Open the file before the first execution; an existing file only, unless `is_new`.
 
-        Raises
-        ------
-        HarnessError
-            The file cannot be used.
+        Raises HarnessError: the file cannot be used.
         """
         with contextlib.suppress(OSError):  # the name is too long, which the first execution reports
             if self._database is not None and (is_new or Path(self._database.place).exists()):
@@ -178,12 +175,8 @@ def measured(tasks: Iterable[Task], executor: Sandbox, workers: int) -> tuple[tu
     """Tasks with the measured `cpu_seconds` of their canonical solution, and ids of tasks whose solution fails a test.
 
     Tasks without canonical solution or tests do not change. If a canonical solution fails, the task or this machine
-    differs from that of its authors, and its tests may reject correct programs.
-
-    Raises
-    ------
-    HarnessError
-        The sandbox is broken.
+    differs from that of its authors, and its tests may reject correct programs. Raises HarnessError: the sandbox is
+    broken.
     """
 
     def execute(task: Task) -> Execution | None:

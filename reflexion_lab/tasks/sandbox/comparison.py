@@ -61,10 +61,7 @@ class Decoder:
     def decode(self, *values: Any) -> list[Any]:
         """The values of one check, from the parsed JSON of `plain.encode`.
 
-        Raises
-        ------
-        Unreadable
-            The JSON is not from `plain.encode`, so the candidate wrote it.
+        Raises Unreadable: the JSON is not from `plain.encode`, so the candidate wrote it.
         """
         try:
             return [self._decode(value) for value in values]

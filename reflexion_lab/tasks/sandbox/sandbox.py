@@ -127,10 +127,7 @@ class Server:
     def run(self, job: Job, canonical_seconds: float) -> Reported:
         """Run a job in fresh children.
 
-        Raises
-        ------
-        HarnessError, OSError
-            The server is gone or broken; says nothing about the program.
+        Raises HarnessError, OSError: the server is gone or broken; says nothing about the program.
         """
         nonce = secrets.token_hex(16)
         wall, cpu = self.limits.times(canonical_seconds)
@@ -247,7 +244,8 @@ class Sandbox:
 
         Time limits scale with `cpu_seconds`, the CPU time of the canonical solution, if known. A program that times out
         before it has used its CPU time, or that meets a full disk, a killed process or another trouble that the machine
-        may have caused, is run once more when no first run waits, and only the second result counts.
+        may have caused, is run once more when no first run waits, and only the second result counts. Raises
+        HarnessError: two servers in a row failed, or the machine is out of disk, memory, processes or descriptors.
 
         Parameters
         ----------
@@ -260,11 +258,6 @@ class Sandbox:
             Python that runs before the checks, in their namespace.
         cpu_seconds : float, default 0.0
             CPU time of the canonical solution; 0 if unknown.
-
-        Raises
-        ------
-        HarnessError
-            Two servers in a row failed, or the machine is out of disk, memory, processes or descriptors.
         """
         prepared = prepare_all(tuple(checks), entry_point, setup)
         verdicts: list[Check | None] = [None] * len(checks)
