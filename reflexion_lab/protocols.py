@@ -74,21 +74,12 @@ class Model(Protocol):
     """Maximum tokens of prompt and reply together; 0 if unknown."""
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
-        """One reply to a conversation.
+        """One reply to a conversation, also for a refusal, a filtered reply and a prompt that is too long
+        (`records.WITHHELD`).
 
-        Parameters
-        ----------
-        messages : sequence of Message
-            Oldest first, one or more; a last message of role `assistant` is a beginning to continue.
-        sampling : Sampling
-            Unsupported parameters are ignored.
-        sample : int
-            Sample index, from 0: equal calls with different indices are independent draws, with equal indices the same.
-
-        Returns
-        -------
-        Completion
-            Also for a refusal, a filtered reply and a prompt that is too long (`records.WITHHELD`).
+        `messages` are one or more, oldest first; a last one of role `assistant` is a beginning to continue. Unsupported
+        parameters of `sampling` are ignored. Equal calls with different `sample` (from 0) are independent draws, with
+        equal ones the same.
 
         Raises
         ------
@@ -107,26 +98,10 @@ class Actor(Protocol):
     """Writes a program for a task."""
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
-        """One attempt at a task.
+        """One attempt at a task; `recollection` is empty at a first attempt without shared memory.
 
-        Parameters
-        ----------
-        task : Task
-        recollection : Recollection
-            Episodes, lessons and advice for the prompt; empty at a first attempt without shared memory.
-
-        Returns
-        -------
-        Trajectory
-            `solution` is a whole program, or "" if the reply contains none; `left_out` has the ids of recalled items
-            that did not fit into the prompt.
-
-        Raises
-        ------
-        ModelError
-            As of `Model.complete`.
-        HarnessError
-            The sandbox failed; only actors that run programs.
+        `solution` is a whole program, or "" if the reply contains none; `left_out` has the ids of recalled items that
+        did not fit into the prompt. Raises ModelError as `Model.complete`; actors that run programs, HarnessError.
         """
 
 
@@ -134,25 +109,10 @@ class Critic(Protocol):
     """Criticises a draft."""
 
     def critique(self, task: Task, program: str) -> Critique:
-        """Issues, suggestions and severity of one draft.
+        """Issues, suggestions and severity of one draft, "" if there is none yet. `severity` is 0 if there is nothing
+        to fix; `issues` and `suggestions` are not aligned.
 
-        Parameters
-        ----------
-        task : Task
-        program : str
-            The draft; "" if there is none yet.
-
-        Returns
-        -------
-        Critique
-            `severity` is 0 if there is nothing to fix. `issues` and `suggestions` are not aligned.
-
-        Raises
-        ------
-        CritiqueError
-            The model's reply could not be read; has the reply and its cost.
-        ModelError, HarnessError
-            As of `Actor.act`.
+        Raises CritiqueError, with reply and cost, if the reply cannot be read; else as `Actor.act`.
         """
 
 
@@ -160,25 +120,8 @@ class Reviser(Protocol):
     """Revises a draft."""
 
     def revise(self, task: Task, program: str, critique: Critique) -> Trajectory:
-        """The next draft.
-
-        Parameters
-        ----------
-        task : Task
-        program : str
-            The draft.
-        critique : Critique
-            The critique of this draft.
-
-        Returns
-        -------
-        Trajectory
-            `solution` is the new draft, or the old one if the reply contains no program.
-
-        Raises
-        ------
-        ModelError
-            As of `Model.complete`.
+        """The next draft, after the critique of this one; the old one if the reply contains no program. Raises
+        ModelError as `Model.complete`.
         """
 
 
@@ -202,25 +145,17 @@ class Sandbox(Protocol):
     def run(
         self, program: str, entry_point: str, checks: Sequence[str], setup: str = "", cpu_seconds: float = 0.0
     ) -> Execution:
-        """Execute a program, then its checks, isolated.
+        """Execute a program, then its checks, isolated; `checks[i]` of the result is the outcome of `checks[i]` for
+        every behaviour of the program.
 
         Parameters
         ----------
-        program : str
-            Python source.
         entry_point : str
             The function that checks call; they also know it as `candidate`.
         checks : sequence of str
-            Python source, run in order in one namespace.
-        setup : str
-            Python that runs before the checks, in their namespace.
+            Python source, run in order in one namespace, after `setup`.
         cpu_seconds : float
             CPU time of the task's canonical solution, from which the limits follow; 0 for the default limits.
-
-        Returns
-        -------
-        Execution
-            `Execution.checks[i]` is the outcome of `checks[i]` for every behaviour of the program.
 
         Raises
         ------
@@ -233,18 +168,8 @@ class Evaluator(Protocol):
     """Judges a program by the feedback tests."""
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
-        """The verdict on `trajectory.solution`.
-
-        Returns
-        -------
-        Evaluation
-            `checks` begins with one check per visible test, in order. Without tests the outcome is `no_tests`, which
-            counts as unknown.
-
-        Raises
-        ------
-        HarnessError
-            As of `Sandbox.run`.
+        """The verdict on `trajectory.solution`: one check per visible test, in order, then others. Without tests the
+        outcome is `no_tests`, which counts as unknown. Raises HarnessError as `Sandbox.run`.
         """
 
 
@@ -252,17 +177,8 @@ class SuiteWriter(Protocol):
     """Writes feedback tests for a task without visible tests."""
 
     def write(self, task: Task) -> WrittenTests:
-        """Tests for one task, written before its loop.
-
-        Returns
-        -------
-        WrittenTests
-            Accepted `tests`, and the reasons for dropping others. Without any, the feedback is unknown, never a pass.
-
-        Raises
-        ------
-        ModelError, HarnessError
-            As of `Actor.act`.
+        """Tests for one task, written before its loop, and the reasons for dropping others. Without any, the feedback
+        is unknown, never a pass. Raises ModelError and HarnessError as `Actor.act`.
         """
 
 
@@ -270,27 +186,11 @@ class Reflector(Protocol):
     """Explains an attempt in words."""
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
-        """The reflection on one attempt.
+        """The reflection on one attempt, which failed, unless the loop reflects on successes; None: no reflection.
+        `episodes` are those of this task that the attempt's actor read, oldest first.
 
-        Parameters
-        ----------
-        task : Task
-        attempt : Attempt
-            Judged, without a reflection yet. It failed, unless the loop reflects on successes.
-        episodes : sequence of Episode
-            Episodes of this task that the attempt's actor read, oldest first.
-
-        Returns
-        -------
-        Reflection or None
-            None: no reflection.
-
-        Raises
-        ------
-        ReflectionError
-            The model's reflection is unusable; `WithFallback` then reflects by rules.
-        ModelError
-            As of `Model.complete`.
+        Raises ReflectionError if the reply is unusable (`WithFallback` then reflects by rules), ModelError as
+        `Model.complete`.
         """
 
 
@@ -298,20 +198,8 @@ class Recall(Protocol):
     """Chooses what memory gives to an attempt."""
 
     def select(self, own: Sequence[Episode], task: Task, known: SharedMemory) -> Recollection:
-        """Episodes and lessons for the next attempt.
-
-        Parameters
-        ----------
-        own : sequence of Episode
-            The task's episodes of this loop, oldest first.
-        task : Task
-        known : SharedMemory
-            Memory shared by all tasks of the round; constant within a round.
-
-        Returns
-        -------
-        Recollection
-            Episodes of other loops, the nearest last, then own ones, oldest first.
+        """Episodes and lessons for the next attempt: episodes of other loops, the nearest last, then own ones, oldest
+        first. `own` are the task's episodes of this loop, oldest first; `known` is constant within a round.
         """
 
 
@@ -330,19 +218,8 @@ class SharedMemory(Protocol):
     def similar(
         self, task: Task, own: Sequence[Episode], k: int, min_score: float, outcome: Outcome = "any"
     ) -> list[Episode]:
-        """Episodes of other loops that are similar to the task, best first.
-
-        Parameters
-        ----------
-        task : Task
-        own : sequence of Episode
-            Episodes of this loop, whose errors may be part of the query.
-        k : int
-            Maximum number of episodes.
-        min_score : float
-            Minimum score, in [0, 1].
-        outcome : {"any", "passed", "failed"}
-            Outcome of the episodes by their feedback.
+        """At most `k` episodes of other loops that are similar to the task, best first, with a score of `min_score` or
+        more, in [0, 1]. The errors of `own`, the episodes of this loop, may be part of the query.
         """
 
     def past(self, task: Task) -> list[Episode]:
@@ -359,55 +236,22 @@ class Curator(Protocol):
     """Keeps items of memory across tasks: what the actor reads, and what finished loops change. Thread-safe."""
 
     def select(self, items: Sequence[Item], task: Task) -> Selection:
-        """The items for the actor's prompt, before the first attempt at a task.
+        """The items for the actor's prompt, in its order, before the first attempt at a task.
 
-        Parameters
-        ----------
-        items : sequence of Item
-            Memory as of the start of the round, oldest first, without items that come from the task itself, too, unless
-            `memory.shared.same_task`.
-        task : Task
-            Without hidden tests and solution.
-
-        Returns
-        -------
-        Selection
-            In the order of the prompt.
-
-        Raises
-        ------
-        ModelError
-            As of `Model.complete`; a curator may call its model.
+        `items` is memory as of the start of the round, oldest first, without items that come from the task itself, too,
+        unless `memory.shared.same_task`. Raises ModelError as `Model.complete`; a curator may call its model.
         """
 
     def due(self, finished: Sequence[Finished]) -> Sequence[Batch]:
-        """The calls that a round of finished loops causes. No model call, and the same for the same loops.
-
-        Parameters
-        ----------
-        finished : sequence of Finished
-            All loops of the round, in task order.
+        """The calls that a round of finished loops, in task order, causes. No model call, and the same for the same
+        loops.
         """
 
     def curate(self, items: Sequence[Item], batch: Batch) -> Curation:
-        """The operations of one call.
+        """The operations of one call, a batch of `due`, with memory after the calls before it. An unreadable reply
+        gives no operation and is counted.
 
-        Parameters
-        ----------
-        items : sequence of Item
-            Memory after the operations of the calls before it.
-        batch : Batch
-            One of `due`.
-
-        Returns
-        -------
-        Curation
-            An unreadable reply gives no operation and is counted.
-
-        Raises
-        ------
-        ModelError
-            As of `Model.complete`. The run stops, with all attempts stored; resumed, it repeats the call.
+        Raises ModelError as `Model.complete`: the run stops, with all attempts stored, and repeats the call if resumed.
         """
 
 
@@ -466,12 +310,8 @@ class Retriever(Protocol):
         """Drop the documents with numbers below `before`, evicted by a FIFO buffer."""
 
     def rank(self, query: str, k: int) -> list[Hit]:
-        """The `k` nearest documents.
-
-        Returns
-        -------
-        list of Hit
-            At most `k`, with scores above 0, best first, the newer first on a tie; [] for `k` of 0 or less.
+        """At most `k` nearest documents, with scores above 0, best first, the newer first on a tie; [] for `k` of 0 or
+        less.
         """
 
 
@@ -486,27 +326,15 @@ class Embedder(Protocol):
     def dimensions(self) -> int: ...
 
     def embed(self, texts: Sequence[str]) -> NDArray[float32]:
-        """Vectors of `texts`.
-
-        Returns
-        -------
-        ndarray of float32, shape (len(texts), dimensions)
-            Rows of length 1; row i is the vector of text i.
-        """
+        """Vectors of `texts`, shape (len(texts), dimensions): rows of length 1, row i of text i."""
 
 
 class Stop(Protocol):
     """Decides whether a task's loop ends."""
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
-        """The stop reason, or None to continue.
-
-        Parameters
-        ----------
-        attempt : Attempt
-            The newest; evaluated before its reflection, and again after it.
-        history : sequence of Attempt
-            Those before `attempt`, oldest first.
+        """The stop reason, or None to continue. `attempt` is the newest, evaluated before its reflection, and again
+        after it; `history` has those before it, oldest first.
         """
 
 
@@ -533,15 +361,6 @@ class Tracker(Protocol):
     def track_arms(
         self, folders: Sequence[Path], baseline: str | None = None, one_seed: bool = False
     ) -> dict[str, str]:
-        """Log the arms of the runs in `folders`, each over its seeds.
-
-        Returns
-        -------
-        dict of str to str
-            By arm, the address of its view; {} for none.
-
-        Raises
-        ------
-        ValueError
-            The runs make no arms.
+        """Log the arms of the runs in `folders`, each over its seeds; returns the addresses of their views. Raises
+        ValueError if the runs make no arms.
         """
