@@ -18,12 +18,7 @@ BY_HAND = Stream(
     learnt=(1, 2, 3, 4, NAN),
     online=(0, 1, 1, 0, 1),
     checkpoints=(0, 2, 3, 4),
-    verdicts=(
-        (0, 0, 1, 1, 0),
-        (1, 1, 0, 1, 0),
-        (1, 0, 1, NAN, 1),
-        (0, 1, 1, 0, 1),
-    ),
+    verdicts=((0, 0, 1, 1, 0), (1, 1, 0, 1, 0), (1, 0, 1, NAN, 1), (0, 1, 1, 0, 1)),
 )
 """Checkpoints after 0, 2, 3 and 4 rounds of one task each."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -162,14 +160,3 @@ def outcome(evaluation):
 
 def arm_of(folder):
     return Arm("reflexion", [Log.read(folder)])
-
-
-def drawn_loops(tasks, seed=0):
-    rng, verdicts = random.Random(seed), {}
-    for task in range(tasks):
-        history = []
-        while len(history) < 4 and not (history and history[-1][0] == 1):
-            right = rng.random() < 0.4
-            history.append((1.0 if rng.random() < (0.9 if right else 0.1) else 0.5, right))
-        verdicts[f"t{task}"] = history
-    return verdicts

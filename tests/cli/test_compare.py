@@ -93,19 +93,6 @@ def test_arms_are_named_by_the_keys_that_are_asked_for(run, run_command):
     assert [row["arm"] for row in json.loads(out)["rows"]] == ["words recall.omega=1", "words recall.omega=2"]
 
 
-def test_compare_writes_csv_and_json(four, run_command, tmp_path):
-    comparison = json.loads(run_command("compare", *four, "--json", "--csv", tmp_path / "t.csv")[2])
-    assert comparison["baseline"] == "feedback_only"
-    assert comparison["rows"][1]["as_run"]["won"] == 2
-    assert [row["pass_at_1"] for row in _rows(tmp_path / "t.csv")] == ["0.5", "0.75"]
-
-
-def test_one_seed_has_to_be_asked_for(four, run_command):
-    assert "one seed: ask with --one-seed" in run_command("compare", four[0], four[2])[1]
-    text = run_command("compare", four[0], four[2], "--one-seed", "--full")[1]
-    assert "undecided attempts: 2 one seed" in text
-
-
 def test_the_margin_is_in_points_and_the_verdict_in_every_output(run, run_command, tmp_path):
     tasks = {f"t{number}": [RIGHT] if number < 20 else [WRONG] for number in range(40)}
     runs = [run(arm, tasks, s) for arm in ("feedback_only", "words") for s in (7, 8)]

@@ -10,10 +10,7 @@ from reflexion_lab.tasks.sandbox.attacks import HOME, QUICK, Attack, Verdict, re
 from reflexion_lab.tasks.sandbox.threats import THREATS, markdown
 
 LAYERS = ("fork-server", "rlimits", "landlock-abi7", "seccomp")
-NAMES = [
-    "exits with success",
-    "rewrites [red]everything[/red] that it finds in the memory of its judge",
-]
+NAMES = ["exits with success", "rewrites [red]everything[/red] that it finds in the memory of its judge"]
 
 
 def verdict(number, outcome, right, **fields):

@@ -12,18 +12,7 @@ from msgspec.structs import replace
 from reflexion_lab.errors import StoreError
 from reflexion_lab.memory.episodic import episode_of, session_id
 from reflexion_lab.memory.reflection_files import ReflectionFile, ReflectionFiles
-from reflexion_lab.records import (
-    Attempt,
-    Check,
-    Episode,
-    Item,
-    Manifest,
-    MemoryState,
-    Mistake,
-    Session,
-    Task,
-    Wisdom,
-)
+from reflexion_lab.records import Attempt, Check, Episode, Item, Manifest, MemoryState, Mistake, Session, Task, Wisdom
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.place import opened

@@ -9,17 +9,7 @@ from reflexion_lab.memory.episodic import episode_of
 from reflexion_lab.memory.lessons.mistakes import mistakes_of
 from reflexion_lab.memory.recall import Similar, WindowThenSimilar
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.records import (
-    Check,
-    Episode,
-    Evaluation,
-    Mistake,
-    Recollection,
-    Session,
-    Task,
-    Trajectory,
-    Wisdom,
-)
+from reflexion_lab.records import Check, Episode, Evaluation, Mistake, Recollection, Session, Task, Trajectory, Wisdom
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.storage.jsonl import Jsonl
 from tests import builders

@@ -355,13 +355,7 @@ def test_memory_takes_a_quarter_of_a_small_context_so_that_every_item_fits(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("contexts", "expected"),
-    [
-        ((0, 0), 4000),
-        ((100_000, 32_000), 4000),
-        ((100_000, 8192), 2048),
-        ((4096, 0), 1024),
-    ],
+    ("contexts", "expected"), [((0, 0), 4000), ((100_000, 32_000), 4000), ((100_000, 8192), 2048), ((4096, 0), 1024)]
 )
 def test_the_smaller_known_context_of_actor_and_curator_bounds_memory_and_is_in_the_digest(contexts, expected):
     actor, curator = (f"context={context}" for context in contexts)

@@ -67,8 +67,7 @@ def test_a_rule_gives_its_omega(omega, own, about, expected):
 
 
 @pytest.mark.parametrize(
-    ("rewards", "omega"),
-    [([0.6], 3), ([0.6, 0.6], 3), ([0.6, 0.6, 0.6], 4), ([0.6] * 4, 5), ([0.4], 4), ([0.5], 3)],
+    ("rewards", "omega"), [([0.6], 3), ([0.6, 0.6], 3), ([0.6, 0.6, 0.6], 4), ([0.6] * 4, 5), ([0.4], 4), ([0.5], 3)]
 )
 def test_adaptive_widens_after_three_failures_or_a_poor_one(rewards, omega):
     assert adapted(3, [episode(n, reward=reward) for n, reward in enumerate(rewards, 1)]) == omega

@@ -1,4 +1,4 @@
-"""Invalid options of memories, recall policies, retrievers and embedders are named."""
+"""Invalid options of memories, recall policies, curators, retrievers and embedders are named."""
 
 import math
 from functools import partial
@@ -6,6 +6,8 @@ from functools import partial
 import pytest
 
 from reflexion_lab.memory.archive import Archive, Shown
+from reflexion_lab.memory.curators.a_mem import AMem
+from reflexion_lab.memory.curators.reasoning_bank import ReasoningBank
 from reflexion_lab.memory.embedders.minilm import MiniLM
 from reflexion_lab.memory.episodic import EpisodeBuffer
 from reflexion_lab.memory.lessons.mistakes import Mistakes
@@ -15,6 +17,7 @@ from reflexion_lab.memory.retrieval.bm25 import BM25
 from reflexion_lab.memory.retrieval.hybrid import Hybrid
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.memory.retrieval.tfidf import TfIdf
+from reflexion_lab.records import Sampling
 from reflexion_lab.storage.in_memory import InMemory
 
 ARCHIVE, MISTAKES = partial(Archive, InMemory(), Jaccard), partial(Mistakes, Jaccard())
@@ -41,6 +44,8 @@ OPTIONS = [
     (Hybrid, "retrievers", ([BM25()],), r"Hybrid\.{}"),
     (HYBRID, "depth", (0,), r"Hybrid\.{}"),
     (HYBRID, "constant", (-1, math.nan), r"Hybrid\.{}"),
+    (partial(AMem, Jaccard(), None, Sampling()), "neighbours", (10,), "{}"),
+    (partial(ReasoningBank, Jaccard(), None, Sampling()), "scaling", ("both",), "{}"),
     (MiniLM, "threads", (-1,), r"MiniLM\.{}: got -1, expected"),
 ]
 

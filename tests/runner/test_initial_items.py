@@ -111,10 +111,16 @@ def test_a_source_that_changed_is_another_config_and_a_resumed_run_needs_none(so
     assert run(tmp_path / "runs", of, f"{KEY}.frozen=true", f"resume={folder.path}").path == folder.path
 
 
-def test_a_held_out_task_that_memory_knows_is_said(sources, tmp_path, capsys):
-    split = "benchmark.split={folds: 2, fold: 0}"
-    run(tmp_path, f"{KEY}.of={sources['plain'].path}", split)
-    assert "warning: 3 items of " in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("override", "warning"),
+    [
+        ("benchmark.split={folds: 2, fold: 0}", "warning: 3 items of "),
+        ("curator=raw_trajectories", "FullHistory, not reflexion_lab.memory.curators.controls.RawTrajectories"),
+    ],
+)
+def test_a_held_out_task_that_memory_knows_and_another_curator_are_said(sources, tmp_path, capsys, override, warning):
+    run(tmp_path, f"{KEY}.of={sources['plain'].path}", override)
+    assert warning in capsys.readouterr().err
 
 
 def test_items_beyond_the_limit_of_memory_are_counted_in_a_warning(sources, tmp_path, capsys):
@@ -124,17 +130,7 @@ def test_items_beyond_the_limit_of_memory_are_counted_in_a_warning(sources, tmp_
     few = run(tmp_path, of, f"{KEY}.max_items=2", f"{KEY}.frozen=true")
     assert "warning: 4 items of " in capsys.readouterr().err
     assert items(few) == 2
-
-
-def test_another_curator_than_the_items_were_made_by_is_said(sources, tmp_path, capsys):
-    run(tmp_path, f"{KEY}.of={sources['plain'].path}", "curator=raw_trajectories")
-    assert "FullHistory, not reflexion_lab.memory.curators.controls.RawTrajectories" in capsys.readouterr().err
-
-
-def test_limits_hold_from_the_start(sources, tmp_path):
-    folder = run(tmp_path, f"{KEY}.of={sources['plain'].path}", f"{KEY}.max_items=2", f"{KEY}.frozen=true")
-    assert items(folder) == 2
-    assert max(len(loop[0].recalled_items) for loop in folder.attempts.values()) <= 2
+    assert max(len(loop[0].recalled_items) for loop in few.attempts.values()) <= 2
 
 
 def test_a_store_gets_the_items_that_a_run_began_with_and_says_that_it_is_filled(sources, tmp_path):

@@ -238,15 +238,8 @@ def shorter_than_a_header(path, whole):
     path.write_bytes(whole[:50])
 
 
-def file_of_another_program(path, whole):
-    connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE calls (name TEXT)")
-    connection.execute("PRAGMA user_version = 1")
-    connection.close()
-
-
 MODES = ("read-write", "replay-only")
-SPOILT = [text_file, torn_file, shorter_than_a_header, file_of_another_program]
+SPOILT = [text_file, torn_file, shorter_than_a_header]
 
 
 @pytest.fixture(scope="module")

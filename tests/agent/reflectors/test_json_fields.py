@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import msgspec
 import pytest
@@ -130,23 +129,6 @@ def test_the_analysed_shape_is_bounded():
     assert (fields.confidence, fields.category) == (1.0, "root_cause")
 
 
-SILENT = {key: value for key, value in ANALYSED.items() if key != "confidence"}
-
-
-@pytest.mark.parametrize(
-    ("shape", "stated", "confidence", "is_stated"),
-    [
-        *((shape, {}, 0.5, False) for shape in (SILENT, SCORED)),
-        *((shape, {"confidence": words}, 0.5, False) for shape in (SILENT, SCORED) for words in (None, "high")),
-        *((shape, {"confidence": value}, value, True) for shape in (SILENT, SCORED) for value in (0.5, 0.9)),
-    ],
-)
-def test_an_unclear_confidence_costs_the_confidence_alone(shape, stated, confidence, is_stated):
-    fields = parse_fields(json.dumps({**shape, **stated}))
-    assert fields.what_to_change == shape.get("suggestion", shape.get("strategy_change"))
-    assert (fields.confidence, fields.is_stated) == (confidence, is_stated)
-
-
 def test_the_scored_shape_is_read():
     fields = parse_fields(json.dumps(SCORED))
     assert (fields.root_cause, fields.what_went_wrong) == ("range ends before its end.", "The last item was left out.")
@@ -166,21 +148,26 @@ def test_our_own_labels_do_not_go_without_a_confidence():
 
 
 @pytest.mark.parametrize("shape", [OURS, ANALYSED, SCORED])
-@pytest.mark.parametrize("stated", ["NaN", "Infinity", '"high"', "1.7", "1e400"])
-def test_a_confidence_that_is_no_clear_number_is_neutral(shape, stated):
+@pytest.mark.parametrize(
+    ("stated", "confidence"),
+    [
+        *((unclear, None) for unclear in ("NaN", "Infinity", '"high"', "1.7", "1e400")),
+        *(("0.5", 0.5), ("0.9", 0.9), ("-0.2", 0.0), ("[0.9]", 0.9), ('"85%"', 0.85)),
+    ],
+)
+def test_confidence_is_read_as_in_lines_and_neutral_if_unclear(shape, stated, confidence):
     others = {key: value for key, value in shape.items() if key.lower() != "confidence"}
     fields = parse_fields(json.dumps(others)[:-1] + f', "confidence": {stated}}}')
-    assert (fields.confidence, fields.is_stated) == (0.5, False)
+    expected = 0.5 if confidence is None else confidence
+    assert (fields.confidence, fields.is_stated) == (pytest.approx(expected), confidence is not None)
     assert fields.root_cause and fields.what_to_change
 
 
-@pytest.mark.parametrize(
-    ("stated", "confidence"),
-    [("-0.2", 0), ("[0.9]", 0.9), ('"85%"', 0.85)],
-)
-def test_confidence_is_read_as_in_lines(stated, confidence):
-    others = json.dumps({key: value for key, value in OURS.items() if key != "CONFIDENCE"})
-    assert math.isclose(parse_fields(f'{others[:-1]}, "confidence": {stated}}}').confidence, confidence)
+@pytest.mark.parametrize("shape", [ANALYSED, SCORED])
+def test_other_shapes_go_without_a_confidence(shape):
+    for stated in ({}, {"confidence": None}):
+        fields = parse_fields(json.dumps({key: value for key, value in shape.items() if key != "confidence"} | stated))
+        assert fields.root_cause and (fields.confidence, fields.is_stated) == (0.5, False)
 
 
 @pytest.mark.parametrize("absent", [(0,), (3,), (0, 2), (1, 2, 3)])

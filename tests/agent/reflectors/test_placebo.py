@@ -10,10 +10,9 @@ from reflexion_lab.agent.reflectors.none import NoReflection
 from reflexion_lab.agent.reflectors.placebo import WORDS, FeedbackOnly, Generic, Keywords, LengthMatched
 from reflexion_lab.agent.reflectors.reviewed import flags
 from reflexion_lab.protocols import Reflector
-from reflexion_lab.records import Attempt, Check, Episode, Recollection, Reflection, Task, Usage
+from reflexion_lab.records import Attempt, Check, Episode, Reflection, Task, Usage
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import compose
-from reflexion_lab.text.prompts.render import Prompts
 from reflexion_lab.text.shorten import estimated, line
 from tests import builders as make
 
@@ -148,15 +147,6 @@ def test_a_reworded_control_keeps_all_but_the_texts(control: type, name: str) ->
     reflector.reflect(TASK, make.attempt(WRONG, number=2), [make.episode(reflection=reworded)])
     assert [episode.reflection for episode in first.read[-1]] == [own]  # not the reworded one
     assert control(NoReflection()).reflect(TASK, make.attempt(WRONG), []) is None
-
-
-def test_templates_leave_empty_fields_out() -> None:
-    reflection = FeedbackOnly().reflect(TASK, make.attempt(WRONG), [])
-    memory = Recollection(episodes=(make.episode(reflection=reflection),))
-    chat = Prompts().render("solve", prompt=TASK.prompt, task_id="t/1", memory=memory)
-    assert "What went wrong: `assert add(1, 2) == 3`" in chat
-    assert "Root cause" not in chat
-    assert "What to change" not in chat
 
 
 @pytest.mark.parametrize("name", ["feedback_only", "generic", "length_matched", "keywords", "rules", "llm", "none"])

@@ -1,24 +1,20 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.agent.reflectors.evidence import CLASSES, classify_evaluation, describe
 from reflexion_lab.agent.reflectors.rules import Rules
-from reflexion_lab.protocols import SharedMemory
-from reflexion_lab.records import Attempt, Check, Episode, Evaluation, Recollection, Task
+from reflexion_lab.records import Attempt, Check, Episode, Evaluation, Task
 from tests import builders as make
 
 TASK = Task(task_id="t/1", prompt="def add(a, b):\n", entry_point="add")
 PASS = Check(name="assert add(0, 0) == 0", outcome="pass")
 WRONG = Check(
-    name="assert add(1, 2) == 3",
-    outcome="fail",
-    error_type="AssertionError",
-    message="expected 3, got -1",
-    line=2,
+    name="assert add(1, 2) == 3", outcome="fail", error_type="AssertionError", message="expected 3, got -1", line=2
 )
 SYNTAX = Check(name="assert add(1, 2) == 3", outcome="error", error_type="SyntaxError", message="invalid syntax")
 LATE = Check(name="assert add(9, 9) == 18", outcome="timeout")
@@ -127,21 +123,6 @@ def test_root_cause_is_the_same_for_the_whole_class() -> None:
     assert first.root_cause == later.root_cause == CLASSES["assertion"].root_cause
 
 
-class Counted:
-    """What memory knows: outcomes alone."""
-
-    omega = 3
-
-    def __init__(self, **outcomes: tuple[int, int]) -> None:
-        self.outcomes: Mapping[str, tuple[int, int]] = outcomes
-
-    def similar(self, task: Task, own: object, k: int, min_score: float, outcome: str = "any") -> list[Episode]:
-        return []
-
-    def lessons(self, task: Task, own: object) -> Recollection:
-        return Recollection()
-
-
 def test_rules_on_a_success_name_what_worked() -> None:
     evaluation = Evaluation(passed=True, outcome="pass", reward=1.0, checks=(PASS,))
     attempt = replace(attempt_with(PASS, number=2), evaluation=evaluation)
@@ -177,7 +158,7 @@ def test_an_episode_without_a_fix_for_this_task_changes_nothing(episode: Episode
 def test_enough_cases_replace_the_constant_of_the_class(
     fixed: int, cases: int, enough: int, confidence: float, source: str
 ) -> None:
-    known: SharedMemory = Counted(assertion=(fixed, cases), syntax=(99, 99))
+    known: Any = SimpleNamespace(outcomes={"assertion": (fixed, cases), "syntax": (99, 99)})
     reflection = Rules(known, enough).reflect(TASK, attempt_with(WRONG), [])
     assert (reflection.confidence, reflection.confidence_source) == (confidence, source)
     again = Rules(known, enough).reflect(TASK, attempt_with(WRONG, number=2), [episode_with("A fix.")])

@@ -98,8 +98,6 @@ def test_a_pool_without_words_is_refused_before_the_run(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(ValueError, match=rf"reflector\.pool: .*{pool.name}.*{message}.*reflexion arm first"):
             Shuffled([pool])
-    with pytest.raises(ValueError, match=r"reflector\.pool: got no folder, expected a run folder"):
-        Shuffled([])
 
 
 def script(path: Path, words: str) -> str:

@@ -392,23 +392,6 @@ def test_labels_are_spread_in_order_and_stay_inside():
     assert spread([], 0.1, 0, 1) == []
 
 
-def test_a_figure_is_one_function(make_arms, tmp_path, monkeypatch):
-    monkeypatch.setattr(drawing, "REGISTRY", list(drawing.REGISTRY))
-
-    @drawing.figure(5)
-    def lengths(arms):
-        numbers = [arm.longest for arm in arms]
-        table = [(arm.label, arm.longest) for arm in arms]
-        panel = lambda ax: ax.bar(range(len(numbers)), numbers) and ax  # noqa: E731
-        return drawing.Drawing("lengths", "Longest loops", [panel], ("arm", "attempts"), table, "Attempts.")
-
-    result = make_arms("retry", "simple")
-    figures = save_figures(tmp_path, compare(result), result)
-    assert figures[0].drawing.name == "lengths"
-    assert figures[0].path.read_bytes().startswith(b"\x89PNG")
-    assert [row["attempts"] for row in rows(figures[0])] == ["3", "1"]
-
-
 def test_arms_without_rounds_take_the_order_of_the_stream_from_one_with_rounds(make_arms):
     """Tasks of a run without rounds end in any order, which says nothing of the stream."""
     learning, single = make_arms("reflexion", "simple", seeds=(1,))

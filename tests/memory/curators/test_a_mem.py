@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.curators.a_mem import ANALYSIS, AMem, Note, decided, evolution
 from reflexion_lab.memory.curators.curated import CuratedMemory
 from reflexion_lab.memory.curators.items import ItemLimits
@@ -97,10 +96,9 @@ REPLIES = [
 ]
 
 
-def notes(*replies: str, retriever=None, limits: ItemLimits | None = None, **options) -> tuple[CuratedMemory, Scripted]:
+def notes(*replies: str, retriever=None, **options) -> tuple[CuratedMemory, Scripted]:
     model = Scripted(*replies)
-    curator = AMem(retriever or ByName(), model, Sampling(), **options)
-    return CuratedMemory(curator, limits or ItemLimits(max_tokens=0)), model
+    return CuratedMemory(AMem(retriever or ByName(), model, Sampling(), **options), ItemLimits(max_tokens=0)), model
 
 
 def test_the_replies_give_the_notes_derived_by_hand():
@@ -162,12 +160,6 @@ def test_a_prompt_shows_the_nearest_notes_and_those_that_they_link_to():
     assert [item.item_id for item in shown] == ["a", "b", "c", "d"]
 
 
-def test_limits_of_the_lab_hold():
-    memory, _ = notes(*[BAD] * 9, limits=ItemLimits(max_items=2))
-    list(memory.learn(0, [loop(name, True) for name in "abcde"]))
-    assert [item.sources for item in memory.memory.items] == [("d",), ("e",)]
-
-
 @pytest.mark.parametrize(
     "reply",
     ["EVOLVE: " * 20_000, "EVOLVE: yes\nLINK: " + "9" * 50_000, "EVOLVE: yes\n" + "NEIGHBOUR: 1\nTAGS: x\n" * 9_000],
@@ -191,8 +183,3 @@ def test_every_description_that_the_grammar_allows_is_read(reply):
     (update,) = memory.learn(0, [loop("a", True)])
     assert update.unreadable == 0
     assert all(Note.of(memory.memory.items[0]))
-
-
-def test_options_are_checked():
-    with pytest.raises(ConfigError, match="neighbours"):
-        notes(neighbours=10)

@@ -58,9 +58,9 @@ REPLIES = [
 ]
 
 
-def curated(*replies: str, limits: ItemLimits | None = None) -> tuple[CuratedMemory, Scripted]:
+def curated(*replies: str) -> tuple[CuratedMemory, Scripted]:
     model = Scripted(*replies)
-    return CuratedMemory(AgentWorkflowMemory(model, Sampling()), limits or ItemLimits()), model
+    return CuratedMemory(AgentWorkflowMemory(model, Sampling()), ItemLimits()), model
 
 
 def text(name: str) -> str:
@@ -107,13 +107,6 @@ def test_every_prompt_shows_the_whole_file_and_nothing_else():
     shown = memory.selection(Task(task_id="new", prompt="", entry_point="f")).items
     assert [(item.text, item.section) for item in shown] == [(text("a"), SECTION), (text("b"), SECTION)]
     assert len(memory.memory) == 3
-
-
-def test_the_limit_on_tokens_cuts_the_file():
-    memory, _ = curated(flow(*"abcdef"), limits=ItemLimits(max_tokens=30))
-    list(memory.learn(0, [loop("t/0", True)]))
-    assert 0 < memory.memory.tokens <= 30
-    assert memory.memory.items[-1].text == text("f")
 
 
 @pytest.mark.parametrize(

@@ -80,38 +80,29 @@ HOSTILE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if asks_a_model(name)])
-def test_an_unreadable_reply_changes_nothing_and_is_counted(name):
-    model = Replies(lambda n: REFUSAL)
-    memory = curated(name, model)
-    updates = []
-    for number in range(3):  # rounds of three, so that what a first round kept can be asked about
-        finished = [loop(memory, task, passed=n % 2 == 0) for n, task in enumerate(tasks(9)[3 * number :][:3])]
-        updates += memory.learn(number, finished)
-    assert sum(update.unreadable for update in updates) >= 1
-    assert not [op for update in updates if update.unreadable for op in update.operations if op.text in REFUSAL]
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_limits_hold_for_any_replies(name):
-    words = (
-        *HOSTILE,
-        "Sort the list first.",
-        "ADD 1: Use a set.",
-        "title: x\ndescription: y\ncontent: z",
-        "AGREE 1: a.",
-    )
+@pytest.mark.parametrize("words", [*METHODS, "ace curator.variant=paper", "expel curator.variant=paper"])
+def test_limits_hold_for_any_replies_and_the_log_rebuilds_memory(words):
+    readable = (
+        "Sort the list first.", "ADD 1: Use a set.", "EDIT 1: Use a list.", "REMOVE 1: a.", "AGREE 1: a.",
+        "title: x\ndescription: y\ncontent: z", "WORKFLOW: a\nSTEP: b\nSTEP: c", "<cheatsheet>Sort first.</cheatsheet>",
+        '{"key_insight": "x", "operations": [{"type": "ADD", "section": "OTHERS", "content": "Sort first."}]}',
+    )  # fmt: skip
 
     def reply(n: int) -> str:
-        rng = random.Random(f"{name}:{n}")
-        return "\n".join(rng.choice(words) for _ in range(rng.randint(1, 6)))
+        rng = random.Random(f"{words}:{n}")
+        return "\n".join(rng.choice(HOSTILE + readable) for _ in range(rng.randint(1, 6)))
 
-    memory = curated(name, Replies(reply), "memory.shared.items.max_items=5", "memory.shared.items.max_tokens=200")
+    name, *more = words.split()
+    limits = ("memory.shared.items.max_items=5", "memory.shared.items.max_tokens=200")
+    memory, log = curated(name, Replies(reply), *more, *limits), []
     for number, task in enumerate(tasks(1000)):
         updates = list(memory.learn(number, [loop(memory, task, passed=number % 3 > 0)]))
+        log += updates
         assert len(memory.memory) <= 5
         assert memory.memory.tokens <= 200
         assert all(update.digest for update in updates)
+    assert any(update.operations for update in log)
+    assert list(after((), log)) == list(memory.memory.items)
 
 
 @pytest.mark.parametrize("name", METHODS)

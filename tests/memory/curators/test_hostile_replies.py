@@ -1,7 +1,6 @@
-"""Replies of weak and hostile models: unreadable ones change nothing and are counted; limits hold."""
+"""Replies of weak and hostile models: unreadable ones change nothing and are counted."""
 
 import json
-import random
 
 import pytest
 from msgspec.structs import replace
@@ -9,7 +8,7 @@ from msgspec.structs import replace
 from reflexion_lab.memory.curators.ace import ACE
 from reflexion_lab.memory.curators.dynamic_cheatsheet import DynamicCheatsheet
 from reflexion_lab.memory.curators.expel import ExpeL
-from reflexion_lab.memory.curators.items import ItemLimits, ItemMemory, rebuilt
+from reflexion_lab.memory.curators.items import ItemMemory
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Batch, Sampling
 from tests.builders import Replies
@@ -40,12 +39,12 @@ HARMLESS = [
 BEGINNING = {"expel": "ADD 1: Sort first.", "ace": None, "cheatsheet": "<cheatsheet>A</cheatsheet>"}
 
 
-def started(name, limits=None):
+def started(name):
     """A method with a memory of one or more items."""
     model = Replies(BEGINNING[name.partition("/")[0]] or json.dumps(
         {"key_insight": "x", "operations": [{"type": "ADD", "section": "OTHERS", "content": "Sort first."}]}
     ))  # fmt: skip
-    method, memory = METHODS[name](model), ItemMemory((), limits or ItemLimits())
+    method, memory = METHODS[name](model), ItemMemory()
     memory.apply(learn(method, memory).operations)
     assert len(memory) == 1
     return model, method, memory
@@ -75,37 +74,3 @@ def test_a_withheld_reply_is_unreadable(name):
     model.fields["finish_reason"] = "content_filter"
     curation = learn(method, memory)
     assert curation.operations == () and curation.unreadable > 0
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_limits_hold_over_a_thousand_random_replies_and_the_log_rebuilds_memory(name):
-    limits, draw = ItemLimits(max_items=6, max_tokens=120), random.Random(name)
-    model, method, memory = started(name, limits)
-    items, log = memory.items, []
-    for number in range(1000):
-        model.reply = _random_reply(draw, [item.item_id for item in memory.items])
-        operations, _ = memory.apply(learn(method, memory).operations, str(number))
-        log += operations
-        assert len(memory) <= 6 and memory.tokens <= 120
-    assert rebuilt(items, log) == memory.items
-    assert log
-
-
-def _random_reply(draw, ids):
-    """A reply of one of the methods, at times damaged."""
-    words = " ".join(draw.choices(("sort", "set", "loop", "ADD", "list", "edge", "\n"), k=draw.randrange(1, 40)))
-    rules = "\n".join(
-        f"{draw.choice(('ADD', 'EDIT', 'REMOVE', 'AGREE'))} {draw.randrange(-1, 9)}: {words[: draw.randrange(40)]}."
-        for _ in range(draw.randrange(6))
-    )
-    operations = [
-        {
-            "type": draw.choice(("ADD", "UPDATE", "MERGE", "DELETE", "X")), "section": draw.choice(("OTHERS", "x")),
-            "content": words[: draw.randrange(60)], "bullet_id": draw.choice([*ids, "x"]), "source_ids": ids[:2],
-        }
-        for _ in range(draw.randrange(4))
-    ]  # fmt: skip
-    tags = [{"id": name, "tag": draw.choice(("helpful", "harmful", "bad"))} for name in ids]
-    ace = json.dumps({"key_insight": words, "bullet_tags": tags, "operations": operations})
-    reply = draw.choice((rules, ace, f"<cheatsheet>{words}</cheatsheet>", words))
-    return reply[: draw.randrange(len(reply) + 1)] if draw.random() < 0.2 else reply

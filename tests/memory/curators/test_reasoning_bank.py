@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.curators.curated import CuratedMemory
 from reflexion_lab.memory.curators.items import ItemLimits
 from reflexion_lab.memory.curators.reasoning_bank import FORM, MOST, ReasoningBank, blocks, grammar, strategies
@@ -151,11 +150,6 @@ def test_every_reply_that_the_grammar_allows_is_read(reply):
     texts = strategies(reply)
     assert len(texts) == len(re.findall("^TITLE: ", reply, re.MULTILINE)) <= MOST["success"]
     assert all(len(text.splitlines()) == 3 for text in texts)
-
-
-def test_options_are_checked():
-    with pytest.raises(ConfigError, match="scaling"):
-        bank(scaling="both")
 
 
 def test_a_copy_of_the_form_is_no_item():

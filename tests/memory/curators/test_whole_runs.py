@@ -11,27 +11,43 @@ from tests.builders import FAMILIES
 
 LESSON = "Try the smallest input by hand first"
 """What the simulated model tells every curator."""
-METHODS = {
-    "expel": ["curator=expel"],
-    "ace": ["curator=ace"],
-    "cumulative": ["curator=dynamic_cheatsheet"],
-    "synthesis": ["curator=dynamic_cheatsheet", "curator.variant=retrieval_synthesis"],
-}
+SYNTHESIS = "curator=dynamic_cheatsheet curator.variant=retrieval_synthesis"
+MATTS = {kind: f"experiment=matts_{kind} model.first=0.1" for kind in ("parallel", "sequential")}
+RUNS = [
+    # Words, kinds of updates, and the calls of the curator in four rounds.
+    ("curator=expel", {""}, None), ("curator=ace", {""}, 8), ("curator=dynamic_cheatsheet", {""}, 4),
+    (SYNTHESIS, {""}, 3), ("curator=awm", {""}, None), ("curator=memento", {""}, 0), ("curator=a_mem", {""}, None),
+    ("curator=reasoning_bank", {"success", "failure"}, 4),
+    (f"{MATTS['parallel']} temperature=0.8", {"success", "failure", "parallel"}, None),
+    (MATTS["sequential"], {"success", "failure", "sequential"}, None),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_later_actors_read_what_the_curator_wrote(tmp_path, method):
-    stream = ["benchmark=basics", "benchmark.limit=4", "memory.shared.round_size=1", "cache.mode=off"]
-    plain = ["model=simulated", "actor=single_shot", "tracker=none", "quiet=true", f"run_root={tmp_path}"]
-    carry_out(compose(*METHODS[method], *stream, *plain))
-    (manifest,) = tmp_path.glob("*/manifest.json")
+def carried_out(root, *words):
+    carry_out(compose(*words, "tracker=none", "quiet=true", "memory.shared.round_size=1", f"run_root={root}"))
+    (manifest,) = root.glob("*/manifest.json")
     folder = RunFolder(manifest.parent)
-    attempts = [each for loop in folder.attempts.values() for each in loop]
-    assert [LESSON in attempts[place].trajectory.messages[0].content for place in (0, -1)] == [False, True]
-    assert sum(update.unreadable for update in folder.updates) == 0
+    return folder, after(folder.beginning.items, folder.updates)
+
+
+@pytest.mark.parametrize(("words", "kinds", "calls"), RUNS, ids=[words for words, *_ in RUNS])
+def test_later_actors_read_what_the_curator_wrote(tmp_path, words, kinds, calls):
+    small = ("benchmark=basics", "benchmark.limit=4", "cache.mode=off", "model=simulated", "actor=single_shot")
+    folder, memory = carried_out(tmp_path, *words.split(), *small)
+    assert folder.updates and not any(update.unreadable for update in folder.updates)
+    assert {update.kind for update in folder.updates} <= kinds
+    attempts = list(folder.each_attempt())
     usages = [each.selection_usage for each in attempts] + [update.usage for update in folder.updates]
-    assert sum(usage.calls for usage in usages) == {"ace": 8, "synthesis": 3}.get(method, len(folder.updates))
-    assert any(LESSON in item.text for item in after(folder.beginning.items, folder.updates))
+    assert calls is None or sum(usage.calls for usage in usages) == calls
+    known = {name for update in folder.updates for op in update.operations for name in op.item_ids}
+    read = {name for attempt in attempts for name in attempt.recalled_items}
+    assert read and (read <= known or words == SYNTHESIS)
+    if calls != 0:
+        assert [LESSON in attempts[place].trajectory.messages[0].content for place in (0, -1)] == [False, True]
+        assert any(LESSON in item.text for item in memory)
+
+
+"""What the simulated model tells every curator."""
 
 
 @pytest.mark.parametrize(
@@ -43,9 +59,6 @@ def test_later_actors_read_what_the_curator_wrote(tmp_path, method):
 )  # fmt: skip
 def test_every_method_learns_every_rule_of_the_student(tmp_path, words):
     stream = [*FAMILIES, "benchmark.load.n=12", "benchmark.load.families=4"]
-    plain = ["actor=single_shot", "loop.max_attempts=1", "tracker=none", "quiet=true", f"run_root={tmp_path}"]
-    carry_out(compose(*f"curator={words}".split(), *stream, *plain, "memory.shared.round_size=1"))
-    (manifest,) = tmp_path.glob("*/manifest.json")
-    folder = RunFolder(manifest.parent)
-    memory = after(folder.beginning.items, folder.updates)
+    small = ("actor=single_shot", "loop.max_attempts=1")
+    _, memory = carried_out(tmp_path, *f"curator={words}".split(), *stream, *small)
     assert len({rule for item in memory for rule in rules_in(item.text)}) == 4

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -131,15 +130,6 @@ def test_a_cache_without_a_file_still_embeds(hashed, cached, path):
     cached.close()
     assert np.array_equal(cached.embed(TEXTS), right(TEXTS))
     assert hashed.batches == [TEXTS] * 4
-
-
-def test_threads_share_one_cache(cached):
-    def work(shift):
-        texts = TEXTS[shift:] + TEXTS[:shift]
-        return np.array_equal(cached.embed(texts), right(texts))
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(work, [number % len(TEXTS) for number in range(64)]))
 
 
 PROLOGUE = f"""

@@ -7,12 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reflexion_lab.memory.retrieval.embedding import (
-    MOST_TIED,
-    SMALLEST,
-    EmbeddingRetriever,
-    Vectors,
-)
+from reflexion_lab.memory.retrieval.embedding import MOST_TIED, SMALLEST, EmbeddingRetriever, Vectors
 
 DIMENSIONS = 48
 

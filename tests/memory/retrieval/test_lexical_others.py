@@ -85,8 +85,7 @@ def test_recency_is_newest_first_whatever_the_query():
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
-    [("jaccard", Jaccard), ("tfidf", TfIdf), ("bm25", BM25), ("random", Random), ("recency", Recency)],
+    ("name", "kind"), [("jaccard", Jaccard), ("tfidf", TfIdf), ("bm25", BM25), ("random", Random), ("recency", Recency)]
 )
 def test_every_config_makes_its_retriever(name, kind):
     retriever = build(compose(f"retriever={name}").retriever, "retriever")

@@ -145,16 +145,11 @@ def test_contradicting_records_are_located_without_a_seal(run):
     assert verify(run).holds
 
 
-def test_a_figure_that_differs_in_the_last_digit_is_located(run):
+def test_a_figure_that_differs_in_the_last_digit_or_is_missing_is_located(run):
     edit(run / "summary.json", lambda summary: summary["pass_at_1"].update(high=summary["pass_at_1"]["high"] + 1e-15))
-    (disagreement,) = verify(run).disagreements
-    assert disagreement.where == "summary.json, pass_at_1.high"
-
-
-def test_a_figure_that_is_missing_is_located(run):
     edit(run / "summary.json", lambda summary: summary.pop("withheld"))
-    (disagreement,) = verify(run).disagreements
-    assert disagreement.where == "summary.json, withheld"
+    places = {disagreement.where for disagreement in verify(run).disagreements}
+    assert places == {"summary.json, pass_at_1.high", "summary.json, withheld"}
 
 
 MISSING = {

@@ -28,6 +28,7 @@ TASK = Task(
 )
 PROSE = Task(task_id="p", prompt="Write a function f that adds one.", entry_point="f")
 FUNCTION = "def f(x):\n    return helper(x) + math.floor(1.5)"
+ZERO = "```python\ndef f(x):\n    return 0\n```"
 
 
 def value(program):
@@ -40,8 +41,6 @@ def value(program):
 @pytest.mark.parametrize(
     ("reply", "rule"),
     [
-        (f"Sure!\n```python\n{FUNCTION}\n```\nDone.", "fence+function"),
-        (f"```\n{FUNCTION}\n", "fence+function"),
         (f"~~~py\n{FUNCTION}\n~~~", "fence+function"),
         (f"1. Like this:\n   ```python\n{textwrap.indent(FUNCTION, '   ')}\n   ```", "fence+function"),
         (f"Here is the code: ```python\n{FUNCTION}\n```", "fence+function"),
@@ -53,7 +52,6 @@ def value(program):
         (f"```python\r\n{FUNCTION.replace(chr(10), chr(13) + chr(10))}\r\n```", "fence+function"),
         ("```python\nf = lambda x: x + 1\n```", "fence+function"),
         (f"{FUNCTION}\n\nThis function adds one; it's simple (see above).", "function"),
-        (f"Here it is:\n\n{FUNCTION}", "function"),
         (f"Assistant: {FUNCTION}<|im_end|>", "function"),
         (f"<answer>\n{FUNCTION}\n</answer>", "function"),
         (f"As asked:\n\n{textwrap.indent(FUNCTION, '    ')}\n\nDone.", "function"),
@@ -72,25 +70,18 @@ def value(program):
         ("'    return helper(x) + 1\n", "body"),
         ("`y = helper(x)\n    return y + 1`\n", "body"),
         ("```python\nreturn helper(x) + 1\n```", "fence+body"),
+        (f"<think>def f(x): return 0</think>\n```python\n{FUNCTION}\n```", "fence+function"),
+        (f"<thinking>\n{ZERO}\n</thinking>\n```python\n{FUNCTION}\n```", "fence+function"),
+        (f"{ZERO}\n</think>\n```python\n{FUNCTION}\n```", "fence+function"),
+        (f"```python\n{FUNCTION}\n```\n<think>Or is it\n{ZERO}", "fence+function"),
+        *((f"I try\n{ZERO}\n{last}\n    return x + 1\n", "body")  # a closing tag within a line ends the first thought
+          for last in ("no, wrong.</think>It's this:", "Wrong.</think>The answer is:", "No.[/THINK]So:")),
         ("```python\n    return helper(x) + 1\n```", "fence+body"),
     ],
-)
+)  # fmt: skip
 def test_a_program_is_found(reply, rule):
     program, applied = extract(reply, TASK)
     assert (value(program), applied) == (4, rule)
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        f"<think>def f(x): return 0</think>\n```python\n{FUNCTION}\n```",
-        f"<thinking>\n```python\ndef f(x):\n    return 0\n```\n</thinking>\n```python\n{FUNCTION}\n```",
-        f"```python\ndef f(x):\n    return 0\n```\n</think>\n```python\n{FUNCTION}\n```",
-        f"```python\n{FUNCTION}\n```\n<think>Or is it\n```python\ndef f(x):\n    return 0\n```",
-    ],
-)
-def test_thoughts_are_no_answer(reply):
-    assert value(extract(reply, TASK).program) == 4
 
 
 @pytest.mark.parametrize(
@@ -382,14 +373,6 @@ def test_tags_and_tokens_in_string_literals_are_code(body):
         assert extract(reply, PROSE) == (code, "fence+function")
 
 
-@pytest.mark.parametrize(
-    "last", ["no, that's wrong.</think>It's this:", "Wrong.</think>The answer is:", "No.[/THINK]So:"]
-)
-def test_a_closing_tag_within_a_line_ends_the_first_thought(last):
-    program, rule = extract(f"I try\n```python\ndef f(x):\n    return 0\n```\n{last}\n    return x + 1\n", TASK)
-    assert (value(program), rule) == (4, "body")
-
-
 @pytest.mark.parametrize("quoted", ['x.split("</think>")', "x.split(r'</think>')", "x  # as `</think>` has it"])
 def test_a_quoted_closing_tag_ends_no_thought(quoted):
     assert extract(f"def f(x):\n    return {quoted}\n", PROSE) == (f"def f(x):\n    return {quoted}\n", "function")
@@ -439,8 +422,7 @@ def test_a_statement_that_the_entry_point_needs_is_kept(code):
 
 
 @pytest.mark.parametrize(
-    "filling",
-    ["for n in range(9):\n    TABLE[n] = f(-1) + 3", "TABLE[3] = f(-1) + 3", "TABLE.update({3: f(-1) + 3})"],
+    "filling", ["for n in range(9):\n    TABLE[n] = f(-1) + 3", "TABLE[3] = f(-1) + 3", "TABLE.update({3: f(-1) + 3})"]
 )
 @pytest.mark.parametrize("reads", ["return TABLE[x] if x in TABLE else 1", "return look_up(x)"])
 def test_a_statement_that_fills_a_table_of_the_prompt_is_kept(filling, reads):
