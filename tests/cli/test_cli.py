@@ -110,17 +110,6 @@ def test_words_that_hydra_refuses_are_refused():
             compose(*words)
 
 
-def test_a_sweep_runs_each_cell_and_survives_a_bad_one(tmp_path, monkeypatch, capfd):
-    monkeypatch.chdir(tmp_path)
-    cells = ["run", *scripted(tmp_path), "tracker=none", "quiet=true", "benchmark.limit=2"]
-    assert cli.main([*cells, "-m", "reflector=rules", "recall.omega=0,-1,1"]) == 2
-    assert "recall.omega: got -1" in capfd.readouterr().err
-    finished = list((tmp_path / "runs").glob("*/summary.json"))
-    assert len(finished) == 2
-    sweeps = {json.loads(path.with_name("manifest.json").read_text())["config"]["sweep_id"] for path in finished}
-    assert len(sweeps) == 1 and None not in sweeps
-
-
 @pytest.mark.parametrize("actor", ["continuation", "single_shot", "chain_of_thought", "react"])
 @pytest.mark.slow
 def test_a_retry_after_a_long_program_shows_both_its_ends(tmp_path, monkeypatch, actor):

@@ -293,12 +293,17 @@ def test_rules_replace_an_unreadable_reply_and_keep_its_cost(reply: str, message
 BUGS = (RuntimeError("a bug"), KeyError("a bug"), KeyboardInterrupt())
 
 
-@pytest.mark.parametrize("problem", [REJECTED, LATE, Unanswered("503", "server_error"), *BUGS])
+USERS = (CapReached("caps.calls"), ConfigError("model", "x", "y"), HarnessError("broken"))
+"""What a user has to fix, whatever the policy."""
+
+
+@pytest.mark.parametrize("problem", [REJECTED, LATE, Unanswered("503", "server_error"), *BUGS, *USERS])
 def test_by_default_no_rule_replaces_a_missing_reply(problem: BaseException) -> None:
-    reflector = WithFallback(LLMReflector(says(problem), Sampling()), Rules())
-    with pytest.raises(type(problem)) as caught:
-        reflector.reflect(TASK, attempt_with(WRONG), [])
-    assert caught.value is problem
+    for policy in ((), ("fallback",), ("skip",)) if problem in USERS else ((),):
+        reflector = WithFallback(LLMReflector(says(problem), Sampling()), Rules(), *policy)
+        with pytest.raises(type(problem)) as caught:
+            reflector.reflect(TASK, attempt_with(WRONG), [])
+        assert caught.value is problem
 
 
 @pytest.mark.parametrize("problem", [TimeoutError("30 s are over"), TimeoutError()])
@@ -322,13 +327,6 @@ def test_with_fallback_rules_replace_a_missing_reply(error: Exception, problem: 
     reflection = reflector.reflect(TASK, attempt_with(WRONG), [episode(1)])
     rules = Rules().reflect(TASK, attempt_with(WRONG), [episode(1)])
     assert reflection == replace(rules, source="fallback:assertion", problem=problem, text="", usage=Usage())
-
-
-@pytest.mark.parametrize("error", [CapReached("caps.calls"), ConfigError("model", "x", "y"), HarnessError("broken")])
-def test_no_policy_replaces_what_a_user_has_to_fix(error: Exception) -> None:
-    for policy in ("set_aside", "fallback", "skip"):
-        with pytest.raises(type(error)):
-            WithFallback(LLMReflector(says(error), Sampling()), Rules(), policy).reflect(TASK, attempt_with(WRONG), [])
 
 
 def test_optional_fields_of_a_reply_enter_the_reflection() -> None:
