@@ -15,7 +15,7 @@ SYNTHESIS = "curator=dynamic_cheatsheet curator.variant=retrieval_synthesis"
 MATTS = {kind: f"experiment=matts_{kind} model.first=0.1" for kind in ("parallel", "sequential")}
 RUNS = [
     # Words, kinds of updates, and the calls of the curator in four rounds.
-    ("curator=expel", {""}, None), ("curator=ace", {""}, 8), ("curator=dynamic_cheatsheet", {""}, 4),
+    ("curator=expel", {"pair", "successes"}, None), ("curator=ace", {""}, 8), ("curator=dynamic_cheatsheet", {""}, 4),
     (SYNTHESIS, {""}, 3), ("curator=awm", {""}, None), ("curator=memento", {""}, 0), ("curator=a_mem", {""}, None),
     ("curator=reasoning_bank", {"success", "failure"}, 4),
     (f"{MATTS['parallel']} temperature=0.8", {"success", "failure", "parallel"}, None),
