@@ -8,7 +8,7 @@ from model_server import completion
 
 from reflexion_lab.agent.models.cache import draw_seed
 from reflexion_lab.agent.models.openai import OpenAIModel, is_same
-from reflexion_lab.errors import ModelError
+from reflexion_lab.errors import ModelError, ModelNotFound
 from reflexion_lab.records import Message, Sampling
 
 KEY = "sk-planted-0123456789abcdef"
@@ -116,6 +116,7 @@ def test_every_draw_has_a_seed_of_its_own(model, server):
     seeds = [body["seed"] for body in server.bodies]
     assert seeds == [draw_seed(HELLO, GREEDY, sample) for sample in range(3)]
     assert len(set(seeds)) == 3
+    assert {body["temperature"] for body in server.bodies} == {0}  # greedy is sent, too
 
 
 def test_extra_fields_are_added_replaced_and_with_null_removed(model, server):
@@ -167,6 +168,7 @@ def test_failure_is_retried_or_not_and_has_cause_advice_and_outcome(model, serve
         assert ask(model(fault, "", timeout=0.5)).usage.retries == 1
     problem = error_of(model(fault, retries=1, timeout=0.5))
     assert (getattr(problem, "outcome", None), getattr(problem, "is_lasting", None)) == (outcome, is_lasting)
+    assert isinstance(problem, ModelNotFound) == (fault == "404")
     assert f"tiny at {server.url}/" in str(problem) and text in str(problem)
     assert ("sent 2 times" in str(problem)) == is_retried
     assert len(server.requests) == 1 + is_retried
