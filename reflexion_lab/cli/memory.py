@@ -230,7 +230,7 @@ def export(options: argparse.Namespace) -> None:
     if place.is_store(str(file)) or place.is_store(str(file.parent)):
         raise ConfigError(f"FILE: {options.file} is a store, or part of one, and would be lost; name another file")
     with place.kept_at(options.store) as store:
-        counts = dump(store, Path(options.file))
+        counts = dump(store, file)
     say(f"{options.file}: {_listed(counts)} written")
 
 
