@@ -126,10 +126,10 @@ def snapshot(folder: Path) -> dict[str, tuple[object, ...]]:
     result: dict[str, tuple[object, ...]] = {}
     for top, folders, files in os.walk(folder):
         for name in (*folders, *files):
-            if name.endswith("-shm"):
-                continue  # SQLite's index of a log that is there anyway
             path = Path(top, name)
             state = path.lstat()
+            if name.endswith("-shm") or (name.endswith("-wal") and not state.st_size):
+                continue  # SQLite's index of its log, and an empty log, which it removes when it closes the file
             digest: object = None
             if path.is_file() and not path.is_symlink() and os.access(path, os.R_OK):
                 digest = hashlib.sha256(path.read_bytes()).hexdigest()
