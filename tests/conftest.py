@@ -19,16 +19,7 @@ from hypothesis.internal.conjecture import providers
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import (
-    Attempt,
-    Check,
-    Grade,
-    MemoryState,
-    Reflection,
-    Task,
-    TaskResult,
-    Usage,
-)
+from reflexion_lab.records import Attempt, Check, Grade, MemoryState, Reflection, Task, TaskResult, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 from tests import builders

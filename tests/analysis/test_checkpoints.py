@@ -26,6 +26,7 @@ from reflexion_lab.notebook import plot
 from reflexion_lab.notebook.frames import load
 from reflexion_lab.records import Item
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.solutions import tasks_of
 from tests import builders
 
 STREAM = (
@@ -79,7 +80,7 @@ def test_measures_are_differences_of_the_runs_own_verdicts(runs):
     assert [note.partition(" takes")[0] for note in result.notes[1:]] == ["forgetting"]
     means = result.measures
     assert means.online_utility.value == pytest.approx(sum(online[t] - zero[t] for t in online) / 12)
-    early = [task.task_id for task in _tasks(runs[0])[:6]]
+    early = [*tasks_of([runs[0]])[runs[0].manifest.run_id]][:6]
     assert means.backward_transfer.value == pytest.approx(sum(last[t] - half[t] for t in early) / 6)
     assert means.stability.value == pytest.approx(sum(last[t] - half[t] for t in early) / 12)  # of the others it is 0
     assert (means.generalisation, means.online_utility.clusters) == (None, 4)
@@ -87,12 +88,6 @@ def test_measures_are_differences_of_the_runs_own_verdicts(runs):
         sum(zero[t] and not online[t] for t in online),
         sum(online[t] and not zero[t] for t in online),
     )
-
-
-def _tasks(run):
-    from reflexion_lab.runner.solutions import tasks_of
-
-    return list(tasks_of([run])[run.manifest.run_id].values())
 
 
 def test_a_frozen_run_changes_no_item(runs):

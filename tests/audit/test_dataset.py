@@ -8,14 +8,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from reflexion_lab.audit.lint_dataset import (
-    CHECKS,
-    Finding,
-    Linted,
-    difference,
-    lint,
-    sampled_mutants,
-)
+from reflexion_lab.audit.lint_dataset import CHECKS, Finding, Linted, difference, lint, sampled_mutants
 from reflexion_lab.audit.lint_report import as_json, figures, show
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Task

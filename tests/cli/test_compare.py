@@ -103,12 +103,8 @@ def test_the_margin_is_in_points_and_the_verdict_in_every_output(run, run_comman
     result = json.loads(run_command("compare", *runs, "--margin", "10", "--json", "--csv", tmp_path / "t.csv")[2])
     assert result["rows"][1]["as_run"]["verdict"] == "equivalent within ±10 points"
     assert _rows(tmp_path / "t.csv")[1]["as_run_verdict"] == "equivalent within ±10 points"
-    assert "within ±10 points" in (_report(run_command, runs, tmp_path / "out") / "report.md").read_text()
-
-
-def _report(run_command, runs, out):
-    assert run_command("report", *runs, "--out", out, "--margin", "10")[0] == 0
-    return out
+    assert run_command("report", *runs, "--out", tmp_path / "out", "--margin", "10")[0] == 0
+    assert "within ±10 points" in (tmp_path / "out" / "report.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -85,16 +85,9 @@ def test_memory_that_fails_loses_no_attempt(model, sandbox, task):
         next(attempts)
 
 
-class Broken:
-    """An evaluator that could not judge."""
-
-    def evaluate(self, task, trajectory):
-        return Evaluation(passed=False, outcome="harness_error", reward=0.0)
-
-
 def test_a_broken_harness_ends_the_loop_and_nothing_is_made_of_it(model, sandbox, task):
     broken = loop(model, sandbox)
-    broken.evaluator = Broken()
+    broken.evaluator = Half("harness_error")
     (attempt,) = broken.attempts(task.public)
     assert (attempt.stop_reason, attempt.reflection) == ("harness_error", None)
     assert len(model.received) == 1

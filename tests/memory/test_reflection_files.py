@@ -195,10 +195,15 @@ def test_every_class_of_the_rules_is_a_category():
     assert tuple(CLASSES) == tuple(Category)[: len(CLASSES)]
 
 
-def test_a_disk_that_takes_nothing_is_an_error_that_names_the_file(tmp_path):
+def test_a_disk_that_takes_nothing_is_an_error_that_names_the_file_or_one_warning_in_a_run(tmp_path):
     (tmp_path / "file").write_text("")
+    files = ReflectionFiles(tmp_path / "file")
     with pytest.raises(StoreError, match=r"file/my-loop/001\.json: not written"):
-        ReflectionFiles(tmp_path / "file").write(reflection_file(1))
+        files.write(reflection_file(1))
+    with pytest.warns(RuntimeWarning, match=r"not written .*; the run continues") as warned:
+        for number in (1, 2):
+            files.note(reflection_file(number))
+    assert len(warned) == 1
 
 
 def test_concurrent_readers_and_writers_see_whole_files(files):
@@ -220,12 +225,3 @@ def test_files_are_json_that_a_person_can_read(files):
     assert '\n  "reward": 0.5,\n' in text
     assert "π" in text
     assert msgspec.json.decode(text, type=ReflectionFile) == reflection_file(1)
-
-
-def test_a_folder_that_cannot_be_written_is_one_warning_however_many_attempts(tmp_path):
-    (tmp_path / "reflections").write_text("a file")
-    files = ReflectionFiles(tmp_path / "reflections")
-    with pytest.warns(RuntimeWarning, match=r"not written .*; the run continues") as warned:
-        for number in (1, 2):
-            files.note(reflection_file(number))
-    assert len(warned) == 1

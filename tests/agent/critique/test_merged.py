@@ -1,3 +1,5 @@
+from unittest.mock import Mock
+
 import pytest
 
 from reflexion_lab.agent.critique.merged_critic import Merged
@@ -7,22 +9,13 @@ from reflexion_lab.records import Critique, Message, Usage
 COST = Usage(calls=1, prompt_tokens=10)
 
 
-class Says:
-    def __init__(self, answer):
-        self.answer = answer
-
-    def critique(self, task, program):
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
-
-
 def critique(severity=0.5, source="llm", **more):
     return Critique(severity=severity, source=source, **more)
 
 
 def merged(task, *answers):
-    return Merged([Says(answer) for answer in answers]).critique(task, "program")
+    """Each answer is a critique or an error of a critic."""
+    return Merged([Mock(critique=Mock(side_effect=[answer])) for answer in answers]).critique(task, "program")
 
 
 def test_the_highest_severity_and_all_issues_once_in_order(task):

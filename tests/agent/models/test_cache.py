@@ -174,16 +174,12 @@ def ask_together(model, count):
         return [pool.submit(model.complete, says("hi"), sampling=GREEDY) for _ in range(count)]
 
 
-def until(condition):
-    deadline = time.monotonic() + 30
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.001)
-
-
 @pytest.mark.parametrize("is_failing", [False, True])
 def test_equal_concurrent_calls_share_one_reply_or_error(path, is_failing):
     def reply(messages):
-        until(lambda: model.coalesced == 7)
+        deadline = time.monotonic() + 30
+        while model.coalesced < 7 and time.monotonic() < deadline:
+            time.sleep(0.001)
         if is_failing:
             raise ModelError("the server is away")
         return "once"

@@ -194,14 +194,11 @@ def test_an_incomplete_run_says_so_first_and_last_and_how_to_resume(report_of):
     assert "Convergence" not in text
 
 
-def spoilt(attempt, **fields):
-    checks = (Check(name="type_check by ty", kind="type", outcome="harness_error", message="it is not installed."),)
-    evaluation = replace(attempt.evaluation, outcome="harness_error", checks=checks, **fields)
-    return replace(attempt, evaluation=evaluation)
-
-
 def test_harness_errors_are_loud_first_and_last_and_no_verdict(report_of, attempt):
-    text = report_of(attempts={"a": [spoilt(attempt("a", 1, 0.0))]}, width=200)
+    checks = (Check(name="type_check by ty", kind="type", outcome="harness_error", message="it is not installed."),)
+    record = attempt("a", 1, 0.0)
+    evaluation = replace(record.evaluation, outcome="harness_error", checks=checks)
+    text = report_of(attempts={"a": [replace(record, evaluation=evaluation)]}, width=200)
     assert text.startswith("HARNESS ERRORS: 1 verdicts are failures of the harness and say nothing about a program; ")
     assert text.count("the first: type_check by ty: it is not installed. Run `reflexion-lab doctor`") == 2
     assert row(text, "without a verdict") == ["1", "1", "1"]

@@ -70,14 +70,10 @@ PAPER = [
 ]  # fmt: skip
 
 
-def with_ids(reply, ids):
-    for number, name in enumerate(ids, 1):
-        reply = reply.replace(f"@{number}", name)
-    return reply
-
-
 def curated(curator, model, memory, replies, ids=()):
-    model.replies += [with_ids(reply, ids) for reply in replies]
+    for number, name in enumerate(ids, 1):
+        replies = [reply.replace(f"@{number}", name) for reply in replies]
+    model.replies += replies
     batch = Batch(finished=(replace(LOOP, shown=memory.items),))
     curation = curator.curate(memory.items, batch)
     return curation, memory.apply(curation.operations, str(len(model.replies)))

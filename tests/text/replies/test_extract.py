@@ -320,9 +320,6 @@ def test_a_models_code_warns_nobody():
     assert not caught
 
 
-HOSTILE = Path(__file__).with_name("hostile_replies.py")
-
-
 MOST_READ = 999_000
 """Characters: close to the most of a reply that is read."""
 
@@ -330,7 +327,7 @@ MOST_READ = 999_000
 @pytest.mark.parametrize("longest", [100_000, pytest.param(MOST_READ, marks=pytest.mark.soak)])
 @pytest.mark.slow
 def test_hostile_replies_are_read_within_bounds(longest):
-    command = [sys.executable, "-c", HOSTILE.read_text(), str(longest)]
+    command = [sys.executable, "-c", Path(__file__).with_name("hostile_replies.py").read_text(), str(longest)]
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (process.returncode, process.stderr) == (0, "")
     count, most_parses = map(int, process.stdout.split())
