@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from reflexion_lab.analysis.learning.checkpoints import Matrix, matrix
@@ -197,7 +198,8 @@ class Arm:
 
 
 def _check_finished(log: Log) -> None:
-    run, finished, expected = f"run {log.manifest.run_id}", len(log.results), log.manifest.n_expected
+    names = [Path(folder).name for folder in log.unfinished] or [log.manifest.run_id]
+    run, finished, expected = f"run {', '.join(names)}", len(log.results), log.manifest.n_expected
     if finished != expected:
         raise DataError(run, f"{finished} of {expected} tasks", "all of them", RESUME)
     if not log.is_graded:

@@ -67,6 +67,8 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     shard_ids: tuple[str, ...] = ()
     """Ids of the runs over shards of the benchmark that are pooled in it; empty for a run of its own."""
     n_shards: int = 0
+    unfinished: tuple[str, ...] = ()
+    """Folders of the pooled runs that lack tasks or hidden verdicts."""
 
     @classmethod
     def read(cls, run: RunFolder, texts: bool | Literal["digests"] = True) -> Log:
@@ -147,6 +149,10 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     def shards(self) -> str:
         """`3 of 4 shards`; "" for a run of its own."""
         return f"{len(self.shard_ids)} of {self.n_shards} shards" if self.shard_ids else ""
+
+    @property
+    def lacks_shards(self) -> bool:
+        return len(self.shard_ids) < self.n_shards
 
     def is_own(self, episode_id: str, task_id: str) -> bool:
         """Whether the id names an attempt of the run's own loop at the task. Without shared episodes and reflection

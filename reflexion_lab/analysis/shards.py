@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, Literal
@@ -10,64 +10,85 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Manifest
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.manifest import shard_of
+from reflexion_lab.runner.folder.manifest import changes, resumption, shard_of
+from reflexion_lab.runner.folder.registration import deviations_of
 
 
 def grouped(runs: Iterable[RunFolder]) -> list[list[RunFolder]]:
-    """The folders of each run: several for one with shards, in the order of these, at the place of the first. A shard
-    that is there twice is one of another run.
+    """The folders of each run: several for one with shards, in the order of these, at the place of the first. Shards of
+    one sweep belong together before those of several; a shard that is there twice is one of another run.
     """
-    groups: dict[object, list[RunFolder]] = {}
+    parts: dict[tuple[str, object, int], dict[int, RunFolder]] = {}
     copies = Counter[object]()
     for run in runs:
-        key: object = str(run.path)
-        if shard := shard_of(run.manifest.config):
+        kind, sweep, number = str(run.path), run.manifest.config.get("sweep_id"), _number(run)
+        if shard_of(run.manifest.config):
             kind = _kind(run.manifest)
-            copies[kind, shard] += 1
-            key = kind, copies[kind, shard]
-        groups.setdefault(key, []).append(run)
-    return [sorted(group, key=_number) for group in groups.values()]
+            copies[kind, sweep, number] += 1
+        parts.setdefault((kind, sweep, copies[kind, sweep, number]), {})[number] = run
+    groups: list[dict[int, RunFolder]] = []
+    of_kind = defaultdict[str, list[dict[int, RunFolder]]](list)
+    for (kind, _, _), part in parts.items():
+        if group := next((group for group in of_kind[kind] if group.keys().isdisjoint(part)), None):
+            group |= part
+        else:
+            of_kind[kind].append(part)
+            groups.append(part)
+    return [[group[number] for number in sorted(group)] for group in groups]
 
 
 def with_others(run: RunFolder) -> list[RunFolder]:
-    """The folders of the run of which `run` may be a shard, among those beside it."""
+    """The folders of the run of which `run` may be a shard, among those beside it; of equal shards, the newest."""
     if not shard_of(run.manifest.config):
         return [run]
-    beside = (RunFolder(path.parent) for path in sorted(run.path.resolve().parent.glob("[!.]*/manifest.json")))
+    manifests = sorted(run.path.resolve().parent.glob("[!.]*/manifest.json"), reverse=True)
+    beside = (RunFolder(path.parent) for path in manifests)
     alike = [other for other in beside if _kind(other.manifest) == _kind(run.manifest)]
     others = [other for other in alike if other.path != run.path.resolve()]
     return grouped([run, *others])[0]
 
 
 def read(group: Sequence[RunFolder], texts: bool | Literal["digests"] = True) -> Log:
-    """The log of one run, from the folders of its shards. Raises FolderError: as of `Log.read`."""
+    """The log of one run, from the folders of its shards. Raises FolderError: as of `Log.read`; two hold a task."""
     logs = [Log.read(run, texts) for run in group]
     first, n = logs[0], shard_of(logs[0].manifest.config).partition("/")[2]
     if not n:
         return first
-    manifest, every = first.manifest, chain.from_iterable
-    config: dict[str, Any] = manifest.config
+    every = chain.from_iterable
+    config: dict[str, Any] = first.manifest.config
+    manifest = replace(
+        first.manifest,
+        config={**config, "benchmark": {**config["benchmark"], "shard": None}},
+        n_expected=sum(log.manifest.n_expected for log in logs),
+    )
+    results = dict(every(log.results.items() for log in logs))
+    if len(results) < sum(len(log.results) for log in logs):
+        raise FolderError(group[0].path, "a task in two of its shards", "shards of the same tasks and clusters")
+    of_all = deviations_of(group[0].path, manifest)
+    begun = (resumption(first.manifest, log.manifest) for log in logs[1:])  # what differs counts as after a resumption
     return replace(
         first,
-        manifest=replace(
-            manifest,
-            config={**config, "benchmark": {**config["benchmark"], "shard": None}},
-            n_expected=sum(log.manifest.n_expected for log in logs),
-        ),
-        results=dict(every(log.results.items() for log in logs)),
+        manifest=manifest,
+        results=results,
         attempts=dict(every(log.attempts.items() for log in logs)),
         grades=dict(every(log.grades.items() for log in logs)),
         written=dict(every(log.written.items() for log in logs)),
         suite_verdicts=dict(every(log.suite_verdicts.items() for log in logs)),
         clusters=dict(every(log.clusters.items() for log in logs)),
         set_aside=tuple(every(log.set_aside for log in logs)),
-        resumptions=tuple(every(log.resumptions for log in logs)),
-        deviations=tuple(dict.fromkeys(every(log.deviations for log in logs))),
+        resumptions=(*(each for each in begun if changes(manifest, each)), *every(log.resumptions for log in logs)),
+        deviations=tuple(dict.fromkeys((*every(log.deviations for log in logs), *of_all))),
         torn=sum(log.torn for log in logs),
         shard_ids=tuple(log.manifest.run_id for log in logs),
         n_shards=int(n),
+        unfinished=tuple(
+            str(run.path)
+            for run, log in zip(group, logs, strict=True)
+            if len(log.results) < log.manifest.n_expected or not log.is_graded
+        ),
     )
 
 
@@ -77,7 +98,9 @@ def _kind(manifest: Manifest) -> str:
     models = manifest.model_fingerprint, sorted(manifest.role_fingerprints.items())
     parts = sorted(manifest.provenance.own_parts.items())
     texts = sorted(manifest.prompt_digests.items())
-    return repr((n, manifest.config_digest, manifest.benchmark_digest, models, parts, texts, manifest.study_digest))
+    prices = sorted(manifest.prices.items())
+    data = manifest.benchmark_digest, manifest.provenance.benchmark_file_digest  # the second covers clusters, too
+    return repr((n, manifest.config_digest, data, models, parts, texts, prices, manifest.study_digest))
 
 
 def _number(run: RunFolder) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from reflexion_lab.cli import place
 from reflexion_lab.cli.sheets import say_json
@@ -22,7 +23,7 @@ def add(commands: place.Commands) -> None:
 
 def show(options: argparse.Namespace) -> None:
     """Raises ConfigError: no run is named, or --json beside a task."""
-    from reflexion_lab.analysis.report import screen
+    from reflexion_lab.analysis.report import run_tables, screen
     from reflexion_lab.analysis.shards import read, with_others
     from reflexion_lab.analysis.summary import summary
     from reflexion_lab.runner.folder.folder import newest
@@ -39,6 +40,8 @@ def show(options: argparse.Namespace) -> None:
     if options.json:
         if task:
             raise ConfigError("--json", "--json, and a task", "a run", "attempts.jsonl in the run folder holds them")
+        if log.lacks_shards:
+            print(f"warning: {run_tables.shards_missing(log)}", file=sys.stderr)
         say_json(summary(log))
     elif task:
         most = None if options.full else screen.MOST_LINES
@@ -46,8 +49,6 @@ def show(options: argparse.Namespace) -> None:
     elif options.full or options.all:
         from rich.console import Console
 
-        from reflexion_lab.analysis.report.run_tables import show as show_tables
-
-        show_tables(folder, Console(), options.all, log)
+        run_tables.show(folder, Console(), options.all, log)
     else:
         print("\n".join(screen.run_screen(folder, log, columns())))

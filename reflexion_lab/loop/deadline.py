@@ -42,7 +42,7 @@ def with_deadline(seconds: float | None, work: Callable[[], T], late: str) -> T:
 
     threading.Thread(target=run, daemon=True, name="deadline").start()
     try:
-        result, problem = results.get(timeout=seconds)
+        result, problem = results.get(timeout=min(seconds, threading.TIMEOUT_MAX))
     except queue.Empty:
         raise DeadlineError(f"{late} within {seconds:g} s") from None
     if problem is not None:

@@ -87,11 +87,11 @@ class Run:
 
     @cached_property
     def solved(self) -> Rate | None:
-        """Hidden verdicts on submissions; None until the run is finished, and without any verdict."""
+        """Hidden verdicts on submissions; None until the run is finished in every shard, and without any verdict."""
         grades = [loop.grades[loop.submitted] for loop in self.loops]
         is_finished = len(grades) == self.log.manifest.n_expected and all(grades)
         rate = metrics.pass_at_1(self.log.headline)
-        return rate if is_finished and rate.n else None
+        return rate if is_finished and rate.n and not self.log.lacks_shards else None
 
 
 class AttemptRow(NamedTuple):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
 OURS = "reflexion_lab.tasks.benchmarks."
-SELECTION = ("ids", "sample", "sample_seed", "limit", "order", "passes", "split")
+SELECTION = ("ids", "sample", "sample_seed", "limit", "order", "passes", "split", "shard")
 """Keys of a benchmark's node that choose tasks, which its digest does not cover."""
 
 

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from reflexion_lab.analysis import shards
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.stats.power import POWER, Design, detected
-from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.analysis.summary import summary
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.io.secrets import without_secrets
 from reflexion_lab.records import Manifest, Usage
@@ -71,7 +72,7 @@ def status(path: Path, runs: Sequence[Path]) -> Status:
     """Raises ValueError: the study or a run cannot be read."""
     study = registration.read(path)
     members = []
-    for log in (Log.read(RunFolder.existing(run)) for run in runs):
+    for log in map(shards.read, shards.grouped(map(RunFolder.existing, runs))):
         manifest = log.manifest
         member = Membership(
             run_id=manifest.run_id,

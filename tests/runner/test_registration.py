@@ -288,6 +288,18 @@ def test_check_prints_missing_runs(registered, study, run_of, capsys):
     assert read(study).digest in out
 
 
+def test_the_shards_of_a_run_are_registered_together(study, registered, home, tmp_path, capsys, recwarn):
+    first, second = (
+        str(carry_out(home, tmp_path, *ARMS["reflexion"], f"benchmark.shard={shard}", study=study).path)
+        for shard in ("0/2", "1/2")
+    )
+    assert not [str(warning.message) for warning in recwarn if "exploratory" in str(warning.message)]
+    assert main(["study", "check", str(study), second, first]) == 0
+    assert "registered: reflexion, seed 0" in printed(capsys)
+    assert main(["study", "check", str(study), second]) == 1
+    assert "n_tasks is 1, registered was 2" in printed(capsys)
+
+
 def test_check_refuses_an_effect_that_the_design_cannot_detect(study, capsys):
     assert main(["study", "check", str(study)]) == 0  # a study alone
     sized = STUDY.replace("n_tasks: 2", "n_tasks: 40") + "discordance: 0.3\n"

@@ -1,22 +1,30 @@
 """A benchmark in shards measures what it measures as a whole: equal verdicts, equal tables, one arm."""
 
+import contextlib
 import csv
 import json
 import shutil
 
 import pytest
+from msgspec.structs import replace
 
 import reflexion_lab as rl
+from reflexion_lab.agent.reflectors.quoted import Quoted
 from reflexion_lab.analysis.comparison import side_by_side
+from reflexion_lab.analysis.report import run_tables
 from reflexion_lab.analysis.report.comparison import warnings
 from reflexion_lab.analysis.report.documents import rows, save_report
+from reflexion_lab.analysis.shards import grouped, read, with_others
+from reflexion_lab.analysis.summary import summary
 from reflexion_lab.cli.main import main
-from reflexion_lab.errors import ConfigError, DataError
+from reflexion_lab.errors import ConfigError, DataError, FolderError
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder, folders
+from reflexion_lab.studies.replay.verify import verify
 from reflexion_lab.studies.sweeps.running import sweep
 from reflexion_lab.studies.sweeps.sweep import Sweep
+from reflexion_lab.studies.tracking.arm_runs import note
 
 COMMON = ["model=simulated", "actor=single_shot", "tracker=none", "quiet=true", "workers=2"]
 SMALL = [*COMMON, "benchmark.limit=9", "benchmark.order=3", "loop.max_attempts=2"]
@@ -107,6 +115,7 @@ def test_notebooks_and_screens_have_the_pool_as_one_run(whole, cut, capsys):
     assert frames.runs.n.tolist() == [9] * 4
     assert sorted(frames.attempts.task_id) == sorted(expected.attempts.task_id)
     assert len(rl.compare(cut).arms) == 2
+    assert verify(cut.runs[1]).holds
     assert main(["show", str(cut.runs[1])]) == 0
     assert "4 of 4 shards" in " ".join(capsys.readouterr().out.split())
 
@@ -115,9 +124,73 @@ def test_a_missing_shard_is_named(cut, tmp_path, capsys):
     runs = [run for run in folders(cut) if run.manifest.seed == 0]
     assert main(["compare", *(str(run.path) for run in runs[1:])]) == 0
     assert "has 3 of 4 shards at seed 0" in " ".join(capsys.readouterr().out.split())
+    _, comparison = side_by_side(runs[1:])
+    assert rows(comparison)[0]["shards_missing"] == "3 of 4 shards at seed 0"
+    assert "**SHARDS MISSING: 3 of 4 shards at seed 0**" in note(comparison.rows[0], comparison)
+    assert rl.load(runs[1:]).runs.pass_at_1.isna().tolist() == [True, False]
     shutil.copytree(runs[1].path, tmp_path / runs[1].path.name)
     assert main(["show", str(tmp_path / runs[1].path.name)]) == 0
     assert "SHARDS MISSING: 1 of 4 shards" in " ".join(capsys.readouterr().out.split())
+    assert main(["show", str(tmp_path / runs[1].path.name), "--json"]) == 0
+    assert "SHARDS MISSING: 1 of 4 shards" in capsys.readouterr().err
+
+
+@pytest.fixture
+def copied(cut, tmp_path):
+    """A copy of a shard of the first cell with another manifest."""
+    shards = [run for run in folders(cut) if is_of_first_cell(run)]
+
+    def copy(number, name, sweep_id="a", **fields):
+        run = RunFolder(shutil.copytree(shards[number].path, tmp_path / name))
+        config = {**run.manifest.config, "sweep_id": sweep_id}
+        run.write_manifest(replace(run.manifest, **{"run_id": name, "config": config, **fields}))
+        return RunFolder(run.path)
+
+    return copy
+
+
+def test_shards_of_a_sweep_belong_together_else_the_newest(copied):
+    days = enumerate(("", "", "a"))
+    old, new, swept = ([copied(number, f"{day}-{number}", sweep) for number in range(4)] for day, sweep in days)
+    assert paths(with_others(new[2])) == paths(new)
+    assert list(map(paths, grouped([old[0], *swept[::-1], *old[1:]]))) == [paths(old), paths(swept)]
+
+
+def paths(group):
+    return [run.path for run in group]
+
+
+def test_shards_have_equal_prices_and_tasks(copied):
+    first, second = copied(0, "first"), copied(1, "second")
+    priced = copied(1, "priced", prices={"actor": "1 USD"})
+    other = copied(1, "other", provenance=replace(second.manifest.provenance, benchmark_file_digest="another"))
+    assert list(map(len, grouped([first, priced, other, second]))) == [2, 1, 1]
+    with pytest.raises(FolderError, match="first: got a task in two of its shards"):
+        read([first, copied(0, "again")])
+
+
+def test_an_unfinished_shard_of_other_packages_is_named(copied):
+    first, second = copied(0, "first"), copied(1, "second")
+    third = copied(2, "third", package_versions={**first.manifest.package_versions, "numpy": "0"}, n_expected=9)
+    assert not read([first, second]).resumptions
+    log = read([first, second, third])
+    changed, *_, incomplete = run_tables.warnings(log, summary(log), first.path)
+    assert "numpy" in changed and f"with resume={third.path}" in incomplete
+    with pytest.raises(DataError, match="run third: got 7 of 14 tasks"):
+        side_by_side([first, second, third])
+
+
+class Reader(Quoted):
+    def __init__(self, tasks):
+        Reader.n = len(tasks)
+
+
+def test_a_reflector_reads_the_tasks_of_every_shard(tmp_path):
+    cfg = compose(*SMALL, f"run_root={tmp_path}", "benchmark.shard=1/2")
+    cfg.reflector = {"_target_": f"{__name__}.Reader"}
+    with contextlib.closing(assemble(cfg)) as lab:
+        lab.runner.loop()
+    assert Reader.n == 9
 
 
 def test_a_shard_that_is_there_twice_is_another_run_of_its_seed(cut, tmp_path):

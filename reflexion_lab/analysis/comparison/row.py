@@ -411,9 +411,7 @@ def row(
         study=arm.logs[0].study if len({(log.study, log.manifest.study_digest) for log in arm.logs}) == 1 else "",
         models=_models(arm),
         run_ids=tuple(", ".join(log.run_ids) for log in arm.logs),
-        shards=tuple(
-            f"{log.shards} at seed {log.manifest.seed}" for log in arm.logs if len(log.shard_ids) < log.n_shards
-        ),
+        shards=tuple(f"{log.shards} at seed {log.manifest.seed}" for log in arm.logs if log.lacks_shards),
         seeds=arm.seeds,
         n=len(arm.judged),
         tasks=len(arm.tasks),

@@ -187,6 +187,8 @@ def _columns_of(row: Row, comparison: Comparison) -> Iterator[tuple[str, object]
     yield from (("arm", inert(row.arm)), ("feedback_source", row.feedback_source), ("study", inert(row.study)))
     yield from (("seeds", " ".join(map(str, row.seeds))), ("tasks", row.tasks), ("clusters", row.clusters))
     yield from (("n_expected", row.n_expected), ("n_logged", row.n_logged), ("n", row.n))
+    if any(other.shards for other in comparison.rows):
+        yield "shards_missing", "; ".join(row.shards)
     yield from _estimate("pass_at_1_first", row.first)
     for name in ("pass_at_1", "upper_bound"):
         yield from _estimate(name, row.final if name == final else None)

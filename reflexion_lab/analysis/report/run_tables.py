@@ -74,7 +74,8 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
             f"BLIND RETRIES: {blind} of {figures.blind_retries.n} retries read nothing of their own past though Ω >= 1:"
             " no room in the prompt. Raise recall.max_tokens or the model's context, or lower the actor's max_tokens"
         )
-    resume = f". To resume, give the command that began it, with resume={path}" if path else ""
+    place = log.unfinished[0] if log.unfinished else path
+    resume = f". To resume, give the command that began it, with resume={place}" if path else ""
     if changed := [resumption for resumption in log.resumptions if changes(log.manifest, resumption)]:
         yield f"RESUMED WITH CHANGES: {'; '.join(resumed(log.manifest, changed))}"
     if figures.no_verdict:
@@ -84,13 +85,17 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
         )
     if figures.is_upper_bound:
         yield f"UPPER BOUND, not pass@1: this loop was shown {log.manifest.leak}."
-    if len(log.shard_ids) < log.n_shards:
-        yield f"SHARDS MISSING: {log.shards}; no figure is final"
+    if log.lacks_shards:
+        yield shards_missing(log)
     if figures.n_logged != figures.n_expected:
         ended = f"{figures.n_logged} of {figures.n_expected} tasks have ended"
         yield f"INCOMPLETE: {ended}; no figure is final{resume}"
     elif not log.is_graded:
         yield f"NOT ALL GRADED: some attempts have no hidden verdict yet, so there is no curve{resume}"
+
+
+def shards_missing(log: Log) -> str:
+    return f"SHARDS MISSING: {log.shards}; no figure is final"
 
 
 def _first_problem(log: Log) -> str:

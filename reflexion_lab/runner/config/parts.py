@@ -285,8 +285,8 @@ def timed_tasks(benchmark: Benchmark, sandbox: CachedSandbox, keep_failing: bool
     return tuple(tasks)
 
 
-def load_benchmark(cfg: Config, sandbox: CachedSandbox | None = None) -> Benchmark:
-    """The tasks of the run as a stream, with the digest of the whole data set.
+def load_benchmark(cfg: Config, sandbox: CachedSandbox | None = None, is_whole: bool = False) -> Benchmark:
+    """The tasks of the run as a stream, with the digest of the whole data set; `is_whole`: those of every shard.
 
     `sandbox` computes expected values that the data set omits.
     """
@@ -301,7 +301,7 @@ def load_benchmark(cfg: Config, sandbox: CachedSandbox | None = None) -> Benchma
     }
     tasks: Benchmark = construct("benchmark", stream, benchmark=selected(cfg, sandbox), **parts)
     which = getattr(cfg.benchmark, "shard", None)
-    return tasks if which is None else shard(tasks, which)
+    return tasks if which is None or is_whole else shard(tasks, which)
 
 
 def selected(cfg: Config, sandbox: CachedSandbox | None = None) -> Benchmark:

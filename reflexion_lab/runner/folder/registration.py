@@ -18,7 +18,7 @@ import msgspec
 from reflexion_lab.errors import DataError, LabError
 from reflexion_lab.io.files import UNREADABLE, content, replace
 from reflexion_lab.records import Manifest, Provenance, Record
-from reflexion_lab.runner.folder.manifest import DATA, settings
+from reflexion_lab.runner.folder.manifest import DATA, settings, shard_of
 
 EXTRA = {
     "discordance": 0.0, "agreement": 0.5, "clusters": 0, "cluster_agreement": 0.5, "equivalence_margin": 0.0,
@@ -290,7 +290,8 @@ def deviations(registration: Registration, run: Manifest) -> list[str]:
         reasons.append(f"it began under another study or version of it, digest {run.study_digest}")
     if run.seed not in registration.seeds:
         reasons.append(f"seed {run.seed} was not registered")
-    for field, value in (("benchmark", run.benchmark), ("n_tasks", run.n_expected)):
+    n_tasks = {} if shard_of(run.config) else {"n_tasks": run.n_expected}  # shards have it together
+    for field, value in {"benchmark": run.benchmark, **n_tasks}.items():
         if value != (registered := getattr(registration, field)):
             reasons.append(f"{field} is {value}, registered was {registered}")
     if not (arm := registration.arm_of(run)):

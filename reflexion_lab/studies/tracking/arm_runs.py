@@ -234,6 +234,7 @@ def note(row: Row, comparison: Comparison) -> str:
         f"{row.method}); {row.first.value:.3f} at attempt 1",
         f"n = {row.n} cases of {row.tasks} tasks",
         f"**NO VERDICT: {len(row.no_verdict)} cases**, left out of n" if row.no_verdict else "",
+        f"**SHARDS MISSING: {', '.join(row.shards)}**" if row.shards else "",
         *(_sentence(difference, row, comparison) for difference in comparison.shown(row).values()),
         f"No difference: {escaped(row.refused)}" if row.refused else "",
         _registered(row),

@@ -19,7 +19,7 @@ def shard(benchmark: Benchmark, which: object) -> Benchmark:
     ConfigError
         `which` is no such part, or there are fewer clusters than parts.
     """
-    match = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", str(which))
+    match = re.fullmatch("(0|[1-9][0-9]{0,5})/([1-9][0-9]{0,5})", str(which))
     own, n = map(int, match.groups()) if match else (0, 0)
     if own >= n:
         raise ConfigError("benchmark.shard", which, "I/N with 0 <= I < N")

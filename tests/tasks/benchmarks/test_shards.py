@@ -45,7 +45,7 @@ def test_tasks_that_stand_alone_are_dealt_evenly():
     assert [len(shard(whole, f"{number}/4")) for number in range(4)] == [10] * 4
 
 
-@pytest.mark.parametrize("which", ["4/4", "-1/4", "1", 3, "a/b", "0/0", "1/2/3", "0 / 4", "٠/4", True])
+@pytest.mark.parametrize("which", ["4/4", "-1/4", "1", 3, "a/b", "0/0", "1/2/3", "0 / 4", "٠/4", "00/4", "1/04", True])
 def test_what_is_no_shard_is_refused(which):
     with pytest.raises(ConfigError) as caught:
         shard(Benchmark("basics", tuple(basics(n=8))), which)
