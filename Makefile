@@ -57,7 +57,7 @@ test-slow: $(VENV)/test-ready  ## what waits: kernels, clusters, servers, real m
 	$(PYTEST) $(PARALLEL) -m "slow and not soak"
 	$(MAKE) test-browser
 
-test-browser: $(VENV)/test-ready  ## the tests in a browser: JupyterLab, the static page, MLflow; needs Chromium
+test-browser: $(VENV)/test-ready  ## the tests in a browser: JupyterLab and the static page; needs Chromium
 	$(PYTEST) -m "browser and not soak" tests/platform/browser
 
 soak: $(VENV)/test-ready  ## hours: the long forms of kills, faults, crowds and launchers, long pages and notebooks, random properties, mutants
