@@ -12,6 +12,7 @@ import copyreg
 import hashlib
 import inspect
 import linecache
+import marshal
 import re
 import sys
 import types
@@ -61,8 +62,6 @@ def digest(part: object) -> str:
     """SHA-256, shortened to 8 hex digits, of the source of a class or function and of its module, and of an object's
     state. In a notebook, which has no module, the cell counts, and what it reads of other cells. Installed packages
     count by name, and so do objects without a state that Python can copy, such as a lock.
-
-    Raises ConfigError: the source cannot be read.
     """
     return hashlib.sha256("\n".join(_texts(part, {})).encode(errors="surrogatepass")).hexdigest()[:8]
 
@@ -122,9 +121,8 @@ def _source(thing: Any, seen: _Seen) -> Iterator[str]:
     if getattr(sys.modules.get(module), "__file__", None):
         yield inspect.getsource(sys.modules[module])
     else:
-        cells = {"".join(linecache.getlines(function.__code__.co_filename)) for function in functions}
-        if not all(cells) or not (cells or bases):
-            raise ConfigError(name, "no source that Python can read", "a class or function of a cell or a module")
+        codes = [function.__code__ for function in functions]  # without source where Python reads no file
+        cells = {"".join(linecache.getlines(code.co_filename)) or marshal.dumps(code, 2).hex() for code in codes}
         yield from sorted(cells)
         yield from (line for key, value in _globals(functions) for line in (key, *_texts(value, seen)))
     for function in functions:
