@@ -6,10 +6,8 @@ import pytest
 
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import CONF, compose
-from reflexion_lab.runner.config.parts import load_limits
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import carry_out
-from reflexion_lab.tasks.sandbox.sandbox import Limits
 
 SCRIPT = [
     {"when": "ROOT_CAUSE", "reply": "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: c\nCONFIDENCE: 0.5\n"},
@@ -81,4 +79,3 @@ def test_every_evaluator_runs_under_the_limits_of_one_sandbox():
     assert {"combined", "lint", "trajectory", "type_check", "unit_tests"} <= set(names)
     cells = [compose("model=scripted", "model.path=x", f"evaluator={name}") for name in names]
     assert all("limits" not in cell.evaluator and cell.sandbox == cells[0].sandbox for cell in cells)
-    assert load_limits(cells[0]) == Limits()
