@@ -72,7 +72,9 @@ def prepare(
     try:
         tree = tree_of(check)
         if split := _split(tree, entry_point, setup, foreign):
-            return Prepared(name, *split)
+            calls, test, reads = split
+            known = BUILT_IN.union((entry_point, "candidate"), bound_names(tree), foreign, _set_up(setup).bound)
+            return Prepared(name, calls, test, in_process=not reads <= known)  # a helper of the program can forge it
         tree = tree_of(check)  # again: the split has changed it
         before = ast.Module([node for source in (setup, *earlier) for node in _tree(source).body], [])
         in_process = not is_plain(tree, before, entry_point)
@@ -125,8 +127,10 @@ def _own_and_needed(check: str) -> tuple[set[str], set[str]]:
     return bound, (read_names(tree) - bound) | changed
 
 
-def _split(tree: ast.Module, entry_point: str, setup: str, foreign: frozenset[str]) -> tuple[Calls, ast.expr] | None:
-    """Calls of the candidate, and the comparison; None for a check that cannot be split."""
+def _split(
+    tree: ast.Module, entry_point: str, setup: str, foreign: frozenset[str]
+) -> tuple[Calls, ast.expr, set[str]] | None:
+    """Calls of the candidate, the comparison, and names that the calls read; None for a check that cannot be split."""
     *before, last = tree.body or [ast.Pass()]
     if not isinstance(last, ast.Assert) or not all(isinstance(s, ast.Import | ast.ImportFrom) for s in before):
         return None
@@ -145,7 +149,7 @@ def _split(tree: ast.Module, entry_point: str, setup: str, foreign: frozenset[st
         return None
     calls = [compiled(ast.Expression(_without_position(call)), "eval") for call in cut.calls]
     imports = compiled(ast.Module(before, [])) if before else None
-    return (imports, calls), test
+    return (imports, calls), test, read_names(*cut.calls).difference(*map(bound_anywhere, cut.calls))
 
 
 def compiled(source: str | ast.Module | ast.Expression, mode: str = "exec", name: str = NAME) -> CodeType:

@@ -21,7 +21,7 @@ from reflexion_lab.text.replies.syntax import bound_anywhere, read_names
 
 MODULES = (
     "array", "bisect", "calendar", "cmath", "collections", "copy", "datetime", "decimal", "fractions", "heapq",
-    "itertools", "json", "math", "operator", "pathlib", "random", "re", "statistics", "string", "textwrap", "time",
+    "itertools", "json", "math", "operator", "random", "re", "statistics", "string", "textwrap", "time",
     "unittest", "uuid",
 )  # fmt: skip
 """Modules of which plain checks may import."""
@@ -70,6 +70,8 @@ class _Text:
         self.bound = bound_anywhere(tree)
         self.read = read_names(tree)
         self.functions = {node.name: node for node in self.nodes if isinstance(node, ast.FunctionDef)}
+        self.entered = set[str]()
+        """Functions whose returns are looked at: a recursive one is plain if its other returns are."""
         self.classes = {node.name for node in self.nodes if isinstance(node, ast.ClassDef)}
         self.imported = dict(_imports(self.nodes))
         methods = (node for c in self.nodes if isinstance(c, ast.ClassDef) for node in c.body)
@@ -130,9 +132,8 @@ class _Text:
     def _needs_more(self, node: ast.AST) -> bool:  # noqa: PLR0911 (one for each kind of node)
         match node:
             case ast.Call(func=ast.Name(id=name), args=args) if name in OF_OBJECTS:
-                return (
-                    name == "next" or any(map(self._of_program, args)) or name in ("globals", "locals", "eval", "exec")
-                )
+                always = {"next", "globals", "locals", "eval", "exec", "open"}
+                return name in always or any(map(self._of_program, args))
             case ast.Call(func=ast.Name(id="isinstance"), args=[value, kinds]):
                 return self._of_program(value) and not read_names(kinds) <= TYPES
             case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if self._may_be_program(name):
@@ -185,9 +186,14 @@ class _Text:
             case ast.Attribute():
                 return False
             case ast.Call(func=ast.Name(id=name), args=args):
+                if name in self.entered:
+                    return True
                 if name in self.functions:
+                    self.entered.add(name)
                     returns = [n.value for n in ast.walk(self.functions[name]) if isinstance(n, ast.Return) and n.value]
-                    return all(map(self._sendable, returns))
+                    is_sendable = all(map(self._sendable, returns))
+                    self.entered.discard(name)
+                    return is_sendable
                 if name in self.imported:
                     return self._is_library(self.imported[name]) and all(map(self._iterable, args))
                 return name not in self.odd | OF_OBJECTS | ITERATORS and all(map(self._iterable, args))

@@ -366,3 +366,23 @@ def test_a_check_in_process_is_forgeable_and_marked(sandbox):
     program = "import math\nmath.isclose = lambda *x, **y: True\ndef f(x): return 1\n"
     result = sandbox.run(program, "f", ["for x in [1]:\n    assert math.isclose(f(x), 2)"]).checks[0]
     assert (result.outcome, result.in_process) == ("pass", True)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "assert is_sorted(candidate([3, 1]))",
+        "assert candidate(encode('abc')) == 'abc'",
+        "from pathlib import Path\nfor v in (candidate(1),):\n    assert v == Path('expected').read_text()",
+        "for v in (candidate(1),):\n    assert v == open('expected').read()",
+    ],
+)
+def test_checks_that_read_the_programs_names_or_files_are_marked(check):
+    assert prepare(check, "f").in_process
+
+
+def test_recursive_helper_of_a_test_is_plain():
+    check = (
+        "def fact(n):\n    return 1 if n < 2 else n * fact(n - 1)\nfor n in (1, 2):\n    assert candidate(fact(n)) == n"
+    )
+    assert not prepare(check, "f").in_process
