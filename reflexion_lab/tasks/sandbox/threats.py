@@ -26,7 +26,8 @@ THREATS = (
         ("landlock",),
         "adversarial_equality, checks_that_are_loops, data_model, early_exits, forged_reports, judge_tampering, "
         "protocol",
-        "checks that need more than plain data run beside the program: they are marked `in_process` and counted",
+        "checks that need more than plain data, or that read a helper of the program, run beside it or with its answer: "
+        "they are marked `in_process` and counted",
     ),
     Threat(
         "hidden tests are read",
@@ -68,7 +69,7 @@ THREATS = (
         "limits of memory, CPU time and file size; the private folder is measured every 20 ms",
         ("rlimits",),
         "resources",
-        "all up to the limits: what is written in 20 ms, and 64 open files without a name",
+        "whatever fits in 20 ms between checks, and up to 64 unlinked files",
     ),
     Threat(
         "the next program is affected",
@@ -79,7 +80,8 @@ THREATS = (
     ),
     Threat(
         "the machine's trouble counts as the program's",
-        "a second run when no first one waits; a full machine is a harness error; neither is cached",
+        "The lab runs the check again when no first run waits. It counts a full machine as a harness error. It caches "
+        "neither",
         (),
         "tests/tasks/sandbox/test_time.py",
         "a program that meets a full disk and hides it, on a disk that has room again at its end",
