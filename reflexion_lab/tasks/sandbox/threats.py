@@ -26,8 +26,8 @@ THREATS = (
         ("landlock",),
         "adversarial_equality, checks_that_are_loops, data_model, early_exits, forged_reports, judge_tampering, "
         "protocol",
-        "checks that need more than plain data, or that read a helper of the program, run beside it or with its answer: "
-        "they are marked `in_process` and counted",
+        "checks that need more than plain data, or that read a helper of the program, run beside it or with its "
+        "answer: they are marked `in_process` and counted",
     ),
     Threat(
         "hidden tests are read",
