@@ -198,12 +198,12 @@ def test_the_digest_of_a_notebooks_class_is_of_its_cell_and_what_it_reads():
 
 
 def test_the_digest_of_a_class_without_source_is_of_its_code():
-    made = []
+    digests = []
     for word in ("x", "x", "y"):
         namespace = {"__name__": "notebook_without_file"}
         exec(ACTOR.replace("WORDS", repr(word)), namespace)
-        made.append(objects.digest(namespace["Mine"]))
-    assert made[0] == made[1] != made[2]
+        digests.append(objects.digest(namespace["Mine"]))
+    assert digests[0] == digests[1] != digests[2]
 
 
 class Words(Stubborn):
