@@ -205,14 +205,15 @@ def begun(what, place, prefix):
 
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_call_of_another_process_is_waited_for_until_that_ends(place, is_killed):
-    with begun("hang", place, "first ") as first, begun("call", place, "second ") as second:
+    with begun("hang", place, "first ") as first:
         assert [first.stdout.readline() for _ in range(2)] == ["first 0\n", "under way\n"]
-        assert second.stdout.readline() == "first 0\n"  # from here on, it waits
-        first.kill() if is_killed else first.stdin.close()
-        replies = [second.stdout.readline() for _ in range(2)]
-        assert replies[0] == ("second 1\n" if is_killed else "first 1\n")
-        assert second.wait() == 0
-        second.stdout.read()
+        with begun("call", place, "second ") as second:
+            assert second.stdout.readline() == "first 0\n"  # from here on, it waits
+            first.kill() if is_killed else first.stdin.close()
+            replies = [second.stdout.readline() for _ in range(2)]
+            assert replies[0] == ("second 1\n" if is_killed else "first 1\n")
+            assert second.wait() == 0
+            second.stdout.read()
 
 
 def test_models_of_one_process_share_calls_by_their_place(place):

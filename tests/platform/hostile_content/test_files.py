@@ -33,6 +33,8 @@ OWN = {
     "tasks/sandbox/sandbox.py": {"marshal"},
     "tasks/sandbox/child.py": {"exec", "eval"},
     "tasks/sandbox/standin.py": {"exec"},
+    # Code that Python has already compiled is written, for its digest; nothing is read.
+    "runner/objects.py": {"marshal"},
     # The config of a cell, in the memory of the process that composed it.
     "runner/config/grid.py": {"pickle"},
     # Templates that stand in this package.
