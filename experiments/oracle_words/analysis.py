@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import zipfile
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,6 +27,14 @@ def by_dose(folder: Path, retries: str = RETRIES) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["dose"] == "", row["dose"] or 0, row["name"]))
 
 
+def naming_lines(folder: Path) -> tuple[int, int]:
+    """Diagnoses of the arm `oracle_words` that name a line of the program by its number, and all of them."""
+    with zipfile.ZipFile(folder / "oracle_words.bundle.zip") as bundle:
+        attempts = map(json.loads, bundle.read("attempts.jsonl").splitlines())
+        words = [json.dumps(attempt["reflection"]) for attempt in attempts if attempt.get("reflection")]
+    return sum(bool(re.search(r"\blines? \d", text)) for text in words), len(words)
+
+
 def compute(folder: Path) -> Mapping[str, str]:
     study = studies.read(folder)
     with_program = {row["name"]: row for row in by_dose(folder, WITH_PROGRAM)}
@@ -32,6 +43,7 @@ def compute(folder: Path) -> Mapping[str, str]:
     values = {
         "doses": by_dose(folder),
         "with_program": with_program,
+        "naming_lines": naming_lines(folder),
         "share_of_ceiling": pairs["oracle_words", "quoted"].share,
     }
     return studies.page(folder, study, **values)
@@ -42,7 +54,8 @@ def answer(folder: Path) -> Row:
     study = studies.read(folder)
     oracle, quoted = (study.row(arm).equal["attempts"] for arm in ("oracle_words", "quoted"))
     text = (
-        f"not detected: true diagnoses change its retries by {points(oracle.estimate)} points, wrong ones alike; "
+        f"not detected for diagnoses by line of a program that the prompt does not show: "
+        f"{points(oracle.estimate)} points, wrong ones alike; "
         f"the quoted solution helps, {points(quoted.estimate)}"
     )
     return Row(text, str(oracle.n))

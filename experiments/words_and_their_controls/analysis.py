@@ -7,8 +7,9 @@ from pathlib import Path
 
 from experiments._tools import studies
 from experiments._tools.evidence import Row
-from experiments._tools.recompute import main, points, share
+from experiments._tools.recompute import main, percent, points, share
 from experiments.oracle_words.ceiling import Ceiling, ceilings
+from experiments.reflexion_against_retry.analysis import against_checks
 from reflexion_lab.analysis.comparison.row import compared
 
 
@@ -21,6 +22,7 @@ def compute(folder: Path) -> Mapping[str, str]:
     }
     base = study.row("feedback_only")
     values = {"own": own, "ceilings": beside_quoted(folder), "retries": base.final.value - base.first.value}
+    values["with_room"] = against_checks(studies.read(folder.parent / "reflexion_against_retry"))["equal_attempts"]
     return studies.page(folder, study, **values)
 
 
@@ -40,10 +42,13 @@ def answer(folder: Path) -> Row:
         f"{name} {points(study.row(arm).equal['attempts'].estimate)}"
         for name, arm in (("filler", "length_matched"), ("words on another task", "reflexion_shuffled"))
     )
+    at_03 = against_checks(studies.read(folder.parent / "reflexion_against_retry"))["equal_attempts"]
     (part,) = (row.share for row in beside_quoted(folder) if row.arm == "reflexion" and row.share)
     text = (
-        f"no effect to be seen: own words {share(own.final)}, failing checks alone {share(base.final)}, "
-        f"{points(difference.estimate)} points, {points(part)} % of what the quoted solution adds; {others}"
+        f"no room at temperature 0, where failing checks alone add {percent(base.final.value - base.first.value)} "
+        f"points: own words {share(own.final)}, failing checks alone {share(base.final)}, "
+        f"{points(difference.estimate)} points, {points(part)} % of what the quoted solution adds; {others}; "
+        f"with room, at 0.3, {points(at_03.estimate)} ([exploratory](reflexion_against_retry/README.md))"
     )
     return Row(text, str(difference.n))
 
