@@ -20,6 +20,7 @@ from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Check, Execution, Task
 from reflexion_lab.tasks.benchmarks.mutants import Mutant, mutants
 from reflexion_lab.tasks.benchmarks.similar import near_duplicates
+from reflexion_lab.tasks.benchmarks.vacuous import flaws, vacuous
 from reflexion_lab.text.replies.syntax import Parser, bound_names, tree_of
 from reflexion_lab.text.shorten import line
 
@@ -147,6 +148,8 @@ def suites(tasks: Sequence[Task]) -> Iterator[Row]:
         for test in (*task.visible_tests, *task.hidden_tests):
             if not test.strip():
                 yield "error", task.task_id, "an empty test passes every program"
+            elif wrong := [*flaws(test, task.entry_point)]:
+                yield from (("warning", task.task_id, line(flaw, DETAIL_CHARS)) for flaw in wrong)
             elif (tree := Parser().parse(test)) and not any(isinstance(node, ACTS) for node in ast.walk(tree)):
                 yield "warning", task.task_id, f"nothing is asserted or called by {line(test, DETAIL_CHARS)}"
 
@@ -236,17 +239,18 @@ def _claims(test: str, entry_point: str) -> dict[str, set[str]]:
 
 
 def run_programs(task: Task, executor: Sandbox, limit: int, seed: int) -> Trial:
-    """Execute the stub, the canonical solution and the mutants of `task`. Raises HarnessError."""
+    """Execute stubs, the canonical solution and the mutants of `task`. Raises HarnessError."""
     findings = list[Finding]()
 
     def add(check: str, severity: Severity, detail: str) -> None:
         findings.append(Finding(check, severity, task.task_id, detail))
 
-    stub = f"def {task.entry_point}(*arguments, **named):\n    return None\n"
     if not task.hidden_tests:
         add("stub fails", "not checked", "no hidden tests")
-    elif _passes(_run(executor, task, stub, task.hidden_tests).checks):
-        add("stub fails", "error", "returning None passes every hidden test")
+    if why := vacuous(task, task.hidden_tests, executor):
+        add("stub fails", "error", f"the hidden tests check nothing: {why}")
+    if why := vacuous(task, task.visible_tests, executor):
+        add("stub fails", "warning", f"the visible tests check nothing: {why}")
     tests = (*task.visible_tests, *task.hidden_tests)
     reason = "no canonical solution" if not task.canonical_solution.strip() else "" if tests else "no tests"
     if reason:

@@ -114,6 +114,8 @@ class Provenance(Record, frozen=True, kw_only=True):
     """Run and digest of the items that memory began with (`memory.shared.items.of`); "" without such a run."""
     store: str = ""
     """State of the store at the start: `empty`, `filled`, or `across cells`; "" without a durable one."""
+    vacuous_tests: dict[str, str] = {}
+    """Tasks whose `hidden` or `visible` tests check nothing, by id."""
 
 
 class Manifest(Record, frozen=True, kw_only=True):

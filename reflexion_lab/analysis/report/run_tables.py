@@ -33,6 +33,8 @@ STYLES |= {"pass": "green", "repaired": "bold green", "damaged": "bold red", "no
 FLAGS_SHOWN = 3
 """Number of flags shown per source, the most frequent first; `reflections.csv` has all."""
 
+VACUOUS = {"hidden": "every program passes", "visible": "no attempt is ever retried"}
+"""What it means if the tests of a side check nothing."""
 CONFUSION = {
     "passed, and right": "true_positives",
     "passed, but wrong": "false_positives",
@@ -83,6 +85,10 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
             f"NO VERDICT: {len(figures.no_verdict)} of {figures.n_logged} tasks have no hidden tests or a harness "
             f"error, and are in no rate's n: {cells.listed(figures.no_verdict, 5)}"
         )
+    sides = log.manifest.provenance.vacuous_tests
+    for side, means in VACUOUS.items():
+        if tasks := [task_id for task_id, of in sides.items() if of == side]:
+            yield f"TESTS THAT CHECK NOTHING: the {side} ones of {cells.listed(tasks, 5)}: {means}"
     if figures.is_upper_bound:
         yield f"UPPER BOUND, not pass@1: this loop was shown {log.manifest.leak}."
     if log.lacks_shards:

@@ -68,6 +68,7 @@ from reflexion_lab.runner.config.parts import (
     stop_rules,
     suite_writer_factory,
     timed_tasks,
+    vacuous_tests,
     with_defaults,
 )
 from reflexion_lab.runner.folder import registration
@@ -214,7 +215,10 @@ def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
     models.open()
     sandbox.open()
     # A resumed run keeps its tasks even if a canonical solution now fails on a busy machine.
-    tasks = timed_tasks(benchmark, sandbox, cfg.benchmark.get("keep_failing", False) or cfg.resume is not None)
+    keep = cfg.benchmark.get("keep_failing", False) or cfg.resume is not None
+    tasks = timed_tasks(benchmark, sandbox, keep)
+    empty = vacuous_tests(tasks, sandbox, keep)
+    manifest = replace(manifest, provenance=replace(manifest.provenance, vacuous_tests=empty))
     if benchmark.held_out and not cfg.quiet:
         print(overlap(benchmark), file=sys.stderr)
     folder = open_folder(cfg, manifest)

@@ -273,16 +273,50 @@ def timed_tasks(benchmark: Benchmark, sandbox: CachedSandbox, keep_failing: bool
         timed, failed = measured(benchmark.tasks[first : first + TIMED], sandbox, sandbox.servers)
         tasks += timed
         failing += failed
-    if failing:
-        names = visible(", ".join(failing[:NAMED])) + (" and others" if len(failing) > NAMED else "")
-        problem = f"{len(failing)} canonical solutions fail tests of their own tasks here: {names}"
-        if not keep_failing:
-            raise ConfigError(
-                f"benchmark: {problem}; correct these tasks, select others with benchmark.ids, or keep them with "
-                "benchmark.keep_failing=true"
-            )
-        print(f"warning: {problem}", file=sys.stderr)
+    _refuse("canonical solutions fail tests of their own tasks here", failing, keep_failing)
     return tuple(tasks)
+
+
+def vacuous_tests(tasks: Sequence[Task], sandbox: CachedSandbox, keep: bool = False) -> dict[str, str]:
+    """Tasks with tests that check nothing, by id. Raises ConfigError: hidden ones, without `keep`.
+
+    Warns of visible ones, and of single tests that look like a check and are none.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    from reflexion_lab.tasks.benchmarks.vacuous import flaws, vacuous
+
+    sides = {"visible": [task.visible_tests for task in tasks], "hidden": [task.hidden_tests for task in tasks]}
+    empty: dict[str, str] = {}
+    with ThreadPoolExecutor(sandbox.servers) as pool:
+        for side, tests in sides.items():
+            whys = pool.map(lambda task, of_side: vacuous(task, of_side, sandbox), tasks, tests)
+            named = {task.task_id: f"{task.task_id} ({why})" for task, why in zip(tasks, whys, strict=True) if why}
+            empty |= dict.fromkeys(named, side)
+            _refuse(f"tasks have {side} tests that check nothing", [*named.values()], keep or side == "visible")
+    single = {
+        task.task_id: flaw
+        for task in tasks
+        for test in (*task.visible_tests, *task.hidden_tests)
+        for flaw in flaws(test, task.entry_point)
+        if task.task_id not in empty
+    }
+    names = [f"{task_id} ({flaw})" for task_id, flaw in single.items()]
+    _refuse("tasks have a test that checks nothing", names, keep=True)
+    return empty
+
+
+def _refuse(problem: str, names: Sequence[str], keep: bool) -> None:
+    """Print a warning that names tasks. Raises ConfigError without `keep`."""
+    if not names:
+        return
+    problem = f"{len(names)} {problem}: " + visible(", ".join(names[:NAMED])) + " and others" * (len(names) > NAMED)
+    if not keep:
+        raise ConfigError(
+            f"benchmark: {problem}; correct these tasks, select others with benchmark.ids, or keep them with "
+            "benchmark.keep_failing=true"
+        )
+    print(f"warning: {problem}", file=sys.stderr)
 
 
 def load_benchmark(cfg: Config, sandbox: CachedSandbox | None = None, is_whole: bool = False) -> Benchmark:

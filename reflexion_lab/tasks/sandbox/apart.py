@@ -20,6 +20,7 @@ from reflexion_lab.records import Check
 from reflexion_lab.tasks.sandbox.child import SIDES
 from reflexion_lab.tasks.sandbox.comparison import FUNCTIONS, Opaque, comparable, evaluate, name_of
 from reflexion_lab.tasks.sandbox.needs import is_class, is_plain
+from reflexion_lab.tasks.sandbox.suites import with_calls
 from reflexion_lab.text.replies.syntax import NAME, UNPARSABLE, bound_anywhere, bound_names, read_names, tree_of
 
 CONVERSIONS = (
@@ -62,11 +63,12 @@ def prepare(
     setup: str = "",
     foreign: frozenset[str] = frozenset(),
     earlier: tuple[str, ...] = (),
+    elsewhere: frozenset[str] = frozenset(),
 ) -> Prepared:
     """Split `check` if possible. Executes nothing, because a model may have written the check.
 
     `foreign`: names that other checks of the same run define, and not the program; `earlier`: checks whose names it
-    reads.
+    reads; `elsewhere`: names of its tests that other checks read.
     """
     name = " ".join(check.split())[:200].encode(errors="replace").decode()  # UTF-8 has no lone surrogates
     try:
@@ -75,7 +77,7 @@ def prepare(
             calls, test, reads = split
             known = BUILT_IN.union((entry_point, "candidate"), bound_names(tree), foreign, _set_up(setup).bound)
             return Prepared(name, calls, test, in_process=not reads <= known)  # a helper of the program can forge it
-        tree = tree_of(check)  # again: the split has changed it
+        tree = with_calls(tree_of(check), entry_point, elsewhere)  # again: the split has changed it
         before = ast.Module([node for source in (setup, *earlier) for node in _tree(source).body], [])
         in_process = not is_plain(tree, before, entry_point)
         return Prepared(name, code=compiled(_with_sides(tree)), in_process=in_process)
@@ -87,7 +89,9 @@ def prepare_all(checks: tuple[str, ...], entry_point: str, setup: str) -> list[P
     """Each check, prepared. Whole checks that share names with one that runs beside the program run there, too."""
     foreign = defined_by(checks)
     earlier = [_read_from(checks[:i], check) if foreign else () for i, check in enumerate(checks)]
-    prepared = [prepare(c, entry_point, setup, foreign, e) for c, e in zip(checks, earlier, strict=True)]
+    elsewhere = [_read_elsewhere(checks, i) if foreign else frozenset() for i in range(len(checks))]
+    each = zip(checks, earlier, elsewhere, strict=True)
+    prepared = [prepare(check, entry_point, setup, foreign, *more) for check, *more in each]
     beside = [i for i, check in enumerate(prepared) if check.in_process]
     if foreign and beside:
         names = [_own_and_needed(check) for check in checks]
@@ -110,6 +114,14 @@ def _read_from(checks: tuple[str, ...], check: str) -> tuple[str, ...]:
             needed = needed | more
             used.insert(0, other)
     return tuple(used)
+
+
+def _read_elsewhere(checks: tuple[str, ...], place: int) -> frozenset[str]:
+    """Names of tests in one of `checks` that others read."""
+    own, _ = _own_and_needed(checks[place])
+    tests = {name for name in own if name.lower().startswith(("test", "check"))}
+    others = checks[:place] + checks[place + 1 :] if tests else ()
+    return frozenset(tests.intersection(set[str]().union(*(_own_and_needed(other)[1] for other in others))))
 
 
 @functools.lru_cache(maxsize=1 << 10)

@@ -1,0 +1,111 @@
+"""Tests that check nothing: they pass with a program that only returns None, or only raises."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from reflexion_lab.protocols import Sandbox
+from reflexion_lab.records import Task
+from reflexion_lab.tasks.sandbox.apart import BUILT_IN, judge, prepare
+from reflexion_lab.tasks.sandbox.suites import is_main_guard, with_calls
+from reflexion_lab.text.replies.syntax import UNPARSABLE, tree_of
+
+STUB = "def {}(*_, **__):\n    {}\n"
+DOES = {"returns None": "return None", "raises": "raise type('Stub', (Exception,), {})()"}
+OTHER = "return object()"
+"""Done by no right program."""
+NEITHER = """own = {{'__name__': 'candidate'}}
+exec({program!r}, own)
+globals().update(own)
+def {name}(*arguments, **named):
+    try:
+        return own[{name!r}](*arguments, **named) or object()
+    except Exception:
+        return object()
+"""
+"""A program that does the same as another, but returns no false value and raises nothing."""
+CATCHES = ("", "AssertionError", "Exception", "BaseException")
+
+
+def vacuous(task: Task, tests: Sequence[str], executor: Sandbox) -> str:
+    """Why `tests` check nothing; "" if they do check something, or are none.
+
+    A right answer may be None or an exception: a stub's pass counts only if the canonical solution passes without
+    giving either; without one, if a program passes whose answers are equal to nothing.
+    """
+    if not tests or any(_fails_with_none(test, task) for test in tests):
+        return ""
+    named = next((flaw for test in tests for flaw in flaws(test, task.entry_point)), "")
+    if not any(_may_fail(_statements(test, task.entry_point), task.entry_point) for test in tests):
+        return named or "nothing is asserted"
+
+    def passes(program: str) -> bool:
+        checks = executor.run(program, task.entry_point, tests, task.setup, task.cpu_seconds).checks
+        return all(check.outcome == "pass" for check in checks)
+
+    neither = NEITHER.format(program=task.canonical_program, name=task.entry_point)
+    neither = neither if task.canonical_solution.strip() else STUB.format(task.entry_point, OTHER)
+    for what, does in DOES.items():
+        if passes(STUB.format(task.entry_point, does)) and passes(neither):
+            return named or f"a program passes that only {what}"
+    return ""
+
+
+def flaws(test: str, entry_point: str) -> Iterator[str]:
+    """What looks like a check in `test` and is none."""
+    if not test.startswith("assert ") or test.startswith("assert ("):
+        for node in (part for statement in _statements(test, entry_point) for part in ast.walk(statement)):
+            if flaw := _flaw(node):
+                yield f"{flaw}: {' '.join(ast.unparse(node).split())}"
+
+
+def _statements(test: str, entry_point: str) -> list[ast.stmt]:
+    try:
+        return with_calls(tree_of(test), entry_point).body
+    except UNPARSABLE:
+        return [ast.Raise()]
+
+
+def _fails_with_none(test: str, task: Task) -> bool:
+    """Whether the test compares a call so that None fails, which needs no process."""
+    check = prepare(test, task.entry_point, task.setup)
+    calls = check.calls[1] if check.calls else []
+    return bool(check.test and calls) and judge(check.test, [None] * len(calls)).outcome != "pass"
+
+
+def _may_fail(nodes: Sequence[ast.AST], entry_point: str) -> bool:
+    """Whether one of the nodes may fail by itself, and not only because the program raises."""
+    harmless = BUILT_IN | {"candidate", entry_point}
+    for node in nodes:
+        match node:
+            case ast.Raise() | ast.Assert() if not _flaw(node):
+                if not (isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and node.test.value):
+                    return True
+            case ast.Call(func=function) if ast.unparse(function) not in harmless:
+                return True
+        if not _flaw(node) and _may_fail([*ast.iter_child_nodes(node)], entry_point):
+            return True
+    return False
+
+
+def _flaw(node: ast.AST) -> str:
+    match node:
+        case ast.Expr(value=ast.Compare() | ast.BoolOp()):
+            return "a comparison without `assert`"
+        case ast.Assert(test=ast.Tuple(elts=[_, *_])):
+            return "an `assert` on a tuple, which is always true"
+        case ast.If() if is_main_guard(node) and _asserts([node]):
+            return "never executed"
+        case ast.Try(body=body, handlers=handlers, orelse=[], finalbody=[]) if _asserts(body):
+            kinds = {ast.unparse(handler.type) if handler.type else "" for handler in handlers}
+            does = {ast.unparse(statement).partition("(")[0] for handler in handlers for statement in handler.body}
+            return "an `assert` that is caught" if kinds & {*CATCHES} and does <= {"pass", "print", "..."} else ""
+        case ast.With(items=items, body=body) if _asserts(body):
+            calls = {ast.unparse(item.context_expr).rpartition(".")[2] for item in items}
+            return "an `assert` that is caught" if calls & {f"suppress({name})" for name in CATCHES} else ""
+    return ""
+
+
+def _asserts(body: Sequence[ast.stmt]) -> bool:
+    return any(isinstance(part, ast.Assert) for statement in body for part in ast.walk(statement))

@@ -1,0 +1,161 @@
+"""Tests that check nothing are refused by name; those of a test runner's form are read as checks."""
+
+import json
+
+import pytest
+
+from reflexion_lab.cli.main import main
+from reflexion_lab.runner.folder.folder import RunFolder
+
+ASSERT = "assert twice(2) == 4"
+CASE = (
+    "import unittest\nclass TestTwice(unittest.TestCase):\n    def {}(self):\n        self.assertEqual(twice(2), 4)\n"
+)
+TEST = f"def test_a():\n    {ASSERT}\n"
+RUN = "\nif __name__ == '__main__':\n    "
+
+NOTHING = {
+    "test-less case": CASE.format("setUp"),
+    "a function that nobody calls": f"def verify():\n    {ASSERT}\n",
+    "a fixture": TEST.replace("()", "(tmp_path)"),
+    "a generator": f"{TEST}    yield\n",
+    "lambda": "test = lambda: twice(2) == 4",
+    "returned": "def test():\n    return twice(2) == 4\ntest()",
+    "comparison": "twice(2) == 4",
+    "comparison of items": "sorted(twice([2])) == [2, 2]",
+    "print": "print(twice(2))",
+    "tuple": "assert (twice(2) == 4, 'two times two')",
+    "caught": f"try:\n    {ASSERT}\nexcept AssertionError:\n    print('failed')\n",
+    "caught by any": f"try:\n    {ASSERT}\nexcept:\n    pass\n",
+    "caught in a test": f"def test_a():\n    try:\n        {ASSERT}\n    except Exception:\n        pass\n",
+    "suppressed": f"import contextlib\nwith contextlib.suppress(AssertionError):\n    {ASSERT}\n",
+    "main guard": f"{RUN}{ASSERT}\n",
+    "empty": "",
+    "comment": f"# {ASSERT}",
+    "constant": "assert True, 'twice(2) == 4'",
+    "doctest": "'''\n>>> twice(2)\n4\n'''",
+    "another function": "def other(x):\n    return x\nassert other(2) == 2",
+    "no item": f"for x in []:\n    {ASSERT}\n",
+    "only if": f"if twice(2):\n    {ASSERT}\n",
+    "an exception will do": "try:\n    got = twice(2)\nexcept Exception:\n    got = 4\nassert got == 4",
+}
+READ = {
+    "case": CASE.format("test"),
+    "case, main guard": f"{CASE.format('test')}{RUN}unittest.main()\n",
+    "case, no exit": f"{CASE.format('test')}unittest.main(argv=['x'], exit=False)\n",
+    "case, exit": "from unittest import TestCase, main\nclass A(TestCase):\n    def test(self):\n"
+    "        assert twice(2) == 4\nmain()\n",
+    "case of a case": CASE.format("test") + "class TestAgain(TestTwice):\n    pass\n",
+    "setUp": CASE.format("setUp") + "    def test(self):\n        pass\n",
+    "setUpClass": "import unittest\nclass A(unittest.TestCase):\n    @classmethod\n    def setUpClass(cls):\n"
+    "        cls.got = twice(2)\n    def test(self):\n        self.assertEqual(self.got, 4)\n",
+    "async case": CASE.format("test")
+    .replace("TestCase", "IsolatedAsyncioTestCase")
+    .replace("def test", "async def test"),
+    "functions": f"{TEST}def test_b(x=-1):\n    assert twice(x) == -2\n",
+    "function, main guard": f"{TEST}{RUN}test_a()\n",
+    "async function": f"async {TEST}",
+    "check": "def check(f):\n    assert f(2) == 4\n",
+    "candidate": "def test(candidate):\n    assert candidate(2) == 4\n",
+    "pytest": "class TestTwice:\n    def setup_method(self, method):\n        self.four = 4\n    def test(self):\n"
+    "        assert twice(2) == self.four\n",
+    "one of two": f"twice(2) == 4\n{ASSERT}",
+}
+BESIDE = {"setUpClass", "async case", "async function"}
+"""Forms that need more than plain data."""
+HONEST = {
+    "none": ("return None", "assert f(2) is None"),
+    "no return": ("pass", "assert f(2) == None"),
+    "false": ("return False", "assert not f(4)"),
+    "exception": ("raise ValueError", "try:\n    f(2)\nexcept Exception:\n    pass\nelse:\n    raise AssertionError"),
+    "assertRaises": ("raise ValueError", CASE.format("test").replace("Equal(twice(2), 4)", "Raises(Exception, f, 2)")),
+    "in place": ("x.sort()", "x = [2, 1]\nf(x)\nassert x == [1, 2]"),
+}
+PROMPT = "def {}(x):\n"
+
+
+def row(name, tests, entry_point="twice", does="return 2 * x", **fields):
+    solution = f"    {does}\n" if does else ""
+    fields = {"visible_tests": [], "hidden_tests": tests, "canonical_solution": solution, **fields}
+    return {"task_id": name, "prompt": PROMPT.format(entry_point), "entry_point": entry_point, **fields}
+
+
+@pytest.fixture
+def run(write_rows, tmp_path, capsys):
+    def run(rows, *overrides, reply="    return 'wrong'"):
+        write_rows(*rows, name="own.jsonl")
+        (tmp_path / "script.json").write_text(json.dumps([{"when": "", "reply": reply}]))
+        common = ["tracker=none", "cache.mode=off", "model=scripted", f"model.path={tmp_path}/script.json"]
+        common += [f"benchmark={tmp_path}/own.jsonl", "loop.max_attempts=1", f"run_root={tmp_path}/{len(rows)}"]
+        code = main(["run", *common, *overrides])
+        return code, capsys.readouterr(), [RunFolder(path.parent) for path in tmp_path.rglob("manifest.json")]
+
+    return run
+
+
+@pytest.mark.parametrize("does", ["return 2 * x", ""])
+def test_tests_that_check_nothing_are_refused_and_named(run, does):
+    rows = [row(name, [test], does=does) for name, test in NOTHING.items()]
+    code, (_, stderr), folders = run(rows)
+    assert (code, folders) == (2, [])
+    count = len(NOTHING) - 2 * (not does)  # without a canonical solution, None or an exception may be right
+    assert f"{count} tasks have hidden tests that check nothing: test-less case (a program passes that only" in stderr
+    assert "benchmark.keep_failing=true" in stderr
+
+    code, (stdout, _), (folder,) = run(rows, "benchmark.keep_failing=true")
+    known = folder.manifest.provenance.vacuous_tests
+    assert known == dict.fromkeys([*NOTHING][:count], "hidden")
+    assert code == 0 and "TESTS THAT CHECK NOTHING: the hidden ones of test-less case," in stdout
+
+
+def test_what_looks_like_a_check_is_named_with_its_task(run):
+    names = {
+        "comparison": "a comparison without `assert`: twice(2) == 4",
+        "tuple": "an `assert` on a tuple, which is always true: assert (twice",
+        "caught": "an `assert` that is caught: try: assert twice(2) == 4",
+        "suppressed": "an `assert` that is caught: with contextlib",
+        "main guard": "never executed: if __name__ == '__main__'",
+    }
+    _, (_, stderr), _ = run([row(name, [NOTHING[name]]) for name in names])
+    assert all(f"{name} ({reason}" in stderr for name, reason in names.items())
+    code, (_, stderr), _ = run([row("both", [ASSERT, NOTHING["comparison"]])])
+    assert code == 0 and "1 tasks have a test that checks nothing: both (a comparison without" in stderr
+
+
+def test_visible_tests_that_check_nothing_are_warned_of(run):
+    code, (stdout, stderr), (folder,) = run([row("own/1", [ASSERT], visible_tests=[NOTHING["tuple"]])])
+    assert code == 0 and "warning: 1 tasks have visible tests that check nothing: own/1 (an `assert` on" in stderr
+    assert "TESTS THAT CHECK NOTHING: the visible ones of own/1" in stdout
+    assert folder.manifest.provenance.vacuous_tests == {"own/1": "visible"}
+
+
+def test_tests_of_a_test_runner_are_read_as_checks(run):
+    rows = [row(name, [test]) for name, test in READ.items()]
+    rows.append({**row("humaneval", []), "test": READ["case"]})
+    rows[-1] = {key: value for key, value in rows[-1].items() if not key.endswith("_tests")}
+    code, (stdout, _), _ = run(rows)
+    assert code == 0 and f"0 of {len(rows)} tasks" in stdout
+    code, (stdout, _), _ = run(rows, reply="    return 2 * x")
+    assert f"{len(rows)} of {len(rows)} tasks" in stdout
+    assert "checks in process" in stdout
+
+
+def test_honest_tests_of_none_and_of_exceptions_stay(run):
+    rows = [row(name, [test], "f", does) for name, (does, test) in HONEST.items()]
+    rows += [{**line, "task_id": f"bare {line['task_id']}", "canonical_solution": ""} for line in rows]
+    code, (_, stderr), _ = run(rows)
+    assert code == 0 and "check nothing" not in stderr
+
+
+def test_only_checks_that_need_more_than_plain_data_run_beside_the_program(sandbox):
+    for name, test in READ.items():
+        for does, outcome in (("2 * x", "pass"), ("'wrong'", "fail")):
+            (check,) = sandbox.run(f"def twice(x):\n    return {does}\n", "twice", [test]).checks
+            assert (check.outcome, check.in_process) == (outcome, name in BESIDE), name
+
+
+def test_a_call_in_another_check_is_left_to_it(sandbox):
+    checks = ["def test(x):\n    assert x == 4\n", "def check(f):\n    test(f(2))\n", "check(candidate)"]
+    assert [c.outcome for c in sandbox.run("def twice(x):\n    return 3\n", "twice", checks).checks][-1] == "fail"
+    definitions = ["def test_many(n=[]):\n    n.append(1)\n    assert len(n) == 1\n", "test_many()"]
+    assert {c.outcome for c in sandbox.run("def twice(x):\n    return 3\n", "twice", definitions).checks} == {"pass"}
