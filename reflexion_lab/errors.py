@@ -74,6 +74,16 @@ class CapReached(LabError, RuntimeError):
     """A cap on spending is reached. The message names the cap, the spending and how to continue."""
 
 
+class SilentModel(CapReached):
+    """The first `limit` replies of the actor are empty, or cut before a program: `message`, in words."""
+
+    def __init__(self, message: str, limit: int = 0) -> None:
+        super().__init__(
+            f"the first {limit} replies hold no program and no word: {message} in a new run, or go on with this one: "
+            "silent_replies=null"
+        )
+
+
 UNANSWERED = ("rate_limited", "server_error", "connection", "timeout", "malformed", "key_refused", "wrong_model")
 """Reasons for a missing answer that do not depend on the prompt."""
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from reflexion_lab.agent.models.prices import FREE, UNKNOWN
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.learning.reflections import ReflectionFigures
 from reflexion_lab.analysis.learning.reflections import reflections as reflection_figures
@@ -111,7 +112,7 @@ class Summary(Record, frozen=True, kw_only=True):
     set_aside: dict[str, int]
     """Loops that were aborted and restarted because the model did not answer, by `protocols.UNANSWERED`; not in n."""
     uncounted: int
-    """Attempts with a reply for which the server reported no tokens: their cost is unknown, not 0."""
+    """Replies for which the server reported no tokens: their cost is unknown, not 0."""
     no_feedback: int
     """Tasks that show no test: their single attempt is the submission."""
     timeouts: int
@@ -172,7 +173,7 @@ def _summary(log: Log) -> Summary:
         stop_reasons=dict(Counter(result.stop_reason for result in log.results.values())),
         submitted_outcomes=dict(Counter(grade.outcome for grade in hidden)),
         feedback_outcomes=dict(Counter(attempt.evaluation.outcome for attempt in every)),
-        usage=_usage(every, log),
+        usage=_usage(log),
         usage_last_reflections=sum(
             (attempts[-1].reflection.usage for attempts in log.attempts.values() if attempts[-1].reflection), Usage()
         ),
@@ -188,7 +189,7 @@ def _summary(log: Log) -> Summary:
         withheld=_withheld(every),
         inner_loops=dict(Counter(attempt.trajectory.ended for attempt in every if attempt.trajectory.ended)),
         set_aside=dict(Counter(loop.outcome for loop in log.set_aside)),
-        uncounted=sum(any(u.calls > u.refused and not u.tokens for u in attempt.usage.values()) for attempt in every),
+        uncounted=sum(usage.uncounted for _, usage in usages(log)),
         no_feedback=metrics.no_feedback(log),
         timeouts=sum(any(check.outcome == "timeout" for check in a.evaluation.checks) for a in every),
         harness_errors=metrics.harness_errors(log),
@@ -219,13 +220,39 @@ def _known(beginning: Beginning) -> dict[str, int]:
     return {kind: count for kind, count in counts.items() if count}
 
 
-def _usage(attempts: Iterable[Attempt], log: Log) -> dict[str, Usage]:
-    suites = [("suite_writer", suite.usage) for suite in log.written.values()]
-    curation = [("curator", update.usage) for update in log.updates]
+def usages(log: Log) -> Iterator[tuple[str, Usage]]:
+    """Role and usage of each attempt, written suite and update of a curator."""
+    yield from (("suite_writer", suite.usage) for suite in log.written.values())
+    yield from (pair for attempt in log.every for pair in attempt.usage.items())
+    yield from (("curator", update.usage) for update in log.updates)
+
+
+def _usage(log: Log) -> dict[str, Usage]:
     total: dict[str, Usage] = {}
-    for role, usage in (*suites, *(pair for attempt in attempts for pair in attempt.usage.items()), *curation):
+    for role, usage in usages(log):
         total[role] = total.get(role, Usage()) + usage
     return total
+
+
+def is_priced(log: Log) -> bool:
+    """Whether every role has a price or is free; a log without prices, whether its replies say their cost."""
+    prices = log.manifest.prices.values()
+    return str(UNKNOWN) not in prices if prices else any(usage.cost for _, usage in usages(log))
+
+
+def cost_is_known(log: Log) -> bool:
+    """Whether the run `is_priced`, and the tokens of every reply are counted, unless all replies are free."""
+    is_free = {*log.manifest.prices.values()} <= {str(FREE)}
+    return is_priced(log) and (is_free or not summary(log).uncounted)
+
+
+def spending(log: Log) -> str:
+    """Tokens and cost of all roles, and why they are not known."""
+    used, missing = sum(summary(log).usage.values(), Usage()), summary(log).uncounted
+    tokens = f"{'at least ' * bool(missing)}{used.tokens:,}" if used.tokens or not used.calls else "unknown"
+    cost = f"{used.cost:,.4f} {', '.join(log.currencies)}".rstrip() if used.cost else "0"
+    reason = f" ({missing} of {used.replies} replies without usage)" * bool(missing)
+    return f"{tokens} tokens, cost {cost if cost_is_known(log) else 'unknown'}{reason}"
 
 
 def _withheld(attempts: Iterable[Attempt]) -> dict[str, int]:
@@ -240,6 +267,7 @@ def _did_not_run(attempts: Iterable[Attempt]) -> dict[str, int]:
 
 TIMES = {"seconds", "cpu_seconds", "duration", "created_at", "timestamp", "last_used_at"}
 MARKS = {"cached", "torn", "set_aside", "cluster"}
+MARKS |= {"empty_replies", "cut_replies", "uncounted_replies", "prompt_estimate"}  # of replies, which are compared
 
 
 def canonical_form(log: Log) -> dict[str, dict[str, Any]]:

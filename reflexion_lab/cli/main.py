@@ -29,7 +29,8 @@ To report it, send these lines, the command, and the output of `reflexion-lab do
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point. Returns 0; 2 after a user error, printed in one line; 3 at a reached cap; 130 after Ctrl-C,
+    """Entry point. Returns 0; 2 after a user error, printed in one line; 3 at a reached cap; 4 if the
+    model says nothing; 130 after Ctrl-C,
     143 after SIGTERM, 129 after SIGHUP.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -88,8 +89,11 @@ def guarded(command: Callable[[], int]) -> int:
                 raise
             return 141  # as a program that SIGPIPE ends
         except Exception as problem:
-            from reflexion_lab.errors import CapReached
+            from reflexion_lab.errors import CapReached, SilentModel
 
+            if isinstance(problem, SilentModel):
+                print(f"silent model: {in_lines(problem)}", file=sys.stderr)
+                return 4
             if isinstance(problem, CapReached):
                 print(f"cap reached: {in_lines(problem)}", file=sys.stderr)
                 return 3

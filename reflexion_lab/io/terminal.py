@@ -148,7 +148,7 @@ class Progress:
         usage = self._spent()
         text = f"{self.passed} passed, {self.attempts / seconds:.1f} attempts/s, "
         text += f"{usage.completion_tokens / seconds:.0f} tokens/s"
-        return text + (f", cost {usage.cost:.4f}" if usage.cost else "")
+        return text + (f", cost {usage.cost:.4f}" if usage.cost and not usage.uncounted else "")
 
     def close(self) -> None:
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from operator import attrgetter
@@ -21,6 +22,7 @@ from reflexion_lab.analysis.learning.transitions import (
 from reflexion_lab.analysis.shards import read
 from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.analysis.summary import is_priced
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import ITEM_SOURCE, Attempt, Critique, Grade, Reflection, TaskResult, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -76,6 +78,11 @@ class Run:
         self.log = read(folders, texts or not metrics.all_built_in())
         self.loops = [Loop(self, result) for result in self.log.results.values()]
         self.usage = sum((loop.so_far[-1] for loop in self.loops), Usage())
+        self.is_priced = is_priced(self.log)
+
+    def cost(self, usage: Usage) -> float:
+        """NaN if it is not known."""
+        return usage.cost if self.is_priced and not usage.uncounted else math.nan
 
     @property
     def arm(self) -> str:
@@ -204,7 +211,8 @@ RUNS: Columns = {
     "tokens": ("int64", lambda run: run.usage.tokens),
     **kinds_of_tokens(lambda run: run.usage),
     "calls": ("int64", lambda run: run.usage.calls),
-    "cost": ("float64", lambda run: run.usage.cost),
+    "uncounted": ("int64", lambda run: run.usage.uncounted),
+    "cost": ("float64", lambda run: run.cost(run.usage)),
     "torn": ("int64", lambda run: run.log.torn),
     "path": ("string", lambda run: str(run.path)),
 }
@@ -237,7 +245,7 @@ TASKS: Columns = {
     "tokens": ("int64", lambda loop: loop.so_far[-1].tokens),
     **kinds_of_tokens(lambda loop: loop.so_far[-1]),
     "calls": ("int64", lambda loop: loop.so_far[-1].calls),
-    "cost": ("float64", lambda loop: loop.so_far[-1].cost),
+    "cost": ("float64", lambda loop: loop.run.cost(loop.so_far[-1])),
     "duration": ("float64", lambda loop: loop.result.duration),
 }
 ATTEMPTS: Columns = {
@@ -267,8 +275,8 @@ ATTEMPTS: Columns = {
     "cached": ("bool", lambda row: row.attempt.trajectory.cached),
     "seconds": ("float64", lambda row: row.attempt.seconds),
     "calls": ("int64", lambda row: row.spent.calls),
-    "cost": ("float64", lambda row: row.spent.cost),
-    "cost_so_far": ("float64", lambda row: row.so_far.cost),
+    "cost": ("float64", lambda row: row.loop.run.cost(row.spent)),
+    "cost_so_far": ("float64", lambda row: row.loop.run.cost(row.so_far)),
     "tokens": ("int64", lambda row: row.spent.tokens),
     **kinds_of_tokens(lambda row: row.spent),
     "tokens_so_far": ("int64", lambda row: row.so_far.tokens),

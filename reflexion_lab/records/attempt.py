@@ -66,10 +66,27 @@ class Usage(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Prompt tokens from the server's cache; 0 also where the server does not count them."""
     reasoning_tokens: int = 0
     """Completion tokens of reasoning that is not in the reply; 0 also where they are not counted."""
+    empty_replies: int = 0
+    """Replies without a word outside their reasoning; not those of `cut_replies`."""
+    cut_replies: int = 0
+    """Replies that ended at `max_tokens`."""
+    uncounted_replies: int = 0
+    """Replies for which the server reported no tokens."""
+    prompt_estimate: int = 0
+    """Our estimate of the tokens of prompts of which the server counted less than half: it may have cut them."""
 
     @property
     def tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
+
+    @property
+    def replies(self) -> int:
+        return self.calls - self.refused
+
+    @property
+    def uncounted(self) -> int:
+        """`uncounted_replies`; older records do not count them, but are without a token."""
+        return self.uncounted_replies or (0 if self.tokens else self.replies)
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(**{field: getattr(self, field) + getattr(other, field) for field in self.__struct_fields__})
@@ -88,6 +105,8 @@ class Completion(Record, frozen=True, kw_only=True):
     """The server's name of its configuration, on which replies may depend; "" if it has none."""
     refused_tokens: int = 0
     """The server's token count of a prompt rejected as too long; 0 if unknown."""
+    reasoning: str = ""
+    """Reasoning that the server returned beside the reply."""
 
 
 class Task(Record, frozen=True, kw_only=True):
@@ -262,8 +281,10 @@ class SuiteVerdict(Record, frozen=True, kw_only=True):
 class Category(StrEnum):
     """Categories of failures.
 
-    Rules derive the first ten classes and `unknown` from the evidence; a model may also judge by the others.
+    Rules derive the first eleven classes and `unknown` from the evidence; a model may also judge by the others.
     """
+
+    NO_PROGRAM = "no_program"
 
     SYNTAX = "syntax"
     ASSERTION = "assertion"
@@ -291,6 +312,10 @@ class Category(StrEnum):
     """A boundary input was not considered."""
     INTEGRATION_ERROR = "integration_error"
     """The parts work, but not together."""
+
+
+BY_MODEL = ("llm", "recorded")
+"""Sources of reflections whose words are a model's."""
 
 
 class Reflection(Record, frozen=True, kw_only=True):
@@ -413,7 +438,7 @@ class Trajectory(Record, frozen=True, kw_only=True):
     reply: str = ""
     """The raw reply, before extraction."""
     rationale: str = ""
-    """The actor's reasoning before the program."""
+    """The actor's reasoning before the program, in its reply or beside it."""
     extraction: str = ""
     """The rule by which the solution was extracted."""
     model: str = ""

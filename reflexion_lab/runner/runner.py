@@ -32,6 +32,7 @@ from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import RunFolder, is_sealed, seal
 from reflexion_lab.runner.folder.manifest import changes
 from reflexion_lab.runner.folder.tidy import tidy
+from reflexion_lab.runner.silence import FirstReplies
 from reflexion_lab.tasks.evaluators.judge import HiddenTests
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 
@@ -71,6 +72,8 @@ class Runner:
         Name of the held-out tasks in results, `test` or `validation`.
     spent : Callable[[], Usage], default Usage
         Spending of uncached calls, for the progress line.
+    first_replies : FirstReplies | None, optional
+        Stops a run of a model that says nothing; None: nothing does.
     """
 
     def __init__(
@@ -89,6 +92,7 @@ class Runner:
         part: str = "test",
         spent: Callable[[], Usage] = Usage,
         resumption: Resumption | None = None,
+        first_replies: FirstReplies | None = None,
     ) -> None:
         if feedback_source not in FEEDBACK_SOURCES:
             raise ConfigError("feedback_source", repr(feedback_source), f"one of {', '.join(FEEDBACK_SOURCES)}")
@@ -110,6 +114,7 @@ class Runner:
         self.quiet = quiet
         self.spent = spent
         self.resumption = resumption
+        self.first_replies = first_replies or FirstReplies((), None, {})
         self._cancelled = threading.Event()
         self._is_over = False
 
@@ -150,6 +155,8 @@ class Runner:
     def _run(self) -> None:
         try:
             self._complete_resumed()
+            self.first_replies.stored = self.attempts
+            self.first_replies.check()
             tasks = list(self.tasks.values())
             for of_round in self.rounds.of(tasks) if self.rounds else [tasks]:
                 self._round([task for task in of_round if task.task_id in self.waiting])
@@ -232,6 +239,7 @@ class Runner:
             if not attempt.trajectory.cached:  # a cached reply does not show that the server is up
                 self.set_aside.reset_failures()
             attempts.append(attempt)
+            self.first_replies.check(attempt)
             if self._cancelled.is_set() and not attempt.stop_reason:
                 return
         chosen = submitted_at(attempts)

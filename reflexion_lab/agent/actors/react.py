@@ -117,7 +117,7 @@ class _Work:
             messages=self.steps[0].messages,
             left_out=self.left_out,
             reply=last.text,
-            rationale="\n".join(step.thought for step in self.steps if step.thought),
+            rationale="\n".join(step.thought for step in self.steps if step.thought) or last.reasoning,
             extraction=submitted.rule,
             model=last.model,
             finish_reason=last.finish_reason,

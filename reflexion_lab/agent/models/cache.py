@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from reflexion_lab.agent.models.marks import marked
 from reflexion_lab.agent.models.prices import FREE, Price
 from reflexion_lab.agent.models.wrapped import WrappedModel
 from reflexion_lab.errors import ModelError
@@ -117,7 +118,7 @@ class CachedModel(WrappedModel):
         self._under_way: dict[str, Future[Completion]] = {}
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
-        """`cached` is True for a stored reply and for the reply of an equal concurrent call."""
+        """`cached` is True for a stored reply and for the reply of an equal concurrent call; its usage is `marked`."""
         if self._store is None:
             with self._lock:
                 self.misses += 1
@@ -145,7 +146,7 @@ class CachedModel(WrappedModel):
     def _answer(self, store: CallStore, key: str, body: bytes, request: _Request) -> Completion:
         stored = store.get(key)
         if stored is not None and self._stands(store, key, stored):
-            return self._hit(stored)
+            return self._hit(stored, request)
         if self._mode == "replay-only":
             with self._lock:
                 self.misses += 1
@@ -153,7 +154,7 @@ class CachedModel(WrappedModel):
         with store.claimed(key):
             stored = store.get(key)  # another process may have made the call meanwhile
             if stored is not None and self._stands(store, key, stored):
-                return self._hit(stored)
+                return self._hit(stored, request)
             with self._lock:
                 self.misses += 1
             completion = self._ask(request.messages, request.sampling, request.sample)
@@ -166,13 +167,13 @@ class CachedModel(WrappedModel):
         is_passing = self._mode == "read-write" and stored.finish_reason in PASSING
         return not is_passing or (stored.finish_reason == "wrong_model" and (store.place, key) in _PAID_AGAIN)
 
-    def _hit(self, stored: Completion) -> Completion:
+    def _hit(self, stored: Completion, request: _Request) -> Completion:
         with self._lock:
             self.hits += 1
-        return replace(self.price.with_cost(stored), cached=True)
+        return replace(marked(self.price.with_cost(stored), request.messages, request.sampling), cached=True)
 
     def _ask(self, messages: Sequence[Message], sampling: Sampling, sample: int) -> Completion:
-        completion = super().complete(messages, sampling=sampling, sample=sample)
+        completion = marked(super().complete(messages, sampling=sampling, sample=sample), messages, sampling)
         with self._lock:
             self.spent += completion.usage
         return completion

@@ -199,6 +199,7 @@ class OpenAIModel:
             model=reply.model or self._model,
             finish_reason=reply.finish_reason if is_right else "wrong_model",
             system_fingerprint=reply.system_fingerprint,
+            reasoning=reply.reasoning,
             usage=Usage(
                 calls=1,
                 prompt_tokens=reply.prompt_tokens,

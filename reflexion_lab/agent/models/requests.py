@@ -162,11 +162,14 @@ class Reply(NamedTuple):
     """Completion tokens of hidden reasoning."""
     system_fingerprint: str = ""
     """Identifier of the server's configuration, or ""."""
+    reasoning: str = ""
+    """Reasoning beside the text, or ""."""
 
     def with_texts(self, change: Callable[[str], str]) -> Reply:
         """The reply with `change` applied to every text."""
         return self._replace(
             text=change(self.text),
+            reasoning=change(self.reasoning),
             finish_reason=change(self.finish_reason),
             model=change(self.model),
             system_fingerprint=change(self.system_fingerprint),
@@ -185,6 +188,8 @@ class Rejection(NamedTuple):
 class _Message(msgspec.Struct):
     content: str | list[Any] | None = None
     refusal: str | None = None
+    reasoning_content: Any = None
+    reasoning: Any = None
 
 
 class _Choice(msgspec.Struct):
@@ -240,8 +245,9 @@ def read(content: bytes) -> Reply:
     usage = completion.usage if isinstance(completion.usage, dict) else {}
     prompt, written = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
     hidden = max(_count(usage.get("total_tokens")) - prompt - written, 0)  # reasoning of Gemini and xAI
-    answer = _text(message.content)
+    answer, reasoning = _text(message.content), _reasoning(message)
     is_refused = bool(message.refusal and not answer)
+    counted = max(_largest(usage, REASONING), hidden, 0 if answer.strip() or not reasoning else written)
     return Reply(
         # Lone surrogates cannot be written to a file.
         text=(answer or message.refusal or "").encode(errors="replace").decode(),
@@ -250,8 +256,9 @@ def read(content: bytes) -> Reply:
         prompt_tokens=prompt,
         completion_tokens=written + hidden,
         cached_tokens=min(_largest(usage, CACHED), prompt),
-        reasoning_tokens=min(max(_largest(usage, REASONING), hidden), written + hidden),
+        reasoning_tokens=min(counted, written + hidden),
         system_fingerprint=_name(completion.system_fingerprint),
+        reasoning=reasoning,
     )
 
 
@@ -316,6 +323,16 @@ def _text(content: str | list[Any] | None) -> str:
         return content or ""
     texts = (part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text")
     return "".join(text for text in texts if isinstance(text, str))
+
+
+def _reasoning(message: _Message) -> str:
+    """The reasoning beside the text, in fields of vLLM, DeepSeek and OpenRouter, or in parts of the content."""
+    fields = (message.reasoning_content, message.reasoning)
+    parts = message.content if isinstance(message.content, list) else ()
+    others = [part for part in parts if isinstance(part, dict) and part.get("type") != "text"]
+    inner = [part.get(str(part.get("type"))) or part.get("text") for part in others]
+    texts = [_text(value) for value in (*fields, *inner) if isinstance(value, str | list)]
+    return "\n".join(dict.fromkeys(filter(None, map(_name, texts))))
 
 
 def _name(value: object) -> str:

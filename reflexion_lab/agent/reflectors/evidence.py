@@ -8,8 +8,9 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from reflexion_lab.records import WITHHELD, Attempt, Check, Evaluation, Record, Reflection
+from reflexion_lab.records import WITHHELD, Attempt, Check, Evaluation, Record, Reflection, Trajectory
 from reflexion_lab.text import shorten
+from reflexion_lab.text.replies.extract import without_thoughts
 
 OUTCOMES = {
     "fail": "it did not hold",
@@ -34,7 +35,7 @@ def check_line(
 _BY_OUTCOME = {
     "timeout": "timeout",
     "memory": "memory",
-    "extraction_failed": "syntax",
+    "extraction_failed": "no_program",
     "early_exit": "unknown",
     **dict.fromkeys(WITHHELD, "unknown"),
 }
@@ -85,6 +86,8 @@ def classify_evaluation(evaluation: Evaluation) -> tuple[str, Check | None]:
 
 def describe(attempt: Attempt, check: Check | None) -> str:
     """One line: the check, its failure and its line; without a check, the outcome of the evaluation."""
+    if attempt.evaluation.outcome == "extraction_failed":
+        return without_program(attempt.trajectory)
     if check is None:
         outcome = attempt.evaluation.outcome
         return shorten.line(_OUTCOMES.get(outcome, f"the checks ended in {outcome}"), 200)
@@ -92,6 +95,19 @@ def describe(attempt: Attempt, check: Check | None) -> str:
     if 1 <= check.line <= len(lines):
         where = f" (line {check.line}: {shorten.line(lines[check.line - 1], 120)})"
     return check_line(check, where, _OUTCOMES)
+
+
+def without_program(trajectory: Trajectory) -> str:
+    """Why the reply holds no program, by its finish reason and the rule of the extraction."""
+    if trajectory.finish_reason == "length" or trajectory.usage.cut_replies:
+        return "my reply broke off at max_tokens before the program"
+    if trajectory.finish_reason in ("tool_calls", "function_call"):
+        return "my reply called a tool and gave no program"
+    if trajectory.extraction == "thinking":
+        return "my reply ended within my thoughts, before the program"
+    if not without_thoughts(trajectory.reply)[0].strip():
+        return f"my reply was empty{', after thoughts alone' * bool(trajectory.rationale or trajectory.reply.strip())}"
+    return "my reply was too long to be read" if trajectory.extraction == "too_long" else _OUTCOMES["extraction_failed"]
 
 
 class FailureClass(Record, frozen=True, kw_only=True):
@@ -106,6 +122,13 @@ class FailureClass(Record, frozen=True, kw_only=True):
 
 
 CLASSES = {
+    "no_program": FailureClass(
+        confidence=0.6,
+        root_cause="My reply holds no program.",
+        symptom="There was nothing to run:",
+        fix="I will think briefly and write the whole function in one code block.",
+        action="Give the whole function: {evidence}",
+    ),
     "syntax": FailureClass(
         confidence=0.6,
         root_cause="My program is not valid Python, or it uses a name that is defined nowhere.",

@@ -168,7 +168,8 @@ def evidence(attempt: Attempt) -> str:
     evaluation = attempt.evaluation
     if evaluation.passed:
         return "\n".join(check.name for check in evaluation.checks)
-    return "\n".join(describe(attempt, check) for check in evaluation.failures or (None,))
+    failures = () if evaluation.outcome == "extraction_failed" else evaluation.failures
+    return "\n".join(describe(attempt, check) for check in failures or (None,))
 
 
 def _most_dispensable(texts: dict[str, str]) -> str:

@@ -54,22 +54,23 @@ def spent(arm: Arm, unit: str) -> dict[Case, list[float]]:
 def is_known(arm: Arm, unit: str) -> bool:
     """Whether the runs recorded their spending; unrecorded usage is zero, which does not mean free.
 
-    Calls and tokens are known if every first attempt has some, and tokens only if every call with a reply has some;
-    refused prompts take none. Completion tokens are known with tokens. Money is known if any was paid and every role
-    has a price. Local models are free and cannot be compared by cost. Raises ConfigError: an unknown unit.
+    Calls and tokens are known if every first attempt has some, and tokens only if every reply has some; refused prompts
+    take none. Completion tokens are known with tokens. Money is known if any was paid, every role has a price, and
+    every reply has tokens. Local models are free and cannot be compared by cost. Raises ConfigError: an unknown unit.
     """
     unit = "tokens" if unit == "completion_tokens" else unit  # a reply may be empty
     by_case = spent(arm, unit)
+    usages = [usage for attempts in arm.attempts.values() for attempt in attempts for usage in attempt.usage.values()]
+    overhead = (usage for log in arm.logs for usage in log.overhead.values())
+    if unit != "calls" and any(usage.uncounted for usage in (*usages, *overhead)):
+        return False
     if unit == "cost":
         prices = {price for log in arm.logs for price in log.manifest.prices.values()}
         return any(case_amounts[-1] for case_amounts in by_case.values()) and UNPRICED not in prices
-    usages = [usage for attempts in arm.attempts.values() for attempt in attempts for usage in attempt.usage.values()]
-    answered = (usage for usage in usages if usage.calls > usage.refused)
-    first = all(
+    return all(
         amounts[0] or any(usage.refused for usage in arm.attempts[case][0].usage.values())
         for case, amounts in by_case.items()
     )
-    return first and all(_amount(usage, unit) for usage in answered)
 
 
 def currencies(arm: Arm) -> tuple[str, ...]:

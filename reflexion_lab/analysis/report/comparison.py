@@ -81,6 +81,10 @@ def _warnings_of(row: Row) -> Iterator[str]:
         yield f"NO VERDICT: {cases} have no hidden tests or a harness error, and are in no rate's n"
     if errors := row.spent.harness_errors.k:
         yield f"HARNESS ERRORS: {errors} attempts of {plain(row.arm)} have a verdict that says nothing of a program"
+    if missing := row.spent.usage.uncounted_replies:
+        used = f"at least {row.spent.usage.tokens:,} tokens, cost unknown"
+        without = f"{missing} of {row.spent.usage.replies} replies without usage"
+        yield f"USAGE MISSING: {plain(row.arm)}: {used} ({without})"
     blind = row.metrics.get("blind_retries_rate")
     if isinstance(blind, Rate) and blind.k:
         yield f"BLIND RETRIES: {blind.k} of {blind.n} retries of {plain(row.arm)} read nothing of their own past"

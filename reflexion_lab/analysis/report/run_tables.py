@@ -14,11 +14,12 @@ from reflexion_lab.analysis.report.sheets import Sheet, as_table
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.estimators import Point
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
-from reflexion_lab.analysis.summary import Summary, summary
+from reflexion_lab.analysis.summary import Summary, cost_is_known, spending, summary
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import OUTCOMES, Usage
+from reflexion_lab.records import BY_MODEL, OUTCOMES, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import changes, resumed
+from reflexion_lab.runner.silence import silence
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,6 +77,7 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
             f"BLIND RETRIES: {blind} of {figures.blind_retries.n} retries read nothing of their own past though Ω >= 1:"
             " no room in the prompt. Raise recall.max_tokens or the model's context, or lower the actor's max_tokens"
         )
+    yield from _silent(log, figures)
     place = log.unfinished[0] if log.unfinished else path
     resume = f". To resume, give the command that began it, with resume={place}" if path else ""
     if changed := [resumption for resumption in log.resumptions if changes(log.manifest, resumption)]:
@@ -98,6 +100,29 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
         yield f"INCOMPLETE: {ended}; no figure is final{resume}"
     elif not log.is_graded:
         yield f"NOT ALL GRADED: some attempts have no hidden verdict yet, so there is no curve{resume}"
+
+
+MANY = 0.2
+"""Share of a role's replies from which a warning is due."""
+
+
+def _silent(log: Log, figures: Summary) -> Iterator[str]:
+    """Roles whose replies said nothing, and prompts that the server may have cut."""
+    lost = {
+        "actor": [attempt.trajectory for attempt in log.every if not attempt.trajectory.solution.strip()],
+        "reflector": [a.reflection for a in log.every if a.reflection and a.reflection.source not in BY_MODEL],
+        "suite_writer": [written for written in log.written.values() if not written.tests],
+    }
+    for role, used in figures.usage.items():
+        records = lost.get(role)
+        silent = used if records is None else sum((record.usage for record in records), Usage())
+        if silent.empty_replies + silent.cut_replies >= max(1, MANY * used.replies):
+            ends = [attempt.trajectory.finish_reason for attempt in log.every] if role == "actor" else ()
+            yield f"SILENT {role.upper()}: {silence(role, used.replies, silent, log.manifest.config, ends)}"
+    withheld = sum(figures.withheld.values())
+    if withheld >= max(1, MANY * len(log.every)):
+        what = f"{withheld} of {len(log.every)} attempts have no program ({cells.counts(figures.withheld)})"
+        yield f"WITHHELD: {what}: see whether model.model and the prompts suit each other"
 
 
 def shards_missing(log: Log) -> str:
@@ -237,8 +262,11 @@ def usage(log: Log) -> Sheet:
     solved, both = figures.solved, ", train and held-out" * bool(figures.train)
     unpriced = {role for role in rows if prices.get(role, prices.get("actor")) == "unknown"}
     unpriced |= {"all", unread} if "unknown" in prices.values() else set()
+    is_known = cost_is_known(log)
+    unpriced |= {role for role, used in rows.items() if not is_known and (not prices or used.uncounted)}
     each = f"tokens per solved task: prompt and completion, over all tasks{both}" if solved else "no task solved"
-    unknown = "; cost unknown: no known price" if unpriced else ""
+    why = "replies without usage" if figures.uncounted else "no known price"
+    unknown = f"; cost unknown: {why}" if unpriced else ""
     return Sheet(
         title="Usage",
         columns=("role", "calls", "prompt\ntokens", "completion\ntokens", "tokens /\nsolved", "model\nseconds", "cost"),
@@ -253,8 +281,9 @@ def _usage(used: Usage, solved: int, is_unpriced: bool) -> tuple[str, ...]:
         return calls, *["unknown"] * 5
     each = f"{used.tokens / solved:,.0f}" if solved else NONE
     cost = "unknown" if is_unpriced else f"{used.cost:,.4f}"
-    prompt = f"{used.prompt_tokens:,}" + f"\n{used.cached_tokens:,} cached" * bool(used.cached_tokens)
-    written = f"{used.completion_tokens:,}" + f"\n{used.reasoning_tokens:,} reasoning" * bool(used.reasoning_tokens)
+    least = "≥ " * bool(used.uncounted)
+    prompt = f"{least}{used.prompt_tokens:,}" + f"\n{used.cached_tokens:,} cached" * bool(used.cached_tokens)
+    written = f"{least}{used.completion_tokens:,}" + f"\n{used.reasoning_tokens:,} reasoning" * bool(used.reasoning_tokens)
     return calls, prompt, written, each, f"{used.seconds:,.1f}", cost
 
 
@@ -290,6 +319,8 @@ def facts(log: Log) -> Iterator[tuple[str, str]]:
     yield from lines
     for part in (_verdicts, _suites, _reflection_lines, _memory, _exclusions):
         yield from part(figures)
+    if figures.uncounted:
+        yield "usage missing", spending(log)
 
 
 def _metrics(log: Log, figures: Summary) -> Iterator[tuple[str, str]]:
@@ -374,7 +405,5 @@ def _exclusions(figures: Summary) -> Iterator[tuple[str, str]]:
         yield "restarted", f"{cells.counts(figures.set_aside)}, loops that were set aside and started again; not in n"
     if retries := sum(usage.retries for usage in figures.usage.values()):
         yield "requests sent again", f"{retries} after a failed request"
-    if figures.uncounted:
-        yield "cost unknown", f"{figures.uncounted} attempts without a token count from the server"
     if figures.torn:
         yield "torn lines skipped", str(figures.torn)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from reflexion_lab.analysis.comparison import Comparison
-from reflexion_lab.analysis.comparison.budgets import UNPRICED
 from reflexion_lab.analysis.comparison.grouping import short_names
 from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
@@ -23,10 +22,9 @@ from reflexion_lab.analysis.report.pieces import WORDS, check_details, tally
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.estimators import Point
 from reflexion_lab.analysis.stats.intervals import Rate
-from reflexion_lab.analysis.summary import Summary, summary
+from reflexion_lab.analysis.summary import Summary, spending, summary
 from reflexion_lab.io.terminal_text import plain, visible
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import Usage
 from reflexion_lab.runner.folder.folder import RUNS, RunFolder
 from reflexion_lab.text.shorten import bounded, cut
 from reflexion_lab.text.shorten import line as shortened
@@ -63,7 +61,8 @@ def run_screen(run: RunFolder, log: Log, width: int = WIDTH, facts: Sequence[str
     failed = short_ids(log.results)[next(iter(unsolved or log.results))] if log.results else ""
     look = [f"show {name} {failed}"] * bool(failed) + [f"report --html {name}   (all tables: show {name} --full)"]
     warnings, top = run_tables.warnings(log, figures, run.path), [about, *_rates(figures)]
-    bottom = [*_changes(log, figures, unsolved), *_feedback(figures), _cost(log, figures), *facts]
+    calls = sum(usage.calls for usage in figures.usage.values())
+    bottom = [*_changes(log, figures, unsolved), *_feedback(figures), f"{calls:,} calls, {spending(log)}", *facts]
     bottom.append(f"run folder: {run.path}")
     return _screen(warnings, top, _curve(log, width), bottom, _look(look), width)
 
@@ -150,10 +149,10 @@ def _curve(log: Log, width: int) -> list[str]:
         return []
     points = [*points[:4], points[-1]] if len(points) > 5 else points
     columns = min(BAR, _within(width) - 48)
-    solved = len(f"{points[0].n}") * 2 + 1
+    solved, least = len(f"{points[0].n}") * 2 + 1, "≥ " * bool(summary(log).uncounted)
 
     def tokens(point: Point) -> str:
-        return f"{point.tokens_cum:,}" if point.tokens_cum else "unknown"
+        return f"{least}{point.tokens_cum:,}" if point.tokens_cum else "unknown"
 
     return [
         f"attempt {point.attempt:<2} {bar(point.pass_at_1, columns)} {cells.number(point.pass_at_1):>5}"
@@ -199,14 +198,6 @@ def _feedback(figures: Summary) -> Iterator[str]:
         parts.append(f"reflections {n}{again}")
     if parts:
         yield " · ".join(parts)
-
-
-def _cost(log: Log, figures: Summary) -> str:
-    used = sum(figures.usage.values(), Usage())
-    tokens = f"{used.tokens:,}" if used.tokens or not used.calls else "unknown"
-    cost = f"{used.cost:,.4f} {', '.join(log.currencies)}".rstrip() if used.cost else "0"
-    cost = "unknown" if UNPRICED in log.manifest.prices.values() else cost
-    return f"{used.calls:,} calls, {tokens} tokens, cost {cost}"
 
 
 def short_ids(task_ids: Iterable[str]) -> dict[str, str]:

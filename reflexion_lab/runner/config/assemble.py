@@ -185,6 +185,7 @@ def with_salt(cfg: Config) -> Config:
 
 def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
     from reflexion_lab.runner.runner import Runner
+    from reflexion_lab.runner.silence import FirstReplies
     from reflexion_lab.storage.in_memory import InMemory
     from reflexion_lab.tasks.benchmarks.stream import overlap
     from reflexion_lab.tasks.evaluators.judge import HiddenTests
@@ -238,6 +239,7 @@ def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
         part=benchmark.part,
         spent=lambda: models.spent,
         resumption=resumption(folder.manifest, manifest) if cfg.resume is not None else None,
+        first_replies=FirstReplies([task.task_id for task in tasks], cfg.silent_replies, config),
     )
     return Lab(runner, folder, tracker, sandbox, models, archive)
 

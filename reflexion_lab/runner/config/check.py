@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.limits import Count, NotNegative, Parallel, Positive
+from reflexion_lab.limits import Count, NotNegative, Parallel, Positive, Repeats
 from reflexion_lab.records import Record
 from reflexion_lab.runner.config.build import (
     LoopValues,
@@ -113,6 +113,7 @@ SETTINGS: dict[str, Any] = {
     "quiet": bool,
     "sweep_id": Place | None,
     "study": Place | None,
+    "silent_replies": Repeats | None,
     "feedback_source": Any,  # checked by the composition root
     "storage": _Storage | None,
     "loop": dict[str, Any],

@@ -30,7 +30,7 @@ from reflexion_lab.text.prompts.render import digests
 
 EXECUTION_KEYS = (
     "run_root", "workers", "resume", "quiet", "cache", "storage", "tracker", "sweep_id", "study", "caps",
-    "prices",
+    "prices", "silent_replies",
 )  # fmt: skip
 """Config keys that do not affect results; excluded from the digest."""
 PLACED = ("sandbox.servers", "store.place", "memory.reflection_files", "benchmark.shard")

@@ -67,7 +67,7 @@ class SweepProgress:
 
     def line(self, states: list[CellState]) -> str:
         """The text after the progress bar."""
-        calls, stored, cost = call_counts(state for state in states if (state.number, state.at) not in self._former)
+        calls, stored, spent = call_counts(state for state in states if (state.number, state.at) not in self._former)
         counts = Counter(state.status for state in states)
         parts = [
             f"{counts[status]} {status}"
@@ -75,8 +75,8 @@ class SweepProgress:
             if counts[status]
         ]
         parts.append(f"{calls} calls made, {stored} saved" + (f" ({stored / (calls + stored):.0%})" if stored else ""))
-        if cost:
-            parts.append(f"cost {cost:.4f}")
+        if spent.cost and not spent.uncounted:
+            parts.append(f"cost {spent.cost:.4f}")
         return ", ".join((*parts, f"{self._left(states)} left"))
 
     def close(self) -> None:

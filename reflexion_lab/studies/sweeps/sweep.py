@@ -215,17 +215,20 @@ def drawn_anew(sweep: Sweep) -> str:
 def headline(sweep: Sweep) -> str:
     """Cells by status, calls made and saved, cost, over all starts of this sweep."""
     states = list(sweep.states.values())
-    calls, stored, cost = call_counts(sweep.lines)
+    calls, stored, spent = call_counts(sweep.lines)
     text = f"{len(states)} cells: {cells.counts(Counter(state.status for state in states))}; "
     text += f"model calls: {calls} made, {stored} saved by sharing"
-    return "; ".join(filter(None, (text, f"cost {cost:.4f}" if cost else "", drawn_anew(sweep))))
+    cost = f"cost {spent.cost:.4f}" if spent.cost else ""
+    if missing := spent.uncounted_replies:
+        cost = f"at least {spent.tokens:,} tokens, cost unknown ({missing} of {spent.replies} replies without usage)"
+    return "; ".join(filter(None, (text, cost, drawn_anew(sweep))))
 
 
-def call_counts(states: Iterable[CellState]) -> tuple[int, int, float]:
-    """Calls made and saved, and their cost. A kept cell made its calls in an earlier sweep."""
+def call_counts(states: Iterable[CellState]) -> tuple[int, int, Usage]:
+    """Calls made and saved, and what was spent. A kept cell made its calls in an earlier sweep."""
     ended = [state for state in states if state.status in ("done", "failed", "stopped")]
-    cost = sum((state.spent for state in ended), Usage()).cost
-    return sum(state.made for state in ended), sum(state.stored for state in ended), cost
+    spent = sum((state.spent for state in ended), Usage())
+    return sum(state.made for state in ended), sum(state.stored for state in ended), spent
 
 
 def as_html(sweep: Sweep) -> str:

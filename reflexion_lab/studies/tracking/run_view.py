@@ -14,7 +14,7 @@ from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.documents import escaped
 from reflexion_lab.analysis.stats.estimators import Point
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
-from reflexion_lab.analysis.summary import Log, Summary
+from reflexion_lab.analysis.summary import Log, Summary, cost_is_known
 from reflexion_lab.io.secrets import without_login
 from reflexion_lab.io.terminal_text import plain, visible
 from reflexion_lab.memory.curators.history import rounds
@@ -71,6 +71,8 @@ def metrics(log: Log, summary: Summary) -> list[Metric]:
     figures["final/n_feedback"] = summary.visible_pass.n
     figures["usage/task_seconds"] = sum(result.duration for result in log.results.values())
     figures |= _usage(summary) | _reflections(summary)
+    if not cost_is_known(log):  # 0 would be read as free
+        figures = {name: value for name, value in figures.items() if not re.fullmatch(r"usage/(.*/)?cost", name)}
     headline = "upper_bound" if summary.is_upper_bound else "pass_at_1"
     fields = {
         f"curve/{headline}": "pass_at_1",

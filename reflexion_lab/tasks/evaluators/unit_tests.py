@@ -50,7 +50,8 @@ def without_program(task: Task, finish_reason: str) -> tuple[str, str]:
     """Outcome of an attempt without a program, and a message."""
     if finish_reason in WITHHELD:
         return finish_reason, f"no code for {task.entry_point} was given: the reply ended in {finish_reason}"
-    return "extraction_failed", f"no code for {task.entry_point} was found in the reply"
+    cut = ", which broke off at max_tokens" * (finish_reason == "length")
+    return "extraction_failed", f"no code for {task.entry_point} was found in the reply{cut}"
 
 
 def _verdict(checks: tuple[Check, ...], text: str, output: str = "", seconds: float = 0.0) -> Evaluation:

@@ -358,7 +358,7 @@ class Answer(NamedTuple):
             messages=self.messages,
             left_out=self.left_out,
             reply=completion.text,
-            rationale=rationale,
+            rationale=rationale or completion.reasoning,
             extraction=self.extraction.rule,
             model=completion.model,
             finish_reason=completion.finish_reason,

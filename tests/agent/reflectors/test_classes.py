@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from reflexion_lab.agent.reflectors.evidence import CLASSES, classify
 
 CONFIDENCES = {
-    "syntax": 0.6, "assertion": 0.5, "timeout": 0.5, "null": 0.6, "index": 0.6, "permission": 0.4, "import": 0.6,
-    "type": 0.5, "concurrency": 0.4, "memory": 0.4, "unknown": 0.3,
+    "no_program": 0.6, "syntax": 0.6, "assertion": 0.5, "timeout": 0.5, "null": 0.6, "index": 0.6, "permission": 0.4,
+    "import": 0.6, "type": 0.5, "concurrency": 0.4, "memory": 0.4, "unknown": 0.3,
 }  # fmt: skip
 
 WORDED = {

@@ -44,7 +44,7 @@ def episode_with(what_to_change: str | None, number: int = 1, task_id: str = TAS
         ((SYNTAX,), "error", "syntax", SYNTAX),
         ((), "timeout", "timeout", None),
         ((), "memory", "memory", None),
-        ((), "extraction_failed", "syntax", None),
+        ((), "extraction_failed", "no_program", None),
         ((), "early_exit", "unknown", None),
         ((), "no_tests", "unknown", None),
         ((), "harness_error", "unknown", None),

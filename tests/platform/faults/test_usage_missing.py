@@ -1,0 +1,82 @@
+"""Replies without a token count: spending is a lower bound and its cost unknown, in every view."""
+
+import itertools
+import json
+import math
+import re
+
+import pytest
+from model_server import ModelServer, completion
+
+import reflexion_lab as rl
+from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.cli.main import main
+from reflexion_lab.runner.folder.folder import folders
+from reflexion_lab.studies.tracking.run_view import metrics
+
+FIELDS = "ROOT_CAUSE: a cause\nWHAT_WENT_WRONG: a symptom\nWHAT_TO_CHANGE: I will count to n\nCONFIDENCE: 0.7"
+SAID = "at least 600 tokens, cost unknown (1 of 6 replies without usage)"
+SMALL = ("model.price_per_million=[3,15]", "actor=single_shot", "benchmark.load.n=2", "loop.max_attempts=2",
+         "tracker=none", "workers=1", "sandbox.servers=1")  # fmt: skip
+
+
+@pytest.fixture
+def server():
+    """Every sixth reply has no usage; each of the others takes 120 tokens."""
+    number = itertools.count(1)
+
+    def respond(body, headers):
+        prompt = body["messages"][-1]["content"]
+        program = "```python\ndef {}(*values):\n    return 'wrong'\n```"
+        text = FIELDS if "ROOT_CAUSE" in prompt else program.format(re.findall(r"def (\w+)", prompt)[-1])
+        usage = {} if next(number) % 6 else {"usage": None}
+        return 200, completion(text, (100, 20), "m") | usage
+
+    with ModelServer(respond) as server:
+        yield server
+
+
+def test_one_reply_without_usage_is_told_in_every_view(server, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def said(*words):
+        capsys.readouterr()
+        assert main([*words]) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    base = ("model=openai/m", f"model.base_url={server.url}", *SMALL)
+    assert f"6 calls, {SAID}" in said("run", *base)
+    (folder,) = folders("runs")
+    assert SAID in said("show", str(folder.path))
+    full = said("show", "--full", str(folder.path))
+    assert SAID in full
+    assert re.search(r"all 6 ≥ 500 ≥ 100 - \S+ unknown", full)
+    assert SAID in said("run", "-m", *base, "seed=0", "run_root=swept", "cache.mode=off")
+    said("run", *base, "seed=1", "cache.mode=off", "experiment=retry")
+    said("run", *base, "seed=1", "cache.mode=off")
+    for full in ((), ("--full",)):
+        compared = said("compare", "runs", "--one-seed", *full)
+        assert "at least 1,200 tokens, cost unknown (2 of 12 replies without usage)" in compared
+    assert "reflexion 12 - - - - -" in compared
+    frames = rl.load(folder.path)
+    assert math.isnan(frames.runs.cost[0])
+    assert frames.runs.uncounted[0] == 1
+    assert frames.attempts.cost.isna().sum() == 1
+    log = Log.read(folder)
+    assert not [metric.name for metric in metrics(log, summary(log)) if metric.name.endswith("cost")]
+
+
+@pytest.mark.parametrize(("prices", "cost"), [({}, "unknown"), ({"actor": "unknown"}, "unknown"),
+                                              ({"actor": "nothing is paid: it runs here"}, "0")])  # fmt: skip
+def test_without_a_price_the_cost_is_unknown_and_not_0(tmp_path, monkeypatch, capsys, prices, cost):
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "model=simulated", "benchmark.load.n=2", "tracker=none"]) == 0
+    (folder,) = folders("runs")
+    manifest = {**json.loads((folder.path / "manifest.json").read_text()), "prices": prices}
+    (folder.path / "manifest.json").write_text(json.dumps(manifest))
+    capsys.readouterr()
+    main(["show", str(folder.path)])
+    assert f"tokens, cost {cost}\n" in capsys.readouterr().out
+    main(["show", "--full", str(folder.path)])
+    assert (" unknown" in capsys.readouterr().out.partition("Usage")[2]) is (cost == "unknown")
