@@ -55,7 +55,7 @@ NONE = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _RULE = re.compile(r"\s*+(?:[-=_*]{3,}+)?\s*+")
-_LABELS = Labels(KEYS)
+_LABELS = Labels(KEYS, "critique*")
 
 
 class Unreadable(ValueError):

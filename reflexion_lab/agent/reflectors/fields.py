@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 
 from reflexion_lab.records import Category, Record
-from reflexion_lab.text.replies.extract import without_thoughts
+from reflexion_lab.text.replies.extract import blocks, is_prose, without_thoughts
 from reflexion_lab.text.replies.labelled import BULLET, Labels, entries, has_words, letters, number, objects, one_line
+from reflexion_lab.text.shorten import bounded
 
 LABELS = ("ROOT_CAUSE", "WHAT_WENT_WRONG", "WHAT_TO_CHANGE", "CONFIDENCE")
 FURTHER = ("WHAT_WORKED", "KEY_INSIGHT", "LESSONS", "ACTION_ITEMS")
@@ -51,6 +52,8 @@ KEYS = {
 WITHOUT_CONFIDENCE = {"whatfailed", "strategychange", "analysis"}
 """Keys of the JSON forms in which the confidence is optional."""
 ANALYSIS_CHARS = 500
+FEW = 5
+"""Words from which a reply in prose is a reflection."""
 ITEMS, ITEM_CHARS = 5, 200
 """Largest number of entries of a list, and their length."""
 NEUTRAL = 0.5
@@ -60,7 +63,7 @@ Values = Mapping[str, tuple[str, ...]]
 """Texts by label: several for `LISTS`, else one. Labels without text are left out."""
 
 
-_LABELS = Labels({label: (label,) for label in (*LABELS, *FURTHER)})
+_LABELS = Labels({label: (label,) for label in (*LABELS, *FURTHER)}, "reflect*")
 _CATEGORIES = {letters(category).removesuffix("error"): category for category in Category}
 
 
@@ -91,13 +94,13 @@ class Fields(Record, frozen=True, kw_only=True):
 def parse_fields(text: str) -> Fields:
     """Parse labelled lines, or one JSON object if it has more of the four labels.
 
-    The first value of a repeated label counts. `<think>` sections are ignored.
+    Of repeated labels the last complete set counts. Echoes of the prompt's form and `<think>` sections are ignored.
 
     Lines: the forms that `Labels` tolerates, values over several lines (joined by spaces; each line of LESSONS is an
     entry), code fences, prose before the first label.
 
-    JSON: an object anywhere in the reply; of several, the one with most of the four labels, the earlier on a tie. Keys
-    of three forms may be mixed: our labels; `category, analysis, suggestion, actionItems, confidence`, where the
+    JSON: an object anywhere in the reply; of several, the one with most of the four labels, the later on a tie. Keys of
+     three forms may be mixed: our labels; `category, analysis, suggestion, actionItems, confidence`, where the
     analysis, cut to 500 characters, is the root cause; `what_worked, what_failed, root_cause, strategy_change,
     key_insight`. In the last two the confidence is optional.
 
@@ -108,7 +111,7 @@ def parse_fields(text: str) -> Fields:
     reply = without_thoughts(text)[0]
     values = _from_lines(reply)
     if _stated(values) < len(LABELS):
-        values = max([values, *map(_labelled, objects(reply))], key=_stated)
+        values = max([values, *reversed([*map(_labelled, objects(reply))])], key=_stated)
     if missing := [label for label in LABELS if label not in values]:
         expected = f"one line each for {', '.join(LABELS)}, or a JSON object with these keys"
         raise ParseError(f"the reply lacks {', '.join(missing)}; expected {expected}")
@@ -128,6 +131,20 @@ def parse_fields(text: str) -> Fields:
     )
 
 
+def prose(text: str, prompt: str) -> str:
+    """The sentences of a reply without labels and JSON, at most `ANALYSIS_CHARS`; "" if it has fewer than `FEW` words.
+
+    Lines of the `prompt` and its form, code, and lines that introduce something are left out.
+    """
+    reply = without_thoughts(text)[0]
+    if any(_LABELS.sections(reply)) or any(objects(reply)):
+        return ""
+    lines = [line.strip() for block in blocks(reply) if not block.fenced for line in block.text.splitlines()]
+    is_own = [line for line in lines if is_prose(line) and line not in prompt and not _LABELS.is_echo(line)]
+    words = one_line(" ".join(line for line in is_own if not line.endswith(":")))
+    return bounded(words, ANALYSIS_CHARS) if len(words.split()) >= FEW else ""
+
+
 def _stated(values: Values) -> int:
     """Number of the four labels that have a value."""
     return sum(label in values for label in LABELS)
@@ -135,7 +152,7 @@ def _stated(values: Values) -> int:
 
 def _from_lines(text: str) -> Values:
     values: dict[str, tuple[str, ...]] = {}
-    for label, lines, _ in _LABELS.sections(text):
+    for label, lines, _ in _LABELS.last(text, LABELS):
         if label in LISTS:
             texts = entries((" ".join(BULLET.sub("", line, count=1).split()) for line in lines), ITEMS, ITEM_CHARS)
         else:
@@ -159,6 +176,7 @@ def _first(fields: Mapping[str, object], keys: tuple[str, ...], is_list: bool) -
     for key in keys:
         value = fields.get(key)
         texts = [one_line(entry) for entry in (value if isinstance(value, list) else [value]) if isinstance(entry, str)]
+        texts = [text for text in texts if not _LABELS.is_echo(text)]
         if is_list:
             return entries(texts, ITEMS, ITEM_CHARS)
         text = " ".join(filter(None, texts))

@@ -16,6 +16,7 @@ from reflexion_lab.agent.reflectors.fields import (
     SUCCESS,
     ParseError,
     parse_fields,
+    prose,
 )
 from reflexion_lab.errors import ModelNotFound, StoreError, Unanswered
 from reflexion_lab.limits import Count, Positive, validated
@@ -48,7 +49,7 @@ class ReflectionError(RuntimeError):
 
 
 class LLMReflector:
-    """Asks `model` why an attempt failed, or why it passed, and parses labelled lines or JSON.
+    """Asks `model` why an attempt failed, or why it passed, and parses labelled lines or JSON; prose is the change.
 
     If the prompt exceeds the model's context, few-shot examples are dropped first, then the oldest earlier reflections;
     then the middle of program and evidence is cut further, and finally the task's text.
@@ -100,6 +101,9 @@ class LLMReflector:
         try:
             fields = parse_fields(completion.text)
         except ParseError as error:
+            if words := prose(completion.text, prompt.content):
+                change = {"what_to_change": words, "action_items": (words,), "flags": ("unlabelled",)}
+                return reflection_on(attempt, "llm", **change, text=completion.text, usage=completion.usage)
             cut = "; it was cut at max_tokens" if completion.finish_reason == "length" else ""
             raise ReflectionError("parse_error", f"{error}{cut}", completion) from error
         return reflection_on(

@@ -75,7 +75,15 @@ COLUMNS = {
     "checkpoint": "of a run on frozen memory: rounds after which it was taken; else empty, as in all rows of pass@1",
 }
 """Columns and their meaning; those of spending follow, `ROLE_KIND`, such as `actor_prompt_tokens`."""
-KINDS = ("calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "uncounted_replies", "cost")
+KINDS = (
+    "calls",
+    "prompt_tokens",
+    "cached_tokens",
+    "completion_tokens",
+    "reasoning_tokens",
+    "uncounted_replies",
+    "cost",
+)
 """Kinds of spending of a role. The tests that a model wrote count at the first attempt, a reflection at its own."""
 WRITER = "suite_writer"
 CURATION = "curation"

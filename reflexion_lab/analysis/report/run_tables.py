@@ -283,7 +283,9 @@ def _usage(used: Usage, solved: int, is_unpriced: bool) -> tuple[str, ...]:
     cost = "unknown" if is_unpriced else f"{used.cost:,.4f}"
     least = "≥ " * bool(used.uncounted)
     prompt = f"{least}{used.prompt_tokens:,}" + f"\n{used.cached_tokens:,} cached" * bool(used.cached_tokens)
-    written = f"{least}{used.completion_tokens:,}" + f"\n{used.reasoning_tokens:,} reasoning" * bool(used.reasoning_tokens)
+    written = f"{least}{used.completion_tokens:,}" + f"\n{used.reasoning_tokens:,} reasoning" * bool(
+        used.reasoning_tokens
+    )
     return calls, prompt, written, each, f"{used.seconds:,.1f}", cost
 
 

@@ -56,7 +56,8 @@ _LABELS = Labels(
         "EVOLVE": ("evolve", "should_evolve"),
         "LINK": ("link", "links"),
         "NEIGHBOUR": ("neighbour", "neighbor"),
-    }
+    },
+    "a_mem_*",
 )
 
 

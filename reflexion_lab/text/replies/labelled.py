@@ -1,14 +1,17 @@
 """Parser of labelled replies: lines that begin with a label, JSON objects, and numbers in either.
 
-Hostile replies take bounded time and raise no exception.
+A reply that repeats the form which its prompt explains is no answer (`Labels.is_echo`); of several answers the last
+complete one counts (`Labels.last`). Hostile replies take bounded time and raise no exception.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
 CHARS = 64_000
@@ -17,6 +20,12 @@ OBJECTS = 256
 """Number of `{` that are tried as the beginning of an object."""
 DIGITS = 9
 """Digits of the number after a label."""
+
+PROMPTS = Path(__file__).parents[1] / "prompts"
+LEAST, SHORT = 12, 20
+"""Letters of a template's text below which it may be an answer, and up to which only an equal text repeats it."""
+_EXPLAINED = re.compile(r"""^[\s{]*"?\w+"?: +(.*?)[,}]*$""")
+_VARIABLE = re.compile(r"[{][{%#]")
 
 BULLET = re.compile(r"\A\s*(?:[-+*•>]|\d+[.)])\s+")
 _FENCE = re.compile(r"\s*```\w*\s*")
@@ -55,9 +64,12 @@ class Labels:
     ----------
     spellings : mapping of str to sequence of str
         Spellings of each label in ASCII letters; `_` matches a space, a hyphen, an underscore or nothing.
+    templates : str, optional
+        Pattern of the names of the prompts that explain these labels.
     """
 
-    def __init__(self, spellings: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, spellings: Mapping[str, Sequence[str]], templates: str = "") -> None:
+        self._templates = templates
         self._labels = {letters(name): label for label, names in spellings.items() for name in names}
         names = "|".join(name.replace("_", "[ _-]?") for names in spellings.values() for name in names)
         # ASCII only: with IGNORECASE the Kelvin sign would match K.
@@ -69,8 +81,37 @@ class Labels:
             re.IGNORECASE | re.VERBOSE,
         )
 
+    @cached_property
+    def _form(self) -> frozenset[str]:
+        """Lines of the templates, and what stands there after a label, as `letters`."""
+        files = PROMPTS.glob(self._templates) if self._templates else ()
+        lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+        texts = [text for line in lines for text in (line, *_EXPLAINED.findall(line)) if not _VARIABLE.search(text)]
+        return frozenset(text for text in map(letters, texts) if len(text) >= LEAST)
+
+    def is_echo(self, text: str) -> bool:
+        """Whether `text` repeats a line of the templates, or the explanation of a label, with which it may go on."""
+        name = letters(text)
+        return name in self._form or any(len(each) > SHORT and name.startswith(each) for each in self._form)
+
+    def last(self, text: str, required: Collection[str]) -> list[Section]:
+        """The sections of the last set that has each label of `required`, with words; a repeated label begins a set.
+        Without such a set, all sections.
+        """
+        sets: list[list[Section]] = [[]]
+        for section in self.sections(text):
+            if section.label in {each.label for each in sets[-1]}:
+                sets.append([])
+            sets[-1].append(section)
+        whole = [each for each in sets if {s.label for s in each if has_words(" ".join(s.lines))} >= {*required}]
+        return whole[-1] if whole else [section for each in sets for section in each]
+
     def sections(self, text: str) -> Iterator[Section]:
-        """The labelled sections of `text`, in order; text before the first label is ignored."""
+        """The labelled sections of `text`, in order; text before the first label is ignored. An echo is empty."""
+        for section in self._sections(text):
+            yield section._replace(lines=("",)) if self.is_echo(section.lines[0]) else section
+
+    def _sections(self, text: str) -> Iterator[Section]:
         label, mark, lines, number = "", "", list[str](), 0
         for line in text.splitlines():
             match = self._line.fullmatch(line)

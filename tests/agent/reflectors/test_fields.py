@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.agent.reflectors.fields import FURTHER, GRAMMAR, LABELS, LISTS, Fields, ParseError, parse_fields
+from reflexion_lab.agent.critique.verdict import Unreadable, parse_verdict
+from reflexion_lab.agent.reflectors.fields import (
+    FURTHER,
+    GRAMMAR,
+    LABELS,
+    LISTS,
+    Fields,
+    ParseError,
+    parse_fields,
+    prose,
+)
+from reflexion_lab.text.replies.labelled import PROMPTS
 
 PLAIN = """ROOT_CAUSE: The loop stops one short.
 WHAT_WENT_WRONG: The last item was never added.
@@ -238,3 +249,49 @@ def test_each_line_below_lessons_is_a_lesson_within_bounds() -> None:
     assert parse_fields(reply).lessons == ("first", "second", "third", "**fourth**")
     assert parse_fields(PLAIN + "LESSONS:\n" + ("- " + "x" * 400 + "\n") * 9).lessons == ("x" * 200,) * 5
     assert parse_fields(PLAIN + "KEY_INSIGHT:\nLESSONS: ...\n") == EXPECTED
+
+
+def explained(template: str) -> str:
+    """The labelled lines, or the object, with which a template explains its form."""
+    lines = (PROMPTS / template).read_text().splitlines()
+    return "\n".join(line for line in lines if re.fullmatch(r"[A-Z_]+: [^{]*[a-z][^{]*", line))
+
+
+@pytest.mark.parametrize("name", ["reflect.md", "reflect.terse.md", "reflect.paper_style.md", "reflect_lessons.md"])
+def test_an_echo_of_the_form_is_no_reflection_and_the_last_complete_set_counts(name: str) -> None:
+    form = explained(f"{name}.jinja")
+    assert form.count("\n") >= 3
+    for echo in (form, form.lower(), form.replace(": ", ": <").replace("\n", ">\n"), f"```\n{form}\n```"):
+        with pytest.raises(ParseError, match="ROOT_CAUSE"):
+            parse_fields(echo)
+        assert parse_fields(f"{echo}\n\nHere are my four lines:\n{PLAIN}") == EXPECTED
+    draft = PLAIN.replace("one short", "one long")
+    assert parse_fields(f"{draft}\nWait, that is wrong. Final answer:\n{PLAIN}") == EXPECTED
+    assert parse_fields(f"{PLAIN}\nROOT_CAUSE: The loop\nWHAT_WENT_WRONG: and so") == EXPECTED
+    assert parse_fields(f"{PLAIN}\n{form}") == EXPECTED
+
+
+@pytest.mark.parametrize("name", ["critique.md", "critique.terse.md"])
+def test_an_echo_of_the_form_is_no_critique(name: str) -> None:
+    form, own = explained(f"{name}.jinja"), "ISSUE: the loop ends early\nSUGGESTION: count to n\nSEVERITY: 0.9"
+    with pytest.raises(Unreadable):
+        parse_verdict(form)
+    assert parse_verdict(f"{form}\n{own}") == parse_verdict(own)
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        ("The loop ends one step early. It should run to n.", "The loop ends one step early. It should run to n."),
+        ("<think>hm</think>\n\n1. The loop ends one step early.", "1. The loop ends one step early."),
+        ("The loop ends too early.\n\nHere is my new program:\n```python\nx = 1\n```", "The loop ends too early."),
+        ("```python\ndef add(a, b):\n    return a + b\n```", ""),
+        ("My Python program failed its checks. I find out why.\nAdd two numbers, a and b.", ""),
+        ("<think>The loop ends one step early.", ""),
+        ("ROOT_CAUSE: The loop ends one step early.", ""),
+        ('{"cause": "the loop ends one step early"}', ""),
+        ("Sorry, I see.", ""),
+    ],
+)
+def test_prose_without_labels_is_the_change(reply: str, words: str) -> None:
+    assert prose(reply, "Task:\nAdd two numbers, a and b.") == words

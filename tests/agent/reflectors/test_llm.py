@@ -273,7 +273,7 @@ REJECTED = ModelError("400: grammar is not supported")
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
-        ("I am not sure what happened.", "the reply lacks ROOT_CAUSE"),
+        ("Not sure what happened.", "the reply lacks ROOT_CAUSE"),
         ("", "the reply lacks ROOT_CAUSE"),
         (REPLY[:-20], "CONFIDENCE; expected .*; it was cut at max_tokens"),
     ],
