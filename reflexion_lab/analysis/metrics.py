@@ -20,7 +20,7 @@ from reflexion_lab.analysis.stats.estimators import Paired, feedback_confusion, 
 from reflexion_lab.analysis.stats.intervals import PAIRED, Estimate, Rate
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.loop.selection import submitted_at, verdicts_at
-from reflexion_lab.records import Attempt, Grade, Record
+from reflexion_lab.records import BY_MODEL, Attempt, Grade, Record
 
 if TYPE_CHECKING:
     from reflexion_lab.analysis.arms import Arm
@@ -299,7 +299,7 @@ def attempts_mean(log: Log) -> float:
 def reflections_by_model_share(log: Log) -> Rate:
     """Reflections written by the model; the others come from rules."""
     sources = [attempt.reflection.source for attempt in log.every if attempt.reflection]
-    return Rate.of(sources.count("llm"), len(sources))
+    return Rate.of(sum(source in BY_MODEL for source in sources), len(sources))
 
 
 @metric("run", "count", label="duplicate reflections", direction="lower", note="equal to an earlier one on their task")
@@ -435,5 +435,6 @@ def _outcomes(attempt: Attempt, grade: Grade | None) -> set[str]:
 
 def _repeated(attempts: Sequence[Attempt]) -> int:
     reflections = [attempt.reflection for attempt in attempts if attempt.reflection]
-    texts = {(r.root_cause, r.what_went_wrong, r.what_to_change, r.action_items) for r in reflections}
-    return len(reflections) - len(texts)
+    fields = [(r.root_cause, r.what_went_wrong, r.what_to_change, r.action_items) for r in reflections]
+    texts = [of if any(of) else r.text for r, of in zip(reflections, fields, strict=True)]  # a recorded one has a text
+    return len(worded := [text for text in texts if text]) - len({*worded})

@@ -7,7 +7,7 @@ replay, have equal canonical forms, for any number of workers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -26,7 +26,7 @@ from reflexion_lab.analysis.stats.estimators import (
     suite_quality,
 )
 from reflexion_lab.analysis.stats.intervals import Rate
-from reflexion_lab.records import WITHHELD, Attempt, Beginning, Record, Usage
+from reflexion_lab.records import BY_MODEL, WITHHELD, Attempt, Beginning, Record, Reflection, Usage
 
 __all__ = ["Log", "Summary", "summary"]
 
@@ -232,6 +232,31 @@ def _usage(log: Log) -> dict[str, Usage]:
     for role, usage in usages(log):
         total[role] = total.get(role, Usage()) + usage
     return total
+
+
+def writers(reflections: Iterable[Reflection]) -> dict[str, int]:
+    """Who wrote reflections: `the model`; why it did not, such as `not_found`; or the rules or control in its place."""
+    counts = Counter[str]()
+    for reflection in reflections:
+        failure = reflection.problem.partition(":")[0] or reflection.source.partition(":")[0]
+        is_failed = reflection.source.startswith(("fallback", "failed"))
+        source = reflection.source.partition(":")[0] if reflection.source.startswith("rules") else reflection.source
+        counts["the model" if source in BY_MODEL else failure if is_failed else source] += 1
+    return dict(counts)
+
+
+def has_model(sources: Iterable[str]) -> bool:
+    """Whether a model was asked for reflections of these sources."""
+    return any(source in BY_MODEL or source.startswith(("fallback", "failed")) for source in sources)
+
+
+def written(counts: Mapping[str, int], has_model: bool) -> str:
+    """`12 by the model`; `4 (0 by the model: 4 not_found)`; `4 (4 rules)` of a reflector without a model."""
+    total, by_model = sum(counts.values()), counts.get("the model", 0)
+    others = ", ".join(f"{n} {name}" for name, n in sorted(counts.items()) if name != "the model")
+    if not others:
+        return f"{total} by the model"
+    return f"{total} ({f'{by_model} by the model: ' * has_model}{others})"
 
 
 def is_priced(log: Log) -> bool:

@@ -367,6 +367,11 @@ class Reflection(Record, frozen=True, kw_only=True):
         return tuple(by_words.values())
 
     @property
+    def is_told(self) -> bool:
+        """Whether it has words, or stands for those that its model failed to give."""
+        return self.source == "failed" or any(self.texts)
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """All texts, including empty ones."""
         return (

@@ -57,7 +57,7 @@ COLUMNS = {
     "shown": "of these, the ones in the prompt",
     "blind": "1: a retry whose prompt shows nothing of the task's own past although Ω is 1 or more",
     "program": "1: the reply holds a program",
-    "words": "source of the reflection on it, such as llm or control:oracle; empty without words",
+    "words": "source of the reflection on it, such as llm or control:oracle; failed: it gave none; empty without",
     "benchmark": "its name",
     "digest": "digest of the tasks",
     "feedback_source": "visible, self_tests, oracle or none",
@@ -210,7 +210,7 @@ def _of(attempt: Attempt, grade: Grade) -> dict[str, object]:
         "shown": memory.own,
         "blind": int(memory.is_blind),
         "program": int(bool(attempt.trajectory.solution.strip())),
-        "words": reflection.source if (reflection := attempt.reflection) and any(reflection.texts) else "",
+        "words": reflection.source if (reflection := attempt.reflection) and reflection.is_told else "",
     }
 
 
@@ -301,7 +301,7 @@ def _reflection(number: int, words: str, usage: Usage) -> Reflection:
     return Reflection(
         reflection_id="",
         about_attempt=number,
-        root_cause=NOT_KEPT if words else "",
+        root_cause=NOT_KEPT if words and words != "failed" else "",
         what_went_wrong="",
         what_to_change="",
         confidence=0.0,

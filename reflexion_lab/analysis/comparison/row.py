@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
 from msgspec.structs import replace
@@ -37,7 +38,7 @@ from reflexion_lab.analysis.stats.matching import Equal, area, break_even
 from reflexion_lab.analysis.stats.permutation import holm, sign_flip
 from reflexion_lab.analysis.stats.power import ALPHA, effective_pairs, minimum_detectable, needed
 from reflexion_lab.errors import ConfigError, DataError
-from reflexion_lab.records import Record, Usage
+from reflexion_lab.records import Record, Reflection, Usage
 from reflexion_lab.runner.folder.registration import Registration, exploratory
 
 AS_RUN = "as run"
@@ -347,6 +348,8 @@ class Row(Record, frozen=True, kw_only=True):
     """Digest of every prompt and reply of its actor, by case and attempt; "" if texts were not stored."""
     metrics: dict[str, metrics.Value]
     """Values of registered metrics by `Metric.key`."""
+    reflections: dict[str, int]
+    """By source, those with words, and those that failed without any."""
     memory: Matrix | None
     """Gains, retention and losses of its memory over the stream; None without runs on its frozen memory."""
 
@@ -443,6 +446,7 @@ def row(
         cost_per_solved=None if "cost" in unknown else per_solved(arm, "cost"),
         calls=_calls(arm),
         metrics=metrics.in_arm(arm),
+        reflections=dict(Counter(words.source for words in _words(arm))),
         memory=arm.memory,
     )
 
@@ -454,6 +458,11 @@ def _calls(arm: Arm) -> str:
     ]
     is_kept = any(prompts for _, attempts in calls for prompts, _ in attempts)
     return hashlib.sha256(repr(calls).encode(errors="replace")).hexdigest() if is_kept else ""
+
+
+def _words(arm: Arm) -> Iterator[Reflection]:
+    every = (attempt.reflection for attempts in arm.attempts.values() for attempt in attempts)
+    return (reflection for reflection in every if reflection and reflection.is_told)
 
 
 def _tallies(arm: Arm) -> Tallies:

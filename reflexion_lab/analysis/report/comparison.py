@@ -21,9 +21,13 @@ from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.run_tables import text
 from reflexion_lab.analysis.report.sheets import Sheet
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
+from reflexion_lab.analysis.summary import has_model
 from reflexion_lab.io.terminal_text import plain
+from reflexion_lab.records import BY_MODEL
 
 Cell = Callable[[Row], str]
+ENOUGH = 0.9
+"""Share of reflections by the model below which an arm is marked."""
 AFTER = "memory.shared.items.after"
 _ELSEWHERE = {("attempt", "blind_retries"), ("attempt", "empty_retries"), *(("arm", name) for name in EFFECTS)}
 """Metrics of other tables, by level and name."""
@@ -85,6 +89,12 @@ def _warnings_of(row: Row) -> Iterator[str]:
         used = f"at least {row.spent.usage.tokens:,} tokens, cost unknown"
         without = f"{missing} of {row.spent.usage.replies} replies without usage"
         yield f"USAGE MISSING: {plain(row.arm)}: {used} ({without})"
+    by_model, total = sum(row.reflections.get(name, 0) for name in BY_MODEL), sum(row.reflections.values())
+    others = ", ".join(f"{n} {name}" for name, n in sorted(row.reflections.items()) if name not in BY_MODEL)
+    if has_model(row.reflections) and by_model < ENOUGH * total:
+        yield f"NOT THE MODEL'S WORDS: {plain(row.arm)}: {by_model} of {total} reflections by the model ({others})"
+    elif others and not by_model:
+        yield f"CONTROL: no model wrote the {total} reflections of {plain(row.arm)}: {others}"
     blind = row.metrics.get("blind_retries_rate")
     if isinstance(blind, Rate) and blind.k:
         yield f"BLIND RETRIES: {blind.k} of {blind.n} retries of {plain(row.arm)} read nothing of their own past"

@@ -14,7 +14,7 @@ from reflexion_lab.analysis.report.sheets import Sheet, as_table
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.estimators import Point
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
-from reflexion_lab.analysis.summary import Summary, cost_is_known, spending, summary
+from reflexion_lab.analysis.summary import Summary, cost_is_known, spending, summary, usages
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import BY_MODEL, OUTCOMES, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -78,6 +78,7 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
             " no room in the prompt. Raise recall.max_tokens or the model's context, or lower the actor's max_tokens"
         )
     yield from _silent(log, figures)
+    yield from _cut_prompts(log)
     place = log.unfinished[0] if log.unfinished else path
     resume = f". To resume, give the command that began it, with resume={place}" if path else ""
     if changed := [resumption for resumption in log.resumptions if changes(log.manifest, resumption)]:
@@ -107,7 +108,7 @@ MANY = 0.2
 
 
 def _silent(log: Log, figures: Summary) -> Iterator[str]:
-    """Roles whose replies said nothing, and prompts that the server may have cut."""
+    """Roles whose replies said nothing."""
     lost = {
         "actor": [attempt.trajectory for attempt in log.every if not attempt.trajectory.solution.strip()],
         "reflector": [a.reflection for a in log.every if a.reflection and a.reflection.source not in BY_MODEL],
@@ -123,6 +124,26 @@ def _silent(log: Log, figures: Summary) -> Iterator[str]:
     if withheld >= max(1, MANY * len(log.every)):
         what = f"{withheld} of {len(log.every)} attempts have no program ({cells.counts(figures.withheld)})"
         yield f"WITHHELD: {what}: see whether model.model and the prompts suit each other"
+
+
+def _cut_prompts(log: Log) -> Iterator[str]:
+    """Roles of whose prompts the server counts less than a third of our estimate, or less than half of it and as many
+    tokens as in another prompt, the role's most.
+    """
+    by_role: dict[str, list[Usage]] = {}
+    for role, used in usages(log):
+        by_role.setdefault(role, []).append(used)
+    for role, every in by_role.items():
+        counts = [used.prompt_tokens for used in every if used.calls == 1]
+        most = max(counts, default=0)
+        is_window = counts.count(most) > 1
+        at_most = [used for used in every if is_window and used.calls == 1 and used.prompt_tokens == most]
+        cut = [used for used in every if used.prompt_estimate > (2 if used in at_most else 3) * used.prompt_tokens]
+        if cut:
+            worst = max(cut, key=lambda used: used.prompt_estimate)
+            sizes = f"{worst.prompt_tokens:,} tokens counted of about {worst.prompt_estimate:,} sent"
+            advice = "raise the server's context (Ollama: num_ctx), or set model.context to it"
+            yield f"CUT PROMPTS: the server cuts {len(cut)} of {len(every)} prompts of the {role}, {sizes}: {advice}"
 
 
 def shards_missing(log: Log) -> str:

@@ -22,7 +22,7 @@ from reflexion_lab.analysis.report.pieces import WORDS, check_details, tally
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.estimators import Point
 from reflexion_lab.analysis.stats.intervals import Rate
-from reflexion_lab.analysis.summary import Summary, spending, summary
+from reflexion_lab.analysis.summary import Summary, has_model, spending, summary, writers, written
 from reflexion_lab.io.terminal_text import plain, visible
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.runner.folder.folder import RUNS, RunFolder
@@ -62,7 +62,7 @@ def run_screen(run: RunFolder, log: Log, width: int = WIDTH, facts: Sequence[str
     look = [f"show {name} {failed}"] * bool(failed) + [f"report --html {name}   (all tables: show {name} --full)"]
     warnings, top = run_tables.warnings(log, figures, run.path), [about, *_rates(figures)]
     calls = sum(usage.calls for usage in figures.usage.values())
-    bottom = [*_changes(log, figures, unsolved), *_feedback(figures), f"{calls:,} calls, {spending(log)}", *facts]
+    bottom = [*_changes(log, figures, unsolved), *_feedback(log, figures), f"{calls:,} calls, {spending(log)}", *facts]
     bottom.append(f"run folder: {run.path}")
     return _screen(warnings, top, _curve(log, width), bottom, _look(look), width)
 
@@ -185,7 +185,7 @@ def _changes(log: Log, figures: Summary, unsolved: Sequence[str]) -> Iterator[st
         yield f"{moves}unsolved {len(unsolved)}{names}"
 
 
-def _feedback(figures: Summary) -> Iterator[str]:
+def _feedback(log: Log, figures: Summary) -> Iterator[str]:
     """Errors of the feedback tests on what was submitted, and the reflections."""
     parts = []
     if not figures.is_upper_bound and figures.no_feedback < figures.n_logged and figures.pass_at_1.n:
@@ -193,9 +193,9 @@ def _feedback(figures: Summary) -> Iterator[str]:
         parts.append(
             f"feedback on submissions: {wrong.false_positives} false passes, {wrong.false_negatives} false fails"
         )
-    if n := sum(figures.reflections.values()):
-        again = f" ({figures.reflections_repeated} duplicates)" if figures.reflections_repeated else ""
-        parts.append(f"reflections {n}{again}")
+    if reflections := [attempt.reflection for attempt in log.every if attempt.reflection]:
+        again = f", {figures.reflections_repeated} duplicates" if figures.reflections_repeated else ""
+        parts.append(f"reflections {written(writers(reflections), has_model(figures.reflections))}{again}")
     if parts:
         yield " · ".join(parts)
 

@@ -132,7 +132,7 @@ def test_every_role_has_a_row_of_usage(report_of, attempt):
     first = attempt("a", 1, 1.0)
     critic = Usage(calls=2, prompt_tokens=300, completion_tokens=40)
     text = report_of(attempts={"a": [replace(first, trajectory=replace(first.trajectory, others={"critic": critic}))]})
-    assert row(text, "critic") == ["2", "300", "40", "340", "0.0", "0.0000"]
+    assert row(text, "critic") == ["2", "300", "40", "340", "0.0", "unknown"]  # no price is recorded
     assert row(text, "actor")[:4] == ["1", "10", "10", "20"]
     assert row(text.split("Usage")[1], "all")[:4] == ["3", "310", "50", "360"]
     unsolved = report_of({"a": [(0.0, False)]}, name="unsolved").split("Usage")[1]

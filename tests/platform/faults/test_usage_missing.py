@@ -15,14 +15,14 @@ from reflexion_lab.runner.folder.folder import folders
 from reflexion_lab.studies.tracking.run_view import metrics
 
 FIELDS = "ROOT_CAUSE: a cause\nWHAT_WENT_WRONG: a symptom\nWHAT_TO_CHANGE: I will count to n\nCONFIDENCE: 0.7"
-SAID = "at least 600 tokens, cost unknown (1 of 6 replies without usage)"
+SAID = "at least 1,200 tokens, cost unknown (1 of 6 replies without usage)"
 SMALL = ("model.price_per_million=[3,15]", "actor=single_shot", "benchmark.load.n=2", "loop.max_attempts=2",
          "tracker=none", "workers=1", "sandbox.servers=1")  # fmt: skip
 
 
 @pytest.fixture
 def server():
-    """Every sixth reply has no usage; each of the others takes 120 tokens."""
+    """Every sixth reply has no usage; each of the others takes 240 tokens."""
     number = itertools.count(1)
 
     def respond(body, headers):
@@ -30,7 +30,7 @@ def server():
         program = "```python\ndef {}(*values):\n    return 'wrong'\n```"
         text = FIELDS if "ROOT_CAUSE" in prompt else program.format(re.findall(r"def (\w+)", prompt)[-1])
         usage = {} if next(number) % 6 else {"usage": None}
-        return 200, completion(text, (100, 20), "m") | usage
+        return 200, completion(text, (220, 20), "m") | usage
 
     with ModelServer(respond) as server:
         yield server
@@ -51,13 +51,13 @@ def test_one_reply_without_usage_is_told_in_every_view(server, tmp_path, monkeyp
     assert SAID in said("show", str(folder.path))
     full = said("show", "--full", str(folder.path))
     assert SAID in full
-    assert re.search(r"all 6 ≥ 500 ≥ 100 - \S+ unknown", full)
+    assert re.search(r"all 6 ≥ 1,100 ≥ 100 - \S+ unknown", full)
     assert SAID in said("run", "-m", *base, "seed=0", "run_root=swept", "cache.mode=off")
     said("run", *base, "seed=1", "cache.mode=off", "experiment=retry")
     said("run", *base, "seed=1", "cache.mode=off")
     for full in ((), ("--full",)):
         compared = said("compare", "runs", "--one-seed", *full)
-        assert "at least 1,200 tokens, cost unknown (2 of 12 replies without usage)" in compared
+        assert "at least 2,400 tokens, cost unknown (2 of 12 replies without usage)" in compared
     assert "reflexion 12 - - - - -" in compared
     frames = rl.load(folder.path)
     assert math.isnan(frames.runs.cost[0])
@@ -80,3 +80,29 @@ def test_without_a_price_the_cost_is_unknown_and_not_0(tmp_path, monkeypatch, ca
     assert f"tokens, cost {cost}\n" in capsys.readouterr().out
     main(["show", "--full", str(folder.path)])
     assert (" unknown" in capsys.readouterr().out.partition("Usage")[2]) is (cost == "unknown")
+
+
+@pytest.mark.parametrize(
+    ("window", "roles"),
+    [
+        (10**6, set()),
+        (20, {"actor", "reflector"}),  # less than a third of the estimate
+        (150, {"reflector"}),  # more than a third, and the same count for prompts of any length
+    ],
+)
+def test_prompts_that_the_server_cuts_are_told_with_the_key(tmp_path, monkeypatch, capsys, window, roles):
+    monkeypatch.chdir(tmp_path)
+
+    def respond(body, headers):
+        prompt = body["messages"][-1]["content"]
+        program = "```python\ndef {}(*values):\n    return 'wrong'\n```"
+        text = FIELDS if "ROOT_CAUSE" in prompt else program.format(re.findall(r"def (\w+)", prompt)[-1])
+        return 200, completion(text, (min(len(prompt) // 4, window), 20), "m")
+
+    with ModelServer(respond) as server:
+        assert main(["run", "model=openai/m", f"model.base_url={server.url}", *SMALL, "benchmark.load.n=4"]) == 0
+    screen = " ".join(capsys.readouterr().out.split())
+    assert {
+        role for role in ("actor", "reflector") if f"prompts of the {role}, {window} tokens counted" in screen
+    } == roles
+    assert ("set model.context" in screen) is bool(roles)
