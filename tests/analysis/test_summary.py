@@ -81,6 +81,15 @@ def test_reflections_are_counted_by_source_and_repeats_within_a_task(write_run, 
     assert figures.reflections_repeated == 1
 
 
+def test_recorded_reflections_are_the_models_and_repeat_by_their_text(write_run, attempt, reflection):
+    none = {"root_cause": "", "what_went_wrong": "", "what_to_change": "", "action_items": ()}
+    texts = ("the loop ends early", "the loop starts late", "the loop ends early", "")
+    words = [replace(reflection(n, "recorded", ""), text=text, **none) for n, text in enumerate(texts, 1)]
+    attempts = {"a": [attempt("a", n, 0.0, reflection=each) for n, each in enumerate(words, 1)]}
+    figures = summary(Log.read(write_run(attempts=attempts)))
+    assert (figures.reflections_by_model.k, figures.reflections_repeated) == (4, 1)
+
+
 def test_failures_of_the_plumbing_are_counted(write_run, attempt):
     slow = attempt("a", 2, 0.5)
     checks = (Check(name="c", outcome="fail"), Check(name="d", outcome="timeout"))
