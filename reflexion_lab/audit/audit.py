@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -20,14 +21,18 @@ from reflexion_lab.audit.samples import Sample, read_samples
 from reflexion_lab.audit.self_graded import SelfGraded
 from reflexion_lab.audit.stored_programs import StoredPrograms, counter, never
 from reflexion_lab.audit.verdicts import Verdict, execute
-from reflexion_lab.errors import ConfigError, DataError, LabError
+from reflexion_lab.errors import ConfigError, DataError, HarnessError, LabError
 from reflexion_lab.protocols import Sandbox
-from reflexion_lab.records import Record
+from reflexion_lab.records import Record, Task
+from reflexion_lab.tasks.benchmarks.vacuous import vacuous
 from reflexion_lab.tasks.sandbox.sandbox import Limits
 from reflexion_lab.text.replies.syntax import Parser
 
 LONG = Limits(wall_seconds=300.0, cpu_seconds=120)
 """Limits of the third execution of a time-out that its log counts as a pass."""
+HASH_SEEDS = range(1, 9)
+UNORDERED = re.compile(r"set\b|hash\b|\{")
+"""Programs whose results may depend on the order of a set."""
 LONG_RUNS = 5
 """Maximum number of such executions per log."""
 
@@ -40,6 +45,8 @@ class Audit(Record, frozen=True, kw_only=True):
     """In the order of the file."""
     leaks: Leaks
     seconds: float
+    vacuous: dict[str, str] = {}  # noqa: RUF012 (msgspec copies it)
+    """Samples whose tests check nothing, by id, with the reason."""
     self_graded: tuple[SelfGraded, ...] = ()
     """Rules other than the hidden tests from which logged verdicts follow."""
 
@@ -216,6 +223,7 @@ def _audit(
             replace(verdict, sample=replace(sample, visible_passed=suite.passed))
             for sample, verdict, suite in zip(first, shared, suites, strict=True)
         ]
+        empty = _vacuous(programs, verdicts)
         causes = Causes(first)
 
         def explained(sandbox: Sandbox, verdict: Verdict) -> Explained:
@@ -224,15 +232,52 @@ def _audit(
         differing = [verdict for verdict in verdicts if verdict.differs]
         by_id = {e.verdict.sample.id: e.verdict for e in programs.map(explained, differing)}
         verdicts = [by_id.get(verdict.sample.id, verdict) for verdict in verdicts]
-    verdicts = _with_more_time(verdicts)
+    verdicts = [
+        replace(verdict, cause="no_check", evidence=empty[verdict.sample.id])
+        if verdict.passed and verdict.differs and not verdict.cause and verdict.sample.id in empty
+        else verdict
+        for verdict in _with_other_hashes(_with_more_time(verdicts))
+    ]
     verdicts, rules = self_grading(verdicts)
     return Audit(
         name=name,
         verdicts=tuple(verdicts),
         leaks=leaks(samples, attempts),
         seconds=time.monotonic() - start,
+        vacuous=empty,
         self_graded=tuple(rules),
     )
+
+
+def _vacuous(programs: StoredPrograms, verdicts: Sequence[Verdict]) -> dict[str, str]:
+    """Samples whose tests check nothing; a program that passes them stands for the canonical solution."""
+    right = {_key(verdict.sample)[1:]: verdict.sample.program for verdict in verdicts if verdict.passed}
+
+    def why(sandbox: Sandbox, sample: Sample) -> str:
+        solution = right.get(_key(sample)[1:], "")
+        fields = {"entry_point": sample.entry_point, "setup": sample.setup, "canonical_solution": solution}
+        try:
+            return vacuous(Task(task_id=sample.task_id, prompt="", **fields), sample.tests, sandbox)
+        except HarnessError:
+            return ""
+
+    samples = [verdict.sample for verdict in verdicts]
+    reasons = programs.map(why, samples, key=lambda sample: _key(sample)[1:], again=never)
+    return {sample.id: reason for sample, reason in zip(samples, reasons, strict=True) if reason}
+
+
+def _with_other_hashes(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """The verdicts; those without a cause run in processes that order sets in other ways."""
+    for seed in HASH_SEEDS:
+        late = [v for v in verdicts if v.differs and not v.cause and UNORDERED.search(v.sample.program)]
+        if not late:
+            break
+        with StoredPrograms(workers=1, hash_seed=seed) as programs:
+            runs = programs.map(lambda sandbox, verdict: execute(sandbox, verdict.sample), late, again=never)
+        other = {v.sample.id for v, run in zip(late, runs, strict=True) if not run.broken and run.passed != v.passed}
+        text = f"has the other verdict if PYTHONHASHSEED is {seed}, which orders its sets"
+        verdicts = [replace(v, cause="unstable", evidence=text) if v.sample.id in other else v for v in verdicts]
+    return list(verdicts)
 
 
 def _with_more_time(verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -264,7 +309,7 @@ def _visible_passed(sandbox: Sandbox, sample: Sample) -> _Suite:
         return _Suite(sample.visible_passed, "")
     if any(Parser().parse(test) is None for test in sample.feedback):
         return _Suite(None, "")
-    verdict = execute(sandbox, replace(sample, tests=sample.feedback, setup=""))
+    verdict = execute(sandbox, replace(sample, tests=sample.feedback))
     return _Suite(None if verdict.broken else verdict.passed, verdict.outcome)
 
 

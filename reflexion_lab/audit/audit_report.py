@@ -95,6 +95,9 @@ def _answer(audits: Sequence[Audit]) -> Iterator[str]:
     verdicts = [verdict for audit in audits for verdict in audit.verdicts]
     if in_process := sum(verdict.checks_in_process for verdict in verdicts):
         yield f"{in_process} of {sum(verdict.checks for verdict in verdicts)} checks in process: forgeable"
+    if empty := {name: why for audit in audits for name, why in audit.vacuous.items()}:
+        (name, why), n = next(iter(empty.items())), sum(len(audit.vacuous) for audit in audits)
+        yield f"{n} of {len(verdicts)} samples have tests that check nothing, as {name}: {why}"
     if counts := _counts(audits):
         yield f"Differences by cause, n = {counts.total()}:"
     for cause, count in counts.most_common():
@@ -227,6 +230,7 @@ def as_json(
         "agreement": {"share": share.value, "low": share.low, "high": share.high} if share else None,
         "causes": {cause or UNKNOWN_CAUSE: count for cause, count in _counts(audits).items()},
         "self_graded": {audit.name: [str(rule) for rule in audit.self_graded] for audit in audits if audit.self_graded},
+        "vacuous_tests": {audit.name: audit.vacuous for audit in audits if audit.vacuous},
         "outcomes": [_outcome_json(log) for log in outcomes],
         "unread": {file.name: file.problem for file in unread},
         "disagree": rows,

@@ -17,7 +17,8 @@ from reflexion_lab.audit.samples import IMPORTS, Sample, completed
 from reflexion_lab.audit.self_graded import SelfGraded, self_graded
 from reflexion_lab.audit.verdicts import Verdict
 from reflexion_lab.errors import HarnessError
-from reflexion_lab.text.replies.extract import without_stray_quote
+from reflexion_lab.records import Task
+from reflexion_lab.text.replies.extract import extract, without_stray_quote
 
 CAUSES = {
     "no_program": "the log holds no program",
@@ -26,6 +27,13 @@ CAUSES = {
     "missing_import": "lacks an import that the log's harness had",
     "missing_prompt": "lacks its prompt, which the log's harness had",
     "stray_quote": "passes without a stray quote mark",
+    "indentation": "passes once indented to follow the prompt",
+    "markup": "passes once taken out of the text around it",
+    "other_name": "passes if another of its functions is tested",
+    "as_script": "passes only as a script, under `__main__`",
+    "recursion_limit": "passes with a higher recursion limit",
+    "stop_sequence": "fails once cut where harnesses end a completion",
+    "no_check": "the log's tests pass without the program",
     "shared_namespace": "logged so only after an earlier program of the log",
     "own_imports": "passes only with what this audit puts before it",
     "other_attempt": "the logged verdict is that of another attempt",
@@ -37,24 +45,49 @@ CAUSES = {
 """Every cause by name, with its meaning. The guide on audits lists what shows each."""
 
 VARIANTS = {
+    **CAUSES,
     "missing_import": "passes with the usual imports before it",
     "missing_prompt": "passes after its prompt",
-    "stray_quote": CAUSES["stray_quote"],
 }
 """Evidence from the execution of a variant, by cause. The log may have had the import from an earlier program."""
+STARS = (
+    "bisect",
+    "collections",
+    "datetime",
+    "decimal",
+    "enum",
+    "fractions",
+    "functools",
+    "itertools",
+    "math",
+    "string",
+)
+PLAIN = (
+    "array, base64, calendar, cmath, contextlib, hashlib, io, json, os, queue, statistics, struct, textwrap, time, uuid"
+)
+MORE_IMPORTS = "".join(f"from {name} import *\nimport {name}\n" for name in STARS) + f"import {PLAIN}\n"
+"""Further imports of some harnesses, which change the meaning of names such as `pow`."""
+STOPS = re.compile(r"\n(?:class|def|#|@|if|print|```)")
+"""Where harnesses cut a completion (Chen et al. 2021)."""
 
 SLOW = 3.0
 """Seconds from which a pass counts as slow; 3 s is the limit of the HumanEval harness (Chen et al. 2021)."""
 SAME = 0.9
 """Share of common tasks with equal programs and verdicts from which two logs are of one run."""
-REPEATS = 3
+REPEATS = 8
 """Executions of the same program to see whether its verdict changes."""
+SEEDED = "import random as _random\n_random.seed({})\n"
+"""Makes a program draw other numbers: the sandbox seeds `random`."""
 
 BINDING = re.compile(r"^(?:(?:async )?def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]*)?=(?!=)", re.MULTILINE)
 IMPORTING = re.compile(r"^(?:from[ \t]+[\w.]+[ \t]+)?import[ \t]+(.+)", re.MULTILINE)
+IMPORT_LINE = re.compile(r"^(?:from[ \t]+[\w.]+[ \t]+)?import[ \t].+", re.MULTILINE)
+RECURSION = "import sys\nsys.setrecursionlimit(50_000)\n"
 MISSING_NAME = re.compile(r"name '(\w+)' is not defined")
 MISSING_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'")
-DENIED = re.compile(r"^(?:(?:PermissionError|BlockingIOError): \[Errno |(?:MemoryError|memory)\b)")
+DENIED = re.compile(
+    r"^(?:\w+: (?:<urlopen error )?\[Errno (?:1|11|12|13|24|27|38|97)\]|(?:MemoryError|memory)\b|.*new thread)"
+)
 
 REPLAY = """for _source in {sources!r}:
     try:
@@ -110,6 +143,10 @@ class Causes:
             first = next(iter(culprits.values())).id
             text = f"passes alone; fails once {_names(culprits)} shares the namespace ({shared.detail})"
             yield "shared_namespace", text, first
+        reply = _reply(sample)
+        cut = "" if sample.bare or reply == sample.program else STOPS.split(reply)[0]
+        if cut.strip() and cut != reply and _fails(short := run(replace(sample, program=sample.prompt + cut))):
+            yield "stop_sequence", f"without what follows: {short.detail}", ""
         if sample.bare and _fails(bare := run(replace(sample, program=sample.bare))):
             yield "own_imports", f"without what this audit puts before it: {bare.detail}", ""
         last = sample.attempts[-1] if sample.attempts else sample.program
@@ -131,28 +168,36 @@ class Causes:
         if module := MISSING_MODULE.search(verdict.detail):
             yield "missing_module", f"the sandbox has no `{module[1]}`", ""
         if verdict.outcome != "timeout":
+            yield from _unstable(run, verdict)
             yield from self._variants(run, verdict)
         others = [program for program in dict.fromkeys(sample.attempts) if program != sample.program]
         if any(run(replace(sample, program=program)).passed for program in reversed(others)):
             yield "other_attempt", "another attempt, which is not the stored solution, passes", ""
         if verdict.outcome == "memory" or DENIED.search(verdict.detail):
             yield "sandbox_limit", "", ""
-        if verdict.outcome != "timeout":
-            yield from _unstable(run, verdict)
 
     def _variants(self, run: Run, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
         """Programs that a more lenient harness executes."""
         sample = verdict.sample
-        unquoted = without_stray_quote(sample.program)
-        programs = {
-            "missing_import": IMPORTS + sample.program,
-            "missing_prompt": completed(sample.prompt, sample.program) if sample.prompt not in sample.program else "",
-            "stray_quote": unquoted if unquoted != sample.program else "",
-        }
+        program, name = sample.program, sample.entry_point
+        taken = extract(_reply(sample), Task(task_id="", prompt=sample.prompt, entry_point=name)).program
+        is_moved = "".join(taken.split()) == "".join(program.split())
+        imported = "".join(f"{line}\n" for test in sample.tests for line in IMPORT_LINE.findall(test))
+        free = MISSING_NAME.search(verdict.detail)
+        others = [f"{program}\n{name} = {other}" for other in _functions(program, name)] if free else []
+        programs: list[tuple[str, str]] = [
+            ("missing_import", IMPORTS + program),
+            ("missing_import", IMPORTS + MORE_IMPORTS + imported + program if free else ""),
+            ("missing_prompt", completed(sample.prompt, program) if sample.prompt not in program else ""),
+            ("stray_quote", without_stray_quote(program)),
+            ("indentation" if is_moved else "markup", taken),
+            ("as_script", f"__name__ = '__main__'\n{program}" if "__main__" in program else ""),
+            ("recursion_limit", RECURSION + program if "RecursionError" in verdict.detail else ""),
+        ]
         passing = {
             cause: VARIANTS[cause]
-            for cause, text in programs.items()
-            if text and run(replace(sample, program=text)).passed
+            for cause, text in programs
+            if text not in ("", program) and all(run(replace(sample, program=text)).passed for _ in range(2))
         }
         leaked_from = ""
         if missing := MISSING_NAME.search(verdict.detail):
@@ -161,6 +206,8 @@ class Causes:
             if source and run(_after(culprits.values(), sample)).passed:
                 passing["shared_namespace"] = f"passes once {_names({missing[1]: source})} shares the namespace"
                 leaked_from = source.id
+        if not passing and any(run(replace(sample, program=other)).passed for other in others):
+            passing["other_name"] = VARIANTS["other_name"]
         if passing:
             yield next(iter(passing)), "; ".join(passing.values()), leaked_from
 
@@ -233,9 +280,28 @@ def _fails(verdict: Verdict) -> bool:
     return not verdict.passed and verdict.outcome != "timeout"
 
 
+def _reply(sample: Sample) -> str:
+    """The text of the log that the program is, or that completes the prompt."""
+    return sample.program.removeprefix(IMPORTS).removeprefix(sample.prompt)
+
+
+def _before(front: str, sample: Sample) -> Sample:
+    """The sample with `front` before its program, unless that must stay the first statement."""
+    return sample if "__future__" in sample.program else replace(sample, program=front + sample.program)
+
+
+def _functions(program: str, name: str) -> list[str]:
+    """Functions of the program, and the method `name` of its classes, as expressions; the last first."""
+    names = re.findall(r"^(?:async )?def[ \t]+(\w+)", program, re.MULTILINE)
+    classes = re.findall(r"^class[ \t]+(\w+)", program, re.MULTILINE)
+    return [f"{owner}().{name}" for owner in classes[::-1]] + names[:-6:-1]
+
+
 def _unstable(run: Run, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
+    draws = "random" in verdict.sample.program
     for number in range(1, REPEATS + 1):
-        if run(verdict.sample).passed != verdict.passed:
+        sample = _before(SEEDED.format(number), verdict.sample) if draws else verdict.sample
+        if run(sample).passed != verdict.passed:
             yield "unstable", f"execution {number + 1} has the other verdict", ""
 
 

@@ -148,7 +148,9 @@ def _human_eval(row: Row) -> Sample:
     logged = row.verdict("passed")
     if logged is None and isinstance(verdict := row.fields.get("result"), str):
         logged = verdict == "passed"
-    return _sample(row, task, program=task.prompt + row.text("completion"), logged=logged)
+    text = row.text("completion")
+    sample = _sample(row, task, program=task.prompt + text, logged=logged)
+    return replace(sample, bare=text) if _defines(text, task) else sample
 
 
 def _reflexion_log(row: Row) -> Sample:
@@ -165,9 +167,12 @@ def _reflexion_log(row: Row) -> Sample:
 def _logged(solution: str, task: Task) -> str:
     """The logged program: `solution`, after the prompt if it is a body. A retry may define another function."""
     lines = (line for line in solution.splitlines() if line.strip() and not line.lstrip().startswith("#"))
-    defines = re.search(rf"^(?:async )?def[ \t]+{re.escape(task.entry_point)}\b", solution, re.MULTILINE)
-    is_body = not defines and next(lines, "").startswith((" ", "\t"))
+    is_body = not _defines(solution, task) and next(lines, "").startswith((" ", "\t"))
     return completed(task.prompt, solution) if is_body else solution
+
+
+def _defines(text: str, task: Task) -> bool:
+    return bool(re.search(rf"^(?:async )?def[ \t]+{re.escape(task.entry_point)}\b", text, re.MULTILINE))
 
 
 def _transcript(row: Transcript, every: bool) -> Iterator[Sample]:
@@ -239,6 +244,7 @@ def _sample(row: Row, task: Task, program: str, logged: bool | None) -> Sample:
         prompt=task.prompt,
         program=program,
         tests=task.hidden_tests,
+        setup=task.setup,
         logged=logged,
         feedback=tuple(dict.fromkeys(test for name in SUITES for test in _asserts(row.fields.get(name)))),
         reflections=reflections,

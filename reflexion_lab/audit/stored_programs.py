@@ -59,13 +59,15 @@ class StoredPrograms:
         Parallel programs; by default one per core.
     limits : Limits
         Limits of the first execution.
+    hash_seed : int, default 0
+        `PYTHONHASHSEED` of the first execution.
     """
 
-    def __init__(self, workers: int | None = None, limits: Limits | None = None) -> None:
+    def __init__(self, workers: int | None = None, limits: Limits | None = None, hash_seed: int = 0) -> None:
         limits = limits or LIMITS
         wall, cpu = max(limits.wall_seconds, PATIENT.wall_seconds), max(limits.cpu_seconds, PATIENT.cpu_seconds)
         self.workers = workers or os.cpu_count() or 1
-        self.sandbox = CachedSandbox(Sandbox(limits, servers=self.workers), None)
+        self.sandbox = CachedSandbox(Sandbox(limits, servers=self.workers, hash_seed=hash_seed), None)
         self._alone = CachedSandbox(Sandbox(replace(limits, wall_seconds=wall, cpu_seconds=cpu), servers=1), None)
 
     def map(

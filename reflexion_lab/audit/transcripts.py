@@ -6,6 +6,7 @@ Shared by audits and the studies of recorded runs. Errors name file, line and fi
 from __future__ import annotations
 
 import codecs
+import contextlib
 import functools
 import json
 import re
@@ -19,7 +20,8 @@ from msgspec.structs import replace
 from reflexion_lab.errors import DataError
 from reflexion_lab.io.files import GZIP, content, gunzipped
 from reflexion_lab.records import Record, Task
-from reflexion_lab.text.replies.syntax import Parser
+from reflexion_lab.tasks.benchmarks.humaneval import helpers
+from reflexion_lab.text.replies.syntax import UNPARSABLE, Parser
 
 
 class Row(Record, frozen=True, kw_only=True):
@@ -86,7 +88,10 @@ def task_of(row: Row, task_id: str) -> Task:
         if not entry_point.isidentifier():
             raise row.wrong("entry_point", repr(entry_point)[:60], "the name of a function")
         checks = _checks(test, entry_point)
-        return Task(task_id=task_id, prompt=row.text("prompt"), entry_point=entry_point, hidden_tests=checks)
+        prompt, setup = row.text("prompt"), ""
+        with contextlib.suppress(*UNPARSABLE):  # a prompt in prose
+            setup = helpers(prompt, entry_point, test)
+        return Task(task_id=task_id, prompt=prompt, entry_point=entry_point, hidden_tests=checks, setup=setup)
     known = human_eval_tasks().get(task_id)
     if known is None:
         expected = "a HumanEval task, or `prompt`, `test` and `entry_point` in the row"

@@ -11,6 +11,7 @@ from reflexion_lab.audit.audit import LONG_RUNS, agreement, audit, audit_files
 from reflexion_lab.audit.audit_report import as_json, findings
 from reflexion_lab.audit.causes import CAUSES
 from reflexion_lab.audit.samples import IMPORTS, Sample, read_samples
+from reflexion_lab.audit.transcripts import human_eval_tasks
 from reflexion_lab.audit.verdicts import execute
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import HarnessError
@@ -109,6 +110,17 @@ def test_a_failure_by_shared_namespace_names_its_source(write_rows):
 OWN = {"prompt": "def f(x):\n", "test": "def check(candidate):\n    assert candidate(1) == 2\n", "entry_point": "f"}
 FIRST = {"solution_is_attempt": 0, **OWN}
 ONE = "def one():\n    return 1\n\ndef f(x):\n    pass\n"
+ADD = "def add(x, y):\n    return x + y\n"
+MARKUP = (
+    "```python\n{}```", "Here it is:\n\n```python\n{}```\nIt works.", "<think>\nshort\n</think>\n{}", "{}</s>",
+    "[BEGIN]\n{}[DONE]\n", "{}\nThis function returns the sum.", "{}\nexit()\n",
+)  # fmt: skip
+
+
+def sample(name, completion, passed=True):
+    return {"id": name, "task_id": "HumanEval/53", "completion": completion, "passed": passed}
+
+
 LOGS = {
     "earlier programs are replayed in the order of the file": (
         {"d": ""},
@@ -146,6 +158,37 @@ LOGS = {
         loop(WRONG, RIGHT, problem="a", logged_is_solved=True, **FIRST),
         loop(RIGHT, WRONG, problem="b", logged_is_solved=False, **FIRST),
     ),
+    "a body that lost or gained blanks": (
+        {f"i{n}": "indentation" for n in range(4)},
+        *(
+            sample(f"i{n}", body)
+            for n, body in enumerate(("return x + y", "   z = x + y\n    return z", "\treturn x + y"))
+        ),
+        sample("i3", "z = x + y\nreturn z\n"),
+    ),
+    "a program in the text around it": (
+        {f"m{n}": "markup" for n in range(7)},
+        *(sample(f"m{n}", text.format(ADD)) for n, text in enumerate(MARKUP)),
+    ),
+    "a name, a script, a limit, imports of the test": (
+        {"a": "other_name", "b": "other_name", "c": "as_script", "d": "recursion_limit", "e": "missing_import"},
+        row("a", RIGHT.replace("f(", "solve("), True),
+        row("b", "class Solution:\n    def f(self, x):\n        return x + 1\n", True),
+        row("c", "if __name__ == '__main__':\n    def f(x):\n        return x + 1\n", True),
+        row("d", "def f(x, n=3000):\n    return f(x, n - 1) if n else x + 1\n", True),
+        row("e", "def f(x):\n    return x + statistics.mean([1])\n", True),
+    ),
+    "a verdict that draws, or the order of a set, decides": (
+        {"a": "unstable", "cb": "unstable", "d": ""},
+        row("a", "import random\ndef f(x):\n    return x + (random.random() < 0.8)\n", True),
+        *(row("c", f"def f(x):\n    return x + (list(set('ab'))[0] == '{a}')\n", True, id=f"c{a}") for a in "ab"),
+        row("d", f"import random\n{WRONG}", True),
+    ),
+    "a completion that the harness cut, and tests that check nothing": (
+        {"s": "stop_sequence", "n": "no_check"},
+        sample("s", "    return plus(x, y)\n\ndef plus(x, y):\n    return x + y\n", False),
+        row("n", RIGHT, False, test="candidate(1) == 2"),
+    ),
     "an honest log with one difference grades not itself": (
         {"t0": ""},
         *(row(f"t{n}", WRONG if n == 0 else RIGHT, True, reflections=[]) for n in range(12)),
@@ -162,6 +205,33 @@ LOGS = {
 def test_differences_have_the_executed_causes(write_rows, expected, rows):
     result = audited(write_rows(*rows))
     assert (causes(result), result.self_graded) == (expected, ())
+
+
+@pytest.mark.parametrize("problem", [32, 38, 50])
+def test_names_of_the_prompt_are_not_the_programs(write_rows, problem):
+    forged = {
+        32: "def poly(xs, x):\n    return 0.0\ndef find_zero(xs):\n    return 0.0\n",
+        38: "def encode_cyclic(s):\n    return s\ndef decode_cyclic(s):\n    return s\n",
+        50: "def encode_shift(s):\n    return s\ndef decode_shift(s):\n    return s\n",
+    }[problem]
+    known = human_eval_tasks()[f"HumanEval/{problem}"]
+    tests = "\n".join(known.hidden_tests).replace("\n", "\n    ")
+    own = {"prompt": known.prompt, "entry_point": known.entry_point, "test": f"def check(candidate):\n    {tests}\n"}
+    rows = [{"task_id": known.task_id, "completion": forged}, {"task_id": known.task_id, "solution": forged}]
+    rows += [{"problem": known.task_id, "attempts": [{"code": forged}]}, {"task_id": "own", "solution": forged, **own}]
+    result = audited(write_rows(*rows, {"task_id": known.task_id, "completion": known.canonical_solution}))
+    assert [verdict.passed for verdict in result.verdicts] == [False] * 4 + [True]
+
+
+def test_tests_that_pass_without_the_program_are_counted_on_the_first_screen(write_rows, capsys):
+    suite = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(f(1), 2)\n"
+    rows = [row("a", WRONG, True, test="candidate(1) == 2"), row("b", WRONG, False), row("c", RIGHT, True)]
+    rows += [{**row("d", program, program == RIGHT), "test": suite, "id": program[-2]} for program in (RIGHT, WRONG)]
+    assert main(["audit", str(write_rows(*rows)), "--json"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Agreement: 5 of 5")
+    assert "1 of 5 samples have tests that check nothing, as a: a comparison without `asser…" in lines
+    assert [*map(list, json.loads(lines[-1])["vacuous_tests"].values())] == [["a"]]
 
 
 def test_a_pass_by_shared_namespace_names_its_source(write_rows):
@@ -368,7 +438,7 @@ def test_json_is_the_last_line(write_rows, capsys):
     assert last.pop("kappa") == {path.name: 0.0}
     assert last.pop("agreement")["share"] == 0.5
     assert last.pop("causes") == {"unknown": 1}
-    empty = {"harness_errors": 0, "self_graded": {}, "unread": {}, "outcomes": []}
+    empty = {"harness_errors": 0, "self_graded": {}, "unread": {}, "outcomes": [], "vacuous_tests": {}}
     assert last == {"n": 3, "logged_pass": 2, "pass": 1, "agree": 1} | empty
     assert differing.pop("detail").startswith("assert candidate(1) == 2")
     assert differing == {"id": "mine", "logged": True, "verdict": False, "outcome": "fail", "cause": None}

@@ -98,7 +98,7 @@ class Job(NamedTuple):
 class Server:
     """One harness process with its socket. Not thread-safe."""
 
-    def __init__(self, limits: Limits, has_standin: bool) -> None:
+    def __init__(self, limits: Limits, has_standin: bool, hash_seed: int = 0) -> None:
         self.limits = limits
         self.has_standin = has_standin
         """Whether it can run checks apart from the program; one that cannot forks faster."""
@@ -114,7 +114,7 @@ class Server:
             [interpreter, "-s", "-S", "-P", "-B", HARNESS, *arguments],
             # LD_BIND_NOW: look up symbols once, not in each child.
             # MALLOC_ARENA_MAX: each further arena would reserve 64 MB of a thread's memory limit.
-            env={"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "LD_BIND_NOW": "1", "MALLOC_ARENA_MAX": "1"},
+            env={"PYTHONHASHSEED": str(hash_seed), "PYTHONUTF8": "1", "LD_BIND_NOW": "1", "MALLOC_ARENA_MAX": "1"},
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -217,10 +217,10 @@ class Sandbox:
     `servers` is the maximum number of programs that run at once, by default one per core.
     """
 
-    def __init__(self, limits: Limits = DEFAULTS, servers: int | None = None) -> None:
+    def __init__(self, limits: Limits = DEFAULTS, servers: int | None = None, hash_seed: int = 0) -> None:
         if os.name != "posix":
             raise HarnessError("The sandbox needs fork(): use Linux, macOS or WSL.")
-        self.limits = limits
+        self.limits, self._hash_seed = limits, hash_seed
         self.layers = tuple(layers())
         """Names of the isolation layers in force."""
         self.servers = servers or os.cpu_count() or 1
@@ -315,7 +315,7 @@ class Sandbox:
             self._idle.put(slot)
 
     def _start(self, has_standin: bool) -> Server:
-        server = Server(self.limits, has_standin)
+        server = Server(self.limits, has_standin, self._hash_seed)
         with self._starting:
             self._started = [*(other for other in self._started if not other.is_closed), server]
             closed = self._closed
