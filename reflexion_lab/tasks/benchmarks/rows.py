@@ -20,7 +20,7 @@ from reflexion_lab.errors import DataError
 from reflexion_lab.io.files import UNREADABLE, gunzipped
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
-from reflexion_lab.text.replies.syntax import UNPARSABLE
+from reflexion_lab.text.replies.syntax import UNPARSABLE, tree_of
 
 T = TypeVar("T")
 
@@ -182,7 +182,7 @@ def repeated(tests: Iterable[str], others: Iterable[str], entry_point: str) -> t
 
 def _conditions(source: str, entry_point: str) -> list[str]:
     try:
-        tree = ast.parse(source)
+        tree = tree_of(source)
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and node.id == "candidate":
                 node.id = entry_point

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from itertools import islice
 
-from reflexion_lab.text.replies.syntax import UNPARSABLE
+from reflexion_lab.text.replies.syntax import UNPARSABLE, tree_of
 
 REACH, TRIES = 4000, 50
 """Maximum characters, and maximum candidates, in the search for the end of a call or value."""
@@ -148,7 +148,7 @@ def _parse(text: str) -> ast.expr | None:
 
 def _parameters(prompt: str, name: str) -> list[str]:
     try:
-        tree = ast.parse(prompt)
+        tree = tree_of(prompt)
     except UNPARSABLE:
         return []
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from reflexion_lab.records import Check
 from reflexion_lab.tasks.sandbox.child import SIDES
-from reflexion_lab.tasks.sandbox.comparison import FUNCTIONS, Opaque, comparable, evaluate, name_of
+from reflexion_lab.tasks.sandbox.comparison import FUNCTIONS, WORK, Opaque, Work, comparable, evaluate, name_of, size
 from reflexion_lab.tasks.sandbox.needs import is_class, is_plain
 from reflexion_lab.tasks.sandbox.suites import with_calls
 from reflexion_lab.text.replies.syntax import NAME, UNPARSABLE, bound_anywhere, bound_names, read_names, tree_of
@@ -33,6 +33,8 @@ MODULES = ("math", "collections")
 BUILT_IN = frozenset(dir(builtins))
 SHOWN = 200
 """Maximum characters of a value in the feedback."""
+FOLDED = 1 << 14
+"""Maximum parts of a value that is kept in place of its expression."""
 NOWHERE = ast.Constant(None, lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
 Calls = tuple[CodeType | None, list[CodeType]]
 """Imports, and calls to evaluate."""
@@ -81,8 +83,8 @@ def prepare(
         before = ast.Module([node for source in (setup, *earlier) for node in _tree(source).body], [])
         in_process = not is_plain(tree, before, entry_point)
         return Prepared(name, code=compiled(_with_sides(tree)), in_process=in_process)
-    except UNPARSABLE:
-        return Prepared(name, code=check)
+    except UNPARSABLE as problem:  # too long or deep for the lab: in doubt beside the program
+        return Prepared(name, code=check, in_process=not isinstance(problem, SyntaxError))
 
 
 def prepare_all(checks: tuple[str, ...], entry_point: str, setup: str) -> list[Prepared]:
@@ -156,8 +158,8 @@ def _split(
     if _objects_meet(test, cut.calls, cut.ours):
         return None
     try:
-        test = _fold(test)
-    except Exception:  # `evaluate` refuses large numbers that Python computes
+        test = _fold(test, _with_values(test), Work(WORK // 4))
+    except Exception:  # `evaluate` refuses large values that Python computes
         return None
     calls = [compiled(ast.Expression(_without_position(call)), "eval") for call in cut.calls]
     imports = compiled(ast.Module(before, [])) if before else None
@@ -251,15 +253,28 @@ def _may_skip(test: ast.expr) -> bool:
     return False
 
 
-def _fold(node: ast.expr) -> ast.expr:
-    """`node` with all parts that contain no call's value evaluated. Raises as `evaluate`."""
-    if not any(map(_is_value, ast.walk(node))):
-        return ast.Constant(evaluate(node, {}))
+def _with_values(node: ast.AST) -> set[int]:
+    """Ids of the nodes under `node` that contain a call's value."""
+    inside = set[int]().union(*map(_with_values, ast.iter_child_nodes(node)))
+    return {*inside, id(node)} if inside or _is_value(node) else inside
+
+
+def _fold(node: ast.expr, kept: Collection[int], work: Work) -> ast.expr:
+    """`node` with all parts outside of `kept` evaluated, and replaced unless their value is large.
+
+    Raises as `evaluate`.
+    """
+    if id(node) not in kept:
+        value = evaluate(node, {}, work)
+        try:
+            return ast.Constant(value) if size(value, FOLDED) else node
+        except OverflowError:
+            return node
     for field, inner in ast.iter_fields(node):
         if isinstance(inner, list):
-            setattr(node, field, [_fold(part) if isinstance(part, ast.expr) else part for part in inner])
+            setattr(node, field, [_fold(part, kept, work) if isinstance(part, ast.expr) else part for part in inner])
         elif isinstance(inner, ast.expr) and field != "func":
-            setattr(node, field, _fold(inner))
+            setattr(node, field, _fold(inner, kept, work))
     return node
 
 
@@ -310,7 +325,7 @@ def judge(test: ast.expr, computed: list[Any]) -> Verdict:
     """Verdict of a comparison on these values; an exception is the outcome `error`. Raises nothing."""
     values = {f"${number}": value for number, value in enumerate(computed)}
     try:
-        if evaluate(test, values):
+        if evaluate(test, values, Work()):
             return Verdict("pass")
         expected, actual = _sides(test, values)
     except Exception as problem:
@@ -323,11 +338,12 @@ def _sides(test: ast.expr, values: dict[str, Any]) -> tuple[str, str]:
     match test:
         case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
             expected, actual = (right, left) if any(map(_is_value, ast.walk(left))) else (left, right)
-            return show(evaluate(expected, values)), show(evaluate(actual, values))
+            work = Work()
+            return show(evaluate(expected, values, work)), show(evaluate(actual, values, work))
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return "a false value", show(evaluate(operand, values))
+            return "a false value", show(evaluate(operand, values, Work()))
         case ast.Name():
-            return "a true value", show(evaluate(test, values))
+            return "a true value", show(evaluate(test, values, Work()))
     return "", ", ".join(map(show, values.values()))[:SHOWN]
 
 
@@ -336,13 +352,23 @@ def _is_value(node: ast.AST) -> bool:
 
 
 def show(value: Any) -> str:
-    """`repr`, truncated."""
+    """`repr`, truncated; of nested values only the beginning is computed."""
     try:
-        return repr(value)[:SHOWN]
+        return repr(_beginning(value, [SHOWN]))[:SHOWN]
     except ValueError:  # an integer with more digits than Python converts to text
         if isinstance(value, int):
             return f"an integer of about {int(value.bit_length() * 0.30103)} digits"
         return "a value too long to show"
+
+
+def _beginning(value: Any, left: list[int]) -> Any:
+    """`value` with as many of its parts, in the order of `repr`, as `left` says: each takes at least one character."""
+    left[0] -= 1
+    if isinstance(value, list | tuple) and type(value) in (list, tuple):
+        return type(value)(_beginning(item, left) for item in value if left[0] > 0)
+    if type(value) is dict:
+        return {key: _beginning(item, left) for key, item in value.items() if left[0] > 0}
+    return value
 
 
 def literal(value: Any) -> str | None:

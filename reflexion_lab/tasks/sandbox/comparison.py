@@ -1,7 +1,8 @@
 """Values that a candidate reports, and their comparison in the lab's process.
 
 Supports only plain data and a closed list of operations, so that neither hostile values nor tests by a model can do
-anything else: no attribute of a value is looked up, and no result is much larger than its operands.
+anything else: no attribute of a value is looked up, and the operations of one comparison together read and create at
+most `WORK` parts, each counted as often as it occurs, also where it is shared, as in `[[0] * n] * n`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import builtins
 import math
 import operator
 import re
+import sys
 from array import array
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
@@ -56,7 +58,11 @@ class Decoder:
 
     def __init__(self) -> None:
         self.fraction_bits = 0
-        self.readers: dict[str, Callable[[Any], Any]] = {"q": self._fraction}
+        self.readers: dict[str, Callable[[Any], Any]] = {
+            "q": self._fraction,
+            "c": lambda inner: complex(*self._decode(inner)),
+            "V": lambda inner: dict(enumerate(self._decode(inner))).values(),
+        }
 
     def decode(self, *values: Any) -> list[Any]:
         """The values of one check, from the parsed JSON of `plain.encode`.
@@ -79,14 +85,14 @@ class Decoder:
         if tag in CONTAINERS:
             return self._container(tag, [self._decode(item) for item in inner])
         if tag in LIBRARY:
-            return LIBRARY[tag](*self._decode(inner)) if isinstance(inner, list) else LIBRARY[tag](inner)
+            return LIBRARY[tag](*self._decode(inner)) if isinstance(inner, list) else LIBRARY[tag](self._decode(inner))
         return DECODERS[tag](inner)
 
     def _container(self, tag: str, items: list[Any]) -> Any:
         if tag == "t":
             return tuple(items)
         try:
-            dispersed([key for key, _ in items] if tag in "dOC" else items)
+            dispersed([key for key, _ in items] if tag in "dOCI" else items)
             return CONTAINERS[tag](items)
         except Unreadable:  # too many comparisons
             return Opaque(CONTAINERS[tag].__name__.strip("_"), "", bool(items))
@@ -157,9 +163,20 @@ def _datetime(parts: list[int], offset: list[int] | None) -> datetime:
     return datetime(year, month, day, hour, minute, second, micro, _zone(offset), fold=fold)
 
 
+def _dict_keys(items: list[Any]) -> Any:
+    return dict.fromkeys(items).keys()
+
+
+def _dict_items(items: list[Any]) -> Any:
+    return dict(items).items()
+
+
 CONTAINERS: dict[str, Callable[[Any], Any]] = {
-    "t": tuple, "s": set, "z": frozenset, "d": dict, "O": OrderedDict, "C": _counter,
+    "t": tuple, "s": set, "z": frozenset, "d": dict, "O": OrderedDict, "C": _counter, "K": _dict_keys, "I": _dict_items,
 }  # fmt: skip
+VIEWS = (type({}.keys()), type({}.items()), type({}.values()))
+SINGLE = {str, int, float, bool, type(None), bytes, bytearray, complex, Decimal, array, memoryview}
+SEVERAL = (list, tuple, set, frozenset, deque, range, *VIEWS)
 LIBRARY: dict[str, Callable[..., Any]] = {
     "r": _range, "date": date, "time": _time, "datetime": _datetime, "delta": timedelta, "deque": _deque,
     "array": _array, "path": PurePosixPath, "re": lambda pattern, _: Opaque("Pattern", pattern, True),
@@ -171,7 +188,6 @@ DECODERS: dict[str, Callable[[Any], Any]] = {
     "b": bytes.fromhex,
     "bytearray": bytearray.fromhex,
     "view": lambda inner: memoryview(bytes.fromhex(inner)),
-    "c": lambda inner: complex(*inner),
     "n": _decimal,
     "k": {**{kind.__name__: kind for kind in TYPES}, "Ellipsis": ..., "NotImplemented": NotImplemented}.__getitem__,
     "o": lambda inner: Opaque(*inner),
@@ -186,9 +202,51 @@ FORMAT = 1000
 """Maximum characters of a `%`-format, and of one of its fields."""
 LONGEST = 1 << 20
 """Maximum length of a repeated sequence."""
+WORK = 1 << 21
+"""Maximum parts of all values that the operations of one comparison read or create."""
+HEAD, WORD = 64, 8
+"""Bytes of a single value that count as one part, and further ones that count as one more."""
 NUMBER = (int, float, complex, Decimal, Fraction)
 WIDE = re.compile(r"\d{4}|\*")
 """A field of a `%`-format that can be longer than `FORMAT`."""
+
+
+def size(value: Any, most: int = WORK) -> int:
+    """Number of parts of `value`, each counted as often as it occurs. Raises OverflowError beyond `most`."""
+    parts, waiting = 1, [[value]]
+    while waiting:
+        items = waiting.pop()
+        single = items if SINGLE.issuperset(map(type, items)) else [item for item in items if type(item) in SINGLE]
+        parts += max(0, sum(map(sys.getsizeof, single)) - HEAD * len(single)) // WORD
+        for item in items if single is not items else ():
+            inside = _parts(item)
+            parts += len(inside)
+            if parts > most:
+                break
+            waiting.append(inside)
+        if parts > most:
+            raise OverflowError(f"values of more than {WORK:,} parts are not computed")
+    return parts
+
+
+def _parts(value: Any) -> Any:
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    if isinstance(value, Fraction):
+        return [value.numerator, value.denominator]
+    return value if isinstance(value, SEVERAL) else ()
+
+
+class Work:
+    """Parts that the operations of one comparison may still read or create."""
+
+    def __init__(self, left: int = WORK) -> None:
+        self.left = left
+
+    def charge(self, *values: Any) -> None:
+        """Raises OverflowError: the values are too large."""
+        for value in values:
+            self.left -= size(value, self.left)
 
 
 def close(actual: Any, expected: Any, atol: float) -> bool:
@@ -243,6 +301,10 @@ CONSTANTS: dict[str, Any] = {
     "int": int, "float": float, "str": str, "bool": bool, "list": list, "tuple": tuple, "dict": dict, "set": set,
     "frozenset": frozenset, "bytes": bytes, "complex": complex,
     "math.pi": math.pi, "math.e": math.e, "math.inf": math.inf, "math.nan": math.nan, "math.tau": math.tau,
+}  # fmt: skip
+LITERALS: dict[type[ast.expr], Callable[[Any], Any]] = {
+    ast.List: list, ast.Tuple: tuple, ast.Set: lambda items: _bounded(set)(list(items)),
+    ast.Dict: lambda pairs: _bounded(dict)(list(pairs)),
 }  # fmt: skip
 COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
@@ -326,11 +388,11 @@ NAMED = ("rel_tol", "abs_tol", "reverse")
 """Keyword arguments that a comparison may pass."""
 
 
-def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
-    """The value of a `comparable` expression. Raises as Python does."""
+def evaluate(node: ast.expr, values: Mapping[str, Any], work: Work) -> Any:
+    """The value of a `comparable` expression. Raises as Python does, and OverflowError for more than `work`."""
 
     def value(part: ast.expr) -> Any:
-        return evaluate(part, values)
+        return evaluate(part, values, work)
 
     match node:
         case ast.Constant():
@@ -339,13 +401,11 @@ def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
             name = name_of(node)
             return values[name] if name.startswith("$") else CONSTANTS[name]
         case ast.List() | ast.Tuple() | ast.Set():
-            return {ast.List: list, ast.Tuple: tuple, ast.Set: set}[type(node)](map(value, node.elts))
+            return LITERALS[type(node)](map(value, node.elts))
         case ast.Dict():
-            return {value(key): value(item) for key, item in zip(node.keys, node.values, strict=True) if key}
+            return LITERALS[ast.Dict]((value(k), value(v)) for k, v in zip(node.keys, node.values, strict=True) if k)
         case ast.Compare():
-            sides = [value(side) for side in (node.left, *node.comparators)]
-            pairs = zip(node.ops, sides, sides[1:], strict=False)
-            return all(COMPARE[type(op)](left, right) for op, left, right in pairs)
+            return _compared(node.ops, [value(side) for side in (node.left, *node.comparators)], work)
         case ast.BoolOp():
             result = False
             for part in node.values:
@@ -356,24 +416,36 @@ def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
         case ast.UnaryOp():
             return UNARY[type(node.op)](value(node.operand))
         case ast.BinOp():
-            return _arithmetic(node.op, value(node.left), value(node.right))
+            return _arithmetic(node.op, value(node.left), value(node.right), work)
         case ast.Subscript():
             return value(node.value)[value(node.slice)]
         case ast.Call():
+            arguments = [value(argument) for argument in node.args]
             named = {str(keyword.arg): value(keyword.value) for keyword in node.keywords}
-            return FUNCTIONS[name_of(node.func)](*map(value, node.args), **named)
+            work.charge(*arguments)
+            return FUNCTIONS[name_of(node.func)](*arguments, **named)
     raise TypeError(f"no comparison: {ast.dump(node)[:80]}")
 
 
-def _arithmetic(op: ast.operator, left: Any, right: Any) -> Any:
+def _compared(ops: Sequence[ast.cmpop], sides: list[Any], work: Work) -> bool:
+    if any(isinstance(op, ast.In | ast.NotIn) for op in ops):
+        work.charge(*sides)
+    return all(COMPARE[type(op)](a, b) for op, a, b in zip(ops, sides, sides[1:], strict=False))
+
+
+def _arithmetic(op: ast.operator, left: Any, right: Any, work: Work) -> Any:
     numbers = isinstance(left, NUMBER) and isinstance(right, NUMBER)
     if isinstance(op, ast.Mod) and isinstance(left, str) and len(left) <= FORMAT and not WIDE.search(left):
+        work.charge(*[right] * left.count("%"))  # `%(a)s` reads it again
         return left % right
     if isinstance(op, ast.Mult) and not numbers:
         items, n = (right, left) if isinstance(left, int) else (left, right)
         if isinstance(n, int) and isinstance(items, str | bytes | list | tuple) and len(items) * n <= LONGEST:
-            return items * n
+            work.charge(repeated := items * n)
+            return repeated
     if isinstance(op, ast.Add | ast.Sub) or numbers:
+        if not numbers:
+            work.charge(left, right)
         if isinstance(op, ast.Mult) and not (abs(left) < FACTORS and abs(right) < FACTORS):
             raise OverflowError("a product of numbers this large is not computed")
         if isinstance(op, ast.Pow) and not _bits(left) * abs(right) <= BITS:

@@ -43,6 +43,8 @@ TYPES = {kind.__name__ for kind in PLAIN} | {"frozenset"}
 VIEWS = {"items", "keys", "values"}
 """Methods whose values are read at once, and cannot be sent."""
 DRAWS = {name for name in dir(Random) if not name.startswith("_")}
+ROUNDS = 50
+"""Maximum passes over the assignments of a check."""
 NODES = (
     ast.AsyncFor, ast.AsyncFunctionDef, ast.AsyncWith, ast.Await, ast.Match, ast.Yield, ast.YieldFrom, ast.Delete,
 )  # fmt: skip
@@ -88,7 +90,14 @@ class _Text:
                 self.tainted |= bound_anywhere(node.optional_vars)
         self.results = set[str]()
         """Names that may hold a result of the program."""
+        self.reaching: set[int] | None = None
+        """Ids of the nodes that may be something of the program, once that is known."""
         self._flow()
+        self.reaching = set()
+        for node in reversed(self.nodes):  # the parts of a node before the node
+            inside = any(id(part) in self.reaching for part in ast.iter_child_nodes(node))
+            if inside or (isinstance(node, ast.Name) and node.id in self.ours | self.tainted):
+                self.reaching.add(id(node))
 
     def is_plain(self) -> bool:
         known = self.bound | self.ours | set(dir(builtins))
@@ -101,8 +110,7 @@ class _Text:
     def _flow(self) -> None:
         """Spread oddity and taint along the assignments until nothing changes."""
         pairs = list(self._assignments())
-        size = -1
-        while size != len(self.odd) + len(self.tainted):
+        for _ in range(ROUNDS):
             size = len(self.odd) + len(self.tainted)
             for targets, value, is_sendable in pairs:
                 names = {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
@@ -111,6 +119,9 @@ class _Text:
                 if self._of_program(value):
                     self.tainted |= names
                     self.results |= set() if self._is_ours(value) else names
+            if size == len(self.odd) + len(self.tainted):
+                return
+        raise RecursionError("names that depend on each other in too many steps")
 
     def _assignments(self) -> Iterator[tuple[list[ast.expr], ast.expr, Callable[[ast.expr], bool]]]:
         for node in self.nodes:
@@ -170,6 +181,8 @@ class _Text:
 
     def _of_program(self, node: ast.AST) -> bool:
         """Whether the value of `node` may be something of the program."""
+        if self.reaching is not None:
+            return id(node) in self.reaching
         return any(isinstance(part, ast.Name) and part.id in self.ours | self.tainted for part in ast.walk(node))
 
     def _sendable(self, node: ast.expr) -> bool:  # noqa: PLR0911 (one for each kind of node)

@@ -4,6 +4,7 @@ JSON with tags: `{"t": [...]}` is a tuple, `{"o": [...]}` a value that is not pl
 encoded as its built-in base, so that no `__eq__` of the candidate takes part in a comparison.
 """
 
+from _collections import OrderedDict
 from _json import encode_basestring_ascii as quoted
 from typing import Any
 
@@ -11,7 +12,8 @@ LARGEST = 1 << 20
 """Maximum characters of an encoded value for the lab; a longer one is not plain data."""
 LARGEST_CALLED = 1 << 24
 """The same for a trusted child."""
-DEEPEST = 60
+DEEPEST = 150
+"""Maximum nesting; a deeper value is not plain data."""
 SEQUENCES = {list: "", tuple: "t", set: "s", frozenset: "z"}
 EXACT = 1 << 53
 """Integers from here on are encoded as hexadecimal text."""
@@ -19,9 +21,15 @@ DIGITS = 5_000
 """Maximum decimal exponent, as in `comparison`."""
 RANGED = 1 << 20
 """Maximum length of a range; a longer one is not plain data."""
+VIEWS = {type(getattr(d, name)()): name[0].upper() for d in ({}, OrderedDict()) for name in ("keys", "items", "values")}
+"""Tags of the views of dictionaries, which keep their order."""
 TYPES = (int, float, str, bool, list, tuple, dict, set, frozenset, bytes, complex)
 Memo = Any
 """None, or a `standin.Kept`, for objects that stay in the candidate's process."""
+
+
+class TooDeep(ValueError):
+    pass
 
 
 def encode(value: Any, memo: Memo = None) -> str:
@@ -30,7 +38,9 @@ def encode(value: Any, memo: Memo = None) -> str:
     try:
         text = _encode(value, 0, memo)
         return text if len(text) <= largest else _opaque(value, memo)
-    except (TypeError, ValueError, RecursionError):
+    except (TooDeep, RecursionError):
+        return _opaque(value, memo, f"a {type(value).__name__} nested deeper than {DEEPEST}")
+    except (TypeError, ValueError):
         return _opaque(value, memo)
 
 
@@ -51,16 +61,17 @@ def _encode(value: Any, depth: int, memo: Memo) -> str:
     if memo is not None and id(value) in memo.shared:
         return _tagged("L", str(memo.shared[id(value)]))
     if depth > DEEPEST:
-        raise ValueError("nested too deeply")
+        raise TooDeep
     base: Any
     for base, tag in SEQUENCES.items():
         if issubclass(kind, base):
             items = _items(base.__iter__(value), depth, memo)
             return _tagged(tag, items) if tag else items
     if issubclass(kind, dict):
-        pairs = [f"[{_encode(k, depth + 1, memo)},{_encode(v, depth + 1, memo)}]" for k, v in dict.items(value)]
+        is_ordered = issubclass(kind, OrderedDict)  # its order is not that of `dict.items`
+        pairs = _pairs(OrderedDict.items(value) if is_ordered else dict.items(value), depth, memo)
         name = next((base.__name__ for base in kind.__mro__ if base.__module__ == "collections"), "")
-        return _tagged({"OrderedDict": "O", "Counter": "C"}.get(name, "d"), f"[{','.join(pairs)}]")
+        return _tagged("O" if is_ordered else "C" if name == "Counter" else "d", pairs)
     return _encode_rare(value, kind, depth, memo)
 
 
@@ -68,13 +79,17 @@ def _items(values: Any, depth: int, memo: Memo) -> str:
     return f"[{','.join([_encode(item, depth + 1, memo) for item in values])}]"
 
 
+def _pairs(values: Any, depth: int, memo: Memo) -> str:
+    return f"[{','.join([f'[{_encode(k, depth + 1, memo)},{_encode(v, depth + 1, memo)}]' for k, v in values])}]"
+
+
 def _encode_rare(value: Any, kind: type, depth: int, memo: Memo) -> str:
     if issubclass(kind, bytes | bytearray):
         return _tagged("b" if issubclass(kind, bytes) else "bytearray", quoted(bytes(value).hex()))
     if issubclass(kind, complex):
         return _tagged("c", _items((value.real, value.imag), depth, memo))
-    if kind is type({}.keys()) or kind is type({}.items()):
-        return _encode(set(value), depth, memo)
+    if tag := VIEWS.get(kind):
+        return _tagged(tag, (_pairs if tag == "I" else _items)(value, depth, memo))
     if kind is range and len(value) <= RANGED:
         return _tagged("r", _items((value.start, value.stop, value.step), depth, memo))
     if (kind is type and value in TYPES) or value is ... or value is NotImplemented:
@@ -132,10 +147,10 @@ def _tagged(tag: str, text: str) -> str:
     return f'{{"{tag}":{text}}}'
 
 
-def _shown(value: Any, kind: Any) -> str:
+def _shown(value: Any, kind: Any, why: str) -> str:
     """Name of the type, `repr`, and truth value."""
     try:
-        text = repr(value)[:200]
+        text = why or repr(value)[:200]
     except Exception:  # a candidate's `__repr__`, or an integer too long for `repr`
         text = ""
     try:
@@ -145,7 +160,7 @@ def _shown(value: Any, kind: Any) -> str:
     return f"{quoted(kind.__name__)},{quoted(str.__str__(text))},{truth}"
 
 
-def _opaque(value: Any, memo: Memo) -> str:
-    """A value that is not plain data."""
-    shown = _shown(value, type(value))
+def _opaque(value: Any, memo: Memo, why: str = "") -> str:
+    """A value that is not plain data; `why` replaces its `repr`."""
+    shown = _shown(value, type(value), why)
     return _tagged("o", f"[{shown}]") if memo is None else str(memo.handle(value, shown))

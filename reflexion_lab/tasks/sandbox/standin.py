@@ -209,6 +209,8 @@ class Writer(_pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         if TESTS in (getattr(value, "__module__", ""), type(value).__module__) or isinstance(value, Opaque):
             raise _pickle.PicklingError(f"a {type(value).__name__} of the test")
+        if type(value) in plain.VIEWS:  # a result of the program
+            return getattr(dict, type(value).__name__.partition("_")[2]), (dict(value.mapping),)
         return NotImplemented
 
 

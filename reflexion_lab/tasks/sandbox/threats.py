@@ -8,6 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from reflexion_lab.tasks.evaluators.self_tests import LONGEST, READ
+from reflexion_lab.tasks.sandbox.apart import SHOWN
+from reflexion_lab.tasks.sandbox.comparison import WORK
+from reflexion_lab.tasks.sandbox.needs import ROUNDS
+from reflexion_lab.tasks.sandbox.plain import DEEPEST
+from reflexion_lab.tasks.sandbox.plain import LARGEST as MOST
+from reflexion_lab.text.replies.syntax import CODE_CHARS, LARGEST, PARSES
+
 
 class Threat(NamedTuple):
     name: str
@@ -87,6 +95,53 @@ THREATS = (
         "a program that meets a full disk and hides it, on a disk that has room again at its end",
     ),
 )
+
+
+class Text(NamedTuple):
+    kind: str
+    modules: tuple[str, ...]
+    """Modules that parse, evaluate or print it."""
+    bound: str
+
+
+BENCHMARKS = ("basics", "humaneval", "humaneval_plus", "mbpp", "mutants", "rows", "visible")
+TEXTS = (
+    Text(
+        "checks and their setup",
+        ("tasks.sandbox.apart", "tasks.sandbox.needs"),
+        f"{LARGEST:,} characters and {ROUNDS} passes; longer or deeper ones are compiled beside the program",
+    ),
+    Text(
+        "values in checks",
+        ("tasks.sandbox.comparison",),
+        f"{WORK // 4:,} parts, counted as often as they occur; a check with more runs whole in a child",
+    ),
+    Text(
+        "values of programs",
+        ("tasks.sandbox.plain", "tasks.sandbox.comparison"),
+        f"{MOST:,} characters, {DEEPEST} levels and {WORK:,} parts in operations; {SHOWN} characters are shown",
+    ),
+    Text("programs", tuple(f"tasks.sandbox.{name}" for name in ("child", "harness", "standin")), "limits of a child"),
+    Text(
+        "replies",
+        ("text.replies.syntax", "text.replies.extract", "text.prompts.render", "agent.critique.targeted_reviser"),
+        f"{CODE_CHARS:,} characters, {PARSES} parses",
+    ),
+    Text("asserts in replies", ("tasks.evaluators.self_tests",), f"{READ:,} characters, {LONGEST:,} of each assert"),
+    Text("tests in logs", ("audit.audit", "audit.transcripts", "audit.causes"), f"{CODE_CHARS:,} characters"),
+    Text(
+        "tasks in files",
+        (*(f"tasks.benchmarks.{name}" for name in BENCHMARKS), "agent.models.simulated", "audit.lint_dataset"),
+        "parsed and compiled, not evaluated: time in proportion to their length",
+    ),
+)
+"""Every text of a model or a log that the lab's own process parses, evaluates or prints."""
+
+
+def texts() -> str:
+    """The table of texts in docs/safety.md."""
+    rows = "".join(f"| {text.kind} | {', '.join(text.modules)} | {text.bound} |\n" for text in TEXTS)
+    return f"| text | read by | bound |\n|---|---|---|\n{rows}"
 
 
 def state(threat: Threat, missing: Sequence[str], wrong: Sequence[str]) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 CODE_CHARS = 64_000
 """Length limit of parsed texts in characters."""
+LARGEST = 1 << 17
+"""The same for checks, setups and programs of logs."""
 PARSES = 40
 """Largest number of parses per reply."""
 NAME = "<reply>"
@@ -65,7 +67,9 @@ class Parser:
 
 
 def tree_of(source: str, flags: int = 0) -> ast.Module:
-    """The tree of `source`, without warnings. Raises what `ast.parse` does."""
+    """The tree of `source`, without warnings. Raises as `ast.parse`, and ValueError for a text that is too long."""
+    if len(source) > LARGEST:
+        raise ValueError(f"a text of more than {LARGEST} characters is not parsed")
     silence()
     with _ONE_AT_A_TIME:
         tree: ast.Module = compile(source, NAME, "exec", ast.PyCF_ONLY_AST | flags, dont_inherit=True)
