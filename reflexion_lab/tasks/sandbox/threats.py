@@ -104,11 +104,11 @@ class Text(NamedTuple):
     bound: str
 
 
-BENCHMARKS = ("basics", "humaneval", "humaneval_plus", "mbpp", "mutants", "rows", "visible")
+BENCHMARKS = ("basics", "humaneval", "humaneval_plus", "mbpp", "mutants", "rows", "vacuous", "visible")
 TEXTS = (
     Text(
         "checks and their setup",
-        ("tasks.sandbox.apart", "tasks.sandbox.needs"),
+        ("tasks.sandbox.apart", "tasks.sandbox.needs", "tasks.sandbox.suites"),
         f"{LARGEST:,} characters and {ROUNDS} passes; longer or deeper ones are compiled beside the program",
     ),
     Text(
