@@ -255,9 +255,15 @@ def _vacuous(programs: StoredPrograms, verdicts: Sequence[Verdict]) -> dict[str,
 
     def why(sandbox: Sandbox, sample: Sample) -> str:
         solution = right.get(_key(sample)[1:], "")
-        fields = {"entry_point": sample.entry_point, "setup": sample.setup, "canonical_solution": solution}
+        task = Task(
+            task_id=sample.task_id,
+            prompt="",
+            entry_point=sample.entry_point,
+            setup=sample.setup,
+            canonical_solution=solution,
+        )
         try:
-            return vacuous(Task(task_id=sample.task_id, prompt="", **fields), sample.tests, sandbox)
+            return vacuous(task, sample.tests, sandbox)
         except HarnessError:
             return ""
 

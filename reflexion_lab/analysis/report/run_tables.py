@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from reflexion_lab.analysis.stats.estimators import Point
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.summary import Summary, cost_is_known, spending, summary, usages
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import BY_MODEL, OUTCOMES, Usage
+from reflexion_lab.records import BY_MODEL, OUTCOMES, Reflection, Trajectory, Usage, WrittenTests
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import changes, resumed
 from reflexion_lab.runner.silence import silence
@@ -109,7 +109,7 @@ MANY = 0.2
 
 def _silent(log: Log, figures: Summary) -> Iterator[str]:
     """Roles whose replies said nothing."""
-    lost = {
+    lost: dict[str, Sequence[Trajectory | Reflection | WrittenTests]] = {
         "actor": [attempt.trajectory for attempt in log.every if not attempt.trajectory.solution.strip()],
         "reflector": [a.reflection for a in log.every if a.reflection and a.reflection.source not in BY_MODEL],
         "suite_writer": [written for written in log.written.values() if not written.tests],

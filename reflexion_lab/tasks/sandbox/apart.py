@@ -93,7 +93,7 @@ def prepare_all(checks: tuple[str, ...], entry_point: str, setup: str) -> list[P
     earlier = [_read_from(checks[:i], check) if foreign else () for i, check in enumerate(checks)]
     elsewhere = [_read_elsewhere(checks, i) if foreign else frozenset() for i in range(len(checks))]
     each = zip(checks, earlier, elsewhere, strict=True)
-    prepared = [prepare(check, entry_point, setup, foreign, *more) for check, *more in each]
+    prepared = [prepare(check, entry_point, setup, foreign, before, others) for check, before, others in each]
     beside = [i for i, check in enumerate(prepared) if check.in_process]
     if foreign and beside:
         names = [_own_and_needed(check) for check in checks]

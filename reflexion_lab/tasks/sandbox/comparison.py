@@ -174,7 +174,7 @@ def _dict_items(items: list[Any]) -> Any:
 CONTAINERS: dict[str, Callable[[Any], Any]] = {
     "t": tuple, "s": set, "z": frozenset, "d": dict, "O": OrderedDict, "C": _counter, "K": _dict_keys, "I": _dict_items,
 }  # fmt: skip
-VIEWS = (type({}.keys()), type({}.items()), type({}.values()))
+VIEWS = tuple(type(view) for view in (CONTAINERS.keys(), CONTAINERS.items(), CONTAINERS.values()))
 SINGLE = {str, int, float, bool, type(None), bytes, bytearray, complex, Decimal, array, memoryview}
 SEVERAL = (list, tuple, set, frozenset, deque, range, *VIEWS)
 LIBRARY: dict[str, Callable[..., Any]] = {

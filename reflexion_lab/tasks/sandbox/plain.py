@@ -4,8 +4,8 @@ JSON with tags: `{"t": [...]}` is a tuple, `{"o": [...]}` a value that is not pl
 encoded as its built-in base, so that no `__eq__` of the candidate takes part in a comparison.
 """
 
-from _collections import OrderedDict
 from _json import encode_basestring_ascii as quoted
+from collections import OrderedDict
 from typing import Any
 
 LARGEST = 1 << 20
@@ -21,7 +21,8 @@ DIGITS = 5_000
 """Maximum decimal exponent, as in `comparison`."""
 RANGED = 1 << 20
 """Maximum length of a range; a longer one is not plain data."""
-VIEWS = {type(getattr(d, name)()): name[0].upper() for d in ({}, OrderedDict()) for name in ("keys", "items", "values")}
+_DICTIONARIES: tuple[dict[str, int], ...] = ({}, OrderedDict())
+VIEWS = {type(getattr(d, name)()): name[0].upper() for d in _DICTIONARIES for name in ("keys", "items", "values")}
 """Tags of the views of dictionaries, which keep their order."""
 TYPES = (int, float, str, bool, list, tuple, dict, set, frozenset, bytes, complex)
 Memo = Any
