@@ -137,8 +137,7 @@ def score(cases: Sequence[Case], rules: str, seed: int = 0) -> Score:
 
 def recall(cases: Sequence[Case], rules: str) -> Rate:
     """Share of `cases` with the right class, with problems as clusters."""
-    outcomes = {number: case.guesses[rules] == case.truth for number, case in enumerate(cases)}
-    return bootstrap.rate(outcomes, {number: case.problem for number, case in enumerate(cases)})
+    return bootstrap.rate((case.problem, case.guesses[rules] == case.truth) for case in cases)
 
 
 def _class_score(cases: Sequence[Case], rules: str, name: str) -> ClassScore:

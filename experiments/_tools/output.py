@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from reflexion_lab.analysis.figures.style import COLOURS, FAINT, INK, MARKERS
 from reflexion_lab.analysis.report.cells import interval
 from reflexion_lab.analysis.report.sheets import Sheet, as_table
-from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, Rate, clustered
+from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, Rate
 from reflexion_lab.cli.main import Arguments, guarded
 from reflexion_lab.cli.place import add_json, out_folder, positive
 from reflexion_lab.errors import ConfigError
@@ -56,15 +55,6 @@ def check_places(files: Iterable[str], out: str | None) -> None:
             raise ConfigError(file, "no file", TRANSCRIPTS)
     if out:
         out_folder(out)
-
-
-def clustered_rate(k: int, clusters: Sequence[str]) -> Rate:
-    """Share of `k` cases; `clusters` names the cluster of every case. Wilson interval at the effective sample size."""
-    if not clusters:
-        return Rate.of(0, 0)
-    share = k / len(clusters)
-    low, high = clustered(share, list(Counter(clusters).values()))
-    return Rate(k=k, n=len(clusters), share=share, low=low, high=high)
 
 
 def percentile_estimate(value: float, resampled: NDArray[float64]) -> Estimate:

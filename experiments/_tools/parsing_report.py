@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from experiments._tools import output
-from experiments._tools.output import clustered_rate, columns, percent
+from experiments._tools.output import columns, percent
 from experiments._tools.replies import CAUSES, Parsing, Reply, Words
 from reflexion_lab.analysis.figures.style import COLOURS, INK, caption
 from reflexion_lab.analysis.report.sheets import Sheet
+from reflexion_lab.analysis.stats.bootstrap import rate
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.terminal_text import visible
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
 Case = TypeVar("Case", Words, Reply)
 WORD = {True: "pass", False: "fail"}
-INTERVALS = "95 % intervals: Wilson, discounted for cases that share a task."
+INTERVALS = "95 % intervals over tasks."
 COLUMNS = (
     "part", "by", "name", "n", "tasks", "exceptions", "failed", "failed_share", "failed_low", "failed_high", "in_form",
     "no_program", "logged_pass", "lenient_pass", "extracted_pass", "agree", "agree_share", "agree_low", "agree_high",
 )  # fmt: skip
 METHOD = (
-    "Left: share of completions whose program passes its row's own tests; bar: Wilson 95 % interval, discounted for\n"
-    "completions that share a task. Logged: as recorded. Extracted: our extractor, executed anew. Right: completions\n"
+    "Left: share of completions whose program passes its row's own tests; bar: 95 % interval over tasks.\n"
+    "Logged: as recorded. Extracted: our extractor, executed anew. Right: completions\n"
     "whose two verdicts differ, by what executing variants of the program showed."
 )
 
@@ -171,7 +172,7 @@ def grouped(cases: Sequence[Case], name: Callable[[Case], str]) -> Iterator[tupl
 
 def share(cases: Sequence[Case], holds: Callable[[Case], bool]) -> Rate:
     """Share of cases for which `holds`; cases of one task are a cluster."""
-    return clustered_rate(sum(map(holds, cases)), [case.task_id for case in cases])
+    return rate((case.task_id, holds(case)) for case in cases)
 
 
 def differing(own: Iterable[Reply]) -> int:

@@ -153,5 +153,5 @@ def _cells(
         result = answer(task, hits, of_query, settings.k, float(row["best_score"]))
         groups.setdefault((row["probe"], row["match"], row["retriever"]), []).append(result)
     for (probe, match, retriever), answers in groups.items():
-        measured = quality(answers, settings.k, settings.seed)
+        measured = quality(answers, settings.k)
         yield Cell(probe=probe, match=match, retriever=retriever, answers=tuple(answers), quality=measured)

@@ -14,7 +14,6 @@ from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
 
-DRAWS = 2_000
 """Bootstrap samples of tasks for an interval."""
 NO_QUERY = "queries: got none, expected at least one with a relevant document"
 MEASURES = ("hit", "reciprocal_rank", "ndcg")
@@ -91,14 +90,14 @@ def _ndcg(top: str, relevant: int, k: int) -> float:
     return min(1.0, float(ndcg_score([gains], [range(len(gains), 0, -1)], k=k)))
 
 
-def quality(answers: Sequence[Answer], k: int, seed: int = 0) -> Quality:
+def quality(answers: Sequence[Answer], k: int) -> Quality:
     """Means over queries with the intervals of `bootstrap.interval` over tasks.
 
     Raises ConfigError: there is no answer.
     """
     if not answers:
         raise ConfigError(NO_QUERY)
-    hit = _mean(answers, (result.hit for result in answers), seed)
+    hit = _mean(answers, (result.hit for result in answers))
     return Quality(
         queries=len(answers),
         tasks=len({result.task_id for result in answers}),
@@ -110,14 +109,14 @@ def quality(answers: Sequence[Answer], k: int, seed: int = 0) -> Quality:
             low=hit.low,
             high=hit.high,
         ),
-        mrr=_mean(answers, (result.reciprocal_rank for result in answers), seed),
-        ndcg=_mean(answers, (result.ndcg for result in answers), seed),
+        mrr=_mean(answers, (result.reciprocal_rank for result in answers)),
+        ndcg=_mean(answers, (result.ndcg for result in answers)),
     )
 
 
-def _mean(answers: Sequence[Answer], values: Iterable[float], seed: int) -> Estimate:
+def _mean(answers: Sequence[Answer], values: Iterable[float]) -> Estimate:
     tasks = (result.task_id for result in answers)
-    return bootstrap.interval(by_cluster(zip(tasks, values, strict=True), ALONE), seed, DRAWS)
+    return bootstrap.interval(by_cluster(zip(tasks, values, strict=True), ALONE))
 
 
 def difference(first: Sequence[Answer], second: Sequence[Answer], measure: str) -> Estimate:

@@ -114,7 +114,7 @@ def compare(
                 rankings = _rankings(retriever, texts_asked, depth)
                 for probe in (probe for probe in probed if probe.questions):
                     answers = tuple(_answer(episodes, rankings, question, k) for question in probe.questions)
-                    measured = quality(answers, k, seed)
+                    measured = quality(answers, k)
                     cells.append(Cell(probe=probe.name, match=view, retriever=name, answers=answers, quality=measured))
             bar.update()
     return Comparison(

@@ -2,7 +2,7 @@
 
     python experiments/coverage/interval.py [--runs 2000] [--worst] [--agree]
     python experiments/coverage/interval.py --shift 0.06 | --per-cluster [--runs 1000]
-    python experiments/coverage/interval.py --equivalence
+    python experiments/coverage/interval.py --equivalence | --shares [--runs 2000] [--check]
 
 Tasks are clusters: their rates are Beta, an effect is added on the logit, four fifths of the cases share their draw
 with the baseline. Beside ours (`stats.bootstrap.difference`): a plain t over tasks, and with one seed Newcombe's method
@@ -14,6 +14,10 @@ arm's rates on all tasks, normal with this standard deviation, and the truth is 
 which share their rates and an effect of their own (standard deviation 1 on the logit), and compares ours by cluster
 with ours by task, one line a number of clusters, tasks a cluster and seeds.
 
+`--shares` is of the interval of one share: clusters of 5 cases each, or of 1, 1, 2, 3, 5 and 8 in turn, or of single
+cases, where it is Wilson's; the rates of clusters are Beta with an intraclass correlation. With `--check` the lines
+are compared with README.md beside this file.
+
 `--equivalence` enumerates all tables of one seed, and prints the probability of equivalence at a true difference of the
 margin: the greatest over margins of 2 to 30 points and all discordances.
 """
@@ -24,18 +28,24 @@ import argparse
 import math
 from collections.abc import Callable, Iterator
 from itertools import groupby, product
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit, gammaln, logit, stdtrit, xlogy
 
-from reflexion_lab.analysis.stats.bootstrap import difference
+from reflexion_lab.analysis.stats.bootstrap import difference, interval
 from reflexion_lab.analysis.stats.intervals import EQUIVALENCE, over_tasks, score_limit, wilson
 from reflexion_lab.analysis.stats.seeds import widened
 
 TASKS, SEEDS, RATES, EFFECTS = (20, 40, 60, 100, 164, 400), (1, 3, 5), (0.05, 0.15, 0.5, 0.9, 0.95), (0.0, 0.15, 0.8)
 CLUSTERS, PER_CLUSTER, SPREAD = (60, 138), (1, 2, 3, 4), 1.0
 SHARED = 0.8
+SHARE_CLUSTERS, SHARE_RATES, AGREEMENTS = (
+    (6, 8, 9, 10, 12, 20, 50, 200),
+    (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98),
+    (0.1, 0.5, 0.9),
+)
 EQUIVALENCE_TASKS = (30, 40, 60, 100, 164)
 Ends = tuple[float, float]
 
@@ -58,9 +68,15 @@ def main() -> None:
     parser.add_argument("--agree", action="store_true", help="all seeds of a task draw alike")
     parser.add_argument("--shift", type=float, help="an arm's standard deviation between seeds, such as 0.06")
     parser.add_argument("--per-cluster", action="store_true", help="1 to 4 tasks a cluster, by cluster and by task")
+    parser.add_argument("--shares", action="store_true", help="the interval of one share")
+    parser.add_argument("--check", action="store_true", help="with --shares: exit code 1 if a line is not in README.md")
     parser.add_argument("--equivalence", action="store_true", help="the error of equivalence at the margin, exactly")
-    for row in rows(parser.parse_args()):
+    options = parser.parse_args()
+    published = (Path(__file__).parent / "README.md").read_text(encoding="utf-8").splitlines()
+    for row in rows(options):
         print(row, flush=True)
+        if options.check and row not in published:
+            parser.exit(1, "that line is not in README.md\n")
 
 
 def rows(options: argparse.Namespace) -> Iterator[str]:
@@ -68,6 +84,8 @@ def rows(options: argparse.Namespace) -> Iterator[str]:
         return by_cluster_size(options.runs)
     if options.shift is not None:
         return over_seeds(options.runs, options.shift)
+    if options.shares:
+        return of_shares(options.runs)
     if options.equivalence:
         return errors_at_the_margin()
     lines = designs(options.runs, options.agree)
@@ -170,6 +188,36 @@ def shifted(rng: np.random.Generator, tasks: int, seeds: int, rate: float, shift
     after = expit(logit(before) + 0.4) + rng.normal(0, shift, seeds)
     luck, is_shared, fresh = (rng.random((tasks, seeds)) for _ in range(3))
     return (np.where(is_shared < SHARED, luck, fresh) < after).astype(float) - (luck < before)
+
+
+def of_shares(runs: int) -> Iterator[str]:
+    """A table in Markdown: coverage and mean width, over all intraclass correlations; of Wilson without clusters."""
+    rng = np.random.default_rng(20261127)
+    yield "| clusters | rate | least, % | of 5 cases, % | width | unequal, % | width | single, % | width |"
+    yield "|---" * 9 + "|"
+    for clusters, rate in product(SHARE_CLUSTERS, SHARE_RATES):
+        equal, unequal = (
+            [_of_share(rng, np.resize(sizes, clusters), rate, agree, runs) for agree in AGREEMENTS]
+            for sizes in ((5,), (1, 1, 2, 3, 5, 8))
+        )
+        single = _of_share(rng, np.ones(clusters, int), rate, 0, runs)
+        least = min(coverage for coverage, _ in (*equal, *unequal))
+        means = [np.mean(of_design, axis=0) for of_design in (equal, unequal, [single])]
+        figures = " | ".join(f"{100 * coverage:.1f} | {width:.3f}" for coverage, width in means)
+        yield f"| {clusters} | {rate} | {100 * least:.1f} | {figures} |"
+
+
+def _of_share(rng: np.random.Generator, sizes: np.ndarray, rate: float, agree: float, runs: int) -> tuple[float, float]:
+    """Coverage and mean width with this intraclass correlation of the cases of a cluster."""
+    spread = (1 - agree) / agree if agree else 0.0
+    drawn = (runs, len(sizes))
+    rates = rng.beta(rate * spread, (1 - rate) * spread, drawn) if agree else np.full(drawn, rate)
+    ends = []
+    for passed in rng.binomial(sizes, rates):
+        cases = np.where(np.arange(sizes.max()) < sizes[:, None], np.arange(sizes.max()) < passed[:, None], np.nan)
+        estimate = interval(cases)
+        ends.append((estimate.low, estimate.high))
+    return quality(ends, rate)
 
 
 def errors_at_the_margin() -> Iterator[str]:

@@ -33,7 +33,7 @@ def coverage(rng: np.random.Generator, ratings: int, size: int, rate: float, kap
     ends = []
     for _ in range(runs):
         pairs = [tables[place] for place in rng.choice(4, ratings // size, p=chances) for _ in range(size)]
-        _, estimate = cohen(pairs, [size] * (ratings // size))
+        _, estimate = cohen(pairs, [place // size for place in range(len(pairs))])
         if estimate is not None:
             ends.append((estimate.low, estimate.high))
     return sum(low <= kappa <= high for low, high in ends) / len(ends)

@@ -13,7 +13,7 @@ import argparse
 import csv
 import hashlib
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +23,9 @@ from experiments.words_and_their_controls.words import NAMES, Quality, Solutions
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.sheets import Sheet
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.stats.intervals import Estimate, clustered
+from reflexion_lab.analysis.stats.bootstrap import interval
+from reflexion_lab.analysis.stats.clusters import ALONE, by_cluster
+from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.records import Attempt, Record, Task
 from reflexion_lab.runner.folder.folder import some_folders
@@ -137,7 +139,7 @@ class Agreement(Record, frozen=True, kw_only=True):
     first_yes: int
     second_yes: int
     agreed: Estimate | None
-    """Share of equal ratings, with a Wilson interval over clusters of tasks; None without any."""
+    """Share of equal ratings, with an interval over clusters of tasks; None without any."""
     kappa: Estimate | None
     """Cohen's kappa (1960, Educational and Psychological Measurement 20:37-46); None if both always say the same one
     word, so that agreement by chance is 1. Its interval is that of the share of equal ratings, at the agreement by
@@ -202,16 +204,14 @@ def _agreement(
         if (answer := _answer(first[1][item][name])) is not None
         and (other := _answer(second[1][item][name])) is not None
     }
-    sizes: dict[str, int] = {}
-    for item in both:
-        sizes[clusters[item]] = sizes.get(clusters[item], 0) + 1
-    agreed, kappa = cohen(list(both.values()), list(sizes.values()))
+    of_items = [clusters[item] for item in both]
+    agreed, kappa = cohen(list(both.values()), of_items)
     return Agreement(
         quality=name,
         first=first[0],
         second=second[0],
         n=len(both),
-        clusters=len(sizes),
+        clusters=len(set(of_items)),
         first_yes=sum(answer for answer, _ in both.values()),
         second_yes=sum(answer for _, answer in both.values()),
         agreed=agreed,
@@ -223,7 +223,7 @@ def _answer(cell: str) -> bool | None:
     return ANSWERS.get(cell.strip().casefold())
 
 
-def cohen(pairs: Sequence[tuple[bool, bool]], sizes: Sequence[int]) -> tuple[Estimate | None, Estimate | None]:
+def cohen(pairs: Sequence[tuple[bool, bool]], clusters: Sequence[Hashable]) -> tuple[Estimate | None, Estimate | None]:
     """Share of equal ratings and Cohen's kappa, with 95 % intervals; see `Agreement`.
 
     kappa = (p - e) / (1 - e) for the share p of equal ratings and e = a b + (1 - a)(1 - b), where a and b are the
@@ -233,15 +233,15 @@ def cohen(pairs: Sequence[tuple[bool, bool]], sizes: Sequence[int]) -> tuple[Est
     ----------
     pairs : Sequence[tuple[bool, bool]]
         Two ratings by item.
-    sizes : Sequence[int]
-        Items by cluster.
+    clusters : Sequence[Hashable]
+        Cluster of each item.
     """
     if not pairs:
         return None, None
-    share = sum(first is second for first, second in pairs) / len(pairs)
     a, b = (sum(pair[place] for pair in pairs) / len(pairs) for place in (0, 1))
     chance = a * b + (1 - a) * (1 - b)
-    agreed = Estimate.of(share, *clustered(share, sizes))
+    outcomes = [(cluster, first is second) for cluster, (first, second) in zip(clusters, pairs, strict=True)]
+    agreed = interval(by_cluster(outcomes, ALONE))
     if chance == 1:
         return agreed, None
     kappa = (max(-1.0, (value - chance) / (1 - chance)) for value in (agreed.value, agreed.low, agreed.high))
@@ -287,7 +287,7 @@ def agreement_sheet(rows: Sequence[Agreement]) -> Sheet:
         "agreed, % [95 %]": lambda row: cells.estimate(row.agreed) if row.agreed else cells.NONE,
         "kappa [95 %]": lambda row: cells.estimate(row.kappa, digits=2, scale=1) if row.kappa else cells.NONE,
     }
-    note = "kappa: Cohen's; 1 all equal, 0 as by chance. Intervals: Wilson over clusters. Empty cells do not count."
+    note = "kappa: Cohen's; 1 all equal, 0 as by chance. Intervals: over clusters. Empty cells do not count."
     return Sheet.of("Agreement of ratings", rows, columns, note, names=2)
 
 

@@ -222,14 +222,14 @@ def test_kappa_equals_that_of_statsmodels(table):
     inter_rater = pytest.importorskip("statsmodels.stats.inter_rater")
     both, first, second, neither = table
     pairs = [(True, True)] * both + [(True, False)] * first + [(False, True)] * second + [(False, False)] * neither
-    _, kappa = cohen(pairs, [1] * len(pairs))
+    _, kappa = cohen(pairs, range(len(pairs)))
     other = inter_rater.cohens_kappa([[both, first], [second, neither]])
     assert kappa.value == pytest.approx(other.kappa)
     assert kappa.high - kappa.low > 0.8 * (other.kappa_upp - other.kappa_low)
 
 
 def test_kappa_is_undefined_if_both_always_say_the_same():
-    agreed, kappa = cohen([(True, True)] * 5, [1] * 5)
+    agreed, kappa = cohen([(True, True)] * 5, range(5))
     assert (agreed.value, kappa) == (1, None)
     assert cohen([], []) == (None, None)
 

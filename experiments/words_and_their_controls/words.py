@@ -300,18 +300,16 @@ class _Row(NamedTuple):
     """None if the program was right, or no attempt read the reflection, or a hidden verdict is missing."""
 
 
-def word_quality(logs: Sequence[Log], solutions: Solutions, seed: int = 0) -> tuple[QualityFigures, ...]:
+def word_quality(logs: Sequence[Log], solutions: Solutions) -> tuple[QualityFigures, ...]:
     """Qualities of the reflections of some runs, and how often the next attempt repairs the program; () without any.
 
     Parameters
     ----------
     solutions : Mapping[str, Mapping[str, str]]
         Canonical programs by run and task; {} if unknown, which leaves out `names_cause`.
-    seed : int, default 0
-        Of the bootstrap.
     """
     rows = [row for log in logs for row in _rows(log, solutions.get(log.manifest.run_id, {}))]
-    return tuple(_figures(name, rows, seed) for name in NAMES) if rows else ()
+    return tuple(_figures(name, rows) for name in NAMES) if rows else ()
 
 
 def _rows(log: Log, solutions: Mapping[str, str]) -> Iterator[_Row]:
@@ -351,7 +349,7 @@ def _by_chance(attempt: Attempt, others: Iterable[Attempt], solutions: Mapping[s
     return None
 
 
-def _figures(name: str, rows: Sequence[_Row], seed: int) -> QualityFigures:
+def _figures(name: str, rows: Sequence[_Row]) -> QualityFigures:
     rated = [(row, bool(value)) for row in rows if (value := getattr(row.quality, name)) is not None]
     outcomes: dict[bool, list[tuple[str, bool]]] = {True: [], False: []}
     verdicts: dict[bool, dict[tuple[str, int], bool]] = {True: {}, False: {}}
@@ -362,19 +360,19 @@ def _figures(name: str, rows: Sequence[_Row], seed: int) -> QualityFigures:
     by_chance = [(row.cluster, row.by_chance) for row in rows if row.by_chance is not None]
     return QualityFigures(
         name=name,
-        rate=_share([(row.cluster, value) for row, value in rated], seed),
-        by_chance=_share(by_chance if name == "names_cause" else [], seed),
-        repaired_with=_share(outcomes[True], seed),
-        repaired_without=_share(outcomes[False], seed),
-        effect=effect(verdicts[True], verdicts[False], seed),
+        rate=_share([(row.cluster, value) for row, value in rated]),
+        by_chance=_share(by_chance if name == "names_cause" else []),
+        repaired_with=_share(outcomes[True]),
+        repaired_without=_share(outcomes[False]),
+        effect=effect(verdicts[True], verdicts[False]),
     )
 
 
-def _share(outcomes: Sequence[tuple[str, bool]], seed: int) -> RepairShare | None:
+def _share(outcomes: Sequence[tuple[str, bool]]) -> RepairShare | None:
     if not outcomes:
         return None
     k = sum(passed for _, passed in outcomes)
-    return RepairShare(k=k, n=len(outcomes), share=interval(by_cluster(outcomes, ALONE), seed))
+    return RepairShare(k=k, n=len(outcomes), share=interval(by_cluster(outcomes, ALONE)))
 
 
 def quality_sheet(logs_by_arm: Mapping[str, Sequence[Log]], programs: Solutions) -> Sheet:

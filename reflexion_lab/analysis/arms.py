@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from reflexion_lab.analysis.learning.checkpoints import Matrix, matrix
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats import clusters
-from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS, interval
-from reflexion_lab.analysis.stats.intervals import Estimate, Rate
+from reflexion_lab.analysis.stats.bootstrap import interval
+from reflexion_lab.analysis.stats.intervals import PAIRED, WILSON, Estimate
 from reflexion_lab.errors import DataError
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Attempt, Grade
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
 NO_LOGS: Mapping[str, Sequence[Log]] = {}
 RESUME = "finish it with the same command and resume=FOLDER"
-WILSON = "Wilson"
-BOOTSTRAP = (
-    f"bootstrap over tasks at these seeds (Wilson, discounted, where fewer than {MIN_TASKS} ever passed or failed)"
-)
 
 
 class Case(NamedTuple):
@@ -165,18 +161,14 @@ class Arm:
             case: self.grades[case][submitted_at(attempts, t).number].passed for case, attempts in self.judged.items()
         }
 
-    def share(self, verdicts: Mapping[Case, bool], seed: int = 0) -> Estimate:
-        """Share of `verdicts` that passed, with an interval by `share_method`; `seed` is that of the bootstrap."""
-        if self.share_method != WILSON:
-            return interval(self.by_cluster(verdicts), seed)
-        rate = Rate.over(verdicts.values())
-        return Estimate(value=rate.share, low=rate.low, high=rate.high)
+    def share(self, verdicts: Mapping[Case, bool]) -> Estimate:
+        """Share of `verdicts` that passed, with an interval by `share_method`."""
+        return interval(self.by_cluster(verdicts))
 
     @property
     def share_method(self) -> str:
-        if clusters.are_shared(self.tasks, self.clusters):
-            return BOOTSTRAP.replace("tasks", "clusters")
-        return WILSON if len(self.seeds) == 1 else BOOTSTRAP
+        units = clusters.units(self.tasks, self.clusters)
+        return WILSON if len(self.seeds) == 1 and units == "tasks" else PAIRED.replace("tasks", units)
 
     def by_cluster(self, values: Mapping[Case, float]) -> NDArray[float64]:
         """Values of cases as an array for `stats.bootstrap`: a row per cluster, padded with NaN."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 from reflexion_lab.analysis.learning.curation import curated, has_curator, has_items, size_at_end
 from reflexion_lab.analysis.learning.memory import EFFECTS
 from reflexion_lab.analysis.stats.bootstrap import rate
+from reflexion_lab.analysis.stats.clusters import ALONE, Clusters
 from reflexion_lab.analysis.stats.estimators import Paired, feedback_confusion, paired, suite_quality, verdict
 from reflexion_lab.analysis.stats.intervals import PAIRED, Estimate, Rate
 from reflexion_lab.errors import ConfigError
@@ -47,7 +48,7 @@ class Metric(Record, frozen=True, kw_only=True):
     """attempt: `of(attempt, grade or None)`; task: `of(attempts, grades by number)`; run: `of(log)`; arm: `of(arm)`.
     Returns None for no value."""
     interval: str
-    """Method of the 95 % interval; "" for no interval."""
+    """Method of the 95 % interval of an `Estimate`; "" for no interval."""
     label: str
     """Name in tables."""
     note: str
@@ -69,17 +70,14 @@ class Metric(Record, frozen=True, kw_only=True):
             value: Value | None = self.of(log)
             return value
         if self.level == "attempt":
-            return self._pooled(
-                self.of(attempt, log.grades.get((attempt.task_id, attempt.number))) for attempt in log.every
-            )
+            pairs = ((attempt, log.grades.get((attempt.task_id, attempt.number))) for attempt in log.every)
+            return self._pooled(((attempt.task_id, self.of(attempt, grade)) for attempt, grade in pairs), log.clusters)
         grades = log.grades_by_task
         values = {name: self.of(attempts, grades.get(name, {})) for name, attempts in log.attempts.items()}
-        if self.unit == "share" and any(value is not None for value in values.values()):
-            return rate(values, log.clusters)
-        return self._pooled(values.values())
+        return self._pooled(values.items(), log.clusters)
 
     def in_arm(self, arm: Arm) -> Value | None:
-        """Value over an arm. Shares of tasks are clustered by task; shares of attempts assume independent attempts.
+        """Value over an arm; all cases or attempts of a cluster of tasks are one unit of the interval of a share.
         What is of whole runs is summed over them, if it is a count or a share, else averaged.
         """
         if self.level == "arm":
@@ -88,12 +86,15 @@ class Metric(Record, frozen=True, kw_only=True):
         if self.level == "run":
             values = [value for log in arm.whole if (value := self.in_run(log)) is not None]
             rates = [value for value in values if isinstance(value, Rate)]
-            return Rate.of(sum(r.k for r in rates), sum(r.n for r in rates)) if rates else self._pooled(values)
+            if rates:
+                return Rate.of(sum(each.k for each in rates), sum(each.n for each in rates))
+            return self._pooled((None, value) for value in values)
         if self.level == "attempt":
-            return self._pooled(self.of(*pair) for pair in arm.graded)
+            graded = ((attempt.task_id, self.of(attempt, grade)) for attempt, grade in arm.graded)
+            return self._pooled(graded, arm.clusters)
         by_case = {case: self.of(attempts, arm.grades[case]) for case, attempts in arm.judged.items()}
         known = {case: value for case, value in by_case.items() if value is not None}
-        return arm.share(known) if known and self.unit == "share" else self._pooled(known.values())
+        return arm.share(known) if known and self.unit == "share" else self._pooled(known.items())
 
     def key(self, is_upper_bound: bool = False) -> str:
         """Name in MLflow, where a share of attempts ends in `_rate`."""
@@ -102,12 +103,14 @@ class Metric(Record, frozen=True, kw_only=True):
             name = name.replace("pass_at_1", "upper_bound").replace("visible_pass", "upper_bound_feedback")
         return f"{name}_rate" if self.level == "attempt" and self.unit == "share" else name
 
-    def _pooled(self, values: Iterable[Any]) -> Value | None:
-        known = [value for value in values if value is not None]
+    def _pooled(self, values: Iterable[tuple[Any, Any]], clusters: Clusters = ALONE) -> Value | None:
+        """Of pairs (task, value)."""
+        pairs = [(task, value) for task, value in values if value is not None]
+        known = [value for _, value in pairs]
         if not known:
             return None
         if self.unit == "share":
-            return Rate.over(known)
+            return rate(pairs, clusters)
         return float(sum(known)) if self.unit == "count" else sum(known) / len(known)
 
 
@@ -141,7 +144,7 @@ def metric(
     level, unit, direction, label, note, of_whole
         See `Metric`.
     interval
-        By default "Wilson" for a share.
+        By default that of `bootstrap.rate` for a share.
     cases
         By default "attempts" at level attempt, else "tasks".
     name
@@ -158,7 +161,7 @@ def metric(
             unit=unit,
             direction=direction,
             of=function,
-            interval=interval or ("Wilson" if unit == "share" else ""),
+            interval=interval or (PAIRED if unit == "share" else ""),
             label=label,
             note=note,
             cases=cases or ("attempts" if level == "attempt" else "tasks"),
@@ -233,13 +236,13 @@ def numbers(name: str, value: Value | None) -> dict[str, float]:
 @metric("run", "share", label="pass@1", direction="higher")
 def pass_at_1(log: Log) -> Rate:
     """Hidden verdicts on submissions."""
-    return rate(_final(log), log.clusters)
+    return rate(_final(log).items(), log.clusters)
 
 
 @metric("run", "share", label="plain single attempt", direction="higher", note="attempt 1 of the same loops")
 def attempt_1_pass_at_1(log: Log) -> Rate | None:
     """Hidden verdicts on attempt 1; None until every attempt is graded."""
-    return rate(verdicts_at(log.attempts, log.grades, 1), log.clusters) if log.is_graded else None
+    return rate(verdicts_at(log.attempts, log.grades, 1).items(), log.clusters) if log.is_graded else None
 
 
 @metric("run", "points", label="gain over attempt 1", direction="higher", interval=PAIRED)
@@ -261,26 +264,26 @@ def any_solved(log: Log) -> Rate | None:
     if not log.is_graded:
         return None
     solved = {attempt.task_id for attempt in log.every if log.grades[attempt.task_id, attempt.number].passed}
-    return rate({task_id: task_id in solved for task_id in _final(log)}, log.clusters)
+    return rate(((task_id, task_id in solved) for task_id in _final(log)), log.clusters)
 
 
 @metric("run", "share", label="feedback passed", direction="higher")
 def visible_pass(log: Log) -> Rate:
     """Submissions that passed their feedback checks, of those with a feedback verdict."""
-    passed = {task_id: verdict(submitted_at(attempts).evaluation) for task_id, attempts in log.attempts.items()}
+    passed = ((task_id, verdict(submitted_at(attempts).evaluation)) for task_id, attempts in log.attempts.items())
     return rate(passed, log.clusters)
 
 
 @metric("run", "share", label="wrong among passed", direction="lower", cases="submissions that passed their feedback")
 def feedback_wrong_if_passed(log: Log) -> Rate | None:
     """P(hidden fail | feedback pass) of submissions; None for an oracle, whose feedback is the hidden tests."""
-    return None if log.is_upper_bound else feedback_confusion(log.submitted.values()).wrong_if_passed
+    return None if log.is_upper_bound else feedback_confusion(log.submitted.values(), log.clusters).wrong_if_passed
 
 
 @metric("run", "share", label="right among failed", direction="lower", cases="submissions that failed their feedback")
 def feedback_right_if_failed(log: Log) -> Rate | None:
     """P(hidden pass | feedback fail) of submissions; None for an oracle."""
-    return None if log.is_upper_bound else feedback_confusion(log.submitted.values()).right_if_failed
+    return None if log.is_upper_bound else feedback_confusion(log.submitted.values(), log.clusters).right_if_failed
 
 
 @metric("run", "share", label="valid tests", direction="higher", cases="tests", note="the canonical solution passes")
@@ -298,8 +301,8 @@ def attempts_mean(log: Log) -> float:
 @metric("run", "share", label="model-written reflections", cases="reflections")
 def reflections_by_model_share(log: Log) -> Rate:
     """Reflections written by the model; the others come from rules."""
-    sources = [attempt.reflection.source for attempt in log.every if attempt.reflection]
-    return Rate.of(sum(source in BY_MODEL for source in sources), len(sources))
+    written = ((a.task_id, a.reflection.source in BY_MODEL) for a in log.every if a.reflection)
+    return rate(written, log.clusters)
 
 
 @metric("run", "count", label="duplicate reflections", direction="lower", note="equal to an earlier one on their task")

@@ -17,6 +17,7 @@ from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.learning.reflections import ReflectionFigures
 from reflexion_lab.analysis.learning.reflections import reflections as reflection_figures
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.bootstrap import rate
 from reflexion_lab.analysis.stats.estimators import (
     Confusion,
     Paired,
@@ -143,6 +144,7 @@ def _summary(log: Log) -> Summary:
     manifest, every, head = log.manifest, log.every, log.headline
     submitted = head.submitted
     hidden = [grade for _, grade in submitted.values()]
+    firsts = (pair for pair in head.judged if pair[0].number == 1)
     reflections = [attempt.reflection for attempt in every if attempt.reflection]
     return Summary(
         run_id=manifest.run_id,
@@ -160,10 +162,10 @@ def _summary(log: Log) -> Summary:
         any_solved=metrics.any_solved(head),
         visible_pass=metrics.visible_pass(head),
         against_single=metrics.against_attempt_1(head),
-        feedback=feedback_confusion(submitted.values()),
-        feedback_first=feedback_confusion(j for j in head.judged if j[0].number == 1) if log.is_graded else None,
-        feedback_attempts=feedback_confusion(head.judged) if log.is_graded else None,
-        feedback_asserts=assert_confusion(head.judged) if log.is_graded else None,
+        feedback=feedback_confusion(submitted.values(), log.clusters),
+        feedback_first=feedback_confusion(firsts, log.clusters) if log.is_graded else None,
+        feedback_attempts=feedback_confusion(head.judged, log.clusters) if log.is_graded else None,
+        feedback_asserts=assert_confusion(head.judged, log.clusters) if log.is_graded else None,
         hidden_asked_open=sum(not grade.sealed for grade in log.grades.values()),
         hidden_asked_sealed=sum(grade.sealed for grade in log.grades.values()),
         verification_types=dict(Counter(attempt.evaluation.verification_type for attempt in every)),
@@ -184,8 +186,8 @@ def _summary(log: Log) -> Summary:
         reflections_repeated=metrics.reflections_repeated(log),
         reflection_figures=reflection_figures(log),
         extraction_failures=sum(metrics.extraction_failures(attempt, None) for attempt in every),
-        empty_retries=Rate.over(metrics.empty_retries(attempt, None) for attempt in every),
-        blind_retries=Rate.over(metrics.blind_retries(attempt, None) for attempt in every),
+        empty_retries=rate(((a.task_id, metrics.empty_retries(a, None)) for a in every), log.clusters),
+        blind_retries=rate(((a.task_id, metrics.blind_retries(a, None)) for a in every), log.clusters),
         withheld=_withheld(every),
         inner_loops=dict(Counter(attempt.trajectory.ended for attempt in every if attempt.trajectory.ended)),
         set_aside=dict(Counter(loop.outcome for loop in log.set_aside)),

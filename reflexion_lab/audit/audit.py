@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from reflexion_lab.analysis.stats.bootstrap import interval, rate
+from reflexion_lab.analysis.stats.clusters import ALONE, by_cluster
 from reflexion_lab.analysis.stats.estimators import Confusion, confusion
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.audit.causes import Causes, Explained, from_other_logs, self_grading
@@ -66,14 +68,12 @@ class Audit(Record, frozen=True, kw_only=True):
     @property
     def logged_rate(self) -> Rate:
         """Logged passes over all samples with a logged verdict."""
-        logged = [verdict.sample.logged for verdict in self.verdicts if verdict.sample.logged is not None]
-        return Rate.of(sum(logged), len(logged))
+        return rate((verdict.sample.task_id, verdict.sample.logged) for verdict in self.verdicts)
 
     @property
     def rate(self) -> Rate:
         """Our passes over all samples with a verdict."""
-        judged = [verdict.passed for verdict in self.verdicts if verdict.is_judged]
-        return Rate.of(sum(judged), len(judged))
+        return rate((verdict.sample.task_id, verdict.passed) for verdict in self.verdicts if verdict.is_judged)
 
     @property
     def disagreements(self) -> list[Verdict]:
@@ -87,7 +87,8 @@ class Audit(Record, frozen=True, kw_only=True):
     @property
     def visible(self) -> Confusion:
         """Verdicts of feedback tests, such as self-written suites, beside those of the hidden tests."""
-        return confusion((v.sample.visible_passed, v.passed if v.is_judged else None) for v in self.verdicts)
+        judged = ((v.sample, v.passed if v.is_judged else None) for v in self.verdicts)
+        return confusion((sample.task_id, sample.visible_passed, passed) for sample, passed in judged)
 
     @property
     def agree(self) -> int:
@@ -122,15 +123,8 @@ def agreement(audits: Sequence[Audit]) -> Estimate:
     """Share of logged verdicts that hold here, with an interval over tasks; the samples of a task are one cluster.
     Raises ConfigError: no logged verdict.
     """
-    from reflexion_lab.analysis.stats.bootstrap import interval
-
-    tasks: dict[str, list[float]] = {}
-    for audit in audits:
-        for verdict in audit.verdicts:
-            if verdict.is_compared:
-                tasks.setdefault(verdict.sample.task_id, []).append(float(not verdict.differs))
-    longest = max(map(len, tasks.values()), default=0)
-    return interval([agreed + [float("nan")] * (longest - len(agreed)) for agreed in tasks.values()] or [[]])
+    verdicts = (verdict for audit in audits for verdict in audit.verdicts if verdict.is_compared)
+    return interval(by_cluster(((verdict.sample.task_id, not verdict.differs) for verdict in verdicts), ALONE))
 
 
 class Audited(NamedTuple):

@@ -136,7 +136,7 @@ def overview(audits: Sequence[Audit]) -> Sheet:
         for audit in audits
     )
     errors = sum(audit.harness_errors for audit in audits)
-    caption = "Passes. Re-executed: each program in its own namespace; Wilson interval. Kappa: agreement beyond "
+    caption = "Passes. Re-executed: each program in its own namespace; 95 % over tasks. Kappa: agreement beyond "
     caption += f"chance (Cohen). Harness errors: {errors}."
     return Sheet(title="Logged and re-executed", columns=columns, rows=rows, caption=caption)
 
@@ -156,9 +156,7 @@ def against_paper(published: Mapping[str, PublishedResult], audits: Mapping[str,
         )
         for key, audit in audits.items()
     )
-    caption = (
-        "Shares of tasks. Re-executed: every stored program with its log's own test, in its own namespace. Wilson."
-    )
+    caption = "Shares of tasks. Re-executed: every stored program with its log's own test, in its own namespace."
     return Sheet(title="The paper, its logs, and its programs", columns=columns, rows=rows, caption=caption)
 
 

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple
 
-from reflexion_lab.analysis.stats.intervals import Rate, clustered
+from reflexion_lab.analysis.stats.bootstrap import rate
+from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Check, Execution, Task
@@ -81,12 +82,12 @@ class Linted(NamedTuple):
         For the visible side, only mutants of tasks with visible tests count.
         """
         counted = [trial for trial in self.trials if trial.mutants and (side == "hidden" or trial.has_visible_tests)]
-        total = sum(trial.mutants for trial in counted)
-        killed = total - sum(len(trial.survivors) if side == "hidden" else trial.visible_survivors for trial in counted)
-        if not total:
-            return Rate.of(0, 0)
-        low, high = clustered(killed / total, [trial.mutants for trial in counted])
-        return Rate(k=killed, n=total, share=killed / total, low=low, high=high)
+        survivors = [len(trial.survivors) if side == "hidden" else trial.visible_survivors for trial in counted]
+        return rate(
+            (place, number >= survived)
+            for place, (trial, survived) in enumerate(zip(counted, survivors, strict=True))
+            for number in range(trial.mutants)
+        )
 
 
 def lint(

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from reflexion_lab.analysis.stats.bootstrap import interval
+from reflexion_lab.analysis.stats.clusters import ALONE, by_cluster
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.audit.transcripts import read_rows, unpacked
 from reflexion_lab.errors import DataError
@@ -42,13 +44,7 @@ class Outcomes(Record, frozen=True, kw_only=True):
     @property
     def share(self) -> Estimate:
         """Share of passed samples, with an interval over tasks."""
-        import numpy as np
-
-        from reflexion_lab.analysis.stats.bootstrap import interval
-
-        width = max(map(len, self.by_task.values()))
-        samples = [[*map(float, passed), *[np.nan] * (width - len(passed))] for passed in self.by_task.values()]
-        return interval(np.array(samples))
+        return interval(by_cluster(((task, passed) for task, own in self.by_task.items() for passed in own), ALONE))
 
 
 def read_outcomes(path: Path | str) -> list[Outcomes]:

@@ -105,4 +105,4 @@ def compare(rows: list[tuple[str, str, Summary]]) -> None:
     console.print(table)
     sources = ", ".join(dict.fromkeys(figures.feedback_source for figures in summaries))
     seeds = ", ".join(dict.fromkeys(str(figures.seed) for figures in summaries))
-    console.print(f"feedback source: {sources}; seed {seeds}; Wilson intervals; change since attempt 1 in points")
+    console.print(f"feedback source: {sources}; seed {seeds}; 95 % over tasks; change since attempt 1 in points")

@@ -180,7 +180,7 @@ def transfer_lines(transfer: Transfer) -> Iterator[str]:
         yield f"  wisdom entries read at least once: {cells.rate(transfer.used, 'entries')}"
     yield from _success("with wisdom", transfer.with_wisdom)
     yield from _success("without wisdom", transfer.without_wisdom)
-    yield "  (attempts of one task are not independent; those with wisdom also differ in other respects)"
+    yield "  (attempts with wisdom also differ in other respects)"
     if transfer.against:
         yield from _against(transfer.against)
 
@@ -196,8 +196,8 @@ def _against(comparison: Against) -> Iterator[str]:
     solved = comparison.solved
     yield f"Against the baseline, {solved.n} pairs of loops, {comparison.left_out} unpaired loops left out"
     points = f"{100 * solved.difference:+.1f} points {cells.interval(solved.low, solved.high, signed=True)}"
-    pairs = f"{solved.repaired} gained, {solved.damaged} lost; p = {solved.p:.2g}, exact test over tasks"
-    yield f"  solved: {points} (95 %, {PAIRED}; {pairs})"
+    pairs = f"{solved.repaired} gained, {solved.damaged} lost; p = {solved.p:.2g}, exact test over {comparison.units}"
+    yield f"  solved: {points} (95 %, {PAIRED.replace('tasks', comparison.units)}; {pairs})"
     yield f"  attempts until solved, if both solve: {_change(comparison.attempts_to_success)}"
     yield f"  attempts: {_change(comparison.attempts)}"
     yield f"  negative transfer, solved only without wisdom: {_named(comparison.lost)}"

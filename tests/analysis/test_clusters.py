@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.analysis import metrics
-from reflexion_lab.analysis.arms import BOOTSTRAP, Arm
+from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.budgets import per_solved
 from reflexion_lab.analysis.comparison.grouping import arms
@@ -20,7 +20,7 @@ from reflexion_lab.analysis.learning.transfer import transfer
 from reflexion_lab.analysis.learning.transitions import transitions
 from reflexion_lab.analysis.report.comparison import sheets
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.stats.bootstrap import bands, difference, interval, rate
+from reflexion_lab.analysis.stats.bootstrap import difference, interval, rate
 from reflexion_lab.analysis.stats.clusters import ALONE, are_shared, by_cluster, merged, places
 from reflexion_lab.analysis.stats.estimators import paired
 from reflexion_lab.analysis.stats.intervals import Rate
@@ -73,7 +73,7 @@ def test_tasks_taken_alone_have_a_narrower_interval(run):
 
 def test_figures_of_an_arm_are_over_clusters(run):
     single, double = (compared(run, *how)[1] for how in ((dict, None), (twice, TWINS)))
-    assert double.share_method == BOOTSTRAP.replace("tasks", "clusters")
+    assert double.share_method == "adjusted t over clusters"
     assert per_solved(double, "tokens") == per_solved(single, "tokens")
     curves = [[(point.low, point.high) for point in Curve.over(arm).points] for arm in (single, double)]
     assert curves[0] == curves[1]
@@ -126,7 +126,7 @@ def test_rows_of_tasks_that_stand_alone_are_sorted_by_id():
 
 
 def test_a_rate_of_tasks_that_stand_alone_is_wilsons():
-    outcomes = {"a": True, "b": False, "c": None, "d": True}
+    outcomes = [("a", True), ("b", False), ("c", None), ("d", True)]
     assert rate(outcomes) == rate(outcomes, {"a": "x", "b": "y"}) == Rate.of(2, 3)
     assert rate(outcomes, {"c": "a"}) == Rate.of(2, 3)  # an unknown outcome is no case
 
@@ -144,14 +144,13 @@ def test_pairs_of_one_cluster_flip_together():
     assert pairs.p == sign_flip(*rows)
 
 
-def test_bands_and_pass_at_k_resample_clusters():
+def test_pass_at_k_is_over_clusters():
     rng = np.random.default_rng(5)
-    curves = (rng.random((2, 30, 3)) < 0.5).astype(float)
-    copies = np.repeat(curves, 2, axis=1)
-    assert bands(curves) == bands(copies, clusters=[task // 2 for task in range(60)])
     samples = [(4, int(c)) for c in rng.integers(0, 5, 30)]
     repeated = [sample for sample in samples for _ in range(2)]
-    assert mean_pass_at_k(samples, 2) == mean_pass_at_k(repeated, 2, clusters=[n // 2 for n in range(60)])
+    alone, doubled = mean_pass_at_k(samples, 2), mean_pass_at_k(repeated, 2, clusters=[n // 2 for n in range(60)])
+    assert (doubled.value, doubled.low) == pytest.approx((alone.value, alone.low), abs=0.03)
+    assert doubled.high - doubled.low > 1.2 * (mean_pass_at_k(repeated, 2).high - mean_pass_at_k(repeated, 2).low)
 
 
 def test_effects_and_calibration_resample_clusters():
@@ -162,7 +161,9 @@ def test_effects_and_calibration_resample_clusters():
     assert effect(*copies, clusters=twins) == effect(after, base)
     few = {case: passed for case, passed in after.items() if case[0] < "t06"}
     copied = {case: passed for case, passed in copies[0].items() if case[0] < "t06"}
-    assert effect(copied, copies[1], clusters=twins) == effect(few, base)
+    own, other = effect(few, base), effect(copied, copies[1], clusters=twins)  # of clusters of two cases: Student's t
+    assert other.value == own.value
+    assert other.high - other.low > own.high - own.low
     forecasts = [Forecast(f"t{i}", float(rng.random()), bool(rng.random() < 0.5)) for i in range(20)]
     repeated = [f._replace(task_id=f"{f.task_id}{c}", cluster=f.task_id) for f in forecasts for c in "ab"]
     assert calibration(repeated).brier == pytest.approx(calibration(forecasts).brier)
@@ -211,5 +212,5 @@ def test_a_row_of_ones_own_benchmark_names_its_cluster(tmp_path):
     assert {result["task_id"]: result["cluster"] for result in recorded} == {
         "own/1": "up", "own/2": "up", "own/3": "own/3",
     }  # fmt: skip
-    assert json.loads((folder / "summary.json").read_text())["pass_at_1"]["clusters"] == 2
+    assert json.loads((folder / "summary.json").read_text())["pass_at_1"]["units"] == "2 clusters"
     assert main(["verify", str(folder)]) == 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from reflexion_lab.analysis.learning.effect import effect
-from reflexion_lab.analysis.stats.intervals import clustered, unpaired_difference, wilson
+from reflexion_lab.analysis.stats.intervals import unpaired_difference, wilson
 
 
 def cases(*groups, first: int = 0):
@@ -31,12 +31,6 @@ def with_ends(k: int, n: int):
 def test_newcombes_own_table_is_reproduced(counts, low, high):
     interval = unpaired_difference(with_ends(*counts[:2]), with_ends(*counts[2:]))
     assert interval == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
-
-
-def test_a_cluster_of_equal_cases_is_worth_one():
-    assert clustered(0.5, [1] * 10) == wilson(5, 10)
-    low, high = clustered(0.5, [5] * 10)
-    assert (low, high) == wilson(5, 10)
 
 
 def test_the_effect_is_the_difference_of_the_shares():

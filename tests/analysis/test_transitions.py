@@ -18,7 +18,7 @@ from reflexion_lab.analysis.learning.transitions import (
     trend,
 )
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.stats.intervals import wilson
+from reflexion_lab.analysis.stats.intervals import of_clusters
 
 R, W = True, False
 
@@ -44,8 +44,8 @@ def test_programs_and_submissions_move_as_counted_by_hand(make_arm):
     assert (counts(second), counts(third), counts(pooled)) == ((1, 2, 1, 1), (1, 0, 0, 2), (2, 2, 1, 3))
     assert (pooled.n, pooled.tasks) == (8, 5)
     assert (pooled.repair.value, pooled.damage.value, pooled.gain.value) == (1 / 4, 2 / 4, -1 / 8)
-    assert (second.repair.low, second.repair.high) == wilson(1, 2)
-    assert (second.damage.low, second.damage.high) == wilson(2, 3)
+    assert (second.repair.low, second.repair.high) == of_clusters([0, 1], [1, 1])
+    assert (second.damage.low, second.damage.high) == of_clusters([1, 1, 0], [1, 1, 1])
     assert [counts(moves) for moves in rates.submitted] == [(2, 1, 1, 1), (2, 0, 0, 1)]
 
 
@@ -65,7 +65,7 @@ def test_several_moves_of_a_task_are_no_more_than_a_task_worth(make_arm):
     stubborn = {f"t{i}": [(0.0, W)] * 5 for i in range(8)}
     rates = transitions(make_arm(stubborn, stubborn))
     assert rates.programs_pooled.ww == 64
-    assert (rates.programs_pooled.repair.low, rates.programs_pooled.repair.high) == wilson(0, 8)
+    assert (rates.programs_pooled.repair.low, rates.programs_pooled.repair.high) == of_clusters([0] * 8, [8] * 8)
 
 
 def test_loops_that_all_end_at_once_have_no_moves_and_no_rates(make_arm):

@@ -38,9 +38,9 @@ def printed(audits):
 
 
 def test_a_row_holds_logged_and_re_executed_with_the_interval(audit_of_ten):
-    assert overview([audit_of_ten]).rows == (("log", "10", "9/10", "8/10", "80.0", "[49.0, 94.3]", "9/10", "0.615"),)
+    assert overview([audit_of_ten]).rows == (("log", "10", "9/10", "8/10", "80.0", "[0.0, 100.0]", "9/10", "0.615"),)
     paper = against_paper({"k": PublishedResult("A method", 91.0)}, {"k": audit_of_ten})
-    assert paper.rows == (("A method", "91.0", "9/10", "90.0", "8/10", "80.0", "[49.0, 94.3]"),)
+    assert paper.rows == (("A method", "91.0", "9/10", "90.0", "8/10", "80.0", "[0.0, 100.0]"),)
     agreeing = Audit(name="log", verdicts=(verdict(0, logged=True, passed=True),), leaks=Leaks(), seconds=1.0)
     assert (agreeing.kappa, overview([agreeing]).rows[0][-1]) == (None, "—")
     assert against_paper({"k": PublishedResult("A method")}, {"k": audit_of_ten}).rows[0][1] == "—"

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
-from reflexion_lab.analysis.stats.bootstrap import ratio
+from reflexion_lab.analysis.stats.bootstrap import rate, ratio
 from reflexion_lab.analysis.stats.clusters import Clusters, merged, places
 from reflexion_lab.analysis.stats.intervals import TOLERANCE, Estimate, Rate
 from reflexion_lab.analysis.stats.matching import Equal, Path, equal
@@ -109,9 +109,14 @@ def further(arm: Arm, unit: str, cases: Collection[Case]) -> Further:
     n = sum(len(amounts) - 1 for amounts in by_case.values())
     paid = sum(amounts[-1] - amounts[0] for amounts in by_case.values())
     first = fmean(amounts[0] for amounts in by_case.values())
-    verdicts = ([arm.grades[case][attempt.number].passed for attempt in arm.attempts[case]] for case in sorted(by_case))
-    solved = [passed[t] for passed in verdicts for t in range(1, len(passed)) if not any(passed[:t])]
-    return Further(paid / n if n else first, Rate.over(solved))
+    verdicts = {case: [arm.grades[case][attempt.number].passed for attempt in arm.attempts[case]] for case in by_case}
+    solved = (
+        (case.task_id, passed[t])
+        for case, passed in sorted(verdicts.items())
+        for t in range(1, len(passed))
+        if not any(passed[:t])
+    )
+    return Further(paid / n if n else first, rate(solved, arm.clusters))
 
 
 class Spot(NamedTuple):
@@ -180,14 +185,14 @@ def matched(first: Arm, second: Arm, unit: str, seed: int = 0) -> Matched:
     )
 
 
-def accuracy_by_spending(arm: Arm, unit: str, seed: int = 0) -> list[Spot]:
+def accuracy_by_spending(arm: Arm, unit: str) -> list[Spot]:
     """Mean spending and pass@1 at each attempt, up to the longest loop. Raises ConfigError: an unknown unit."""
     by_case = _spent_where_judged(arm, unit)
     return [
         Spot(
             attempt=t,
             spend=fmean(amounts[min(t, len(amounts)) - 1] for amounts in by_case.values()),
-            pass_at_1=arm.share(arm.verdicts(t), seed),
+            pass_at_1=arm.share(arm.verdicts(t)),
         )
         for t in range(1, arm.longest + 1)
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
 from msgspec.structs import replace
@@ -22,7 +22,7 @@ from reflexion_lab.analysis.comparison.budgets import (
 )
 from reflexion_lab.analysis.learning.checkpoints import Matrix
 from reflexion_lab.analysis.learning.transitions import Moves, ends
-from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS, difference, paired_differences
+from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS, difference, paired_differences, rate
 from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, are_shared, by_cluster, merged
 from reflexion_lab.analysis.stats.estimators import Confusion, feedback_confusion, paired
 from reflexion_lab.analysis.stats.intervals import (
@@ -38,7 +38,7 @@ from reflexion_lab.analysis.stats.matching import Equal, area, break_even
 from reflexion_lab.analysis.stats.permutation import holm, sign_flip
 from reflexion_lab.analysis.stats.power import ALPHA, effective_pairs, minimum_detectable, needed
 from reflexion_lab.errors import ConfigError, DataError
-from reflexion_lab.records import Record, Reflection, Usage
+from reflexion_lab.records import Attempt, Grade, Record, Reflection, Usage
 from reflexion_lab.runner.folder.registration import Registration, exploratory
 
 AS_RUN = "as run"
@@ -68,7 +68,7 @@ class RetryPrice(Record, frozen=True, kw_only=True):
     """Mean spending on a further attempt of the arm (`budgets.further`)."""
     baseline_spend: float
     solved: Rate
-    """Share of its further attempts on cases not yet solved that solve them. The interval assumes independence."""
+    """Share of its further attempts on cases not yet solved that solve them."""
     baseline_solved: Rate
 
     @property
@@ -246,6 +246,14 @@ def compared(
     )
 
 
+def methods_of(differences: Iterable[Difference]) -> str:
+    """Methods of the intervals, each with its budgets: `equal attempts: adjusted t over tasks`; "" for none."""
+    budgets: dict[str, dict[str, None]] = {}
+    for each in differences:
+        budgets.setdefault(each.method, {})[each.budget] = None
+    return "; ".join(f"{', '.join(names)}: {method}" for method, names in budgets.items())
+
+
 def corrected(family: Sequence[Difference]) -> list[Difference]:
     """The differences with Holm-adjusted p-values, and the minimum effects that go with them, in input order."""
     adjusted = holm([difference.p_tasks for difference in family])
@@ -266,7 +274,7 @@ ONE_SEED = "one seed: ask with --one-seed"
 
 
 class Tallies(Record, frozen=True, kw_only=True):
-    """Counts over all attempts of an arm. The intervals of the rates assume independent attempts."""
+    """Counts over all attempts of an arm. Intervals are over clusters of tasks."""
 
     usage: Usage
     """Usage of all roles, including written tests, curators and cached calls."""
@@ -440,7 +448,7 @@ def row(
         currencies=currencies(arm),
         unmatched=unmatched,
         moves=ends(arm),
-        feedback=feedback_confusion(arm.graded),
+        feedback=feedback_confusion(arm.graded, arm.clusters),
         spent=_tallies(arm),
         tokens_per_solved=None if "tokens" in unknown else per_solved(arm, "tokens"),
         cost_per_solved=None if "cost" in unknown else per_solved(arm, "cost"),
@@ -468,11 +476,15 @@ def _words(arm: Arm) -> Iterator[Reflection]:
 def _tallies(arm: Arm) -> Tallies:
     overhead = (usage for log in arm.logs for usage in log.overhead.values())
     own = (usage for attempt, _ in arm.graded for usage in attempt.usage.values())
+
+    def tally(of: Callable[[Attempt, Grade], bool]) -> Rate:
+        return rate(((attempt.task_id, of(attempt, grade)) for attempt, grade in arm.graded), arm.clusters)
+
     return Tallies(
         usage=sum((*overhead, *own), Usage()),
-        extraction_failures=Rate.over(metrics.extraction_failures(*pair) for pair in arm.graded),
-        timeouts=Rate.over(metrics.timeouts(*pair) for pair in arm.graded),
-        harness_errors=Rate.over(metrics.harness_error(*pair) for pair in arm.graded),
+        extraction_failures=tally(metrics.extraction_failures),
+        timeouts=tally(metrics.timeouts),
+        harness_errors=tally(metrics.harness_error),
     )
 
 

@@ -24,7 +24,7 @@ COLUMNS = ("arm", "feedback_source", "source", "from_confidence", "to_confidence
 
 
 def reliability(calibrated: Calibration, ax: Axes, label: str = "") -> Axes:
-    """Draw the share of passes after reflections of each confidence, with Wilson intervals, and bars of n below.
+    """Draw the share of passes after reflections of each confidence, with intervals, and bars of n below.
 
     On the diagonal, confidence is calibrated; below it, too high.
     """
@@ -74,14 +74,14 @@ def drawing(arms: Sequence[Arm], source: str | None = None) -> Drawing | None:
         for arm, (name, calibrated) in figures.items()
         for part in calibrated.bins
     ]  # fmt: skip
-    text = f"{facts(list(figures))} Wilson 95 % intervals. Bars: number of reflections; dashed: calibrated."
+    text = f"{facts(list(figures))} 95 % intervals over tasks. Bars: number of reflections; dashed: calibrated."
     errors = ", ".join(
         f"{arm.label} {calibrated.error:.3f} (by chance up to {calibrated.error_by_chance:.3f})"
         for arm, (_, calibrated) in figures.items()
     )
     method = (
-        "Confidence of reflections against the feedback verdict on the next attempt, which read them. Wilson 95 % "
-        "intervals assume that cases at one task are independent. Brier: lower is better. Expected calibration error: "
+        "Confidence of reflections against the feedback verdict on the next attempt, which read them. 95 % "
+        "intervals over tasks, or over clusters of tasks. Brier: lower is better. Expected calibration error: "
         f"{errors}."
     )
     panels = [

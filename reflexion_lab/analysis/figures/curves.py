@@ -9,12 +9,9 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures import style as styles
-from reflexion_lab.analysis.figures.drawing import FEW, Drawing, brief, facts, figure
+from reflexion_lab.analysis.figures.drawing import FEW, Drawing, brief, facts, figure, share_methods
 from reflexion_lab.analysis.figures.style import UPPER_BOUND, Style, frame, look
-from reflexion_lab.analysis.stats.bootstrap import bands
-from reflexion_lab.analysis.stats.clusters import places
 from reflexion_lab.analysis.stats.estimators import Point
-from reflexion_lab.analysis.stats.intervals import Rate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,14 +37,11 @@ class Curve(NamedTuple):
     def over(cls, arm: Arm, last: int = 0) -> Curve:
         """Up to attempt `last`; 0: that of the arm's longest loop, which later points repeat.
 
-        Intervals are bootstrap bands over tasks and seeds (`stats.bootstrap.bands`), for one seed those of its run.
+        Intervals are those of `Arm.share`.
         """
         points = [_pooled(points) for points in zip(*(log.curve(last or arm.longest) for log in arm.logs), strict=True)]
-        if len(arm.seeds) > 1:
-            cases = [arm.outcomes(arm.verdicts(point.attempt)) for point in points]
-            ends = bands(cases, clusters=list(places(arm.tasks, arm.clusters).values()))
-            points = [replace(point, low=end.low, high=end.high) for point, end in zip(points, ends, strict=True)]
-        return cls(arm, points)
+        shares = [arm.share(arm.verdicts(point.attempt)) for point in points]
+        return cls(arm, [replace(p, low=share.low, high=share.high) for p, share in zip(points, shares, strict=True)])
 
 
 def curves(arm_curves: Sequence[Curve], ax: Axes) -> Axes:
@@ -84,8 +78,7 @@ def drawing(arms: Sequence[Arm]) -> Drawing:
         for arm, points in arm_curves
         for p in points
     ]  # fmt: skip
-    pooled = "bootstrap over tasks and seeds (percentiles of 10,000 draws; score intervals where there are few tasks)"
-    methods = " and ".join(dict.fromkeys(pooled if len(arm.seeds) > 1 else arm.share_method for arm in arms))
+    methods = share_methods(arms)
     notes = [ENDED * any(arm.longest < longest for arm in arms), _unlike(arms)]
     text = " ".join([f"{facts(arms)} 95 % intervals: {brief(methods)}.", *filter(None, notes)])
     method = f"{METHOD} 95 % intervals: {methods}. {STOPPED}"
@@ -99,18 +92,16 @@ def drawing(arms: Sequence[Arm]) -> Drawing:
 
 
 def _pooled(points: Sequence[Point]) -> Point:
-    """One point of several runs, pooled."""
-    rate = Rate.of(sum(point.solved for point in points), sum(point.n for point in points))
+    """One point of several runs, pooled, without its interval."""
+    n, solved = sum(point.n for point in points), sum(point.solved for point in points)
     n_feedback, names = sum(point.n_feedback for point in points), ("visible_pass", "reward")
     sums = {name: sum((getattr(point, name) or 0) * point.n_feedback for point in points) for name in names}
     return replace(
         points[0],
-        n=rate.n,
-        solved=rate.k,
-        pass_at_1=rate.share,
-        low=rate.low,
-        high=rate.high,
-        any_solved=sum(point.any_solved * point.n for point in points) / rate.n,
+        n=n,
+        solved=solved,
+        pass_at_1=solved / n,
+        any_solved=sum(point.any_solved * point.n for point in points) / n,
         n_feedback=n_feedback,
         tokens_cum=sum(point.tokens_cum for point in points),
         **{name: total / n_feedback if n_feedback else None for name, total in sums.items()},

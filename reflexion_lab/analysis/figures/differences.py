@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
-from reflexion_lab.analysis.comparison.row import Difference, Row
+from reflexion_lab.analysis.comparison.row import Difference, Row, methods_of
 from reflexion_lab.analysis.figures import style as styles
 from reflexion_lab.analysis.figures.drawing import LEGEND_COLUMNS, Drawing, brief, facts, figure
 from reflexion_lab.analysis.figures.style import INK, UPPER_BOUND, Style, frame
@@ -82,9 +82,7 @@ def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
         for row in arm_rows
         for difference in comparison.shown(row).values()
     ]  # fmt: skip
-    methods = " and ".join(
-        dict.fromkeys(difference.method for row in arm_rows for difference in row.differences.values())
-    )
+    methods = methods_of(difference for row in arm_rows for difference in comparison.shown(row).values())
     unmatched = [f"{row.arm} ({', '.join(dict.fromkeys(row.unmatched.values()))})" for row in arm_rows if row.unmatched]
     refused = [f"{row.arm} ({row.refused})" for row in comparison.rows if row.refused]
     text = (
@@ -93,7 +91,7 @@ def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
         + f" Not at equal spending: {', '.join(unmatched)}." * bool(unmatched)
     )
     method = (
-        f"Paired by task and seed; 95 % intervals, each by itself: {methods}. p: tasks or clusters as units, Holm over "
+        f"Paired by task and seed; 95 % intervals, each by itself; {methods}. p: tasks or clusters as units, Holm over "
         "the arms at a budget. Grey, where it is drawn: below the minimum detectable effect at 80 % power; where a "
         "difference has none, none is detectable."
     )

@@ -12,7 +12,7 @@ from reflexion_lab.analysis.figures.style import SMALL, bars, frame, look, mark_
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.clusters import by_cluster
-from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.analysis.stats.intervals import PAIRED, Estimate
 from reflexion_lab.records import UNKNOWN, Attempt
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ def drawing(arms: Sequence[Arm], later: Sequence[bool] = (False, True)) -> Drawi
         for items, (share, k, n) in groups.items()
     ]
     drawn = list(dict.fromkeys(arm for part in parts.values() for arm in part))
-    text = f"{facts(drawn)} 95 % intervals: bootstrap over tasks. Beside each: number of attempts."
+    text = f"{facts(drawn)} 95 % intervals: {PAIRED}. Beside each: number of attempts."
     method = (
         "Hidden verdicts on attempts by the number of episodes, mistakes and entries of wisdom of other loops in their "
-        "prompt. Attempts that found more differ in more than that; score intervals where there are few tasks."
+        "prompt. Attempts that found more differ in more than that."
     )
     panels = [functools.partial(by_items, part, NAMES[is_later]) for is_later, part in parts.items()]
     return Drawing(

@@ -1,7 +1,6 @@
 """Calibration of stated confidence: forecasts of success compared with outcomes.
 
-The interval of the Brier score is over clusters of tasks; the intervals of the bins and the error by chance assume
-independent forecasts.
+Intervals are over clusters of tasks; the error by chance assumes independent forecasts.
 
 Brier score and bins equal `sklearn.metrics.brier_score_loss` and `sklearn.calibration.calibration_curve`, as tests
 check. They are computed here because every summary of a run needs them, and importing `sklearn.metrics` takes 1.7 s.
@@ -13,8 +12,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS, generator
-from reflexion_lab.analysis.stats.intervals import LEVEL, RESAMPLES, Estimate, Rate, clustered, resampled
+from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS, generator, rate
+from reflexion_lab.analysis.stats.intervals import LEVEL, RESAMPLES, Estimate, Rate, resampled
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
 
@@ -84,7 +83,7 @@ def calibration(forecasts: Sequence[Forecast], *, seed: int = 0) -> Calibration:
         Of the bootstrap over tasks and of the error by chance.
     """
     bins = _bins(forecasts)
-    brier, came_true = _brier(forecasts, seed), Rate.over(forecast.came_true for forecast in forecasts)
+    brier, came_true = _brier(forecasts, seed), _came_true(forecasts)
     n, share = came_true.n, came_true.share
     reliability = sum(group.came_true.n * (group.confidence - group.came_true.share) ** 2 for group in bins) / n
     resolution = sum(group.came_true.n * (group.came_true.share - share) ** 2 for group in bins) / n
@@ -102,6 +101,10 @@ def calibration(forecasts: Sequence[Forecast], *, seed: int = 0) -> Calibration:
         error_by_chance=_by_chance(forecasts, seed),
         bins=bins,
     )
+
+
+def _came_true(forecasts: Sequence[Forecast]) -> Rate:
+    return rate((forecast.cluster or forecast.task_id, forecast.came_true) for forecast in forecasts)
 
 
 def _place(confidence: float) -> int:
@@ -123,7 +126,7 @@ def _bins(forecasts: Sequence[Forecast]) -> tuple[Bin, ...]:
             low=EDGES[place],
             high=EDGES[place + 1],
             confidence=sum(forecast.confidence for forecast in members) / len(members),
-            came_true=Rate.over(forecast.came_true for forecast in members),
+            came_true=_came_true(members),
         )
         for place, members in sorted(by_place.items())
     )
@@ -133,7 +136,7 @@ def _brier(forecasts: Sequence[Forecast], seed: int) -> Estimate:
     """Brier score with a percentile interval over tasks (Efron and Tibshirani 1993, ch. 13).
 
     With fewer than `MIN_TASKS` tasks, or with equal outcomes, the interval also includes the scores expected if the
-    share that came true were an end of its Wilson interval (`intervals.clustered`), independently of the forecasts.
+    share that came true were an end of its interval, independently of the forecasts.
     """
     import numpy as np
 
@@ -146,12 +149,12 @@ def _brier(forecasts: Sequence[Forecast], seed: int) -> Estimate:
     low, high = np.quantile(drawn_sums / drawn_counts, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     value = float(sums.sum() / counts.sum())
     ends = [float(low), float(high), value]
-    share = sum(forecast.came_true for forecast in forecasts) / len(forecasts)
-    if len(squares) < MIN_TASKS or share in (0, 1):
+    came_true = _came_true(forecasts)
+    if len(squares) < MIN_TASKS or came_true.share in (0, 1):
         failed, passed = (
             sum((forecast.confidence - came) ** 2 for forecast in forecasts) / len(forecasts) for came in (0, 1)
         )
-        ends += [failed + end * (passed - failed) for end in clustered(share, [len(own) for own in squares.values()])]
+        ends += [failed + end * (passed - failed) for end in (came_true.low, came_true.high)]
     return Estimate(value=value, low=min(ends), high=max(ends))
 
 

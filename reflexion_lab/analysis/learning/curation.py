@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.bootstrap import rate
 from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.memory.curators.history import rounds
@@ -109,8 +110,8 @@ def curated(log: Log) -> Curated:
         refused=sum(len(update.refused) for update in log.updates),
         unreadable=sum(update.unreadable for update in log.updates),
         shown=shown(beginning, log.updates, log.every),
-        reading=Rate.over(passed for attempt, passed in passes if attempt.recalled_items),
-        not_reading=Rate.over(passed for attempt, passed in passes if not attempt.recalled_items),
+        reading=rate(((a.task_id, passed) for a, passed in passes if a.recalled_items), log.clusters),
+        not_reading=rate(((a.task_id, passed) for a, passed in passes if not a.recalled_items), log.clusters),
         reads=reads(log.judged, log.updates),
         curation=sum((update.usage for update in log.updates), Usage()),
         selection=selection,

@@ -6,15 +6,15 @@ one run the difference is descriptive; the effect of reflections is the differen
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS
-from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, places
+from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS, rate
+from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, count, places
 from reflexion_lab.analysis.stats.estimators import verdict
-from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, clustered, resampled, unpaired_difference
+from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, resampled, unpaired_difference
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Attempt, Reflection
 
@@ -30,9 +30,9 @@ def effect(after: Verdicts, base: Verdicts, seed: int = 0, clusters: Clusters = 
     """share(after) - share(base), in [-1, 1].
 
     The interval is a percentile bootstrap over clusters. If `after` or the rest of the base has fewer than `MIN_TASKS`
-    clusters or equal verdicts, it is Newcombe's interval for independent shares with the effective sample sizes
-    (`intervals.effective`): with 6 of 30 clusters on one side, the coverage of the bootstrap is 77 %. Raises
-    ConfigError: some of `after` is in `base` and some is not.
+    clusters or equal verdicts, it is Newcombe's interval for independent shares from those of both (`bootstrap.rate`):
+    with 6 of 30 clusters on one side, the coverage of the bootstrap is 77 %. Raises ConfigError: some of `after` is in
+    `base` and some is not.
 
     Parameters
     ----------
@@ -53,24 +53,15 @@ def effect(after: Verdicts, base: Verdicts, seed: int = 0, clusters: Clusters = 
     if not after or not rest:
         return None
     value = fmean(after.values()) - fmean(base.values())
-    sides = _by_cluster(after, clusters), _by_cluster(rest, clusters)
-    if min(map(len, sides)) < MIN_TASKS or len({*after.values()}) < 2 or len({*rest.values()}) < 2:
-        low, high = (end * len(rest) / len(base) for end in unpaired_difference(*map(_wilson, sides)))
+    sides = after, rest
+    fewest = min(count((task_id for task_id, _ in side), clusters) for side in sides)
+    if fewest < MIN_TASKS or len({*after.values()}) < 2 or len({*rest.values()}) < 2:
+        rates = [rate(((task_id, passed) for (task_id, _), passed in side.items()), clusters) for side in sides]
+        shares, others = ((each.share, each.low, each.high) for each in rates)
+        low, high = (end * len(rest) / len(base) for end in unpaired_difference(shares, others))
     else:
         low, high = _bootstrap(after, base, seed, clusters)
     return Estimate.of(value, low, high)
-
-
-def _by_cluster(verdicts: Verdicts, clusters: Clusters) -> list[list[bool]]:
-    rows: dict[str, list[bool]] = {}
-    for (task_id, _), passed in verdicts.items():
-        rows.setdefault(clusters.get(task_id, task_id), []).append(passed)
-    return list(rows.values())
-
-
-def _wilson(rows: Sequence[Sequence[bool]]) -> tuple[float, float, float]:
-    share = fmean(passed for row in rows for passed in row)
-    return share, *clustered(share, [len(row) for row in rows])
 
 
 def _bootstrap(after: Verdicts, base: Verdicts, seed: int, clusters: Clusters) -> tuple[float, float]:

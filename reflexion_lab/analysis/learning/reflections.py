@@ -10,6 +10,7 @@ from typing import NamedTuple
 from reflexion_lab.analysis.learning.calibration import Calibration, Forecast, calibration
 from reflexion_lab.analysis.learning.effect import Reading, Verdicts, Written, effect, readings, reward_change
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.bootstrap import rate
 from reflexion_lab.analysis.stats.clusters import Clusters
 from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
@@ -102,7 +103,7 @@ def reflections(log: Log, seed: int = 0) -> ReflectionFigures | None:
         is_reviewed=bool(whole.flags),
         mentions_check=_rate(written, lambda words: MISSES not in words.flags) if whole.flags else None,
         leaks=_rate(written, _leaks) if whole.flags else None,
-        base=Rate.over(base.values()),
+        base=_of_retries(base, log.clusters),
         base_of="retries without a reflection" if unread else "all retries",
         every=whole,
         by_source=_groups(written, about, source),
@@ -146,21 +147,26 @@ def _group(written: Sequence[Written], about: _Retries) -> Group:
     after = [r for r in about.readings if any(_key(reflection.attempt) in members for reflection in r.read)]
     verdicts = _verdicts(after)
     changes = [change for reading in after if (change := reward_change(reading)) is not None]
+    hidden = ((r.attempt.task_id, verdict(about.grades.get(_key(r.attempt)))) for r in after)
     flags = Counter(flag for reflection in written for flag in set(reflection.words.flags))
     return Group(
         n=len(written),
         read=Rate.of(len(members & about.read_keys), len(written)),
         flags={flag: Rate.of(count, len(written)) for flag, count in flags.most_common()},
-        retries=Rate.over(verdicts.values()),
+        retries=_of_retries(verdicts, about.clusters),
         tasks=len({task_id for task_id, _ in verdicts}),
         reward_change=fmean(changes) if changes else None,
         effect=effect(verdicts, about.base, about.seed, about.clusters),
-        hidden=Rate.over(verdict(about.grades.get(_key(r.attempt))) for r in after) if about.grades else None,
+        hidden=rate(hidden, about.clusters) if about.grades else None,
     )
 
 
 def _verdicts(read: Iterable[Reading]) -> dict[tuple[str, int], bool]:
     return {_key(reading.attempt): bool(reading.passed) for reading in read}
+
+
+def _of_retries(verdicts: Verdicts, clusters: Clusters) -> Rate:
+    return rate(((task_id, passed) for (task_id, _), passed in verdicts.items()), clusters)
 
 
 def _key(attempt: Attempt) -> tuple[str, int]:

@@ -12,8 +12,8 @@ from statistics import fmean
 from typing import NamedTuple
 
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.stats.bootstrap import DRAWS, ends, generator, resampled_sums
-from reflexion_lab.analysis.stats.clusters import Clusters, merged
+from reflexion_lab.analysis.stats.bootstrap import DRAWS, ends, generator, rate, resampled_sums
+from reflexion_lab.analysis.stats.clusters import Clusters, merged, units
 from reflexion_lab.analysis.stats.estimators import Paired, paired, verdict
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.summary import kinds_read
@@ -24,7 +24,7 @@ from reflexion_lab.runner.folder.manifest import differences
 
 
 class Success(Record, frozen=True, kw_only=True):
-    """Success rates of attempts with a verdict; the intervals assume independent attempts."""
+    """Success rates of attempts with a verdict."""
 
     feedback: Rate
     hidden: Rate
@@ -46,6 +46,8 @@ class Against(Record, frozen=True, kw_only=True):
     solved: Paired
     """Hidden verdicts on submissions, baseline first. One pair per task and pair of runs; all pairs of a task, or of
     tasks of one cluster, are one unit of the interval and of p."""
+    units: str
+    """Units of the interval and of p: tasks, or clusters."""
     attempts_to_success: Change
     """Attempts until the submission, of tasks that both solve; negative is sooner."""
     attempts: Change
@@ -92,11 +94,15 @@ def transfer(runs: object, baseline: object = (), known: Collection[str] | None 
     attempts = [attempt for log in logs for attempt in log.every]
     reads = [kinds_read(log, attempt) for log in logs for attempt in log.every]
     read = {wisdom_id for attempt in attempts for wisdom_id in attempt.recalled_wisdom}
+    clusters = merged(*(log.clusters for log in logs))
     return Transfer(
         runs=len(logs),
         tasks=len({task_id for log in logs for task_id in log.attempts}),
         attempts=len(attempts),
-        read={kind: Rate.over(each[kind] for each in reads) for kind in ("wisdom", "mistakes", "episodes")},
+        read={
+            kind: rate(((a.task_id, each[kind]) for a, each in zip(attempts, reads, strict=True)), clusters)
+            for kind in ("wisdom", "mistakes", "episodes")
+        },
         used=None if known is None else Rate.over(wisdom_id in read for wisdom_id in set(known)),
         with_wisdom=_success(logs, reads=True),
         without_wisdom=_success(logs, reads=False),
@@ -106,9 +112,10 @@ def transfer(runs: object, baseline: object = (), known: Collection[str] | None 
 
 def _success(logs: Sequence[Log], reads: bool) -> Success:
     chosen = [(log, attempt) for log in logs for attempt in log.every if bool(attempt.recalled_wisdom) == reads]
+    clusters = merged(*(log.clusters for log in logs))
     return Success(
-        feedback=Rate.over(verdict(attempt.evaluation) for _, attempt in chosen),
-        hidden=Rate.over(verdict(log.grades.get((attempt.task_id, attempt.number))) for log, attempt in chosen),
+        feedback=rate(((attempt.task_id, verdict(attempt.evaluation)) for _, attempt in chosen), clusters),
+        hidden=rate(((a.task_id, verdict(log.grades.get((a.task_id, a.number)))) for log, a in chosen), clusters),
     )
 
 
@@ -128,6 +135,7 @@ def _against(baseline: Sequence[Log], logs: Sequence[Log], seed: int) -> Against
     of_both = [(task_id, a, b) for (task_id, _), (a, b) in pairs.items() if a.solved and b.solved]
     return Against(
         solved=paired(first, second, {case: clusters.get(case[0], case[0]) for case in pairs}),
+        units=units((task_id for task_id, _ in pairs), clusters),
         attempts_to_success=_change(
             [(task_id, b.submitted - a.submitted) for task_id, a, b in of_both], clusters, seed
         ),

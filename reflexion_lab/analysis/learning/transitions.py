@@ -75,8 +75,8 @@ class _Pair(NamedTuple):
     after: bool | None
 
 
-def transitions(arm: Arm, seed: int = 0) -> Transitions:
-    """Transitions of an arm; `seed` is that of the bootstrap."""
+def transitions(arm: Arm) -> Transitions:
+    """Transitions of an arm."""
     steps = [
         (case, attempts, before, after)
         for case, attempts in arm.attempts.items()
@@ -91,17 +91,17 @@ def transitions(arm: Arm, seed: int = 0) -> Transitions:
         arm=arm.label,
         feedback_source=arm.feedback_source,
         is_upper_bound=arm.is_upper_bound,
-        programs=tuple(_by_attempt(programs, arm, seed)),
-        programs_pooled=_moves(programs, None, arm.clusters, seed),
-        submitted=tuple(_by_attempt(submitted, arm, seed)),
-        ends=ends(arm, seed),
+        programs=tuple(_by_attempt(programs, arm)),
+        programs_pooled=_moves(programs, None, arm.clusters),
+        submitted=tuple(_by_attempt(submitted, arm)),
+        ends=ends(arm),
     )
 
 
-def ends(arm: Arm, seed: int = 0) -> Moves:
+def ends(arm: Arm) -> Moves:
     """`Transitions.ends` alone, which takes less time."""
     pairs = [_pair(arm, case, submitted_at(m, 1), submitted_at(m), m[-1].number) for case, m in arm.attempts.items()]
-    return _moves(pairs, None, arm.clusters, seed)
+    return _moves(pairs, None, arm.clusters)
 
 
 def _pair(arm: Arm, case: Case, before: Attempt, after: Attempt, number: int) -> _Pair:
@@ -109,12 +109,12 @@ def _pair(arm: Arm, case: Case, before: Attempt, after: Attempt, number: int) ->
     return _Pair(case, number, verdict(grades[before.number]), verdict(grades[after.number]))
 
 
-def _by_attempt(pairs: Sequence[_Pair], arm: Arm, seed: int) -> Iterator[Moves]:
+def _by_attempt(pairs: Sequence[_Pair], arm: Arm) -> Iterator[Moves]:
     for attempt in range(2, arm.longest + 1):
-        yield _moves([pair for pair in pairs if pair.attempt == attempt], attempt, arm.clusters, seed)
+        yield _moves([pair for pair in pairs if pair.attempt == attempt], attempt, arm.clusters)
 
 
-def _moves(pairs: Sequence[_Pair], attempt: int | None, clusters: Clusters, seed: int) -> Moves:
+def _moves(pairs: Sequence[_Pair], attempt: int | None, clusters: Clusters) -> Moves:
     known = [(case.task_id, was, now) for case, _, was, now in pairs if was is not None and now is not None]
     kinds = [(was, now) for _, was, now in known]
     wrong = [(task, now) for task, was, now in known if not was]
@@ -129,8 +129,8 @@ def _moves(pairs: Sequence[_Pair], attempt: int | None, clusters: Clusters, seed
         wc=kinds.count((False, True)),
         ww=kinds.count((False, False)),
         unknown=len(pairs) - len(known),
-        repair=interval(by_cluster(wrong, clusters), seed) if wrong else None,
-        damage=interval(by_cluster(right, clusters), seed) if right else None,
+        repair=interval(by_cluster(wrong, clusters)) if wrong else None,
+        damage=interval(by_cluster(right, clusters)) if right else None,
         gain=difference(by_cluster(before, clusters), by_cluster(after, clusters)) if known else None,
     )
 

@@ -11,7 +11,7 @@ from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.budgets import ATTEMPTS
 from reflexion_lab.analysis.comparison.grouping import shared_words
-from reflexion_lab.analysis.comparison.row import Difference, RetryPrice, Row
+from reflexion_lab.analysis.comparison.row import Difference, RetryPrice, Row, methods_of
 from reflexion_lab.analysis.figures.drawing import brief
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.learning.checkpoints import Matrix
@@ -253,13 +253,13 @@ def _prices(comparison: Comparison) -> Iterator[Sheet]:
     columns = ("arm", "unit", "price,\narm :\nbaseline", "solved,\narm", "solved,\nbaseline", "needed",
                "per case,\narm :\nbaseline")  # fmt: skip
     caption = (
-        "Price: mean spending on a further attempt. Solved: of further attempts on unsolved cases, in %, Wilson 95 %. "
+        "Price: mean spending on a further attempt. Solved: of further attempts on unsolved cases, in %, 95 %. "
         "Needed: the share that makes up for the price."
     )
     meaning = (
         "Price: mean spending on a further attempt, after the first, with the reflection before it (of an arm without "
         "any: on a first attempt). Solved: of the further attempts on cases not yet solved, those that solve, in %, "
-        "with Wilson's interval for independent attempts. Needed: the share with which one makes up its price, "
+        "with an interval over tasks or their clusters. Needed: the share with which one makes up its price, "
         "1 - (1 - p)^ratio for p solved by the baseline. Per case: mean spending after the cut."
     )
     if lines:
@@ -296,6 +296,10 @@ def _words(unit: str) -> str:
     return unit.replace("_", " ")
 
 
+def _unit(row: Row) -> str:
+    return "clusters" if row.clusters < row.tasks else "tasks"
+
+
 def _further(comparison: Comparison) -> Iterator[Sheet]:
     """The registered metrics that are in no other table, one row per metric and arm."""
     others = [
@@ -304,7 +308,7 @@ def _further(comparison: Comparison) -> Iterator[Sheet]:
         if metric not in _broken() and (metric.level, metric.name) not in _ELSEWHERE
     ]
     rows = tuple(
-        (metric.label, plain(row.arm), text(metric, row.metrics[key]))
+        (metric.label, plain(row.arm), text(metric, row.metrics[key], _unit(row)))
         for metric in others
         for row in comparison.rows
         if (key := metric.key(row.is_upper_bound)) in row.metrics
@@ -401,14 +405,15 @@ def difference_sheet(comparison: Comparison) -> Sheet:
     clustered = [each for each in differences if each.clusters < each.tasks]
     sizes = cells.listed(dict.fromkeys(f"{each.tasks} tasks in {each.clusters} clusters" for each in clustered))
     units, unit = (f" ({sizes})", "clusters of tasks") if clustered else ("", "tasks")
-    methods = " and ".join(dict.fromkeys(difference.method for difference in differences)) or NONE
+    names = " and ".join(dict.fromkeys(difference.method for difference in differences)) or NONE
+    methods = methods_of(differences) or NONE
     caption = (
-        f"Percentage points, arm minus baseline, n = {pairs} pairs{units}; 95 %: {brief(methods)}. "
+        f"Percentage points, arm minus baseline, n = {pairs} pairs{units}; 95 %: {brief(names)}. "
         f"{_registered(differences)}"
     )
     meaning = (
         "Percentage points of pass@1, arm minus baseline, paired by task and seed; 95 % "
-        f"intervals of each difference by itself, for other tasks at these seeds: {methods}. p: McNemar's exact test "
+        f"intervals of each difference by itself, for other tasks at these seeds. {methods}. p: McNemar's exact test "
         "over pairs, as if "
         f"those of one task were independent. p, Holm: exact test over whole {unit}, corrected for all arms at this "
         "budget. Critical split: the split of the discordant pairs that is just significant, and its difference. MDE: "

@@ -12,6 +12,7 @@ from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.sheets import Sheet, as_table
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.clusters import units
 from reflexion_lab.analysis.stats.estimators import Point
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.summary import Summary, cost_is_known, spending, summary, usages
@@ -213,7 +214,7 @@ def _feedback(figures: Summary) -> Iterator[Sheet]:
         title=f"Feedback {_feedback_by(figures)} against hidden tests",
         columns=("programs", *known),
         rows=tuple((name, *row) for name, row in counts.items()),
-        caption="shares in %, Wilson 95 %; attempts at one task are not independent",
+        caption="shares in %, 95 % over tasks, or over clusters of tasks",
     )
 
 
@@ -348,22 +349,23 @@ def facts(log: Log) -> Iterator[tuple[str, str]]:
 
 def _metrics(log: Log, figures: Summary) -> Iterator[tuple[str, str]]:
     left_out = () if figures.attempts_mean > 1 else OVER_ATTEMPT_1
+    unit = units(log.results, log.clusters)
     for metric, value in metrics.in_run(log):
         is_empty = isinstance(value, Rate) and not value.n and metric.name != "pass_at_1"
         if not is_empty and metric.name not in (*left_out, "empty_retries"):
             label = metric.label.replace("pass@1", "upper bound") if log.is_upper_bound else metric.label
-            yield f"{label}, attempts" if metric.level == "attempt" else label, text(metric, value)
+            yield f"{label}, attempts" if metric.level == "attempt" else label, text(metric, value, unit)
 
 
-def text(metric: metrics.Metric, value: metrics.Value) -> str:
-    """A metric in its unit, with interval, n and note."""
+def text(metric: metrics.Metric, value: metrics.Value, unit: str) -> str:
+    """A metric in its unit, with interval over `unit` (tasks or clusters), n and note."""
     if isinstance(value, Rate):
         line = cells.rate(value, metric.cases)
     elif isinstance(value, Estimate):
         amount = (
             f"{cells.estimate(value, signed=True)} points" if metric.unit == "points" else f"{cells.estimate(value)} %"
         )
-        line = f"{amount}, {metric.interval}" if metric.interval else amount
+        line = f"{amount}, {metric.interval.replace('tasks', unit)}" if metric.interval else amount
     elif metric.unit == "p":
         line = cells.p_value(value)
     else:

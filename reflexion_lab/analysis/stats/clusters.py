@@ -39,6 +39,11 @@ def are_shared(tasks: Iterable[Any], clusters: Clusters) -> bool:
     return count(names, clusters) < len(names)
 
 
+def units(tasks: Iterable[Any], clusters: Clusters) -> str:
+    """Name of the units of an interval over these tasks."""
+    return "clusters" if are_shared(tasks, clusters) else "tasks"
+
+
 def by_cluster(outcomes: Iterable[tuple[Any, float]], clusters: Clusters) -> NDArray[float64]:
     """Outcomes of cases as an array for `bootstrap`: a row per cluster (`places`), padded with NaN.
 

@@ -29,7 +29,7 @@ class Point(Record, frozen=True, kw_only=True):
     """solved / n; an upper bound in an `oracle` run."""
     low: float
     high: float
-    """95 % interval of `pass_at_1` (`stats.bootstrap.rate`): Wilson's if no two tasks share a cluster."""
+    """95 % interval of `pass_at_1` (`stats.bootstrap.rate`)."""
     any_solved: float
     """Share of tasks with any attempt so far that passes the hidden tests: an oracle's pick, not pass@1."""
     n_feedback: int
@@ -142,7 +142,7 @@ def _point(
     submitted = [submitted_at(history) for history in cut]
     left_out = without_verdict(grades.values())
     solved = {a.task_id: is_solved(grades, a) for a in submitted if a.task_id not in left_out}
-    rate = bootstrap.rate(solved, clusters)
+    rate = bootstrap.rate(solved.items(), clusters)
     any_solved = {
         attempt.task_id
         for history in cut
@@ -173,7 +173,7 @@ def _point(
 class Confusion(Record, frozen=True, kw_only=True):
     """Confusion matrix of feedback verdicts against hidden ones. Positive: the program passed its feedback tests.
 
-    The intervals assume independent programs, so they are too narrow for several attempts at a task.
+    Intervals are over clusters of tasks.
     """
 
     true_positives: int
@@ -215,9 +215,16 @@ class SuiteQuality(Record, frozen=True, kw_only=True):
     """Rejected tests by reason; duplicates within a task count once."""
 
 
-def confusion(verdicts: Iterable[tuple[bool | None, bool | None]]) -> Confusion:
-    """Confusion matrix of pairs (feedback, hidden); None is unknown."""
-    counts = Counter(verdicts)
+def confusion(verdicts: Iterable[tuple[Any, bool | None, bool | None]], clusters: Clusters = ALONE) -> Confusion:
+    """Confusion matrix of triples (task, feedback, hidden); None is unknown."""
+    cases = list(verdicts)
+    counts = Counter((feedback, hidden) for _, feedback, hidden in cases)
+    known = [case for case in cases if None not in case[1:]]
+
+    def share(of: bool, among: bool, place: int) -> Rate:
+        """Of the cases whose verdict at `place` is `among`, those whose other one is `of`."""
+        return bootstrap.rate(((case[0], case[3 - place] is of) for case in known if case[place] is among), clusters)
+
     tp, fp = counts[True, True], counts[True, False]
     fn, tn = counts[False, True], counts[False, False]
     return Confusion(
@@ -226,26 +233,28 @@ def confusion(verdicts: Iterable[tuple[bool | None, bool | None]]) -> Confusion:
         false_negatives=fn,
         true_negatives=tn,
         unknown=counts.total() - tp - fp - fn - tn,
-        wrong_if_passed=Rate.of(fp, tp + fp),
-        right_if_failed=Rate.of(fn, fn + tn),
-        false_positive_rate=Rate.of(fp, fp + tn),
-        false_negative_rate=Rate.of(fn, fn + tp),
+        wrong_if_passed=share(False, True, 1),
+        right_if_failed=share(True, False, 1),
+        false_positive_rate=share(True, False, 2),
+        false_negative_rate=share(False, True, 2),
     )
 
 
-def feedback_confusion(judged: Iterable[tuple[Attempt, Grade]]) -> Confusion:
+def feedback_confusion(judged: Iterable[tuple[Attempt, Grade]], clusters: Clusters = ALONE) -> Confusion:
     """Confusion matrix of attempts."""
-    return confusion((verdict(attempt.evaluation), verdict(grade)) for attempt, grade in judged)
+    triples = ((attempt.task_id, verdict(attempt.evaluation), verdict(grade)) for attempt, grade in judged)
+    return confusion(triples, clusters)
 
 
-def assert_confusion(judged: Iterable[tuple[Attempt, Grade]]) -> Confusion:
+def assert_confusion(judged: Iterable[tuple[Attempt, Grade]], clusters: Clusters = ALONE) -> Confusion:
     """Confusion matrix of single feedback tests, each against the hidden verdict on its attempt."""
-    return confusion(
-        (None if check.outcome in UNKNOWN else check.outcome == "pass", verdict(grade))
+    triples = (
+        (attempt.task_id, None if check.outcome in UNKNOWN else check.outcome == "pass", verdict(grade))
         for attempt, grade in judged
         for check in attempt.evaluation.checks
         if check.kind == "test"
     )
+    return confusion(triples, clusters)
 
 
 def suite_quality(written: Iterable[WrittenTests], verdicts: Mapping[str, SuiteVerdict]) -> SuiteQuality:
@@ -262,7 +271,7 @@ def suite_quality(written: Iterable[WrittenTests], verdicts: Mapping[str, SuiteV
         empty=sum(not suite.tests for suite in suites),
         tests=tests,
         unjudged=tests - len(checks),
-        valid=Rate.over(check.outcome == "pass" for check in checks),
+        valid=bootstrap.rate((task, check.outcome == "pass") for task, own in judged.items() for check in own),
         valid_suites=Rate.over(all(check.outcome == "pass" for check in suite) for suite in complete),
         invalid_outcomes=dict(Counter(invalid)),
         dropped=dict(Counter(reasons)),

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from reflexion_lab.analysis.stats.bootstrap import DRAWS, interval
+from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.clusters import ALONE, by_cluster
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.errors import ConfigError
@@ -112,13 +112,7 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     return 1 - math.comb(n - c, k) / math.comb(n, k)
 
 
-def mean_pass_at_k(
-    samples: Sequence[tuple[int, int]],
-    k: int,
-    seed: int = 0,
-    draws: int = DRAWS,
-    clusters: Sequence[Hashable] | None = None,
-) -> Estimate:
+def mean_pass_at_k(samples: Sequence[tuple[int, int]], k: int, clusters: Sequence[Hashable] | None = None) -> Estimate:
     """Mean pass@k over tasks with its `bootstrap.interval`.
 
     Raises ConfigError: no task, or as `pass_at_k`.
@@ -132,4 +126,4 @@ def mean_pass_at_k(
     """
     names = range(len(samples)) if clusters is None else clusters
     values = [(name, pass_at_k(n, c, k)) for name, (n, c) in zip(names, samples, strict=True)]
-    return interval(by_cluster(values, ALONE) if values else [[math.nan]], seed, draws)
+    return interval(by_cluster(values, ALONE) if values else [[math.nan]])

@@ -110,14 +110,14 @@ def test_every_figure_is_on_disk_with_its_numbers_and_its_facts(saved):
         assert ("95 %" in figure.drawing.caption) == (figure.drawing.name != "outcomes")
 
 
-def test_curves_are_those_of_the_arms_with_bands_over_tasks_and_seeds(saved, make_arms):
+def test_curves_are_those_of_the_arms_with_the_intervals_of_the_table(saved, make_arms):
     figure = saved("retry", "reflexion")["curves"]
     table = rows(figure)
     assert [(row["arm"], row["attempt"], row["n"]) for row in table] == [
         (arm, str(t), "48") for arm in ("retry", "reflexion") for t in (1, 2, 3)
     ]
     assert all(float(row["low"]) <= float(row["share"]) <= float(row["high"]) for row in table)
-    assert "tasks and seeds" in figure.drawing.caption
+    assert "adjusted t over tasks" in figure.drawing.caption
     assert "share the same first attempts" in figure.drawing.method
     assert table[0]["share"] == table[3]["share"]
 

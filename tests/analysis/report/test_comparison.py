@@ -96,7 +96,7 @@ def test_the_table_says_all_that_an_honest_one_has_to(three_arms):
 def test_methods_and_upper_bounds_are_named_wherever_they_stand(three_arms):
     comparison = compare(three_arms)
     results, differences, *_ = sheets(comparison)
-    method = "toy, n = 4 tasks, seeds 7, 8, feedback source: visible, oracle; 95 %: bootstrap over tasks"
+    method = "toy, n = 4 tasks, seeds 7, 8, feedback source: visible, oracle; 95 %: adjusted t over tasks"
     assert method in results.caption
     assert "McNemar" in differences.method
     assert "Detected: the interval excludes 0 and p, Holm is below 0.05." in differences.method

@@ -84,7 +84,7 @@ def test_written_tests_are_shown_with_what_they_were_worth(write_run):
     folder.append("suite_verdicts.jsonl", SuiteVerdict(task_id="repaired", checks=checks))
     text = printed(folder, 120)
     assert "2 kept, 1 of 2 tasks without any; left out: 1 duplicate" in text
-    assert "50.0 % [9.5, 90.5] (1 of 2 tests, Wilson 95 %), the canonical solution passes" in text
+    assert "50.0 % [0.0, 100.0] (1 of 2 tests, over 1 task 95 %), the canonical solution passes" in text
     assert row(text, "all tests valid")[:2] == ["0.0", "%"]
     assert row(text, "invalid tests") == ["1", "fail"]
     assert "2 pass, 1 fail on right programs; 1 pass, 4 fail on wrong ones, over all attempts" in text
