@@ -78,6 +78,8 @@ class Resumption(Record, frozen=True, kw_only=True):
     """The sandbox layers in force."""
     package_versions: dict[str, str] = {}
     """Packages of the manifest with another version; "" for a package that is no longer installed."""
+    prices: dict[str, str] = {}
+    """As in the manifest; {} in runs before 27 November 2026."""
 
 
 class Provenance(Record, frozen=True, kw_only=True):
@@ -132,6 +134,11 @@ class Manifest(Record, frozen=True, kw_only=True):
     benchmark: str
     benchmark_digest: str
     n_expected: int
+    tasks_digest: str = ""
+    """Digest of the tasks of the data set, which may have other bytes; "" in runs before 27 November 2026."""
+    drawn: str = ""
+    """Digest of ids and clusters of the run's tasks, in their order; "" in runs before 27 November 2026, whose draws
+    depended on the name of the benchmark."""
     prompt_digests: dict[str, str]
     model_fingerprint: str
     """Fingerprint of the actor's model."""

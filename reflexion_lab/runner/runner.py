@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from reflexion_lab.errors import ConfigError, Unanswered
+from reflexion_lab.errors import ConfigError, FolderError, Unanswered
 from reflexion_lab.io.terminal import Progress, ended
 from reflexion_lab.loop.selection import best_of, submitted_at
 from reflexion_lab.memory.archive import Rounds
@@ -135,6 +135,9 @@ class Runner:
         self.waiting = {task_id for task_id in self.tasks if task_id not in results}
         if self.waiting or not is_sealed(self.folder):
             tidy(self.folder, self._incomplete_round())
+        if others := sorted(results.keys() - self.tasks.keys()):
+            got = f"results of {len(others)} other tasks, such as {others[0]}"
+            raise FolderError(self.folder.path, got, f"of the {len(self.tasks)} tasks of this run alone")
         if self.rounds:
             self.rounds.done = self.folder.updates
             self.rounds.is_over = not self.waiting and is_sealed(self.folder)

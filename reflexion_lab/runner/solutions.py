@@ -43,7 +43,7 @@ def _same(path: Path, manifest: Manifest) -> Benchmark | None:
         benchmark = benchmark_of(path, manifest)
     except (OSError, ValueError, ImportError):
         return None
-    return benchmark if benchmark.digest == manifest.benchmark_digest else None
+    return benchmark if benchmark.is_of(manifest) else None
 
 
 def benchmark_of(path: Path, manifest: Manifest) -> Benchmark:

@@ -15,7 +15,7 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Manifest, Record
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.manifest import flat
+from reflexion_lab.runner.folder.manifest import flat, same_tasks
 from reflexion_lab.runner.folder.registration import Registration
 
 CONTROLS = {
@@ -139,11 +139,13 @@ def _check_benchmarks(arms: Sequence[Arm]) -> None:
     first: dict[int, tuple[Arm, Manifest]] = {}
     for arm, manifest in manifests:
         for other, known in (manifests[0], first.setdefault(manifest.seed, (arm, manifest))):
-            digests = (known.benchmark_digest, manifest.benchmark_digest) if known.seed == manifest.seed else ("", "")
-            if known.benchmark != manifest.benchmark or digests[0] != digests[1]:
-                sides = (other, known, digests[0]), (arm, manifest, digests[1])
+            is_one_seed = known.seed == manifest.seed
+            is_renamed = known.benchmark != manifest.benchmark
+            is_same = known.tasks_digest == manifest.tasks_digest != "" if is_renamed else same_tasks(known, manifest)
+            if not is_same and (is_one_seed or is_renamed):
                 benchmarks = " and ".join(
-                    f"{it.benchmark} {digest[:12]} in {arm.label}, {it.run_id}" for arm, it, digest in sides
+                    f"{it.benchmark} {it.benchmark_digest[: 12 * is_one_seed]} in {arm.label}, {it.run_id}"
+                    for arm, it in ((other, known), (arm, manifest))
                 )
                 raise ConfigError("benchmark", benchmarks, "one benchmark, and the same tasks at a seed")
 

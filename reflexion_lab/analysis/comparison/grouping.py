@@ -13,7 +13,7 @@ from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.learning.checkpoints import ITEMS, checkpoints, stream_ids
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.manifest import DATA, settings
+from reflexion_lab.runner.folder.manifest import DATA, flat, same_tasks, settings
 
 SEEDED = ("seed", "benchmark.load.seed", "reflector.pool", "study")
 """Config keys in which the runs of one arm may differ, like every key that ends in `.seed`."""
@@ -106,6 +106,9 @@ def _short_word(word: str, keys: Mapping[str, str]) -> str:
 
 def _split(name: str, logs: Sequence[Log], by: Sequence[str], frozen: Mapping[str, Sequence[Log]]) -> list[Arm]:
     configs = [settings(log.manifest.config) for log in logs]
+    if not all(same_tasks(log.manifest, logs[0].manifest) for log in logs):
+        paths = [dict(flat(log.manifest.config)).get(DATA) for log in logs]
+        configs = [{**config, DATA: path} for config, path in zip(configs, paths, strict=True)]
     keys = by or _distinguishing_keys(
         [{key: value for key, value in config.items() if not _is_path_only(key, logs)} for config in configs]
     )
@@ -131,8 +134,6 @@ def _distinguishing_keys(configs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _is_path_only(key: str, logs: Sequence[Log]) -> bool:
     """Whether the key is a path to what fingerprints identify as the same model, embedder or data."""
-    if key == DATA:
-        return len({log.manifest.benchmark_digest for log in logs}) == 1
     if key == "embedder.path":
         embedders = [log.manifest.config.get("embedder") for log in logs]
         return all(isinstance(embedder, Mapping) and "fingerprint" in embedder for embedder in embedders)

@@ -14,7 +14,7 @@ from reflexion_lab.analysis.stats.clusters import Clusters, merged
 from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Item, Manifest, Record, base_id
 from reflexion_lab.runner.folder.folder import RunFolder, folders
-from reflexion_lab.runner.folder.manifest import settings
+from reflexion_lab.runner.folder.manifest import same_tasks, settings
 from reflexion_lab.runner.solutions import tasks_of
 from reflexion_lab.tasks.benchmarks.similar import repeated
 
@@ -185,7 +185,7 @@ def _beginning(log: Log) -> tuple[Item, ...]:
 
 def _fits(log: Log, stream: Log) -> bool:
     """Whether a frozen run has the tasks of the stream, and differs in nothing else that verdicts depend on."""
-    return log.manifest.benchmark_digest == stream.manifest.benchmark_digest and not _difference(log, stream, FROZEN)
+    return same_tasks(log.manifest, stream.manifest) and not _difference(log, stream, FROZEN)
 
 
 def _memories(log: Log, stream: Log) -> Iterator[tuple[str, int, str]]:
@@ -243,8 +243,8 @@ def _check(logs: Sequence[Log], streams: Mapping[str, str]) -> None:
             got = f"memory of {source(log.manifest) or 'no run'}"
             raise FolderError(log.manifest.run_id, got, f"of {' or '.join(own)}", "name that run, too")
         pairs.append((log, stream))
-    if len(digests := {log.manifest.benchmark_digest for log in logs}) > 1:
-        raise FolderError("memory measures", f"runs of {len(digests)} benchmarks", "one")
+    if not all(same_tasks(log.manifest, logs[0].manifest) for log in logs):
+        raise FolderError("memory measures", "runs of several benchmarks", "one")
     first, *others = own.values()
     problems = [_difference(log, first, (*ORDERS, "model_fingerprint", "role_fingerprints")) for log in others]
     problems += [_difference(log, stream, FROZEN) for log, stream in pairs]

@@ -436,7 +436,8 @@ def run_manifest(
     DataError
         The study of the config cannot be read.
     """
-    manifest = new_manifest(config, benchmark.name, benchmark.digest, len(benchmark), models.by_role, isolation, origin)
+    data, tasks = (benchmark.name, benchmark.digest, len(benchmark)), (benchmark.tasks_digest, benchmark.drawn)
+    manifest = new_manifest(config, *data, models.by_role, isolation, origin, tasks)
     study = registration.read(cfg.study) if cfg.study else None
     registered = {"study": study.name, "study_digest": study.digest} if study else {}
     manifest = replace(manifest, shows_solutions=shows_solutions(cfg), **registered)
@@ -474,7 +475,8 @@ def manifest_of(cfg: Config) -> Manifest:
         if archive := load_archive(cfg, models):
             with contextlib.closing(archive):
                 origin = replace(origin, store=_store_state(cfg, archive))
-        manifest = new_manifest(config, benchmark.name, benchmark.digest, len(benchmark), models.by_role, (), origin)
+        data, tasks = (benchmark.name, benchmark.digest, len(benchmark)), (benchmark.tasks_digest, benchmark.drawn)
+        manifest = new_manifest(config, *data, models.by_role, (), origin, tasks)
     finally:
         models.close()
     if not draws_from_runs(cfg):

@@ -18,7 +18,7 @@ from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.runner.config.build import Config, plain
 from reflexion_lab.runner.config.compose import conf_version, hydra_initialized, in_full, suggest_key, with_values
 from reflexion_lab.runner.config.parts import with_defaults
-from reflexion_lab.runner.folder.manifest import config_digest, shard_of, store_place
+from reflexion_lab.runner.folder.manifest import config_digest, data_place, shard_of, store_place
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -59,9 +59,11 @@ class Cell(NamedTuple):
 
 
 def cell_digest(cfg: Config) -> str:
-    """`digest_of`, with a suffix for the shard and for the place of a store, since cells learn from its contents."""
+    """`digest_of`, with a suffix for the shard, for the file of the tasks, and for the place of a store, since cells
+    learn from its contents.
+    """
     config = as_recorded(cfg)
-    place = store_place(config) + shard_of(config)
+    place = store_place(config) + shard_of(config) + data_place(config)
     return config_digest(config) + (f"-{hashlib.sha256(place.encode()).hexdigest()[:8]}" if place else "")
 
 

@@ -35,10 +35,12 @@ EXECUTION_KEYS = (
 """Config keys that do not affect results; excluded from the digest."""
 PLACED = ("sandbox.servers", "store.place", "memory.reflection_files", "benchmark.shard")
 """Likewise keys within groups. The initial contents of a store are in the run's memory.json."""
+RUNS = ("reflector.pool", "memory.shared.items.of")
+"""Paths of runs, which count relative to the run root: it may be moved, or spelled in another way."""
 SALT = "memory.shared.items.salt"
 """Of ids of items, which prompts may show; in the digest if it `is_own_salt`."""
 DATA = "benchmark.load.path"
-"""Path of the tasks; runs have the same tasks if their `benchmark_digest` is equal."""
+"""Path of the tasks, not in the digest; runs have the same tasks if they are `same_tasks`."""
 HOW_ASKED = ("api_key_env", "api_key_file", "retries", "timeout", "deadline", "requests_per_minute")
 """Likewise keys of models of a server, which have the key `api_key_env`: a run may be resumed with other values."""
 EXACT = 2**53
@@ -66,6 +68,7 @@ def new_manifest(
     models: Mapping[str, Model],
     isolation: Sequence[str],
     origin: Provenance | None = None,
+    tasks: tuple[str, str] = ("", ""),
 ) -> Manifest:
     """The manifest of a run that starts now.
 
@@ -83,6 +86,8 @@ def new_manifest(
         Isolation layers of the sandbox.
     origin : Provenance, optional
         By default that of this process, without overrides.
+    tasks : tuple of str, optional
+        `Benchmark.tasks_digest` and `Benchmark.drawn`.
     """
     config = without_logins(config)
     commit, dirty = git_state()
@@ -100,6 +105,8 @@ def new_manifest(
         benchmark=benchmark,
         benchmark_digest=digest,
         n_expected=n_expected,
+        tasks_digest=tasks[0],
+        drawn=tasks[1],
         prompt_digests=digests(),
         model_fingerprint=models["actor"].fingerprint,
         role_fingerprints={role: model.fingerprint for role, model in models.items() if role != "actor"},
@@ -121,9 +128,11 @@ def named(label: object) -> str:
     return re.sub(r"[^\w.+=@-]", "_", str(label))[:80]
 
 
-def config_digest(config: Mapping[str, Any]) -> str:
-    """SHA-256 over the `measured` part of a config, shortened to 16 hex digits."""
-    return hashlib.sha256(msgspec.json.encode(measured(config), order="deterministic")).hexdigest()[:16]
+def config_digest(config: Mapping[str, Any], spelled: bool = False) -> str:
+    """SHA-256 over the `measured` part of a config, shortened to 16 hex digits; `spelled`: as in earlier versions, with
+    paths of tasks and runs as they are spelled.
+    """
+    return hashlib.sha256(msgspec.json.encode(measured(config, spelled), order="deterministic")).hexdigest()[:16]
 
 
 def store_place(config: Mapping[str, Any]) -> str:
@@ -133,9 +142,19 @@ def store_place(config: Mapping[str, Any]) -> str:
     store, root = config.get("store"), config.get("run_root")
     place = str(store.get("place") or "") if isinstance(store, Mapping) else ""
     path = place.removeprefix("sqlite:///")
-    if not path or not root or "://" in path:
-        return place
-    return os.path.relpath(os.path.realpath(path), os.path.realpath(str(root)))
+    return place if not path or not root or "://" in path else _from_root(path, root)
+
+
+def _from_root(path: object, root: object) -> str:
+    return os.path.relpath(os.path.realpath(str(path)), os.path.realpath(str(root)))
+
+
+def data_place(config: Mapping[str, Any]) -> str:
+    """The path of the run's tasks, equal for every spelling; "" without one."""
+    node = config.get("benchmark")
+    load = node.get("load") if isinstance(node, Mapping) else None
+    path = str(load.get("path") or "") if isinstance(load, Mapping) else ""
+    return path if not path or "://" in path else os.path.realpath(path)
 
 
 def shard_of(config: Mapping[str, Any]) -> str:
@@ -144,10 +163,13 @@ def shard_of(config: Mapping[str, Any]) -> str:
     return str(node.get("shard") or "") if isinstance(node, Mapping) else ""
 
 
-def measured(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a config that can affect results, with 1.0 as 1; includes prices if a stop rule reads costs."""
+def measured(config: Mapping[str, Any], spelled: bool = False) -> dict[str, Any]:
+    """The part of a config that can affect results, with 1.0 as 1; includes prices if a stop rule reads costs.
+    `spelled` as of `config_digest`.
+    """
     silent = {key for key in EXECUTION_KEYS if not (key == "prices" and _reads_cost(config))}
-    return {key: _measured(key, value) for key, value in config.items() if key not in silent}
+    root = None if spelled else config.get("run_root") or "."
+    return {key: _measured(key, value, root) for key, value in config.items() if key not in silent}
 
 
 def settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,17 +198,29 @@ def differences(first: Manifest, other: Manifest) -> list[str]:
     user-defined parts.
     """
     before, after = (measured(run.config) for run in (first, other))
-    if first.benchmark_digest == other.benchmark_digest:
-        before, after = _without_data(before), _without_data(after)
     names = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
-    fields = ("benchmark_digest", "n_expected", "prompt_digests", "model_fingerprint", "role_fingerprints")
-    for field in (*fields, "study_digest"):
-        if getattr(first, field) != getattr(other, field):
-            names.append(field)
+    names += [] if same_tasks(first, other) else ["benchmark_digest"]
+    fields = ("n_expected", "prompt_digests", "model_fingerprint", "role_fingerprints", "study_digest")
+    names += [field for field in fields if getattr(first, field) != getattr(other, field)]
+    names += ["drawn tasks"] * (_drawn(first) != _drawn(other) and "" not in (_drawn(first), _drawn(other)))
     names += ["benchmark.shard"] * (shard_of(first.config) != shard_of(other.config))
     if _reads_cost(first.config) and first.prices != other.prices:  # the price file may have changed
         names.append("prices of models")
     return names + _changed(first.provenance, other.provenance)
+
+
+def same_tasks(first: Manifest, other: Manifest) -> bool:
+    """Whether two runs have the same data set, whatever its file is called and however its lines end."""
+    are_files = first.provenance.benchmark_file_digest and other.provenance.benchmark_file_digest
+    is_same = are_files and first.tasks_digest == other.tasks_digest != ""
+    return bool(is_same) or first.benchmark_digest == other.benchmark_digest
+
+
+def _drawn(run: Manifest) -> str:
+    """Digest of the tasks of a run; of an earlier run, "" unless they were drawn at random."""
+    node = run.config.get("benchmark")
+    keys = ("sample", "order", "split") if isinstance(node, Mapping) else ()
+    return run.drawn or "by the name of the benchmark" * any(node.get(key) is not None for key in keys)
 
 
 def resumption(manifest: Manifest, now: Manifest) -> Resumption:
@@ -199,6 +233,7 @@ def resumption(manifest: Manifest, now: Manifest) -> Resumption:
         platform=now.provenance.platform,
         isolation=now.isolation,
         package_versions={name: installed.get(name, "") for name in before if before[name] != installed.get(name, "")},
+        prices=now.prices,
     )
 
 
@@ -211,6 +246,7 @@ def changes(manifest: Manifest, resumed: Resumption) -> list[str]:
         "code digest": (origin.code_digest, resumed.code_digest),
         "python": (origin.python, resumed.python),
         "platform": (origin.platform, resumed.platform),
+        **{f"prices of {role}": (price, resumed.prices.get(role, price)) for role, price in manifest.prices.items()},
         **{name: (manifest.package_versions.get(name, ""), now) for name, now in resumed.package_versions.items()},
     }
     differing = [f"{name} {old} → {new or 'none'}" for name, (old, new) in pairs.items() if old and old != new]
@@ -235,29 +271,26 @@ def _changed(first: Provenance, other: Provenance) -> list[str]:
     return names + ["embedder_fingerprint"] * (len(prints) > 1)
 
 
-def _measured(key: str, node: Any) -> Any:
-    """A config node without the keys that do not affect results."""
+def _measured(key: str, node: Any, root: object) -> Any:
+    """A config node without the keys that do not affect results; paths of runs relative to `root`, if that is given."""
     if isinstance(node, Mapping):
         how = HOW_ASKED if "api_key_env" in node and key.startswith(("model", "roles.")) else ()
         below = {name: f"{key}.{name}" for name in node if name not in how}
-        kept = {name: _measured(place, node[name]) for name, place in below.items() if place not in PLACED}
+        left_out = (*PLACED, DATA) if root else PLACED
+        kept = {name: _measured(place, node[name], root) for name, place in below.items() if place not in left_out}
         if key == "memory.shared.items" and not is_own_salt(kept.get("salt")):
             kept.pop("salt", None)
         return kept
     if isinstance(node, list | tuple):
-        return [_measured(key, value) for value in node]
+        return [_measured(key, value, root) for value in node]
+    if root and key in RUNS and node is not None:
+        return _from_root(node, root)
     return int(node) if isinstance(node, float) and node.is_integer() and abs(node) < EXACT else node
 
 
 def is_own_salt(salt: str | None) -> bool:
     """Whether a user chose the salt; else it is None or, as recorded by a run, the digest of its config."""
     return salt is not None and not re.fullmatch("[0-9a-f]{16}", str(salt))
-
-
-def _without_data(config: dict[str, Any]) -> dict[str, Any]:
-    benchmark = config.get("benchmark") or {}
-    load = {key: value for key, value in (benchmark.get("load") or {}).items() if key != "path"}
-    return {**config, "benchmark": {**benchmark, "load": load}}
 
 
 @functools.cache

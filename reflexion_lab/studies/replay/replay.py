@@ -24,6 +24,7 @@ from reflexion_lab.runner.config.build import has_durable_store
 from reflexion_lab.runner.config.compose import CONF
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.manifest import same_tasks
 from reflexion_lab.runner.folder.registration import REPLAY_EMBEDDER, REPLAY_MODEL, REPLAY_STORE
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import CALLS, VECTORS, About, BundleError, as_file
@@ -264,7 +265,8 @@ def compare(place: Path, recorded: Log, packed: Mapping[str, Any], again: Rerun)
 def _conditions(recorded: Log, replayed: Log) -> Iterator[Finding]:
     was, now, memory = recorded.manifest, replayed.manifest, recorded.beginning
     fields = ("benchmark", "benchmark_digest", "n_expected")
-    here, then = ({field: getattr(manifest, field) for field in fields} for manifest in (now, was))
+    now_as_was = replace(now, benchmark_digest=was.benchmark_digest) if same_tasks(now, was) else now
+    here, then = ({field: getattr(manifest, field) for field in fields} for manifest in (now_as_was, was))
     yield equal_items("tasks", here, then, f"{was.n_expected} of {was.benchmark}", "tasks, ")
     templates = f"{len(was.prompt_digests)} templates"
     yield equal_items("prompts", now.prompt_digests, was.prompt_digests, templates, "prompt ")

@@ -33,13 +33,22 @@ from reflexion_lab.runner.config.parts import (
 )
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder, read_beginning
-from reflexion_lab.runner.folder.manifest import config_digest, differences, own_parts, prices_of, shard_of, store_place
+from reflexion_lab.runner.folder.manifest import (
+    config_digest,
+    data_place,
+    differences,
+    own_parts,
+    prices_of,
+    shard_of,
+    store_place,
+)
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.text.prompts.render import digests
 
 if TYPE_CHECKING:
     from reflexion_lab.analysis.summary import Summary as RunSummary
     from reflexion_lab.runner.config.build import Config
+    from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
 
 class RunKey(NamedTuple):
@@ -53,6 +62,8 @@ class RunKey(NamedTuple):
     place: str = ""
     """Path of the store, relative to the run root."""
     shard: str = ""
+    data: str = ""
+    """Path of the tasks, for which `Runs.of` takes any other with the same tasks."""
 
     @classmethod
     def of(cls, cfg: Config) -> RunKey:
@@ -60,7 +71,7 @@ class RunKey(NamedTuple):
         study = registration.read(cfg.study).digest if cfg.study else ""
         snapshot, config = snapshot_path(cfg), as_recorded(cfg)
         beginning = read_beginning(snapshot) if snapshot else None
-        return cls(config_digest(config), study, beginning, store_place(config), shard_of(config))
+        return cls(config_digest(config), study, beginning, store_place(config), shard_of(config), data_place(config))
 
     def matches(self, run: Run) -> bool:
         is_same = self.config_digest == run.key.config_digest and self.shard == run.key.shard
@@ -79,6 +90,8 @@ class Run(NamedTuple):
     folder: Path
     key: RunKey
     run_id: str
+    tasks: tuple[str, str]
+    """Digests of its benchmark, and of the tasks of that."""
 
     @property
     def summary(self) -> Summary | None:
@@ -114,6 +127,8 @@ class Summary(msgspec.Struct):
 
 class _Manifest(msgspec.Struct):
     config_digest: str
+    benchmark_digest: str = ""
+    tasks_digest: str = ""
     run_id: str = ""
     study_digest: str = ""
     config: dict[str, Any] = {}
@@ -127,8 +142,14 @@ def _run_at(manifest_path: Path, _modified: int) -> Run:
     """Read once by a process, which asks for the runs of every cell."""
     manifest = _MANIFEST.decode(manifest_path.read_bytes())
     config = manifest.config
-    key = RunKey(manifest.config_digest, manifest.study_digest, None, store_place(config), shard_of(config))
-    return Run(manifest_path.parent, key, manifest.run_id)
+    digest = config_digest(config) if data_place(config) or "pool" in str(config) else manifest.config_digest
+    places = store_place(config), shard_of(config), data_place(config)
+    return Run(
+        manifest_path.parent,
+        RunKey(digest, manifest.study_digest, None, *places),
+        manifest.run_id,
+        (manifest.benchmark_digest, manifest.tasks_digest),
+    )
 
 
 def unfinished(runs: Sequence[Run]) -> Run | None:
@@ -147,7 +168,7 @@ class Runs:
             with contextlib.suppress(OSError, msgspec.MsgspecError):  # of another version, or not a run
                 self.runs.append(_run_at(path, path.stat().st_mtime_ns))
         self._writers: dict[str, set[str]] = {}
-        self._benchmarks: dict[bytes, str] = {}
+        self._benchmarks: dict[bytes, tuple[Benchmark, str]] = {}
         self._models: dict[bytes, tuple[dict[str, str], dict[str, str]]] = {}
 
     def finished(self, cfg: Config) -> Run | None:
@@ -169,10 +190,11 @@ class Runs:
     def of(self, cfg: Config) -> list[Run]:
         """The runs of this config; with a store that was moved, not copied, those whose records it holds."""
         key = RunKey.of(cfg)
-        runs = [run for run in self.runs if key.matches(run)]
+        runs = [run for run in self.runs if key.matches(run) and self._has_tasks(cfg, key, run)]
         if runs or not key.place or key.beginning is not None:
             return runs
         elsewhere = [run for run in self.runs if key._replace(place=run.key.place).matches(run)]
+        elsewhere = [run for run in elsewhere if self._has_tasks(cfg, key, run)]
         moved = [run for run in elsewhere if "://" not in run.key.place and not (self.root / run.key.place).exists()]
         return [run for run in moved if run.run_id in self._written_to(cfg)]
 
@@ -203,13 +225,12 @@ class Runs:
         if provenance.embedder_fingerprint and has_shared_memory(cfg):
             embedder = embedder_fingerprint(cfg, load_archive(cfg, None, InMemory()))
         pool = pool_of(cfg, before, provenance.pool) if draws_from_runs(cfg) else {}
-        loads = msgspec.json.encode(plain(cfg.benchmark.load), order="sorted")
-        if loads not in self._benchmarks:
-            with contextlib.closing(load_sandbox(cfg)) as sandbox:
-                self._benchmarks[loads] = load_benchmark(cfg, sandbox).digest
+        benchmark, drawn = self._benchmark(cfg)
         return msgspec.structs.replace(
             before,
-            benchmark_digest=self._benchmarks[loads],
+            benchmark_digest=benchmark.digest,
+            tasks_digest=benchmark.tasks_digest,
+            drawn=drawn,
             prompt_digests=digests(),
             model_fingerprint=fingerprints.pop("actor"),
             role_fingerprints=fingerprints,
@@ -222,6 +243,24 @@ class Runs:
                 items=origin_of_items(cfg),
             ),
         )
+
+    def _benchmark(self, cfg: Config) -> tuple[Benchmark, str]:
+        """The benchmark without its tasks, and the digest of those that the run draws."""
+        key = msgspec.json.encode([plain(cfg.benchmark), cfg.benchmark.sample and cfg.seed], order="sorted")
+        if key not in self._benchmarks:
+            with contextlib.closing(load_sandbox(cfg)) as sandbox:
+                benchmark = load_benchmark(cfg, sandbox)
+            self._benchmarks[key] = benchmark[:0], benchmark.drawn
+        return self._benchmarks[key]
+
+    def _has_tasks(self, cfg: Config, key: RunKey, run: Run) -> bool:
+        """Whether `run` has the tasks of the cell, by the path of these, or where that differs by their digest."""
+        if key.data == run.key.data:
+            return True
+        with contextlib.suppress(OSError, ValueError):  # the file is gone
+            benchmark = self._benchmark(cfg)[0]
+            return benchmark.digest == run.tasks[0] or benchmark.tasks_digest == run.tasks[1]
+        return False
 
     def _fingerprints_and_prices(self, cfg: Config) -> tuple[dict[str, str], dict[str, str]]:
         """By role."""

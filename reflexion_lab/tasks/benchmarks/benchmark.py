@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import random
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ import msgspec
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Positive, validated
-from reflexion_lab.records import Task
+from reflexion_lab.records import Manifest, Task
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,6 +28,8 @@ class Benchmark:
     tasks: tuple[Task, ...]
     digest: str = ""
     """SHA-256 (hex) of the whole data set, also for a selection; by default of the tasks' JSON."""
+    tasks_digest: str = ""
+    """SHA-256 (hex) of the JSON of the data set's tasks, whatever line ends or compression their file has."""
     held_out: frozenset[str] = frozenset()
     """Ids of the tasks that a split holds out, for which memory is frozen; empty without one."""
     part: str = "test"
@@ -40,8 +41,10 @@ class Benchmark:
             raise ConfigError(
                 f"{self.name}: {len(repeated)} task ids occur twice, as {repeated[0]!r}", hint="rename one"
             )
+        if not self.tasks_digest:
+            object.__setattr__(self, "tasks_digest", _digest(self.tasks))
         if not self.digest:
-            object.__setattr__(self, "digest", _digest(self.tasks))
+            object.__setattr__(self, "digest", self.tasks_digest)
 
     def __repr__(self) -> str:
         """Without the tasks' content: a notebook would save the hidden tests."""
@@ -86,15 +89,15 @@ class Benchmark:
         return selection[:limit]
 
     def sample(self, n: int, seed: int) -> Benchmark:
-        """Draw `n` tasks without replacement, in benchmark order. A larger sample contains every smaller one.
+        """Draw `n` tasks without replacement, in benchmark order. A larger sample contains every smaller one. A task is
+        drawn by its id (`draw`): another name, order or content of the benchmark draws no other one.
 
         Raises ConfigError: `n` is not in 1..len(self).
         """
         if not 1 <= n <= len(self):
             raise ConfigError("benchmark.sample", n, f"1 to {len(self)} tasks of {self.name}")
-        order = list(range(len(self)))
-        random.Random(f"{seed}:{self.name}").shuffle(order)
-        return replace(self, tasks=tuple(self.tasks[i] for i in sorted(order[:n])))
+        chosen = set(sorted(self._by_id, key=lambda task_id: draw(seed, "sample", task_id))[:n])
+        return replace(self, tasks=tuple(task for task in self.tasks if task.task_id in chosen))
 
     def only(self, ids: Collection[str]) -> Benchmark:
         """Select tasks by id (or one id), in benchmark order. Raises ConfigError: `ids` is empty or has unknown ids."""
@@ -105,6 +108,16 @@ class Benchmark:
             raise ConfigError("benchmark.ids: " + " ".join(map(self._unknown, unknown)))
         return replace(self, tasks=tuple(task for task in self.tasks if task.task_id in wanted))
 
+    @property
+    def drawn(self) -> str:
+        """SHA-256 of ids and clusters of these tasks, in their order, shortened to 16 hex digits."""
+        rows = [(task.task_id, task.cluster_id, task.task_id in self.held_out) for task in self]
+        return hashlib.sha256(msgspec.json.encode(rows)).hexdigest()[:16]
+
+    def is_of(self, run: Manifest) -> bool:
+        """Whether a run had this data set."""
+        return run.benchmark_digest == self.digest or run.tasks_digest == self.tasks_digest
+
     @cached_property
     def _by_id(self) -> dict[str, Task]:
         return {task.task_id: task for task in self.tasks}
@@ -113,6 +126,11 @@ class Benchmark:
         close = difflib.get_close_matches(task_id, self._by_id, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else "."
         return f"{self.name} has no task {task_id!r} among these {len(self)}{hint}"
+
+
+def draw(seed: int, purpose: str, name: str) -> str:
+    """A random key of a task or cluster, by which a draw sorts: it depends on nothing else of the benchmark."""
+    return hashlib.sha256(f"{seed}:{purpose}:{name}".encode(errors="surrogatepass")).hexdigest()
 
 
 def _digest(tasks: Sequence[Task]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 from collections import deque
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ import msgspec
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Count, Positive, Share, validated
 from reflexion_lab.records import PASS, Record, Task
-from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark, draw
 from reflexion_lab.tasks.benchmarks.similar import SIMILAR, nearest
 
 
@@ -49,11 +48,13 @@ class Split(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
             )
         if self.fold >= (self.folds or 1):
             raise ConfigError("benchmark.split.fold", self.fold, f"0 to {(self.folds or 1) - 1}")
-        clusters = sorted({task.cluster_id for task in benchmark})
-        random.Random(f"{self.seed}:{benchmark.name}:split").shuffle(clusters)
+        ids = {task.cluster_id for task in benchmark}
+        clusters = sorted(ids, key=lambda cluster: draw(self.seed, "split", cluster))
         n_test, n_validation = (round(len(clusters) * share) for share in (self.test or 0, self.validation))
         validation = clusters[n_test : n_test + n_validation]  # with folds, the first ones
-        test = clusters[n_validation:][self.fold :: self.folds] if self.folds else clusters[:n_test]
+        rest, n_folds = clusters[n_validation:], self.folds or 1  # folds are neighbours: few move with a cluster more
+        first, last = (len(rest) * fold // n_folds for fold in (self.fold, self.fold + 1))
+        test = rest[first:last] if self.folds else clusters[:n_test]
         parts = {"test": test, "validation": validation}
         n = {name: len(part) for name, part in parts.items()}
         is_short = not n["test"] or (not n["validation"] and (self.validation or self.part == "validation"))
@@ -82,7 +83,7 @@ def stream(
     """
     tasks = list(benchmark)
     if order is not None:
-        tasks = _shuffled(tasks, random.Random(f"{order}:{benchmark.name}:order"))
+        tasks = _shuffled(tasks, order)
     parts = split.ids(benchmark) if split else {}
     held_out = parts[split.part] if split else frozenset()
     left_out = frozenset[str]().union(*parts.values()) - held_out
@@ -97,10 +98,9 @@ def stream(
     return replace(benchmark, tasks=tuple(tasks), held_out=held_out, part=split.part if split else "test")
 
 
-def _shuffled(tasks: Sequence[Task], rng: random.Random) -> list[Task]:
-    """The clusters in random order; the tasks of each keep their order."""
-    clusters = [task.cluster_id for task in tasks]
-    rng.shuffle(clusters)
+def _shuffled(tasks: Sequence[Task], seed: int) -> list[Task]:
+    """The tasks by `draw`; those of a cluster keep their order."""
+    clusters = [task.cluster_id for task in sorted(tasks, key=lambda task: draw(seed, "order", task.task_id))]
     waiting: dict[str, deque[Task]] = {}
     for task in tasks:
         waiting.setdefault(task.cluster_id, deque()).append(task)
