@@ -74,12 +74,12 @@ class Reflexion:
             history.append(attempt)
 
     def recall(self, task: Task, history: Sequence[Attempt]) -> Recollection:
-        """Recall memory for the next attempt; add the advice of `stuck` if the actor reads any of the task's past."""
+        """Recall memory for the next attempt; add the advice of `stuck` if the actor reads any of the loop's past."""
         number = len(history) + 1
         with stage("recalling", task, number):
             recollection = self.memory.recall(task)
-            has_past = any(episode.task_id == task.task_id for episode in recollection.episodes)
-            return replace(recollection, attempt=number, stuck=self.stuck.advice(history) if has_past else "")
+            stuck = self.stuck.advice(history) if recollection.of_loop(task.base_id) else ""
+            return replace(recollection, attempt=number, stuck=stuck)
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
         """Ask the actor for a program. Attempt 1 is the task's initial code, if there is any, and reads nothing."""
@@ -125,7 +125,7 @@ class Reflexion:
         """The attempt with its stop reason and, if the loop reflects on it, its reflection."""
         stop = self.stop.reached(attempt, history)
         if self.reflects_on(attempt, stop):
-            episodes = own_episodes(recollection, attempt)
+            episodes = failed_before(task, recollection, attempt)
             with stage("reflecting", task, attempt.number, attempt):
                 attempt = replace(attempt, reflection=self.reflector.reflect(task, attempt, episodes))
             stop = stop or self.stop.reached(attempt, history)  # the reflection used some of the budget
@@ -140,13 +140,10 @@ class Reflexion:
         return evaluation.outcome not in UNKNOWN and is_wanted and (self.reflect_on_last or not stop)
 
 
-def own_episodes(recollection: Recollection, attempt: Attempt) -> list[Episode]:
-    """Episodes of this task that the actor read; a change proposed for another task was never tried on this one."""
-    return [
-        episode
-        for episode in recollection.episodes
-        if episode.task_id == attempt.task_id and episode.episode_id in attempt.recalled
-    ]
+def failed_before(task: Task, recollection: Recollection, attempt: Attempt) -> list[Episode]:
+    """Earlier attempts of this loop that the actor read and that did not pass: their changes were not enough."""
+    own = recollection.of_loop(task.base_id)
+    return [episode for episode in own if not episode.passed and episode.episode_id in attempt.recalled]
 
 
 def delta(evaluation: Evaluation, history: Sequence[Attempt]) -> Delta:

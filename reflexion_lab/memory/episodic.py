@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
@@ -32,6 +33,7 @@ from reflexion_lab.records import (
 )
 from reflexion_lab.storage.kinds import filled
 from reflexion_lab.tasks.evaluators.trajectory import summary_of
+from reflexion_lab.text.prompts.render import OVERHEAD
 from reflexion_lab.text.shorten import estimated, line
 
 
@@ -119,6 +121,7 @@ class EpisodicMemory:
             selection_usage=chosen.usage,
             episodes=selected.episodes,
             omega=selected.omega,
+            session_id=session_id(self.run_id, task.task_id),
             left_out=tuple(sorted({*selected.left_out, *lessons.left_out})),
             session=session_text(self.session, selected=selected, lessons=lessons) if has_session else "",
             token_ratio=self.token_ratio or 1.0,
@@ -146,21 +149,27 @@ class EpisodicMemory:
         )
 
 
-CREDIBLE_RATIO = 0.5
-"""A lower ratio of counted to estimated tokens is ignored: some servers leave out cached tokens."""
-SMALLEST_RATIO = 0.75
+SMALLEST_RATIO, SMALLEST_BEYOND_ASCII = 0.75, 0.25
 """Credible ratios are raised to this: some servers count a truncated prompt. SmolLM2's median is 0.77."""
+CREDIBLE = 2 / 3
+"""Share of the smallest ratio below which a count is ignored: some servers leave out cached tokens."""
 
 
 def token_ratio(trajectory: Trajectory) -> float:
     """Prompt tokens counted by the model per estimated token; 0.0 where the count is missing or not credible.
 
+    Tokens beyond the estimate are the chat template's, up to `OVERHEAD`, which every prompt leaves free.
     Read from the recorded call, so that a replay, which has no tokenizer, fits prompts alike.
     """
     usage = trajectory.usage
-    size = sum(estimated(message.content) for message in trajectory.messages)
-    ratio = usage.prompt_tokens / size if usage.calls - usage.refused == 1 and size else 0.0
-    return max(ratio, SMALLEST_RATIO) if ratio >= CREDIBLE_RATIO else 0.0
+    texts = [message.content for message in trajectory.messages]
+    size, ascii_size = sum(map(estimated, texts)), sum(estimated(re.sub(r"[^\0-\x7f]", "", text)) for text in texts)
+    if usage.calls - usage.refused != 1 or not size:
+        return 0.0
+    of_ascii = min(ascii_size / size, 1.0)
+    smallest = SMALLEST_RATIO * of_ascii + SMALLEST_BEYOND_ASCII * (1 - of_ascii)
+    ratio = max(min(usage.prompt_tokens, size), usage.prompt_tokens - OVERHEAD) / size
+    return max(ratio, smallest) if ratio >= CREDIBLE * smallest else 0.0
 
 
 def session_id(run_id: str, task_id: str) -> str:
@@ -179,7 +188,7 @@ def episode_of(task: Task, attempt: Attempt, session_id: str, agent_id: str) -> 
         session_id=session_id,
         turn_id=str(attempt.number),
         agent_id=agent_id,
-        task_id=base_id(attempt.task_id),
+        task_id=task.base_id,
         task_description=task.prompt,
         attempt_number=attempt.number,
         code=attempt.trajectory.solution,

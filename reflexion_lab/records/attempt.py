@@ -136,6 +136,11 @@ class Task(Record, frozen=True, kw_only=True):
     """
 
     @property
+    def base_id(self) -> str:
+        """The id without the number of a pass, as of `Episode.task_id`: a task's own attempts have it in every pass."""
+        return base_id(self.task_id)
+
+    @property
     def cluster_id(self) -> str:
         """The task's cluster; a task without one is a cluster of its own."""
         return self.cluster or self.task_id

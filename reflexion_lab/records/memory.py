@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from reflexion_lab.records.attempt import Evaluation, Item, Record, Reflection, Usage
+from reflexion_lab.records.attempt import UNKNOWN, Evaluation, Item, Record, Reflection, Usage
 
 ITEM_SOURCE = re.compile(r"(?:ep|mistake)-(?:(?P<run>\d{8}-\d{6}-\d{6}-[^/]+-s\d+)/)?(?P<task>.+)-(?P<last>\w+)")
 """Id of an item in memory: its run (only if tasks share memory), its task, and an attempt or a digest."""
@@ -24,6 +24,7 @@ class Episode(Record, frozen=True, kw_only=True):
     agent_id: str
     """The agent of the attempt; in a run, the arm."""
     task_id: str
+    """`Task.base_id`."""
     task_description: str = ""
     attempt_number: int
     code: str
@@ -42,6 +43,13 @@ class Episode(Record, frozen=True, kw_only=True):
     """Seconds since the epoch; filled when the episode is stored without one."""
     metadata: dict[str, str] = {}
     """`verification_type` and `outcome` of the evaluation, and fields added by importers."""
+
+    @property
+    def verdict(self) -> str:
+        """`passed`, `failed`, or `was never tested`."""
+        if self.metadata.get("outcome") in UNKNOWN:
+            return "was never tested"
+        return "passed" if self.passed else "failed"
 
     @property
     def category(self) -> str:
@@ -136,6 +144,8 @@ class Recollection(Record, frozen=True, kw_only=True):
     session: str = ""
     """The session's history as text; "" if it is not shown."""
     omega: int | None = None
+    session_id: str = ""
+    """The loop at hand; "": episodes of its task are taken for its own."""
     attempt: int = 1
     """Number of the attempt, 1-based; set by the loop."""
     stuck: str = ""
@@ -144,6 +154,15 @@ class Recollection(Record, frozen=True, kw_only=True):
     """Ids of selected episodes, wisdom and mistakes that did not fit into memory's budgets."""
     token_ratio: float = 1.0
     """Tokens counted by the model in the task's earlier prompts for each estimated one; 1.0 before the first count."""
+
+    def of_loop(self, task_id: str) -> tuple[Episode, ...]:
+        """The episodes of the loop at hand, whose task has this `Task.base_id`: no earlier run, no earlier pass."""
+        own = (episode for episode in self.episodes if episode.task_id == task_id)
+        return tuple(episode for episode in own if self.session_id in ("", episode.session_id))
+
+    def asks_to_correct(self, task_id: str) -> bool:
+        """Whether the last episode is an attempt at this task that did not pass."""
+        return bool(self.episodes) and self.episodes[-1].task_id == task_id and not self.episodes[-1].passed
 
     @property
     def further_insights(self) -> tuple[str, ...]:

@@ -39,7 +39,8 @@ LONG = 12
 
 def estimated(text: str) -> int:
     """Upper estimate of the number of tokens: a word counts one per four letters, rounded up (two if it is long or in
-    capitals), an indentation one, any other character its UTF-8 bytes. Only random letters can have more tokens.
+    capitals), an indentation one, any other character its UTF-8 bytes, beyond ASCII one less. Random letters and rare
+    characters can have more tokens. SmolLM2 has 1.5 per character of Chinese, which counts 2; larger models below 1.
 
     None of 9,000 recorded prompts, programs, feedbacks and reflections has more tokens by SmolLM2's tokenizer; the
     median ratio is 1.3.
@@ -55,4 +56,4 @@ def _tokens(piece: str) -> int:
         return -(-len(piece) // (4 if len(piece) <= LONG else 2))
     if "A" <= piece[-1] <= "Z":
         return -(-len(piece) // 2)
-    return len(piece.encode(errors="replace"))
+    return max(len(piece.encode(errors="replace")) - 1, 1)

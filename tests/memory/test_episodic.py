@@ -1,7 +1,7 @@
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.memory.episodic import SMALLEST_RATIO, EpisodicMemory, token_ratio
+from reflexion_lab.memory.episodic import OVERHEAD, SMALLEST_RATIO, EpisodicMemory, token_ratio
 from reflexion_lab.memory.recall import Window
 from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.records import MemoryState, Message, Task, Trajectory, Usage
@@ -71,6 +71,9 @@ def test_an_attempt_that_nobody_reflected_on_has_no_reflection_file(tmp_path):
     assert [file.attempt_number for file in ReflectionFiles(tmp_path).read("a")] == [2]
 
 
+CHINESE = "给定一个整数列表和一个阈值" * 20
+
+
 def counted(prompt_tokens, calls=1, prompt="one two three four"):
     messages = (Message(role="user", content=prompt),) if prompt else ()
     usage = Usage(calls=calls, prompt_tokens=prompt_tokens)
@@ -80,7 +83,11 @@ def counted(prompt_tokens, calls=1, prompt="one two three four"):
 @pytest.mark.parametrize(
     ("trajectory", "ratio"),
     [
-        (counted(8), 8 / estimated("one two three four")),
+        (counted(4), 4 / estimated("one two three four")),
+        (counted(40), 1.0),  # of a chat template
+        (counted(8 + OVERHEAD), 8 / estimated("one two three four")),
+        (counted(len(CHINESE), prompt=CHINESE), len(CHINESE) / estimated(CHINESE)),  # BERT has a token a character
+        (counted(len(CHINESE) // 8, prompt=CHINESE), 0.0),
         (counted(3), SMALLEST_RATIO),  # a server that truncates counts what it kept
         (counted(2), 0.0),  # what a server had cached is left out
         (counted(0), 0.0),  # no count
@@ -95,6 +102,6 @@ def test_the_models_token_count_is_used_if_it_is_of_one_full_prompt(trajectory, 
 def test_the_largest_ratio_of_the_tasks_prompts_counts():
     memory = EpisodicMemory(Window(1))
     assert memory.recall(task("a")).token_ratio == 1.0
-    for number, tokens in enumerate((4, 6, 5), 1):
+    for number, tokens in enumerate((4, 6 + OVERHEAD, 5), 1):
         memory.remember(task("a"), replace(attempt("a", number), trajectory=counted(tokens)))
     assert memory.recall(task("a")).token_ratio == 6 / estimated("one two three four")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Check, Execution, Task
+from reflexion_lab.text.lines import by_text, by_text_of, where
 from reflexion_lab.text.shorten import cut, line
 
 TOOLS = ("run_tests", "run_code", "finish")
@@ -76,7 +77,7 @@ def run_tests(sandbox: Sandbox, task: Task, program: str, limit: int) -> Observa
         return Observation("This task has no visible tests. run_code can try the function; finish hands it in.")
     execution = sandbox.run(program, task.entry_point, task.visible_tests, task.setup, task.cpu_seconds)
     passed = sum(check.outcome == "pass" for check in execution.checks)
-    return Observation(shortened(_verdict(execution), limit), "", execution.seconds, passed)
+    return Observation(shortened(_verdict(execution, program), limit), "", execution.seconds, passed)
 
 
 def run_code(sandbox: Sandbox, task: Task, draft: str, code: str, limit: int) -> Observation:
@@ -87,10 +88,10 @@ def run_code(sandbox: Sandbox, task: Task, draft: str, code: str, limit: int) ->
     program = f"{before}{code.rstrip()}\n{after}"
     execution = sandbox.run(program, task.entry_point, (TRIVIAL,), task.setup, task.cpu_seconds)
     check = execution.checks[0]
-    error = "" if check.outcome == "pass" else _error(check, before.count("\n"))
+    error = "" if check.outcome == "pass" else _error(check, program)
     ended = f"It ended with {error}" if error else ""
     ended = shortened(ended, limit // 2)
-    printed = quoted(execution.output, limit - len(ended) - 20)
+    printed = quoted(by_text(execution.output, program), limit - len(ended) - 20)
     text = f"It printed:\n{printed}" if printed else "It printed nothing; print(...) shows a value."
     return Observation(shortened(f"{text}\n{ended}".rstrip(), limit), error, execution.seconds)
 
@@ -100,31 +101,27 @@ def quoted(text: str, limit: int) -> str:
     return shortened("\n".join(f"> {row}" for row in text.strip().splitlines()), limit)
 
 
-def _verdict(execution: Execution) -> str:
+def _verdict(execution: Execution, program: str) -> str:
     checks = execution.checks
     failing = [check for check in checks if check.outcome != "pass"]
     if not failing:
         return f"{len(checks)} of {len(checks)} tests passed. finish hands the function in."
     lines = [f"{len(checks) - len(failing)} of {len(checks)} tests passed. Failing:"]
-    lines += [f"- {one_line(check.name, 200)}  # {_failure(check)}" for check in failing[:SHOWN]]
+    lines += [f"- {one_line(check.name, 200)}  # {_failure(check, program)}" for check in failing[:SHOWN]]
     if len(failing) > SHOWN:
         lines.append(f"- and {len(failing) - SHOWN} more")
     if execution.output.strip():
-        lines += ["The program printed:", quoted(execution.output, 200)]
+        lines += ["The program printed:", quoted(by_text(execution.output, program), 200)]
     return "\n".join(lines)
 
 
-def _failure(check: Check) -> str:
+def _failure(check: Check, program: str) -> str:
     if check.outcome == "fail":
         return one_line(check.message, 250) or "the assertion is false"
-    return _error(check)
+    return _error(check, program)
 
 
-def _error(check: Check, draft_lines: int = 0) -> str:
-    """The exception and its line; lines above `draft_lines` belong to the snippet after the draft."""
-    message = one_line(f"{check.error_type or check.outcome}: {check.message}", 250).rstrip(": ")
-    if not check.line:
-        return message
-    if draft_lines and check.line > draft_lines:
-        return f"{message} (line {check.line - draft_lines} of the code)"
-    return f"{message} (line {check.line} of the program)"
+def _error(check: Check, program: str) -> str:
+    """The exception and its line."""
+    message = by_text_of(check.error_type, check.message, program)
+    return one_line(f"{check.error_type or check.outcome}: {message}", 250).rstrip(": ") + where(program, check.line)

@@ -42,7 +42,7 @@ class ToolCritic:
             return Critique(severity=1.0, issues=issues, confidence=0.0, source=source, seconds=evaluation.seconds)
         return Critique(
             severity=self.weight * (1 - evaluation.reward),
-            issues=tuple(issues_of(evaluation)),
+            issues=tuple(issues_of(evaluation, program)),
             suggestions=evaluation.suggestions,
             score=evaluation.reward,
             confidence=self.weight * evaluation.confidence,
@@ -52,12 +52,11 @@ class ToolCritic:
         )
 
 
-def issues_of(evaluation: Evaluation) -> Iterator[str]:
+def issues_of(evaluation: Evaluation, program: str) -> Iterator[str]:
     """Descriptions of the failing checks; if none fails, the evaluator's other issues."""
     failing = evaluation.failures
     for check in failing[:SHOWN]:
-        where = f" (line {check.line} of the program)" if check.line else ""
-        yield evidence.check_line(check, where, OUTCOMES, chars=250, mark="")
+        yield evidence.check_line(check, program, OUTCOMES, chars=250, mark="")
     if len(failing) > SHOWN:
         yield f"{len(failing) - SHOWN} more checks fail"
     if not failing:

@@ -10,6 +10,7 @@ from typing import Any
 
 from reflexion_lab.records import WITHHELD, Attempt, Check, Evaluation, Record, Reflection, Trajectory
 from reflexion_lab.text import shorten
+from reflexion_lab.text.lines import by_text_of, where
 from reflexion_lab.text.replies.extract import without_thoughts
 
 OUTCOMES = {
@@ -23,13 +24,14 @@ OUTCOMES = {
 
 
 def check_line(
-    check: Check, where: str, outcomes: Mapping[str, str] = OUTCOMES, chars: int = 300, mark: str = "…"
+    check: Check, program: str, outcomes: Mapping[str, str] = OUTCOMES, chars: int = 300, mark: str = "…"
 ) -> str:
-    """One line: the check's source, its exception and message (cut to `chars`), and `where`."""
+    """One line: the check's source, its exception and message (cut to `chars`), and its line of `program`."""
     # AssertionError adds nothing to an `assert`; other exceptions are named.
     error = "" if check.error_type == "AssertionError" and check.message else check.error_type
-    cause = ": ".join(filter(None, (error, shorten.line(check.message, chars, mark))))
-    return f"`{shorten.line(check.name, 200, mark)}` -> {cause or outcomes.get(check.outcome, check.outcome)}{where}"
+    message = by_text_of(check.error_type, check.message, program)
+    cause = ": ".join(filter(None, (error, shorten.line(message, chars, mark)))) or outcomes.get(check.outcome, "")
+    return f"`{shorten.line(check.name, 200, mark)}` -> {cause or check.outcome}{where(program, check.line)}"
 
 
 _BY_OUTCOME = {
@@ -91,10 +93,7 @@ def describe(attempt: Attempt, check: Check | None) -> str:
     if check is None:
         outcome = attempt.evaluation.outcome
         return shorten.line(_OUTCOMES.get(outcome, f"the checks ended in {outcome}"), 200)
-    lines, where = attempt.trajectory.solution.splitlines(), f" (line {check.line})" if check.line else ""
-    if 1 <= check.line <= len(lines):
-        where = f" (line {check.line}: {shorten.line(lines[check.line - 1], 120)})"
-    return check_line(check, where, _OUTCOMES)
+    return check_line(check, attempt.trajectory.solution, _OUTCOMES)
 
 
 def without_program(trajectory: Trajectory) -> str:

@@ -101,14 +101,19 @@ class Unaware:
 
     def __init__(self, first: Reflector) -> None:
         self._first = first
-        self._own: dict[tuple[str, int], Reflection] = {}
+        self._own: dict[tuple[str, str, int], Reflection] = {}
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
-        own = [replace(e, reflection=self._own.get((e.task_id, e.attempt_number), e.reflection)) for e in episodes]
+        own = [replace(episode, reflection=self._first_of(episode)) for episode in episodes]
         reflection = self._first.reflect(task, attempt, own)
         if reflection:
-            self._own[task.task_id, attempt.number] = reflection
+            self._own[reflection.reflection_id, task.base_id, attempt.number] = reflection
         return reflection
+
+    def _first_of(self, episode: Episode) -> Reflection | None:
+        """The original of an episode's reflection; ids tell the passes of a stream apart."""
+        known = episode.reflection
+        return known and self._own.get((known.reflection_id, episode.task_id, episode.attempt_number), known)
 
 
 TEXTS = ("root_cause", "what_went_wrong", "what_to_change", "what_worked", "key_insight")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.agent.reflectors.evidence import classify_evaluation
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.records import Attempt, Episode, Reflection, Task, Usage
+from reflexion_lab.records import Attempt, Episode, Reflection, Task, Usage, base_id
 
 EXPECTED = "run the reflexion arm first (reflector=llm) and name its run folder"
 
@@ -52,7 +52,7 @@ class ShuffledWords:
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
         """Raises ConfigError if the pool has no reflection on another task."""
-        others = [prior for prior in self._pool if prior.task_id != task.task_id]
+        others = [prior for prior in self._pool if base_id(prior.task_id) != task.base_id]
         benchmark = task.task_id.partition("/")[0]
         foreign = [prior for prior in others if prior.task_id.partition("/")[0] == benchmark] or others
         if not foreign:

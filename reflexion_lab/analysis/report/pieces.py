@@ -36,7 +36,8 @@ def check_details(check: Check) -> list[tuple[str, str]]:
 
     if check.kind != "test" and check.outcome == "fail":
         return [(f"{check.kind}, line {check.line}", f"{check.message} [{check.error_type}]")]
-    pair = WORDS.get(check.outcome, check.outcome), describe(check).removeprefix(f"{check.outcome}: ")
+    where = f" (line {check.line} of the program)" if check.line else ""
+    pair = WORDS.get(check.outcome, check.outcome), describe(check, "").removeprefix(f"{check.outcome}: ") + where
     return [side for side in (("expected", check.expected), ("got", check.actual)) if side[1]] or [pair]
 
 

@@ -15,6 +15,7 @@ from reflexion_lab.limits import validated
 from reflexion_lab.records import Check, Evaluation, Task, Trajectory
 from reflexion_lab.tasks.evaluators.tools import TOOLS, DidNotRun, ask, located
 from reflexion_lab.tasks.evaluators.unit_tests import without_program
+from reflexion_lab.text.lines import by_text
 
 LONGEST = 100_000
 """Maximum length of a checked program, in characters."""
@@ -75,7 +76,7 @@ def findings(tool: str, program: str) -> tuple[Check, ...]:
             kind=TOOLS[tool].kind,
             outcome="fail",
             error_type=rule,
-            message=_one_line(_writable(message), 300),
+            message=_one_line(by_text(_writable(message), text), 300),
             line=line,
         )
         for line, rule, message in ask(tool, SILENCER.sub("#.", text))[:KEPT]
@@ -101,7 +102,9 @@ def _feedback(tool: str, errors: Sequence[Check]) -> str:
     if not errors:
         return ""
     lines = [f"{tool} finds (a hint; it can be wrong):"]
-    lines += [f"- line {check.line}: {check.message} [{check.error_type}]" for check in errors[:SHOWN]]
+    lines += [
+        f"- {f'`{check.name}`: ' if check.name else ''}{check.message} [{check.error_type}]" for check in errors[:SHOWN]
+    ]
     if len(errors) > SHOWN:
         lines.append(f"- and {'at least ' if len(errors) == KEPT else ''}{len(errors) - SHOWN} more")
     return "\n".join(lines)[:900]

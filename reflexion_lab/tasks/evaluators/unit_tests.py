@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import WITHHELD, Check, Evaluation, Task, Trajectory
+from reflexion_lab.text.lines import by_text, by_text_of, where
 
 
 class UnitTests:
@@ -42,7 +43,7 @@ def run_tests(
         checks = tuple(Check(name=test, outcome=outcome, message=why) for test in tests)
         return _verdict(checks, feedback(checks))
     execution = sandbox.run(program, task.entry_point, tests, task.setup, task.cpu_seconds)
-    text = feedback(execution.checks, execution.output)
+    text = feedback(execution.checks, execution.output, program)
     return _verdict(execution.checks, text, execution.output, execution.seconds)
 
 
@@ -72,24 +73,23 @@ SHOWN = 3
 """Failing checks in the feedback; the others are only counted."""
 
 
-def feedback(checks: Sequence[Check], printed: str = "", max_chars: int = 900) -> str:
-    """Failing checks, one per line, in at most `max_chars` characters; "" if every check passed."""
+def feedback(checks: Sequence[Check], printed: str = "", program: str = "", max_chars: int = 900) -> str:
+    """Failing checks of `program`, one per line, in at most `max_chars` characters; "" if every check passed."""
     failing = [check for check in checks if check.outcome != "pass"]
     if not failing:
         return ""
     lines = [f"{len(checks) - len(failing)} of {len(checks)} tests passed. Failing:"]
-    lines += [f"- {check.name[:200]}  # {describe(check)}" for check in failing[:SHOWN]]
+    lines += [f"- {check.name[:200]}  # {describe(check, program)}" for check in failing[:SHOWN]]
     if len(failing) > SHOWN:
         lines.append(f"- and {len(failing) - SHOWN} more")
     if printed.strip():
-        lines.append(f"The program printed: {printed.strip()[:200]}")
+        lines.append(f"The program printed: {by_text(printed.strip(), program)[:200]}")
     return "\n".join(lines)[:max_chars]
 
 
-def describe(check: Check) -> str:
-    """Message of a failing check, with its exception and line of the program, if any."""
+def describe(check: Check, program: str) -> str:
+    """Message of a failing check, with its exception and the text of its line of the program, if any."""
     if check.outcome == "fail":
         return check.message or "the assertion is false"
-    where = f" (line {check.line} of the program)" if check.line else ""
-    message = f"{check.error_type}: {check.message}" if check.error_type else f"{check.outcome}: {check.message}"
-    return message.rstrip(": ")[:250] + where
+    message = by_text_of(check.error_type, check.message, program)
+    return f"{check.error_type or check.outcome}: {message}".rstrip(": ")[:250] + where(program, check.line)

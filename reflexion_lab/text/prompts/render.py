@@ -395,7 +395,7 @@ class PromptedModel:
         the model's token count, or to half if it gives none. Exceptions of the model pass through.
         """
         name = name if self.style == "chat" else f"continue_{name}"
-        about = {"prompt": task.prompt, "task_id": task.task_id, **variables}
+        about = {"prompt": task.prompt, "task_id": task.base_id, **variables}
         limit = max_prompt_tokens(self.model, self.sampling)
         fitted = self.prompts.fit(name, limit if limit is None else int(limit / memory.token_ratio), memory, **about)
         messages, completion = self._put(fitted.text)

@@ -68,7 +68,7 @@ def test_output_and_error_share_the_limit(sandbox, task, limit):
     assert long_error.text.startswith("It printed:\n> the val")
     assert "It ended with ValueError" in long_error.text
     long_output = run_code(sandbox, task, GOOD, "print('x' * 5000)\n1 / 0", max(limit, 200))
-    assert long_output.text.endswith(f"{ERROR} (line 2 of the code)")
+    assert long_output.text.endswith(f"{ERROR} (at `1 / 0`)")
     assert len(long_error.text) <= limit and len(long_output.text) <= max(limit, 200)
 
 
@@ -82,7 +82,7 @@ ERROR = "ZeroDivisionError: division by zero"
         (BAD, 0, "0 of 1 tests passed. Failing:\n- assert double(2) == 4  # expected 4, got 2"),
         (GOOD, 1, "1 of 1 tests passed. finish hands the function in."),
         ("def double(x):\n    return 4\n", 1, "1 of 1 tests passed. finish hands the function in."),  # hidden: 0
-        (BROKEN, 0, f"0 of 1 tests passed. Failing:\n- assert double(2) == 4  # {ERROR} (line 2 of the program)"),
+        (BROKEN, 0, f"0 of 1 tests passed. Failing:\n- assert double(2) == 4  # {ERROR} (at `return x / 0`)"),
     ],
 )
 def test_the_verdict_of_the_visible_tests(sandbox, task, program, passed, text):
@@ -98,8 +98,8 @@ def test_the_verdict_of_the_visible_tests(sandbox, task, program, passed, text):
         ("", "print(1 + 1)", "It printed:\n> 2", ""),
         ("", "print(double(1))", "It printed nothing; print(...)", "NameError: name 'double'"),
         (GOOD, "double(2)", "It printed nothing; print(...)", ""),
-        (GOOD, "x = 1\nprint(x)\nprint(1 / 0)", "It printed:\n> 1\nIt ended with", f"{ERROR} (line 3 of the code)"),
-        (BROKEN, "double(1)", "It printed nothing", f"{ERROR} (line 2 of the program)"),
+        (GOOD, "x = 1\nprint(x)\nprint(1 / 0)", "It printed:\n> 1\nIt ended with", f"{ERROR} (at `print(1 / 0)`)"),
+        (BROKEN, "double(1)", "It printed nothing", f"{ERROR} (at `return x / 0`)"),
         (GOOD, "raise SystemExit", "It printed nothing", "SystemExit"),
         (GOOD, "while True: pass", "It printed nothing", "timeout"),
     ],

@@ -41,7 +41,7 @@ def test_no_hidden_test_and_none_of_its_values_is_told(sandbox, task):
 def test_an_exception_is_told_with_its_line(sandbox, task):
     (issue,) = ToolCritic(UnitTests(sandbox)).critique(task, "def double(x):\n    return math.fsum([x, x])\n").issues
     assert "NameError: name 'math' is not defined" in issue
-    assert "(line 2 of the program)" in issue
+    assert "(at `return math.fsum([x, x])`)" in issue
 
 
 def test_no_program_is_a_failure_and_not_unknown(sandbox, task):

@@ -234,7 +234,7 @@ ATTEMPTS = {
     "labels, task, attempt, code and evidence": (
         {},
         [f"{label}:" for label in LABELS] + [TASK.prompt.strip(), "Attempt: 2", CODE.strip(), "Prior Reflections: None"]
-        + ["`assert add(1, 2) == 3` -> expected 3, got -1 (line 2: return a - b)", "assert add(2, 2) == 4"],
+        + ["`assert add(1, 2) == 3` -> expected 3, got -1 (at `return a - b`)", "assert add(2, 2) == 4"],
         ["assert add(0, 0) == 0", "secret", "solved"],
     ),
     "no program": (

@@ -53,7 +53,7 @@ class Gives:
 def test_feedback_stands_in_the_place_of_words() -> None:
     reflection = FeedbackOnly().reflect(TASK, make.attempt(WRONG, LATE), [])
     assert reflection.root_cause == reflection.what_to_change == ""
-    assert "`assert add(1, 2) == 3` -> expected 3, got -1 (line 2: return a - b)" in reflection.what_went_wrong
+    assert "`assert add(1, 2) == 3` -> expected 3, got -1 (at `return a - b`)" in reflection.what_went_wrong
     assert LATE.name in reflection.what_went_wrong
     assert (reflection.source, reflection.category) == ("control:feedback_only", "assertion")
     assert (reflection.confidence, reflection.confidence_source, reflection.usage) == (0.0, "none", Usage())

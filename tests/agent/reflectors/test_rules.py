@@ -61,10 +61,10 @@ def test_outcome_decides_before_the_first_failing_check(
 
 def test_evidence_quotes_assertion_values_and_line() -> None:
     evidence = describe(attempt_with(WRONG), WRONG)
-    assert evidence == "`assert add(1, 2) == 3` -> expected 3, got -1 (line 2: return a - b)"
+    assert evidence == "`assert add(1, 2) == 3` -> expected 3, got -1 (at `return a - b`)"
 
 
-@pytest.mark.parametrize(("line", "suffix"), [(0, ""), (99, " (line 99)"), (1, " (line 1: def add(a, b):)")])
+@pytest.mark.parametrize(("line", "suffix"), [(0, ""), (99, ""), (1, " (at `def add(a, b):`)")])
 def test_evidence_shows_a_line_that_exists(line: int, suffix: str) -> None:
     check = Check(name="assert x", outcome="error", error_type="E", message="m", line=line)
     assert describe(attempt_with(check), check) == f"`assert x` -> E: m{suffix}"

@@ -57,7 +57,7 @@ def test_a_type_error_is_a_check_with_its_rule_line_and_source(task, tool, rule)
     assert (check.kind, check.outcome, check.error_type, check.line) == ("type", "fail", rule, 2)
     assert check.name == "return 2 * x"
     assert evaluation.verification_type == "type_check"
-    assert "line 2" in evaluation.feedback and rule in evaluation.feedback
+    assert "`return 2 * x`" in evaluation.feedback and rule in evaluation.feedback
 
 
 def test_lint_finds_the_undefined_name_and_not_the_unused_import(task):

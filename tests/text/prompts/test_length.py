@@ -62,7 +62,7 @@ def test_our_own_prompts_are_no_longer_than_estimated(count):
 
 
 def test_an_estimate_grows_with_its_text_and_never_fails():
-    estimates = {"": 0, "word": 1, "words": 2, "WORD": 2, "a b": 2, "数": 3, "\ud800": 1, "\0": 1}
+    estimates = {"": 0, "word": 1, "words": 2, "WORD": 2, "a b": 2, "数": 2, "λ": 1, "\ud800": 1, "\0": 1}
     assert {text: estimated(text) for text in estimates} == estimates
     text = "def f(x):\n    return {x: 'λ'}\t\n" * 3
     sizes = [estimated(text[:size]) for size in range(len(text))]
