@@ -56,7 +56,7 @@ def test_a_student_heeds_true_words_in_every_prompt(attempt, variant, skill, ref
 def test_wrong_words_that_quote_a_line_of_the_draft_stay_wrong(attempt):
     model, task = Student(TASKS, **STUDENT), TASKS[3]
     failed = attempt(task.task_id, 1, 0.0, wrong(task, "0f0f"))
-    words = replace(Generic().reflect(task.public, failed, []), root_cause="In line 3, `return x + 3` is wrong.")
+    words = replace(Generic().reflect(task.public, failed, []), root_cause="In `return x + 3`, `3` is wrong.")
     episode = episode_of(task, replace(failed, reflection=words), "session", "actor")
     actor = SingleShot(model, SAMPLING)
     assert "wrong draft" in actor.act(task.public, Recollection(episodes=(episode,), attempt=2)).solution

@@ -69,7 +69,8 @@ def differences(program: str, correct: str, entry_point: str) -> list[Difference
         cause = f"My program does not define `{entry_point}`."
         return [Difference("no function", cause, f"Define `{entry_point}` by that name."), *by_constructs("", correct)]
     in_place = _in_place(program, tree, right)
-    return in_place if len(in_place) <= LOCAL else by_constructs(program, correct) or in_place[:LOCAL]
+    is_local = len(in_place) <= LOCAL
+    return list(dict.fromkeys(in_place[:LOCAL])) if is_local else by_constructs(program, correct) or in_place[:LOCAL]
 
 
 def untrue(
@@ -124,7 +125,7 @@ def _in_place(program: str, tree: ast.Module, right: ast.Module) -> list[Differe
     for node in tree.body:
         if functions & {*_assigned(node)}:
             compared.superfluous(node)
-    return list(compared.differences)
+    return [difference for _, difference in compared.differences]
 
 
 def _assigned(node: ast.stmt) -> list[str]:
@@ -162,17 +163,20 @@ class _Compared:
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
         self.names: dict[str, str] = {}
-        self.differences: dict[Difference, None] = {}
+        self.differences: dict[tuple[int, Difference], None] = {}
+        """With their lines: lines of the same text differ."""
         self._added = 0
         self._line = 0
         """Line of the last compared node with a line: parameters and clauses of comprehensions have none."""
 
     def add(self, kind: str, node: Any, cause: str, change: str, where: str = "in") -> None:
-        """Add a difference at the line of `node`, which stands before `cause` and after `change`."""
+        """Add a difference at the line of `node`, which stands before `cause` and after `change`: its text, since
+        prompts show programs in part.
+        """
         number = getattr(node, "lineno", self._line)
         quoted = shorten.line(self.lines[number - 1], QUOTED) if 0 < number <= len(self.lines) else ""
-        place = f"line {number}, `{quoted}`" if quoted and "`" not in quoted else f"line {number}"
-        self.differences[Difference(kind, f"In {place}, {cause}.", f"{change} {where} line {number}.")] = None
+        place = f"`{quoted}`" if quoted and "`" not in quoted else "my program"
+        self.differences[number, Difference(kind, f"In {place}, {cause}.", f"{change} {where} {place}.")] = None
         self._added += 1
 
     def functions(self, own: Function, correct: Function) -> None:
@@ -400,7 +404,7 @@ def _of_statements(program: str, task_solutions: Sequence[str]) -> list[Differen
         for value in values.values():
             if type(node.value) is not type(value):
                 compared.nodes(node.value, value)
-    return list(compared.differences)
+    return [difference for _, difference in compared.differences]
 
 
 def _returns(program: str) -> list[ast.Return]:
