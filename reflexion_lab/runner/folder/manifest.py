@@ -219,8 +219,8 @@ def same_tasks(first: Manifest, other: Manifest) -> bool:
 def _drawn(run: Manifest) -> str:
     """Digest of the tasks of a run; of an earlier run, "" unless they were drawn at random."""
     node = run.config.get("benchmark")
-    keys = ("sample", "order", "split") if isinstance(node, Mapping) else ()
-    return run.drawn or "by the name of the benchmark" * any(node.get(key) is not None for key in keys)
+    is_drawn = isinstance(node, Mapping) and any(node.get(key) is not None for key in ("sample", "order", "split"))
+    return run.drawn or "by the name of the benchmark" * is_drawn
 
 
 def resumption(manifest: Manifest, now: Manifest) -> Resumption:
