@@ -1,0 +1,63 @@
+"""Retry prompts of runs: lines by their text, own attempts as own, and nothing to correct in what passed."""
+
+import re
+
+import pytest
+
+from reflexion_lab.cli.main import main
+from reflexion_lab.runner.folder.folder import RunFolder
+from tests.builders import pairwise
+
+RUN = ("benchmark=basics", "model=simulated", "tracker=none", "quiet=true", "model.repair=0.0", "cache.mode=off")
+CASES = list(
+    pairwise(
+        ["single_shot", "chain_of_thought", "react", "critique_revise"],
+        ["default", "terse", "paper_style"],
+        ["llm", "rules", "generic"],
+    )
+)
+NUMBERED = re.compile(r"\blines? \d+")
+CORRECT = re.compile(r"corrected (function|version)|improved implementation|Failed before")
+
+
+def prompts(root, *words):
+    """The prompts of a run by task, attempt and call."""
+    before = set(root.glob("2*"))
+    assert main(["run", f"run_root={root}", *RUN, *words]) == 0
+    (path,) = set(root.glob("2*")) - before
+    attempts = RunFolder(path).attempts
+    return {
+        task: [
+            ("\n".join(message.content for message in messages), attempt)
+            for attempt in loop
+            for messages in [attempt.trajectory.messages, *(step.messages for step in attempt.trajectory.steps)]
+        ]
+        for task, loop in attempts.items()
+    }
+
+
+@pytest.mark.parametrize(("actor", "variant", "reflector"), CASES)
+def test_the_retries_of_a_second_pass_read_as_those_of_the_first(tmp_path, actor, variant, reflector):
+    words = ["benchmark.limit=2", "benchmark.passes=2", "model.first=0.0", f"actor={actor}", f"prompts={variant}"]
+    words += [f"reflector={reflector}"] if actor != "critique_revise" else ["actor@actor.generator=single_shot"]
+    loops = prompts(tmp_path, *words, *(["reviser=llm"] if actor == "critique_revise" else []))
+    seen = 0
+    for task in [task for task in loops if not task.endswith("@pass2")]:
+        first, second = loops[task], loops[f"{task}@pass2"]
+        assert [text for text, _ in first] == [text for text, _ in second]
+        for text, attempt in first:
+            assert not NUMBERED.search(text), text
+            assert "similar task" not in text.lower(), text
+            seen += attempt.number > 1
+    assert seen
+
+
+@pytest.mark.parametrize("variant", ["default", "terse", "paper_style"])
+def test_a_recalled_attempt_that_passed_is_not_to_be_corrected(tmp_path, variant):
+    words = ["benchmark.limit=3", "model.first=1.0", "actor=single_shot", "recall=similar", f"prompts={variant}"]
+    words += ["memory.shared.same_task=true", "store=sqlite", f"store.place={tmp_path / 'm.sqlite'}"]
+    prompts(tmp_path, *words)
+    recalling = [
+        text for loop in prompts(tmp_path, *words, "seed=1").values() for text, attempt in loop if attempt.recalled
+    ]
+    assert recalling and not any(CORRECT.search(text) for text in recalling)
