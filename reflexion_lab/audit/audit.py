@@ -253,7 +253,7 @@ def _vacuous(programs: StoredPrograms, verdicts: Sequence[Verdict]) -> dict[str,
             task_id=sample.task_id,
             prompt="",
             entry_point=sample.entry_point,
-            setup=sample.setup,
+            setup=sample.setup or sample.helpers,
             canonical_solution=solution,
         )
         try:
@@ -269,7 +269,11 @@ def _vacuous(programs: StoredPrograms, verdicts: Sequence[Verdict]) -> dict[str,
 def _with_other_hashes(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """The verdicts; those without a cause run in processes that order sets in other ways."""
     for seed in HASH_SEEDS:
-        late = [v for v in verdicts if v.differs and not v.cause and UNORDERED.search(v.sample.program)]
+        late = [
+            v
+            for v in verdicts
+            if v.differs and not v.cause and v.outcome != "timeout" and UNORDERED.search(v.sample.program)
+        ]
         if not late:
             break
         with StoredPrograms(workers=1, hash_seed=seed) as programs:
@@ -314,4 +318,4 @@ def _visible_passed(sandbox: Sandbox, sample: Sample) -> _Suite:
 
 
 def _key(sample: Sample) -> tuple[object, ...]:
-    return sample.program, sample.entry_point, sample.tests, sample.setup
+    return sample.program, sample.entry_point, sample.tests, sample.setup, sample.helpers

@@ -53,6 +53,8 @@ class Sample(Record, frozen=True, kw_only=True):
     tests: tuple[str, ...]
     """Sources of checks, executed in order in one namespace; () if the log has none."""
     setup: str = ""
+    helpers: str = ""
+    """The prompt's functions that the tests call: a pass must also hold if they, and not the program's, are called."""
     logged: bool | None = None
     """The verdict in the log, if any."""
     feedback: tuple[str, ...] = ()
@@ -244,7 +246,7 @@ def _sample(row: Row, task: Task, program: str, logged: bool | None) -> Sample:
         prompt=task.prompt,
         program=program,
         tests=task.hidden_tests,
-        setup=task.setup,
+        helpers=task.setup,
         logged=logged,
         feedback=tuple(dict.fromkeys(test for name in SUITES for test in _asserts(row.fields.get(name)))),
         reflections=reflections,

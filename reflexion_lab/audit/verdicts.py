@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from reflexion_lab.audit.samples import Sample
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.protocols import Sandbox
@@ -57,6 +59,8 @@ def execute(sandbox: Sandbox, sample: Sample) -> Verdict:
     task = Task(task_id=sample.task_id, prompt="", entry_point=sample.entry_point, setup=sample.setup)
     try:
         evaluation = run_tests(sandbox, task, sample.program, sample.tests)
+        if evaluation.passed and sample.helpers:
+            evaluation = run_tests(sandbox, replace(task, setup=sample.helpers), sample.program, sample.tests)
     except HarnessError as problem:
         return Verdict(sample=sample, passed=False, outcome="harness_error", detail=str(problem))
     failures = evaluation.failures

@@ -219,8 +219,10 @@ def test_names_of_the_prompt_are_not_the_programs(write_rows, problem):
     own = {"prompt": known.prompt, "entry_point": known.entry_point, "test": f"def check(candidate):\n    {tests}\n"}
     rows = [{"task_id": known.task_id, "completion": forged}, {"task_id": known.task_id, "solution": forged}]
     rows += [{"problem": known.task_id, "attempts": [{"code": forged}]}, {"task_id": "own", "solution": forged, **own}]
+    rows.append({"task_id": known.task_id, "solution": known.prompt[known.prompt.index(f"def {known.entry_point}(") :]})
+    rows[-1]["solution"] += known.canonical_solution  # without the helpers that the tests call, as in its log
     result = audited(write_rows(*rows, {"task_id": known.task_id, "completion": known.canonical_solution}))
-    assert [verdict.passed for verdict in result.verdicts] == [False] * 4 + [True]
+    assert [verdict.passed for verdict in result.verdicts] == [False] * 5 + [True]
 
 
 def test_tests_that_pass_without_the_program_are_counted_on_the_first_screen(write_rows, capsys):
