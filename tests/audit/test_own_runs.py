@@ -69,7 +69,7 @@ def test_only_benchmarks_of_this_package_are_loaded(folder):
 def test_another_version_of_the_benchmark_is_refused(folder):
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text())
-    manifest["benchmark_digest"] = "0" * 64
+    manifest |= {"benchmark_digest": "0" * 64, "tasks_digest": "1" * 64}
     path.write_text(json.dumps(manifest))
     with pytest.raises(ValueError, match="expected 000000000000, the digest in the manifest"):
         read_samples(folder)
