@@ -17,7 +17,8 @@ def test_a_log_gets_a_line_with_tasks_passes_rates_cost_and_time(capsys):
 
 
 def test_the_line_counts_the_spending_of_uncached_calls(capsys):
-    progress = Progress(total=1, spent=lambda: Usage(calls=1, cost=0.75))  # a reflection; the actor's reply was cached
+    spent = Usage(calls=1, prompt_tokens=1, cost=0.75)  # a reflection; the actor's reply was cached
+    progress = Progress(total=1, spent=lambda: spent)
     progress.attempt()
     progress.close()
     assert "cost 0.7500" in capsys.readouterr().err

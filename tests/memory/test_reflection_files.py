@@ -105,7 +105,7 @@ WRONG = [
     ({"reward": "high"}, "reward: got 'high', expected float"),
     ({"reward": ...}, "reward: got nothing, expected a value"),
     ({"reflection__confidence": 3}, "reflection.confidence: got 3, expected 0..1"),
-    ({"reflection__category": "boredom"}, "reflection.category: got 'boredom', expected one of syntax, "),
+    ({"reflection__category": "boredom"}, "reflection.category: got 'boredom', expected one of no_program, "),
     (
         {f"reflection__{field}": " " for field in WORDS},
         "reflection: got blank texts, expected at least one of root_cause, what_went_wrong, what_to_change",

@@ -8,7 +8,7 @@ import pytest
 from experiments._tools.output import forest
 from experiments._tools.retrieval_quality import Answer, answer, difference, quality
 from reflexion_lab.analysis.figures.style import caption
-from reflexion_lab.analysis.stats.intervals import Estimate, effective
+from reflexion_lab.analysis.stats.intervals import Estimate
 
 
 def ranking(relevant, of, seed):
@@ -54,12 +54,6 @@ def test_measures_of_a_ranking_by_hand(hits, relevant, k, measures):
 def test_an_impossible_ranking_is_refused(hits, relevant, k):
     with pytest.raises(ValueError, match="expected 1 or more"):
         answer("t", hits, relevant, k)
-
-
-def test_effective_size_is_the_number_of_equal_clusters():
-    assert effective([1] * 40) == 40
-    assert effective([5] * 40) == 40
-    assert effective([97, 1, 1, 1]) == 1
 
 
 @pytest.mark.parametrize(

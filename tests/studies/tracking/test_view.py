@@ -73,7 +73,7 @@ def test_metrics_are_curves_rates_and_usage(run):
         "final/pass_at_1": 0.75, "final/attempt_1_pass_at_1": 0.25, "final/gain_over_attempt_1": 0.5, "final/n": 4,
         "final/attempts_mean": 2.25, "final/reflections_by_model_share": 0.5, "usage/actor/tokens": 900,
         "usage/actor/calls": 9, "usage/actor/prompt_tokens": 720, "usage/reflector/tokens": 60,
-        "usage/reflector/completion_tokens": 18, "usage/reflector/tokens_per_solved": 20, "usage/cost": 0,
+        "usage/reflector/completion_tokens": 18, "usage/reflector/tokens_per_solved": 20,
         "reflections/n": 6, "reflections/read_share": 0.0, "reflections/base": 2 / 5,
     }  # fmt: skip
     assert {name: figures[name, 0] for name in expected} == expected
