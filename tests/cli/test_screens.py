@@ -13,7 +13,7 @@ from reflexion_lab.analysis.comparison.grouping import shared_words, short_names
 from reflexion_lab.cli.main import main
 from reflexion_lab.runner.folder.folder import folders
 
-SMALL = ("model=simulated", "actor=single_shot", "benchmark.limit=8", "temperature=0.8", "tracker=none")
+SMALL = ("model=simulated", "model.first=0.45", "actor=single_shot", "benchmark.limit=8", "temperature=0.8", "tracker=none")
 SWEEP = ("run", "-m", "recall.omega=0,1,2", "loop.max_attempts=2,4", "seed=0,1", "run_root=swept", *SMALL)
 
 
@@ -48,12 +48,12 @@ def answer(work, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "answer_line", "expected"),
     [
-        (("show", "reflexion"), 2, "pass@1  75.0 % [40.9, 92.9], 6 of 8 tasks"),
-        (("show", "--last"), 2, "pass@1  75.0 %"),
-        (("compare", "runs"), 3, "75.0 [40.9, 92.9]"),
-        (("compare", "--last", "2", "--one-seed"), 3, "75.0 [40.9, 92.9]"),
-        (("compare", "swept"), 3, "81.2 [57.0, 93.4]"),
-        (SWEEP, 3, "81.2 [57.0, 93.4]"),
+        (("show", "reflexion"), 2, "pass@1  87.5 % [52.9, 97.8], 7 of 8 tasks"),
+        (("show", "--last"), 2, "pass@1  50.0 %"),
+        (("compare", "runs"), 3, "87.5 [52.9, 97.8]"),
+        (("compare", "--last", "2", "--one-seed"), 3, "87.5 [52.9, 97.8]"),
+        (("compare", "swept"), 3, "31.2 [14.2, 55.6]"),
+        (SWEEP, 3, "31.2 [14.2, 55.6]"),
     ],
     ids=lambda value: " ".join(value[:3]) if isinstance(value, tuple) else None,
 )
@@ -68,7 +68,7 @@ def test_the_answer_stands_in_one_screen(answer, words, answer_line, expected, c
 
 def test_a_run_ends_with_its_screen(answer):
     lines = answer("run", "experiment=reflexion", *SMALL, "run_root=other")
-    assert lines[1].startswith("pass@1  75.0 % [40.9, 92.9], 6 of 8 tasks")
+    assert lines[1].startswith("pass@1  87.5 % [52.9, 97.8], 7 of 8 tasks")
     assert any(line.startswith("model calls: ") for line in lines)
     assert len(lines) <= 15
 
@@ -96,7 +96,7 @@ def test_with_many_arms_each_line_names_the_budget_of_its_difference(answer):
     wide, narrow = answer("compare", "swept", columns=140), answer("compare", "swept", columns=60)
     assert len(max(wide, key=len)) <= 80
     (row,) = (line for line in wide if line.startswith("a4 Ω1"))
-    assert "93.8 [71.7, 98.9] as run +12.5 [" in " ".join(row.split())
+    assert "75.0 [50.5, 89.8] as run +43.8 [" in " ".join(row.split())
     assert wide[1].startswith("difference to a2 Ω0 (the first arm); exploratory")
     assert any(line.startswith("a4 Ω1") and "as run" in line for line in narrow)
 
@@ -134,7 +134,7 @@ def test_a_closed_pipe_is_silence(work):
 def test_a_run_and_a_sweep_print_json(answer):
     (line,) = answer("run", "--json", "experiment=reflexion", *SMALL)
     result = json.loads(line)
-    assert (result["pass_at_1"]["k"], result["pass_at_1"]["n"]) == (6, 8)
+    assert (result["pass_at_1"]["k"], result["pass_at_1"]["n"]) == (7, 8)
     (shown,) = answer("show", result["run_id"], "--json")
     assert json.loads(shown) == result
     answer("bundle", result["run_id"])
