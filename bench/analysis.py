@@ -23,7 +23,7 @@ import numpy as np
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.report.documents import save_report
-from reflexion_lab.analysis.stats.bootstrap import DRAWS, bands, difference, interval
+from reflexion_lab.analysis.stats.bootstrap import DRAWS, difference, interval
 from reflexion_lab.analysis.stats.matching import Path, equal
 from reflexion_lab.analysis.stats.permutation import sign_flip
 from reflexion_lab.notebook.frames import load
@@ -81,12 +81,11 @@ def bootstrap_seconds():
     rng = np.random.default_rng(0)
     first, second = verdicts(rng), verdicts(rng)
     arms = paths(first, rng), paths(second, rng)
-    for work, *arguments in ((bands, first), (sign_flip, first[-1], second[-1])):
+    for work, *arguments in ((interval, first[-1]), (sign_flip, first[-1], second[-1])):
         work(*arguments)
     return {
         "bootstrap_shape": [TASKS, ATTEMPTS, SEEDS],
         "bootstrap_draws": DRAWS,
-        "bands_seconds": median_seconds(bands, first),
         "interval_seconds": median_seconds(interval, first[-1]),
         "difference_seconds": median_seconds(difference, first[-1], second[-1]),
         "sign_flip_seconds": median_seconds(sign_flip, first[-1], second[-1]),

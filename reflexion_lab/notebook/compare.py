@@ -122,7 +122,7 @@ def compare(
     >>> [arm.label for arm in compared.arms]
     ['retry', 'reflexion']
     >>> compared.table[["arm", "n", "pass_at_1"]].values.tolist()
-    [['retry', 16, 0.8125], ['reflexion', 16, 0.875]]
+    [['retry', 16, 0.8125], ['reflexion', 16, 0.9375]]
     """
     from reflexion_lab.analysis.comparison import side_by_side
 

@@ -133,7 +133,7 @@ def explore(run: object) -> Explorer:
     Examples
     --------
     >>> rl.explore(run).heading
-    'reflexion, seed 0, basics, feedback source visible: 8 tasks, 2 not solved, 1 repaired, 5 solved at once'
+    'reflexion, seed 0, basics, feedback source visible: 8 tasks, 3 repaired, 5 solved at once'
     """
     run_folders = folders(run)
     if len(run_folders) != 1:

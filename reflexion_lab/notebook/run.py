@@ -141,9 +141,9 @@ def run(
     >>> small |= {"benchmark.load.n": 8, "benchmark.load.seed": 0}
     >>> run = rl.run("experiment=reflexion", small, quiet=True)
     >>> run.summary.pass_at_1.k, run.summary.pass_at_1.n
-    (6, 8)
+    (8, 8)
     >>> run
-    20...-reflexion-basics-s0: pass@1 75.0 % [40.9, 92.9] (6 of 8 tasks, Wilson 95 %), feedback visible
+    20...-reflexion-basics-s0: pass@1 100.0 % [67.6, 100.0] (8 of 8 tasks, Wilson 95 %), feedback visible
     """
     from reflexion_lab.runner.config.assemble import assemble
     from reflexion_lab.studies.run import finish
@@ -228,7 +228,7 @@ def load(*runs: object, texts: bool = False) -> Frames:
     --------
     >>> frames = rl.load(sweep)
     >>> len(frames.runs), len(frames.tasks), len(frames.attempts)
-    (4, 32, 51)
+    (4, 32, 49)
     >>> frames.tasks.groupby("arm").size().to_dict()
     {'reflexion': 16, 'retry': 16}
     """

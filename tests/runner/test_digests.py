@@ -26,7 +26,7 @@ GROUPS = [
 CONFIGS = [tuple(filter(None, choices)) for choices in zip_longest(*GROUPS)]
 """Every choice of every group once, as many at once as there are groups: to compose a config takes its time."""
 EXECUTION = re.compile(
-    rf"({'|'.join(manifest.EXECUTION_KEYS)})(\..*)?|{'|'.join(map(re.escape, manifest.PLACED))}"
+    rf"({'|'.join(manifest.EXECUTION_KEYS)})(\..*)?|{'|'.join(map(re.escape, (*manifest.PLACED, manifest.DATA)))}"
     rf"|(model|roles\.\w+)\.({'|'.join(manifest.HOW_ASKED)})"
 )
 

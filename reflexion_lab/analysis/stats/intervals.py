@@ -272,7 +272,7 @@ def of_clusters(sums: ArrayLike, counts: ArrayLike, scale: float = 1.0, level: f
     --------
     >>> low, high = of_clusters([0] * 12, [5] * 12)
     >>> round(low, 2), round(high, 2)
-    (0.0, 0.22)
+    (0.0, 0.2)
     """
     import numpy as np
 
