@@ -13,7 +13,8 @@ from reflexion_lab.analysis.comparison.grouping import shared_words, short_names
 from reflexion_lab.cli.main import main
 from reflexion_lab.runner.folder.folder import folders
 
-SMALL = ("model=simulated", "model.first=0.45", "actor=single_shot", "benchmark.limit=8", "temperature=0.8", "tracker=none")
+SMALL = ("model=simulated", "model.first=0.45", "actor=single_shot", "temperature=0.8", "tracker=none")
+SMALL += ("benchmark.limit=8",)
 SWEEP = ("run", "-m", "recall.omega=0,1,2", "loop.max_attempts=2,4", "seed=0,1", "run_root=swept", *SMALL)
 
 
