@@ -98,13 +98,13 @@ def attempts_of(folder):
 def test_a_run_whose_first_eight_replies_say_nothing_stops_and_goes_on_by_a_key(lab, form):
     answer, words = FORMS[form]
     with Server(answer) as server:
-        code, said = lab(server)
-        assert (code, words in said) == (4, True), said
-        assert "silent_replies=null" in said
+        code, printed = lab(server)
+        assert (code, words in printed) == (4, True), printed
+        assert "silent_replies=null" in printed
         (folder,) = folders("runs")
         paid = server.asked
-        again, said_again = lab(server, f"resume={folder.path}")
-        assert (again, server.asked, words in said_again) == (4, paid, True)  # the calls are kept
+        again, printed_again = lab(server, f"resume={folder.path}")
+        assert (again, server.asked, words in printed_again) == (4, paid, True)  # the calls are kept
         code, screen = lab(server, f"resume={folder.path}", "silent_replies=null")
     assert code == 0
     assert f"SILENT ACTOR: {words}" in screen
