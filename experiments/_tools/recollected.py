@@ -100,7 +100,7 @@ def _read(path: Path, limit: int | None) -> Iterator[Logged]:
             if step.reflection:
                 failing = tuple(test for test in step.feedback.failing if test.startswith("assert "))
                 yield Logged(
-                    task=replace(task.public, visible_tests=failing),
+                    task=replace(task.public, visible_tests=failing, setup=""),  # as the harness of the log ran it
                     model=row.text("model"),
                     session=f"{path.name}/{row.run}/{task.task_id}",
                     number=step.number,
