@@ -168,7 +168,7 @@ def recorded(path: Path, limit: int | None = None) -> Iterator[Words | Reply]:
             if step.reflection:
                 yield Words(model=model, task_id=row.task_id, text=step.reflection)
             if "raw" in step.fields:
-                yield _reply(row.task, step, model)
+                yield _reply(replace(row.task, setup=""), step, model)  # as the harness of the log ran it
 
 
 def _reply(task: Task, step: Step, model: str) -> Reply:
