@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.analysis.report.cells import interval, listed
 from reflexion_lab.analysis.report.sheets import Sheet, as_table
-from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.analysis.stats.bootstrap import rate
 from reflexion_lab.audit.audit import Audit, Unread, agreement
 from reflexion_lab.audit.causes import CAUSES
 from reflexion_lab.audit.outcomes import Outcomes
@@ -86,13 +86,11 @@ def _answer(audits: Sequence[Audit]) -> Iterator[str]:
         yield f"Agreement: {sum(audit.agree for audit in audits)} of {compared} logged verdicts hold: {percent}"
     else:
         yield "No logged verdict to compare"
-    logged, here = (
-        Rate.of(sum(rate.k for rate in rates), sum(rate.n for rate in rates))
-        for rates in ([audit.logged_rate for audit in audits], [audit.rate for audit in audits])
-    )
-    percent = f" ({100 * here.share:.1f} % {interval(here.low, here.high)})" if here.n else ""
-    yield f"Passes: {logged.k} of {logged.n} logged, {here.k} of {here.n}{percent} executed here"
     verdicts = [verdict for audit in audits for verdict in audit.verdicts]
+    logged = [verdict.sample.logged for verdict in verdicts if verdict.sample.logged is not None]
+    here = rate((verdict.sample.task_id, verdict.passed) for verdict in verdicts if verdict.is_judged)
+    percent = f" ({100 * here.share:.1f} % {interval(here.low, here.high)})" if here.n else ""
+    yield f"Passes: {sum(logged)} of {len(logged)} logged, {here.k} of {here.n}{percent} executed here"
     if in_process := sum(verdict.checks_in_process for verdict in verdicts):
         yield f"{in_process} of {sum(verdict.checks for verdict in verdicts)} checks in process: forgeable"
     if empty := {name: why for audit in audits for name, why in audit.vacuous.items()}:
