@@ -249,13 +249,8 @@ def _vacuous(programs: StoredPrograms, verdicts: Sequence[Verdict]) -> dict[str,
 
     def why(sandbox: Sandbox, sample: Sample) -> str:
         solution = right.get(_key(sample)[1:], "")
-        task = Task(
-            task_id=sample.task_id,
-            prompt="",
-            entry_point=sample.entry_point,
-            setup=sample.setup or sample.helpers,
-            canonical_solution=solution,
-        )
+        setup = sample.setup or sample.helpers
+        task = Task(task_id="", prompt="", entry_point=sample.entry_point, setup=setup, canonical_solution=solution)
         try:
             return vacuous(task, sample.tests, sandbox)
         except HarnessError:

@@ -13,8 +13,6 @@ from reflexion_lab.text.replies.syntax import UNPARSABLE, tree_of
 
 STUB = "def {}(*_, **__):\n    {}\n"
 DOES = {"returns None": "return None", "raises": "raise type('Stub', (Exception,), {})()"}
-OTHER = "return object()"
-"""Done by no right program."""
 NEITHER = """own = {{'__name__': 'candidate'}}
 exec({program!r}, own)
 globals().update(own)
@@ -45,7 +43,7 @@ def vacuous(task: Task, tests: Sequence[str], executor: Sandbox) -> str:
         return all(check.outcome == "pass" for check in checks)
 
     neither = NEITHER.format(program=task.canonical_program, name=task.entry_point)
-    neither = neither if task.canonical_solution.strip() else STUB.format(task.entry_point, OTHER)
+    neither = neither if task.canonical_solution.strip() else STUB.format(task.entry_point, "return object()")
     for what, does in DOES.items():
         if passes(STUB.format(task.entry_point, does)) and passes(neither):
             return named or f"a program passes that only {what}"

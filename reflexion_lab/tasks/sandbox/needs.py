@@ -143,15 +143,21 @@ class _Text:
     def _needs_more(self, node: ast.AST) -> bool:  # noqa: PLR0911 (one for each kind of node)
         match node:
             case ast.Call(func=ast.Name(id=name), args=args) if name in OF_OBJECTS:
-                always = {"next", "globals", "locals", "eval", "exec", "open"}
+                always = {"next", "globals", "locals", "eval", "exec", "open", "setattr", "delattr"}
                 return name in always or any(map(self._of_program, args))
             case ast.Call(func=ast.Name(id="isinstance"), args=[value, kinds]):
                 return self._of_program(value) and not read_names(kinds) <= TYPES
             case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if self._may_be_program(name):
                 values = (*args, *(keyword.value for keyword in keywords))
                 return name in self.results - self.ours or not all(map(self._sendable, values))
-            case ast.Call(func=ast.Call() as inner):
-                return self._of_program(inner)
+            case ast.Call(func=ast.Call() | ast.Subscript() as inner) if self._of_program(inner):
+                return True
+            case (
+                ast.Call(func=ast.Name(id="map" | "filter"), args=[called, *_]) | ast.keyword(arg="key", value=called)
+            ) if self._is_result(called):
+                return True
+            case ast.Attribute(value=ast.Name(id=name), ctx=ast.Store()) if name in self.imported:
+                return True  # the program may read it
             case ast.Call(func=function, args=args) if any(map(self._is_ours, args)):  # as `map(f, [1])`
                 is_known = isinstance(function, ast.Name) and function.id in self.functions
                 return not is_known and not all(self._is_ours(arg) or self._iterable(arg) for arg in args)
@@ -175,6 +181,10 @@ class _Text:
 
     def _is_ours(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Name) and node.id in self.ours
+
+    def _is_result(self, node: ast.expr) -> bool:
+        name = node.id if isinstance(node, ast.Name) else ""
+        return name in self.results - self.ours or (isinstance(node, ast.Call) and self._is_ours(node.func))
 
     def _may_be_program(self, name: str) -> bool:
         return name in self.ours or not (name in self.odd or name in dir(builtins))

@@ -284,6 +284,8 @@ class Program:
             problem = kind.__new__(kind)
             problem.args = tuple(arguments)
         _, name, message, line = report
+        if str(problem)[:500] != message and kind.__module__ == __name__:  # a class with a text of its own
+            kind.__str__ = lambda _: str(message)
         outcome = describe(problem)[0]
         vars(problem)["$report"] = ["error" if outcome == "fail" else outcome, str(name), str(message), int(line)]
         return problem
