@@ -14,16 +14,9 @@ if TYPE_CHECKING:
 class LabError(Exception):
     """Something that a user can fix.
 
-    Parameters
-    ----------
-    key
-        The config key, option, argument, or file with its line. Without `got`, the whole problem.
-    got
-        The invalid value, formatted: `repr` of a text, the number itself.
-    expected
-        The valid values.
-    hint
-        How to fix it; the command line shows it on a separate line.
+    `key`: the config key, option, argument, or file with its line. Without `got`, the whole problem. `got`: the invalid
+    value, formatted: `repr` of a text, the number itself. `expected`: the valid values. `hint`: how to fix it; the
+    command line shows it on a separate line.
     """
 
     def __init__(self, key: object, got: object = "", expected: object = "", hint: str = "") -> None:

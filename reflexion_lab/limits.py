@@ -63,12 +63,8 @@ def validated(function: Callable[P, T]) -> Callable[P, T]:
 def check(factory: Callable[..., Any], values: Mapping[str, Any], key: str) -> None:
     """Check values against the annotated parameters of a class or function; parameters of other types are skipped.
 
-    Raises ConfigError: a value has the wrong type, is out of its limits, or not finite.
-
-    Parameters
-    ----------
-    key
-        Prefix of names in messages: a dotted config key, or the name of the callable.
+    Raises ConfigError: a value has the wrong type, is out of its limits, or not finite. `key`: prefix of names in
+    messages: a dotted config key, or the name of the callable.
     """
     kinds = _kinds(getattr(factory, "__func__", factory))  # a cached method would keep its object, such as all tasks
     for name, value in values.items():

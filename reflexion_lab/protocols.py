@@ -148,14 +148,9 @@ class Sandbox(Protocol):
         """Execute a program, then its checks, isolated; `checks[i]` of the result is the outcome of `checks[i]` for
         every behaviour of the program.
 
-        Parameters
-        ----------
-        entry_point : str
-            The function that checks call; they also know it as `candidate`.
-        checks : sequence of str
-            Python source, run in order in one namespace, after `setup`.
-        cpu_seconds : float
-            CPU time of the task's canonical solution, from which the limits follow; 0 for the default limits.
+        `entry_point`: the function that checks call; they also know it as `candidate`. `checks`: python source, run in
+        order in one namespace, after `setup`. `cpu_seconds`: CPU time of the task's canonical solution, from which the
+        limits follow; 0 for the default limits.
 
         Raises
         ------

@@ -35,16 +35,9 @@ class Case(NamedTuple):
 class Arm:
     """The finished runs of one method, at most one per seed; of runs with a split the test tasks alone.
 
-    Parameters
-    ----------
-    label : str
-        Name in tables and figures.
-    logs : Sequence[Log]
-        Runs with every attempt graded.
-    shared : str, default ""
-        For captions: what a short label leaves out (`shared_words`).
-    frozen : Mapping[str, Sequence[Log]], optional
-        By the id of a run of `logs`, runs with its memory, frozen: the checkpoints of `memory`.
+    `label`: name in tables and figures. `logs`: runs with every attempt graded. `shared`: for captions: what a short
+    label leaves out (`shared_words`). `frozen`: by the id of a run of `logs`, runs with its memory, frozen: the
+    checkpoints of `memory`.
 
     Raises
     ------

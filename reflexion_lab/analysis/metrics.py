@@ -137,18 +137,9 @@ def metric(
 ) -> Callable[[F], F]:
     """Register the decorated function as a metric.
 
-    Raises ConfigError: the level already has a metric of that name.
-
-    Parameters
-    ----------
-    level, unit, direction, label, note, of_whole
-        See `Metric`.
-    interval
-        By default that of `bootstrap.rate` for a share.
-    cases
-        By default "attempts" at level attempt, else "tasks".
-    name
-        By default the name of the function.
+    Raises ConfigError: the level already has a metric of that name. `level`, `unit`, `direction`, `label`, `note`,
+    `of_whole`: see `Metric`. `interval`: by default that of `bootstrap.rate` for a share. `cases`: by default
+    "attempts" at level attempt, else "tasks". `name`: by default the name of the function.
     """
 
     def register(function: F) -> F:

@@ -74,12 +74,9 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     def read(cls, run: RunFolder, texts: bool | Literal["digests"] = True) -> Log:
         """Read a run folder.
 
-        Parameters
-        ----------
-        texts : bool or "digests", default True
-            False drops prompts, replies and other texts that no figure of a run uses, and takes a quarter of the
-            memory. "digests", for comparisons, keeps the prompts of first attempts, and digests of the other prompts
-            and of the replies, which differ where the texts do.
+        `texts`: False drops prompts, replies and other texts that no figure of a run uses, and takes a quarter of the
+        memory. "digests", for comparisons, keeps the prompts of first attempts, and digests of the other prompts and of
+        the replies, which differ where the texts do.
 
         Raises
         ------

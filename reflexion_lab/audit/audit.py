@@ -184,14 +184,8 @@ def audit(
 ) -> Audit:
     """Execute the samples of a file or run folder again; equal programs with equal tests once.
 
-    Raises OSError, ValueError: the file cannot be read as samples.
-
-    Parameters
-    ----------
-    attempts : bool, default False
-        Every attempt of a transcript, not only the solution.
-    limit : int, optional
-        Maximum number of samples; missing rows are still reported for the whole file.
+    Raises OSError, ValueError: the file cannot be read as samples. `attempts`: every attempt of a transcript, not only
+    the solution. `limit`: maximum number of samples; missing rows are still reported for the whole file.
     """
     _check_limits(limit=limit, workers=workers)
     return _audit(Path(path).name, read_samples(path, attempts), attempts, limit, workers, quiet)

@@ -103,16 +103,8 @@ def lint(
 ) -> Linted:
     """Check `tasks`.
 
-    Raises HarnessError: the sandbox is broken.
-
-    Parameters
-    ----------
-    mutants : int, default 30
-        Maximum number of mutants per task, sampled by `seed`.
-    strict : bool, default False
-        Warnings are errors.
-    each : callable
-        Called after each task, for progress.
+    Raises HarnessError: the sandbox is broken. `mutants`: maximum number of mutants per task, sampled by `seed`.
+    `strict`: warnings are errors. `each`: called after each task, for progress.
     """
 
     def trial_of(task: Task) -> Trial:

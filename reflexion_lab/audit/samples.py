@@ -74,10 +74,7 @@ class Sample(Record, frozen=True, kw_only=True):
 def read_samples(path: Path | str, attempts: bool = False) -> list[Sample]:
     """Every sample of a file or run folder, with unique ids.
 
-    Parameters
-    ----------
-    attempts : bool, default False
-        Every attempt of transcripts and run folders, not only the submitted one.
+    `attempts`: every attempt of transcripts and run folders, not only the submitted one.
 
     Raises
     ------

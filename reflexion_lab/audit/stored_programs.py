@@ -53,14 +53,8 @@ def graded(sandbox: protocols.Sandbox, task: Task, number: int, program: str, se
 class StoredPrograms:
     """Parallel execution of programs; one that times out is executed again, alone and with `PATIENT` limits.
 
-    Parameters
-    ----------
-    workers : int, optional
-        Parallel programs; by default one per core.
-    limits : Limits
-        Limits of the first execution.
-    hash_seed : int, default 0
-        `PYTHONHASHSEED` of the first execution.
+    `workers`: parallel programs; by default one per core. `limits`: limits of the first execution. `hash_seed`:
+    `PYTHONHASHSEED` of the first execution.
     """
 
     def __init__(self, workers: int | None = None, limits: Limits | None = None, hash_seed: int = 0) -> None:
@@ -81,16 +75,9 @@ class StoredPrograms:
     ) -> list[U]:
         """The verdict on each item, in order.
 
-        Parameters
-        ----------
-        judge : callable
-            Executes one item in a sandbox.
-        key : callable, optional
-            Items with equal keys are executed once.
-        again : callable
-            Whether an item with this verdict is executed again; by default after a time-out.
-        each : callable
-            Called with the final verdict of every item, for progress.
+        `judge`: executes one item in a sandbox. `key`: items with equal keys are executed once. `again`: whether an
+        item with this verdict is executed again; by default after a time-out. `each`: called with the final verdict of
+        every item, for progress.
         """
         keys: list[Hashable] = [key(item) if key else place for place, item in enumerate(items)]
         distinct = dict(zip(keys, items, strict=True))

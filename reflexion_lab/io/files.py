@@ -66,11 +66,8 @@ def check(path: Path | str, expected: str) -> None:
 def replace(path: Path, parts: Iterable[bytes], draft: Path | None = None) -> None:
     """Write `parts` to `path` in one step: readers, and the disk after a crash, have the old file or the new one.
 
-    Parameters
-    ----------
-    draft
-        The file to write first, in the same folder, for a caller that alone writes `path`; overwritten if it exists.
-        None: a unique name that ends in `DRAFT`.
+    `draft`: the file to write first, in the same folder, for a caller that alone writes `path`; overwritten if it
+    exists. None: a unique name that ends in `DRAFT`.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -179,18 +176,9 @@ class Scratch:
     """A temporary folder, removed by `close` or at the end of the process.
 
     The process holds a lock (`flock`) on its folder. A folder without a lock belongs to a killed process; the first
-    `Scratch` of a process in the same place removes it.
-
-    Parameters
-    ----------
-    place
-        Parent folder; by default the system's folder for temporary files.
-    prefix
-        Beginning of its name; only folders with this prefix are cleaned up.
-    mode
-        Permissions.
-    remove
-        Removes a folder with its contents; never raises.
+    `Scratch` of a process in the same place removes it. `place`: parent folder; by default the system's folder for
+    temporary files. `prefix`: beginning of its name; only folders with this prefix are cleaned up. `mode`: permissions.
+    `remove`: removes a folder with its contents; never raises.
     """
 
     def __init__(

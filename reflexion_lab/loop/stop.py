@@ -140,12 +140,8 @@ def best_so_far(attempt: Attempt, history: Sequence[Attempt]) -> list[tuple[bool
 class Stuck:
     """The same program, or the same failures, `after` times in a row; `advice` warns one attempt earlier.
 
-    Programs are compared without blank lines and trailing spaces, failures including their values.
-
-    Parameters
-    ----------
-    after : int or None
-        2 or more; at 2 the loop ends without advice. None: never.
+    Programs are compared without blank lines and trailing spaces, failures including their values. `after`: 2 or more;
+    at 2 the loop ends without advice. None: never.
     """
 
     @validated

@@ -365,14 +365,9 @@ def _warn(message: str) -> None:
 class Rounds:
     """Rounds of `size` tasks, in order.
 
-    Parameters
-    ----------
-    log
-        Receives each new update of the curator.
-    done
-        Updates of the curator that an interrupted run has logged; the runner sets it once the folder is locked.
-    frozen
-        Ids of tasks from which memory learns nothing; they form a round of their own.
+    `log`: receives each new update of the curator. `done`: updates of the curator that an interrupted run has logged;
+    the runner sets it once the folder is locked. `frozen`: ids of tasks from which memory learns nothing; they form a
+    round of their own.
     """
 
     @validated

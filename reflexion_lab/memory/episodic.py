@@ -250,12 +250,8 @@ def session_text(
 ) -> str:
     """The session in a prompt: score, issues, suggestions, summary, then insights and reflections, newest first.
 
-    Truncated to `max_chars` characters at a line break.
-
-    Parameters
-    ----------
-    selected, lessons : Recollection, optional
-        Other parts of the prompt, whose reflections and insights are not repeated.
+    Truncated to `max_chars` characters at a line break. `selected`, `lessons`: other parts of the prompt, whose
+    reflections and insights are not repeated.
     """
     texts = {text for episode in (selected.episodes if selected else ()) for _, text in episode.statements}
     reflections = [known for known in session.reflections if not {text for _, text in known.statements} <= texts]
@@ -326,18 +322,10 @@ DEFAULT_EPISODES = 1000
 class EpisodeBuffer:
     """A bounded FIFO buffer of episodes. Thread-safe; returned lists are copies.
 
-    Storing takes constant time, also at capacity; a look-up takes time proportional to its result.
-
-    Parameters
-    ----------
-    max_episodes
-        Capacity; the oldest episode is evicted. 0 or less: 1000.
-    retriever
-        For `relevant`; empty, for this buffer alone.
-    match
-        Retrieval document of an episode, one of `texts.MATCHES`.
-    episodes
-        Where they are kept, empty; by default in memory.
+    Storing takes constant time, also at capacity; a look-up takes time proportional to its result. `max_episodes`:
+    capacity; the oldest episode is evicted. 0 or less: 1000. `retriever`: for `relevant`; empty, for this buffer alone.
+    `match`: retrieval document of an episode, one of `texts.MATCHES`. `episodes`: where they are kept, empty; by
+    default in memory.
     """
 
     @validated

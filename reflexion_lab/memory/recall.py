@@ -91,13 +91,9 @@ def adapted(omega: int, episodes: Sequence[Episode]) -> int:
 class Window:
     """The newest Ω episodes of the task at hand.
 
-    Parameters
-    ----------
-    omega : int or str
-        Ω, 0 or more, or the name of a rule.
-    max_tokens : int or None
-        Budget in estimated tokens. The newest episode is shortened to it; older ones that do not fit are listed in
-        `Recollection.left_out`. None: limited only by the model's context (`Prompts.fit`).
+    `omega`: Ω, 0 or more, or the name of a rule. `max_tokens`: budget in estimated tokens. The newest episode is
+    shortened to it; older ones that do not fit are listed in `Recollection.left_out`. None: limited only by the model's
+    context (`Prompts.fit`).
     """
 
     reads_other_tasks = False
@@ -116,14 +112,8 @@ class Window:
 class Similar:
     """The `k` nearest episodes of other loops, the nearest last.
 
-    Parameters
-    ----------
-    min_score
-        Minimum retriever score, inclusive.
-    max_tokens
-        As in `Window`.
-    outcome
-        Of the recalled attempts; `passed`: successes only.
+    `min_score`: minimum retriever score, inclusive. `max_tokens`: as in `Window`. `outcome`: of the recalled attempts;
+    `passed`: successes only.
     """
 
     @validated

@@ -40,11 +40,8 @@ class _Same:
 def register(part: object) -> str:
     """Keep a class, function or object for this process.
 
-    Parameters
-    ----------
-    part : object
-        A class or function makes the part, once per loop where the lab's own parts are made per loop. Any other
-        object is the part itself, which all loops share; they run in threads.
+    `part`: a class or function makes the part, once per loop where the lab's own parts are made per loop. Any other
+    object is the part itself, which all loops share; they run in threads.
 
     Returns
     -------

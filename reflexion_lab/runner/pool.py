@@ -25,14 +25,7 @@ class Shuffled(ShuffledWords):
 
     `pool_runs` says which runs a folder of runs contributes. Each run is read once per process. Runs whose reflections
     are about hidden tests or solutions are rejected. Raises ValueError: a folder of `pool` holds no run, comes from the
-    oracle arm, or has no such reflection.
-
-    Parameters
-    ----------
-    pool
-        Run folders.
-    seed
-        Random seed of the draws.
+    oracle arm, or has no such reflection. `pool`: run folders. `seed`: random seed of the draws.
     """
 
     reads_runs = True
@@ -83,12 +76,7 @@ def pool_digests(
 ) -> dict[str, str]:
     """Digests of the attempts of the runs whose reflections the run of `manifest` reads, by run id.
 
-    Raises ConfigError: a run must not be drawn from.
-
-    Parameters
-    ----------
-    known : Collection[str]
-        Run ids of its original pool.
+    Raises ConfigError: a run must not be drawn from. `known`: run ids of its original pool.
     """
     runs = pool_runs(pool, seed, manifest, known)
     folders = map(Path, Shuffled(runs, seed).folders)  # raises for a run that must not be drawn from

@@ -64,16 +64,8 @@ def is_silent(attempt: Attempt) -> bool:
 class FirstReplies:
     """Stops a run whose first replies, in the order of tasks and attempts, all say nothing. Thread-safe.
 
-    The order makes the decision independent of the number of workers.
-
-    Parameters
-    ----------
-    order : sequence of str
-        Ids of all tasks.
-    limit : int or None
-        Number of replies; None: the run is never stopped.
-    config : mapping
-        The config of the run.
+    The order makes the decision independent of the number of workers. `order`: ids of all tasks. `limit`: number of
+    replies; None: the run is never stopped. `config`: the config of the run.
     """
 
     def __init__(self, order: Sequence[str], limit: int | None, config: Mapping[str, Any]) -> None:

@@ -35,12 +35,8 @@ _COMPLETION = msgspec.json.Decoder(Completion)
 class CallStore:
     """The call cache at `place`, shared by threads, processes and, on a server, machines.
 
-    Parameters
-    ----------
-    place
-        Path of a SQLite file, created by the first call, or a database URL.
-    readonly
-        The cache must exist, and `put` fails.
+    `place`: path of a SQLite file, created by the first call, or a database URL. `readonly`: the cache must exist, and
+    `put` fails.
 
     Raises
     ------

@@ -63,10 +63,7 @@ class Packed(MutableMapping[K, R]):
 class InMemory:
     """Records as they would come back from the other stores.
 
-    Parameters
-    ----------
-    retention_days : float, optional
-        Above 0. Every store takes it, so that a preset can set it; nothing here outlives the process.
+    `retention_days`: above 0. Every store takes it, so that a preset can set it; nothing here outlives the process.
     """
 
     is_durable = False

@@ -36,12 +36,8 @@ PLACES = 'a folder, a file *.sqlite or *.db, sqlite:///path, postgresql://user:p
 def opened(place: str | Path, retention_days: Above0 | None = None) -> Store:
     """The store at `place`: a folder of JSON lines, a SQLite file, PostgreSQL, or, for "", memory.
 
-    Raises ConfigError: `place` is none of these; StoreError: the store cannot be opened.
-
-    Parameters
-    ----------
-    retention_days
-        Maximum age in days of episodes and mistakes; older ones are removed now. None: no limit.
+    Raises ConfigError: `place` is none of these; StoreError: the store cannot be opened. `retention_days`: maximum age
+    in days of episodes and mistakes; older ones are removed now. None: no limit.
     """
     text, path = str(place), Path(place)
     store: Store

@@ -201,16 +201,8 @@ class Database:
     """Some `tables` at `place`, a path or URL, opened and created by their first use. Thread-safe.
 
     A server that restarts is waited for, from the first failure after the tables were opened on. Raises ConfigError:
-    `place` is a URL of a database without upsert.
-
-    Parameters
-    ----------
-    key
-        Config key of the place, for errors.
-    error
-        What is raised for an unusable database.
-    readonly
-        The tables must exist, and nothing is written.
+    `place` is a URL of a database without upsert. `key`: config key of the place, for errors. `error`: what is raised
+    for an unusable database. `readonly`: the tables must exist, and nothing is written.
     """
 
     def __init__(

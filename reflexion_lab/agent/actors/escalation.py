@@ -15,14 +15,8 @@ from reflexion_lab.records import Recollection, Task, Trajectory, Usage
 class Escalation:
     """Uses the model of the n-th of `rungs` for attempt n, and the last one for later attempts.
 
-    Parameters
-    ----------
-    models : mapping of str to Model
-        Models by role.
-    make_actor : callable
-        Builds the actor for `model=`.
-    rungs : sequence of str
-        Roles, at least one. Calls of roles other than `actor` are counted as that role's.
+    `models`: models by role. `make_actor`: builds the actor for `model=`. `rungs`: roles, at least one. Calls of roles
+    other than `actor` are counted as that role's.
     """
 
     def __init__(self, models: Mapping[str, Model], make_actor: Callable[..., Actor], rungs: Sequence[str]) -> None:

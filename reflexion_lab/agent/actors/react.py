@@ -36,16 +36,9 @@ class ReAct:
 
     The action `finish` submits its program or the newest draft. Without `finish`, or if that program is incomplete or
     is part of the thought, the draft that passes most visible tests is submitted; on a tie, a complete draft that came
-    with an action, then the newer one.
-
-    Parameters
-    ----------
-    style : str
-        `chat` sends turns as messages, `continuation` as one document that ends in `Thought N:`.
-    max_steps : int
-        Largest number of replies, 1 or more.
-    max_observation : int
-        Largest length of an observation in characters, 80 or more.
+    with an action, then the newer one. `style`: `chat` sends turns as messages, `continuation` as one document that
+    ends in `Thought N:`. `max_steps`: largest number of replies, 1 or more. `max_observation`: largest length of an
+    observation in characters, 80 or more.
     """
 
     @validated

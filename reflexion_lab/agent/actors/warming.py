@@ -15,13 +15,8 @@ from reflexion_lab.records import Completion, Message, Recollection, Sampling, T
 class Warming:
     """Samples attempt n at temperature `base + temperatures[n - 1]`, later attempts at the last temperature.
 
-    Parameters
-    ----------
-    make_actor : callable
-        Builds the actor for `model=`. All its calls use the attempt's temperature, including those of a reviser; a
-        critic keeps its own.
-    temperatures : sequence of float
-        At least one; no sum with `base` is below 0.
+    `make_actor`: builds the actor for `model=`. All its calls use the attempt's temperature, including those of a
+    reviser; a critic keeps its own. `temperatures`: at least one; no sum with `base` is below 0.
     """
 
     def __init__(

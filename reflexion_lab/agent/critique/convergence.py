@@ -14,12 +14,8 @@ from reflexion_lab.records import DIGITS, Critique, Step
 class Convergence:
     """Rules that end a critique-revise loop.
 
-    Parameters
-    ----------
-    convergence_threshold : float
-        Smallest change of text or score that continues the loop, in [0, 1]; 0 never converges.
-    severity_threshold : float
-        Severity in [0, 1] below which a critique ends the loop.
+    `convergence_threshold`: smallest change of text or score that continues the loop, in [0, 1]; 0 never converges.
+    `severity_threshold`: severity in [0, 1] below which a critique ends the loop.
     """
 
     @validated
@@ -32,14 +28,8 @@ class Convergence:
 
         `low_severity`, or compared with the previous draft: `minimal_change` of the text (edits over the length of the
         longer draft), `score_plateau`, `regression` (the score fell by less than the threshold), `severity_plateau`
-        (the same issues, not less severe). A larger fall of the score continues the loop.
-
-        Parameters
-        ----------
-        drafts : sequence of Step
-            Oldest first, each with its critique.
-        prompt : str
-            Code of the task with which drafts may begin; ignored when texts are compared.
+        (the same issues, not less severe). A larger fall of the score continues the loop. `drafts`: oldest first, each
+        with its critique. `prompt`: code of the task with which drafts may begin; ignored when texts are compared.
         """
         newest = _critique(drafts[-1])
         if round(newest.severity, DIGITS) < self.severity_threshold:

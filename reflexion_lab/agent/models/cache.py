@@ -70,16 +70,10 @@ class CachedModel(WrappedModel):
     """`model` with a call cache: a SQLite file, or a database URL.
 
     Equal concurrent calls are made once. Those of this object raise the same error if the call fails; others that share
-    the cache then make the call themselves, as they do when the calling process is killed. Thread-safe.
-
-    Parameters
-    ----------
-    price
-        Token prices, applied to stored replies that have no cost.
-    mode
-        `off`: no cache. `read-write`: use and extend the cache, but repeat calls that a server refused
-        (`call_store.PASSING`): a `context_overflow`, which is free, every time; a `wrong_model`, which is paid again,
-        once per process and call. `replay-only`: never call `model`.
+    the cache then make the call themselves, as they do when the calling process is killed. Thread-safe. `price`: token
+    prices, applied to stored replies that have no cost. `mode`: `off`: no cache. `read-write`: use and extend the
+    cache, but repeat calls that a server refused (`call_store.PASSING`): a `context_overflow`, which is free, every
+    time; a `wrong_model`, which is paid again, once per process and call. `replay-only`: never call `model`.
 
     Raises
     ------
@@ -206,13 +200,7 @@ class Draws(WrappedModel):
     """`model` for one task's loop: the n-th equal call of the loop is draw n, counted from 0.
 
     Loops that make equal calls in the same order share draws in the cache; two draws of one loop are always distinct.
-
-    Parameters
-    ----------
-    counts : Counter of str, optional
-        Calls so far, by key; shared by the models of a loop's roles.
-    first : int
-        Index of the first draw.
+    `counts`: calls so far, by key; shared by the models of a loop's roles. `first`: index of the first draw.
     """
 
     def __init__(self, model: Model, counts: Counter[str] | None = None, first: int = 0) -> None:

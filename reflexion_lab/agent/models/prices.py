@@ -328,12 +328,8 @@ class CappedModel(WrappedModel):
 
     A call that fails, or whose server counts no tokens, counts as its upper bound: one token per byte of the prompt,
     the tokens of a chat template, and the longest reply allowed. Tokens that a server adds beyond that, and charges for
-    failed requests that were sent again, are not capped.
-
-    Parameters
-    ----------
-    longest_reply
-        Largest number of reply tokens if it can exceed `sampling.max_tokens`; else 0.
+    failed requests that were sent again, are not capped. `longest_reply`: largest number of reply tokens if it can
+    exceed `sampling.max_tokens`; else 0.
     """
 
     def __init__(self, model: Model, meter: Meter, price: Price = FREE, longest_reply: int = 0) -> None:

@@ -17,16 +17,9 @@ from reflexion_lab.storage.call_store import CallStore
 class ReplayModel:
     """Replies from the call cache at `path` (a file or a database URL), read-only; `cached` is True for all.
 
-    Raises ModelError: the cache cannot be used, or does not contain the model or a call.
-
-    Parameters
-    ----------
-    fingerprint : str
-        Fingerprint of the recorded model; "" if the cache contains only one.
-    slots : int
-        Concurrent calls, 1 or more.
-    context : int
-        Context of the recorded model in tokens, to which prompts are cut; 0: unknown.
+    Raises ModelError: the cache cannot be used, or does not contain the model or a call. `fingerprint`: fingerprint of
+    the recorded model; "" if the cache contains only one. `slots`: concurrent calls, 1 or more. `context`: context of
+    the recorded model in tokens, to which prompts are cut; 0: unknown.
     """
 
     @validated

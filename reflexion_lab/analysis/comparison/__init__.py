@@ -208,16 +208,8 @@ def side_by_side(
 ) -> tuple[list[Arm], Comparison]:
     """Group `runs` into arms and compare them, by the registration of their study if they have one.
 
-    Raises ConfigError: as `arms` and `compare`; or no run has a key of `by`.
-
-    Parameters
-    ----------
-    runs : Sequence[RunFolder]
-        At most one per arm and seed.
-    baseline, unit, one_seed, margin
-        See `compare`.
-    by : Sequence[str], default ()
-        See `arms.arms`.
+    Raises ConfigError: as `arms` and `compare`; or no run has a key of `by`. `runs`: at most one per arm and seed.
+    `baseline`, `unit`, `one_seed`, `margin`: see `compare`. `by`: see `arms.arms`.
     """
     _check_keys(runs, by)
     grouped = arms(runs, by)

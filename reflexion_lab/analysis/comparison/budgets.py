@@ -157,12 +157,8 @@ def matched(first: Arm, second: Arm, unit: str, seed: int = 0) -> Matched:
     All cases of the more expensive arm get one cap: the largest spending of any case at which their mean does not
     exceed that of the cheaper arm. Where many cases spend the same amount, such as calls, this mean is too low by a
     step. Therefore, cases in a random order get the next larger amount as their cap while the mean allows it. Raises
-    ConfigError: an unknown unit; DataError: no common case, or an arm with unrecorded spending.
-
-    Parameters
-    ----------
-    seed : int, default 0
-        Of that order and of the bootstrap.
+    ConfigError: an unknown unit; DataError: no common case, or an arm with unrecorded spending. `seed`: of that order
+    and of the bootstrap.
     """
     if unknown := [arm.label for arm in (first, second) if not is_known(arm, unit)]:
         problem, expected = f"runs of unknown {unit}", "runs that say what every call took"

@@ -27,15 +27,10 @@ def arms(
     """Group runs into arms, in order of appearance.
 
     Runs with the same `arm` that differ in a config key are separate arms, named with it: `reflexion recall.omega=3`.
-    Runs over the shards of a benchmark are one run. Raises FolderError: not a run folder; DataError: as `Arm`.
-
-    Parameters
-    ----------
-    by : Sequence[str], default ()
-        Dotted config keys to name arms by, instead of the keys in which they differ.
-    frozen : {'checkpoints', 'arms'}, default "checkpoints"
-        Whether runs with the frozen memory of another of `runs` are checkpoints of its arm (see
-        `checkpoints.checkpoints`) or arms; they are arms if `by` names a key of `memory.shared.items`.
+    Runs over the shards of a benchmark are one run. Raises FolderError: not a run folder; DataError: as `Arm`. `by`:
+    dotted config keys to name arms by, instead of the keys in which they differ. `frozen`: whether runs with the frozen
+    memory of another of `runs` are checkpoints of its arm (see `checkpoints.checkpoints`) or arms; they are arms if
+    `by` names a key of `memory.shared.items`.
     """
     folders = [run if isinstance(run, RunFolder) else RunFolder.existing(run) for run in runs]
     texts: bool | Literal["digests"] = "digests" if metrics.all_built_in() else True

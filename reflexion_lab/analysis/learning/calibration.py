@@ -75,12 +75,8 @@ class Calibration(Record, frozen=True, kw_only=True):
 def calibration(forecasts: Sequence[Forecast], *, seed: int = 0) -> Calibration:
     """Calibration of `forecasts`.
 
-    Raises ConfigError: no forecast, or one outside [0, 1].
-
-    Parameters
-    ----------
-    seed : int, default 0
-        Of the bootstrap over tasks and of the error by chance.
+    Raises ConfigError: no forecast, or one outside [0, 1]. `seed`: of the bootstrap over tasks and of the error by
+    chance.
     """
     bins = _bins(forecasts)
     brier, came_true = _brier(forecasts, seed), _came_true(forecasts)

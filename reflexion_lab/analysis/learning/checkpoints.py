@@ -76,12 +76,8 @@ def stream_memory(runs: object) -> StreamMemory:
     """Measures from runs of a stream, one per order, and from runs with `memory.shared.items.frozen`.
 
     A frozen run belongs to the run that its `memory.shared.items.of` names. One after 0 rounds serves all orders of the
-    same tasks. Test tasks of a split are held out: the stream's own run is their checkpoint at its end.
-
-    Parameters
-    ----------
-    runs : object
-        A run folder, a pattern, a sweep, or a list of these; see `folder.folders`.
+    same tasks. Test tasks of a split are held out: the stream's own run is their checkpoint at its end. `runs`: a run
+    folder, a pattern, a sweep, or a list of these; see `folder.folders`.
 
     Raises
     ------
@@ -144,12 +140,7 @@ def checkpoints(logs: Sequence[Log], streams: Mapping[str, str]) -> dict[str, li
     """The frozen runs among `logs` by the id of the run of a stream whose checkpoints they are.
 
     Left out are frozen runs whose stream is not among `logs`, that differ from it in what verdicts depend on, that are
-    registered, or of which several have the same memory.
-
-    Parameters
-    ----------
-    streams : Mapping[str, str]
-        As of `stream_ids`.
+    registered, or of which several have the same memory. `streams`: as of `stream_ids`.
     """
     own = {log.manifest.run_id: log for log in logs if not is_frozen(log)}
     kept = [log for log in logs if is_frozen(log) and not log.manifest.study_digest]

@@ -142,10 +142,7 @@ def changes(stream: Stream) -> dict[str, NDArray[float64]]:
 def measures(streams: Sequence[Stream], clusters: Clusters = ALONE) -> Measures:
     """The measures over one or several orders of a stream, paired by task and order.
 
-    Parameters
-    ----------
-    clusters : Clusters, optional
-        Cluster by task: the units of intervals.
+    `clusters`: cluster by task: the units of intervals.
     """
     by_order = [changes(stream) for stream in streams]
     effects = {
@@ -167,14 +164,8 @@ def prequential(streams: Sequence[Stream], clusters: Clusters = ALONE, windows: 
     """Share of solved tasks along the stream: first tested, then learnt from (Dawid 1984, JRSS A 147:278-292).
 
     A slope mixes learning with the difficulty of the tasks at each place: several orders separate them. Intervals are
-    over tasks (`stats.bootstrap.interval`), each for its own window.
-
-    Parameters
-    ----------
-    streams : sequence of Stream
-        Their tasks in the order of the stream.
-    windows : int, default 4
-        Parts of the stream of about equal size.
+    over tasks (`stats.bootstrap.interval`), each for its own window. `streams`: their tasks in the order of the stream.
+    `windows`: parts of the stream of about equal size.
     """
     online = [_cases([_online(stream)], [stream.tasks], order) for order, stream in enumerate(streams)]
     longest = max(map(len, online), default=0)

@@ -41,12 +41,8 @@ def save_report(
     """Write `report.md`, `report.html`, `report.tex`, `table.csv`, `cases.csv`, the figures, and `tables/*.tex` into
     `folder`, and remove figures and tables of an earlier report there; returns the paths of all files.
 
-    Parameters
-    ----------
-    kind : {'png', 'svg', 'pdf'}, default "png"
-        Format of the figures; PDF comes beside PNG. LaTeX includes both; SVG has to be converted first.
-    are_captioned : bool, default True
-        Write titles and captions into the figures; off for papers.
+    `kind`: format of the figures; PDF comes beside PNG. LaTeX includes both; SVG has to be converted first.
+    `are_captioned`: write titles and captions into the figures; off for papers.
 
     Raises
     ------

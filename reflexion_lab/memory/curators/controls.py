@@ -34,16 +34,8 @@ class NoItems:
 class RawTrajectories:
     """The nearest finished loops as they are, without a model.
 
-    Parameters
-    ----------
-    retriever : Retriever
-        Empty, for this curator alone.
-    k : int
-        Loops in the prompt.
-    passed_only : bool
-        Keep only loops that passed their feedback.
-    max_chars : int
-        Length of each.
+    `retriever`: empty, for this curator alone. `k`: loops in the prompt. `passed_only`: keep only loops that passed
+    their feedback. `max_chars`: length of each.
     """
 
     @validated
@@ -140,14 +132,7 @@ def _filler(text: str, seed: str) -> str:
 class Gold:
     """Upper bound: the canonical solutions of finished tasks, those of the task's own cluster first.
 
-    Parameters
-    ----------
-    tasks : sequence of Task
-        With their canonical solutions.
-    retriever : Retriever
-        Empty, for this curator alone.
-    k : int
-        Solutions in the prompt.
+    `tasks`: with their canonical solutions. `retriever`: empty, for this curator alone. `k`: solutions in the prompt.
     """
 
     reads_solutions = True

@@ -65,15 +65,8 @@ class CuratedMemory:
         """Make the calls of a round and apply their operations.
 
         Raises DataError: the logged operations do not give the logged memory; ModelError: as of `Curator.curate`.
-
-        Parameters
-        ----------
-        number : int
-            Of the round, 0-based.
-        finished : sequence of Finished
-            All loops of the round, in task order.
-        done : sequence of Update
-            Calls of this round that an interrupted run has logged; they are not made again.
+        `number`: of the round, 0-based. `finished`: all loops of the round, in task order. `done`: calls of this round
+        that an interrupted run has logged; they are not made again.
 
         Yields
         ------

@@ -15,12 +15,7 @@ class Index:
 
     What is nearest depends on these items alone (of a `View`, on the whole memory), so that a resumed run, a frozen one
     and any number of threads agree: items that were added are indexed further; for any other change, the index is made
-    anew.
-
-    Parameters
-    ----------
-    retriever : Retriever
-        Empty, for this index alone.
+    anew. `retriever`: empty, for this index alone.
     """
 
     def __init__(self, retriever: Retriever) -> None:

@@ -29,14 +29,8 @@ SECTIONS = {True: "Positive examples", False: "Negative examples"}
 class Memento:
     """The cases of the most similar tasks, without a model.
 
-    Parameters
-    ----------
-    retriever : Retriever
-        Empty, for this curator alone.
-    k : int
-        Cases in the prompt.
-    max_chars : int
-        Length of each, half of it for the task.
+    `retriever`: empty, for this curator alone. `k`: cases in the prompt. `max_chars`: length of each, half of it for
+    the task.
     """
 
     @validated

@@ -35,16 +35,9 @@ CHARS = 300
 class Wisdom:
     """Root causes of reflections by their normalised words; no model.
 
-    Parameters
-    ----------
-    retriever : Retriever
-        Empty, for this curator alone.
-    k : int
-        Entries in the prompt.
-    min_score : float
-        Minimum retriever score, in [0, 1].
-    retire_after, retire_below : int, float
-        Entries that this many loops have read are hidden if a smaller share of these loops passed.
+    `retriever`: empty, for this curator alone. `k`: entries in the prompt. `min_score`: minimum retriever score, in [0,
+    1]. `retire_after`, `retire_below`: entries that this many loops have read are hidden if a smaller share of these
+    loops passed.
     """
 
     reads_reflections = True

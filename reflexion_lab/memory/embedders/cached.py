@@ -146,12 +146,8 @@ class CachedEmbedder:
 class ReplayEmbedder:
     """Vectors from the embedding cache `path`, opened at first use. Thread-safe.
 
-    Raises ModelError: at first use: the file cannot be read, has no such embedder, or lacks a text.
-
-    Parameters
-    ----------
-    fingerprint
-        Selects an embedder where the file has several; "": the only one.
+    Raises ModelError: at first use: the file cannot be read, has no such embedder, or lacks a text. `fingerprint`:
+    selects an embedder where the file has several; "": the only one.
     """
 
     def __init__(self, path: str | Path, fingerprint: str = "") -> None:

@@ -34,12 +34,8 @@ class MiniLM:
     """Weights load at first use. Thread-safe.
 
     Texts are embedded separately, one per core, so a vector depends on its text alone; without padding this is faster
-    than batches. Raises ModelError: the weights are not installed.
-
-    Parameters
-    ----------
-    threads
-        Number of texts embedded in parallel; 0: one per physical core.
+    than batches. Raises ModelError: the weights are not installed. `threads`: number of texts embedded in parallel; 0:
+    one per physical core.
     """
 
     dimensions = 384

@@ -24,15 +24,9 @@ class SentenceTransformer:
     """Weights load at first use; torch takes some seconds. Thread-safe.
 
     Texts are embedded one at a time: in a batch, padding makes a vector's last digits depend on the other texts, and
-    batches are hardly faster on a CPU. Texts get no prefix, as some models require.
-
-    Parameters
-    ----------
-    model
-        `minilm`; a folder; or a hub name such as `sentence-transformers/all-mpnet-base-v2`, which is downloaded
-        once. Only a hub name uses the network.
-    revision
-        Branch, tag or commit of a hub name.
+    batches are hardly faster on a CPU. Texts get no prefix, as some models require. `model`: `minilm`; a folder; or a
+    hub name such as `sentence-transformers/all-mpnet-base-v2`, which is downloaded once. Only a hub name uses the
+    network. `revision`: branch, tag or commit of a hub name.
 
     Raises
     ------

@@ -22,14 +22,8 @@ CHECK_CHARS = 200
 class Mistakes:
     """The newest mistakes, retrieved by similar prompts. Thread-safe.
 
-    Parameters
-    ----------
-    retriever
-        Empty, for this memory alone.
-    max_entries
-        Capacity; the oldest mistake is evicted.
-    threshold
-        Minimum score of a retrieved mistake, in [0, 1], inclusive.
+    `retriever`: empty, for this memory alone. `max_entries`: capacity; the oldest mistake is evicted. `threshold`:
+    minimum score of a retrieved mistake, in [0, 1], inclusive.
     """
 
     @validated
@@ -89,14 +83,8 @@ def mistakes_of(
 ) -> list[Mistake]:
     """Distinct mistakes of one task's attempts, oldest first; attempts without a verdict are skipped.
 
-    The correction is `what_to_change` of the last reflection before an attempt passed.
-
-    Parameters
-    ----------
-    attempts
-        Oldest first.
-    timestamp
-        Seconds since the epoch; None: now.
+    The correction is `what_to_change` of the last reflection before an attempt passed. `attempts`: oldest first.
+    `timestamp`: seconds since the epoch; None: now.
     """
     now = time.time() if timestamp is None else timestamp
     prompt_hash = _digest(task.prompt)

@@ -28,12 +28,8 @@ HISTORY = (*USAGE, "created_at")
 class WisdomBook:
     """Wisdom by id, searched with a retriever. Thread-safe.
 
-    Parameters
-    ----------
-    retriever
-        Empty, for this book alone.
-    retire_after, retire_below
-        An entry is retired after this many uses if its success rate is below the threshold, in [0, 1]; 0: never.
+    `retriever`: empty, for this book alone. `retire_after`, `retire_below`: an entry is retired after this many uses if
+    its success rate is below the threshold, in [0, 1]; 0: never.
     """
 
     @validated

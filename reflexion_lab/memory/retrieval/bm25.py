@@ -28,18 +28,10 @@ class BM25(Corpus[_Index]):
     """BM25 score divided by its upper bound, the sum of the query words' idf, unknown words included. Thread-safe.
 
     The score is that of `bm25s.BM25(method="lucene")` over the remaining documents, summed over the query words,
-    repeats included (Kamphuis et al. 2020, "Lucene (accurate)", after Robertson et al. 1994):
-    ln(1 + (N - df + 0.5) / (df + 0.5)) · tf / (tf + k1 · (1 - b + b · length / mean length)). A document of mean
-    length with each query word once scores 1 / (1 + k1), 0.4 by default; the limit 1 is never reached.
-
-    Parameters
-    ----------
-    k1
-        Term-frequency saturation, 0 or more; at 0, repeats do not count.
-    b
-        Length normalisation, in [0, 1].
-    min_length
-        Minimum word length in characters.
+    repeats included (Kamphuis et al. 2020, "Lucene (accurate)", after Robertson et al. 1994): ln(1 + (N - df + 0.5) /
+    (df + 0.5)) · tf / (tf + k1 · (1 - b + b · length / mean length)). A document of mean length with each query word
+    once scores 1 / (1 + k1), 0.4 by default; the limit 1 is never reached. `k1`: term-frequency saturation, 0 or more;
+    at 0, repeats do not count. `b`: length normalisation, in [0, 1]. `min_length`: minimum word length in characters.
     """
 
     @validated

@@ -66,12 +66,7 @@ class Corpus(ABC, Generic[Index]):
 def best(scores: Array, k: int, first: int, digits: int | None = None) -> list[Hit]:
     """The `k` best positive scores, the newer document first on a tie.
 
-    Parameters
-    ----------
-    first
-        Document number of `scores[0]`.
-    digits
-        Decimals to which scores are rounded; None: not rounded.
+    `first`: document number of `scores[0]`. `digits`: decimals to which scores are rounded; None: not rounded.
     """
     import numpy as np
 

@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 class EmbeddingRetriever:
     """Cosine similarity of sentence vectors; negative values count as 0.
 
-    Concurrent `rank` calls are safe, but not during `add` or `forget`.
-
-    Parameters
-    ----------
-    embedder
-        Preferably cached.
+    Concurrent `rank` calls are safe, but not during `add` or `forget`. `embedder`: preferably cached.
     """
 
     is_similarity = True

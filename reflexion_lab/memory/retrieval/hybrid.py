@@ -17,14 +17,8 @@ class Hybrid:
     """Reciprocal rank fusion: Σ 1 / (constant + rank), ranks from 1 (Cormack, Clarke and Büttcher 2009), scaled so that
     a document ranked first by every retriever scores 1. Thread-safe if its retrievers are.
 
-    Parameters
-    ----------
-    retrievers
-        At least two, empty.
-    depth
-        Minimum number of hits requested from each; lower ranks do not count.
-    constant
-        0 or more; larger values weigh ranks more evenly. 60 in the paper.
+    `retrievers`: at least two, empty. `depth`: minimum number of hits requested from each; lower ranks do not count.
+    `constant`: 0 or more; larger values weigh ranks more evenly. 60 in the paper.
     """
 
     @validated

@@ -19,10 +19,7 @@ _numbers = partial(array, "i")
 class Jaccard:
     """Jaccard similarity |q ∩ d| / |q ∪ d| of the word sets of query and document (Jaccard 1912), exact. Thread-safe.
 
-    Parameters
-    ----------
-    min_length
-        Minimum word length in characters, 1 or more; the `helix` preset has 3.
+    `min_length`: minimum word length in characters, 1 or more; the `helix` preset has 3.
     """
 
     is_similarity = True

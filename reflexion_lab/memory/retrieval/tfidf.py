@@ -16,10 +16,7 @@ class TfIdf(Corpus[tuple[Any, Any]]):
     """Cosine of TF-IDF vectors with raw term counts and idf = ln((1 + N) / (1 + df)) + 1, as scikit-learn's
     `TfidfVectorizer` fitted on the remaining documents. Unknown query words are ignored. Thread-safe.
 
-    Parameters
-    ----------
-    min_length
-        Minimum word length in characters.
+    `min_length`: minimum word length in characters.
     """
 
     @validated

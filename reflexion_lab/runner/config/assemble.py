@@ -118,10 +118,7 @@ class Lab(NamedTuple):
 def assemble(config: Config | Mapping[str, Any]) -> Lab:
     """Check a config and build the parts of its run.
 
-    Parameters
-    ----------
-    config : Config | Mapping[str, Any]
-        A composed config; or a plain mapping, the config of a manifest.
+    `config`: a composed config; or a plain mapping, the config of a manifest.
 
     Raises
     ------

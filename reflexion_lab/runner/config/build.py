@@ -65,12 +65,8 @@ def build(node: Any, key: str, parts: Mapping[str, Any] | None = None) -> Any:
 
     A parameter `make_…` receives a function that builds its node at every call, optionally with other parts:
     `make_actor(model=other)`. Hydra's `_partial_` has no meaning here. Raises ConfigError: the class does not exist or
-    lacks a parameter, a value is out of its limits, or the part lacks the method that `METHODS` requires.
-
-    Parameters
-    ----------
-    key
-        Config key of the node.
+    lacks a parameter, a value is out of its limits, or the part lacks the method that `METHODS` requires. `key`: config
+    key of the node.
     """
     node, parts = plain(node), parts or {}
     target = _target(node, key)
@@ -293,10 +289,7 @@ def check_targets(key: str, node: Any) -> None:
 def capability(node: Mapping[str, Any], name: str, default: Any, is_inherited: bool = True) -> Any:
     """A class attribute by which a part declares a capability, such as `is_durable`; else `default`.
 
-    Parameters
-    ----------
-    is_inherited
-        Whether the attribute of a base class counts.
+    `is_inherited`: whether the attribute of a base class counts.
     """
     try:
         target = located(str(node.get("_target_")))

@@ -159,10 +159,7 @@ PROMISED = {
 def check(cfg: Any, is_recorded: bool = False) -> dict[str, Any]:
     """Check a config, import its parts, and return it as plain values.
 
-    Parameters
-    ----------
-    is_recorded : bool, default False
-        Whether it is that of a manifest, which holds the salt of its run.
+    `is_recorded`: whether it is that of a manifest, which holds the salt of its run.
 
     Raises
     ------

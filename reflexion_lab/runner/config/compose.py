@@ -82,12 +82,8 @@ def with_values(
     """The config of `overrides`. Hydra composes once for each choice of groups, which takes 0.2 s; values are set on a
     copy. A model that only chats gets the parts that `chat_choices` names, unless `overrides` choose others.
 
-    Parameters
-    ----------
-    version : object
-        Choices are composed again when it changes.
-    searched : Sequence[str], default ()
-        Overrides of Hydra's search path, in which `is_group` looks, too.
+    `version`: choices are composed again when it changes. `searched`: overrides of Hydra's search path, in which
+    `is_group` looks, too.
     """
     cfg = _with_values(overrides, version, searched, is_group)
     if chat := _not_chosen(chat_choices(cfg), [override.get_key_element() for override in overrides]):

@@ -43,10 +43,7 @@ def one_line(problem: BaseException, keys: str = "") -> str:
     """Problem and hint on one line: the innermost cause, Hydra's config key, the stage of the loop; without secrets and
     control characters.
 
-    Parameters
-    ----------
-    keys : str, default ""
-        The hint for an unknown key; by default the command that prints the config.
+    `keys`: the hint for an unknown key; by default the command that prints the config.
     """
     return "; ".join(filter(None, _problem_and_hint(problem, keys)))
 

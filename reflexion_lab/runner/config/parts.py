@@ -103,12 +103,7 @@ ROLES = ("actor", "reflector", "critic", "suite_writer", "curator", "strong", "s
 def load_archive(cfg: Config, models: Models | None, store: Store | None = None) -> Archive | None:
     """Memory shared by all loops; None if the config shares none.
 
-    Parameters
-    ----------
-    models
-        For the curator; None: without one.
-    store
-        Replaces the config's store.
+    `models`: for the curator; None: without one. `store`: replaces the config's store.
     """
     from reflexion_lab.memory.archive import Archive, Shown
 

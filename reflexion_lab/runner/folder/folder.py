@@ -126,10 +126,7 @@ class RunFolder:
     def create(cls, root: Path, manifest: Manifest, fill: Callable[[Path], object] | None = None) -> RunFolder:
         """A new folder in `root`, named by its run. A kill leaves either the complete folder or none.
 
-        Parameters
-        ----------
-        fill : Callable[[Path], object] | None, optional
-            Writes further files into the folder before it gets its name.
+        `fill`: writes further files into the folder before it gets its name.
         """
         try:
             root.mkdir(parents=True, exist_ok=True)
@@ -409,14 +406,10 @@ RUNS = "runs"
 def folders(*runs: object) -> list[RunFolder]:
     """The run folders that `runs` name, in order and without repetition.
 
-    Raises FolderError: a path is no run folder, a pattern matches none, or an argument is something else.
-
-    Parameters
-    ----------
-    runs : object
-        Run folders; folders of runs, and of sweeps; a part of the name of one run in `runs/`; patterns such as
-        `runs/*`, which match folders with a run; `RunFolder`s; objects with an attribute `folder` (a run) or `runs` (a
-        sweep); or iterables of these. Several paths are those of a shell's pattern: those that are no run are left out.
+    Raises FolderError: a path is no run folder, a pattern matches none, or an argument is something else. `runs`: run
+    folders; folders of runs, and of sweeps; a part of the name of one run in `runs/`; patterns such as `runs/*`, which
+    match folders with a run; `RunFolder`s; objects with an attribute `folder` (a run) or `runs` (a sweep); or iterables
+    of these. Several paths are those of a shell's pattern: those that are no run are left out.
     """
     paths = [run for run in runs if isinstance(run, str | Path)]
     others = {str(path) for path in paths if _is_no_run(path)}

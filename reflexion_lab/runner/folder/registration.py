@@ -358,14 +358,8 @@ def _differing(config: Mapping[str, Any], registered: Mapping[str, Any], ignored
 def section(runs: Mapping[str, Sequence[Manifest]], *, at: str, power: float) -> Registered:
     """The section `registered` of a study.
 
-    Parameters
-    ----------
-    runs : Mapping[str, Sequence[Manifest]]
-        By arm, the manifest of a run of each seed, in the order of the seeds.
-    at : str
-        Time in UTC.
-    power : float
-        Share of simulated studies that detect the registered effect, in [0, 1].
+    `runs`: by arm, the manifest of a run of each seed, in the order of the seeds. `at`: time in UTC. `power`: share of
+    simulated studies that detect the registered effect, in [0, 1].
 
     Raises
     ------

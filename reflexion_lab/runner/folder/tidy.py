@@ -55,12 +55,8 @@ NOTES: Mapping[str, type[Record]] = {"set_aside.jsonl": SetAside, "resumptions.j
 def tidy(folder: RunFolder, first_round: int | None = None) -> None:
     """Move the lines that a kill left, before a run goes on, and warn of torn ones.
 
-    Raises FolderError: other lines are damaged.
-
-    Parameters
-    ----------
-    first_round : int | None, optional
-        From this round on, calls of the curator are moved, too; None: only where their own tasks have no result.
+    Raises FolderError: other lines are damaged. `first_round`: from this round on, calls of the curator are moved, too;
+    None: only where their own tasks have no result.
     """
     lines = _lines(folder, first_round)
     for name, reasons in lines.items():

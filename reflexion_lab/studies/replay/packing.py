@@ -58,16 +58,8 @@ def pack(
     """Write the bundle of a finished run to `out`.
 
     Raises BundleError: the run is not finished, an input is gone, the replay differs, or a member has a key or a path
-    of this machine.
-
-    Parameters
-    ----------
-    calls : str | Path | None, optional
-        The run's call cache, a file or a PostgreSQL URL; by default the one that its config names.
-    store : Store | None, optional
-        The store that the run read at its start.
-    trusted : Sequence[str], default ()
-        Modules with parts of one's own.
+    of this machine. `calls`: the run's call cache, a file or a PostgreSQL URL; by default the one that its config
+    names. `store`: the store that the run read at its start. `trusted`: modules with parts of one's own.
     """
     log = Log.read(run)
     if len(log.results) != log.manifest.n_expected or not log.is_graded:

@@ -241,12 +241,8 @@ def _supplies(about: About, unpacked: Path) -> Supplies:
 def compare(place: Path, recorded: Log, packed: Mapping[str, Any], again: Rerun) -> Verification:
     """Compare a run with its replay.
 
-    Parameters
-    ----------
-    place : Path
-        The run or its bundle, to be named in the result.
-    packed : Mapping[str, Any]
-        Headline figures of the run, as they were packed.
+    `place`: the run or its bundle, to be named in the result. `packed`: headline figures of the run, as they were
+    packed.
     """
     replayed = Log.read(again.folder)
     findings = list(_conditions(recorded, replayed))

@@ -39,14 +39,8 @@ def verify(path: Path, execute: bool = False, sample: int | None = None) -> Veri
     """Check the run in the folder, or in the bundle, at `path`; nothing is written.
 
     Raises FolderError: it is no run folder, or its manifest cannot be read; BundleError: it is a damaged bundle;
-    HarnessError: the sandbox is broken.
-
-    Parameters
-    ----------
-    execute : bool, default False
-        Also run the hidden tests again.
-    sample : int | None, optional
-        Number of programs to execute; by default all.
+    HarnessError: the sandbox is broken. `execute`: also run the hidden tests again. `sample`: number of programs to
+    execute; by default all.
     """
     with _unpacked(path) as folder:
         manifest = RunFolder.existing(folder).manifest

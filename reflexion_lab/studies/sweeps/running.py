@@ -34,12 +34,8 @@ def sweep(grid: Mapping[str, Any] | Sequence[str], quiet: bool = False) -> Sweep
     """Run a sweep from Python: `sweep({"recall.omega": [0, 1], "seed": range(3)})` is the command
     `reflexion-lab run -m recall.omega=0,1 seed=0,1,2`.
 
-    Raises KeyboardInterrupt: finished cells are kept; the same call resumes the sweep.
-
-    Parameters
-    ----------
-    grid : Mapping[str, Any] | Sequence[str]
-        A value or a list of values by config key; or override lines of the command.
+    Raises KeyboardInterrupt: finished cells are kept; the same call resumes the sweep. `grid`: a value or a list of
+    values by config key; or override lines of the command.
     """
     new_sweep = Sweep.of(lines(dict(grid)) if isinstance(grid, Mapping) else list(grid))
     with live_progress(new_sweep, quiet):

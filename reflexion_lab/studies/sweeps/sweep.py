@@ -47,14 +47,9 @@ STYLES |= {"elsewhere": "yellow", "running": "yellow"}
 class Sweep:
     """The cells of a sweep and their states.
 
-    Raises ConfigError: there is no cell, `sweep_id` is not a folder name, or cells have different run roots.
-
-    Parameters
-    ----------
-    cells : Sequence[Cell]
-        At least one. Of cells with equal digests, the first is run, with a warning.
-    sweep_id : str, default ""
-        Name of its folder and MLflow runs; by default computed from the cells, so the same command resumes it.
+    Raises ConfigError: there is no cell, `sweep_id` is not a folder name, or cells have different run roots. `cells`:
+    at least one. Of cells with equal digests, the first is run, with a warning. `sweep_id`: name of its folder and
+    MLflow runs; by default computed from the cells, so the same command resumes it.
     """
 
     def __init__(self, cells: Sequence[Cell], sweep_id: str = "") -> None:

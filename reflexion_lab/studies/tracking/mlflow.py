@@ -90,12 +90,8 @@ class MlflowTracker:
         """Log the run in `folder`; returns the address of the charts of its sweep, else of the experiment.
 
         An earlier MLflow run of the same folder is replaced: the new one is written in whole, then the old one goes to
-        the trash, which `mlflow gc` empties. An unfinished run has the status `KILLED`.
-
-        Parameters
-        ----------
-        log : Log | None, optional
-            The run, if already read.
+        the trash, which `mlflow gc` empties. An unfinished run has the status `KILLED`. `log`: the run, if already
+        read.
 
         Raises
         ------
@@ -121,14 +117,8 @@ class MlflowTracker:
         A summary is replaced by one of the same study, sweep, arm, benchmark, feedback source and models, and by
         summaries made of all of its runs. The tag `name` of a run is the short name of its arm. A run's
         `final/difference` names its baseline in the tag `difference_to`; a run with a difference of an earlier
-        comparison and none in this one is logged again.
-
-        Parameters
-        ----------
-        baseline : str | None, optional
-            Label of the baseline arm; see `analysis.comparison.compare`.
-        one_seed : bool, default False
-            Also log differences that rest on one seed.
+        comparison and none in this one is logged again. `baseline`: label of the baseline arm; see
+        `analysis.comparison.compare`. `one_seed`: also log differences that rest on one seed.
 
         Raises
         ------

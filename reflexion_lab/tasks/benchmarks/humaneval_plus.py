@@ -125,18 +125,12 @@ class Problem(msgspec.Struct, frozen=True):
 def humaneval_plus(path: str, compute: Compute | None = None) -> Benchmark:
     """Tasks of a file or data set (see `rows.read`) with rows of the hub or of EvalPlus' release.
 
-    Hidden tests: one per distinct input, `assert candidate(...) == ...` or, with a tolerance,
-    `assert abs(candidate(...) - x) <= ...` or `assert close(candidate(...), [...], atol)`; `setup` defines `close`.
-    A hub row that is not made of literals is one check with the tag `test_not_split`; an input without a correct value
-    is left out and counted in a tag. Visible tests are those of HumanEval; some are also hidden tests.
-    `canonical_solution` is the body that completes `prompt`.
-
-    Parameters
-    ----------
-    path : str
-        A file or data set.
-    compute : Compute, optional
-        Runs the canonical solutions of a release file in a sandbox; hub rows do not need it.
+    Hidden tests: one per distinct input, `assert candidate(...) == ...` or, with a tolerance, `assert
+    abs(candidate(...) - x) <= ...` or `assert close(candidate(...), [...], atol)`; `setup` defines `close`. A hub row
+    that is not made of literals is one check with the tag `test_not_split`; an input without a correct value is left
+    out and counted in a tag. Visible tests are those of HumanEval; some are also hidden tests. `canonical_solution` is
+    the body that completes `prompt`. `path`: a file or data set. `compute`: runs the canonical solutions of a release
+    file in a sandbox; hub rows do not need it.
     """
     return read(path, partial(_task, compute=compute))
 

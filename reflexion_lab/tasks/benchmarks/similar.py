@@ -28,12 +28,8 @@ class Near(NamedTuple):
 def near_duplicates(tasks: Sequence[Task], similarity: float = SIMILAR) -> tuple[tuple[str, ...], ...]:
     """Groups of tasks with similar prompts and canonical solutions: results on them are not independent.
 
-    Groups are connected components of similar pairs (DBSCAN with one neighbour) of `vectors`.
-
-    Parameters
-    ----------
-    similarity : float, default 0.7
-        Minimum cosine of a similar pair, in (0, 1].
+    Groups are connected components of similar pairs (DBSCAN with one neighbour) of `vectors`. `similarity`: minimum
+    cosine of a similar pair, in (0, 1].
 
     Returns
     -------

@@ -71,15 +71,9 @@ def stream(
 ) -> Benchmark:
     """The tasks in the order in which they arrive: `passes` over the train tasks, then the held-out tasks once.
 
-    Raises ConfigError: as `Split.ids`, or an id ends like one of a later pass.
-
-    Parameters
-    ----------
-    order : int | None, optional
-        Seed of a shuffle, which keeps the order within a cluster: later tasks may build on earlier ones. None keeps
-        the order of the benchmark.
-    passes : int, default 1
-        In pass P > 1 a task has the id `ID@passP`, and the cluster of the first pass.
+    Raises ConfigError: as `Split.ids`, or an id ends like one of a later pass. `order`: seed of a shuffle, which keeps
+    the order within a cluster: later tasks may build on earlier ones. None keeps the order of the benchmark. `passes`:
+    in pass P > 1 a task has the id `ID@passP`, and the cluster of the first pass.
     """
     tasks = list(benchmark)
     if order is not None:

@@ -21,16 +21,9 @@ from reflexion_lab.text.replies.syntax import NAME, UNPARSABLE, Parser, unbound_
 class SelfTests:
     """Suite writer that asks a model for asserts and keeps the valid ones.
 
-    Parameters
-    ----------
-    style : {"chat", "continuation"}, default "chat"
-        `continuation` lets the model continue the prompt as a file that ends in the start of an assert.
-    max_tests : int, default 6
-        Maximum number of tests; the first ones are kept.
-    max_chars : int, default 500
-        Maximum length of an assert.
-    drop_visible : bool, default False
-        Drop the task's visible tests.
+    `style`: `continuation` lets the model continue the prompt as a file that ends in the start of an assert.
+    `max_tests`: maximum number of tests; the first ones are kept. `max_chars`: maximum length of an assert.
+    `drop_visible`: drop the task's visible tests.
     """
 
     @validated

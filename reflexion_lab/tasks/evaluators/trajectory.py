@@ -23,12 +23,8 @@ NO_OUTPUT = "No tangible output produced"
 class TrajectoryHeuristics:
     """Evaluator that scores turns, errors and outcome: 50 % task completion, 30 % code quality, 20 % efficiency.
 
-    Parameters
-    ----------
-    max_turns : int, default 10
-        Number of turns that halves the efficiency.
-    task_completion, code_quality, efficiency : float
-        Weights, 0 or more, not all 0; only their ratios count.
+    `max_turns`: number of turns that halves the efficiency. `task_completion`, `code_quality`, `efficiency`: weights, 0
+    or more, not all 0; only their ratios count.
 
     Notes
     -----

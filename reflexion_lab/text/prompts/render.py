@@ -188,12 +188,8 @@ class Fitted(NamedTuple):
 class Prompts:
     """The templates of one variant, with few-shot examples.
 
-    Parameters
-    ----------
-    variant : str
-        One of `VARIANTS`. Without a file `NAME.VARIANT.md.jinja`, the default template is used, also for includes.
-    examples : int
-        Number of few-shot examples, in templates that have them.
+    `variant`: one of `VARIANTS`. Without a file `NAME.VARIANT.md.jinja`, the default template is used, also for
+    includes. `examples`: number of few-shot examples, in templates that have them.
     """
 
     @validated

@@ -58,14 +58,9 @@ class Labels:
     """Parser of lines that begin with a label.
 
     Tolerated: markdown around a label, a bullet, a number (`ISSUE 2`), a remark in brackets (`severity (0-1)`), any
-    case. A label without a colon or dash counts only as a heading or if it is emphasised.
-
-    Parameters
-    ----------
-    spellings : mapping of str to sequence of str
-        Spellings of each label in ASCII letters; `_` matches a space, a hyphen, an underscore or nothing.
-    templates : str, optional
-        Pattern of the names of the prompts that explain these labels.
+    case. A label without a colon or dash counts only as a heading or if it is emphasised. `spellings`: spellings of
+    each label in ASCII letters; `_` matches a space, a hyphen, an underscore or nothing. `templates`: pattern of the
+    names of the prompts that explain these labels.
     """
 
     def __init__(self, spellings: Mapping[str, Sequence[str]], templates: str = "") -> None:
