@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from reflexion_lab.records.attempt import UNKNOWN, Evaluation, Item, Record, Reflection, Usage
@@ -203,6 +204,13 @@ class Beginning(Record, frozen=True, kw_only=True):
     wisdom: tuple[Wisdom, ...] = ()
     items: tuple[Item, ...] = ()
     """The curator's, oldest first."""
+    stored: tuple[Item, ...] | UnsetType = UNSET
+    """Those of the store, where `items` are others: of another run, too, or as many as the curator's limits hold."""
+
+    @property
+    def of_store(self) -> Beginning:
+        """What the store alone held: cells of a sweep begin with it, and with items of different runs."""
+        return replace(self, items=self.items if self.stored is UNSET else self.stored, stored=UNSET)
 
 
 class Search(Record, frozen=True, kw_only=True):

@@ -15,10 +15,10 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError, FolderError
-from reflexion_lab.io import files
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.protocols import Sandbox, Store, Tracker
 from reflexion_lab.records import (
@@ -67,6 +67,7 @@ from reflexion_lab.runner.config.parts import (
     snapshot_path,
     stop_rules,
     suite_writer_factory,
+    take_snapshot,
     timed_tasks,
     vacuous_tests,
     with_defaults,
@@ -277,10 +278,9 @@ def begin_rounds(archive: Archive, cfg: Config, folder: RunFolder, frozen: Colle
         if others:  # before memory.json: a start that broke off does it again
             _begin_with(others, archive, cfg, frozen)
         if own is None:
+            beginning = replace(beginning, stored=UNSET if stored == beginning.items else stored)
             folder.write_json("memory.json", msgspec.to_builtins(beginning))
-        if snapshot and not snapshot.exists():  # of the store alone: cells may begin with items of different runs
-            draft = snapshot.with_name(f".{snapshot.name}{files.DRAFT}")
-            files.replace(snapshot, [msgspec.json.encode(replace(beginning, items=stored))], draft)
+        take_snapshot(cfg, beginning)
     return rounds
 
 

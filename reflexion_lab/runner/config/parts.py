@@ -16,10 +16,11 @@ from msgspec.structs import replace
 from reflexion_lab.agent.models.prices import Meter
 from reflexion_lab.agent.models.wrapped import WrappedModel
 from reflexion_lab.errors import ConfigError, ModelError
+from reflexion_lab.io import files
 from reflexion_lab.io.secrets import is_given, without_logins
 from reflexion_lab.io.terminal_text import visible
 from reflexion_lab.protocols import Embedder, Model, Sandbox, Stop, Store, SuiteWriter
-from reflexion_lab.records import Usage
+from reflexion_lab.records import Beginning, Usage
 from reflexion_lab.runner import objects
 from reflexion_lab.runner.config.build import (
     Config,
@@ -222,6 +223,12 @@ def snapshot_path(cfg: Config) -> Path | None:
     store = {**plain(cfg.store), "place": store_place(without_logins(plain(cfg)))}
     digest = hashlib.sha256(msgspec.json.encode(store, order="sorted")).hexdigest()[:8]
     return Path(cfg.run_root, "sweeps", cfg.sweep_id, f"memory-{digest}.json")
+
+
+def take_snapshot(cfg: Config, beginning: Beginning) -> None:
+    """Write the state of the store at which a cell began for all cells of its sweep, unless one has been written."""
+    if (path := snapshot_path(cfg)) and not path.exists():
+        files.replace(path, [msgspec.json.encode(beginning.of_store)])
 
 
 def load_embedder(cfg: Config) -> Embedder:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.summary import Log, bare, canonical_form, differences, figures, summary
@@ -267,7 +268,8 @@ def _conditions(recorded: Log, replayed: Log) -> Iterator[Finding]:
     templates = f"{len(was.prompt_digests)} templates"
     yield equal_items("prompts", now.prompt_digests, was.prompt_digests, templates, "prompt ")
     yield equal("study", now.study_digest, was.study_digest, "study, digest", value=was.study or "none")
-    before, after = (bare(log.beginning, log.manifest.run_id) for log in (recorded, replayed))
+    starts = ((log.beginning, log.manifest.run_id) for log in (recorded, replayed))
+    before, after = (bare(start and replace(start, stored=UNSET), run_id) for start, run_id in starts)
     value = f"{memory.episodes} episodes, {len(memory.wisdom)} wisdom" if memory else "none"
     value += f", {len(memory.items)} items" if memory and memory.items else ""
     yield Finding(name=MEMORY, value=value, disagreements=tuple(_unlike(before, after, MEMORY)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import shutil
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +27,8 @@ from reflexion_lab.records import Usage
 from reflexion_lab.runner.config import grid
 from reflexion_lab.runner.config.build import Config, build, plain
 from reflexion_lab.runner.config.grid import Cell
-from reflexion_lab.runner.config.parts import load_benchmark, snapshot_path
+from reflexion_lab.runner.config.parts import load_benchmark, take_snapshot
+from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import track_arms
 from reflexion_lab.studies.sweeps.finished import CellState, Runs, kept_state, read_states, record
 
@@ -116,8 +116,8 @@ class Sweep:
         runs, left, states = Runs(self.root), [], self.states
         for cell in self:
             if run := runs.finished(cell.cfg):
-                if (snapshot := snapshot_path(cell.cfg)) and not snapshot.exists():
-                    shutil.copyfile(run.folder / "memory.json", snapshot)  # later cells start from it too
+                if beginning := RunFolder(run.folder).beginning:
+                    take_snapshot(cell.cfg, beginning)  # later cells start from it too
                 self.note(kept_state(cell.number, run, states[cell.number]))
             else:
                 left.append(cell)
