@@ -1,6 +1,6 @@
 """HumanEval+ (EvalPlus; Liu et al. 2023, arXiv:2305.01210): HumanEval with hundreds of inputs per task.
 
-Inputs and expected values are read as literals; nothing of the file is executed.
+Inputs and expected values are read as literals; nothing of the file is executed. MBPP+ has tests of the same form.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval import examples, helpers
 from reflexion_lab.tasks.benchmarks.rows import checked, decoded, read
-from reflexion_lab.text.replies.syntax import UNPARSABLE
+from reflexion_lab.text.replies.syntax import IMPORTS, UNPARSABLE, read_names
 
 CLOSE = '''def close(actual, expected, atol):
     """Equal, or alike in shape with every number within atol + 1e-07 * abs(expected)."""
@@ -50,8 +50,10 @@ class Case(NamedTuple):
     """The value of `expected`."""
 
 
-def checks(entry_point: str, cases: Sequence[Case], atol: float) -> tuple[str, ...]:
+def checks(entry_point: str, cases: Sequence[Case], atol: float, as_sets: bool = False) -> tuple[str, ...]:
     """One assert per case, which needs `helper(entry_point, ...)`; for `find_zero`, only cases with a valid root."""
+    if as_sets:
+        return tuple(f"assert set(candidate({case.arguments})) == set({case.expected})" for case in cases)
     if entry_point == "find_zero":
         roots = [case for case in cases if _vanishes(case, atol)]
         return tuple(f"assert abs(poly({c.arguments}, candidate({c.arguments}))) <= {atol}" for c in roots)
@@ -91,22 +93,22 @@ Compute = Callable[[str, str, Sequence[str]], Sequence[str | None]]
 
 NOT_SPLIT = "test_not_split"
 """Tag: the test has more than inputs and results, and stays one check."""
-NUMPY = {"np", "numpy", "is_floats"}
-ASSERTION = f"""{CLOSE}
-
-def assertion(out, exp, atol):
-    items = exp if isinstance(exp, (list, tuple)) else (exp,)
-    if atol == 0 and items and all(isinstance(item, float) for item in items):
-        atol = 1e-06
-    assert close(out, exp, atol) if atol else out == exp
-"""
-"""Replaces the hub's version, which needs numpy; the sandbox has only the standard library."""
+WITHOUT_NUMPY = {
+    r"import numpy as np\n": CLOSE,
+    r"np\.testing\.assert_allclose\(out, exp,.* atol=atol\)": "assert close(out, exp, atol)",
+    r"np\.allclose\(out, exp,.* atol=atol\)": "close(out, exp, atol)",
+    r"isinstance\(x, np\.ndarray\)": "False",
+    r"\bnp\.float\d+": "None",
+}
+"""The comparison of the hub's rows in plain Python: the sandbox has only the standard library."""
 LEFT_OUT = "inputs_left_out"
 """Tag, followed by a colon and a number: inputs for which the reference has no value or a wrong one."""
 LOOP = re.compile(
     r"for i, \(inp, exp\) in enumerate\(zip\(inputs, results\)\):\n"
-    r"    (?:assertion\(candidate\(\*inp\), exp, ([\d.e-]+)\)|assert .*_poly\(.*\) <= ([\d.e-]+))"
+    r"    (?:assertion\((\w+)\(\*inp\), exp, ([\d.e-]+)\)|assert .*_poly\(.*\) <= ([\d.e-]+))"
 )
+SETS = ["out = set(out)", "exp = set(exp)"]
+"""Statements of an `assertion` that ignores the order."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -141,11 +143,8 @@ def _task(line: bytes, compute: Compute | None) -> Task:
     if problem.base_input is not None:
         inputs, cases, atol = _released(problem, problem.base_input, compute)
         hidden = checks(problem.entry_point, cases, atol)
-    elif literals := _of_test(problem.test):
-        inputs, (cases, atol) = len(literals[0]), literals
-        hidden = checks(problem.entry_point, cases, atol)
     else:
-        inputs, hidden, tags = 1, (_whole(problem.test),), (NOT_SPLIT,)
+        inputs, hidden, tags = hidden_of(problem.test, problem.entry_point)
     if not hidden:
         field = "test" if problem.base_input is None else "base_input"
         raise DataError(f"field $.{field}", "none", "inputs for which the reference has a correct value")
@@ -163,24 +162,53 @@ def _task(line: bytes, compute: Compute | None) -> Task:
     return msgspec.structs.replace(checked(task), hidden_tests=hidden)  # hundreds, generated above: not checked
 
 
-def _of_test(test: str) -> tuple[list[Case], float] | None:
-    """Cases and tolerance of a hub row's test; None if it is not made of literals."""
-    lines = test.encode().split(b"\n")
+def hidden_of(test: str, entry_point: str) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
+    """Number of distinct inputs of a field `test`, its checks (one per input where they are literals), and tags."""
+    if (literals := _of_test(test, entry_point)) is None:
+        return 1, (_whole(test, entry_point),), (NOT_SPLIT,)
+    cases, atol, as_sets = literals
+    return len(cases), checks(entry_point, cases, atol, as_sets), ()
+
+
+def _of_test(test: str, entry_point: str) -> tuple[list[Case], float, bool] | None:
+    """Cases of a hub row's test, tolerance, and whether order counts for nothing; None if it is not made of literals.
+
+    HumanEval+ has the loop in `check(candidate)`, MBPP+ at module level.
+    """
     try:
-        check = next(
-            node for node in ast.parse(test).body if isinstance(node, ast.FunctionDef) and node.name == "check"
-        )
-        match check.body:
+        lines = test.encode().split(b"\n")
+        tree = ast.parse(test)
+        functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+        body = [node for node in tree.body if not isinstance(node, ast.FunctionDef | IMPORTS)]
+        compared = _compared(functions.get("assertion"))
+        match functions["check"].body if "check" in functions else body:
             case [
                 ast.Assign([ast.Name("inputs")], ast.List(inputs)),
                 ast.Assign([ast.Name("results")], ast.List(results)),
                 ast.For() as loop,
-            ] if len(inputs) == len(results) and (matched := LOOP.fullmatch(ast.unparse(loop))):
-                cases = [_case(lines, arguments, result) for arguments, result in zip(inputs, results, strict=True)]
-                return list({case.arguments: case for case in cases}.values()), float(matched[1] or matched[2])
-    except (*UNPARSABLE, StopIteration):
+            ] if compared and len(inputs) == len(results) and (matched := LOOP.fullmatch(ast.unparse(loop))):
+                if matched[1] in (None, "candidate", "check" not in functions and entry_point):
+                    cases = [_case(lines, arguments, result) for arguments, result in zip(inputs, results, strict=True)]
+                    distinct = list({case.arguments: case for case in cases}.values())
+                    return distinct, float(matched[2] or matched[3]), compared == "sets"
+    except UNPARSABLE:
         pass
     return None
+
+
+def _compared(assertion: ast.FunctionDef | None) -> str:
+    """What the row's `assertion` compares: "values", "sets", or "" for anything else."""
+    if assertion is None:
+        return "values"
+    for node in ast.walk(assertion):
+        if isinstance(node, ast.Assert):
+            node.msg = None
+    body = ast.Module(assertion.body[ast.get_docstring(assertion) is not None :], [])
+    lines = [line.strip() for line in ast.unparse(body).split("\n")]
+    text = "\n".join(line for line in lines if line not in SETS)
+    if re.search(r"\b(?:or|is)\b|\b(?:out|exp) = ", text) or not re.search(r"\bout [!=]= exp\b", text):
+        return ""
+    return "sets" if len(lines) - text.count("\n") > 1 else "values"
 
 
 def _case(lines: list[bytes], arguments: ast.expr, result: ast.expr) -> Case:
@@ -193,17 +221,17 @@ def _case(lines: list[bytes], arguments: ast.expr, result: ast.expr) -> Case:
 
 def _text(lines: list[bytes], node: ast.expr) -> str:
     if node.lineno != node.end_lineno:
-        return ast.unparse(node)
-    return lines[node.lineno - 1][node.col_offset : node.end_col_offset].decode()
+        return _special(ast.unparse(node))
+    return _special(lines[node.lineno - 1][node.col_offset : node.end_col_offset].decode())
 
 
 def _value(node: ast.expr) -> object:
-    """`ast.literal_eval` that also accepts `float('inf')`."""
+    """`ast.literal_eval` that also accepts infinities."""
     try:
         return ast.literal_eval(node)
     except ValueError:
         text = re.sub(r"float\('(-?)(?:inf|Infinity)'\)", r"\g<1>1e309", ast.unparse(node))
-        return ast.literal_eval(text)
+        return ast.literal_eval(_special(text))
 
 
 def _released(problem: Problem, base: list[list[object]], compute: Compute | None) -> tuple[int, list[Case], float]:
@@ -227,34 +255,28 @@ def _released(problem: Problem, base: list[list[object]], compute: Compute | Non
 
 def _source(value: object) -> str:
     """`repr`, with infinities and NaN as Python source."""
+    return _special(repr(value))
+
+
+def _special(source: str) -> str:
     special = {"inf": "1e309", "nan": "float('nan')"}
     strings = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
-    return re.sub(rf"{strings}|\b(?:inf|nan)\b", lambda part: part[1] or special[part[0]], repr(value))
+    return re.sub(rf"{strings}|\b(?:inf|nan)\b", lambda part: part[1] or special[part[0]], source)
 
 
-def _whole(test: str) -> str:
+def _whole(test: str, entry_point: str) -> str:
     try:
+        tree = ast.parse(test)
         compile(test, "test", "exec", dont_inherit=True)
+        plain = ast.unparse(tree)
     except UNPARSABLE as problem:
         raise DataError("field $.test", f"{test[:60]!r} ({problem})", "Python") from None
-    if "def check(" not in test:
-        raise DataError("field $.test", repr(test[:60]), "a function `check`")
-    test = _without_numpy(test)
-    return test if re.search(r"^check\(", test, re.MULTILINE) else f"{test.rstrip()}\n\ncheck(candidate)\n"
-
-
-def _without_numpy(test: str) -> str:
-    """`test` with its comparison of floats in plain Python; unchanged if it needs numpy for anything else."""
-    tree = ast.parse(test)
-    statements = [node for node in tree.body if not _compares(node)]
-    needed = {part.id for node in statements for part in ast.walk(node) if isinstance(part, ast.Name)}
-    if not any(isinstance(node, ast.Import) and _compares(node) for node in tree.body) or needed & NUMPY:
-        return test
-    return ASSERTION + "\n\n" + "\n\n".join(map(ast.unparse, statements))
-
-
-def _compares(node: ast.stmt) -> bool:
-    """Whether this statement belongs to the comparison that all rows of the hub share."""
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names] == ["numpy"]
-    return isinstance(node, ast.FunctionDef) and node.name in ("assertion", "is_floats")
+    has_check = "def check(" in test
+    if not has_check and not {"candidate", entry_point} & read_names(*(n for n in tree.body if isinstance(n, ast.For))):
+        raise DataError("field $.test", repr(test[:60]), "a function `check`, or a loop over inputs")
+    for pattern, instead in WITHOUT_NUMPY.items():
+        plain = re.sub(pattern, instead, plain)
+    if "np" in read_names(tree) and "np" not in read_names(ast.parse(plain)):
+        test = plain
+    is_called = not has_check or re.search(r"^check\(", test, re.MULTILINE)
+    return test if is_called else f"{test.rstrip()}\n\ncheck(candidate)\n"

@@ -14,8 +14,8 @@ def jsonl(path: str) -> Benchmark:
 
     The fields `task_id`, `prompt` and `entry_point` (a Python identifier) are required; tests are lists of Python
     source. A row with `test` and `canonical_solution` is read as one of HumanEval, a row with `test_list` as one of
-    MBPP, whose first test is visible and whose challenge tests are left out. See `rows.read` for `path`, name, digest
-    and errors.
+    MBPP or MBPP+, whose first test is visible and whose challenge tests are left out. See `rows.read` for `path`, name,
+    digest and errors.
     """
     return read(path, _task)
 

@@ -1,10 +1,13 @@
-"""MBPP (Austin et al. 2021, arXiv:2108.07732): short problems, each with a reference solution and three asserts."""
+"""MBPP (Austin et al. 2021, arXiv:2108.07732): short problems, each with a reference solution and three asserts.
+
+MBPP+ (EvalPlus) adds a field `test` with many inputs.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from textwrap import indent
 from typing import Literal
@@ -15,6 +18,7 @@ from reflexion_lab.errors import DataError
 from reflexion_lab.limits import Count, validated
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.humaneval_plus import helper, hidden_of
 from reflexion_lab.tasks.benchmarks.rows import HUB, LINES, checked, decoded, read, repeated
 from reflexion_lab.text.replies.syntax import UNPARSABLE
 
@@ -26,7 +30,7 @@ NAME = "google-research-datasets/mbpp"
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One row of either subset: `full` has `text`, `sanitized` has `prompt` and `test_imports`."""
+    """One row of either subset: `full` has `text`, `sanitized` has `prompt` and `test_imports`; MBPP+ has `test`."""
 
     task_id: int
     code: str
@@ -36,6 +40,7 @@ class Problem(msgspec.Struct, frozen=True):
     test_setup_code: str = ""
     test_imports: list[str] = []
     challenge_test_list: list[str] = []
+    test: str = ""
 
 
 @validated
@@ -55,7 +60,8 @@ def mbpp(
 
     The prompt is the signature of the reference without annotations, with None for defaults that are no literals; its
     docstring is the text and the visible asserts. `canonical_solution` is a whole program. `setup` may need a class
-    that only the reference defines. Raises ConfigError: an argument is out of range; DataError: see `rows.read`.
+    that only the reference defines. The inputs of a field `test` (MBPP+) are hidden tests, as in `humaneval_plus`,
+    except those of visible asserts. Raises ConfigError: an argument is out of range; DataError: see `rows.read`.
 
     Parameters
     ----------
@@ -85,13 +91,22 @@ def mbpp(
 
 def task(row: bytes) -> Task:
     """The task of a row of MBPP, in JSON, with its first test visible."""
-    return _task(decoded(row, Problem), visible=1, challenge=False)
+    return _task(_problem(row), visible=1, challenge=False)
 
 
 def _selected(row: bytes, split: str, visible: int, challenge: bool) -> Task | None:
-    problem = decoded(row, Problem)
+    problem = _problem(row)
     first, last = SPLITS.get(split, (problem.task_id, problem.task_id))
     return _task(problem, visible, challenge) if first <= problem.task_id <= last else None
+
+
+def _problem(row: bytes) -> Problem:
+    names = decoded(row, dict[str, object]).keys() - set(Problem.__struct_fields__)
+    if unread := sorted(name for name in names if "test" in name or "input" in name):
+        raise DataError(
+            f"field $.{unread[0]}", "tests in a form that is not read", "test_list, or test as MBPP+ has it"
+        )
+    return decoded(row, Problem)
 
 
 def _task(problem: Problem, visible: int, challenge: bool) -> Task:
@@ -99,25 +114,31 @@ def _task(problem: Problem, visible: int, challenge: bool) -> Task:
         raise DataError("field $.text", "nothing", "the problem in words, here or in $.prompt")
     tests = [test.strip() for test in problem.test_list + problem.challenge_test_list * challenge]
     function = _function(problem.code, tests)
-    if len(tests) <= visible:
+    _, inputs, tags = hidden_of(problem.test, function.name) if problem.test else (0, (), ())
+    if len(tests) + len(inputs) <= visible:
         raise DataError(
             "field $.test_list", len(tests), f"a test beyond the {visible} visible", "lower benchmark.load.visible"
         )
     examples = tests[:visible]
     both = repeated(tests, examples, function.name)
-    if len(both) == len(tests):
+    inputs = _without(inputs, repeated(inputs, tests, function.name))
+    if len(both) == len(tests) and not inputs:
         examples, both = [], ()
-    return checked(
-        Task(
-            task_id=f"MBPP/{problem.task_id}",
-            prompt=_prompt(function, text, examples),
-            entry_point=function.name,
-            visible_tests=tuple(examples),
-            hidden_tests=tuple(test for test in tests if test not in both),
-            setup="\n".join([*problem.test_imports, problem.test_setup_code]).strip(),
-            canonical_solution=problem.code.replace("\r\n", "\n"),
-        )
+    task = Task(
+        task_id=f"MBPP/{problem.task_id}",
+        prompt=_prompt(function, text, examples),
+        entry_point=function.name,
+        visible_tests=tuple(examples),
+        hidden_tests=_without(tests, both),
+        setup="\n".join([*problem.test_imports, problem.test_setup_code, helper(function.name, inputs)]).strip(),
+        canonical_solution=problem.code.replace("\r\n", "\n"),
+        tags=tags,
     )
+    return msgspec.structs.replace(checked(task), hidden_tests=task.hidden_tests + inputs)  # these are generated
+
+
+def _without(tests: Iterable[str], others: Collection[str]) -> tuple[str, ...]:
+    return tuple(test for test in tests if test not in others)
 
 
 def _function(code: str, tests: Sequence[str]) -> ast.FunctionDef:

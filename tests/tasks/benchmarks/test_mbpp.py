@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.jsonl import jsonl
 from reflexion_lab.tasks.benchmarks.mbpp import SPLITS, mbpp
 from reflexion_lab.tasks.benchmarks.rows import repeated
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
@@ -97,6 +98,59 @@ def test_at_least_one_test_stays_hidden_that_says_something_else(written, compla
     assert "benchmark.load.visible" in message
 
 
+PLUS = """import numpy as np
+from math import inf
+
+def is_floats(x) -> bool:
+    if isinstance(x, np.ndarray):
+        return x.dtype == np.float64
+    return all(isinstance(i, float) for i in x) if isinstance(x, (list, tuple)) else isinstance(x, float)
+
+def assertion(out, exp, atol):
+    \'\'\'Values, or floats.\'\'\'
+    if atol == 0 and is_floats(exp):
+        atol = 1e-6
+    if out != exp and atol != 0:
+        assert np.allclose(out, exp, rtol=1e-07, atol=atol)
+    else:
+        assert out == exp, f"out: {out}, exp: {exp}"
+
+inputs = [[1], [0.5], [inf], [10]]
+results = [3, 1.5, inf, 30]
+for i, (inp, exp) in enumerate(zip(inputs, results)):
+    assertion(triple(*inp), exp, 0)
+"""
+OF_SETS = PLUS.replace("    if out", "    out = set(out)\n    exp = set(exp)\n    if out", 1)
+OR_ZERO = PLUS.replace("if out != exp and", "if not (out == exp or out == 0) and")
+
+
+def test_the_inputs_of_mbpp_plus_are_hidden_tests(written, sandbox):
+    rows = [FULL | {"task_id": 11 + i, "test": test} for i, test in enumerate((PLUS, OR_ZERO, PLUS + "X = 1\n"))]
+    path = written(*rows)
+    plus, own, other = jsonl(path).tasks
+    assert (plus, own, other) == mbpp(path).tasks
+    assert plus.visible_tests == ("assert triple(1) == 3",)
+    assert plus.hidden_tests == (
+        "assert triple(half(4)) == 6.0",
+        "assert triple(2)==6",
+        "assert abs(candidate(0.5) - 1.5) <= 1e-06 + 1e-07 * abs(1.5)",
+        "assert close(candidate(1e309), 1e309, 1e-06)",
+        "assert candidate(10) == 30",
+    )
+    assert (len(own.hidden_tests), own.tags) == (len(other.hidden_tests), other.tags) == (3, ("test_not_split",))
+    for task in (plus, own, other):
+        right = run_tests(sandbox, task, task.canonical_solution, task.hidden_tests)
+        only_base = "from math import *\ndef half(n): return n / 2\ndef triple(n): return 3 * n if n < 10 else 31"
+        assert right.passed, right.feedback
+        assert run_tests(sandbox, task, only_base, task.hidden_tests[:2]).passed
+        assert not run_tests(sandbox, task, only_base, task.hidden_tests).passed
+
+
+def test_what_mbpp_plus_compares_as_sets_is_compared_as_sets(written):
+    (task,) = mbpp(written(FULL | {"test": OF_SETS.replace("[3, 1.5, inf, 30]", "[[3], (1.5,), {inf}, [30, 1]]")}))
+    assert task.hidden_tests[-1] == "assert set(candidate(10)) == set([30, 1])"
+
+
 def test_splits_are_the_authors_ranges(written):
     path = written(*(FULL | {"task_id": i} for i in (1, 10, 11, 510, 511, 600, 601, 974)))
     parts = {split: [task.task_id for task in mbpp(path, split=split)] for split in (*SPLITS, "all")}
@@ -137,6 +191,11 @@ def test_array_lines_and_gzip_give_the_same_tasks(written, tmp_path):
         ({"test_list": ["assert triple(1) =="]}, "fields $.code and $.test_list: got "),
         ({"test_list": "assert triple(1)"}, "field $.test_list: got str, expected array"),
         ({"test_setup_code": "x ="}, "field $.setup: got "),
+        ({"test": "for x in ("}, "field $.test: got 'for x in (' ("),
+        ({"test": "for x in [1]:\n    assert other(x)"}, "field $.test: got "),
+        ({"test": "assert all(map(bool, [1]))"}, "field $.test: got "),
+        ({"test": ["assert triple(1) == 3"]}, "field $.test: got array, expected str"),
+        ({"plus_input": [[1]]}, "field $.plus_input: got tests in a form that is not read, expected test_list"),
     ],
 )
 def test_a_bad_row_is_named_with_its_place_and_field(complaint, change, expected):
