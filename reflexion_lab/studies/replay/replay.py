@@ -209,7 +209,7 @@ def replay(path: Path, out: Path | None = None, trusted: Sequence[str] = ()) -> 
             recorded = Log.read(RunFolder.existing(unpacked))
         except FolderError as problem:
             raise BundleError(f"{path}: {problem}") from None
-        again = rerun(recorded.manifest, _supplies(about, unpacked), scratch.path / "again", out, trusted)
+        again = rerun(recorded.manifest, supplies(about, unpacked), scratch.path / "again", out, trusted)
         again.folder.write_json("summary.json", msgspec.to_builtins(summary(Log.read(again.folder))))
         verification = compare(path, recorded, about.figures, again)
     if about.python != platform.python_version():
@@ -218,7 +218,7 @@ def replay(path: Path, out: Path | None = None, trusted: Sequence[str] = ()) -> 
     return Replayed(about, verification, again.folder.path if out is not None else None)
 
 
-def _supplies(about: About, unpacked: Path) -> Supplies:
+def supplies(about: About, unpacked: Path) -> Supplies:
     calls, vectors, study = (unpacked / name for name in ("calls.jsonl", "embeddings.jsonl", registration.FILE))
     if not calls.is_file():
         raise BundleError("calls.jsonl", "no such member", "the calls of the run")
