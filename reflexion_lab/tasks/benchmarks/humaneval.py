@@ -37,6 +37,9 @@ CONTRADICTED: dict[str, dict[str, str]] = {
 }
 """By task: examples of the prompt that the canonical solution fails, with the reason. They are left out."""
 
+PROSE = 200
+"""Maximum number of lines before the code of a prompt."""
+
 
 class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One line of the data file."""
@@ -95,10 +98,31 @@ def whole_check(test: str, entry_point: str) -> str:
 
 
 def helpers(prompt: str, entry_point: str, test: str) -> str:
-    """The part of `prompt` before the entry point, if `test` has a name that it defines; programs may omit it."""
-    before, definition, _ = prompt.partition(f"def {entry_point}(")
-    names = bound_names(ast.parse(before))
-    return before if definition and any(re.search(rf"\b{name}\b", test) for name in names) else ""
+    """The Python of `prompt` before the entry point, if `test` has a name that it defines; programs may omit it."""
+    before = code_of(prompt, entry_point).partition(f"def {entry_point}(")[0]
+    names = bound_names(ast.parse(before)) if before != prompt else ()
+    return before if any(re.search(rf"\b{name}\b", test) for name in names) else ""
+
+
+def code_of(prompt: str, entry_point: str) -> str:
+    """`prompt` without its first lines, if they are no Python: prose, a fence, the head of a class."""
+    before, definition, rest = prompt.partition(f"def {entry_point}(")
+    lines = before.splitlines(keepends=True)
+    for start in range(min(len(lines), PROSE) + 1 if definition else 0):
+        code = "".join(lines[start:])
+        try:
+            ast.parse(code)
+        except UNPARSABLE:
+            continue
+        return code + definition + (re.sub(r"^```\s*\Z", "", rest, flags=re.MULTILINE) if start else rest)
+    return prompt[len(before) :] or prompt
+
+
+def whole_solution(prompt: str, entry_point: str, solution: str) -> str:
+    """The canonical solution; with the prompt's code, if the prompt is not Python up to the entry point."""
+    code = code_of(prompt, entry_point)
+    task = Task(task_id="", prompt=code, entry_point=entry_point, canonical_solution=solution)
+    return solution if code == prompt else task.canonical_program
 
 
 def examples(task_id: str, prompt: str, entry_point: str) -> tuple[str, ...]:
@@ -117,7 +141,7 @@ def task(row: bytes) -> Task:
         visible_tests=examples(problem.task_id, problem.prompt, problem.entry_point),
         hidden_tests=hidden_checks(problem.test),
         setup=helpers(problem.prompt, problem.entry_point, problem.test),
-        canonical_solution=problem.canonical_solution,
+        canonical_solution=whole_solution(problem.prompt, problem.entry_point, problem.canonical_solution),
     )
 
 

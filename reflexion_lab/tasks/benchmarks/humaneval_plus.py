@@ -18,7 +18,7 @@ import msgspec
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
-from reflexion_lab.tasks.benchmarks.humaneval import examples, helpers
+from reflexion_lab.tasks.benchmarks.humaneval import examples, helpers, whole_solution
 from reflexion_lab.tasks.benchmarks.rows import checked, decoded, read
 from reflexion_lab.text.replies.syntax import IMPORTS, UNPARSABLE, read_names
 
@@ -156,7 +156,7 @@ def _task(line: bytes, compute: Compute | None) -> Task:
         entry_point=problem.entry_point,
         visible_tests=examples(problem.task_id, problem.prompt, problem.entry_point),
         setup=helpers(problem.prompt, problem.entry_point, "\n".join(hidden)) + helper(problem.entry_point, hidden),
-        canonical_solution=problem.canonical_solution,
+        canonical_solution=whole_solution(problem.prompt, problem.entry_point, problem.canonical_solution),
         tags=tags,
     )
     return msgspec.structs.replace(checked(task), hidden_tests=hidden)  # hundreds, generated above: not checked

@@ -88,6 +88,9 @@ def decoded(row: bytes, kind: type[T], loads: Callable[[bytes], object] = msgspe
 
 def checked(task: Task) -> Task:
     """`task`; raises DataError unless it has an id, its entry point is an identifier and its tests are Python."""
+    for field in ("task_id", "prompt", "canonical_solution"):
+        if re.search("[\ud800-\udfff]", getattr(task, field)):
+            raise DataError(f"field $.{field}", "half a character (a lone surrogate)", "Unicode")
     if not task.task_id or "\x00" in task.task_id:
         got = repr(task.task_id) if task.task_id else "an empty str"
         raise DataError("field $.task_id", got, "a name")
@@ -146,8 +149,10 @@ def _tasks(path: str, rows: Iterator[tuple[str, bytes]], task_of: Callable[[byte
             _, first = tasks.setdefault(task.task_id, (task, place))
             if first != place:
                 raise DataError(f"field $.task_id: {task.task_id!r} is already the id of {first}")
-        except ValueError as problem:
+        except DataError as problem:
             problems.append(f"{path}, {place}, {problem}")
+        except UNPARSABLE as problem:
+            problems.append(f"{path}, {place}, field $: got {type(problem).__name__} ({problem}), expected a whole row")
     if problems:
         rest = [f"... and {len(problems) - SHOWN} more bad lines."] if len(problems) > SHOWN else []
         raise DataError("\n".join(problems[:SHOWN] + rest))

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from reflexion_lab.records import Task
+from reflexion_lab.tasks import benchmarks
+from reflexion_lab.tasks.benchmarks.humaneval_plus import humaneval_plus
 from reflexion_lab.tasks.benchmarks.jsonl import jsonl
+from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 
 TASK = {"task_id": "a", "prompt": "def f(x):", "entry_point": "f"}
 
@@ -119,3 +122,50 @@ def test_rows_of_humaneval_and_mbpp_are_read_as_those_benchmarks_read_them(tmp_p
     assert (second.task_id, second.entry_point, second.visible_tests, second.hidden_tests) == (
         "MBPP/7", "triple", ("assert triple(1) == 3",), ("assert triple(2) == 6",),
     )  # fmt: skip
+
+
+TEST = "def check(candidate):\n    assert candidate(1) == 2\n"
+TWICE = "import math\n\ndef twice(x):\n    return 2 * x\n\n"
+
+
+@pytest.mark.parametrize("read", [jsonl, humaneval_plus])
+@pytest.mark.parametrize(
+    ("head", "tail", "setup"),
+    [
+        ("Write f, which doubles x.\n\n", "", ""),
+        (f"Use twice.\nIt is:\n{TWICE}", "", TWICE),
+        (f"```python\n{TWICE}", "```\n", TWICE),
+        ("print 'Python 2'\n\n", "", ""),
+        ("no Python\n" * 300, "", ""),
+    ],
+)
+def test_prompts_that_are_no_python_are_read_with_the_python_in_them(written, sandbox, read, head, tail, setup):
+    row = {"task_id": "own/0", "entry_point": "f", "canonical_solution": "    return 2 * x\n"}
+    test = TEST.replace("== 2", "== twice(1)") if setup else TEST
+    (task,) = read(written(row | {"prompt": f"{head}def f(x):\n{tail}", "test": test}))
+    assert (task.prompt, task.setup) == (f"{head}def f(x):\n{tail}", setup)
+    assert run_tests(sandbox, task, task.canonical_program, task.hidden_tests).passed
+
+
+@pytest.mark.parametrize("read", [jsonl, humaneval_plus])
+def test_a_method_as_entry_point_is_named(complaint, read):
+    row = {"task_id": "own/0", "prompt": "class Sol:\n    def f(self, x):\n", "entry_point": "Sol.f", "test": TEST}
+    message = complaint(read, row | {"canonical_solution": "        return 2 * x\n"})
+    assert message == "rows.jsonl, line 1, field $.entry_point: got 'Sol.f', expected a Python identifier"
+
+
+@pytest.mark.parametrize("problem", [SyntaxError("bad"), TypeError("bad"), RecursionError("bad"), MemoryError("bad")])
+def test_whatever_a_converter_raises_names_the_row(complaint, problem):
+    def convert(row):
+        raise problem
+
+    assert complaint(lambda path: benchmarks.rows.read(path, convert), TASK).startswith(
+        "rows.jsonl, line 1, field $: got "
+    )
+
+
+@pytest.mark.parametrize("field", ["task_id", "prompt", "canonical_solution"])
+def test_half_a_character_is_named(complaint, field):
+    row = {"task_id": "own/0", "prompt": "def f(x):\n", "entry_point": "f", "canonical_solution": "", "test": TEST}
+    message = complaint(humaneval_plus, row | {field: "\ud800"})
+    assert message == f"rows.jsonl, line 1, field $.{field}: got half a character (a lone surrogate), expected Unicode"
