@@ -128,7 +128,7 @@ def run_attacks(attacks: Sequence[Attack]) -> AttackRun:
                 verdicts = list(pool.map(lambda attack: judge(crowd, attack), [a for a in attacks if not a.probe]))
             verdicts += [judge(alone, attack) for attack in attacks if attack.probe]
             servers = [*crowd._started, *alone._started]
-            deaths = sum(server.process.poll() is not None for server in servers)
+            deaths = sum(server.process.poll() not in (None, 0) for server in servers)
     finally:
         del os.environ[PLANTED]
     orphans, files = watch.left(server.folder for server in servers)

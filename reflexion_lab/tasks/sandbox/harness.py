@@ -9,8 +9,8 @@ with a connection between them, and only the trusted one has the report (`standi
 Request (marshal, because lab and server are the same interpreter): `nonce, program, entry_point, setup`, and `checks`:
 tuples (imports, calls) of code to evaluate, or code of a whole check. Report: one line per check, `nonce [index,
 [value, ...], seconds]` for values, else `nonce [index, outcome, error_type, message, line, seconds]`, then `nonce
-[index, expected, actual]` of a whole check that fails. Reply on the socket: `STATUS`. A byte in a pipe, which a
-candidate cannot take back, confirms that the layers were entered.
+[index, expected, actual]` of a whole check that fails. Reply on the socket: `STATUS`, then a byte once
+the folder is empty. A byte in a pipe, which a candidate cannot take back, confirms that the layers were entered.
 
 Every loaded module makes every fork and exit slower: only modules that most candidates import are loaded here.
 """
@@ -53,7 +53,7 @@ OUT_OF_MEMORY, BROKEN = 98, 99
 ALIVE = child.REPORT + 1
 """End of a pipe that a child keeps open while it runs."""
 CONNECTION = child.CALLS + 1
-FILES = 20_000
+FILES = 5_000
 """Maximum number of files and folders in the private folder."""
 STACK = 1 << 20
 """Bytes of a thread's stack: 60 threads must not use up the memory limit."""
@@ -143,10 +143,11 @@ def serve(connection: socket.socket, folder: str, layers: lockdown.Lockdown) -> 
         confirmed = os.read(ended, len(ends))
         locked = len(confirmed) == len(ends) and confirmed[:1] == b"."  # a candidate may write more after its own
         os.close(ended)
-        sweep(folder)
         connection.sendall(
             STATUS.pack(status, time.monotonic() - start, max(used for _, used in ends), locked, timed_out, is_full)
         )
+        sweep(folder)  # some disks remove a few hundred folders a second
+        connection.sendall(b".")
 
 
 def fork_here() -> int:
@@ -186,13 +187,13 @@ def size(folder: str) -> float:
             with os.scandir(folders.pop()) as entries:
                 for entry in entries:
                     count += 1
+                    if count > FILES:
+                        return float("inf")
                     bytes_ += entry.stat(follow_symlinks=False).st_blocks * 512
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
         except OSError:  # removed meanwhile, shut, or too deep for a path
             continue
-        if count > FILES:
-            return float("inf")
     return bytes_
 
 

@@ -43,6 +43,8 @@ from reflexion_lab.text.replies.syntax import UNPARSABLE
 HARNESS = Path(__file__).with_name("harness.py")
 GRACE = 10.0
 """Seconds after the deadline at which a silent server counts as broken."""
+SWEEP = 1.0
+"""Seconds after which a server that still empties its folder is replaced."""
 
 
 class Limits(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,6 +87,8 @@ class Reported(NamedTuple):
     cpu_seconds: float
     is_doubtful: bool = False
     """Whether the machine may have caused the result, also of a second run."""
+    broken: str = ""
+    """Why there is no report, if two servers in a row ended on this program and none on a trivial one."""
 
 
 class Job(NamedTuple):
@@ -93,6 +97,9 @@ class Job(NamedTuple):
     program: Mapping[str, object]
     trusted: Mapping[str, object] | None = None
     """For checks that run apart from the program."""
+
+
+TRIVIAL = Job({"program": "f = abs", "entry_point": "f", "setup": "", "checks": []})
 
 
 class Server:
@@ -123,6 +130,7 @@ class Server:
             start_new_session=True,
         )
         theirs.close()
+        self.has_run = self.is_retired = False
 
     def run(self, job: Job, canonical_seconds: float) -> Reported:
         """Run a job in fresh children.
@@ -153,8 +161,27 @@ class Server:
             if not locked:
                 raise HarnessError(f"the isolation layers could not be entered: {printed.strip() or status}")
             lines = os.pread(report, os.fstat(report).st_size, 0)
+        self.has_run = True
         output_text = printed[: self.limits.output_chars]
         return Reported(lines, nonce, output_text, status, timed_out, is_full, seconds, cpu_used)
+
+    def is_swept(self) -> bool:
+        """Whether its folder is empty again. One that takes longer ends after that, a dead one is closed."""
+        if not self.has_run:
+            return True
+        self.socket.settimeout(SWEEP)
+        is_swept = False
+        try:
+            is_swept = bool(self.socket.recv(1))
+        except TimeoutError:
+            self.is_retired = True
+            self.socket.shutdown(socket.SHUT_WR)
+            return False
+        except OSError:
+            pass
+        if not is_swept:
+            self.close()
+        return is_swept
 
     @property
     def is_closed(self) -> bool:
@@ -244,8 +271,9 @@ class Sandbox:
 
         Time limits scale with `cpu_seconds`, the CPU time of the canonical solution, if known. A program that times out
         before it has used its CPU time, or that meets a full disk, a killed process or another trouble that the machine
-        may have caused, is run once more when no first run waits, and only the second result counts. Raises
-        HarnessError: two servers in a row failed, or the machine is out of disk, memory, processes or descriptors.
+        may have caused, is run once more when no first run waits, and only the second result counts. One on which
+        servers fail, although a trivial program runs, has the outcome `harness_error`. Raises HarnessError: no program
+        runs, or the machine is out of disk, memory, processes or descriptors.
 
         Parameters
         ----------
@@ -270,7 +298,7 @@ class Sandbox:
                 verdicts[i] = check
             is_stuck = restart and children[-1].timed_out and all(verdicts[i] is None for i in waiting[1:])
             waiting = [i for i in waiting if verdicts[i] is None]
-            if not waiting or is_stuck or defined_by(tuple(checks)):
+            if not waiting or is_stuck or children[-1].broken or defined_by(tuple(checks)):
                 break
         timed_out = any(child.timed_out for child in children)
         outcome, message = ending(children[-1])
@@ -317,6 +345,9 @@ class Sandbox:
     def _start(self, has_standin: bool) -> Server:
         server = Server(self.limits, has_standin, self._hash_seed)
         with self._starting:
+            for other in self._started:
+                if other.is_retired and other.process.poll() is not None:
+                    other.close()
             self._started = [*(other for other in self._started if not other.is_closed), server]
             closed = self._closed
         if closed:
@@ -378,23 +409,32 @@ class _Slot:
         self.start = start
 
     def run(self, job: Job, cpu_seconds: float) -> Reported:
-        for last in (False, True):
+        with contextlib.suppress(OSError, HarnessError):
+            return self._once(job, cpu_seconds)
+        try:
+            return self._once(job, cpu_seconds)
+        except (OSError, HarnessError) as problem:
+            why = str(problem)
+            text = why if why.startswith("sandbox.limits.") else f"The sandbox could not run a program: {why}"
             try:
-                return self._ready(job).run(job, cpu_seconds)
-            except BaseException as problem:  # also an interrupt: the next call must not read this reply
-                self._close()
-                if not isinstance(problem, OSError | HarnessError):
-                    raise
-                if last:
-                    why = str(problem)
-                    text = why if why.startswith("sandbox.limits.") else f"The sandbox could not run a program: {why}"
-                    raise HarnessError(text) from problem
-        raise AssertionError("unreachable")
+                self._once(TRIVIAL, 0.0)
+            except (OSError, HarnessError):
+                raise HarnessError(text) from problem
+        return Reported(b"", "", "", 0, False, False, 0.0, 0.0, broken=why)
+
+    def _once(self, job: Job, cpu_seconds: float) -> Reported:
+        try:
+            return self._ready(job).run(job, cpu_seconds)
+        except BaseException:  # also an interrupt: the next call must not read this reply
+            self._close()
+            raise
 
     def _ready(self, job: Job) -> Server:
-        """The server; the first job with a trusted child replaces it."""
+        """The server; replaced by the first job with a trusted child, and while it empties its folder for long."""
         if self.server and job.trusted and not self.server.has_standin:
             self._close()
+        if self.server and not self.server.is_swept():
+            self.server = None
         self.server = self.server or self.start(bool(job.trusted))
         return self.server
 
@@ -427,7 +467,7 @@ def _is_doubtful(reported: Reported, cpu: float, limits: Limits) -> bool:
     """Whether the machine, and not the program, may have caused the result."""
     if reported.timed_out:
         return reported.status != -signal.SIGXCPU and reported.cpu_seconds < CPU_USED_UP * cpu
-    was_killed = reported.status == -signal.SIGKILL and not reported.is_full
+    was_killed = reported.broken or (reported.status == -signal.SIGKILL and not reported.is_full)
     is_short = (reported.status or b'"memory"' in reported.report) and exhausted(limits)
     return bool(was_killed or is_short or TROUBLE.search(reported.report) or disk_is_full(limits))
 
@@ -559,6 +599,8 @@ def _parsed(line: bytes) -> Any:
 
 def ending(child: Reported) -> tuple[str, str]:
     """Outcome and message of the checks that a child did not report."""
+    if child.broken:
+        return "harness_error", f"the sandbox failed on this program, and not on a trivial one: {child.broken}"
     if child.timed_out:
         return "timeout", "the time was over before this check ended"
     if child.status == OUT_OF_MEMORY:

@@ -57,7 +57,7 @@ class Visit:
         self.over.set()
         self.neighbour.join()
         servers = [server for sandbox in (self.crowd, self.alone, self.near) for server in sandbox._started]
-        deaths = sum(server.process.poll() is not None for server in servers)
+        deaths = sum(server.process.poll() not in (None, 0) for server in servers)
         for part in (self.crowd, self.alone, self.near):
             part.close()
         self.pool.shutdown()

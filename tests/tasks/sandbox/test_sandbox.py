@@ -1,16 +1,18 @@
 """The sandbox. Hostile programs are in test_gallery.py."""
 
 import os
+import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+import reflexion_lab as rl
 from reflexion_lab.errors import HarnessError
-from reflexion_lab.records import Task
+from reflexion_lab.records import Completion, Task, Usage
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
-from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox, entries
+from reflexion_lab.tasks.sandbox.sandbox import HARNESS, Limits, Sandbox, Server, entries
 
 CHECK = ["assert f(1) == 2"]
 
@@ -50,12 +52,13 @@ def test_neither_packages_nor_the_harness_can_be_imported(sandbox, module):
         "os.mkdir('shut', 0)\nos.mkdir('open')\nos.symlink('/', 'open/link')\nopen('open/file', 'w')\n",
     ],
 )
-def test_files_do_not_reach_the_next_candidate(mess):
+def test_files_do_not_reach_the_next_candidate(monkeypatch, mess):
+    monkeypatch.setattr("reflexion_lab.tasks.sandbox.sandbox.SWEEP", 600.0)
     with Sandbox(Limits(wall_seconds=30), servers=1) as own:
         assert outcome(own, f"import os\n{mess}def f(x):\n    return 2\n") == "pass"
         server = own._started[0]
-        assert os.listdir(server.folder) == []
         assert outcome(own, "import os\ndef f(x):\n    return len(os.listdir('.')) + 2\n") == "pass"
+        assert os.listdir(server.folder) == []
         assert own._started == [server]
     assert server.process.poll() is not None
     assert not Path(server.folder).exists()
@@ -164,6 +167,7 @@ def test_executions_leave_no_descriptor_and_no_process():
         before = len(os.listdir("/proc/self/fd")) if Path("/proc").exists() else 0
         for _ in range(50):
             outcome(own, "open('left', 'w')\ndef f(x): return 2")
+        outcome(own, "def f(x): return 2")
         after = len(os.listdir("/proc/self/fd")) if Path("/proc").exists() else 0
         assert after == before
         assert os.listdir(own._started[0].folder) == []
@@ -173,6 +177,54 @@ def test_a_server_that_cannot_start_is_a_harness_error(monkeypatch, tmp_path):
     monkeypatch.setattr("reflexion_lab.tasks.sandbox.sandbox.HARNESS", tmp_path / "absent.py")
     with Sandbox(servers=1) as own, pytest.raises(HarnessError, match="could not run a program"):
         own.run("def f(x): return 2", "f", CHECK)
+
+
+@pytest.mark.parametrize("sweep", ["os._exit(1)", "time.sleep(3600)"])
+def test_no_verdict_waits_for_a_folder_to_be_emptied(monkeypatch, tmp_path, sweep):
+    harness = shutil.copytree(HARNESS.parent, tmp_path / "copy") / HARNESS.name
+    start = "def sweep(folder: str) -> None:\n"
+    harness.write_text(harness.read_text().replace(start, f"{start}    {sweep}\n"))
+    monkeypatch.setattr("reflexion_lab.tasks.sandbox.sandbox.HARNESS", harness)
+    with Sandbox(servers=1) as own:
+        assert [outcome(own, "def f(x): return x + 1") for _ in range(3)] == ["pass"] * 3
+    assert all(server.process.poll() is not None for server in own._started)
+
+
+class Breaks:
+    fingerprint, slots, context = "breaks:1", 1, 0
+
+    def complete(self, messages, *, sampling, sample=0):
+        text = f"    return {'fatal' if '# fatal' in str(messages) else 'x'}\n"
+        return Completion(text=text, model="breaks", usage=Usage(calls=1, prompt_tokens=1, completion_tokens=1))
+
+
+@pytest.mark.parametrize(("fatal", "ends"), [("fatal", ""), ("", "could not run a program: timed out")])
+def test_a_program_that_breaks_servers_is_an_outcome_and_a_broken_machine_ends_the_run(
+    monkeypatch, tmp_path, fatal, ends
+):
+    run, jobs = Server.run, []
+
+    def breaking(server, job, cpu_seconds):
+        if fatal in str(job.program["program"]):
+            jobs.append(job)
+            raise HarnessError("timed out")
+        return run(server, job, cpu_seconds)
+
+    monkeypatch.setattr(Server, "run", breaking)
+    monkeypatch.chdir(tmp_path)
+    tests = {"visible_tests": ["assert f(1) == 1"], "hidden_tests": ["assert f(2) == 2"], "entry_point": "f"}
+    tasks = [{"task_id": name, "prompt": f"# {name}\ndef f(x):\n", **tests} for name in ("fatal", "well")]
+    own = {"model": Breaks(), "reflector": "rules", "benchmark": tasks, "quiet": True}
+    if ends:
+        with pytest.raises(HarnessError, match=ends):
+            rl.run("tracker=none", **own)
+        return
+    result = rl.run("tracker=none", **own)
+    (attempt,) = result.attempts("fatal")
+    assert (attempt.stop_reason, attempt.evaluation.outcome, len(jobs)) == ("harness_error", "harness_error", 8)
+    assert "failed on this program, and not on a trivial one: timed out" in attempt.evaluation.feedback
+    assert (result.attempts("well")[0].evaluation.passed, result.summary.harness_errors) == (True, 2)
+    assert rl.run(f"resume={result.path}", "tracker=none", **own).summary.harness_errors == 2
 
 
 def test_limits_must_be_above_zero():
