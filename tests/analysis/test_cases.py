@@ -3,14 +3,17 @@
 import csv
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import compare
-from reflexion_lab.analysis.comparison.cases import COLUMNS, load_cases, save_cases
+from reflexion_lab.analysis.comparison.cases import COLUMNS, LATER, load_cases, save_cases
 from reflexion_lab.analysis.comparison.grouping import arms as arms_of
 from reflexion_lab.analysis.metrics import in_arm
 from reflexion_lab.errors import DataError
-from reflexion_lab.records import MemoryState, Usage
+from reflexion_lab.records import OUTCOMES, Check, MemoryState, Usage
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.studies.run import carry_out
 
@@ -34,12 +37,74 @@ def arms(make_arm):
     ]
 
 
-def test_a_comparison_of_the_cases_is_that_of_the_runs(arms, tmp_path):
-    loaded = load_cases(save_cases(tmp_path / "cases.csv", arms))
-    runs, cases = (compare(each, "feedback_only").rows for each in (arms, loaded))
+def check_equal(arms, path):
+    """Every field but the folders, and digests of texts and times, which a file of cases does not hold."""
+    runs, cases = (compare(each, "feedback_only").rows for each in (arms, load_cases(save_cases(path, arms))))
     for run, case in zip(runs, cases, strict=True):
         spent = replace(run.spent, usage=replace(run.spent.usage, seconds=0.0))
         assert replace(run, run_ids=case.run_ids, calls="", spent=spent) == case
+    return runs
+
+
+def test_a_comparison_of_the_cases_is_that_of_the_runs(arms, tmp_path):
+    check_equal(arms, tmp_path / "cases.csv")
+
+
+COUNTS = st.fixed_dictionaries({kind: st.integers(0, 2) for kind in Usage.__struct_fields__})
+CHECKS = st.lists(st.tuples(st.sampled_from(OUTCOMES), st.sampled_from(("test", "type"))), max_size=3)
+
+
+@st.composite
+def odd(draw, attempt):
+    """An attempt with any outcomes, checks, reflection and usage: refused, silent and cut replies, missing counts."""
+    outcome, own = draw(st.sampled_from(OUTCOMES)), draw(st.integers(0, 1))
+    actor, critic, words = (Usage(**draw(COUNTS)) for _ in range(3))
+    reflection = attempt.reflection and replace(attempt.reflection, usage=words)
+    if reflection and draw(st.booleans()):
+        texts = dict.fromkeys(("root_cause", "what_went_wrong", "what_to_change"), "")
+        reflection = replace(reflection, source=draw(st.sampled_from(("failed", "llm"))), **texts)
+    checks = tuple(Check(name="", outcome=of, kind=kind) for of, kind in draw(CHECKS))
+    return replace(
+        attempt,
+        trajectory=replace(
+            attempt.trajectory, solution=draw(st.sampled_from(("", "x"))), usage=actor, others={"critic": critic}
+        ),
+        evaluation=replace(attempt.evaluation, outcome=outcome, passed=outcome == "pass", checks=checks),
+        reflection=reflection,
+        memory=MemoryState(capacity=1, size=1, in_context=own, total=1, omega=draw(st.none() | st.just(1)), own=own),
+    )
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.data())
+def test_odd_attempts_survive_as_well(arms, tmp_path, data):
+    def changed(log):
+        of = {task_id: [data.draw(odd(attempt)) for attempt in own] for task_id, own in log.attempts.items()}
+        outcomes = {case: data.draw(st.sampled_from(OUTCOMES)) for case in log.grades if case[0] != "b"}
+        grades = {case: replace(grade, outcome=outcomes.get(case, grade.outcome)) for case, grade in log.grades.items()}
+        return replace(log, attempts=of, grades=grades)
+
+    base, other = arms
+    check_equal([base, Arm("words", [changed(log) for log in other.logs])], tmp_path / "cases.csv")
+
+
+def test_files_without_the_later_columns_are_read(arms, tmp_path):
+    path = save_cases(tmp_path / "cases.csv", arms)
+    rows = list(csv.DictReader(path.open()))
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [name for name in rows[0] if name not in LATER], extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+    assert compare(load_cases(path)).rows[1].as_run == compare(arms).rows[1].as_run
+
+
+def test_runs_of_one_data_set_under_two_names_are_compared_from_cases_as_well(make_arm, tmp_path):
+    names = {"feedback_only": "toy", "words": "toy-copy"}
+    arms = [
+        make_arm(BASE, WORDS, label=label, benchmark=name, benchmark_digest=name, tasks_digest="0f")
+        for label, name in names.items()
+    ]
+    check_equal(arms, tmp_path / "cases.csv")
 
 
 @pytest.fixture

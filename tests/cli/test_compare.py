@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.report import comparison as comparison_tables
 from reflexion_lab.cli.main import main
-from reflexion_lab.records import Usage
+from reflexion_lab.records import Check, Usage
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.registration import read, section
@@ -185,6 +185,36 @@ def test_the_cases_of_a_report_give_the_same_table(four, run_command, tmp_path):
     code, text, _ = run_command("compare", cases, four[0])
     assert code == 2
     assert "expected run folders, or one file of cases" in text
+
+
+REFUSED, USED = Usage(calls=1, refused=1), Usage(calls=1, prompt_tokens=9)
+
+
+@pytest.mark.parametrize(
+    ("acted", "judged"),
+    [
+        ({}, {}),
+        ({"usage": REFUSED, "solution": ""}, {}),
+        ({"usage": USED, "others": {"critic": Usage(completion_tokens=5)}}, {}),
+        ({}, {"checks": [Check(name="", outcome=of) for of in ("fail", "timeout", "harness_error")]}),
+    ],
+)
+def test_cases_print_what_the_runs_print(run, records, run_command, tmp_path, acted, judged):
+    """`acted`, `judged`: fields of the trajectories and evaluations of retries."""
+
+    def changed(attempt):
+        trajectory, evaluation = replace(attempt.trajectory, **acted), replace(attempt.evaluation, **judged)
+        return attempt if attempt.number == 1 else replace(attempt, trajectory=trajectory, evaluation=evaluation)
+
+    names = {"feedback_only": BASE, "words": WORDS, "retry": BASE}
+    histories = {name: {task: [*map(changed, own)] for task, own in records(v)[0].items()} for name, v in names.items()}
+    runs = [run(arm, names[arm], s, attempts=own) for arm, own in histories.items() for s in (7, 8)]
+    assert run_command("report", *runs, "--out", tmp_path / "out", "--figures", "svg")[0] == 0
+    for options in ((), ("--full",), ("--explain",)):
+        of_runs, of_cases = (
+            run_command("compare", *of, *options)[2] for of in (runs, [tmp_path / "out" / "cases.csv"])
+        )
+        assert of_cases == of_runs != ""
 
 
 @pytest.fixture

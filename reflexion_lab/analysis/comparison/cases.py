@@ -29,6 +29,7 @@ from reflexion_lab.records import (
     Grade,
     Manifest,
     MemoryState,
+    Provenance,
     Reflection,
     TaskResult,
     Trajectory,
@@ -49,6 +50,8 @@ COLUMNS = {
     "feedback_outcome": "pass, fail, error, timeout, ...",
     "tests": "feedback tests",
     "tests_passed": "of these",
+    "timeouts": "checks of the feedback that timed out",
+    "harness_errors": "checks of the feedback that the harness broke",
     "reward": "in [0, 1]",
     "hidden": "verdict of the hidden tests: 1 passed, 0 not",
     "hidden_outcome": "pass, fail, error, timeout, ...",
@@ -59,12 +62,15 @@ COLUMNS = {
     "program": "1: the reply holds a program",
     "words": "source of the reflection on it, such as llm or control:oracle; failed: it gave none; empty without",
     "benchmark": "its name",
-    "digest": "digest of the tasks",
+    "digest": "digest of the data set",
+    "tasks_digest": "digest of its tasks, whatever its file is called",
+    "file_digest": "digest of its file; empty without one",
     "feedback_source": "visible, self_tests, oracle or none",
     "upper_bound": "1: hidden tests or solutions reached the loop",
     "study": "registered study of the run; empty if it is exploratory",
     "study_digest": "digest of that study",
     "n_tasks": "tasks of the run",
+    "shards": "of a run that lacks shards, such as 3 of 4; else empty",
     "max_attempts": "attempts that its loops were allowed; empty if its config does not say",
     "models": "fingerprints by role, as JSON",
     "prices": "prices by role, as JSON",
@@ -75,20 +81,14 @@ COLUMNS = {
     "checkpoint": "of a run on frozen memory: rounds after which it was taken; else empty, as in all rows of pass@1",
 }
 """Columns and their meaning; those of spending follow, `ROLE_KIND`, such as `actor_prompt_tokens`."""
-KINDS = (
-    "calls",
-    "prompt_tokens",
-    "cached_tokens",
-    "completion_tokens",
-    "reasoning_tokens",
-    "uncounted_replies",
-    "cost",
-)
+LATER = dict.fromkeys(("timeouts", "harness_errors", "tasks_digest", "file_digest", "shards"), "")
+"""Columns that earlier files lack, and their values there."""
+KINDS = tuple(kind for kind in Usage.__struct_fields__ if kind != "seconds")
 """Kinds of spending of a role. The tests that a model wrote count at the first attempt, a reflection at its own."""
 WRITER = "suite_writer"
 CURATION = "curation"
 NOT_KEPT = "(not kept)"
-"""Stands for the words of a reflection, and for a curator."""
+"""Stands for the words of a reflection, for a curator, and for the kinds of checks that broke."""
 
 
 class _Key(NamedTuple):
@@ -121,7 +121,7 @@ def load_cases(path: Path | str) -> list[Arm]:
     """
     is_packed = Path(path).suffix == ".gz"
     with gzip.open(path, "rt", newline="") if is_packed else Path(path).open(newline="") as file:
-        lines = list(csv.DictReader(file))
+        lines = [LATER | line for line in csv.DictReader(file)]
     if missing := [name for name in COLUMNS if not lines or name not in lines[0]]:
         raise DataError(path, f"no column {missing[0]}", f"a {FILE} as `reflexion-lab report` writes it")
     runs: dict[_Key, list[dict[str, str]]] = defaultdict(list)
@@ -159,11 +159,14 @@ def _lines(key: _Key, log: Log) -> Iterator[dict[str, object]]:
         "seed": key.seed,
         "benchmark": visible(manifest.benchmark),
         "digest": manifest.benchmark_digest,
+        "tasks_digest": manifest.tasks_digest,
+        "file_digest": manifest.provenance.benchmark_file_digest,
         "feedback_source": manifest.feedback_source,
         "upper_bound": int(log.is_upper_bound),
         "study": visible(log.study),
         "study_digest": manifest.study_digest if log.study else "",
         "n_tasks": len(log.attempts),
+        "shards": log.shards.removesuffix(" shards") if log.lacks_shards else "",
         "max_attempts": "" if log.max_attempts is None else log.max_attempts,
         "models": _encoded(models),
         "prices": _encoded(manifest.prices),
@@ -194,7 +197,7 @@ def _encoded(texts: Mapping[str, str]) -> str:
 
 def _of(attempt: Attempt, grade: Grade) -> dict[str, object]:
     tests = [check.outcome == "pass" for check in attempt.evaluation.checks if check.kind == "test"]
-    memory = attempt.memory
+    outcomes, memory = [check.outcome for check in attempt.evaluation.checks], attempt.memory
     return {
         "attempt": attempt.number,
         "parent": attempt.number - 1 or "",
@@ -202,6 +205,8 @@ def _of(attempt: Attempt, grade: Grade) -> dict[str, object]:
         "feedback_outcome": attempt.evaluation.outcome,
         "tests": len(tests),
         "tests_passed": sum(tests),
+        "timeouts": outcomes.count("timeout"),
+        "harness_errors": outcomes.count("harness_error"),
         "reward": attempt.evaluation.reward,
         "hidden": int(grade.passed),
         "hidden_outcome": grade.outcome,
@@ -237,7 +242,7 @@ def _log(key: _Key, lines: Sequence[Mapping[str, str]]) -> Log:
         if line["updates"] not in ("", "0") or CURATION in usages:
             usage = usages.get(CURATION, Usage())
             updates.append(Update(round=0, call=len(updates), task_ids=(attempt.task_id,), usage=usage))
-    feedback = lines[0]["feedback_source"]
+    feedback, (shards, _, n_shards) = lines[0]["feedback_source"], lines[0]["shards"].partition(" of ")
     splits = {line["task"]: line["split"] for line in lines}
     return Log(
         manifest=_manifest(key, lines[0]),
@@ -249,11 +254,13 @@ def _log(key: _Key, lines: Sequence[Mapping[str, str]]) -> Log:
         suite_verdicts={},
         clusters={line["task"]: line["cluster"] for line in lines if line["cluster"] != line["task"]},
         torn=0,
+        shard_ids=(key.stream,) * int(shards or 0),
+        n_shards=int(n_shards or 0),
     )
 
 
 def _usages(line: Mapping[str, str]) -> Iterator[tuple[str, Usage]]:
-    roles = {column.removesuffix("_calls") for column in line if column.endswith("_calls")}
+    roles = {column.removesuffix(f"_{kind}") for column in line for kind in KINDS if column.endswith(f"_{kind}")}
     for role in sorted(roles):
         spent = {kind: line.get(f"{role}_{kind}") or "0" for kind in KINDS}
         if any(value != "0" for value in spent.values()):
@@ -263,7 +270,8 @@ def _usages(line: Mapping[str, str]) -> Iterator[tuple[str, Usage]]:
 
 def _attempt(line: Mapping[str, str], usages: Mapping[str, Usage]) -> Attempt:
     number, total, passed = int(line["attempt"]), int(line["tests"]), int(line["tests_passed"])
-    outcomes = ["pass"] * passed + ["fail"] * (total - passed)
+    checks = {("test", "pass"): passed, ("test", "fail"): total - passed}
+    checks |= {(NOT_KEPT, outcome): int(line[f"{outcome}s"] or 0) for outcome in ("timeout", "harness_error")}
     episodes, in_prompt = int(line["episodes"]), int(line["shown"])
     apart = ("actor", "reflector", "curator", WRITER, CURATION)
     others = {role: usage for role, usage in usages.items() if role not in apart}
@@ -283,7 +291,9 @@ def _attempt(line: Mapping[str, str], usages: Mapping[str, Usage]) -> Attempt:
             passed=bool(int(line["feedback"])),
             outcome=line["feedback_outcome"],
             reward=float(line["reward"]),
-            checks=tuple(Check(name="", outcome=outcome) for outcome in outcomes),
+            checks=tuple(
+                Check(name="", outcome=outcome, kind=kind) for (kind, outcome), n in checks.items() for _ in range(n)
+            ),
         ),
         reflection=_reflection(number, words, spent or Usage()) if words or spent else None,
         memory=MemoryState(
@@ -356,6 +366,8 @@ def _manifest(key: _Key, line: Mapping[str, str]) -> Manifest:
         package_versions={},
         benchmark=line["benchmark"],
         benchmark_digest=line["digest"],
+        tasks_digest=line["tasks_digest"],
+        provenance=Provenance(benchmark_file_digest=line["file_digest"]),
         n_expected=int(line["n_tasks"]),
         prompt_digests={},
         model_fingerprint=models.pop("actor", ""),
