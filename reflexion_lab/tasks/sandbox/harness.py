@@ -180,7 +180,7 @@ def wait(ended: int, connection: socket.socket, wall: float, folder: str, most: 
 
 
 def size(folder: str) -> float:
-    """Bytes on disk of the files in `folder`; infinite if there are more than `FILES`."""
+    """Bytes on disk of the files in `folder`; infinite if there are more than `FILES`, or some may be hidden."""
     bytes_, count, folders = 0, 0, [folder]
     while folders:
         try:
@@ -189,8 +189,11 @@ def size(folder: str) -> float:
                     count += 1
                     if count > FILES:
                         return float("inf")
-                    bytes_ += entry.stat(follow_symlinks=False).st_blocks * 512
+                    status = entry.stat(follow_symlinks=False)
+                    bytes_ += status.st_blocks * 512
                     if entry.is_dir(follow_symlinks=False):
+                        if status.st_mode & 0o700 == 0o300:  # it can be filled unseen
+                            return float("inf")
                         folders.append(entry.path)
         except OSError:  # removed meanwhile, shut, or too deep for a path
             continue

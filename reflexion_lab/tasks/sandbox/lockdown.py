@@ -7,14 +7,15 @@ What each layer blocks (Linux, x86_64, kernel 5.13 or newer; `layers()` returns 
 - `landlock`: every read, write and execute outside the standard library and the private folder; TCP from ABI 4 on;
   signals and abstract sockets beyond the sandbox from ABI 6 on. Not chmod, chown or times of files; not UDP.
 - `seccomp`: new processes, exec, all sockets but a pair of connected streams, signals, tracing, mounts, namespaces,
-  raised limits and priorities, chmod and related calls, watching folders, shared memory between processes, clocks,
-  kernel modules, and all newer calls.
+  raised limits and priorities, other users, chmod and related calls, watching folders, shared memory between processes,
+  clocks, kernel modules, and all newer calls.
+
+On Linux server and candidates have no capability, also where the lab runs as root.
 
 A candidate can still use CPU, memory and disk up to the limits, read the standard library, read names and sizes of
 files anywhere, and read everything in its own process: the arguments of its checks and the frames of the code that runs
 it. Nothing more of a check is there (`apart.py`, `standin.py`) unless it is marked `in_process`: it can only send other
-values than it computed, which is another answer. As root without Landlock it can read the trusted child's memory and
-write its report. `threats.py` lists what is stopped.
+values than it computed, which is another answer. `threats.py` lists what is stopped.
 
 Without seccomp (not x86_64, or not Linux) a candidate can start processes that outlive it until their CPU time is used
 up, and without Landlock (Linux before 5.13, macOS) it can read and write whatever the user can, and use the network.
@@ -42,6 +43,8 @@ FOLDER_FILES = 16
 """The private folder may hold this many files of the maximum size."""
 LINUX = sys.platform.startswith("linux")
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
+NO_CAPABILITIES = struct.pack("Ii", 0x20080522, 0), bytes(24)
+"""Arguments of `capset`: version 3, this process; no capability is effective, permitted or inheritable."""
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 LANDLOCK_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
 """Number of file-system rights by ABI; 16 from ABI 5 on."""
@@ -153,6 +156,10 @@ class Lockdown:
                 raise LimitError(
                     f"sandbox.limits.{name}: got {got}, expected a limit that this system accepts"
                 ) from problem
+        if LINUX:
+            self._call(LIBC.capset(*NO_CAPABILITIES), "capabilities")
+            if not os.access(os.__file__, os.R_OK):
+                raise PermissionError(f"{os.__file__} is not readable by root without capabilities: run as its owner")
         self._call(
             LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) if self.ruleset >= 0 or self.program else 0, "no_new_privs"
         )

@@ -111,18 +111,19 @@ def test_a_probe_sees_its_polluter_where_both_share_a_process(sandbox):
         assert run.outcome != "pass", attack.name
 
 
-def test_closing_the_sandbox_ends_a_program_without_a_death_signal():
+@pytest.mark.parametrize("call", ["prctl(1, 0, 0, 0, 0)", "setresuid(65534, 65534, 65534)", "setfsuid(65534)"])
+def test_closing_the_sandbox_ends_a_program_without_a_death_signal(call):
     if not Path("/proc/self/stat").exists():
         pytest.skip("processes are counted by /proc, which this machine does not have")
     program = (
-        "import ctypes, time\ntry:\n    ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)\nfinally:\n    open('up', 'x').close()\n"
-        "    time.sleep(6)\n"
+        "import ctypes, os, time\nup = os.open('up', os.O_WRONLY | os.O_CREAT)\n"
+        f"try:\n    ctypes.CDLL(None).{call}\nfinally:\n    os.write(up, b'.')\n    time.sleep(6)\n"
     )
     own = Sandbox(Limits(wall_seconds=8), servers=1)
     attack = Attack(name="stays", program=program, tries="to outlive its server", expected=("timeout",))
     running = threading.Thread(target=judge, args=(own, attack))
     running.start()
-    while not own._started or "up" not in os.listdir(own._started[0].folder):
+    while not (own._started and (up := Path(own._started[0].folder, "up")).exists() and up.stat().st_size):
         running.join(0.01)
     stayed = [process for process, _ in descendants(own._started[0].process.pid)]
     while running.is_alive():  # the sandbox tries a second server
