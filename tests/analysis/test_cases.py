@@ -37,9 +37,9 @@ def arms(make_arm):
     ]
 
 
-def check_equal(arms, path):
+def check_equal(arms, path, baseline="feedback_only"):
     """Every field but the folders, and digests of texts and times, which a file of cases does not hold."""
-    runs, cases = (compare(each, "feedback_only").rows for each in (arms, load_cases(save_cases(path, arms))))
+    runs, cases = (compare(each, baseline).rows for each in (arms, load_cases(save_cases(path, arms))))
     for run, case in zip(runs, cases, strict=True):
         spent = replace(run.spent, usage=replace(run.spent.usage, seconds=0.0))
         assert replace(run, run_ids=case.run_ids, calls="", spent=spent) == case
@@ -105,6 +105,18 @@ def test_runs_of_one_data_set_under_two_names_are_compared_from_cases_as_well(ma
         for label, name in names.items()
     ]
     check_equal(arms, tmp_path / "cases.csv")
+
+
+def test_names_that_a_spreadsheet_would_compute_stand_behind_an_apostrophe(make_arm, tmp_path):
+    names = ["=1+1", "+1", "-1", "@sum", "\t=1", "\n=1", "'", "'=1", "'quoted'", "it's", "=cmd|'/C calc'!A0"]
+    tables = {name: [WRONG] for name in names}, {name: [RIGHT] for name in names[:-1]}
+    clusters = {names[0]: "=c", names[1]: "=c"}
+    arms = [make_arm(of, of, label=label, clusters=clusters) for label, of in zip(("=a", "'b"), tables, strict=True)]
+    runs = check_equal(arms, tmp_path / "cases.csv", "=a")
+    assert {case.task_id for case in runs[1].absent} == {names[-1]}, "ids are as they were"
+    cells = [cell for row in csv.reader((tmp_path / "cases.csv").open(newline="")) for cell in row]
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t"))]
+    assert "'=1+1" in cells and "''" in cells and "it's" in cells
 
 
 @pytest.fixture

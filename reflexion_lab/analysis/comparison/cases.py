@@ -85,6 +85,8 @@ LATER = dict.fromkeys(("timeouts", "harness_errors", "tasks_digest", "file_diges
 """Columns that earlier files lack, and their values there."""
 KINDS = tuple(kind for kind in Usage.__struct_fields__ if kind != "seconds")
 """Kinds of spending of a role. The tests that a model wrote count at the first attempt, a reflection at its own."""
+FORMULA = ("=", "+", "-", "@", "\t", "\n", "'")
+"""A text that begins with one of these is written behind a `'`, else a spreadsheet could take it for a formula."""
 WRITER = "suite_writer"
 CURATION = "curation"
 NOT_KEPT = "(not kept)"
@@ -109,7 +111,7 @@ def save_cases(path: Path, arms: Sequence[Arm]) -> Path:
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, [*COLUMNS, *sorted(spent)], restval="", lineterminator="\n")
         writer.writeheader()
-        writer.writerows(lines)
+        writer.writerows({name: _inert(value) for name, value in line.items()} for line in lines)
     return path
 
 
@@ -121,7 +123,7 @@ def load_cases(path: Path | str) -> list[Arm]:
     """
     is_packed = Path(path).suffix == ".gz"
     with gzip.open(path, "rt", newline="") if is_packed else Path(path).open(newline="") as file:
-        lines = [LATER | line for line in csv.DictReader(file)]
+        lines = [LATER | {name: _bare(value) for name, value in line.items()} for line in csv.DictReader(file)]
     if missing := [name for name in COLUMNS if not lines or name not in lines[0]]:
         raise DataError(path, f"no column {missing[0]}", f"a {FILE} as `reflexion-lab report` writes it")
     runs: dict[_Key, list[dict[str, str]]] = defaultdict(list)
@@ -142,6 +144,16 @@ def load_cases(path: Path | str) -> list[Arm]:
     return [Arm(name, own, frozen=frozen[name]) for name, own in logs.items()]
 
 
+def _inert(value: object) -> object:
+    text = visible(value, kept="\n\t") if isinstance(value, str) else ""
+    return f"'{text}" if text.startswith(FORMULA) else text or value
+
+
+def _bare(value: str) -> str:
+    """The text that `_inert` wrote."""
+    return value[1:] if value and value[:1] == "'" and value[1:].startswith(FORMULA) else value
+
+
 def _runs(arm: Arm) -> Iterator[tuple[_Key, Log]]:
     """The arm's own runs, and those on their frozen memory."""
     for log in arm.whole:
@@ -155,15 +167,15 @@ def _lines(key: _Key, log: Log) -> Iterator[dict[str, object]]:
     manifest = log.manifest
     models = {"actor": manifest.model_fingerprint, **manifest.role_fingerprints}
     run = {
-        "arm": visible(key.arm),
+        "arm": key.arm,
         "seed": key.seed,
-        "benchmark": visible(manifest.benchmark),
+        "benchmark": manifest.benchmark,
         "digest": manifest.benchmark_digest,
         "tasks_digest": manifest.tasks_digest,
         "file_digest": manifest.provenance.benchmark_file_digest,
         "feedback_source": manifest.feedback_source,
         "upper_bound": int(log.is_upper_bound),
-        "study": visible(log.study),
+        "study": log.study,
         "study_digest": manifest.study_digest if log.study else "",
         "n_tasks": len(log.attempts),
         "shards": log.shards.removesuffix(" shards") if log.lacks_shards else "",
@@ -182,8 +194,8 @@ def _lines(key: _Key, log: Log) -> Iterator[dict[str, object]]:
             curated = [update.usage for update in log.updates if is_first and update.task_ids[-1] == task_id]
             yield {
                 **run,
-                "task": visible(task_id),
-                "cluster": visible(log.clusters.get(task_id, task_id)),
+                "task": task_id,
+                "cluster": log.clusters.get(task_id, task_id),
                 "split": log.results[task_id].split,
                 "updates": len(curated) if is_first and has_curator(log) else "",
                 **_of(attempt, grade),
@@ -192,7 +204,7 @@ def _lines(key: _Key, log: Log) -> Iterator[dict[str, object]]:
 
 
 def _encoded(texts: Mapping[str, str]) -> str:
-    return visible(msgspec.json.encode(texts).decode())
+    return msgspec.json.encode(texts).decode()
 
 
 def _of(attempt: Attempt, grade: Grade) -> dict[str, object]:
