@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from reflexion_lab.analysis.summary import Log, differences, summary
 from reflexion_lab.loop.reflexion import delta
@@ -26,19 +27,21 @@ from reflexion_lab.records import (
     Resumption,
     SetAside,
     SuiteVerdict,
+    Task,
     TaskResult,
+    Trajectory,
     Update,
     WrittenTests,
 )
 from reflexion_lab.studies.replay.findings import Disagreement, Finding, unlike
 from reflexion_lab.tasks.evaluators.combined import WEIGHTS, weighted_mean
+from reflexion_lab.tasks.evaluators.trajectory import TrajectoryHeuristics
 
 R = TypeVar("R", bound=Record)
 Ended = Sequence[tuple[TaskResult, Sequence[Attempt]]]
 """By task, its result and its attempts."""
 
-BY_TESTS = ("unit_tests", "combined")
-"""Verdicts by tests alone."""
+KINDS = ("test", "type", "lint")
 FILE = "summary.json"
 FIGURES = "figures"
 
@@ -215,15 +218,12 @@ def _judged(verdicts: Sequence[SuiteVerdict], tests: Mapping[str, int]) -> Itera
 
 def verdicts(by_task: Mapping[str, Sequence[Attempt]], config: Mapping[str, Any]) -> Finding:
     """Feedback verdicts against their checks; for a user-defined evaluator, only their ranges."""
-    evaluator = config.get("evaluator")
-    named = str(evaluator.get("_target_", "")) if isinstance(evaluator, dict) else ""
-    is_ours = named.startswith("reflexion_lab.")
     every = [attempt for attempts in by_task.values() for attempt in attempts]
-    wrong = (place for attempt in every for place in _unlike_checks(attempt, evaluator, is_ours))
+    wrong = (place for attempt in every for place in _unlike_checks(attempt, config.get("evaluator")))
     return Finding(name="feedback verdicts", value=str(len(every)), disagreements=tuple(wrong))
 
 
-def _unlike_checks(attempt: Attempt, evaluator: object, is_ours: bool) -> Iterator[Disagreement]:
+def _unlike_checks(attempt: Attempt, evaluator: object) -> Iterator[Disagreement]:
     where, evaluation = f"{attempt.task_id}, attempt {attempt.number}", attempt.evaluation
     for field in ("reward", "confidence"):
         if not 0 <= (value := getattr(evaluation, field)) <= 1:
@@ -231,40 +231,52 @@ def _unlike_checks(attempt: Attempt, evaluator: object, is_ours: bool) -> Iterat
     for outcome in (evaluation.outcome, *(check.outcome for check in evaluation.checks)):
         if outcome not in OUTCOMES:
             yield unlike(f"{where}, outcome", outcome, "one of records.OUTCOMES")
-    expected = _by_checks(evaluation, evaluator) if is_ours else {}
-    for field, value in expected.items():
+    for field, value in _implied(evaluation, attempt.trajectory, evaluator).items():
         if getattr(evaluation, field) != value:
             yield unlike(f"{where}, {field}", getattr(evaluation, field), f"{value!r}, by its checks")
 
 
-def _by_checks(evaluation: Evaluation, evaluator: object) -> dict[str, object]:
-    """Fields of the verdict as its checks imply them; {} for other kinds of verdict."""
-    if evaluation.verification_type in ("type_check", "lint"):
-        failing = [check.outcome for check in evaluation.checks if check.outcome != "pass"]
-        outcome = failing[0] if failing else "pass"
-        return {"passed": not failing, "outcome": outcome, "reward": float(not failing)}
-    if evaluation.verification_type == "trajectory":
-        return {"passed": False, "outcome": "no_tests"}
-    tests = [check.outcome for check in evaluation.checks if check.kind == "test"]
-    if evaluation.verification_type not in BY_TESTS:
-        return {}
-    failing = [outcome for outcome in tests if outcome != "pass"]
-    outcome = (failing[0] if failing else "pass") if tests else "no_tests"
-    reward = evaluation.pass_rate
-    if evaluation.verification_type == "combined":  # the mean of its components, that of the tests being this share
-        weights, parts = _weights(evaluator), evaluation.components
-        parts = {name: reward if name == "tests" else share for name, share in parts.items() if name in weights}
-        reward = weighted_mean(weights, parts)
-    return {"passed": outcome == "pass", "outcome": outcome, "reward": reward}
+def _implied(evaluation: Evaluation, trajectory: Trajectory, evaluator: object) -> dict[str, Any]:
+    """Fields of the verdict as its checks and the trajectory imply them; {} for a user-defined evaluator."""
+    values = evaluator if isinstance(evaluator, dict) else {}
+    by_kind = {kind: [check.outcome for check in evaluation.checks if check.kind == kind] for kind in KINDS}
+    match str(values.get("_target_")).removeprefix("reflexion_lab.tasks.evaluators."):
+        case "unit_tests.UnitTests":
+            return _of_outcomes(by_kind["test"]) | {"reward": evaluation.pass_rate}
+        case "static.StaticCheck":
+            return _of_outcomes([check.outcome for check in evaluation.checks])
+        case "combined.Combined":
+            weights = {name: float(values.get(f"{name}_weight", weight)) for name, weight in WEIGHTS.items()}
+            shares = {"tests": evaluation.pass_rate}
+            shares |= {
+                name: float({*by_kind[kind]} == {"pass"}) for name, kind in (("types", "type"), ("lint", "lint"))
+            }
+            parts = {name: shares[name] for name in evaluation.components if name in shares}
+            fields = {"components": parts, "reward": weighted_mean(weights, parts)}
+            return _of_outcomes(by_kind["test"]) | fields
+        case "trajectory.TrajectoryHeuristics":
+            score = _score(trajectory, values)
+            return {field: getattr(score, field) for field in ("passed", "outcome", "reward", "components")}
+        case "trajectory.WithTrajectory":
+            score = _score(trajectory, values["trajectory"])
+            own = {name: share for name, share in evaluation.components.items() if name not in score.components}
+            implied = _implied(replace(evaluation, components=own), trajectory, values["evaluator"])
+            weight = float(values["tests_weight"]) if own else 0.0
+            reward = weight * implied.get("reward", 0.0) + (1 - weight) * score.reward
+            parts = implied.get("components", dict.fromkeys(own, evaluation.pass_rate)) | score.components
+            return implied and implied | {"reward": reward, "components": parts}
+    return {}
 
 
-def _weights(evaluator: object) -> dict[str, float]:
-    """Weights of the config, possibly of a wrapped evaluator."""
-    if not isinstance(evaluator, dict):
-        return WEIGHTS
-    if "evaluator" in evaluator:
-        return _weights(evaluator["evaluator"])
-    return {name: float(evaluator.get(f"{name}_weight", weight)) for name, weight in WEIGHTS.items()}
+def _of_outcomes(outcomes: Sequence[str]) -> dict[str, Any]:
+    failing = [outcome for outcome in outcomes if outcome != "pass"]
+    outcome = (failing[0] if failing else "pass") if outcomes else "no_tests"
+    return {"passed": outcome == "pass", "outcome": outcome, "reward": float(not failing)}
+
+
+def _score(trajectory: Trajectory, values: Mapping[str, Any]) -> Evaluation:
+    heuristics = TrajectoryHeuristics(**{name: value for name, value in values.items() if not name.startswith("_")})
+    return heuristics.evaluate(Task(task_id="", prompt="", entry_point=""), trajectory)
 
 
 def metrics(folder: Path, log: Log) -> Finding:

@@ -7,10 +7,12 @@ from functools import reduce
 from operator import getitem
 
 import pytest
+from msgspec.structs import replace
 
+import reflexion_lab as rl
 from reflexion_lab.cli.main import main
 from reflexion_lab.runner.config.assemble import assemble
-from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.config.compose import CONF, compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.replay.bundle import read as read_bundle
 from reflexion_lab.studies.replay.bundle import unpack
@@ -18,6 +20,7 @@ from reflexion_lab.studies.replay.packing import pack
 from reflexion_lab.studies.replay.replay import replay
 from reflexion_lab.studies.replay.verify import verify
 from reflexion_lab.studies.run import carry_out, finish
+from reflexion_lab.tasks.evaluators import unit_tests
 from tests.studies.small_runs import script
 
 SMALL = ("model=scripted", "benchmark.limit=3", "loop.max_attempts=2", "tracker=none", "quiet=true")
@@ -84,13 +87,55 @@ def test_an_untouched_run_verifies_and_stays_untouched(run, capsys):
             ("store=sqlite", "recall=window_then_similar", "recall.min_score=0", "memory.shared.round_size=2"),
             id="store and rounds",
         ),
-        pytest.param(("evaluator=combined", "loop.max_attempts=1"), id="combined", marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.slow
 def test_runs_of_every_kind_verify(tmp_path, overrides):
     verification = verify(run_in(tmp_path, *overrides), execute=True)
     assert verification.holds, places(verification)
+
+
+WRAPPED = "evaluator.evaluator._target_=reflexion_lab.tasks.evaluators"
+EVALUATORS = [f"evaluator={path.stem}" for path in sorted((CONF / "evaluator").glob("*.yaml"))]
+KINDS = [
+    *[(name,) for name in EVALUATORS],
+    ("evaluator=combined", "evaluator.tests_weight=0.7", "feedback_source=oracle"),
+    ("evaluator=with_trajectory", "evaluator.tests_weight=0.3", "evaluator.trajectory.max_turns=3"),
+    ("evaluator=with_trajectory", f"{WRAPPED}.combined.Combined"),
+    ("evaluator=with_trajectory", f"{WRAPPED}.static.StaticCheck", "+evaluator.evaluator.tool=ruff"),
+    *[(f"preset={name}",) for name in ("bot", "ralph")],
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overrides", KINDS, ids=" ".join)
+def test_a_run_of_every_evaluator_verifies_and_a_changed_reward_is_located(tmp_path, overrides):
+    folder = run_in(tmp_path, "actor=single_shot", "benchmark.limit=1", *overrides)
+    assert verify(folder).holds, places(verify(folder))
+    path = unsealed(folder) / "attempts.jsonl"
+    before = path.read_bytes()
+    parts = json.loads(before.splitlines()[0])["evaluation"].get("components", {})
+    for fields in ({"reward": 0.123}, *({"components": parts | {name: 0.123}} for name in parts)):
+        edit(path, lambda attempt, fields=fields: attempt["evaluation"].update(fields))
+        assert f"attempt 1, {next(iter(fields))}: got" in places(verify(folder)), fields
+        path.write_bytes(before)
+
+
+class UnitTests(unit_tests.UnitTests):
+    """Like the lab's, by name, too, with half the reward."""
+
+    def evaluate(self, task, trajectory):
+        whole = super().evaluate(task, trajectory)
+        return replace(whole, reward=whole.reward / 2)
+
+
+@pytest.mark.parametrize("parts", [{"evaluator": UnitTests}, {}], ids=["class", "wrapped"])
+def test_a_reward_of_ones_own_is_no_disagreement(tmp_path, parts):
+    wrapped = ("evaluator=with_trajectory", f"evaluator.evaluator._target_={__name__}.UnitTests")
+    small = ("model=simulated", "model.first=1", "actor=single_shot", *SMALL[1:], f"run_root={tmp_path}")
+    run = rl.run(*small, *(() if parts else wrapped), **parts)
+    assert all(attempt.evaluation.reward < 1 for attempt in run.log.by_task.every)
+    assert verify(run.path).holds, places(verify(run.path))
 
 
 def test_any_changed_byte_of_the_records_is_found(run, original):
