@@ -129,7 +129,7 @@ class Task(Record, frozen=True, kw_only=True):
     initial_code: str = ""
     """The program of attempt 1, without a model call; "" if the actor writes it."""
     cpu_seconds: float = 0.0
-    """CPU time of the canonical solution over all tests of the task; 0 if not measured."""
+    """CPU time of the canonical solution over all tests of the task, as of `Execution`; 0 if not measured."""
     cluster: str = ""
     """Template, family or repository that the task shares with others: results on these are not independent. "" for a
     task that stands alone. Metadata of the analysis, in no prompt and in no digest of a benchmark.
@@ -213,6 +213,7 @@ class Execution(Record, frozen=True, kw_only=True):
     """Output of the program, capped."""
     seconds: float
     cpu_seconds: float
+    """CPU time on the reference machine: that of this machine, divided by its `slowness`."""
     timed_out: bool = False
     is_doubtful: bool = False
     """Whether the machine may have caused the result."""

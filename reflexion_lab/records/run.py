@@ -90,6 +90,8 @@ class Provenance(Record, frozen=True, kw_only=True):
     platform: str = ""
     """System, processor and C library; identifies neither the machine nor its user."""
     cpus: int = 0
+    slowness: float = 1.0
+    """How many times longer than on the reference machine a program takes: the sandbox's time limits grow with it."""
     lock_digest: str = ""
     """Digest of constraints.txt, the package versions of the tests; "" for an installed wheel."""
     code_digest: str = ""

@@ -73,12 +73,22 @@ def test_no_machine_user_home_or_key_is_named(monkeypatch, tmp_path):
     assert provenance({}, overrides=["run_root=/"]).overrides == ("run_root=/",)
 
 
-def test_runs_of_another_platform_can_be_resumed_with_the_same_vectors(tmp_path):
+def test_runs_of_another_platform_can_be_resumed_with_the_same_vectors(monkeypatch, tmp_path):
+    monkeypatch.setattr("reflexion_lab.tasks.sandbox.sandbox.slowness", lambda: 1.5)
     lab = assemble(compose(*SMALL, f"run_root={tmp_path}"))
     lab.close()
     here = lab.folder.manifest
+    assert here.provenance.slowness == 1.5
     changed = replace(here, provenance=replace(here.provenance, embedder_fingerprint="minilm:1"))
-    elsewhere = replace(changed.provenance, python="PyPy 9", platform="other", cpus=1, lock_digest="0", diff_digest="1")
+    other = {
+        "python": "PyPy 9",
+        "platform": "other",
+        "cpus": 1,
+        "slowness": 9.0,
+        "lock_digest": "0",
+        "diff_digest": "1",
+    }
+    elsewhere = replace(changed.provenance, **other)
     assert differences(changed, replace(changed, provenance=elsewhere)) == []
     other = replace(changed, provenance=replace(changed.provenance, embedder_fingerprint="minilm:2"))
     assert differences(changed, other) == ["embedder_fingerprint"]

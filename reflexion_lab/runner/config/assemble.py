@@ -401,11 +401,12 @@ def loop_factory(
 
 def _provenance(cfg: Config, config: dict[str, Any], archive: Archive | None) -> Provenance:
     from reflexion_lab.tasks.sandbox.cached import VERSION
+    from reflexion_lab.tasks.sandbox.sandbox import slowness
 
     overrides, launcher = job_overrides()
     embedder = embedder_fingerprint(cfg, archive)
     origin = provenance(config, overrides=overrides, launcher=launcher, embedder=embedder, sandbox_version=VERSION)
-    return replace(origin, items=origin_of_items(cfg))
+    return replace(origin, items=origin_of_items(cfg), slowness=slowness())
 
 
 def origin_of_items(cfg: Config) -> str:

@@ -24,7 +24,7 @@ from reflexion_lab.text.replies import syntax
 if TYPE_CHECKING:
     from reflexion_lab.storage.sql import Statement
 
-VERSION = 6
+VERSION = 7
 """Increased whenever a change of the sandbox can change verdicts; recorded in manifests."""
 OF_VERSION = "version"
 """Key of the row that names the version of all others."""

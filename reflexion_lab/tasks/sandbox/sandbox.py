@@ -47,8 +47,25 @@ SWEEP = 1.0
 """Seconds after which a server that still empties its folder is replaced."""
 
 
+REFERENCE = 0.0065
+"""CPU seconds of the loop of `slowness` on the reference machine."""
+
+
+@functools.cache
+def slowness() -> float:
+    """How many times longer than on the reference machine a program takes here, at least 1."""
+    times = []
+    for _ in range(6):
+        start, table, number = time.thread_time(), dict[int, int](), 0
+        for i in range(50_000):
+            number = (number * 31 + i) % 1_000_003
+            table[number & 255] = i
+        times.append(time.thread_time() - start)
+    return max(1.0, round(min(times) / REFERENCE, 2))
+
+
 class Limits(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Resource limits of one execution."""
+    """Resource limits of one execution. Times are those of the reference machine: a slower one has longer limits."""
 
     cpu_seconds: Above0 = 2.0
     """Minimum CPU limit; raised by `cpu_factor` if the canonical solution is slow."""
@@ -70,6 +87,11 @@ class Limits(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Wall and (integer) CPU limits for a canonical solution that uses `canonical` CPU seconds."""
         cpu = max(self.cpu_seconds, self.cpu_factor * canonical)
         return self.wall_seconds * cpu / self.cpu_seconds, math.ceil(cpu)
+
+    def here(self, canonical: float) -> tuple[float, int]:
+        """`times` on this machine."""
+        wall, cpu = self.times(canonical)
+        return wall * slowness(), math.ceil(cpu * slowness())
 
 
 class Reported(NamedTuple):
@@ -138,7 +160,7 @@ class Server:
         Raises HarnessError, OSError: the server is gone or broken; says nothing about the program.
         """
         nonce = secrets.token_hex(16)
-        wall, cpu = self.limits.times(canonical_seconds)
+        wall, cpu = self.limits.here(canonical_seconds)
         requests = [{**job.program, "nonce": "" if job.trusted else nonce}]
         requests += [{**job.trusted, "nonce": nonce}] if job.trusted else []
         with contextlib.ExitStack() as stack:
@@ -149,7 +171,7 @@ class Server:
                 os.write(file, marshal.dumps(fields))
                 os.lseek(file, 0, os.SEEK_SET)
             socket.send_fds(self.socket, [ASK.pack(wall, cpu)], files)
-            self.socket.settimeout(wall + GRACE)
+            self.socket.settimeout(wall + GRACE * slowness())
             try:
                 reply = self.socket.recv(STATUS.size, socket.MSG_WAITALL)
             except ConnectionResetError:
@@ -248,6 +270,7 @@ class Sandbox:
         if os.name != "posix":
             raise HarnessError("The sandbox needs fork(): use Linux, macOS or WSL.")
         self.limits, self._hash_seed = limits, hash_seed
+        slowness()  # once, before threads ask
         self.layers = tuple(layers())
         """Names of the isolation layers in force."""
         self.servers = servers or os.cpu_count() or 1
@@ -285,7 +308,7 @@ class Sandbox:
         setup : str, default ""
             Python that runs before the checks, in their namespace.
         cpu_seconds : float, default 0.0
-            CPU time of the canonical solution; 0 if unknown.
+            `Execution.cpu_seconds` of the canonical solution; 0 if unknown.
         """
         prepared = prepare_all(tuple(checks), entry_point, setup)
         verdicts: list[Check | None] = [None] * len(checks)
@@ -309,7 +332,7 @@ class Sandbox:
             ),
             output=readable(children[0].output, self.limits.output_chars),
             seconds=sum(child.seconds for child in children),
-            cpu_seconds=sum(child.cpu_seconds for child in children),
+            cpu_seconds=sum(child.cpu_seconds for child in children) / slowness(),
             timed_out=timed_out,
             is_doubtful=any(child.is_doubtful for child in children),
         )
@@ -324,7 +347,7 @@ class Sandbox:
         """Run a job, and once more if the machine may have caused its result; then the second result counts."""
         with self._turns.first():
             reported = self._run(job, cpu_seconds)
-        _, cpu = self.limits.times(cpu_seconds)
+        _, cpu = self.limits.here(cpu_seconds)
         if not _is_doubtful(reported, cpu, self.limits):
             return reported
         for pause in PAUSES:

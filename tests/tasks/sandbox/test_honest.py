@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
+
 GALLERY = tomllib.loads(Path(__file__).with_name("honest.toml").read_text())
 CASES, DIFFERENCES = GALLERY["case"], GALLERY["difference"]
 PLAIN = """
@@ -44,10 +46,10 @@ def in_sandbox(sandbox, case):
 
 
 @pytest.fixture(scope="module")
-def verdicts(sandbox):
-    """Of each case, what Python says of its checks, and what the sandbox says."""
+def verdicts():
+    """Of each case, what Python says of its checks, and what the sandbox says; both have time enough."""
     cases = CASES + DIFFERENCES
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(2) as pool, Sandbox(Limits(wall_seconds=600, cpu_seconds=100), servers=2) as sandbox:
         python = pool.map(in_python, cases)
         ours = pool.map(lambda case: in_sandbox(sandbox, case), cases)
         return {case["program"]: both for case, both in zip(cases, zip(python, ours, strict=True), strict=True)}
