@@ -275,9 +275,7 @@ class Archive:
 
     def _without(self, entry: Wisdom, task_id: str) -> Wisdom | None:
         """`entry` as extracted from the other tasks; None if they alone do not yield it."""
-        if not task_id or task_id not in entry.tasks:
-            return entry
-        others = self._extraction.without(entry.wisdom_id, task_id)
+        others = self._extraction.without(entry, task_id) if task_id else entry
         return others and with_fields_of(entry, others, USAGE)
 
     def _take(self, episodes: Iterable[Episode]) -> list[Wisdom]:

@@ -136,6 +136,41 @@ def test_a_task_reads_shared_wisdom_in_the_words_of_the_others():
     assert "17" not in " ".join((*to_a.tags, to_a.pattern, to_a.advice))
 
 
+@pytest.mark.parametrize("is_pruned", [False, True])
+def test_no_task_reads_its_own_advice_however_many_share_the_cause(is_pruned):
+    store, names = InMemory(), [f"t{number}" for number in range(1001)]
+    known = archive(store=store)
+    known.absorb([learnt(n, attempt(n, change=f"as in {n}", confidence=i / 1001)) for i, n in enumerate(names)])
+    if is_pruned:
+        store.prune(float("inf"))
+        known = archive(store=store)
+        known.begin()
+    advice = {
+        name: [entry.advice for entry in wisdom_for(known, name)] for name in ("t0", "t999", "t1000", "t1000@pass2")
+    }
+    last = [] if is_pruned else ["as in t999"]
+    first = [] if is_pruned else ["as in t1000"]
+    assert advice == {"t0": first, "t999": first, "t1000": last, "t1000@pass2": last}
+
+
+def test_a_tasks_own_gains_of_confidence_are_not_in_the_impact_that_ranks_for_it():
+    known = archive()
+    for cause, gains in (("the list is empty", "ab"), ("the list is full", "cd")):
+        for name in gains:
+            rises = 0.8 if name == "c" else 0.2 if cause.endswith("empty") else 0.0
+            loop = [attempt(name, n, cause=cause, change=cause, confidence=0.1 + (n - 1) * rises) for n in (1, 2)]
+            known.absorb([learnt(task(name), *loop)])
+    about = {name: known.lessons(task(name, "the list is"), []).wisdom for name in "cz"}
+    assert [(entry.advice, entry.frequency, round(entry.impact, 9)) for entry in about["z"]] == [
+        ("the list is full", 4, 0.4),
+        ("the list is empty", 4, 0.2),
+    ]
+    assert [(entry.advice, entry.frequency, round(entry.impact, 9)) for entry in about["c"]] == [
+        ("the list is empty", 4, 0.2),
+        ("the list is full", 2, 0.0),
+    ]
+
+
 def test_wisdom_that_needs_a_tasks_own_failures_is_not_shown_to_it():
     shared, alone = archive("ab"), archive()
     alone.absorb([learnt("a", attempt("a", 1), attempt("a", 2))])

@@ -4,6 +4,7 @@ import gc
 import tracemalloc
 from collections import defaultdict
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -94,13 +95,13 @@ def test_wisdom_without_a_task_is_that_of_the_others(drawn):
     (entry,) = whole.wisdom
     for left_out in "abcde":
         others = [episode for episode in episodes if episode.task_id != left_out]
-        without = whole.without(entry.wisdom_id, left_out)
+        without = whole.without(entry, left_out)
         if len(others) < 2:
             assert without is None
             continue
         (expected,) = extract(others)
         assert (without.pattern, without.frequency, without.tasks) == (expected.pattern, len(others), expected.tasks)
-        assert without.advice == best_advice(others)
+        assert (without.advice, without.impact) == (best_advice(others), pytest.approx(expected.impact, abs=1e-12))
 
 
 def best_advice(episodes: list[Episode]) -> str:

@@ -7,6 +7,7 @@ import re
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
@@ -97,7 +98,7 @@ class WisdomBook:
                     is_current = self._numbers[entry.wisdom_id] == number
                     if is_current and score >= min_score and not self.is_retired(entry) and (viewed := view(entry)):
                         views[number] = viewed
-                        weighted.append((score * trust(entry), entry.impact, number))
+                        weighted.append((score * trust(entry), viewed.impact, number))
             best = sorted(weighted, reverse=True)[:k]
             # Trust is at most 1, so no further entry can outweigh the last hit's score.
             is_settled = len(best) == k and best[-1][0] > hits[-1].score
@@ -286,10 +287,13 @@ class Extraction:
                 self._groups[wisdom_id].add(name, episode)
         return [self._groups[wisdom_id].wisdom for wisdom_id in changed if wisdom_id in self._groups]
 
-    def without(self, wisdom_id: str, task_id: str) -> Wisdom | None:
-        """An entry without the episodes of one task; None if fewer than two remain, or the id is unknown."""
-        group = self._groups.get(wisdom_id)
-        return group.without(task_id) if group else None
+    def without(self, entry: Wisdom, task_id: str) -> Wisdom | None:
+        """`entry` without the episodes of one task; None if fewer than two remain, or if its episodes are unknown and
+        may be the task's: a full list of tasks lacks later ones.
+        """
+        if group := self._groups.get(entry.wisdom_id):
+            return group.without(task_id) if task_id in group.parts else entry
+        return None if task_id in entry.tasks or len(entry.tasks) == SOURCES else entry
 
 
 class _First(Record, frozen=True, kw_only=True):
@@ -309,6 +313,17 @@ class _Advice(NamedTuple):
     text: str
 
 
+@dataclass
+class _Part:
+    """Of a group, what one task adds to its sums."""
+
+    order: int
+    """The task's place among the tasks."""
+    episodes: int = 0
+    gains: float = 0.0
+    pairs: int = 0
+
+
 class _Group:
     """Running sums over the episodes with one root cause, two or more."""
 
@@ -317,8 +332,8 @@ class _Group:
         self.number = first.number
         self.frequency = 0
         self.sources: deque[str] = deque(maxlen=SOURCES)
-        self.tasks: dict[str, tuple[int, int]] = {}
-        """By task, its place in their order and its number of episodes."""
+        self.parts: dict[str, _Part] = {}
+        """By task, in their order."""
         self.patterns: list[str] = []
         """First wordings of the first two tasks: of all tasks, and of all but the first."""
         self.domains: Counter[str] = Counter()
@@ -335,12 +350,12 @@ class _Group:
     def add(self, name: str, episode: Episode) -> None:
         self.frequency += 1
         self.sources.append(name)
-        order, count = self.tasks.get(episode.task_id, (len(self.tasks), 0))
-        self.tasks[episode.task_id] = order, count + 1
+        part = self.parts.setdefault(episode.task_id, _Part(len(self.parts)))
+        part.episodes += 1
         if reflection := episode.reflection:
-            if not count and order < 2:
+            if part.episodes == 1 and part.order < 2:
                 self.patterns.append(" ".join(reflection.root_cause.split()))
-            self._advise(episode.task_id, order, reflection)
+            self._advise(episode.task_id, part.order, reflection)
         # The number of distinct keywords of each domain in the program and the error signature.
         words = set(WORD.findall(f"{episode.code}\n{episode.failure_analysis}".casefold()))
         self.domains.update({domain: len(known & words) for domain, known in _WORDS.items()})
@@ -349,8 +364,9 @@ class _Group:
         if not episode.session_id:
             return
         if (before := self.confidence.get(episode.session_id)) is not None:
-            self.gains += max(0.0, episode.confidence - before)
-            self.pairs += 1
+            gain = max(0.0, episode.confidence - before)
+            self.gains, self.pairs = self.gains + gain, self.pairs + 1
+            part.gains, part.pairs = part.gains + gain, part.pairs + 1
         self.confidence[episode.session_id] = episode.confidence
 
     def _advise(self, task_id: str, order: int, reflection: Reflection) -> None:
@@ -369,28 +385,33 @@ class _Group:
             wisdom_id=self.wisdom_id,
             pattern=self.patterns[0],
             frequency=self.frequency,
-            impact=min(1.0, self.gains / self.pairs) if self.pairs else 0.0,
+            impact=_mean(self.gains, self.pairs),
             domain=max(DOMAINS, key=lambda domain: self.domains[domain]),
             tags=_tags(self.patterns[0]),
             advice=self.best[1] if self.best else "",
             sources=tuple(self.sources),
-            tasks=tuple(islice(self.tasks, SOURCES)),
+            tasks=tuple(islice(self.parts, SOURCES)),
             created_at=self.since,
         )
 
     def without(self, task_id: str) -> Wisdom | None:
-        order, count = self.tasks.get(task_id, (-1, 0))
-        if self.frequency - count < 2:
+        part = self.parts.get(task_id, _Part(-1))
+        if self.frequency - part.episodes < 2:
             return None
-        pattern = self.patterns[1 if order == 0 else 0]
+        pattern = self.patterns[1 if part.order == 0 else 0]
         return replace(
             self.wisdom,
             pattern=pattern,
-            frequency=self.frequency - count,
+            frequency=self.frequency - part.episodes,
+            impact=_mean(self.gains - part.gains, self.pairs - part.pairs),
             tags=_tags(pattern),
             advice=next((advice.text for name, advice in self.best_by_task.items() if name != task_id), ""),
-            tasks=tuple(islice((name for name in self.tasks if name != task_id), SOURCES)),
+            tasks=tuple(islice((name for name in self.parts if name != task_id), SOURCES)),
         )
+
+
+def _mean(gains: float, pairs: int) -> float:
+    return min(1.0, max(0.0, gains / pairs)) if pairs else 0.0
 
 
 def _tags(pattern: str) -> tuple[str, ...]:
