@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from reflexion_lab.cli import place
 from reflexion_lab.cli.sheets import say, say_json, sheet, short
 from reflexion_lab.errors import ConfigError
@@ -28,7 +30,7 @@ def add(kinds: place.Commands) -> None:
     sub.add_argument("--since", metavar="N", type=place.count, default=0, help="number of rounds before (default: 0)")
     sub.add_argument("--until", metavar="N", type=place.count, help="number of rounds after (default: all)")
     place.add_json(sub)
-    text = "set the items of a store to those of a run after N rounds; all other items are removed"
+    text = "set a method's items in a store to those of a run after N rounds; its other items are removed"
     sub = _add(kinds, "revert", revert, text)
     sub.add_argument("rounds", metavar="N", type=place.count, help="number of rounds of the run; 0: its start")
     place.add_store(sub)
@@ -124,16 +126,18 @@ def _line(change: Change) -> str:
 def revert(options: argparse.Namespace) -> None:
     from reflexion_lab.memory.curators.history import changes
     from reflexion_lab.records import Item
+    from reflexion_lab.runner.objects import method_of
 
     run = _with_items(options.run)
     if leak := run.manifest.leak:
         expected = "another run: its items would leak hidden tests into later runs"
         raise ConfigError("RUN", f"items of loops that were shown {leak}", expected)
-    wanted = _items(run, options.rounds)
     with place.kept_at(options.store) as store:
-        known = [item for item in store.read(Item) if item.text]
+        owner = method_of(run.manifest.config["curator"])
+        wanted = [replace(item, owner=owner) for item in _items(run, options.rounds)]
+        known = [item for item in store.read(Item) if item.text and item.owner == owner]
         differing = changes(known, wanted)
-        removed = [Item(item_id=change.before.item_id, text="") for change in differing if change.before]
+        removed = [replace(change.before, text="") for change in differing if change.before]
         if options.yes and differing:
             kept = {item.item_id for item in wanted}
             store.append([*(item for item in removed if item.item_id not in kept), *wanted])

@@ -22,6 +22,7 @@ from reflexion_lab.memory.lessons.mistakes import mistakes_of
 from reflexion_lab.protocols import Store, Stored
 from reflexion_lab.records import SCHEMA_VERSION, Episode, Item, Manifest, Mistake, Record, Session, Task, Wisdom
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.objects import method_of
 from reflexion_lab.storage.jsonl import Header, check_schema, header_text
 from reflexion_lab.storage.kinds import KIND_OF, KINDS, prepared
 from reflexion_lab.storage.place import load
@@ -266,7 +267,8 @@ def _items_of(folder: RunFolder) -> list[Stored]:
     items = after(beginning.items, updates) if beginning else ()
     known = {name for update in updates for operation in update.operations for name in operation.item_ids}
     removed = sorted(known - {item.item_id for item in items}) if beginning else []
-    return [*items, *(Item(item_id=name, text="") for name in removed)]
+    owner = method_of(folder.manifest.config["curator"]) if updates or items else ""
+    return [*(replace(item, owner=owner) for item in items), *(Item(item_id=name, text="") for name in removed)]
 
 
 def _completed(record: Stored, known: Mapping[str, Episode]) -> Stored:

@@ -137,7 +137,7 @@ class Archive:
         episodes, mistakes = _Loaded(self.store, Episode, "episode_id"), _Loaded(self.store, Mistake, "mistake_id")
         wisdom = beginning.wisdom if beginning else tuple(self.store.read(Wisdom))
         if items is None:
-            items = beginning.items if beginning else self.stored_items()
+            items = beginning.items if beginning else self.owned(self.stored_items())
         if self.curated:
             self.curated.begin({item.item_id: item for item in items}.values())
         if beginning:
@@ -171,8 +171,13 @@ class Archive:
         )
 
     def stored_items(self) -> tuple[Item, ...]:
-        """The items of the store, without those that were removed. Raises StoreError."""
+        """The items of the store, of every method, without those that were removed. Raises StoreError."""
         return tuple(item for item in self.store.read(Item) if not is_removed(item))
+
+    def owned(self, items: Iterable[Item]) -> tuple[Item, ...]:
+        """Of the `items` of a store those of the curator's method, as within a run."""
+        owner = self.curated.owner if self.curated else ""
+        return tuple(replace(item, owner="") for item in items if item.owner == owner)
 
     def curate(
         self,
@@ -199,8 +204,9 @@ class Archive:
             log(update)
             updates.append(update)
         items = {item.item_id: item for item in self.curated.memory.items}
-        removed = [Item(item_id=name, text="") for name in before.keys() - items.keys()]
-        changed = [item for name, item in items.items() if item is not before.get(name)]
+        owner = self.curated.owner
+        removed = [Item(item_id=name, text="", owner=owner) for name in before.keys() - items.keys()]
+        changed = [replace(item, owner=owner) for name, item in items.items() if item is not before.get(name)]
         if (changed or removed) and not is_stored:
             self._in_store(lambda: self.store.append([*changed, *removed]), "the run continues")
         return updates
@@ -315,14 +321,14 @@ def runs_in(store: Store) -> set[str]:
     return {episode.session_id.partition("/")[0] for episode in store.read(Episode)}
 
 
-def is_begun_with(store: Store, beginning: Beginning) -> bool:
+def is_begun_with(store: Store, beginning: Beginning, owner: str) -> bool:
     """Whether the store holds the newest episode of `beginning`, or without episodes one of its items; with neither in
-    `beginning`, whether it is empty.
+    `beginning`, whether it has no episodes, and no items of this `owner`.
     """
     ids = {episode.episode_id for episode in store.read(Episode)}
     if beginning.episodes:
         return beginning.newest_episode in ids
-    items = {item.item_id for item in store.read(Item)}
+    items = {item.item_id for item in store.read(Item) if item.owner == owner}
     return any(item.item_id in items for item in beginning.items) if beginning.items else not ids and not items
 
 

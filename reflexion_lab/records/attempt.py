@@ -515,6 +515,8 @@ class Item(Record, frozen=True, kw_only=True):
     """Ids of related items."""
     sources: tuple[str, ...] = ()
     """Ids of the tasks that it came from, in order of arrival."""
+    owner: str = ""
+    """In a store, the method whose curators alone read and change it; "": of none, as within a run."""
 
 
 class Attempt(Record, frozen=True, kw_only=True):

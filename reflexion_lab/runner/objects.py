@@ -71,6 +71,18 @@ def named(target: object) -> tuple[str, str] | None:
     return name, source
 
 
+CONTROLS = {f"reflexion_lab.memory.curators.controls.{name}" for name in ("Shuffled", "Filler")}
+
+
+def method_of(curator: Any) -> str:
+    """The method whose items a curator of a config reads and changes: its class, without the digest of a notebook's; of
+    a control that shows other items or words, that of the curator within it.
+    """
+    target = str(curator["_target_"])
+    own = named(target)
+    return method_of(curator["first"]) if target in CONTROLS else own[0] if own else target
+
+
 def __getattr__(name: str) -> Any:
     if name in _OBJECTS:
         return _OBJECTS[name]

@@ -8,6 +8,7 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Item
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.objects import method_of
 from reflexion_lab.storage.place import opened
 from reflexion_lab.studies.run import carry_out
 
@@ -49,18 +50,20 @@ def test_diff_between_rounds(lab, run):
 
 
 def test_revert_sets_the_items_of_a_store(lab, run, place):
-    other = Item(item_id="other", text="of another run")
+    method = method_of(RunFolder(run).manifest.config["curator"])
     store = opened(place)
-    store.append([other])
+    store.append(
+        [Item(item_id="other", text="of another run", owner=method), Item(item_id="awm", text="x", owner="awm")]
+    )
     store.close()
     assert "1 items to 2, would be reverted" in lab("memory", "revert", run, "1", "--store", place).out
-    assert _items(place) == {"other"}
+    assert _items(place) == {"other", "awm"}
     lab("memory", "revert", run, "1", "--store", place, "--yes")
     updates = RunFolder(run).updates
     first = {name for update in updates[:2] for operation in update.operations for name in operation.item_ids}
-    assert _items(place) == first
+    assert _items(place) == first | {"awm"}
     lab("memory", "revert", run, "0", "--store", place, "--yes")
-    assert _items(place) == set()
+    assert _items(place) == {"awm"}
 
 
 def _items(place) -> set[str]:

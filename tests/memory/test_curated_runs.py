@@ -6,6 +6,7 @@ from contextlib import closing
 from unittest.mock import Mock
 
 import pytest
+from msgspec.structs import replace
 
 from reflexion_lab.agent.models.simulated import SimulatedModel
 from reflexion_lab.analysis.arms import Arm
@@ -269,7 +270,7 @@ def test_items_go_from_run_to_run_through_a_store_and_removal_is_remembered(tmp_
         assert by_id(second.beginning.items) == by_id(held(first))
         with closing(opened(str(place))) as store:
             items = by_id(store.read(Item))
-        assert {name: item for name, item in items.items() if item.text} == by_id(held(second))
+        assert {name: item for name, item in items.items() if item.text} == owned(held(second))
         removed = {name for name, item in items.items() if not item.text}
         assert removed and removed.isdisjoint(by_id(held(second)))
 
@@ -281,6 +282,11 @@ def test_runs_of_several_seeds_have_no_id_of_an_item_in_common(tmp_path):
     assert first and first == again
     assert {item.text for item in first.values()} & {item.text for item in other.values()}
     assert first.keys().isdisjoint(other)
+
+
+def owned(items):
+    """By id, as a store has them."""
+    return by_id(replace(item, owner=TARGET) for item in items)
 
 
 def by_id(items):
@@ -329,7 +335,7 @@ def test_memory_commands_know_items(whole, tmp_path, capsys):
     assert main(["memory", "import", str(whole.path), "--store", place]) == 0
     with closing(opened(place)) as store:
         items = by_id(store.read(Item))
-    assert {name: item for name, item in items.items() if item.text} == by_id(held(whole))
+    assert {name: item for name, item in items.items() if item.text} == owned(held(whole))
     for command in (["export", export, "--store", place], ["import", export, "--store", other]):
         assert main(["memory", *command]) == 0
     with closing(opened(other)) as store:

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.errors import DataError
 from reflexion_lab.memory.curators.curated import CuratedMemory
-from reflexion_lab.memory.curators.items import ItemLimits, ItemMemory, after, applied, rebuilt
+from reflexion_lab.memory.curators.items import ItemLimits, ItemMemory, after, rebuilt
 from reflexion_lab.records import Batch, Curation, Finished, Item, Operation, Selection, Task
 from reflexion_lab.text.shorten import estimated
 from tests import builders
 
 A = Item(item_id="a", text="Use a set.", counts={"score": 2}, links=("b",), sources=("t/1",))
 B = Item(item_id="b", text="Sort first.", section="rules", counts={"score": 1}, sources=("t/2",))
+
+
+def applied(items, operations, limits, call=""):
+    """Memory after the operations of one call, these as applied, and those that were refused."""
+    memory = ItemMemory(items, limits)
+    log, refused = memory.apply(operations, call)
+    assert rebuilt(items, log) == memory.items
+    return SimpleNamespace(items=memory.items, operations=log, refused=refused)
 
 
 def op(kind, *ids, **fields) -> Operation:

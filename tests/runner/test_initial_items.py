@@ -55,7 +55,7 @@ def test_items_of_an_upper_bound_make_an_upper_bound(sources, name, tmp_path, la
     assert first.manifest.is_upper_bound
     assert run(tmp_path, f"{KEY}.of={first.path}").manifest.is_upper_bound
     with pytest.raises(ConfigError, match="a store with"):
-        run(tmp_path, of, "store=jsonl", f"store.place={tmp_path / 'store'}")
+        run(tmp_path, of, f"{KEY}.frozen=true", "store=jsonl", f"store.place={tmp_path / 'store'}")
     with pytest.raises(ConfigError, match="would leak hidden tests"):
         lab_main("memory", "revert", str(sources[name].path), "2", "--store", str(tmp_path / "store"), "--yes")
 
@@ -79,6 +79,8 @@ def lab_main():
     ("overrides", "message"),
     [
         (["curator=none"], "without a curator"),
+        (["curator=memento"], "FullHistory made, expected a run of reflexion_lab.memory.curators.memento.Memento"),
+        (["curator=raw_trajectories"], "with .frozen=true"),
         ([f"{KEY}.after=4"], f"{KEY}.after: got 4, expected 0 to 3"),
         ([f"{KEY}.of=null", f"{KEY}.after=1"], f"{KEY}.after: got 1, expected null"),
     ],
@@ -115,12 +117,15 @@ def test_a_source_that_changed_is_another_config_and_a_resumed_run_needs_none(so
 @pytest.mark.parametrize(
     ("override", "warning"),
     [
-        ("benchmark.split={folds: 2, fold: 0}", "warning: 3 items of "),
-        ("curator=raw_trajectories", "FullHistory, not reflexion_lab.memory.curators.controls.RawTrajectories"),
+        (["benchmark.split={folds: 2, fold: 0}"], "warning: 3 items of "),
+        (
+            ["curator=raw_trajectories", f"{KEY}.frozen=true"],
+            "FullHistory, not reflexion_lab.memory.curators.controls.RawTrajectories",
+        ),
     ],
 )
 def test_a_held_out_task_that_memory_knows_and_another_curator_are_said(sources, tmp_path, capsys, override, warning):
-    run(tmp_path, f"{KEY}.of={sources['plain'].path}", override)
+    run(tmp_path, f"{KEY}.of={sources['plain'].path}", *override)
     assert warning in capsys.readouterr().err
 
 

@@ -38,6 +38,8 @@ class RawTrajectories:
     their feedback. `max_chars`: length of each.
     """
 
+    shows_any_items = True
+
     @validated
     def __init__(
         self, retriever: Retriever, *, k: Positive = 3, passed_only: bool = True, max_chars: Positive = 1500

@@ -25,6 +25,8 @@ class CuratedMemory:
         No loop changes the items.
     salt : str
         Of the ids of new items; different for runs that share a store.
+    owner : str
+        The method of the curator, whose items of a store alone it reads and changes.
     """
 
     def __init__(
@@ -34,12 +36,14 @@ class CuratedMemory:
         same_task: bool = False,
         is_frozen: bool = False,
         salt: str = "",
+        owner: str = "",
     ) -> None:
         self.curator = curator
         self.limits = limits
         self.same_task = same_task
         self.is_frozen = is_frozen
         self.salt = salt
+        self.owner = owner
         self.memory = ItemMemory((), limits)
 
     def begin(self, items: Iterable[Item]) -> None:

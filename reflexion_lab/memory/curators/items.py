@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -47,38 +47,6 @@ class Items(ItemLimits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether the run changes no item."""
     salt: str | None = None
     """Of the ids of new items; None: the digest of the run's config."""
-
-
-class Applied(NamedTuple):
-    """Memory after the operations of one call."""
-
-    items: tuple[Item, ...]
-    operations: tuple[Operation, ...]
-    """As applied, with the ids of new items, and removals by the limits."""
-    refused: tuple[Refusal, ...]
-
-
-def applied(items: Sequence[Item], operations: Sequence[Operation], limits: ItemLimits, call: str = "") -> Applied:
-    """Apply the operations of one call; a pure function.
-
-    Parameters
-    ----------
-    items : sequence of Item
-        Oldest first.
-    operations : sequence of Operation
-        As a curator returned them.
-    limits : ItemLimits
-    call : str
-        Identifies the run, and the call within it; ids of new items are derived from it and from their contents.
-
-    Returns
-    -------
-    Applied
-        `rebuilt(items, result.operations)` gives `result.items`.
-    """
-    memory = ItemMemory(items, limits)
-    log, refused = memory.apply(operations, call)
-    return Applied(memory.items, log, refused)
 
 
 def rebuilt(items: Sequence[Item], operations: Iterable[Operation]) -> tuple[Item, ...]:
@@ -233,7 +201,8 @@ class ItemMemory:
         self._tuple = None
         self.tokens += sign * estimated(item.text)
         self._words[item.section, _words(item.text)] += sign
-        sha256 = hashlib.sha256(msgspec.json.encode(item, order="sorted"))
+        contents = {name: value for name, value in msgspec.to_builtins(item).items() if name != "owner"}
+        sha256 = hashlib.sha256(msgspec.json.encode(contents, order="sorted"))
         self._digest = (self._digest + sign * int.from_bytes(sha256.digest()[:8])) % 2**64
 
     def _problem(self, operation: Operation) -> str:

@@ -84,6 +84,7 @@ from reflexion_lab.runner.folder.manifest import (
     resumption,
     store_place,
 )
+from reflexion_lab.runner.objects import method_of
 
 if TYPE_CHECKING:
     from reflexion_lab.agent.models.cache import CachedModel
@@ -274,9 +275,12 @@ def begin_rounds(archive: Archive, cfg: Config, folder: RunFolder, frozen: Colle
         known = own or (read_beginning(snapshot) if snapshot else None)
         others = None if own else initial_items(cfg)
         stored = known.items if known else archive.stored_items()
-        beginning = archive.begin(known, folder.manifest.run_id, (*(others.items if others else ()), *stored))
+        read = stored if own else archive.owned(stored)
+        beginning = archive.begin(known, folder.manifest.run_id, (*(others.items if others else ()), *read))
         if others:  # before memory.json: a start that broke off does it again
             _begin_with(others, archive, cfg, frozen)
+        if n := 0 if own else sum(not item.owner for item in stored):
+            print(f"warning: {n} items of the store name no curator and are not read", file=sys.stderr)
         if own is None:
             beginning = replace(beginning, stored=UNSET if stored == beginning.items else stored)
             folder.write_json("memory.json", msgspec.to_builtins(beginning))
@@ -288,9 +292,10 @@ def _begin_with(others: InitialItems, archive: Archive, cfg: Config, held_out: C
     """Store those items of another run that the store has never had, and warn of what a reader would not expect."""
     if not cfg.memory.shared["items"].frozen:
         known = {item.item_id for item in archive.store.read(Item)}
-        archive.store.append([item for item in others.items if item.item_id not in known])
-    if (target := str(plain(cfg.curator)["_target_"])) != others.curator:
-        print(f"warning: the items of {others.origin} were made by {others.curator}, not {target}", file=sys.stderr)
+        owner = method_of(plain(cfg.curator))
+        archive.store.append([replace(item, owner=owner) for item in others.items if item.item_id not in known])
+    if (method := method_of(plain(cfg.curator))) != others.method:
+        print(f"warning: the items of {others.origin} were made by {others.method}, not {method}", file=sys.stderr)
     held = {item.item_id for item in archive.curated.memory.items} if archive.curated else set()
     if n := sum(item.item_id not in held for item in others.items):
         limits = "memory.shared.items.max_tokens and .max_items"
@@ -311,7 +316,8 @@ def _check_store(cfg: Config, store: Store, folder: RunFolder) -> None:
     if cfg.sweep_id or beginning is None or before == store_place(without_logins(plain(cfg))):
         return
     is_unused = beginning.episodes or len(folder.results) <= cfg.memory.shared.round_size
-    if folder.manifest.run_id not in runs_in(store) and not (is_unused and is_begun_with(store, beginning)):
+    method = method_of(plain(cfg.curator))
+    if folder.manifest.run_id not in runs_in(store) and not (is_unused and is_begun_with(store, beginning, method)):
         expected = f"the store with which {folder.path} began, {before} from its run root, or a copy of it"
         raise ConfigError("store.place", repr(str(cfg.store.place)), expected)
 

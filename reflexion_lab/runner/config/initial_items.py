@@ -8,9 +8,10 @@ from typing import NamedTuple
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.curators.items import ItemMemory, Items, after
 from reflexion_lab.records import Item, base_id
-from reflexion_lab.runner.config.build import Config, capability, converted
+from reflexion_lab.runner.config.build import Config, capability, converted, plain
 from reflexion_lab.runner.config.parts import keeps_items
 from reflexion_lab.runner.folder.folder import RunFolder, is_sealed
+from reflexion_lab.runner.objects import method_of
 
 KEY = "memory.shared.items"
 
@@ -23,15 +24,15 @@ class InitialItems(NamedTuple):
     """Run, and digest of the items."""
     is_upper_bound: bool
     """Whether that run read hidden tests or canonical solutions, or began with items of such a run."""
-    curator: str
-    """`_target_` of the curator of that run."""
+    method: str
+    """Of the curator of that run."""
 
 
 def initial_items(cfg: Config) -> InitialItems | None:
     """What `memory.shared.items.of` and `after` name; None without a run.
 
-    Raises FolderError: it is no run folder; ConfigError: this run or that one has no curator, or that one has fewer
-    rounds; DataError: its operations do not give its memory.
+    Raises FolderError: it is no run folder; ConfigError: this run or that one has no curator, that one has fewer
+    rounds, or this curator cannot read the items of that one; DataError: its operations do not give its memory.
     """
     node = converted(KEY, cfg.memory.shared["items"], Items)
     if node.of is None:
@@ -45,10 +46,14 @@ def initial_items(cfg: Config) -> InitialItems | None:
     curator = manifest.config.get("curator")
     if beginning is None or not isinstance(curator, Mapping) or not capability(curator, "keeps_items", True):
         raise ConfigError(f"{KEY}.of", node.of, "a run with a curator")
+    method, own = method_of(curator), method_of(plain(cfg.curator))
+    if method != own and not (node.frozen and capability(cfg.curator, "shows_any_items", False)):
+        hint = "items of any method are shown by curator=full_history or raw_trajectories with .frozen=true"
+        raise ConfigError(f"{KEY}.of", f"{node.of}, whose items {method} made", f"a run of {own}", hint)
     _check_rounds(source, node.after)
     items = after(beginning.items, updates, node.after)
     origin = f"{manifest.run_id}: {len(items)} items, {ItemMemory(items).digest}"
-    return InitialItems(items, origin, manifest.is_upper_bound, str(curator.get("_target_", "")))
+    return InitialItems(items, origin, manifest.is_upper_bound, method)
 
 
 def _check_rounds(source: RunFolder, rounds: int | None) -> None:

@@ -147,7 +147,8 @@ def load_curated(cfg: Config, models: Models) -> CuratedMemory | None:
     if own_targets(plain(cfg.curator)):
         for method in ("select", "curate"):
             curator = Budgeted(curator, method, cfg.loop.timeout)
-    return CuratedMemory(curator, limits, cfg.memory.shared.same_task, limits.frozen, limits.salt or "")
+    owner = objects.method_of(plain(cfg.curator))
+    return CuratedMemory(curator, limits, cfg.memory.shared.same_task, limits.frozen, limits.salt or "", owner)
 
 
 def keeps_items(cfg: Config) -> bool:
