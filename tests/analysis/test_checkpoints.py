@@ -243,6 +243,25 @@ def test_measures_do_not_borrow_a_verdict_of_other_tasks(root, runs, tmp_path):
     assert [(len(arm.logs), arm.memory.measures.online_utility.n) for arm in same] == [(2, 24)]
 
 
+def test_seeds_may_have_other_tasks_in_compare_and_in_measures_alike(runs, tmp_path, capsys):
+    def copies(number, **fields):
+        """The stream and its run without memory, with tasks of their own."""
+        ids = [f"20260101-00000{number}-{place}-families-s0" for place in range(2)]
+        fields["benchmark_digest"] = f"tasks {number}"
+        stream = changed(runs[0], tmp_path / ids[0], run_id=ids[0], **fields)
+        return stream, changed(runs[1], tmp_path / ids[1], run_id=ids[1], provenance__items=f"{ids[0]}: ", **fields)
+
+    both = [*runs[:2], *copies(1, seed=1, config__seed=1)]
+    (arm,), _ = side_by_side(both)
+    assert arm.memory == stream_memory(both).matrix
+    assert (arm.memory.measures.online_utility.n, arm.memory.rounds) == (24, (6, 6))
+    assert main(["memory", "measures", *(str(run.path) for run in both)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "2 runs of 6 rounds" in text and "note: the seeds have other tasks: streams of one method" in text
+    with pytest.raises(FolderError, match=r"other tasks than .*, expected one benchmark, and the same tasks at a seed"):
+        stream_memory([*both, *copies(2)])
+
+
 def test_only_a_beginning_with_the_same_items_is_shared(root, runs, tmp_path):
     warm = changed(runs[1], tmp_path)
     file = warm.path / "memory.json"

@@ -15,7 +15,7 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Manifest, Record
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.manifest import flat, same_tasks
+from reflexion_lab.runner.folder.manifest import comparable, flat
 from reflexion_lab.runner.folder.registration import Registration
 
 CONTROLS = {
@@ -139,12 +139,10 @@ def _check_benchmarks(arms: Sequence[Arm]) -> None:
     first: dict[int, tuple[Arm, Manifest]] = {}
     for arm, manifest in manifests:
         for other, known in (manifests[0], first.setdefault(manifest.seed, (arm, manifest))):
-            is_one_seed = known.seed == manifest.seed
-            is_renamed = known.benchmark != manifest.benchmark
-            is_same = known.tasks_digest == manifest.tasks_digest != "" if is_renamed else same_tasks(known, manifest)
-            if not is_same and (is_one_seed or is_renamed):
+            if not comparable(known, manifest):
                 benchmarks = " and ".join(
-                    f"{it.benchmark} {it.benchmark_digest[: 12 * is_one_seed]} in {arm.label}, {it.run_id}"
+                    f"{it.benchmark} {it.benchmark_digest[: 12 * (known.seed == manifest.seed)]} in {arm.label}, "
+                    f"{it.run_id}"
                     for arm, it in ((other, known), (arm, manifest))
                 )
                 raise ConfigError("benchmark", benchmarks, "one benchmark, and the same tasks at a seed")

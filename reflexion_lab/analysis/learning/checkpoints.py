@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 from reflexion_lab.analysis.learning.curation import Curated, curated
@@ -14,7 +15,7 @@ from reflexion_lab.analysis.stats.clusters import Clusters, merged
 from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Item, Manifest, Record, base_id
 from reflexion_lab.runner.folder.folder import RunFolder, folders
-from reflexion_lab.runner.folder.manifest import same_tasks, settings
+from reflexion_lab.runner.folder.manifest import comparable, same_tasks, settings
 from reflexion_lab.runner.solutions import tasks_of
 from reflexion_lab.tasks.benchmarks.similar import repeated
 
@@ -82,9 +83,9 @@ def stream_memory(runs: object) -> StreamMemory:
     Raises
     ------
     FolderError
-        No run of a stream, a frozen run of none of them, two on the same memory, runs of several benchmarks, streams
-        that differ in more than seed, order and first items, or a frozen run that differs from its stream in what its
-        verdicts depend on.
+        No run of a stream, a frozen run of none of them, two on the same memory, runs of several benchmarks or of other
+        tasks at a seed, streams that differ in more than seed, order and first items, or a frozen run that differs from
+        its stream in what its verdicts depend on.
     """
     read = {run.manifest.run_id: (run, Log.read(run, texts=False)) for run in folders(runs)}
     logs, streams = [log for _, log in read.values()], stream_ids(run for run, _ in read.values())
@@ -105,11 +106,13 @@ def matrix(runs: Iterable[tuple[Log, Sequence[Log]]]) -> Matrix:
     pairs = [*runs]
     streams = [_stream(log, frozen) for log, frozen in pairs]
     every = [each for log, frozen in pairs for each in (log, *frozen)]
+    is_one = all(same_tasks(log.manifest, pairs[0][0].manifest) for log, _ in pairs)
+    own_tasks = () if is_one else ("the seeds have other tasks: streams of one method, not orders of one stream",)
     return Matrix(
         rounds=tuple(end(log) for log, _ in pairs),
         checkpoints=tuple(sorted({at for stream in streams for at in stream.checkpoints})),
         measures=measures(streams, _clusters(every)),
-        notes=tuple(_notes(streams, [each for _, frozen in pairs for each in frozen])),
+        notes=(*own_tasks, *_notes(streams, [each for _, frozen in pairs for each in frozen])),
     )
 
 
@@ -234,8 +237,11 @@ def _check(logs: Sequence[Log], streams: Mapping[str, str]) -> None:
             got = f"memory of {source(log.manifest) or 'no run'}"
             raise FolderError(log.manifest.run_id, got, f"of {' or '.join(own)}", "name that run, too")
         pairs.append((log, stream))
-    if not all(same_tasks(log.manifest, logs[0].manifest) for log in logs):
-        raise FolderError("memory measures", "runs of several benchmarks", "one")
+    apart = [each for each in combinations(own.values(), 2) if not comparable(*(log.manifest for log in each))]
+    apart += [each for each in pairs if not same_tasks(*(log.manifest for log in each))]
+    for log, other in apart:
+        got, expected = f"other tasks than {other.manifest.run_id}", "one benchmark, and the same tasks at a seed"
+        raise FolderError(log.manifest.run_id, got, expected)
     first, *others = own.values()
     problems = [_difference(log, first, (*ORDERS, "model_fingerprint", "role_fingerprints")) for log in others]
     problems += [_difference(log, stream, FROZEN) for log, stream in pairs]

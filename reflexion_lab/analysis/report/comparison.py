@@ -195,8 +195,8 @@ def _memory(comparison: Comparison) -> Iterator[Sheet]:
         for note in matrix.notes:
             by_note.setdefault(note, []).append(plain(row.arm))
     notes = "".join(f" {', '.join(arms)}: {note}." for note, arms in by_note.items())
-    columns = ("arm", "orders x rounds,\ncheckpoints", "measure", "points\n[95 %]", "n", "clusters")
-    caption = f"Paired by task and order. Gained, lost: tasks solved with memory alone, and without it alone.{notes}"
+    columns = ("arm", "runs x rounds,\ncheckpoints", "measure", "points\n[95 %]", "n", "clusters")
+    caption = f"Paired by task and run. Gained, lost: tasks solved with memory alone, and without it alone.{notes}"
     if lines:
         title = "Memory over the stream"
         yield Sheet(title=title, columns=columns, rows=lines, caption=caption, names=3, method=MEANING, key="memory")

@@ -35,9 +35,9 @@ def memory_screen(memory: StreamMemory, width: int = WIDTH) -> list[str]:
 
 def _about(memory: StreamMemory) -> str:
     matrix = memory.matrix
-    orders, rounds = len(matrix.rounds), ", ".join(map(str, dict.fromkeys(matrix.rounds)))
+    runs, rounds = len(matrix.rounds), ", ".join(map(str, dict.fromkeys(matrix.rounds)))
     at = ", ".join(map(str, matrix.checkpoints)) or "none"
-    several = f"{orders} orders of " * (orders > 1)
+    several = f"{runs} runs of " * (runs > 1)
     return f"{plain(memory.arm)} on {plain(memory.benchmark)} · {several}{rounds} rounds · checkpoints after {at}"
 
 
@@ -47,7 +47,7 @@ def _effects(matrix: Matrix) -> Iterator[str]:
         if effect:
             interval = cells.interval(effect.low, effect.high, signed=True)
             units = f" in {effect.clusters} clusters" * (effect.clusters < effect.n)
-            over = f", {matrix.measures.orders} orders" * (effect.over != "tasks")
+            over = f", {matrix.measures.orders} runs" * (effect.over != "tasks")
             value = cells.number(effect.value, signed=True)
             yield f"{name.replace('_', ' '):<{COLUMN}}{value:>6} {interval} points, n {effect.n}{units}{over}"
 

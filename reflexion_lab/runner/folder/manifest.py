@@ -216,6 +216,13 @@ def same_tasks(first: Manifest, other: Manifest) -> bool:
     return bool(is_same) or first.benchmark_digest == other.benchmark_digest
 
 
+def comparable(first: Manifest, other: Manifest) -> bool:
+    """Whether two runs may stand in one table: of one benchmark, and with the same tasks if their seeds are equal."""
+    if first.benchmark != other.benchmark:
+        return first.tasks_digest == other.tasks_digest != ""
+    return first.seed != other.seed or same_tasks(first, other)
+
+
 def _drawn(run: Manifest) -> str:
     """Digest of the tasks of a run; of an earlier run, "" unless they were drawn at random."""
     node = run.config.get("benchmark")
