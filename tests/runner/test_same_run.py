@@ -10,6 +10,7 @@ from reflexion_lab.runner.config.grid import cells
 from reflexion_lab.runner.config.parts import load_benchmark
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.sweeps.running import sweep
+from tests.studies.small_runs import chat_server
 
 ROWS = [
     {
@@ -94,3 +95,61 @@ def test_resume_sweep_arms_and_compare_agree(form, is_same, tmp_path, monkeypatc
     cut(run)
     assert (main(["run", other, *COMMON, "run_root=runs", f"resume={run}"]) == 0) is is_same
     assert len(RunFolder(run).results) == (6 if is_same else 1)
+
+
+def compared(capsys, *folders):
+    """The first screen of `compare`, its lines joined."""
+    capsys.readouterr()
+    assert main(["compare", *map(str, folders)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 15
+    assert max(map(len, lines)) <= 80
+    return " ".join(" ".join(lines).split())
+
+
+MEMORY = [
+    "benchmark=basics",
+    "benchmark.limit=4",
+    "benchmark.load.seed=0",
+    "store=sqlite",
+    *COMMON[:-1],
+    "run_root=runs",
+]
+
+
+def test_seeds_and_arms_that_began_with_different_memory_are_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    early = sweep([*MEMORY, "seed=0,1"], quiet=True)
+    with pytest.warns(RuntimeWarning, match=r"what runs of seed 0, 1 stored.*seed=0,1,2 in one sweep"):
+        late = sweep([*MEMORY, "seed=2"], quiet=True)
+    held = f"{RunFolder(late.runs[0]).beginning.episodes} episodes"
+    screen = compared(capsys, *early.runs, *late.runs)
+    assert "MEMORY AT THE START differs in reflexion: nothing at seeds 0, 1; " + held in screen
+    assert "at seed 2: one sweep over all seeds" in screen
+    assert "MEMORY" not in compared(capsys, *early.runs)
+    other = sweep([*MEMORY, "seed=0,1", "arm=words"], quiet=True)
+    held = f"{RunFolder(other.runs[0]).beginning.episodes} episodes"
+    assert f"differs between arms: reflexion with nothing; words with {held}" in compared(
+        capsys, early.folder, other.folder
+    )
+    whole = sweep([*MEMORY, "seed=0,1,2"], quiet=True)
+    assert [state.status for state in whole.states.values()] == ["kept", "kept", "done"]
+    assert "MEMORY" not in compared(capsys, whole.folder)
+
+
+def test_a_cost_that_adds_two_price_lists_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "placeholder")
+    keys = ["benchmark=basics", "benchmark.limit=2", "benchmark.load.seed=0", *COMMON[1:-1], "run_root=runs"]
+    keys += ["model=openai", "model.model=m", "reflector=rules", "prices.path=prices.yaml"]
+    price = "models: [m], provider: p, host: 127.*, currency: USD, completion: 1, as_of: 2099-01-01, source: s"
+    with chat_server(lambda request: {"text": "no"}) as server:
+        screens = []
+        for dollars, seeds in ((1, "0"), (10, "0,1")):
+            (tmp_path / "prices.yaml").write_text(f"[{{{price}, prompt: {dollars}}}]")
+            swept = sweep([*keys, f"model.base_url={server.url}", f"seed={seeds}"], quiet=True)
+            screens.append(compared(capsys, swept.folder))
+    assert [state.status for state in swept.states.values()] == ["kept", "done"]
+    assert "PRICE" not in screens[0]
+    assert "PRICE differs in reflexion: 1/1 USD per million" in screens[1]
+    assert "at seed 0; 10/1 USD per million" in screens[1]

@@ -13,10 +13,7 @@ from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.learning.checkpoints import ITEMS, checkpoints, stream_ids
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.manifest import DATA, flat, same_tasks, settings
-
-SEEDED = ("seed", "benchmark.load.seed", "reflector.pool", "study")
-"""Config keys in which the runs of one arm may differ, like every key that ends in `.seed`."""
+from reflexion_lab.runner.folder.manifest import DATA, flat, is_seeded, same_tasks, settings
 
 
 def arms(
@@ -118,7 +115,7 @@ def _distinguishing_keys(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """The keys besides seeds in which the configs differ. If single keys distinguish all of them, the one with the
     shortest values.
     """
-    keys = sorted({key for config in configs for key in config if key not in SEEDED and not key.endswith(".seed")})
+    keys = sorted({key for config in configs for key in config if not is_seeded(key)})
     values = {key: [repr(config.get(key)) for config in configs] for key in ["seed", *keys]}
     seeds = values.pop("seed")  # benchmark.order=${seed} repeats it
     values = {key: texts for key, texts in values.items() if len(set(texts)) > 1 and texts != seeds}

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Arm, Case
+from reflexion_lab.analysis.comparison.beginnings import Began, began
 from reflexion_lab.analysis.comparison.budgets import (
     ATTEMPTS,
     UNITS,
@@ -360,6 +361,8 @@ class Row(Record, frozen=True, kw_only=True):
     """By source, those with words, and those that failed without any."""
     memory: Matrix | None
     """Gains, retention and losses of its memory over the stream; None without runs on its frozen memory."""
+    began: Began
+    """With what its runs began."""
 
     @property
     def differences(self) -> dict[str, Difference]:
@@ -456,6 +459,7 @@ def row(
         metrics=metrics.in_arm(arm),
         reflections=dict(Counter(words.source for words in _words(arm))),
         memory=arm.memory,
+        began=began(arm.whole),
     )
 
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.comparison.grouping import SEEDED, SYMBOLS
+from reflexion_lab.analysis.comparison.grouping import SYMBOLS
 from reflexion_lab.analysis.figures.drawing import Drawing, brief, facts, figure, share_methods
 from reflexion_lab.analysis.figures.style import INK, UPPER_BOUND, share_limits, watermark
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.runner.folder.manifest import settings
+from reflexion_lab.runner.folder.manifest import is_seeded, settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,7 +105,7 @@ def swept(arms: Sequence[Arm]) -> list[str]:
     """Config keys with numbers in which some arms differ while all else is equal."""
     configs = [config(arm) for arm in arms]
     keys = dict.fromkeys(key for config in configs for key in config)
-    return [key for key in keys if key not in SEEDED and not key.endswith(".seed") and _varies(configs, key)]
+    return [key for key in keys if not is_seeded(key) and _varies(configs, key)]
 
 
 def config(arm: Arm) -> dict[str, object]:

@@ -9,6 +9,7 @@ from functools import partial
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.comparison import Comparison
+from reflexion_lab.analysis.comparison.beginnings import ADVICE, MEMORY, listed
 from reflexion_lab.analysis.comparison.budgets import ATTEMPTS
 from reflexion_lab.analysis.comparison.grouping import shared_words
 from reflexion_lab.analysis.comparison.row import Difference, RetryPrice, Row, methods_of
@@ -46,6 +47,7 @@ def sheets(comparison: Comparison) -> list[Sheet]:
 
 def warnings(comparison: Comparison) -> Iterator[str]:
     """Warnings to show above the results, one per line."""
+    yield from _beginnings(comparison.rows)
     for row in comparison.rows:
         yield from _warnings_of(row)
     if measured := [plain(row.arm) for row in comparison.rows if row.memory]:
@@ -70,6 +72,18 @@ def warnings(comparison: Comparison) -> Iterator[str]:
     unmatched = [unit for row in comparison.rows for unit, at in row.equal.items() if at.cut and not at.cut.is_matched]
     if units := " and ".join(map(_words, dict.fromkeys(unmatched))):
         yield f"NOT MATCHED: the first attempts alone of an arm cost more {units} than all of the other"
+
+
+def _beginnings(rows: Sequence[Row]) -> Iterator[str]:
+    """What differs between runs of one arm, or in memory between arms, though their configs do not say it."""
+    for row in rows:
+        for kind, values in row.began.items():
+            if len(values) > 1:
+                yield f"{kind} differs in {plain(row.arm)}: {plain(listed(values))}: {ADVICE[kind]}"
+    starts = {plain(row.arm): ", ".join(row.began[MEMORY]) for row in rows if row.began.get(MEMORY)}
+    if len(set(starts.values())) > 1 and all(len(row.began.get(MEMORY, {})) < 2 for row in rows):
+        each = "; ".join(f"{arm} with {words}" for arm, words in starts.items())
+        yield f"{MEMORY} differs between arms: {each}: arms of one sweep begin alike"
 
 
 def _warnings_of(row: Row) -> Iterator[str]:

@@ -39,6 +39,7 @@ RUNS = ("reflector.pool", "memory.shared.items.of")
 """Paths of runs, which count relative to the run root: it may be moved, or spelled in another way."""
 SALT = "memory.shared.items.salt"
 """Of ids of items, which prompts may show; in the digest if it `is_own_salt`."""
+SEEDED = ("seed", "benchmark.load.seed", "reflector.pool", "study")
 DATA = "benchmark.load.path"
 """Path of the tasks, not in the digest; runs have the same tasks if they are `same_tasks`."""
 HOW_ASKED = ("api_key_env", "api_key_file", "retries", "timeout", "deadline", "requests_per_minute")
@@ -175,6 +176,11 @@ def measured(config: Mapping[str, Any], spelled: bool = False) -> dict[str, Any]
 def settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """The `measured` part of a config by dotted key; a list is a value."""
     return dict(flat(measured(config)))
+
+
+def is_seeded(key: str) -> bool:
+    """Whether the runs of one arm may differ in this config key."""
+    return key in SEEDED or key.endswith(".seed")
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -8,7 +8,7 @@ import functools
 import os
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,8 +37,10 @@ from reflexion_lab.runner.folder.manifest import (
     config_digest,
     data_place,
     differences,
+    is_seeded,
     own_parts,
     prices_of,
+    settings,
     shard_of,
     store_place,
 )
@@ -200,6 +202,15 @@ class Runs:
         moved = [run for run in elsewhere if "://" not in run.key.place and not (self.root / run.key.place).exists()]
         return [run for run in moved if run.run_id in self._written_to(cfg)]
 
+    def learnt(self, cfg: Config) -> list[int]:
+        """Other seeds of this arm whose runs wrote to the store of `cfg`, where no cell has yet begun with it."""
+        if (path := snapshot_path(cfg)) is None or path.exists() or not self.runs:
+            return []
+        config = as_recorded(cfg)
+        place, arm = store_place(config), _without_seeds(config)
+        others = [_seed_and_arm(run.folder) for run in self.runs if run.key.place == place]
+        return sorted({seed for seed, other in others if seed != cfg.seed and other == arm})
+
     def _written_to(self, cfg: Config) -> set[str]:
         """Ids of the runs with records in the store, which is not created."""
         place = str(cfg.store.place)
@@ -276,6 +287,16 @@ class Runs:
                 self._models[key] = fingerprints, prices_of(models.by_role)
         fingerprints, prices = self._models[key]
         return dict(fingerprints), prices
+
+
+def _without_seeds(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings(config).items() if not is_seeded(key)}
+
+
+@functools.lru_cache(maxsize=20_000)
+def _seed_and_arm(run: Path) -> tuple[int, dict[str, Any]]:
+    manifest = RunFolder(run).manifest
+    return manifest.seed, _without_seeds(manifest.config)
 
 
 def kept_state(number: int, run: Run, previous: CellState | None = None) -> CellState:
