@@ -36,7 +36,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def power(options: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from reflexion_lab.analysis.stats.power import Design, detectable, detected
+    from reflexion_lab.analysis.stats.power import Design, detectable, detected, too_few
 
     design = Design(
         tasks=options.tasks,
@@ -59,6 +59,8 @@ def power(options: argparse.Namespace) -> None:
         return
     points = "none" if smallest is None else f"{100 * smallest:.1f} points"
     lines = [f"detectable difference: {points}, by {100 * options.power:g} % of studies of {size}"]
+    if text := too_few(design.clusters or design.tasks, design.tasks, design.comparisons):
+        lines.append(text)
     if share is not None:
         lines.append(f"{100 * design.difference:.1f} points: detected by {rate(share, 'studies')}")
     tasks = f", of a cluster's tasks {100 * design.cluster_agreement:g} %" if is_clustered else ""

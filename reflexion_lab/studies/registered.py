@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reflexion_lab.analysis import shards
 from reflexion_lab.analysis.stats.intervals import Rate
-from reflexion_lab.analysis.stats.power import POWER, Design, detected
+from reflexion_lab.analysis.stats.power import POWER, Design, detected, too_few
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.io.secrets import without_secrets
@@ -124,6 +124,8 @@ def register(path: Path) -> Registration:
     if share.share < POWER:
         effect = f"{100 * study.minimum_detectable_effect:g} points"
         got = f"a design that detects {effect} in {100 * share.share:.0f} % of simulated studies"
+        if why := too_few(study.clusters or study.n_tasks, study.n_tasks, max(len(study.arms) - 1, 1)):
+            got += f" ({why})"
         raise DataError("n_tasks", got, f"{100 * POWER:g} % or more", "see `reflexion-lab power`")
     manifests = {arm: [_manifest(study, arm, seed, cell) for seed, cell in _cells(study, arm)] for arm in study.arms}
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

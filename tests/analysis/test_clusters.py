@@ -102,6 +102,34 @@ def test_tables_say_how_many_clusters_where_tasks_share_one(run):
     assert "160 pairs (80 tasks in 40 clusters)" in " ".join(shared.split())
 
 
+@pytest.mark.parametrize(
+    ("units", "others", "cell", "line"),
+    [
+        (2, 1, "none: 2 clusters", "TOO FEW: 2 clusters cannot show a difference: at least 6 are needed"),
+        (5, 1, "none: 5 clusters", "TOO FEW: 5 clusters cannot show a difference: at least 6 are needed"),
+        (6, 2, "none: 6 clusters", "TOO FEW: 6 clusters cannot show a difference: at least 7 are needed for 2 arms"),
+        (6, 1, "29.3", ""),
+        (0, 1, "none: 4 tasks", "TOO FEW: 4 tasks cannot show a difference: at least 6 are needed"),
+    ],
+)
+def test_a_design_that_can_show_no_difference_says_so_and_has_no_effect_to_detect(
+    run, capsys, tmp_path, units, others, cell, line
+):
+    of = {task: f"family {place % units}" for place, task in enumerate(BASE)} if units else None
+    tables = [("feedback_only", BASE), *((f"words-{number}", WORDS) for number in range(others))]
+    tables = tables if units else [(arm, dict([*table.items()][16:20])) for arm, table in tables]
+    runs = [str(run(arm, table, seed, clusters=of).path) for arm, table in tables for seed in (1, 2)]
+    assert main(["compare", *runs]) == 0
+    screen = capsys.readouterr().out
+    assert (cell in screen or others > 1) and line in screen and ("TOO FEW" in screen) is bool(line)
+    assert ("at most" in screen) is not bool(line)
+    assert main(["report", *runs, "--out", str(tmp_path / "out")]) == 0
+    assert f"| {cell} | {'undecided' if line else 'no larger'}" in (tmp_path / "out" / "report.md").read_text()
+    capsys.readouterr()
+    assert main(["compare", *runs, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"][1]["as_run"]["verdict"].startswith("undecided") is bool(line)
+
+
 def test_frames_name_the_cluster_of_every_task(run):
     frames = load(run("words", {"a": [WRONG, RIGHT], "b": [RIGHT]}, clusters={"a": "family"}))
     assert frames.tasks.cluster.tolist() == ["family", "b"]

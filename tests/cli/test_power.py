@@ -33,6 +33,13 @@ def test_clusters_of_tasks_are_part_of_the_design(capsys):
     assert "of a cluster's tasks 80 %" in text
 
 
+def test_clusters_too_few_for_any_difference_are_named(capsys):
+    assert main(["power", "--tasks", "100", "--clusters", "5", "--discordance", "0.2", "--comparisons", "2"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("detectable difference: none, ")
+    assert "\n5 clusters cannot show a difference: at least 7 are needed\n" in text
+
+
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [

@@ -37,7 +37,7 @@ from reflexion_lab.analysis.stats.intervals import (
 )
 from reflexion_lab.analysis.stats.matching import Equal, area, break_even
 from reflexion_lab.analysis.stats.permutation import holm, sign_flip
-from reflexion_lab.analysis.stats.power import ALPHA, effective_pairs, minimum_detectable, needed
+from reflexion_lab.analysis.stats.power import effective_pairs, minimum, needed, too_few
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.records import Attempt, Grade, Record, Reflection, Usage
 from reflexion_lab.runner.folder.registration import Registration, exploratory
@@ -122,14 +122,15 @@ class Difference(Record, frozen=True, kw_only=True):
     p_holm: float
     """`p_tasks` with Holm's correction for all arms of the comparison at this budget."""
     needed: tuple[int, int] | None
-    """The split of as many discordant pairs, had they been independent, that is just significant; None for none."""
+    """The split of as many discordant pairs, had they been independent, that is just significant; None for none, and
+    where the clusters are too few for any."""
     least: float | None
     """The difference of this split, in (0, 1]."""
     effective: int
     """Number of independent pairs that the pairs are worth (`power.effective_pairs`)."""
     minimum: float | None
     """The true difference that a study of this design detects four times in five, at the strictest step of Holm's
-    correction (`power.minimum_detectable`); None if it detects no difference so often, as with 5 pairs or fewer."""
+    correction (`power.minimum`); None if it detects no difference so often, and none at all in 5 clusters or fewer."""
     price: RetryPrice | None = None
     """At equal spending, the price of a further attempt."""
 
@@ -215,7 +216,7 @@ def compared(
     )
     p = max(sign_flip(first, second), equal.p if equal else 0.0)
     discordant = pairs.repaired + pairs.damaged
-    split = needed(discordant)
+    split = None if too_few(len(first), len(first)) else needed(discordant)
     cases = paired_differences(first, second)
     estimate = equal.estimate if equal else difference(first, second)
     narrower = difference(first, second, EQUIVALENCE)
@@ -243,7 +244,7 @@ def compared(
         needed=split,
         least=(split[0] - split[1]) / pairs.n if split else None,
         effective=effective,
-        minimum=minimum_detectable(effective, discordant / pairs.n),
+        minimum=minimum(pairs.n, len(first), effective, discordant / pairs.n),
     )
 
 
@@ -266,7 +267,7 @@ def corrected(family: Sequence[Difference]) -> list[Difference]:
 
 def _minimum(difference: Difference, comparisons: int) -> float | None:
     discordance = (difference.won + difference.lost) / difference.n
-    return minimum_detectable(difference.effective, discordance, alpha=ALPHA / comparisons)
+    return minimum(difference.n, difference.clusters, difference.effective, discordance, comparisons)
 
 
 METRIC = "pass_at_1"

@@ -22,6 +22,7 @@ from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.run_tables import text
 from reflexion_lab.analysis.report.sheets import Sheet
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
+from reflexion_lab.analysis.stats.power import counted, too_few
 from reflexion_lab.analysis.summary import has_model
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import BY_MODEL
@@ -65,6 +66,7 @@ def warnings(comparison: Comparison) -> Iterator[str]:
         yield f"DIFFERENT CURRENCIES: costs are in {plain(', '.join(paid))}, and do not compare"
     if any(len(difference.seeds) == 1 for row in comparison.rows for difference in row.differences.values()):
         yield "ONE SEED: a difference that rests on a single seed says nothing about another"
+    yield from dict.fromkeys(_too_few(comparison))
     for row in comparison.rows:
         if row.unmatched:
             reasons = ", ".join(dict.fromkeys(row.unmatched.values()))
@@ -84,6 +86,14 @@ def _beginnings(rows: Sequence[Row]) -> Iterator[str]:
     if len(set(starts.values())) > 1 and all(len(row.began.get(MEMORY, {})) < 2 for row in rows):
         each = "; ".join(f"{arm} with {words}" for arm, words in starts.items())
         yield f"{MEMORY} differs between arms: {each}: arms of one sweep begin alike"
+
+
+def _too_few(comparison: Comparison) -> Iterator[str]:
+    tested = [row for row in comparison.rows if not row.is_upper_bound]
+    for name, each in ((name, each) for row in tested for name, each in comparison.shown(row).items()):
+        family = sum(name in other.differences for other in tested)
+        if text := too_few(each.clusters, each.tasks, family):
+            yield f"TOO FEW: {text}" + f" for {family} arms" * (family > 1)
 
 
 def _warnings_of(row: Row) -> Iterator[str]:
@@ -431,8 +441,8 @@ def difference_sheet(comparison: Comparison) -> Sheet:
         "over pairs, as if "
         f"those of one task were independent. p, Holm: exact test over whole {unit}, corrected for all arms at this "
         "budget. Critical split: the split of the discordant pairs that is just significant, and its difference. MDE: "
-        f"minimum detectable effect of this design at 80 % power ({NONE}: none). Detected: the interval excludes 0 and "
-        f"p, Holm is below 0.05. {_claims(comparison)} {_budgets(comparison)}"
+        f"minimum detectable effect of this design at 80 % power, or none with so few {unit}. Detected: the interval "
+        f"excludes 0 and p, Holm is below 0.05. {_claims(comparison)} {_budgets(comparison)}"
     ).rstrip()
     baseline = comparison.baseline
     title = f"Difference to {plain(baseline)}" if baseline else "No difference: all arms are upper bounds"
@@ -467,7 +477,7 @@ def _difference_lines(row: Row, comparison: Comparison) -> Iterator[tuple[str, .
             cells.p_value(difference.p),
             NONE if row.is_upper_bound else cells.p_value(difference.p_holm),
             least(difference),
-            cells.number(difference.minimum) if difference.minimum else NONE,
+            mde(difference).replace(" ", "\n"),
             verdict(row, difference) + _price(difference.price),
         )
     for unit in row.unmatched:
@@ -493,6 +503,13 @@ def least(difference: Difference) -> str:
     if not difference.needed or not difference.least:
         return "none"
     return f"{difference.needed[0]}:{difference.needed[1]}, {cells.number(difference.least)}"
+
+
+def mde(difference: Difference) -> str:
+    """The minimum detectable effect in points, or what is too little for any: `none: 5 clusters`."""
+    if difference.minimum is None:
+        return f"none: {counted(difference.clusters, difference.tasks)}"
+    return cells.number(difference.minimum)
 
 
 def _claims(comparison: Comparison) -> str:

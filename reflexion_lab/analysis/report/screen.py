@@ -381,11 +381,11 @@ def _differences(row: Row, comparison: Comparison, only: str = "") -> Iterator[t
         yield "", row.refused, "", ""
     for name, difference in comparison.shown(row).items():
         if only in ("", name):
-            minimum = cells.number(difference.minimum) if difference.minimum else cells.NONE
             verdict = _short_verdict(tables.claim(row, difference))
             verdict += ", a price" if row.is_price(difference) else ""
             at = f": {difference.cut.attempts}" if difference.cut and difference.cut.attempts else ""
-            yield _budget(difference) + at, cells.estimate(difference.estimate, signed=True), minimum, verdict
+            points = cells.estimate(difference.estimate, signed=True)
+            yield _budget(difference) + at, points, tables.mde(difference), verdict
 
 
 def _budget(difference: Difference) -> str:

@@ -181,7 +181,7 @@ def over_tasks(differences: ArrayLike, scale: float = 1.0, level: float = LEVEL)
     tasks = len(means)
     if tasks < 2:
         return -1.0, 1.0
-    centre, error = adjusted(means, scale)
+    centre, error = map(float, adjusted(means, scale))
     half = t_quantile(tasks - 1, level) * error
     low, high = max(-1.0, centre - half), min(1.0, centre + half)
     return round(float(low), DIGITS), round(float(high), DIGITS)
@@ -215,15 +215,15 @@ def score_limit(difference: float, pairs: int) -> float:
     return (middle + root) / (2 * (pairs + square))
 
 
-def adjusted(differences: ArrayLike, scale: float = 1.0) -> tuple[float, float]:
-    """Centre and standard error of `over_tasks`, with its parameters; at least two tasks."""
+def adjusted(differences: ArrayLike, scale: ArrayLike = 1.0) -> tuple[NDArray[float64], NDArray[float64]]:
+    """Centre and standard error of `over_tasks`, with its parameters, over at least two tasks; shape (..., tasks)."""
     import numpy as np
 
     means = np.asarray(differences, float)
-    clusters = len(means) + PSEUDO_PAIRS
-    centre = means.sum() / clusters
-    squares = ((means - centre) ** 2).sum() + PSEUDO_PAIRS * (scale**2 + centre**2)
-    return float(centre), math.sqrt(squares / (clusters - 1) / clusters)
+    clusters = means.shape[-1] + PSEUDO_PAIRS
+    centre = np.asarray(means.sum(axis=-1) / clusters)
+    squares = ((means - centre[..., None]) ** 2).sum(axis=-1) + PSEUDO_PAIRS * (np.square(scale) + centre**2)
+    return centre, np.sqrt(squares / (clusters - 1) / clusters)
 
 
 def agreement(differences: ArrayLike) -> float:
@@ -240,16 +240,22 @@ def agreement(differences: ArrayLike) -> float:
     import numpy as np
 
     cases = np.asarray(differences, float)
-    counts = np.isfinite(cases).sum(axis=1)
-    cases, counts = cases[counts > 0], counts[counts > 0]
-    seeds = counts.mean()
-    repeated = counts > 1
-    if not repeated.any() or len(cases) < 2:
-        return 1.0
-    within = np.nanvar(cases[repeated], axis=1, ddof=1).mean()
-    between = max(0.0, float(np.nanmean(cases, axis=1).var(ddof=1) - within / seeds))
-    correlation = between / (between + within) if between + within > 0 else 1.0
-    return float(np.sqrt((1 + (seeds - 1) * correlation) / seeds))
+    return float(agreements(cases[np.isfinite(cases).any(axis=1)]))
+
+
+def agreements(cases: NDArray[float64]) -> NDArray[float64]:
+    """`agreement` of each study, shape (..., tasks, seeds): every task has a case, and all studies lack the same."""
+    import numpy as np
+
+    counts = np.isfinite(cases).reshape(-1, *cases.shape[-2:])[0].sum(axis=-1)
+    seeds, repeated = counts.mean(), counts > 1
+    if not repeated.any() or len(counts) < 2:
+        return np.ones(cases.shape[:-2])
+    within = np.nanvar(cases[..., repeated, :], axis=-1, ddof=1).mean(axis=-1)
+    between = np.maximum(0.0, np.nanmean(cases, axis=-1).var(axis=-1, ddof=1) - within / seeds)
+    total = between + within
+    correlation = np.where(total > 0, between / np.where(total > 0, total, 1.0), 1.0)
+    return np.asarray(np.sqrt((1 + (seeds - 1) * correlation) / seeds))
 
 
 def of_clusters(sums: ArrayLike, counts: ArrayLike, scale: float = 1.0, level: float = LEVEL) -> tuple[float, float]:

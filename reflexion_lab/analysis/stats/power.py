@@ -1,25 +1,27 @@
 """The differences that a paired comparison can detect: before it runs, and beside its result.
 
-Before: `detected` and `detectable` simulate the verdict of a comparison, its interval and p value. Beside:
-`minimum_detectable` is exact for independent cases, within about two points of the simulated verdict for others.
+Before: `detected` and `detectable` simulate the verdict of a comparison, its interval and p value. Beside, `minimum`:
+with few clusters simulated, too; with more `minimum_detectable`, which is exact for independent cases, and within about
+two points of the simulated verdict for others.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.stats.bootstrap import linearised
-from reflexion_lab.analysis.stats.intervals import Rate, agreement, over_tasks
+from reflexion_lab.analysis.stats.bootstrap import AT_ONCE
+from reflexion_lab.analysis.stats.intervals import Rate, adjusted, agreement, agreements, t_quantile
 from reflexion_lab.analysis.stats.permutation import sign_flip
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
 
 if TYPE_CHECKING:
-    from numpy import float64, int64
+    from numpy import bool_, float64, int64
     from numpy.typing import ArrayLike, NDArray
 
 ALPHA = 0.05
@@ -30,7 +32,8 @@ STUDIES = 1000
 """Simulated ones; a power of 80 % is then known to 2.5 points either way."""
 STEP = 0.002
 """How closely the detectable difference is looked for."""
-
+FEW = 12
+"""Clusters below which `minimum` simulates: the quantile of the interval is wider there than the exact test knows."""
 
 MOST_CASES = 1_000_000
 """Tasks times seeds: each simulated study holds them all."""
@@ -78,31 +81,36 @@ def detected(design: Design, studies: int = STUDIES, seed: int = 0) -> Rate:
 
     A study detects it if the interval (`intervals.over_tasks`) leaves 0 out and p (`permutation.sign_flip`) is below
     0.05 / comparisons: the verdict of `compare`. Each case is won with chance (discordance + difference) / 2 and lost
-    with chance (discordance - difference) / 2. One seed draws common random numbers for all differences.
-
-    Raises ConfigError: `studies` below 1.
-
-    Parameters
-    ----------
-    design : Design
-    studies : int, default 1000
-        Simulated studies, 1 or more.
-    seed : int, default 0
+    with chance (discordance - difference) / 2. One seed draws common random numbers for all differences. Raises
+    ConfigError: `studies` below 1.
     """
     if studies < 1:
         raise ConfigError("studies", studies, "1 or more")
     level = ALPHA / design.comparisons
-    return Rate.of(sum(_is_detected(cases, level) for cases in _studies(design, studies, seed)), studies)
+    return Rate.of(sum(int(_are_detected(cases, level).sum()) for cases in _studies(design, studies, seed)), studies)
 
 
-def _is_detected(cases: NDArray[float64], level: float) -> bool:
-    """Whether differences of shape (clusters, cases), each -1, 0 or 1, show that the mean is above 0."""
+def _are_detected(cases: NDArray[float64], level: float) -> NDArray[bool_]:
+    """By study, whether differences of shape (studies, clusters, cases), each -1, 0 or 1, have a mean above 0."""
     import numpy as np
 
-    low, _ = over_tasks(linearised(cases)[1], agreement(cases))
-    return low > 0 and sign_flip(np.maximum(-cases, 0), np.maximum(cases, 0)) < level
+    sums, counts = np.nansum(cases, axis=-1), np.isfinite(cases[0]).sum(axis=-1)
+    if len(counts) < 2:
+        return np.zeros(len(cases), bool)
+    means = sums.sum(axis=-1, keepdims=True) / counts.sum()
+    centres, errors = adjusted(means + (sums - means * counts) / counts.mean(), agreements(cases))
+    are_above = centres > t_quantile(len(counts) - 1) * errors
+    if len(counts) < FEW:  # all flips at once: the sum of one side of them is the p-value of `sign_flip`
+        signs = 1.0 - 2 * (np.arange(2 ** (len(counts) - 1))[:, None] >> np.arange(len(counts)) & 1)
+        sizes = np.abs(sums[are_above] @ signs.T)
+        p_values = (sizes >= sizes[:, :1]).mean(axis=-1)
+    else:
+        p_values = np.array([sign_flip(np.maximum(-each, 0), np.maximum(each, 0)) for each in cases[are_above]])
+    are_above[are_above] = p_values < level
+    return are_above
 
 
+@functools.lru_cache(maxsize=256)
 def detectable(design: Design, power: float = POWER, studies: int = STUDIES, seed: int = 0) -> float | None:
     """Smallest true difference that the design detects with probability `power`, to `STEP`.
 
@@ -124,24 +132,68 @@ def detectable(design: Design, power: float = POWER, studies: int = STUDIES, see
 
 
 def _studies(design: Design, studies: int, seed: int) -> Iterator[NDArray[float64]]:
-    """The cases' differences of each simulated study, shape (clusters, cases), padded with NaN."""
+    """The cases' differences of simulated studies, shape (studies, clusters, cases), padded with NaN."""
     import numpy as np
 
-    rng, shape, clusters = np.random.default_rng(seed), (design.tasks, design.seeds), design.clusters or design.tasks
+    clusters, at_once = design.clusters or design.tasks, max(1, AT_ONCE // (design.tasks * design.seeds))
     of_cluster = design.cluster_agreement if clusters < design.tasks else 0.0
     of_task = max(0.0, (design.agreement - of_cluster) / (1 - of_cluster)) if of_cluster < 1 else 0.0
     win, lose = ((design.discordance + sign * design.difference) / 2 for sign in (1, -1))
-    largest = -(-design.tasks // clusters)
-    for _ in range(studies):
-        own, common, alike = rng.random(shape), rng.random((design.tasks, 1)), rng.random((design.tasks, 1))
-        padded = np.full((largest * clusters, design.seeds), np.nan)
-        padded[: design.tasks] = np.where(alike < of_task, common, own)
-        luck = padded.reshape(largest, clusters, design.seeds)
-        if of_cluster:
-            common, alike = rng.random((clusters, 1)), rng.random((clusters, 1))
-            luck = np.where((alike < of_cluster) & np.isfinite(luck), common, luck)
-        cases = np.where(np.isnan(luck), np.nan, (luck < win).astype(float) - (luck > 1 - lose))
-        yield cases.transpose(1, 0, 2).reshape(clusters, -1)
+    for start in range(0, studies, at_once):
+        shape = min(at_once, studies - start), design.tasks, design.seeds
+        luck = _luck(shape, clusters, of_task, of_cluster, seed, start)
+        yield np.where(np.isnan(luck), np.nan, (luck < win).astype(float) - (luck > 1 - lose))
+
+
+@functools.lru_cache(maxsize=4)
+def _luck(
+    shape: tuple[int, int, int], clusters: int, of_task: float, of_cluster: float, *seed: int
+) -> NDArray[float64]:
+    """A random number per case of (studies, tasks, seeds): one in these shares of tasks and clusters."""
+    import numpy as np
+
+    rng, (studies, tasks, seeds) = np.random.default_rng(seed), shape
+    own, common, alike = rng.random(shape), rng.random((studies, tasks, 1)), rng.random((studies, tasks, 1))
+    largest = -(-tasks // clusters)
+    padded = np.full((studies, largest * clusters, seeds), np.nan)
+    padded[:, :tasks] = np.where(alike < of_task, common, own)
+    luck = padded.reshape(studies, largest, clusters, seeds)
+    if of_cluster:
+        common, alike = rng.random((2, studies, 1, clusters, 1))
+        luck = np.where((alike < of_cluster) & np.isfinite(luck), common, luck)
+    return luck.transpose(0, 2, 1, 3).reshape(studies, clusters, -1)
+
+
+def fewest(comparisons: int = 1) -> int:
+    """Least number of clusters that can show a difference: p of N that agree is 2^(1 - N), of 0.05 / comparisons."""
+    return math.ceil(1 + math.log2(comparisons / ALPHA))
+
+
+def too_few(clusters: int, tasks: int, comparisons: int = 1) -> str:
+    """`5 clusters cannot show a difference: at least 6 are needed`; "" if they are enough."""
+    least = fewest(comparisons)
+    return (
+        "" if clusters >= least else f"{counted(clusters, tasks)} cannot show a difference: at least {least} are needed"
+    )
+
+
+def counted(clusters: int, tasks: int) -> str:
+    """`5 clusters`, or `5 tasks` that stand alone."""
+    return f"{clusters} {'cluster' if clusters < tasks else 'task'}{'s' * (clusters != 1)}"
+
+
+def minimum(n: int, clusters: int, effective: int, discordance: float, comparisons: int = 1) -> float | None:
+    """The least true difference that n pairs in so many clusters, worth `effective` pairs, detect four times in five;
+    None where they detect none so often. Fewer clusters than `FEW` are simulated, with the mean number of cases each.
+    """
+    if clusters >= max(FEW, fewest(comparisons)):
+        return minimum_detectable(effective, discordance, alpha=ALPHA / comparisons)
+    if clusters < fewest(comparisons) or not discordance:
+        return None
+    seeds = round(n / clusters)
+    alike = min(1.0, max(0.0, (seeds * clusters / effective - 1) / (seeds - 1))) if seeds > 1 else 1.0
+    design = Design(tasks=clusters, seeds=seeds, discordance=discordance, agreement=alike, comparisons=comparisons)
+    return detectable(design)
 
 
 def needed(discordant: int, alpha: float = ALPHA) -> tuple[int, int] | None:
@@ -169,20 +221,8 @@ def minimum_detectable(n: int, discordant: float, power: float = POWER, alpha: f
     binomial(n, discordant); of D pairs the better side wins binomial(D, (1 + difference / discordant) / 2); the power
     is the chance that this splits D as `needed` says, or further, to the right side. Solved for the difference by
     bisection. A difference above `discordant` makes as many pairs discordant as it needs, and the better side wins all
-    of them: a design of few discordant pairs has a minimum, too. Raises ConfigError: n below 1; a share, power or level
-    out of range.
-
-    Parameters
-    ----------
-    n : int
-        Independent pairs. With several seeds a task or tasks a cluster, their effective number, `effective_pairs`.
-    discordant : float
-        The share of pairs on which the sides differ, in [0, 1]; from a probe, or from earlier runs.
-
-    Returns
-    -------
-    float | None
-        None where no difference can be detected: the pairs are too few even if one side wins them all.
+    of them: a design of few discordant pairs has a minimum, too. None where the pairs are too few even if one side wins
+    them all. Raises ConfigError: n, the independent pairs, below 1; a share, power or level out of range.
 
     Examples
     --------
@@ -209,12 +249,7 @@ def effective_pairs(differences: ArrayLike) -> int:
     """Number of independent pairs that a design is worth: its tasks over the squared `intervals.agreement` of seeds.
 
     K seeds of a task count as K / (1 + (K - 1) r) pairs, where r is their intraclass correlation (Kish 1965, Survey
-    Sampling).
-
-    Parameters
-    ----------
-    differences : ArrayLike
-        Shape (tasks, seeds); NaN for a missing case, at least one case.
+    Sampling). Shape (tasks, seeds); NaN for a missing case.
     """
     import numpy as np
 

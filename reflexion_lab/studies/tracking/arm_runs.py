@@ -15,7 +15,7 @@ from reflexion_lab.analysis.comparison.grouping import arms, short_names
 from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.report import cells
-from reflexion_lab.analysis.report.comparison import claim, is_registered
+from reflexion_lab.analysis.report.comparison import claim, is_registered, mde
 from reflexion_lab.analysis.report.documents import escaped
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import ConfigError
@@ -262,7 +262,7 @@ def _registered(row: Row) -> str:
 
 def _sentence(difference: Difference, row: Row, comparison: Comparison) -> str:
     """With p, verdict and minimum detectable effect, of which an upper bound has none."""
-    estimate, minimum = difference.estimate, difference.minimum
+    estimate = difference.estimate
     interval = f"95 % interval {estimate.low:+.3f} to {estimate.high:+.3f}"
     not_matched = ", budgets **not matched**" * bool(difference.cut and not difference.cut.is_matched)
     against = f"Against {escaped(str(comparison.baseline))}, {difference.budget}"
@@ -271,7 +271,7 @@ def _sentence(difference: Difference, row: Row, comparison: Comparison) -> str:
         return f"{result}: {claim(row, difference)}, no verdict"
     verdict = difference.verdict if difference.is_detected else f"**{difference.verdict}**"
     verdict += ", a price: not at equal attempts" * row.is_price(difference)
-    effect = "none" if minimum is None else f"{100 * minimum:.1f} points"
+    effect = mde(difference) + " points" * (difference.minimum is not None)
     p = f"p = {difference.p_tasks:.3g}, after Holm {difference.p_holm:.3g}"
     return f"{result}, {p}: {verdict} (minimum detectable effect: {effect})"
 

@@ -14,6 +14,8 @@ from reflexion_lab.analysis.stats.power import (
     detectable,
     detected,
     effective_pairs,
+    fewest,
+    minimum,
     minimum_detectable,
     needed,
     power_of,
@@ -166,6 +168,29 @@ def _padded(values, width):
 
 def _is_detected(first, second):
     return difference(first, second).low > 0 and sign_flip(first, second) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("clusters", "cases", "discordance", "alike"), [(7, 20, 0.6, 0.2), (10, 3, 0.5, 0.5), (11, 1, 0.7, 1.0)]
+)
+def test_the_minimum_of_few_clusters_is_what_their_comparisons_detect(clusters, cases, discordance, alike):
+    """By arms drawn case by case: clusters are alike in all of their cases or in none."""
+    effective = round(clusters * cases / (1 + (cases - 1) * alike))
+    least, runs = minimum(clusters * cases, clusters, effective, discordance), 800
+    chances = [(discordance + least) / 2, (discordance - least) / 2, 1 - discordance]
+    kinds = np.random.default_rng(18).choice([1, -1, 0], (runs, clusters, cases), p=chances)
+    kinds = np.where(np.random.default_rng(19).random((runs, clusters, 1)) < alike, kinds[:, :, :1], kinds)
+    share = np.mean([_is_detected((each < 0).astype(float), (each > 0).astype(float)) for each in kinds])
+    assert share == pytest.approx(0.8, abs=0.06)
+    assert minimum(clusters * cases, clusters, effective, 0.05) is None  # so few differ that none is detected
+
+
+@pytest.mark.parametrize("comparisons", [1, 2, 3, 7, 20])
+def test_the_fewest_clusters_are_those_whose_agreement_is_significant(comparisons):
+    least = fewest(comparisons)
+    p_values = [sign_flip(np.zeros((n, 2)), np.ones((n, 2))) * comparisons for n in (least - 1, least)]
+    assert p_values[1] <= 0.05 < p_values[0]
+    assert minimum(2 * least - 2, least - 1, 2 * least, 1.0, comparisons) is None
 
 
 def test_more_comparisons_leave_less_power():
