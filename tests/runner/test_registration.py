@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -525,6 +526,20 @@ def test_a_key_that_only_later_seeds_have_is_registered(study, run_of):
     assert reason == "fingerprint of critic is missing, registered was strong"
     (reason,) = deviations(read(study), replace(runs[0], **with_critic))
     assert reason == "fingerprint of critic is strong, registered was no such key"
+
+
+AS_JSON = json.dumps(msgspec.yaml.decode(STUDY))
+KEPT = STUDY.replace("stopping: after", "stopping: |+\n  after") + "\n\n"
+IN_JSON = (AS_JSON, f"--- {AS_JSON}", "  " + STUDY.replace("\n", "\n  "), KEPT)
+
+
+@pytest.mark.parametrize("form", [*IN_JSON, f"---\n{STUDY}...\n", STUDY.replace("\n", "\r\n"), "\ufeff" + STUDY])
+def test_a_study_in_any_form_is_registered(study, registered, form):
+    study.write_bytes(form.encode())
+    before = read(study)
+    assert register(study, registered.registered) == read(study)
+    assert replace(read(study), registered=None) == before
+    assert study.read_text().startswith("{") is (form in IN_JSON)
 
 
 def test_a_section_of_other_arms_or_seeds_is_refused(study, registered):

@@ -6,6 +6,7 @@ layout or the order of fields of the file.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import warnings
@@ -187,6 +188,10 @@ def read(path: Path | str) -> Registration:
         text = content(path, f"a {FILE}")
     except ValueError as problem:
         raise DataError(f"study: {problem}") from None
+    return _decoded(path, text)
+
+
+def _decoded(path: Path | str, text: bytes) -> Registration:
     try:
         return msgspec.yaml.decode(text, type=Registration)
     except (ValueError, TypeError, *UNREADABLE) as problem:  # TypeError: an unhashable key
@@ -385,7 +390,8 @@ def _own(configs: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]) -> Reg
 
 
 def register(path: Path, registered: Registered) -> Registration:
-    """Append the section `registered` to the study at `path`.
+    """Append the section `registered` to the study at `path`; a file to which nothing can be appended, such as JSON, is
+    written anew, in JSON.
 
     Raises
     ------
@@ -395,10 +401,17 @@ def register(path: Path, registered: Registered) -> Registration:
     study, text = read(path), path.read_text()
     if study.registered:
         raise registered_already(path, study.registered)
+    added = {SECTION: msgspec.to_builtins(registered)}
     header = "# Written by `reflexion-lab study register`: the composed config of every arm."
-    yaml = msgspec.yaml.encode({SECTION: msgspec.to_builtins(registered)}).decode()
-    replace(path, [f"{text.rstrip()}\n\n{header}\n{yaml}".encode()])
-    return read(path)
+    body, yaml = text.rstrip().removesuffix("\n..."), msgspec.yaml.encode(added).decode()
+    as_json = msgspec.json.format(msgspec.json.encode(msgspec.yaml.decode(text) | added))
+    for whole in (f"{body}\n\n{header}\n{yaml}".encode(), as_json + b"\n"):
+        with contextlib.suppress(DataError):
+            after = _decoded(path, whole)
+            if msgspec.structs.replace(after, registered=None) == study:
+                replace(path, [whole])
+                return after
+    raise DataError(f"study: {path}", "a form to which nothing can be added", "YAML or JSON")
 
 
 def registered_already(path: Path, registered: Registered) -> DataError:
