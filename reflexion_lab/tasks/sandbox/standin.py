@@ -127,9 +127,11 @@ class Kept:
         return f'{{"{"y" if hasattr(type(value), "__next__") else "h"}":[{len(self.objects) - 1},{shown}]}}'
 
     def exception(self, problem: BaseException) -> str:
-        """Module and name of its classes, arguments, and how it is reported."""
+        """Module ("" if it has no such class) and name of its classes, arguments, and how it is reported."""
         outcome, name, message, line = describe(problem)
-        classes = [f"[{quoted(c.__module__)},{quoted(c.__name__)}]" for c in type(problem).__mro__[:20]]
+        names = [(c.__module__, c.__name__, c) for c in type(problem).__mro__[:20]]
+        genuine = [(m if getattr(sys.modules.get(m), name, None) is c else "", name) for m, name, c in names]
+        classes = [f"[{quoted(module)},{quoted(name)}]" for module, name in genuine]
         report = f"[{quoted('error' if outcome == 'fail' else outcome)},{quoted(name)},{quoted(message)},{line}]"
         return f"[[{','.join(classes)}],{plain.encode(problem.args, self)},{report}]"
 

@@ -300,6 +300,12 @@ def test_changed_arguments_are_written_back(sandbox, change, argument, expected)
     assert (result.outcome, result.message, result.in_process) == ("pass", "", False)
 
 
+POSING = (
+    "class Z(ArithmeticError): pass\nZ.__module__, Z.__name__ = 'builtins', 'ZeroDivisionError'\n"
+    "class J(ValueError): pass\nJ.__module__, J.__name__ = 'json.decoder', 'JSONDecodeError'\n"
+)
+
+
 @pytest.mark.parametrize(
     ("raised", "caught"),
     [
@@ -307,11 +313,13 @@ def test_changed_arguments_are_written_back(sandbox, change, argument, expected)
         ("type('Own', (KeyError,), {})('a')", "LookupError as e:\n    assert e.args == ('a',)"),
         ("json.JSONDecodeError('no', 'x', 0)", "json.JSONDecodeError as e:\n    assert 'no' in str(e)"),
         ("StopIteration(3)", "RuntimeError as e:\n    assert e"),
+        ("Z(1)", "ZeroDivisionError: assert False\nexcept ArithmeticError as e:\n    assert e.args == (1,)"),
+        ("J('no')", "json.JSONDecodeError: assert False\nexcept ValueError as e:\n    assert str(e) == 'no'"),
     ],
 )
 def test_exceptions_travel(sandbox, raised, caught):
     check = f"import json\ntry:\n    f(1)\n    assert False, 'nothing raised'\nexcept {caught}"
-    result = sandbox.run(f"import json\ndef f(x): raise {raised}\n", "f", [check]).checks[0]
+    result = sandbox.run(f"import json\n{POSING}def f(x): raise {raised}\n", "f", [check]).checks[0]
     assert (result.outcome, result.message, result.in_process) == ("pass", "", False)
 
 
