@@ -123,7 +123,6 @@ def run_sweep(sweep: Sweep, overrides: list[str], as_json: bool = False) -> int:
 
 
 def exit_code(state: CellState) -> int:
-    """Exit code for a cell: 3 for a reached cap, 2 for another problem or an unfinished cell, else 0."""
-    if state.status == "stopped":
-        return 3
-    return 2 if state.problem or state.status not in ("done", "kept") else 0
+    """Exit code for a cell: 4 for a silent model, 3 for a reached cap, 2 for another problem or an unfinished cell."""
+    stops = {"silent": 4, "stopped": 3}
+    return stops.get(state.status, 2 if state.problem or state.status not in ("done", "kept") else 0)

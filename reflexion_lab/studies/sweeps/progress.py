@@ -71,7 +71,7 @@ class SweepProgress:
         counts = Counter(state.status for state in states)
         parts = [
             f"{counts[status]} {status}"
-            for status in ("kept", "failed", "lost", "stopped", "elsewhere")
+            for status in ("kept", "failed", "lost", "stopped", "silent", "elsewhere")
             if counts[status]
         ]
         parts.append(f"{calls} calls made, {stored} saved" + (f" ({stored / (calls + stored):.0%})" if stored else ""))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from reflexion_lab.errors import CapReached, ConfigError
+from reflexion_lab.errors import CapReached, ConfigError, SilentModel
 from reflexion_lab.runner.config.assemble import Lab, assemble, draws_from_runs
 from reflexion_lab.runner.config.grid import Cell, cell_digest, lines
 from reflexion_lab.runner.config.messages import full_traceback, is_user_error, one_line, one_safe_line
@@ -90,7 +90,8 @@ def _run_or_reuse(cfg: Config, number: int, folder: Path, digest: str) -> CellSt
             (folder / f"cell-{number}.log").write_text(full_traceback(problem))
         known = is_user_error(problem) or isinstance(problem, CapReached)
         message = one_line(problem) if known else one_safe_line(f"{type(problem).__name__}: {problem}")
-        status = "stopped" if isinstance(problem, CapReached) else "failed"
+        stops = {SilentModel: "silent", CapReached: "stopped"}
+        status = next((name for kind, name in stops.items() if isinstance(problem, kind)), "failed")
         state = CellState(number=number, status=status, problem=message)
     state = replace(state, seconds=time.monotonic() - started)
     return replace(state, made=lab.models.paid, stored=lab.models.stored, spent=lab.models.spent) if lab else state

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 ROWS = 40
 """Rows of the table; finished cells are left out first."""
 COLUMNS = ("status", "n", "pass@1, % [95 %]", "calls\nmade", "saved", "seconds")
-STYLES = {"done": "green", "kept": "cyan", "failed": "bold red", "lost": "bold red", "stopped": "red"}
+STYLES = {"done": "green", "kept": "cyan", "failed": "bold red", "lost": "bold red", "stopped": "red", "silent": "red"}
 STYLES |= {"elsewhere": "yellow", "running": "yellow"}
 
 
@@ -228,7 +228,7 @@ def headline(sweep: Sweep) -> str:
 
 def call_counts(states: Iterable[CellState]) -> tuple[int, int, Usage]:
     """Calls made and saved, and what was spent. A kept cell made its calls in an earlier sweep."""
-    ended = [state for state in states if state.status in ("done", "failed", "stopped")]
+    ended = [state for state in states if state.status in ("done", "failed", "stopped", "silent")]
     spent = sum((state.spent for state in ended), Usage())
     return sum(state.made for state in ended), sum(state.stored for state in ended), spent
 

@@ -211,7 +211,11 @@ def metrics(row: Row, comparison: Comparison, curve: Curve) -> list[Metric]:
         **registry.numbers("final/repair", row.moves.repair),
         **registry.numbers("final/damage", row.moves.damage),
         **{f"final/{key}": rate.share for key, rate in feedback.items() if rate.n and not row.is_upper_bound},
-        **{f"usage/{key}": float(getattr(row.spent.usage, key)) for key in ("tokens", *Usage.__struct_fields__)},
+        **{
+            f"usage/{key}": float(getattr(row.spent.usage, key))
+            for key in ("tokens", *Usage.__struct_fields__)
+            if key != "cost" or "cost" not in row.unknown  # 0 would be read as free
+        },
         **registry.numbers("usage/tokens_per_solved", row.tokens_per_solved),
         **{k: v for key, value in row.metrics.items() for k, v in registry.numbers(f"final/{key}", value).items()},
     }

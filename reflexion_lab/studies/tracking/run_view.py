@@ -117,7 +117,7 @@ def _usage(summary: Summary) -> dict[str, float]:
     for role, usage in summary.usage.items():
         counts = {name: float(getattr(usage, name)) for name in ("tokens", *Usage.__struct_fields__)}
         counts = {name: count for name, count in counts.items() if count}
-        if summary.solved:
+        if summary.solved and not usage.uncounted:
             counts["tokens_per_solved"] = usage.tokens / summary.solved
         values |= {f"usage/{UNFIT.sub('_', role)}/{name}": value for name, value in counts.items()}
     return values

@@ -155,3 +155,11 @@ def test_the_stop_does_not_depend_on_the_number_of_workers(lab, tasks, code):
     for workers in (1, 8):
         with Server(FORMS["budget"][0], {"actor"}, tasks=tasks) as server:
             assert lab(server, "benchmark.load.n=12", f"workers={workers}", f"run_root=w{workers}")[0] == code
+
+
+def test_silent_cells_of_a_sweep_say_so_and_go_on_by_the_key(lab):
+    answer, words = FORMS["budget"]
+    with Server(answer) as server:
+        code, screen = lab(server, "-m", "seed=0,1", "quiet=true")
+        assert (code, screen.count(words)) == (4, 2), screen
+        assert lab(server, "-m", "seed=0,1", "silent_replies=null")[0] == 0

@@ -48,6 +48,9 @@ def test_arms_and_their_runs_as_mlflow_holds_them(tracker, run, logged, monkeypa
     assert not [run for run in by_arm.values() if "arm" in run.data.params]
     assert len({run.data.tags["mlflow.runColor"] for run in by_arm.values()}) == len(SOLVED)
 
+    # Without prices no cost, in either kind of run: 0 would be read as free.
+    assert not [name for run in [*jobs, *by_arm.values()] for name in run.data.metrics if name.endswith("cost")]
+
     # Every curve has every step; that of a summary has an interval.
     for job in (job for job in jobs if job.data.params["arm"] != "oracle"):
         for key in ("curve/pass_at_1", "curve/reward", "curve/visible_pass", "usage/tokens_cum"):
