@@ -161,7 +161,7 @@ class Arm:
     @property
     def share_method(self) -> str:
         units = clusters.units(self.tasks, self.clusters)
-        return WILSON if len(self.seeds) == 1 and units == "tasks" else PAIRED.replace("tasks", units)
+        return WILSON if self.n_clusters == len(self.judged) else PAIRED.replace("tasks", units)
 
     def by_cluster(self, values: Mapping[Case, float]) -> NDArray[float64]:
         """Values of cases as an array for `stats.bootstrap`: a row per cluster, padded with NaN."""

@@ -92,9 +92,8 @@ class Metric(Record, frozen=True, kw_only=True):
         if self.level == "attempt":
             graded = ((attempt.task_id, self.of(attempt, grade)) for attempt, grade in arm.graded)
             return self._pooled(graded, arm.clusters)
-        by_case = {case: self.of(attempts, arm.grades[case]) for case, attempts in arm.judged.items()}
-        known = {case: value for case, value in by_case.items() if value is not None}
-        return arm.share(known) if known and self.unit == "share" else self._pooled(known.items())
+        of_tasks = ((case.task_id, self.of(attempts, arm.grades[case])) for case, attempts in arm.judged.items())
+        return self._pooled(of_tasks, arm.clusters)
 
     def key(self, is_upper_bound: bool = False) -> str:
         """Name in MLflow, where a share of attempts ends in `_rate`."""

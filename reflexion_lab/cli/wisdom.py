@@ -198,18 +198,18 @@ def _against(comparison: Against) -> Iterator[str]:
     points = f"{100 * solved.difference:+.1f} points {cells.interval(solved.low, solved.high, signed=True)}"
     pairs = f"{solved.repaired} gained, {solved.damaged} lost; p = {solved.p:.2g}, exact test over {comparison.units}"
     yield f"  solved: {points} (95 %, {PAIRED.replace('tasks', comparison.units)}; {pairs})"
-    yield f"  attempts until solved, if both solve: {_change(comparison.attempts_to_success)}"
-    yield f"  attempts: {_change(comparison.attempts)}"
+    yield f"  attempts until solved, if both solve: {_change(comparison.attempts_to_success, comparison.units)}"
+    yield f"  attempts: {_change(comparison.attempts, comparison.units)}"
     yield f"  negative transfer, solved only without wisdom: {_named(comparison.lost)}"
     yield f"  gained, solved only with wisdom: {_named(comparison.gained)}"
     yield f"  the runs differ in: {', '.join(comparison.differs_in) or 'nothing'}"
 
 
-def _change(change: Change) -> str:
+def _change(change: Change, units: str) -> str:
     if change.low is None or change.high is None:
         return f"{change.mean:+.2f} (n = {change.n}, too few for an interval)" if change.n else "no such task"
     ends = cells.interval(change.low, change.high, digits=2, scale=1, signed=True)
-    return f"{change.mean:+.2f} {ends} (n = {change.n} tasks, bootstrap 95 %)"
+    return f"{change.mean:+.2f} {ends} (n = {change.n} tasks, 95 %, bootstrap over {units})"
 
 
 def _named(tasks: Sequence[str]) -> str:

@@ -91,7 +91,8 @@ def test_one_run_is_over_clusters_in_its_summary_and_page(run, capsys):
     assert (after.low, after.high, after.p) == pytest.approx((before.low, before.high, before.p))
     assert logs[1].points[-1].low == shared.low
     assert main(["show", str(double.path), "--full"]) == 0
-    assert "over 40 clusters 95 %" in " ".join(capsys.readouterr().out.split())
+    text = " ".join(capsys.readouterr().out.split())
+    assert "over 40 clusters 95 %" in text and "shares in %, 95 %: adjusted t over clusters" in text
 
 
 def test_tables_say_how_many_clusters_where_tasks_share_one(run):
@@ -100,6 +101,16 @@ def test_tables_say_how_many_clusters_where_tasks_share_one(run):
     assert "clusters" not in alone
     assert "80 tasks in 40 clusters" in " ".join(shared.split())
     assert "160 pairs (80 tasks in 40 clusters)" in " ".join(shared.split())
+    methods = [" ".join(sheet.method for sheet in sheets(comparison)) for comparison in comparisons]
+    assert ["with an interval (adjusted t over clusters)" in text for text in methods] == [False, True]
+
+
+def test_seeds_that_draw_other_tasks_have_wilsons_interval_under_its_name(run):
+    arm = Arm(
+        "words", [Log.read(run("words", {f"{task}/{seed}": WORDS[task] for task in WORDS}, seed)) for seed in (1, 2)]
+    )
+    final, expected = arm.share(arm.verdicts()), Rate.of(60, 80)
+    assert (arm.share_method, final.low, final.high) == ("Wilson", expected.low, expected.high)
 
 
 @pytest.mark.parametrize(

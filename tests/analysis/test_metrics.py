@@ -91,6 +91,7 @@ def test_one_function_of_tasks_or_numbers_is_shown_everywhere(registry, runs, tm
     for name in ("show", "page", "table"):
         assert "retried tasks" in pages[name]
         assert "characters" in pages[name]
+    assert "(4 of 6 tasks, over 3 tasks 95 %)" in pages["table"]
     assert (float(pages["csv"]["retried"]), float(pages["csv"]["retried_low"]) < 0.66) == (0.666667, True)
     assert pages["arm in MLflow"]["final/retried"] == pytest.approx(2 / 3)
     assert pages["arm in MLflow"]["final/length"] == pages["run in MLflow"]["final/length"] > 0

@@ -12,6 +12,7 @@ from reflexion_lab.analysis.figures.style import COLOURS, FAINT, INK, SMALL, Sty
 from reflexion_lab.analysis.learning.calibration import Calibration, Forecast, calibration
 from reflexion_lab.analysis.learning.reflections import forecasts
 from reflexion_lab.analysis.report import cells
+from reflexion_lab.analysis.stats.intervals import methods
 from reflexion_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -74,15 +75,16 @@ def drawing(arms: Sequence[Arm], source: str | None = None) -> Drawing | None:
         for arm, (name, calibrated) in figures.items()
         for part in calibrated.bins
     ]  # fmt: skip
-    text = f"{facts(list(figures))} 95 % intervals over tasks. Bars: number of reflections; dashed: calibrated."
+    intervals = methods(part.came_true for _, calibrated in figures.values() for part in calibrated.bins)
+    units = "clusters" if "clusters" in intervals else "tasks"
+    text = f"{facts(list(figures))} 95 % intervals: {intervals}. Bars: number of reflections; dashed: calibrated."
     errors = ", ".join(
         f"{arm.label} {calibrated.error:.3f} (by chance up to {calibrated.error_by_chance:.3f})"
         for arm, (_, calibrated) in figures.items()
     )
     method = (
-        "Confidence of reflections against the feedback verdict on the next attempt, which read them. 95 % "
-        "intervals over tasks, or over clusters of tasks. Brier: lower is better. Expected calibration error: "
-        f"{errors}."
+        "Confidence of reflections against the feedback verdict on the next attempt, which read them. Brier: "
+        f"lower is better, bootstrap over {units}. Expected calibration error: {errors}."
     )
     panels = [
         partial(reliability, calibrated, label=f"{arm.label}, {name}") for arm, (name, calibrated) in figures.items()

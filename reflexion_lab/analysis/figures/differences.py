@@ -83,6 +83,7 @@ def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
         for difference in comparison.shown(row).values()
     ]  # fmt: skip
     methods = methods_of(difference for row in arm_rows for difference in comparison.shown(row).values())
+    units = " or ".join(unit for unit in ("tasks", "clusters") if unit in methods)
     unmatched = [f"{row.arm} ({', '.join(dict.fromkeys(row.unmatched.values()))})" for row in arm_rows if row.unmatched]
     refused = [f"{row.arm} ({row.refused})" for row in comparison.rows if row.refused]
     text = (
@@ -91,7 +92,7 @@ def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
         + f" Not at equal spending: {', '.join(unmatched)}." * bool(unmatched)
     )
     method = (
-        f"Paired by task and seed; 95 % intervals, each by itself; {methods}. p: tasks or clusters as units, Holm over "
+        f"Paired by task and seed; 95 % intervals, each by itself; {methods}. p: {units} as units, Holm over "
         "the arms at a budget. Grey, where it is drawn: below the minimum detectable effect at 80 % power; where a "
         "difference has none, none is detectable."
     )

@@ -10,9 +10,8 @@ from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import SMALL, bars, frame, look, mark_bounds, named, share_axis
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.stats.bootstrap import interval
-from reflexion_lab.analysis.stats.clusters import by_cluster
-from reflexion_lab.analysis.stats.intervals import PAIRED, Estimate
+from reflexion_lab.analysis.stats import bootstrap
+from reflexion_lab.analysis.stats.intervals import Rate, methods
 from reflexion_lab.records import UNKNOWN, Attempt
 
 if TYPE_CHECKING:
@@ -22,23 +21,23 @@ MOST = 5
 """Items from which attempts are drawn together."""
 NAMES = {False: "first attempts", True: "later attempts"}
 COLUMNS = ("attempts", "arm", "feedback_source", "items", "k", "n", "share", "low", "high")
-Passed = Mapping[int, tuple[Estimate, int, int]]
-"""By number of items: the share that passed, the passed and all attempts."""
+Passed = Mapping[int, Rate]
+"""By number of items, the share of attempts that passed."""
 
 
 def by_items(by_arm: Mapping[Arm, Passed], title: str, ax: Axes) -> Axes:
     """Draw a curve per arm: the share that passed by the number of items read, with intervals and n."""
     for place, (arm, groups) in enumerate(by_arm.items()):
         style, shift = look(place), (place - (len(by_arm) - 1) / 2) * 0.5 / len(by_arm)
-        x, shares = [items + shift for items in groups], [share for share, _, _ in groups.values()]
+        x, shares = [items + shift for items in groups], [*groups.values()]
         bars(x, shares, style["color"], ax)
-        values = [share.value for share in shares]
+        values = [rate.share for rate in shares]
         label = named(arm)
         ax.plot(x, values, **style, linewidth=1.5, markersize=7, zorder=4, label=label, gid="passed")
-        for at, (share, _, n) in zip(x, groups.values(), strict=True):
-            ax.annotate(str(n), (at, share.value), (5, 5), textcoords="offset points", **SMALL)
-    every = [share for groups in by_arm.values() for share, _, _ in groups.values()]
-    share_axis(ax, [end for share in every for end in (share.low, share.high)], "share of attempts that passed")
+        for at, rate in zip(x, shares, strict=True):
+            ax.annotate(str(rate.n), (at, rate.share), (5, 5), textcoords="offset points", **SMALL)
+    every = [rate for groups in by_arm.values() for rate in groups.values()]
+    share_axis(ax, [end for rate in every for end in (rate.low, rate.high)], "share of attempts that passed")
     counts = sorted({items for groups in by_arm.values() for items in groups})
     ax.set_xticks(counts, [f"{items} or more" if items == MOST else str(items) for items in counts])
     ax.set(xlabel="items of other loops read", xlim=(counts[0] - 0.5, counts[-1] + 0.5))
@@ -56,13 +55,14 @@ def drawing(arms: Sequence[Arm], later: Sequence[bool] = (False, True)) -> Drawi
     if not parts:
         return None
     rows = [
-        (NAMES[is_later], arm.label, arm.feedback_source, items, k, n, share.value, share.low, share.high)
+        (NAMES[is_later], arm.label, arm.feedback_source, items, of.k, of.n, of.share, of.low, of.high)
         for is_later, part in parts.items()
         for arm, groups in part.items()
-        for items, (share, k, n) in groups.items()
+        for items, of in groups.items()
     ]
+    every = [rate for part in parts.values() for groups in part.values() for rate in groups.values()]
     drawn = list(dict.fromkeys(arm for part in parts.values() for arm in part))
-    text = f"{facts(drawn)} 95 % intervals: {PAIRED}. Beside each: number of attempts."
+    text = f"{facts(drawn)} 95 % intervals: {methods(every)}. Beside each: number of attempts."
     method = (
         "Hidden verdicts on attempts by the number of episodes, mistakes and entries of wisdom of other loops in their "
         "prompt. Attempts that found more differ in more than that."
@@ -88,7 +88,4 @@ def _groups(arm: Arm, is_later: bool) -> Passed:
             if (attempt.number > 1) is is_later and grade and grade.outcome not in UNKNOWN:
                 items = min(MOST, items_read(log, attempt))
                 outcomes.setdefault(items, []).append((attempt.task_id, grade.passed))
-    return {
-        items: (interval(by_cluster(passed, arm.clusters)), sum(won for _, won in passed), len(passed))
-        for items, passed in sorted(outcomes.items())
-    }
+    return {items: bootstrap.rate(passed, arm.clusters) for items, passed in sorted(outcomes.items())}

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
+from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure, share_methods
 from reflexion_lab.analysis.figures.style import COLOURS, SMALL, Style, frame, per_cent, watermark
 from reflexion_lab.analysis.learning.transitions import Moves, Transitions, transitions
-from reflexion_lab.analysis.stats.intervals import PAIRED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +66,7 @@ def drawing(arms: Sequence[Arm]) -> Drawing | None:
     method = (
         "Hidden verdicts on programs, from one attempt to the next, of the loops that continued. Loops whose feedback "
         "passed have ended: n shrinks, and the right programs in it are those that the feedback rejected. Intervals: "
-        f"{PAIRED}, or over clusters of tasks."
+        f"{share_methods(longer)}."
     )
     panels = [functools.partial(transition_bars, arm_moves) for arm_moves in every]
     across = min(len(every), 2 if len(every) < 5 else 3)

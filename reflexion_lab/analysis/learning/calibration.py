@@ -100,7 +100,8 @@ def calibration(forecasts: Sequence[Forecast], *, seed: int = 0) -> Calibration:
 
 
 def _came_true(forecasts: Sequence[Forecast]) -> Rate:
-    return rate((forecast.cluster or forecast.task_id, forecast.came_true) for forecast in forecasts)
+    clusters = {forecast.task_id: forecast.cluster for forecast in forecasts if forecast.cluster}
+    return rate(((forecast.task_id, forecast.came_true) for forecast in forecasts), clusters)
 
 
 def _place(confidence: float) -> int:

@@ -21,7 +21,7 @@ from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.run_tables import text
 from reflexion_lab.analysis.report.sheets import Sheet
-from reflexion_lab.analysis.stats.intervals import Estimate, Rate
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate, methods
 from reflexion_lab.analysis.stats.power import counted, too_few
 from reflexion_lab.analysis.summary import has_model
 from reflexion_lab.io.terminal_text import plain
@@ -274,6 +274,8 @@ def _prices(comparison: Comparison) -> Iterator[Sheet]:
         for unit, difference in row.equal.items()
         if difference.price and f"equal_{unit}" in comparison.shown(row)
     )
+    prices = [each.price for row in comparison.rows for each in comparison.shown(row).values() if each.price]
+    rates = [rate for price in prices for rate in (price.solved, price.baseline_solved)]
     columns = ("arm", "unit", "price,\narm :\nbaseline", "solved,\narm", "solved,\nbaseline", "needed",
                "per case,\narm :\nbaseline")  # fmt: skip
     caption = (
@@ -283,7 +285,7 @@ def _prices(comparison: Comparison) -> Iterator[Sheet]:
     meaning = (
         "Price: mean spending on a further attempt, after the first, with the reflection before it (of an arm without "
         "any: on a first attempt). Solved: of the further attempts on cases not yet solved, those that solve, in %, "
-        "with an interval over tasks or their clusters. Needed: the share with which one makes up its price, "
+        f"with an interval ({methods(rates)}). Needed: the share with which one makes up its price, "
         "1 - (1 - p)^ratio for p solved by the baseline. Per case: mean spending after the cut."
     )
     if lines:

@@ -14,7 +14,7 @@ from reflexion_lab.analysis.report.sheets import Sheet, as_table
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.clusters import units
 from reflexion_lab.analysis.stats.estimators import Point
-from reflexion_lab.analysis.stats.intervals import Estimate, Rate
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate, methods
 from reflexion_lab.analysis.summary import Summary, cost_is_known, spending, summary, usages
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import BY_MODEL, OUTCOMES, Reflection, Trajectory, Usage, WrittenTests
@@ -210,11 +210,12 @@ def _feedback(figures: Summary) -> Iterator[Sheet]:
     columns["all attempts"] = figures.feedback_attempts
     known = {name: confusion for name, confusion in columns.items() if confusion}
     counts = {name: [_counted(getattr(each, field)) for each in known.values()] for name, field in CONFUSION.items()}
+    shares = [getattr(each, field) for each in known.values() for field in CONFUSION.values()]
     yield Sheet(
         title=f"Feedback {_feedback_by(figures)} against hidden tests",
         columns=("programs", *known),
         rows=tuple((name, *row) for name, row in counts.items()),
-        caption="shares in %, 95 % over tasks, or over clusters of tasks",
+        caption=f"shares in %, 95 %: {methods(rate for rate in shares if isinstance(rate, Rate))}",
     )
 
 

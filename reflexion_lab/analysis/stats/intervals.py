@@ -70,6 +70,12 @@ class Rate(Record, frozen=True, kw_only=True, omit_defaults=True):
         return cls.of(sum(known), len(known))
 
 
+def methods(rates: Iterable[Rate]) -> str:
+    """Methods of the intervals of shares, such as `Wilson and adjusted t over clusters`."""
+    units = dict.fromkeys(rate.units.rpartition(" ")[2].removesuffix("s") for rate in rates if rate.n)
+    return " and ".join(PAIRED.replace("task", unit) if unit else WILSON for unit in units) or "no case"
+
+
 class Estimate(Record, frozen=True, kw_only=True):
     """A value with its 95 % interval."""
 

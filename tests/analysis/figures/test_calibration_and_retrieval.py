@@ -77,6 +77,10 @@ def test_the_drawing_of_confidence_holds_its_bins(log):
     assert sum(columns["n"]) == figures.n
     assert set(columns["brier"]) == {figures.brier.value}
     assert columns["share"] == tuple(part.came_true.share for part in figures.bins)
+    assert "95 % intervals: Wilson." in drawing.caption and "bootstrap over tasks" in drawing.method
+    clustered = replace(log, clusters={f"t{task}": f"c{task // 6}" for task in range(24)})
+    drawing = calibration_plots.drawing([Arm("reflexion", [clustered])], source="stated")
+    assert "adjusted t over clusters" in drawing.caption and "bootstrap over clusters" in drawing.method
     with pytest.raises(ValueError, match="source: got 'other', expected one of "):
         calibration_plots.drawing([Arm("reflexion", [log])], source="other")
 
@@ -123,3 +127,6 @@ def test_attempts_are_drawn_by_the_items_of_other_loops_that_they_read(write_run
     ends = [segment[:, 1].tolist() for c in by_gid(ax.collections, "interval") for segment in c.get_segments()]
     assert ends == [list(pair) for pair in zip(columns["low"], columns["high"], strict=True)]
     assert texts(ax) == ["14", "13", "13"]
+    assert "95 % intervals: Wilson." in drawing.caption
+    clustered = [replace(log, clusters={f"t{task}": f"c{task // 6}" for task in range(40)}) for log in arm.logs]
+    assert "95 % intervals: adjusted t over clusters." in retrieval.drawing([Arm("near", clustered)]).caption
