@@ -24,6 +24,7 @@ from reflexion_lab.text.replies.syntax import (
     idle,
     is_stub,
     returns_outside,
+    set_up,
     unbound_names,
     usage,
     without,
@@ -219,7 +220,8 @@ def extract(reply: str, task: Task) -> Extraction:
 
     The last complete definition of the entry point is taken, since a reply may correct itself. Fenced code is preferred
     to bare text, and a definition, even an invalid one, to a body. Imports and helper functions of the prompt that the
-    code does not define are prepended. Code that is not Python is returned unchanged: its syntax error is feedback.
+    code does not define are prepended, and its set-up, such as `random.seed(0)`. Code that is not Python is returned
+    unchanged: its syntax error is feedback.
     """
     if len(reply) > REPLY_CHARS:
         return Extraction("", "too_long")
@@ -274,7 +276,8 @@ def _assembled(code: str, helpers: list[str], task: Task, parser: Parser) -> tup
     before = preamble(task)
     known = parser.parse(before) or ast.Module([], [])
     trials, bound = usage(tree, task.entry_point, known), bound_names(tree)
-    defined = [node for node in known.body if bound_names(ast.Module([node], [])) <= bound]
+    needed = set_up(known, tree, task.entry_point)
+    defined = [node for node in known.body if node not in needed and bound_names(ast.Module([node], [])) <= bound]
     front = without(before, known, defined).lstrip("\n") if len(defined) < len(known.body) else ""
     future = future_imports(tree) if front or helpers else []
     first = [f"{ast.unparse(node)}\n" for node in future]  # these must precede all other statements

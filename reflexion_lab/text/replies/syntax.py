@@ -31,6 +31,7 @@ IMPORTS = ast.Import | ast.ImportFrom
 INTERACTIVE = {"input", "exit", "quit"}
 """Builtins that end a program or need a terminal."""
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+BLOCKS = (ast.For, ast.While, ast.With, ast.If, ast.Try)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -195,6 +196,26 @@ def usage(tree: ast.Module, entry_point: str, before: ast.Module) -> list[ast.st
             tried.discard(id(node))
             needed |= _reached(global_reads(node, at_once=True) - needed, reads)
     return [node for node in tree.body if id(node) in tried]
+
+
+def set_up(before: ast.Module, tree: ast.Module, entry_point: str) -> list[ast.stmt]:
+    """Statements of the prompt that change something without binding a name (`PRICE["a"] = 3`, `random.seed(0)`, a loop
+    that fills a table), with the definitions that they need; without those that `tree` repeats.
+
+    `before`: the code of the prompt before the entry point.
+    """
+    reads, names = _reads(before), bound_names(before)
+    repeated, chosen, needed = {ast.dump(node) for node in tree.body}, set[int](), set[str]()
+    for node in before.body:
+        own = bound_names(ast.Module([node], []))
+        is_idle = isinstance(node, ast.Assert) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        if is_idle or ast.dump(node) in repeated or (own and not (isinstance(node, BLOCKS) and _changed(node) - own)):
+            continue
+        reached = _reached(global_reads(node), reads)
+        if not {entry_point, *INTERACTIVE} & reached and ("*" in names or reached <= names | BUILTINS):
+            chosen.add(id(node))
+            needed |= reached
+    return [node for node in before.body if id(node) in chosen or bound_names(ast.Module([node], [])) & needed]
 
 
 def global_reads(statement: ast.stmt, *, at_once: bool = False) -> set[str]:

@@ -180,6 +180,26 @@ def test_code_that_the_function_rests_on_is_kept():
     assert value(program) == 4
 
 
+TABLE = "import sys\nimport random\n\nPRICE = {}\n\n\ndef fill(table):\n    table['z'] = 9\n\n\nclass Shop: pass\n\n\n"
+SET_UP = [
+    "PRICE['a'] = 3", "PRICE['a'] = 1\nPRICE['a'] += 2", "PRICE.update(a=3)", "PRICE['a'] = 3\ndel PRICE['a']",
+    "sys.setrecursionlimit(9000)", "random.seed(0)", "Shop.depth = 3", "setattr(Shop, 'depth', 3)", "fill(PRICE)",
+    "for key in 'ab':\n    PRICE[key] = 3", "while len(PRICE) < 3:\n    PRICE[len(PRICE)] = 0",
+    "with open('/dev/null') as file:\n    PRICE['a'] = 3", "if not PRICE:\n    PRICE['a'] = 3",
+    "try:\n    PRICE['a'] = 3\nexcept ValueError:\n    pass",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("statement", [*SET_UP, "assert not PRICE", "print(f(1))", "'A text.'"])
+def test_the_set_up_of_the_prompt_stays_in_the_program_once(statement):
+    prompt = f'{TABLE}{statement}\n\n\ndef f(xs):\n    """Sum."""\n'
+    task, function = Task(task_id="t", prompt=prompt, entry_point="f"), "def f(xs):\n    return PRICE\n"
+    for own in ("", "import sys\nimport random\n\n", *[f"{TABLE}{statement}\n\n"] * (statement in SET_UP)):
+        program = extract(f"```python\n{own}{function}```", task).program
+        assert program.count(statement) == (statement in SET_UP)
+        assert statement not in SET_UP or value(program) == value(f"{prompt}    return PRICE\n")
+
+
 def test_the_preamble_supplies_only_what_the_reply_lacks():
     reply = "```python\ndef helper(x):\n    return 10\n\ndef f(x):\n    return math.floor(helper(x))\n```"
     program = extract(reply, TASK).program
