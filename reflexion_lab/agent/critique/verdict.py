@@ -81,7 +81,7 @@ def parse_verdict(text: str) -> Verdict:
     severity is `SEVERITY_UNSTATED` if there are issues or suggestions, and 0 if the reply states that there is none.
     Raises Unreadable: the reply has no severity, issue or suggestion. No other exception is raised.
     """
-    reply, _ = without_thoughts(text[:CHARS])
+    reply = _LABELS.answer(without_thoughts(text[:CHARS])[0])
     values = _from_json(reply) or _from_lines(reply)
     issues, suggestions = (_items(values.get(key, ())) for key in LISTS)
     firsts = (value[0] if isinstance(value, list) and value else value for value in map(values.get, MEASURES))

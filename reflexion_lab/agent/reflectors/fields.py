@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 
 from reflexion_lab.records import Category, Record
@@ -54,6 +55,13 @@ WITHOUT_CONFIDENCE = {"whatfailed", "strategychange", "analysis"}
 ANALYSIS_CHARS = 500
 FEW = 5
 """Words from which a reply in prose is a reflection."""
+_NO_ANSWER = re.compile(
+    r"""^[{]|[{]\s*+["']?(?:root|what|cause|category|analysis)
+    |\b(?:can(?:['’]?t|not)|unable\ to|won['’]t)\s(?:\w+\s){0,2}(?:help|assist|comply|fulfil|provide|share|answer)
+    |\byou\b[^.!?\n]{0,200}\?|\bplease\s(?:provide|share|send|paste|give|clarify|tell)|\?\W*\Z""",
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
+"""JSON, even a torn object; a refusal; a question to the reader, or at the end."""
 ITEMS, ITEM_CHARS = 5, 200
 """Largest number of entries of a list, and their length."""
 NEUTRAL = 0.5
@@ -94,24 +102,26 @@ class Fields(Record, frozen=True, kw_only=True):
 def parse_fields(text: str) -> Fields:
     """Parse labelled lines, or one JSON object if it has more of the four labels.
 
-    Of repeated labels the last complete set counts. Echoes of the prompt's form and `<think>` sections are ignored.
+    Of repeated labels the last complete set counts. Echoes of the prompt's form, `<think>` sections and answers to a
+    task that the reply invents are ignored.
 
     Lines: the forms that `Labels` tolerates, values over several lines (joined by spaces; each line of LESSONS is an
     entry), code fences, prose before the first label.
 
-    JSON: an object anywhere in the reply; of several, the one with most of the four labels, the later on a tie. Keys of
-     three forms may be mixed: our labels; `category, analysis, suggestion, actionItems, confidence`, where the
-    analysis, cut to 500 characters, is the root cause; `what_worked, what_failed, root_cause, strategy_change,
-    key_insight`. In the last two the confidence is optional.
+    JSON: an object anywhere in the reply, except within a complete one; of several, the one with most of the four
+    labels, the later on a tie. Keys of three forms may be mixed: our labels; `category, analysis, suggestion,
+    actionItems, confidence`, where the analysis, cut to 500 characters, is the root cause; `what_worked, what_failed,
+    root_cause, strategy_change, key_insight`. In the last two the confidence is optional.
 
     Confidence: `85%`, `8/10`, `[0.9]`, `about 0.8`; integers above 1 are tenths up to 10 and percent up to 100. An
     ambiguous one counts as not stated. Raises ParseError: required fields are missing or empty. No other exception is
     raised.
     """
-    reply = without_thoughts(text)[0]
+    reply = _LABELS.answer(without_thoughts(text)[0])
     values = _from_lines(reply)
     if _stated(values) < len(LABELS):
-        values = max([values, *reversed([*map(_labelled, objects(reply))])], key=_stated)
+        whole = objects(reply, lambda fields: _stated(_labelled(fields)) == len(LABELS))
+        values = max([values, *reversed([*map(_labelled, whole)])], key=_stated)
     if missing := [label for label in LABELS if label not in values]:
         expected = f"one line each for {', '.join(LABELS)}, or a JSON object with these keys"
         raise ParseError(f"the reply lacks {', '.join(missing)}; expected {expected}")
@@ -132,7 +142,8 @@ def parse_fields(text: str) -> Fields:
 
 
 def prose(text: str, prompt: str) -> str:
-    """The sentences of a reply without labels and JSON, at most `ANALYSIS_CHARS`; "" if it has fewer than `FEW` words.
+    """The sentences of a reply without labels and JSON, at most `ANALYSIS_CHARS`; "" if it has fewer than `FEW` words,
+    refuses, or asks something back.
 
     Lines of the `prompt` and its form, code, and lines that introduce something are left out.
     """
@@ -140,9 +151,12 @@ def prose(text: str, prompt: str) -> str:
     if any(_LABELS.sections(reply)) or any(objects(reply)):
         return ""
     lines = [line.strip() for block in blocks(reply) if not block.fenced for line in block.text.splitlines()]
-    is_own = [line for line in lines if is_prose(line) and line not in prompt and not _LABELS.is_echo(line)]
-    words = one_line(" ".join(line for line in is_own if not line.endswith(":")))
-    return bounded(words, ANALYSIS_CHARS) if len(words.split()) >= FEW else ""
+    for part in Labels.FRAME.split("\n".join(lines)):  # what follows an invented task is no answer
+        own = [line for line in part.splitlines() if is_prose(line) and line not in prompt and _LABELS.own(line)]
+        words = one_line(" ".join(line for line in own if not line.endswith(":")))
+        if len(words.split()) >= FEW:
+            return "" if _NO_ANSWER.search("\n".join(own)) else bounded(words, ANALYSIS_CHARS)
+    return ""
 
 
 def _stated(values: Values) -> int:
@@ -176,7 +190,7 @@ def _first(fields: Mapping[str, object], keys: tuple[str, ...], is_list: bool) -
     for key in keys:
         value = fields.get(key)
         texts = [one_line(entry) for entry in (value if isinstance(value, list) else [value]) if isinstance(entry, str)]
-        texts = [text for text in texts if not _LABELS.is_echo(text)]
+        texts = [text for text in map(_LABELS.own, texts) if text]
         if is_list:
             return entries(texts, ITEMS, ITEM_CHARS)
         text = " ".join(filter(None, texts))

@@ -101,10 +101,10 @@ class LLMReflector:
         try:
             fields = parse_fields(completion.text)
         except ParseError as error:
-            if words := prose(completion.text, prompt.content):
+            cut = "; it was cut at max_tokens" if completion.finish_reason == "length" else ""
+            if not cut and (words := prose(completion.text, prompt.content)):
                 change = {"what_to_change": words, "action_items": (words,), "flags": ("unlabelled",)}
                 return reflection_on(attempt, "llm", **change, text=completion.text, usage=completion.usage)
-            cut = "; it was cut at max_tokens" if completion.finish_reason == "length" else ""
             raise ReflectionError("parse_error", f"{error}{cut}", completion) from error
         return reflection_on(
             attempt,

@@ -1,14 +1,15 @@
 """Parser of labelled replies: lines that begin with a label, JSON objects, and numbers in either.
 
-A reply that repeats the form which its prompt explains is no answer (`Labels.is_echo`); of several answers the last
-complete one counts (`Labels.last`). Hostile replies take bounded time and raise no exception.
+What repeats the form that the prompt explains is no answer (`Labels.own`), nor is what follows an invented next prompt
+(`Labels.answer`); of several answers the last complete one counts (`Labels.last`). Hostile replies take bounded time
+and raise no exception.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -26,6 +27,12 @@ LEAST, SHORT = 12, 20
 """Letters of a template's text below which it may be an answer, and up to which only an equal text repeats it."""
 _EXPLAINED = re.compile(r"""^[\s{]*"?\w+"?: +(.*?)[,}]*$""")
 _VARIABLE = re.compile(r"[{][{%#]")
+_LINK = re.compile(r"\A[\s,]*(?:[:=–—-]+|(?:is|was)\b(?: to| that)?:?)\s*")
+"""Between an explanation and an answer in the same sentence."""
+FEW, LINKED = 5, 2
+"""Least number of words of an answer that goes on with an explanation, and of one after a link."""
+FRAMES = 8
+"""Number of `Labels.FRAME` that are looked at."""
 
 BULLET = re.compile(r"\A\s*(?:[-+*•>]|\d+[.)])\s+")
 _FENCE = re.compile(r"\s*```\w*\s*")
@@ -63,6 +70,13 @@ class Labels:
     names of the prompts that explain these labels.
     """
 
+    FRAME = re.compile(
+        r"""^[^\w\n]{0,8}(?:(?:task|(?:my|its)\ program)\W{0,4}:|(?:attempt|example)\W{0,4}\d+[^\w\n]{0,4}$
+        |\[(?:function|implementation)\b)""",
+        re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+    )
+    """Lines of the prompts around a task and its program."""
+
     def __init__(self, spellings: Mapping[str, Sequence[str]], templates: str = "") -> None:
         self._templates = templates
         self._labels = {letters(name): label for label, names in spellings.items() for name in names}
@@ -84,10 +98,29 @@ class Labels:
         texts = [text for line in lines for text in (line, *_EXPLAINED.findall(line)) if not _VARIABLE.search(text)]
         return frozenset(text for text in map(letters, texts) if len(text) >= LEAST)
 
-    def is_echo(self, text: str) -> bool:
-        """Whether `text` repeats a line of the templates, or the explanation of a label, with which it may go on."""
-        name = letters(text)
-        return name in self._form or any(len(each) > SHORT and name.startswith(each) for each in self._form)
+    def own(self, text: str) -> str:
+        """`text` without a line of the templates, or the explanation of a label, that it repeats at its beginning; the
+        rest of that line counts if it has enough words.
+        """
+        first, name = letters(text.partition("\n")[0]), letters(text)
+        echoes = (each for each in self._form if each == first or (len(each) > SHORT and name.startswith(each)))
+        length = max(map(len, echoes), default=0)
+        last = next(islice(re.finditer(r"[^\W_]", text), length - 1, None), None) if length else None
+        if last is None:
+            return text
+        rest, _, after = text[last.end() :].partition("\n")
+        further = _LINK.sub("", rest, count=1)
+        is_enough = sum(map(has_words, further.split())) >= (LINKED if further != rest else FEW)
+        return f"{further * is_enough}\n{after}".strip()
+
+    def answer(self, text: str) -> str:
+        """`text` up to a next task that it invents after its answer; the whole of a text that repeats its prompt."""
+        for match in islice(self.FRAME.finditer(text), FRAMES):
+            before = text[: match.start()]
+            given = [has_words(" ".join(section.lines)) for section in self.sections(before)]
+            if any(given) or any(fields.keys() & self._labels.keys() for fields in objects(before)):
+                return text if given.count(False) > 1 else before
+        return text
 
     def last(self, text: str, required: Collection[str]) -> list[Section]:
         """The sections of the last set that has each label of `required`, with words; a repeated label begins a set.
@@ -102,9 +135,9 @@ class Labels:
         return whole[-1] if whole else [section for each in sets for section in each]
 
     def sections(self, text: str) -> Iterator[Section]:
-        """The labelled sections of `text`, in order; text before the first label is ignored. An echo is empty."""
+        """The labelled sections of `text`, in order; text before the first label is ignored. Echoes are left out."""
         for section in self._sections(text):
-            yield section._replace(lines=("",)) if self.is_echo(section.lines[0]) else section
+            yield section._replace(lines=tuple(self.own("\n".join(section.lines)).split("\n")))
 
     def _sections(self, text: str) -> Iterator[Section]:
         label, mark, lines, number = "", "", list[str](), 0
@@ -132,17 +165,20 @@ def letters(name: str) -> str:
     return re.sub(r"[\W_]", "", name).casefold()
 
 
-def objects(text: str) -> Iterator[dict[str, object]]:
-    """All JSON objects in `text`, including nested ones, with keys reduced to `letters`.
+def objects(text: str, is_whole: Callable[[dict[str, object]], bool] = lambda _: False) -> Iterator[dict[str, object]]:
+    """All JSON objects in `text`, including nested ones except of one that `is_whole`, with keys reduced to `letters`.
 
     Of a repeated key, the first with a value counts. Numbers are `Numeral`, which `number` parses.
     """
-    text = text[:CHARS]
+    text, end = text[:CHARS], 0
     for beginning in islice(_OBJECT.finditer(text), OBJECTS):
+        if beginning.start() < end:
+            continue
         try:
-            value, _ = _DECODER.raw_decode(text, beginning.start())
+            value, after = _DECODER.raw_decode(text, beginning.start())
         except (ValueError, RecursionError):
             continue
+        end = after if is_whole(value) else end
         yield value
 
 

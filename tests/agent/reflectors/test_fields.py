@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reflexion_lab.agent.critique.verdict import Unreadable, parse_verdict
 from reflexion_lab.agent.reflectors.fields import (
@@ -271,6 +273,43 @@ def test_an_echo_of_the_form_is_no_reflection_and_the_last_complete_set_counts(n
     assert parse_fields(f"{PLAIN}\n{form}") == EXPECTED
 
 
+CHANGE = "The one concrete change that I will make next"
+ECHO = "ROOT_CAUSE: which line or decision of my program is to blame, and why"
+NEXT = f"\n\nTask:\nSum a list.\n\nMy program:\n```python\nx\n```\n\n{PLAIN.replace('loop', 'sum')}"
+NESTED = json.dumps({label: PLAIN.splitlines()[i].partition(": ")[2] for i, label in enumerate(LABELS)})
+
+
+@pytest.mark.parametrize(
+    ("reply", "changed"),
+    [
+        (PLAIN.replace("ROOT_CAUSE:", f"{ECHO}\n"), {}),
+        (PLAIN.replace("ROOT_CAUSE:", f"{ECHO.replace(' is to', chr(10) + 'is to')}.\n"), {}),
+        (PLAIN.replace("ROOT_CAUSE:", f"{ECHO}:"), {}),
+        (PLAIN.replace("0.85", "a number from 0 to 1\n0.85"), {}),
+        (PLAIN.replace("I will", f"{CHANGE} is to"), {"what_to_change": "loop to len(xs)."}),
+        (PLAIN + NEXT, {}),
+        (PLAIN + NEXT.replace("Task:\n", "**Task:** "), {}),
+        (PLAIN + NEXT.replace("Task:", "[function]").replace("My program:", "[implementation, attempt 2]"), {}),
+        (PLAIN + NEXT.partition("My")[0].replace("Task:", "Example 2") + NESTED.replace("loop", "sum"), {}),
+        (NESTED + NEXT, {}),
+        (f'Task:\nSum {{"a": 1}}.\nMy program:\nx\n\n{PLAIN}', {}),
+        (NESTED[:-1] + f', "other": {NESTED.replace("loop", "sum")}}}', {}),
+    ],
+)  # fmt: skip
+def test_only_the_answer_to_this_task_is_read(reply: str, changed: dict[str, str]) -> None:
+    assert parse_fields(reply) == replace(EXPECTED, **changed)
+
+
+def test_only_the_critique_of_this_task_is_read() -> None:
+    own = "ISSUE: none\nSEVERITY: 0.1"
+    assert parse_verdict(
+        f"{own}\n\nTask:\nSum.\n\nIts program:\nx\n\nISSUE: it subtracts\nSEVERITY: 0.9"
+    ) == parse_verdict(own)
+    form, fix = "SUGGESTION: the one concrete change that mends it", "return 0 for an empty list"
+    for reply in (f"{form}\n{fix}", f"{form} is to {fix}"):
+        assert parse_verdict(reply).suggestions == (fix,)
+
+
 @pytest.mark.parametrize("name", ["critique.md", "critique.terse.md"])
 def test_an_echo_of_the_form_is_no_critique(name: str) -> None:
     form, own = explained(f"{name}.jinja"), "ISSUE: the loop ends early\nSUGGESTION: count to n\nSEVERITY: 0.9"
@@ -291,6 +330,18 @@ def test_an_echo_of_the_form_is_no_critique(name: str) -> None:
         ("ROOT_CAUSE: The loop ends one step early.", ""),
         ('{"cause": "the loop ends one step early"}', ""),
         ("Sorry, I see.", ""),
+        ("I'm sorry, but I can't help with that request.", ""),
+        ("I am unable to assist with this program.", ""),
+        ("Could you show me the program that failed? I need it.", ""),
+        ("Sure! Please provide the code of the function.", ""),
+        ("What should the function do for an empty list?", ""),
+        ('{"root_cause": "the loop ends one step early", "what_went', ""),
+        ('Here is my reflection: {"root_cause": "the loop ends early', ""),
+        (
+            "I'm sorry, I cannot have tested it: {'a': 1} was lost.",
+            "I'm sorry, I cannot have tested it: {'a': 1} was lost.",
+        ),
+        ("The loop ends one step early.\n\nTask:\nSum the numbers of a list.", "The loop ends one step early."),
     ],
 )
 def test_prose_without_labels_is_the_change(reply: str, words: str) -> None:

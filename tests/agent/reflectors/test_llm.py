@@ -276,6 +276,7 @@ REJECTED = ModelError("400: grammar is not supported")
         ("Not sure what happened.", "the reply lacks ROOT_CAUSE"),
         ("", "the reply lacks ROOT_CAUSE"),
         (REPLY[:-20], "CONFIDENCE; expected .*; it was cut at max_tokens"),
+        ("Okay, let me look at this step by step. The program", "ROOT_CAUSE, .*; it was cut at max_tokens"),
     ],
 )
 def test_rules_replace_an_unreadable_reply_and_keep_its_cost(reply: str, message: str) -> None:
