@@ -483,7 +483,12 @@ def _difference_lines(row: Row, comparison: Comparison) -> Iterator[tuple[str, .
             verdict(row, difference) + _price(difference.price),
         )
     for unit in row.unmatched:
-        yield (plain(row.arm), f"equal {_words(unit)}".replace(" ", "\n"), "tokens unknown", *[""] * 6)
+        yield (
+            plain(row.arm),
+            f"equal {_words(unit)}".replace(" ", "\n"),
+            f"{unit.rpartition('_')[2]} unknown",
+            *[""] * 6,
+        )
 
 
 def budget(difference: Difference) -> str:

@@ -136,6 +136,8 @@ def test_spending_that_nobody_recorded_is_left_empty_and_said(run, respent, tmp_
     _, differences, _, costs, *_ = sheets(comparison)
     assert [cells(costs, "silent")[name] for name in ("calls", "tokens", "tokens per case")] == ["8", "-", "-"]
     assert [row[2] for row in differences.rows][2:] == ["tokens unknown"] * 2
+    uncounted = arms([*runs[:2], *(run("free", attempts=respent(first, Usage()), seed=s) for s in (7, 8))])
+    assert sheets(compare(uncounted, unit="calls"))[1].rows[-1][1:3] == ("equal\ncalls", "calls unknown")
     assert any(line.startswith("NOT MATCHED: silent") for line in warnings(comparison))
     _, row = csv.DictReader(write_table(tmp_path / "t.csv", comparison).open())
     assert (row["tokens"], row["tokens_per_case"], row["calls"]) == ("", "", "8")
