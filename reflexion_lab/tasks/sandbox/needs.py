@@ -33,6 +33,8 @@ OF_OBJECTS = {
     "staticmethod", "super", "type", "vars",
 }  # fmt: skip
 """Built-in functions that tell objects from plain data."""
+BY_NAME = {"attrgetter", "methodcaller", "seed"}
+"""Functions of modules that reach into objects, or change what the program draws."""
 PLAIN = (str, bytes, bytearray, int, float, complex, list, tuple, dict, set, range, bool, BaseException)
 LIBRARY = (Counter, deque, datetime, timedelta, Decimal, Fraction)
 ATTRIBUTES = {name for kind in (*PLAIN, *LIBRARY) for name in dir(kind) if not name.startswith("_")}
@@ -103,7 +105,7 @@ class _Text:
         known = self.bound | self.ours | set(dir(builtins))
         if not self.read <= known or "*" in self.bound:
             return False
-        if any(module not in MODULES or name == "seed" for module, name in self.imported.values()):
+        if any(module not in MODULES or name in BY_NAME for module, name in self.imported.values()):
             return False
         return not any(isinstance(node, NODES) or self._needs_more(node) for node in self.nodes)
 
@@ -165,7 +167,7 @@ class _Text:
                 sides = [left, *others]
                 pairs = zip(ops, sides, others, strict=False)
                 return any(isinstance(op, ast.Is | ast.IsNot) and not (_single(a) or _single(b)) for op, a, b in pairs)
-            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in self.ours or attribute == "seed":
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in self.ours or attribute in BY_NAME:
                 return True
             case ast.Attribute(value=value, attr=attribute):
                 is_self = isinstance(value, ast.Name) and value.id in self.selves

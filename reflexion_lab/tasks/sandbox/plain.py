@@ -53,6 +53,8 @@ def _encode(value: Any, depth: int, memo: Memo) -> str:
         return "true" if value else "false"
     if issubclass(kind, int):
         number = int.__pos__(value)
+        if memo and kind is not int and any((c.__module__, c.__name__) == ("enum", "Flag") for c in kind.__mro__):
+            return _tagged("w", quoted(format(number, "x")))
         return repr(number) if -EXACT < number < EXACT else _tagged("i", quoted(format(number, "x")))
     if issubclass(kind, str):
         return quoted(str.__str__(value))

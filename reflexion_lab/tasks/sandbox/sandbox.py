@@ -189,21 +189,17 @@ class Server:
 
     def is_swept(self) -> bool:
         """Whether its folder is empty again. One that takes longer ends after that, a dead one is closed."""
-        if not self.has_run:
-            return True
         self.socket.settimeout(SWEEP)
-        is_swept = False
         try:
-            is_swept = bool(self.socket.recv(1))
+            if not self.has_run or self.socket.recv(1):
+                return True
+            self.close()
         except TimeoutError:
             self.is_retired = True
             self.socket.shutdown(socket.SHUT_WR)
-            return False
         except OSError:
-            pass
-        if not is_swept:
             self.close()
-        return is_swept
+        return False
 
     @property
     def is_closed(self) -> bool:
@@ -345,13 +341,13 @@ class Sandbox:
 
     def _report(self, job: Job, cpu_seconds: float) -> Reported:
         """Run a job, and once more if the machine may have caused its result; then the second result counts."""
-        with self._turns.first():
+        with self._turns.turn(is_second=False):
             reported = self._run(job, cpu_seconds)
         _, cpu = self.limits.here(cpu_seconds)
         if not _is_doubtful(reported, cpu, self.limits):
             return reported
         for pause in PAUSES:
-            with self._turns.second():
+            with self._turns.turn(is_second=True):
                 reported = self._run(job, cpu_seconds)
             if not (_is_doubtful(reported, cpu, self.limits) and (missing := exhausted(self.limits))):
                 return reported._replace(is_doubtful=_is_doubtful(reported, cpu, self.limits))
@@ -397,30 +393,19 @@ class _Turns:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._firsts = self._seconds = 0
+        self._running = [0, 0]
+        """Numbers of first and of second runs."""
 
     @contextlib.contextmanager
-    def first(self) -> Iterator[None]:
+    def turn(self, is_second: bool) -> Iterator[None]:
         with self._changed:
-            self._changed.wait_for(lambda: not self._seconds)
-            self._firsts += 1
+            self._changed.wait_for(lambda: not self._running[not is_second])
+            self._running[is_second] += 1
         try:
             yield
         finally:
             with self._changed:
-                self._firsts -= 1
-                self._changed.notify_all()
-
-    @contextlib.contextmanager
-    def second(self) -> Iterator[None]:
-        with self._changed:
-            self._changed.wait_for(lambda: not self._firsts)
-            self._seconds += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._seconds -= 1
+                self._running[is_second] -= 1
                 self._changed.notify_all()
 
 

@@ -191,6 +191,21 @@ class Object(Opaque):
         super().__init__(*shown)
         self.program, self.number = program, int(number)
 
+    def __deepcopy__(self, memo: object = None) -> "Object":
+        return self
+
+    __copy__ = __deepcopy__
+
+
+class Flags(int):
+    """A member of the program's `IntFlag`: the set of its bits."""
+
+    def __iter__(self) -> Any:
+        return (Flags(1 << n) for n in range(self.bit_length()) if self >> n & 1)
+
+    def __len__(self) -> int:
+        return self.bit_count()
+
 
 class Iterator(Object):
     """An iterator of the program, read item by item."""
@@ -211,6 +226,8 @@ class Writer(_pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         if TESTS in (getattr(value, "__module__", ""), type(value).__module__) or isinstance(value, Opaque):
             raise _pickle.PicklingError(f"a {type(value).__name__} of the test")
+        if type(value) is Flags:
+            return int, (+value,)
         if type(value) in plain.VIEWS:  # a result of the program
             return getattr(dict, type(value).__name__.partition("_")[2]), (dict(value.mapping),)
         return NotImplemented
@@ -245,6 +262,7 @@ class Program:
             "h": lambda inner: Object(self, *inner),
             "y": lambda inner: Iterator(self, *inner),
             "L": values.__getitem__,
+            "w": lambda inner: Flags(inner, 16),
         }
         for number, after in reply.get("m", ()):
             value, [content] = values[number], decoder.decode(after)

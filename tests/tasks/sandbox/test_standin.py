@@ -241,6 +241,7 @@ MORE = [
     "with f(1) as x:\n    assert x", "import asyncio\nassert asyncio.run(f(1)) == 2", "assert f.cache == {}",
     "assert f(2)(3) == 5", "g = f(2)\nassert g(3) == 5", "@f\ndef g(): return 1\nassert g() == 1", "helper(f(1), 2)",
     "import random\nrandom.seed(1)\nassert f(1) == 2", "assert f(made(1)) == 1 or f(1)",
+    "from operator import attrgetter\nassert attrgetter('x')(f(1)) == 1",
 ]  # fmt: skip
 SETUP = "def poly(xs, x): return sum(c * x**i for i, c in enumerate(xs))\nclass Own: pass\ndef made(x): return Own()\n"
 

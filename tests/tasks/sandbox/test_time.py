@@ -76,7 +76,7 @@ def test_a_time_out_counts_only_after_a_second_run_that_waits_for_all_first_ones
             runs.append(name)
             running.append(name)
             beside.append((name, is_first, list(running)))
-        while len(runs) <= 3 and not (own._turns._firsts == 30 and len(runs) == 3):
+        while len(runs) <= 3 and not (own._turns._running[0] == 30 and len(runs) == 3):
             time.sleep(0.001)
         try:
             reported = run(slot, job, cpu_seconds)
