@@ -56,6 +56,8 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     """Calls of the curator, in order."""
     beginning: Beginning | None = None
     """Content of memory at the start of the run; None if tasks do not share memory."""
+    began: tuple[tuple[str, str], ...] = ()
+    """Of a run from a file of cases, its `comparison.beginnings.facts`."""
     set_aside: tuple[SetAside, ...] = ()
     """Loops that were aborted and restarted because the model did not answer."""
     resumptions: tuple[Resumption, ...] = ()

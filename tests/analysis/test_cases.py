@@ -13,7 +13,7 @@ from reflexion_lab.analysis.comparison.cases import COLUMNS, LATER, load_cases, 
 from reflexion_lab.analysis.comparison.grouping import arms as arms_of
 from reflexion_lab.analysis.metrics import in_arm
 from reflexion_lab.errors import DataError
-from reflexion_lab.records import OUTCOMES, Check, MemoryState, Usage
+from reflexion_lab.records import OUTCOMES, Beginning, Check, MemoryState, Provenance, Usage
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.studies.run import carry_out
 
@@ -39,7 +39,9 @@ def arms(make_arm):
 
 def check_equal(arms, path, baseline="feedback_only"):
     """Every field but the folders, and digests of texts and times, which a file of cases does not hold."""
-    runs, cases = (compare(each, baseline).rows for each in (arms, load_cases(save_cases(path, arms))))
+    loaded = load_cases(save_cases(path, arms))
+    runs, cases = (compare(each, baseline).rows for each in (arms, loaded))
+    assert save_cases(path.with_name("again.csv"), loaded).read_bytes() == path.read_bytes()
     for run, case in zip(runs, cases, strict=True):
         spent = replace(run.spent, usage=replace(run.spent.usage, seconds=0.0))
         assert replace(run, run_ids=case.run_ids, calls="", spent=spent) == case
@@ -86,6 +88,16 @@ def test_odd_attempts_survive_as_well(arms, tmp_path, data):
 
     base, other = arms
     check_equal([base, Arm("words", [changed(log) for log in other.logs])], tmp_path / "cases.csv")
+
+
+def test_what_runs_began_with_is_kept(arms, tmp_path):
+    changes = {"prompt_digests": {"act": "0f"}, "prices": {"actor": "10/1 USD per million"}}
+    logs = [
+        replace(log, beginning=began, manifest=replace(log.manifest, provenance=Provenance(store="0f"), **fields))
+        for log, began, fields in zip(arms[0].logs, (None, Beginning(episodes=2)), ({}, changes), strict=True)
+    ]
+    rows = check_equal([Arm("feedback_only", logs), arms[1]], tmp_path / "cases.csv")
+    assert [len(values) for values in rows[0].began.values()] == [2, 2, 2]
 
 
 def test_files_without_the_later_columns_are_read(arms, tmp_path):

@@ -270,6 +270,7 @@ def test_only_a_beginning_with_the_same_items_is_shared(root, runs, tmp_path):
     pair = arms([runs[0], run_in(root / "order"), warm], by=["arm"])
     assert [arm.memory.measures.online_utility.n for arm in pair] == [12]
     assert "a(0, j) is with the items that the stream began with, not without memory" in pair[0].memory.notes
+    assert load_cases(save_cases(tmp_path / "cases.csv", pair))[0].memory == pair[0].memory
 
 
 def test_what_is_missing_is_said_below_the_table(runs):

@@ -29,7 +29,7 @@ def began(logs: Sequence[Log]) -> Began:
     """What the runs of an arm began with; without a store there is no memory to speak of."""
     known: dict[str, dict[str, dict[int, None]]] = {kind: {} for kind in ADVICE}
     for log in logs:
-        for kind, words in _facts(log, logs[0]):
+        for kind, words in log.began or facts(log, logs[0]):
             known[kind].setdefault(words, {})[log.manifest.seed] = None
     return {kind: {words: tuple(seeds) for words, seeds in values.items()} for kind, values in known.items()}
 
@@ -42,7 +42,8 @@ def listed(values: dict[str, tuple[int, ...]]) -> str:
     return "; ".join(f"{words} at {noun} {seeds}" for words, noun, seeds in each)
 
 
-def _facts(log: Log, first: Log) -> Iterator[tuple[str, str]]:
+def facts(log: Log, first: Log) -> Iterator[tuple[str, str]]:
+    """Key of `ADVICE`, and words, of a run whose arm has `first`."""
     manifest = log.manifest
     for changed in ({}, *(resumption.prices for resumption in log.resumptions)):
         yield "PRICE", ", ".join(dict.fromkeys((manifest.prices | changed).values())) or "unknown"

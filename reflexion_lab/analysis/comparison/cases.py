@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.comparison.beginnings import facts
 from reflexion_lab.analysis.learning.checkpoints import end, round_size, rounds_before, shows_own
 from reflexion_lab.analysis.learning.curation import has_curator
 from reflexion_lab.analysis.run_log import Log
@@ -24,9 +25,11 @@ from reflexion_lab.io.terminal_text import visible
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import (
     Attempt,
+    Beginning,
     Check,
     Evaluation,
     Grade,
+    Item,
     Manifest,
     MemoryState,
     Provenance,
@@ -72,6 +75,8 @@ COLUMNS = {
     "n_tasks": "tasks of the run",
     "shards": "of a run that lacks shards, such as 3 of 4; else empty",
     "max_attempts": "attempts that its loops were allowed; empty if its config does not say",
+    "began": "memory, prices and code that the run began with, as JSON",
+    "items_before": "items of memory across tasks before the run; empty for none",
     "models": "fingerprints by role, as JSON",
     "prices": "prices by role, as JSON",
     "split": "part of a split benchmark: train, which no rate counts, or those held out; empty without a split",
@@ -81,7 +86,9 @@ COLUMNS = {
     "checkpoint": "of a run on frozen memory: rounds after which it was taken; else empty, as in all rows of pass@1",
 }
 """Columns and their meaning; those of spending follow, `ROLE_KIND`, such as `actor_prompt_tokens`."""
-LATER = dict.fromkeys(("timeouts", "harness_errors", "tasks_digest", "file_digest", "shards"), "")
+LATER = dict.fromkeys(
+    ("timeouts", "harness_errors", "tasks_digest", "file_digest", "shards", "began", "items_before"), ""
+)
 """Columns that earlier files lack, and their values there."""
 KINDS = tuple(kind for kind in Usage.__struct_fields__ if kind != "seconds")
 """Kinds of spending of a role. The tests that a model wrote count at the first attempt, a reflection at its own."""
@@ -106,7 +113,7 @@ class _Key(NamedTuple):
 
 def save_cases(path: Path, arms: Sequence[Arm]) -> Path:
     """Write the attempts of `arms` to `path`; returns it. Raises OSError."""
-    lines = [line for arm in arms for key, log in _runs(arm) for line in _lines(key, log)]
+    lines = [line for arm in arms for key, log in _runs(arm) for line in _lines(key, log, arm.whole[0])]
     spent = list(dict.fromkeys(key for line in lines for key in line if key not in COLUMNS))
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, [*COLUMNS, *sorted(spent)], restval="", lineterminator="\n")
@@ -163,7 +170,7 @@ def _runs(arm: Arm) -> Iterator[tuple[_Key, Log]]:
             yield _Key(arm.label, log.manifest.seed, end(log) if after is None else after), frozen
 
 
-def _lines(key: _Key, log: Log) -> Iterator[dict[str, object]]:
+def _lines(key: _Key, log: Log, first: Log) -> Iterator[dict[str, object]]:
     manifest = log.manifest
     models = {"actor": manifest.model_fingerprint, **manifest.role_fingerprints}
     run = {
@@ -180,6 +187,8 @@ def _lines(key: _Key, log: Log) -> Iterator[dict[str, object]]:
         "n_tasks": len(log.attempts),
         "shards": log.shards.removesuffix(" shards") if log.lacks_shards else "",
         "max_attempts": "" if log.max_attempts is None else log.max_attempts,
+        "began": _encoded(log.began or tuple(facts(log, first))) if key.checkpoint is None else "",
+        "items_before": (len(log.beginning.items) if log.beginning else 0) or "",
         "models": _encoded(models),
         "prices": _encoded(manifest.prices),
         "round_size": round_size(log) or "",
@@ -203,7 +212,7 @@ def _lines(key: _Key, log: Log) -> Iterator[dict[str, object]]:
             }
 
 
-def _encoded(texts: Mapping[str, str]) -> str:
+def _encoded(texts: object) -> str:
     return msgspec.json.encode(texts).decode()
 
 
@@ -255,6 +264,7 @@ def _log(key: _Key, lines: Sequence[Mapping[str, str]]) -> Log:
             usage = usages.get(CURATION, Usage())
             updates.append(Update(round=0, call=len(updates), task_ids=(attempt.task_id,), usage=usage))
     feedback, (shards, _, n_shards) = lines[0]["feedback_source"], lines[0]["shards"].partition(" of ")
+    began, items = lines[0]["began"] or "[]", (Item(item_id="", text=""),) * int(lines[0]["items_before"] or 0)
     splits = {line["task"]: line["split"] for line in lines}
     return Log(
         manifest=_manifest(key, lines[0]),
@@ -263,6 +273,8 @@ def _log(key: _Key, lines: Sequence[Mapping[str, str]]) -> Log:
         grades=grades,
         written=written,
         updates=tuple(updates),
+        beginning=Beginning(items=items) if items else None,
+        began=msgspec.json.decode(began, type=tuple[tuple[str, str], ...]),
         suite_verdicts={},
         clusters={line["task"]: line["cluster"] for line in lines if line["cluster"] != line["task"]},
         torn=0,
