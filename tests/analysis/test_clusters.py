@@ -77,7 +77,7 @@ def test_figures_of_an_arm_are_over_clusters(run):
     assert per_solved(double, "tokens") == per_solved(single, "tokens")
     curves = [[(point.low, point.high) for point in Curve.over(arm).points] for arm in (single, double)]
     assert curves[0] == curves[1]
-    assert transitions(double).programs_pooled.repair == transitions(single).programs_pooled.repair
+    assert transitions(double).programs[0].repair == transitions(single).programs[0].repair
 
 
 def test_one_run_is_over_clusters_in_its_summary_and_page(run, capsys):

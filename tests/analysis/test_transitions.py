@@ -37,43 +37,37 @@ HISTORIES = {
 }
 
 
-def test_programs_and_submissions_move_as_counted_by_hand(make_arm):
+def test_programs_move_as_counted_by_hand(make_arm):
     rates = transitions(make_arm(HISTORIES))
-    (second, third), pooled = rates.programs, rates.programs_pooled
+    second, third = rates.programs
     assert (second.attempt, third.attempt) == (2, 3)
-    assert (counts(second), counts(third), counts(pooled)) == ((1, 2, 1, 1), (1, 0, 0, 2), (2, 2, 1, 3))
-    assert (pooled.n, pooled.tasks) == (8, 5)
-    assert (pooled.repair.value, pooled.damage.value, pooled.gain.value) == (1 / 4, 2 / 4, -1 / 8)
+    assert (counts(second), counts(third)) == ((1, 2, 1, 1), (1, 0, 0, 2))
+    assert (second.n, second.tasks) == (5, 5)
+    assert (second.repair.value, second.damage.value, second.gain.value) == (1 / 2, 2 / 3, -1 / 5)
     assert (second.repair.low, second.repair.high) == of_clusters([0, 1], [1, 1])
     assert (second.damage.low, second.damage.high) == of_clusters([1, 1, 0], [1, 1, 1])
-    assert [counts(moves) for moves in rates.submitted] == [(2, 1, 1, 1), (2, 0, 0, 1)]
 
 
 def test_the_ends_are_over_all_loops_and_gain_what_the_curve_gains(make_arm):
     arm = make_arm(HISTORIES, {**HISTORIES, "damaged": [(1.0, R)]})
-    rates = transitions(arm)
-    assert rates.ends.n == 12
-    assert ends(arm) == rates.ends
-    assert counts(rates.ends) == (7, 1, 2, 2)
+    assert (ends(arm).n, counts(ends(arm))) == (12, (7, 1, 2, 2))
     first, last = arm.verdicts(1), arm.verdicts()
-    assert rates.ends.gain.value == pytest.approx((sum(last.values()) - sum(first.values())) / 12)
-    for t, moves in enumerate(rates.submitted, 2):
-        assert moves.wc - moves.cw == sum(arm.verdicts(t).values()) - sum(arm.verdicts(t - 1).values())
+    assert ends(arm).gain.value == pytest.approx((sum(last.values()) - sum(first.values())) / 12)
 
 
 def test_several_moves_of_a_task_are_no_more_than_a_task_worth(make_arm):
     stubborn = {f"t{i}": [(0.0, W)] * 5 for i in range(8)}
-    rates = transitions(make_arm(stubborn, stubborn))
-    assert rates.programs_pooled.ww == 64
-    assert (rates.programs_pooled.repair.low, rates.programs_pooled.repair.high) == of_clusters([0] * 8, [8] * 8)
+    moves = ends(make_arm(stubborn, stubborn))
+    assert moves.ww == 16
+    assert (moves.repair.low, moves.repair.high) == of_clusters([0] * 8, [2] * 8)
 
 
 def test_loops_that_all_end_at_once_have_no_moves_and_no_rates(make_arm):
-    rates = transitions(make_arm({"a": [(1.0, R)], "b": [(1.0, W)]}))
-    assert rates.programs == rates.submitted == ()
-    assert counts(rates.programs_pooled) == (0, 0, 0, 0)
-    assert rates.programs_pooled.gain is rates.programs_pooled.repair is rates.programs_pooled.damage is None
-    assert counts(rates.ends) == (1, 0, 0, 1)
+    arm = make_arm({"a": [(1.0, R)], "b": [(1.0, W)]})
+    assert transitions(arm).programs == ()
+    assert counts(ends(arm)) == (1, 0, 0, 1)
+    (moves,) = transitions(make_arm({"a": [(0.0, R), (1.0, R)]})).programs
+    assert (moves.repair, moves.damage.value, moves.gain.value) == (None, 0, 0)
 
 
 def test_a_verdict_that_the_harness_spoilt_is_no_move(make_arm):
@@ -83,7 +77,7 @@ def test_a_verdict_that_the_harness_spoilt_is_no_move(make_arm):
     rates = transitions(arm)
     assert counts(rates.programs[0]) == (1, 1, 1, 1)
     assert [program.unknown for program in rates.programs] == [1, 1]
-    assert rates.ends.unknown == 1
+    assert ends(arm).unknown == 1
 
 
 def test_an_upper_bound_says_so(make_arm):

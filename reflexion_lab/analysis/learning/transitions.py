@@ -6,7 +6,7 @@ Correct programs stay correct or are damaged, wrong ones are repaired or stay wr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ class Moves(Record, frozen=True, kw_only=True):
     """Pairs of hidden verdicts, before and after: C is correct, W is wrong. Intervals are over clusters of tasks."""
 
     attempt: int | None
-    """The later of the two attempts; None for pooled pairs."""
+    """The later of the two attempts; None from the first to the submission."""
     tasks: int
     clusters: int
     """Clusters of these tasks, the units of all intervals."""
@@ -59,12 +59,6 @@ class Transitions(Record, frozen=True, kw_only=True):
     is_upper_bound: bool
     programs: tuple[Moves, ...]
     """For each attempt from 2 on, from the previous program to its own, over the loops that reached it."""
-    programs_pooled: Moves
-    """Over all attempts, with several pairs per loop."""
-    submitted: tuple[Moves, ...]
-    """As `programs`, between the submissions of loops that are cut at either attempt."""
-    ends: Moves
-    """From attempt 1 to the submission, over all loops; its gain is that of the whole loop."""
 
 
 class _Pair(NamedTuple):
@@ -77,41 +71,27 @@ class _Pair(NamedTuple):
 
 def transitions(arm: Arm) -> Transitions:
     """Transitions of an arm."""
-    steps = [
-        (case, attempts, before, after)
-        for case, attempts in arm.attempts.items()
-        for before, after in pairwise(attempts)
-    ]
-    programs = [_pair(arm, case, before, after, after.number) for case, _, before, after in steps]
-    submitted = [
-        _pair(arm, case, submitted_at(attempts, before.number), submitted_at(attempts, after.number), after.number)
-        for case, attempts, before, after in steps
-    ]
+    programs = [_pair(arm, case, *pair) for case, attempts in arm.attempts.items() for pair in pairwise(attempts)]
     return Transitions(
         arm=arm.label,
         feedback_source=arm.feedback_source,
         is_upper_bound=arm.is_upper_bound,
-        programs=tuple(_by_attempt(programs, arm)),
-        programs_pooled=_moves(programs, None, arm.clusters),
-        submitted=tuple(_by_attempt(submitted, arm)),
-        ends=ends(arm),
+        programs=tuple(
+            _moves([pair for pair in programs if pair.attempt == attempt], attempt, arm.clusters)
+            for attempt in range(2, arm.longest + 1)
+        ),
     )
 
 
 def ends(arm: Arm) -> Moves:
-    """`Transitions.ends` alone, which takes less time."""
-    pairs = [_pair(arm, case, submitted_at(m, 1), submitted_at(m), m[-1].number) for case, m in arm.attempts.items()]
+    """From attempt 1 to the submission, over all loops; its gain is that of the whole loop."""
+    pairs = [_pair(arm, case, submitted_at(m, 1), submitted_at(m)) for case, m in arm.attempts.items()]
     return _moves(pairs, None, arm.clusters)
 
 
-def _pair(arm: Arm, case: Case, before: Attempt, after: Attempt, number: int) -> _Pair:
+def _pair(arm: Arm, case: Case, before: Attempt, after: Attempt) -> _Pair:
     grades = arm.grades[case]
-    return _Pair(case, number, verdict(grades[before.number]), verdict(grades[after.number]))
-
-
-def _by_attempt(pairs: Sequence[_Pair], arm: Arm) -> Iterator[Moves]:
-    for attempt in range(2, arm.longest + 1):
-        yield _moves([pair for pair in pairs if pair.attempt == attempt], attempt, arm.clusters)
+    return _Pair(case, after.number, verdict(grades[before.number]), verdict(grades[after.number]))
 
 
 def _moves(pairs: Sequence[_Pair], attempt: int | None, clusters: Clusters) -> Moves:
