@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Check, Execution, Task
-from reflexion_lab.text.lines import by_text, by_text_of, where
+from reflexion_lab.text.lines import by_text_of, output_by_text, where
 from reflexion_lab.text.shorten import cut, line
 
 TOOLS = ("run_tests", "run_code", "finish")
@@ -91,7 +91,7 @@ def run_code(sandbox: Sandbox, task: Task, draft: str, code: str, limit: int) ->
     error = "" if check.outcome == "pass" else _error(check, program)
     ended = f"It ended with {error}" if error else ""
     ended = shortened(ended, limit // 2)
-    printed = quoted(by_text(execution.output, program), limit - len(ended) - 20)
+    printed = quoted(output_by_text(execution.output, program), limit - len(ended) - 20)
     text = f"It printed:\n{printed}" if printed else "It printed nothing; print(...) shows a value."
     return Observation(shortened(f"{text}\n{ended}".rstrip(), limit), error, execution.seconds)
 
@@ -111,7 +111,7 @@ def _verdict(execution: Execution, program: str) -> str:
     if len(failing) > SHOWN:
         lines.append(f"- and {len(failing) - SHOWN} more")
     if execution.output.strip():
-        lines += ["The program printed:", quoted(by_text(execution.output, program), 200)]
+        lines += ["The program printed:", quoted(output_by_text(execution.output, program), 200)]
     return "\n".join(lines)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import WITHHELD, Check, Evaluation, Task, Trajectory
-from reflexion_lab.text.lines import by_text, by_text_of, where
+from reflexion_lab.text.lines import by_text_of, output_by_text, where
 
 
 class UnitTests:
@@ -83,7 +83,7 @@ def feedback(checks: Sequence[Check], printed: str = "", program: str = "", max_
     if len(failing) > SHOWN:
         lines.append(f"- and {len(failing) - SHOWN} more")
     if printed.strip():
-        lines.append(f"The program printed: {by_text(printed.strip(), program)[:200]}")
+        lines.append(f"The program printed: {output_by_text(printed.strip(), program)[:200]}")
     return "\n".join(lines)[:max_chars]
 
 
