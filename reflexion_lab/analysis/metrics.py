@@ -280,7 +280,7 @@ def feedback_right_if_failed(log: Log) -> Rate | None:
 def written_tests_valid(log: Log) -> Rate | None:
     """Model-written tests that the canonical solution passes."""
     is_shown = log.written and not log.is_upper_bound
-    return suite_quality(log.written.values(), log.suite_verdicts).valid if is_shown else None
+    return suite_quality(log.written.values(), log.suite_verdicts, log.clusters).valid if is_shown else None
 
 
 @metric("run", "number", label="attempts a task", direction="lower")

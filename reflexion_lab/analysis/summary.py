@@ -170,7 +170,7 @@ def _summary(log: Log) -> Summary:
         hidden_asked_sealed=sum(grade.sealed for grade in log.grades.values()),
         verification_types=dict(Counter(attempt.evaluation.verification_type for attempt in every)),
         did_not_run=_did_not_run(every),
-        suites=suite_quality(log.written.values(), log.suite_verdicts) if log.written else None,
+        suites=suite_quality(log.written.values(), log.suite_verdicts, log.clusters) if log.written else None,
         attempts_mean=metrics.attempts_mean(log),
         stop_reasons=dict(Counter(result.stop_reason for result in log.results.values())),
         submitted_outcomes=dict(Counter(grade.outcome for grade in hidden)),

@@ -231,6 +231,10 @@ def test_tests_and_suites_are_judged_by_the_canonical_solutions():
     assert (quality.valid_suites.k, quality.valid_suites.n) == (1, 3)
     assert quality.invalid_outcomes == {"fail": 1, "timeout": 1}
     assert quality.dropped == {"duplicate": 1, "undefined name": 2, "no call": 1}
+    pairs = {"all valid": "c", "one wrong": "c"}
+    assert [rate.units for rate in (quality.valid, quality.valid_suites)] == ["4 tasks", ""]
+    clustered = suite_quality(SUITES, VERDICTS, pairs)
+    assert [rate.units for rate in (clustered.valid, clustered.valid_suites)] == ["3 clusters", "2 clusters"]
 
 
 def test_self_tests_run_reports_test_quality_and_cost(write_run):

@@ -14,7 +14,7 @@ from reflexion_lab.analysis.stats.intervals import Rate, mcnemar, paired_differe
 from reflexion_lab.analysis.stats.permutation import sign_flip
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.loop.selection import is_solved, submitted_at, without_verdict
-from reflexion_lab.records import UNKNOWN, Attempt, Check, Evaluation, Grade, Record, SuiteVerdict, WrittenTests
+from reflexion_lab.records import UNKNOWN, Attempt, Evaluation, Grade, Record, SuiteVerdict, WrittenTests
 
 
 class Point(Record, frozen=True, kw_only=True):
@@ -257,26 +257,27 @@ def assert_confusion(judged: Iterable[tuple[Attempt, Grade]], clusters: Clusters
     return confusion(triples, clusters)
 
 
-def suite_quality(written: Iterable[WrittenTests], verdicts: Mapping[str, SuiteVerdict]) -> SuiteQuality:
+def suite_quality(
+    written: Iterable[WrittenTests], verdicts: Mapping[str, SuiteVerdict], clusters: Clusters = ALONE
+) -> SuiteQuality:
     """Quality of the suites; `verdicts` are by task."""
     suites = list(written)
-    judged = {suite.task_id: _judged(verdicts.get(suite.task_id)) for suite in suites}
-    checks = [check for checks_of_suite in judged.values() for check in checks_of_suite]
-    complete = [judged[suite.task_id] for suite in suites if 0 < len(suite.tests) == len(judged[suite.task_id])]
-    invalid = [check.outcome for check in checks if check.outcome != "pass"]
+    outcomes = {suite.task_id: _outcomes(verdicts.get(suite.task_id)) for suite in suites}
+    every = [(task, outcome) for task, of_suite in outcomes.items() for outcome in of_suite]
+    complete = [suite.task_id for suite in suites if 0 < len(suite.tests) == len(outcomes[suite.task_id])]
     tests = sum(len(suite.tests) for suite in suites)
     reasons = (reason.partition(":")[0] for suite in suites for reason in suite.dropped.values())
     return SuiteQuality(
         suites=len(suites),
         empty=sum(not suite.tests for suite in suites),
         tests=tests,
-        unjudged=tests - len(checks),
-        valid=bootstrap.rate((task, check.outcome == "pass") for task, own in judged.items() for check in own),
-        valid_suites=Rate.over(all(check.outcome == "pass" for check in suite) for suite in complete),
-        invalid_outcomes=dict(Counter(invalid)),
+        unjudged=tests - len(every),
+        valid=bootstrap.rate(((task, outcome == "pass") for task, outcome in every), clusters),
+        valid_suites=bootstrap.rate(((task, {*outcomes[task]} == {"pass"}) for task in complete), clusters),
+        invalid_outcomes=dict(Counter(outcome for _, outcome in every if outcome != "pass")),
         dropped=dict(Counter(reasons)),
     )
 
 
-def _judged(suite: SuiteVerdict | None) -> list[Check]:
-    return [check for check in suite.checks if check.outcome not in UNKNOWN] if suite else []
+def _outcomes(suite: SuiteVerdict | None) -> list[str]:
+    return [check.outcome for check in suite.checks if check.outcome not in UNKNOWN] if suite else []
