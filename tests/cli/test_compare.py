@@ -154,6 +154,9 @@ def test_registered_comparisons_are_told_from_exploratory_ones(run, run_command,
     assert rows["words"]["as_run"]["exploratory"] == []
     assert rows["other"]["as_run"]["exploratory"]
     assert "registered: words help" in run_command("compare", *runs, *other, "--full")[1]
+    assert "NOT AT HAND" not in run_command("compare", *runs)[1]
+    assert run_command("report", *runs, "--out", tmp_path / "out")[0] == 0
+    assert "STUDY NOT AT HAND: words help: all is" in run_command("compare", tmp_path / "out" / "cases.csv")[1]
 
 
 def test_report_writes_documents_and_figures_to_a_new_folder(four, run_command, tmp_path):

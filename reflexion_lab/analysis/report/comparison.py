@@ -26,6 +26,7 @@ from reflexion_lab.analysis.stats.power import counted, too_few
 from reflexion_lab.analysis.summary import has_model
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import BY_MODEL
+from reflexion_lab.runner.folder.registration import NOT_AT_HAND
 
 Cell = Callable[[Row], str]
 ENOUGH = 0.9
@@ -49,6 +50,10 @@ def sheets(comparison: Comparison) -> list[Sheet]:
 def warnings(comparison: Comparison) -> Iterator[str]:
     """Warnings to show above the results, one per line."""
     yield from _beginnings(comparison.rows)
+    reasons = {reason for row in comparison.rows for each in row.differences.values() for reason in each.exploratory}
+    if NOT_AT_HAND in reasons:
+        names = ", ".join(dict.fromkeys(plain(row.study) for row in comparison.rows if row.study))
+        yield f"STUDY NOT AT HAND: {names}: all is exploratory here; its baseline and margin: --baseline, --margin"
     for row in comparison.rows:
         yield from _warnings_of(row)
     if measured := [plain(row.arm) for row in comparison.rows if row.memory]:

@@ -40,6 +40,7 @@ TASKS = "digest of tasks"
 OF_STUDY = "runs of the study"
 """Value of the reflections read from runs that belong to the study, which are not there when it is registered."""
 INPUTS = ("sources of user-defined parts", "reflections read", "store at the start")
+NOT_AT_HAND = "the study is not at hand: cases hold no configs"
 FILE = "study.yaml"
 """File name of the copy in a run folder."""
 
@@ -254,7 +255,7 @@ def exploratory(
     """
     if registration is None:
         is_named = any(run.study for run in (*runs, *baseline))
-        return ["the study is not at hand: cases hold no configs" if is_named else "no study was registered"]
+        return [NOT_AT_HAND if is_named else "no study was registered"]
     reasons = []
     if metric not in (registration.primary_metric, *registration.other_metrics):
         reasons.append(f"metric {metric} was not registered")
