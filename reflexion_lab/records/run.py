@@ -103,7 +103,7 @@ class Provenance(Record, frozen=True, kw_only=True):
     launcher: str = ""
     """Hydra's launcher, such as `basic` or `joblib`."""
     own_parts: dict[str, str] = {}
-    """Digests of the source files of user-defined parts, by module."""
+    """Digests of the source files of user-defined parts and of the own modules that they import, by module."""
     embedder_fingerprint: str = ""
     """Fingerprint of the embedder of retrieval; "" without one."""
     benchmark_file_digest: str = ""

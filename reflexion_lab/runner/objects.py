@@ -16,10 +16,11 @@ import marshal
 import re
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.runner.sources import imports, is_own, sources
 
 _OBJECTS: dict[str, Any] = {}
 _Seen = dict[int, tuple[int, Any]]
@@ -111,6 +112,7 @@ def _texts(value: Any, seen: _Seen) -> Iterator[str]:
         yield from _source(value, seen)
     elif isinstance(value, types.ModuleType):
         yield value.__name__
+        yield from _imported([value.__name__])
     else:
         yield from _source(type(value), seen)
         with contextlib.suppress(Exception):  # a lock, a connection: any error of any class
@@ -122,17 +124,18 @@ def _source(thing: Any, seen: _Seen) -> Iterator[str]:
     """The name of a class or function; if it is the user's own, also its module or cell, bases and closure."""
     name, module = getattr(thing, "__qualname__", repr(thing)), getattr(thing, "__module__", None) or "__main__"
     yield f"{module}.{name}"
-    if not _is_own(module):
+    if not is_own(module):
         return
     bases = thing.__bases__ if inspect.isclass(thing) else ()
     members = vars(thing).values() if bases else [getattr(thing, "__func__", thing)]
     functions = [function for function in members if inspect.isfunction(function)]
     if getattr(sys.modules.get(module), "__file__", None):
-        yield inspect.getsource(sys.modules[module])
+        yield from _imported([module])
     else:
         codes = [function.__code__ for function in functions]  # without source where Python reads no file
         cells = {"".join(linecache.getlines(code.co_filename)) or marshal.dumps(code, 2).hex() for code in codes}
         yield from sorted(cells)
+        yield from _imported(name for cell in cells for name in imports(cell.encode(errors="replace")))
         yield from (line for key, value in _globals(functions) for line in (key, *_texts(value, seen)))
     for function in functions:
         yield f"{function.__code__.co_firstlineno} {function.__code__.co_names}"  # two functions of one line
@@ -154,10 +157,6 @@ def _globals(functions: list[types.FunctionType]) -> list[tuple[str, Any]]:
     return sorted(read.items())
 
 
-def _is_own(module: str) -> bool:
-    """Whether a module is the user's (notebook, script, module), not an installed package."""
-    top = module.partition(".")[0]
-    if top == "reflexion_lab" or top in sys.stdlib_module_names - {"__main__"}:
-        return False
-    file = getattr(sys.modules.get(module), "__file__", None) or ""
-    return "site-packages" not in file and "dist-packages" not in file
+def _imported(modules: Iterable[str]) -> list[str]:
+    """The sources of those of `modules` that are own, and of the own modules that they import."""
+    return [data.decode("utf-8-sig", "replace") for data in sources(sorted(filter(is_own, modules))).values()]

@@ -85,6 +85,7 @@ from reflexion_lab.runner.folder.manifest import (
     store_place,
 )
 from reflexion_lab.runner.objects import method_of
+from reflexion_lab.runner.sources import changed_since
 
 if TYPE_CHECKING:
     from reflexion_lab.agent.models.cache import CachedModel
@@ -451,7 +452,8 @@ def run_manifest(
         is_of_study = study is not None and _belong(cfg, manifest, pool, study)
         origin = replace(origin, pool=pool, pool_origin=registration.OF_STUDY * is_of_study)
         manifest = replace(manifest, provenance=origin)
-    if earlier and (changed := differences(earlier, manifest)):
+    edited = [f"source of {name}" for name in changed_since(manifest.provenance.own_parts)]
+    if earlier and (changed := [*differences(earlier, manifest), *edited]):
         raise ConfigError(
             f"resume: {cfg.resume} began with another {', '.join(changed)}", expected="the command that began it"
         )

@@ -14,8 +14,8 @@ import os
 import platform
 import re
 import subprocess
-import sys
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from reflexion_lab.io.secrets import is_given, without_keys, without_logins, wit
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Manifest, Provenance, Resumption
 from reflexion_lab.runner import objects
+from reflexion_lab.runner.sources import sources
 from reflexion_lab.text.prompts.render import digests
 
 EXECUTION_KEYS = (
@@ -54,6 +55,7 @@ VERSIONED = (
     "hydra-joblib-launcher", "submitit", "joblib",
 )  # fmt: skip
 """Packages whose versions a manifest records."""
+IMPORTED = time.time()
 PACKAGE = Path(__file__).parents[2]
 LOCK = "constraints.txt"
 OURS = ("reflexion_lab.", "hydra.")
@@ -369,20 +371,25 @@ def code_digest() -> str:
     """SHA-256 over the lab's own files, shortened to 16 hex digits; equal for a checkout and its wheel, independent of
     git. Computed once per process.
     """
-    digest = hashlib.sha256()
-    for name, path in sorted(_code()):
+    digest, files = hashlib.sha256(), sorted(_code())
+    if max(path.stat().st_mtime for _, path in files) > IMPORTED:
+        text = "files of reflexion_lab changed since this process imported it: restart it"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+    for name, path in files:
         digest.update(f"{name}\0{file_digest(path)}\n".encode())
     return digest.hexdigest()[:16]
 
 
 def own_parts(config: Mapping[str, Any]) -> dict[str, str]:
-    """Digests of the sources of user-defined parts, by module; of classes and objects of a notebook by name. Modules
-    that they import are not included.
+    """Digests of the sources of user-defined parts and of the own modules that they import, by module; of classes and
+    objects of a notebook by name. Raises ConfigError: as of `sources`.
     """
     targets = own_targets(config)
     of_notebook = dict(filter(None, map(objects.named, targets)))
-    modules = filter(None, (_module(target) for target in targets if not objects.named(target)))
-    return {module: _source_digest(module) for module in modules} | of_notebook
+    modules = list(filter(None, (_module(target) for target in targets if not objects.named(target))))
+    files = sources(modules)
+    digests_of = {module: hashlib.sha256(files[module]).hexdigest()[:16] for module in sorted(files)}
+    return dict.fromkeys(modules, "") | digests_of | of_notebook
 
 
 def own_targets(config: Any) -> list[str]:
@@ -451,11 +458,6 @@ def _module(target: str) -> str:
             importlib.import_module(name)
             return name
     return ""
-
-
-def _source_digest(module: str) -> str:
-    path = getattr(sys.modules[module], "__file__", None)
-    return file_digest(Path(path)) if path and Path(path).is_file() else ""
 
 
 def _without_secret(override: str) -> str:

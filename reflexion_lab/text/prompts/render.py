@@ -250,16 +250,23 @@ class Prompts:
         return Fitted(render(memory=packed, examples=chosen), tuple(sorted(memory.ids - packed.ids)))
 
 
+@cache
+def _bytes(path: Path) -> bytes:
+    """A file, read once by a process, so that digests are of what prompts are made of."""
+    return path.read_bytes()
+
+
+@cache
 def digests() -> dict[str, str]:
     """SHA-256 of each prompt template and of the examples, by name, shortened to 16 hex digits."""
     files = [*sorted(FOLDER.glob(f"*{SUFFIX}")), FOLDER / "examples.json"]
-    return {file.name.removesuffix(SUFFIX): hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in files}
+    return {file.name.removesuffix(SUFFIX): hashlib.sha256(_bytes(file)).hexdigest()[:16] for file in files}
 
 
 @cache
 def known_examples() -> tuple[Example, ...]:
     """The lab's few-shot examples; none is a task of a benchmark."""
-    return msgspec.json.decode((FOLDER / "examples.json").read_bytes(), type=tuple[Example, ...])
+    return msgspec.json.decode(_bytes(FOLDER / "examples.json"), type=tuple[Example, ...])
 
 
 @cache
@@ -284,7 +291,7 @@ def _source(file: str, variant: str) -> str | None:
     """The template `file` in `variant`, else in `default`, else None."""
     own = FOLDER / f"{file.removesuffix(SUFFIX)}.{variant}{SUFFIX}"
     path = own if own.is_file() else FOLDER / file
-    return path.read_text(encoding="utf-8") if path.is_file() else None
+    return _bytes(path).decode() if path.is_file() else None
 
 
 _FENCES = re.compile(r"`{3}|^[ \t]*~{3}", re.MULTILINE)
