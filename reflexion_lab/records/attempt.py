@@ -71,7 +71,7 @@ class Usage(Record, frozen=True, kw_only=True, omit_defaults=True):
     cut_replies: int = 0
     """Replies that ended at `max_tokens`."""
     uncounted_replies: int = 0
-    """Replies for which the server reported no tokens."""
+    """Replies for which the server reported no tokens of the prompt, or of the reply."""
     prompt_estimate: int = 0
     """Our estimate of the tokens of prompts of which the server counted less than half: it may have cut them."""
 

@@ -11,6 +11,12 @@ from reflexion_lab.text.replies.extract import without_thoughts
 from reflexion_lab.text.shorten import estimated
 
 
+def is_counted(completion: Completion) -> bool:
+    """Whether the server counted the prompt, and the reply if it has a text."""
+    usage, words = completion.usage, completion.text or completion.reasoning
+    return bool(usage.prompt_tokens and (usage.completion_tokens or not words))
+
+
 def marked(completion: Completion, messages: Sequence[Message], sampling: Sampling) -> Completion:
     """`completion` with the marks of its one call in `usage`, which depend on call and reply alone."""
     usage = completion.usage
@@ -23,7 +29,7 @@ def marked(completion: Completion, messages: Sequence[Message], sampling: Sampli
     marks = {
         "empty_replies": int(is_empty and not is_cut),
         "cut_replies": int(is_cut),
-        "uncounted_replies": int(not usage.tokens),
+        "uncounted_replies": int(not is_counted(completion)),
         "prompt_estimate": estimate if 0 < 2 * usage.prompt_tokens < estimate else 0,
     }
     return replace(completion, usage=replace(usage, **marks))

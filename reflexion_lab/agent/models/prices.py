@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from reflexion_lab.agent.models.marks import is_counted
 from reflexion_lab.agent.models.wrapped import WrappedModel
 from reflexion_lab.errors import CapReached, ConfigError, DataError, HarnessError
 from reflexion_lab.io.files import UNREADABLE, content
@@ -326,10 +327,10 @@ class Meter:
 class CappedModel(WrappedModel):
     """`model`, with every call admitted by `meter`. Thread-safe.
 
-    A call that fails, or whose server counts no tokens, counts as its upper bound: one token per byte of the prompt,
-    the tokens of a chat template, and the longest reply allowed. Tokens that a server adds beyond that, and charges for
-    failed requests that were sent again, are not capped. `longest_reply`: largest number of reply tokens if it can
-    exceed `sampling.max_tokens`; else 0.
+    A call that fails, or whose server counts no tokens of its prompt or reply, counts as its upper bound: one token per
+    byte of the prompt, the tokens of a chat template, and the longest reply allowed. Tokens that a server adds beyond
+    that, and charges for failed requests that were sent again, are not capped. `longest_reply`: largest number of reply
+    tokens if it can exceed `sampling.max_tokens`; else 0.
     """
 
     def __init__(self, model: Model, meter: Meter, price: Price = FREE, longest_reply: int = 0) -> None:
@@ -347,7 +348,7 @@ class CappedModel(WrappedModel):
             usage = completion.usage
             if usage.refused:
                 spent = Spending(1)
-            elif usage.tokens:
+            elif is_counted(completion):
                 spent = Spending(1, usage.tokens, usage.cost)
         finally:
             self._meter.settle(most, spent)

@@ -244,7 +244,9 @@ def read(content: bytes) -> Reply:
     choice, message = completion.choices[0], completion.choices[0].message
     usage = completion.usage if isinstance(completion.usage, dict) else {}
     prompt, written = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
-    hidden = max(_count(usage.get("total_tokens")) - prompt - written, 0)  # reasoning of Gemini and xAI
+    total = _count(usage.get("total_tokens"))
+    prompt = prompt or (max(total - written, 0) if written else 0)
+    hidden = max(total - prompt - written, 0)  # reasoning of Gemini and xAI
     answer, reasoning = _text(message.content), _reasoning(message)
     is_refused = bool(message.refusal and not answer)
     counted = max(_largest(usage, REASONING), hidden, 0 if answer.strip() or not reasoning else written)

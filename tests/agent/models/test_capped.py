@@ -39,9 +39,9 @@ class Served:
 
     fingerprint, slots = "served", 64
 
-    def __init__(self, tokens=10, cost=0.0, refused=0, context=0):
+    def __init__(self, tokens=10, cost=0.0, refused=0, context=0, written=1):
         self.tokens, self.cost, self.refused, self.context = 0 if refused else tokens, cost, refused, context
-        self.begun = self.ended = 0
+        self.written, self.begun, self.ended = written, 0, 0
         self.started = threading.Semaphore(0)
         self.hold = threading.Event()
         self.hold.set()
@@ -56,7 +56,11 @@ class Served:
             self.ended += 1
         if messages[-1].content == "broken":
             raise ModelError("broken")
-        usage = Usage(calls=1, prompt_tokens=self.tokens, cost=self.cost, refused=self.refused)
+        counts = {
+            "prompt_tokens": self.tokens and self.tokens - self.written,
+            "completion_tokens": self.tokens and self.written,
+        }
+        usage = Usage(calls=1, **counts, cost=self.cost, refused=self.refused)
         return Completion(text="ok", model="served", usage=usage)
 
 
@@ -105,8 +109,14 @@ def test_the_reply_limit_of_the_request_fields_is_read():
 
 @pytest.mark.parametrize(
     ("served", "text", "tokens"),
-    [({}, "broken", 64 + 16 + 6 + 100), ({"tokens": 0}, "0000", 184), ({"refused": 1}, "0000", 0)],
-    ids=["failed", "uncounted", "refused"],
+    [
+        ({}, "broken", 64 + 16 + 6 + 100),
+        ({"tokens": 0}, "0000", 184),
+        ({"written": 0}, "0000", 184),
+        ({"written": 10}, "0000", 184),
+        ({"refused": 1}, "0000", 0),
+    ],
+    ids=["failed", "uncounted", "no reply", "no prompt", "refused"],
 )
 def test_uncounted_calls_count_as_their_upper_bound(served, text, tokens):
     meter = Meter(Caps(tokens=10_000))

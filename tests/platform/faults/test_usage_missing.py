@@ -67,6 +67,28 @@ def test_one_reply_without_usage_is_told_in_every_view(server, tmp_path, monkeyp
     assert not [metric.name for metric in metrics(log, summary(log)) if metric.name.endswith("cost")]
 
 
+@pytest.mark.parametrize(
+    ("usage", "words"),
+    [
+        ({"completion_tokens": 20}, "at least 60 tokens, cost unknown (3 of 3 replies without usage)"),
+        ({"prompt_tokens": 220}, "at least 660 tokens, cost unknown (3 of 3 replies without usage)"),
+        ({"prompt_tokens": 220, "total_tokens": 240}, "720 tokens, cost 0.0029"),
+        ({"completion_tokens": 20, "total_tokens": 240}, "720 tokens, cost 0.0029"),
+    ],
+)
+def test_half_a_usage_is_missing_unless_the_total_gives_the_rest(tmp_path, monkeypatch, capsys, usage, words):
+    monkeypatch.chdir(tmp_path)
+
+    def respond(body, headers):
+        text = FIELDS if "ROOT_CAUSE" in body["messages"][-1]["content"] else "```python\nx = 1\n```"
+        return 200, completion(text, model="m") | {"usage": usage}
+
+    with ModelServer(respond) as server:
+        base = ("model=openai/m", f"model.base_url={server.url}", *SMALL, "benchmark.load.n=1")
+        assert main(["run", *base]) == 0
+    assert f"3 calls, {words}" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize(("prices", "cost"), [({}, "unknown"), ({"actor": "unknown"}, "unknown"),
                                               ({"actor": "nothing is paid: it runs here"}, "0")])  # fmt: skip
 def test_without_a_price_the_cost_is_unknown_and_not_0(tmp_path, monkeypatch, capsys, prices, cost):
