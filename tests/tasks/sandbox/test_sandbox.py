@@ -97,7 +97,7 @@ def test_the_order_of_tests_does_not_change_the_reward(sandbox, end, expected):
 
 
 def test_a_program_that_always_exits_has_three_children():
-    with Sandbox(Limits(cpu_seconds=1, wall_seconds=2), servers=1) as own:
+    with Sandbox(Limits(cpu_seconds=1, wall_seconds=60), servers=1) as own:
         execution = own.run("import os\ndef f(x):\n    os._exit(0)\n", "f", ["assert f(1) == 2"] * 9)
         assert [check.outcome for check in execution.checks] == ["early_exit"] * 9
         assert "before this check began" in execution.checks[-1].message
