@@ -27,9 +27,9 @@ if "." in __name__:
 else:  # a file without a package inside the sandbox
     from plain import RANGED, TYPES  # type: ignore[import-not-found,no-redef]
 
-ALIKE = 1 << 16
-"""Maximum pairs of elements with equal hashes in a set or dictionary, each of which costs a comparison. (-1 and -2 have
-equal hashes, and so do tuples of them.)"""
+ALIKE = 1 << 20
+"""Maximum parts that comparisons of elements with equal hashes read in a set or dictionary. (-1 and -2 have equal
+hashes, and so do tuples of them.)"""
 FRACTION_BITS = 1 << 17
 """Maximum total bits of the fractions in one report: reducing them takes quadratic time."""
 DIGITS = 5_000
@@ -60,8 +60,8 @@ class Decoder:
         self.fraction_bits = 0
         self.readers: dict[str, Callable[[Any], Any]] = {
             "q": self._fraction,
-            "c": lambda inner: complex(*self._decode(inner)),
-            "V": lambda inner: dict(enumerate(self._decode(inner))).values(),
+            "c": lambda inner: complex(*_listed(self._decode(inner))),
+            "V": lambda inner: dict(enumerate(_listed(self._decode(inner)))).values(),
         }
 
     def decode(self, *values: Any) -> list[Any]:
@@ -109,8 +109,14 @@ class Decoder:
 
 def dispersed(keys: Iterable[Hashable]) -> None:
     """Raise Unreadable if so many keys have equal hashes that a set of them would take quadratic time."""
-    if sum(n * n for n in Counter(map(hash, keys)).values() if n > 1) > ALIKE:
-        raise Unreadable("too many elements share a hash")
+    keys = {key if type(key) is str else id(key): key for key in keys}.values()
+    alike, left = Counter(map(hash, keys)), ALIKE
+    for key in keys if len(alike) < len(keys) else ():
+        if (n := alike[hash(key)]) > 1:
+            try:
+                left -= n * size(key, left // n)
+            except OverflowError:
+                raise Unreadable("too many elements share a hash") from None
 
 
 def _decimal(text: str) -> Decimal:
@@ -150,7 +156,7 @@ def _listed(items: Any) -> list[Any]:
 
 
 def _zone(offset: list[int] | None) -> timezone | None:
-    return None if offset is None else timezone(timedelta(*offset))
+    return None if offset is None else timezone(timedelta(*_listed(offset)))
 
 
 def _time(parts: list[int], offset: list[int] | None) -> time:

@@ -118,6 +118,11 @@ def test_the_expected_value_is_not_in_the_candidates_process(sandbox):
         ("class E(int):\n    def __eq__(self, o): return False\ndef f(x): return E(2)", "assert f(1) == 2", "pass"),
         ("class E:\n    def __sub__(self, o): return 0.0\ndef f(x): return E()", "assert abs(f(1) - 2) < 1", "error"),
         ("from collections import *\ndef f(x): return Counter(x)", "assert f('aab') == {'a': 2, 'b': 1}", "pass"),
+        (
+            "def f(x): return [x] * 900",
+            "from collections import Counter\nassert Counter(f('ab')) == {'ab': 900}",
+            "pass",
+        ),
         ("from collections import *\ndef f(x): return namedtuple('P', 'a b')(1, 2)", "assert f(1) == (1, 2)", "pass"),
         ("def f(x): return {'b': 1}.keys()", "assert f(1) == {'b'}", "pass"),
         ("from decimal import *\ndef f(x): return Decimal('0.5')", "assert f(1) == 0.5", "pass"),

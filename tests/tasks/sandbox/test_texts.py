@@ -10,7 +10,7 @@ import pytest
 
 import reflexion_lab
 from reflexion_lab.tasks.sandbox.apart import judge, prepare, show
-from reflexion_lab.tasks.sandbox.comparison import size
+from reflexion_lab.tasks.sandbox.comparison import Decoder, Opaque, Unreadable, size
 from reflexion_lab.tasks.sandbox.threats import TEXTS, texts
 
 PACKAGE = Path(reflexion_lab.__file__).parent
@@ -136,3 +136,18 @@ def test_a_check_beyond_the_bounds_is_computed_in_a_child(sandbox):
     outcomes = [check.outcome for check in sandbox.run(program, "f", checks).checks]
     assert outcomes[:2] == ["pass", "pass"] and outcomes[2] in ("timeout", "memory", "early_exit", "error")
     assert judge(prepare("assert f(1) * 9 == 1", "f").test, ["a" * 9_000_000]).error_type == "TypeError"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ['{"V":{"r":[0,1048576,1]}}', '{"V":"ab"}', '{"c":{"r":[0,2]}}', '{"time":[[1,1,1,1,0],{"r":[0,3]}]}'],
+)
+def test_a_forged_value_has_no_more_elements_than_its_report(value):
+    with pytest.raises(Unreadable):
+        Decoder().decode([json.loads(value)])
+
+
+def test_comparisons_of_equal_hashes_count_the_parts_that_they_read():
+    tuples = [{"t": [0] * 900 + [-1 - (i >> bit & 1) for bit in range(8)]} for i in range(256)]
+    few, many = Decoder().decode({"s": tuples[:20]}, {"s": tuples})
+    assert len(few) == 20 and isinstance(many, Opaque)
