@@ -183,7 +183,7 @@ def packed(episodes: Sequence[Episode], budget: int | None, text: Callable[[Epis
     return list(episodes) if budget is None else fitting(episodes[::-1], text, budget)[0][::-1]
 
 
-def fitting(entries: Sequence[T], text: Callable[[T], str], budget: int) -> tuple[list[T], int]:
+def fitting(entries: Sequence[T], text: Callable[[T], str], budget: float) -> tuple[list[T], float]:
     """The `entries` that fit into `budget` tokens, packed from the first, and the remaining budget."""
     packed = []
     for entry in entries:
@@ -193,7 +193,7 @@ def fitting(entries: Sequence[T], text: Callable[[T], str], budget: int) -> tupl
     return packed, budget
 
 
-def lessons_within(lessons: Recollection, budget: int) -> Recollection:
+def lessons_within(lessons: Recollection, budget: float) -> Recollection:
     """The `lessons` that fit into `budget` tokens: the best wisdom, then the newest insights, then the nearest
     mistakes, which are the longest.
     """

@@ -153,24 +153,6 @@ def test_no_task_reads_its_own_advice_however_many_share_the_cause(is_pruned):
     assert advice == {"t0": first, "t999": first, "t1000": last, "t1000@pass2": last}
 
 
-def test_a_tasks_own_gains_of_confidence_are_not_in_the_impact_that_ranks_for_it():
-    known = archive()
-    for cause, gains in (("the list is empty", "ab"), ("the list is full", "cd")):
-        for name in gains:
-            rises = 0.8 if name == "c" else 0.2 if cause.endswith("empty") else 0.0
-            loop = [attempt(name, n, cause=cause, change=cause, confidence=0.1 + (n - 1) * rises) for n in (1, 2)]
-            known.absorb([learnt(task(name), *loop)])
-    about = {name: known.lessons(task(name, "the list is"), []).wisdom for name in "cz"}
-    assert [(entry.advice, entry.frequency, round(entry.impact, 9)) for entry in about["z"]] == [
-        ("the list is full", 4, 0.4),
-        ("the list is empty", 4, 0.2),
-    ]
-    assert [(entry.advice, entry.frequency, round(entry.impact, 9)) for entry in about["c"]] == [
-        ("the list is empty", 4, 0.2),
-        ("the list is full", 2, 0.0),
-    ]
-
-
 def test_wisdom_that_needs_a_tasks_own_failures_is_not_shown_to_it():
     shared, alone = archive("ab"), archive()
     alone.absorb([learnt("a", attempt("a", 1), attempt("a", 2))])

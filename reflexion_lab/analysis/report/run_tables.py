@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.learning.reflections import Group, ReflectionFigures
@@ -17,6 +17,7 @@ from reflexion_lab.analysis.stats.estimators import Point
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate, methods
 from reflexion_lab.analysis.summary import Summary, cost_is_known, spending, summary, usages
 from reflexion_lab.loop.selection import submitted_at
+from reflexion_lab.memory.curators.items import EXCEEDS
 from reflexion_lab.records import BY_MODEL, OUTCOMES, Reflection, Trajectory, Usage, WrittenTests
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import changes, resumed
@@ -78,6 +79,7 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
             f"BLIND RETRIES: {blind} of {figures.blind_retries.n} retries read nothing of their own past though Ω >= 1:"
             " no room in the prompt. Raise recall.max_tokens or the model's context, or lower the actor's max_tokens"
         )
+    yield from _limited(log)
     yield from _silent(log, figures)
     yield from _cut_prompts(log)
     place = log.unfinished[0] if log.unfinished else path
@@ -102,6 +104,20 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
         yield f"INCOMPLETE: {ended}; no figure is final{resume}"
     elif not log.is_graded:
         yield f"NOT ALL GRADED: some attempts have no hidden verdict yet, so there is no curve{resume}"
+
+
+def _limited(log: Log) -> Iterator[str]:
+    """Items of memory that its limits removed or refused."""
+    applied = [operation for update in log.updates for operation in update.operations]
+    removed = sum(len(operation.item_ids) for operation in applied if operation.reason == "limit")
+    refusals = [refusal for update in log.updates for refusal in update.refused if refusal.operation.kind == "add"]
+    refused = sum(refusal.reason == EXCEEDS for refusal in refusals)
+    if removed + refused:
+        begun = len(log.beginning.items) if log.beginning else 0
+        every = begun + sum(operation.kind == "add" for operation in applied) + refused
+        limits: Any = log.manifest.config["memory"]["shared"]["items"]  # type: ignore[index]
+        keys = f"memory.shared.items.{'max_items or .' if limits.get('max_items') else ''}max_tokens"
+        yield f"ITEMS LOST: limits removed {removed + refused} of {every} items; raise {keys}"
 
 
 MANY = 0.2

@@ -111,6 +111,8 @@ class AMem:
         Send the grammars, for models that support them.
     """
 
+    bank = True
+
     @validated
     def __init__(
         self,

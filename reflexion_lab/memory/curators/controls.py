@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from reflexion_lab.agent.reflectors.placebo import filler_of
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.memory.curators.index import Index
+from reflexion_lab.memory.curators.items import Bank
 from reflexion_lab.memory.curators.trajectories import described
 from reflexion_lab.protocols import Curator, Retriever
 from reflexion_lab.records import Batch, Curation, Finished, Item, Operation, Selection, Task, base_id
@@ -39,6 +40,7 @@ class RawTrajectories:
     """
 
     shows_any_items = True
+    bank: Bank = True
 
     @validated
     def __init__(
@@ -68,6 +70,8 @@ class FullHistory(RawTrajectories):
     Both drop the oldest: a prompt keeps the first items that fit.
     """
 
+    bank = ()
+
     def __init__(self, *, passed_only: bool = False, max_chars: Positive = 1500) -> None:
         self.passed_only = passed_only
         self.max_chars = max_chars
@@ -81,6 +85,7 @@ class _Control:
 
     def __init__(self, first: Curator) -> None:
         self.first = first
+        self.bank = getattr(first, "bank", ())
 
     def _first(self, items: Sequence[Item], task: Task) -> Selection:
         """The selection of `first`, which also keeps what it wrote for this task."""
@@ -137,7 +142,7 @@ class Gold:
     `tasks`: with their canonical solutions. `retriever`: empty, for this curator alone. `k`: solutions in the prompt.
     """
 
-    reads_solutions = True
+    reads_solutions = bank = True
 
     @validated
     def __init__(self, tasks: Sequence[Task], retriever: Retriever, k: Positive = 3) -> None:

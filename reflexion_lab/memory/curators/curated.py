@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 
 from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.memory.curators.items import ItemLimits, ItemMemory
+from reflexion_lab.memory.curators.items import Bank, ItemLimits, ItemMemory
+from reflexion_lab.memory.recall import fitting
 from reflexion_lab.protocols import Curator
 from reflexion_lab.records import Attempt, Batch, Finished, Item, Selection, Task, Update
+from reflexion_lab.text.shorten import estimated
 
 
 class CuratedMemory:
@@ -44,11 +47,12 @@ class CuratedMemory:
         self.is_frozen = is_frozen
         self.salt = salt
         self.owner = owner
-        self.memory = ItemMemory((), limits)
+        self.bank: Bank = getattr(curator, "bank", ())
+        self.memory = ItemMemory((), limits, self.bank)
 
     def begin(self, items: Iterable[Item]) -> None:
         """Begin with `items`, as far as the limits hold."""
-        self.memory = ItemMemory(items, self.limits)
+        self.memory = ItemMemory(items, self.limits, self.bank)
         self.memory.apply(())
 
     def selection(self, task: Task) -> Selection:
@@ -56,7 +60,16 @@ class CuratedMemory:
         items = self.memory.items if self.same_task else self.memory.of_other_tasks(task)
         selection = self.curator.select(items, task.public)
         written = tuple(item for item in selection.items if item.item_id not in self.memory)
-        return replace(selection, written=selection.written or written)
+        return replace(selection, items=self._within_budget(selection.items), written=selection.written or written)
+
+    def _within_budget(self, items: Sequence[Item]) -> tuple[Item, ...]:
+        """The `items` without those of the bank that do not fit into a prompt's tokens; the first ones go first."""
+        banked = [item for item in items if self.memory.is_banked(item)]
+        if not banked or not self.limits.max_tokens:
+            return tuple(items)
+        rest = sum(estimated(item.text) for item in items) - sum(estimated(item.text) for item in banked)
+        fit, _ = fitting(banked, attrgetter("text"), self.limits.max_tokens - rest)
+        return tuple(item for item in items if item in fit or item not in banked)
 
     def finished(self, task: Task, attempts: Sequence[Attempt]) -> Finished:
         """A finished loop for the curator, with the items that it read; memory must be that of its round."""

@@ -11,8 +11,8 @@ released code takes both over, and without a tag DC-RS there has the earlier que
 page. A page beyond the limit of memory is neither kept nor shown. The prompt names the number of words that
 `max_tokens` and that limit allow, there 2000 to 2500. Here, unlike there: the answer
 is the submitted program of the loop; the first question of DC-RS, for which there is no pair, costs no call; tasks of
-one round read the same page, and the last of them that wrote one determines it; pairs are part of memory, whose limits
-remove the oldest pairs, never the page.
+one round read the same page, and the last of them that wrote one determines it; pairs are part of memory, whose
+`max_items` removes the oldest pairs, never the page.
 """
 
 from __future__ import annotations
@@ -71,6 +71,8 @@ class DynamicCheatsheet:
     limits : ItemLimits or None
         Of memory, and so of the page.
     """
+
+    bank = (PAIRS,)
 
     @validated
     def __init__(

@@ -80,6 +80,8 @@ class ExpeL:
         Send grammars, for models that support them.
     """
 
+    bank = (EXAMPLES,)
+
     @validated
     def __init__(
         self,

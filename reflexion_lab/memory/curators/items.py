@@ -17,6 +17,9 @@ from reflexion_lab.text.shorten import estimated
 
 ORDER = ("vote", "remove", "edit", "merge", "link", "add")
 """Order of application within a call; equal kinds keep the order of the reply. In ExpeL, REMOVE is a vote."""
+EXCEEDS = "the text alone exceeds the limit"
+"""Reason of a refusal."""
+Bank = Literal[True] | tuple[str, ...]
 SCORE = "score"
 """The count at which an item is removed when it falls to 0."""
 
@@ -27,8 +30,9 @@ class ItemLimits(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_items: Count = 0
     """Maximum number of items; 0: any."""
     max_tokens: Count = 4000
-    """Maximum estimated tokens of all texts together; 0: any. Beyond a limit, the items of the lowest `utility` are
-    removed, the oldest first. A text that alone exceeds it is refused."""
+    """Maximum estimated tokens of the texts that a prompt shows; 0: any. A method that shows all of its items keeps as
+    many; a bank, from which a method retrieves, keeps all. Beyond a limit, the items of the lowest `utility` are
+    removed, the oldest first. A text that alone exceeds it is refused, but for a bank."""
     duplicates: Literal["keep", "equal", "contained"] = "equal"
     """New items that are refused: none; of equal words (case, white space and final punctuation aside) in the same
     section; or whose text also contains that of an item of the section."""
@@ -76,13 +80,14 @@ class View(tuple[Item, ...]):
 
 class ItemMemory:
     """Items under their limits. The cost of a change does not depend on the number of items, but for `contained`
-    duplicates and full memories.
+    duplicates and full memories. `bank`: sections whose items no limit of tokens removes; True: all.
     """
 
-    def __init__(self, items: Iterable[Item] = (), limits: ItemLimits | None = None) -> None:
+    def __init__(self, items: Iterable[Item] = (), limits: ItemLimits | None = None, bank: Bank = ()) -> None:
         self.limits = limits or ItemLimits()
-        self.tokens = 0
-        """Estimated tokens of all texts."""
+        self.bank = bank
+        self.tokens = self._shown = 0
+        """Estimated tokens of all texts, and of those outside the bank."""
         self._items: dict[str, Item] = {}
         self._words: Counter[tuple[str, str]] = Counter()
         """Sections and compared words of all items."""
@@ -199,17 +204,23 @@ class ItemMemory:
 
     def _count(self, item: Item, sign: int) -> None:
         self._tuple = None
-        self.tokens += sign * estimated(item.text)
+        size = estimated(item.text)
+        self.tokens += sign * size
+        self._shown += 0 if self.is_banked(item) else sign * size
         self._words[item.section, _words(item.text)] += sign
         contents = {name: value for name, value in msgspec.to_builtins(item).items() if name != "owner"}
         sha256 = hashlib.sha256(msgspec.json.encode(contents, order="sorted"))
         self._digest = (self._digest + sign * int.from_bytes(sha256.digest()[:8])) % 2**64
 
+    def is_banked(self, item: Item | Operation) -> bool:
+        """Whether the item, or one that the operation adds or changes, belongs to the bank."""
+        return self.bank is True or item.section in self.bank
+
     def _problem(self, operation: Operation) -> str:
         """Why an operation is refused; "" for a valid one."""
         ids = operation.item_ids
-        if 0 < self.limits.max_tokens < estimated(operation.text):
-            return "the text alone exceeds the limit"
+        if 0 < self.limits.max_tokens < estimated(operation.text) and not self.is_banked(operation):
+            return EXCEEDS
         if operation.kind == "add":
             is_taken = len(ids) > 1 or not self._items.keys().isdisjoint(ids)
             return "the id of a new item is taken" if is_taken else self._duplicate(operation)
@@ -235,12 +246,14 @@ class ItemMemory:
 
     def _overflow(self) -> list[Operation]:
         """Removals of the least useful items, the oldest first, until the limits hold."""
-        n, size, removals = len(self._items), self.tokens, list[Operation]()
+        n, size, removals = len(self._items), self._shown, list[Operation]()
         most, largest = self.limits.max_items or n, self.limits.max_tokens or size
         if n <= most and size <= largest:
             return []
         for item in sorted(self._items.values(), key=utility):
-            n, size = n - 1, size - estimated(item.text)
+            if n <= most and self.is_banked(item):
+                continue
+            n, size = n - 1, size - (0 if self.is_banked(item) else estimated(item.text))
             removals.append(Operation(kind="remove", item_ids=(item.item_id,), reason="limit"))
             if n <= most and size <= largest:
                 break

@@ -12,11 +12,15 @@ retriever is not trained.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from operator import attrgetter
 
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.memory.curators.index import Index
+from reflexion_lab.memory.curators.items import ItemLimits
+from reflexion_lab.memory.recall import fitting
 from reflexion_lab.protocols import Retriever
 from reflexion_lab.records import Batch, Curation, Finished, Item, Operation, Selection, Task
 from reflexion_lab.text.prompts.render import without_prompt
@@ -30,17 +34,22 @@ class Memento:
     """The cases of the most similar tasks, without a model.
 
     `retriever`: empty, for this curator alone. `k`: cases in the prompt. `max_chars`: length of each, half of it for
-    the task.
+    the task. `limits`: of the tokens in a prompt, which the nearest cases get.
     """
 
+    bank = True
+
     @validated
-    def __init__(self, retriever: Retriever, *, k: Positive = 8, max_chars: Positive = 1500) -> None:
+    def __init__(
+        self, retriever: Retriever, *, k: Positive = 8, max_chars: Positive = 1500, limits: ItemLimits | None = None
+    ) -> None:
         self.index = Index(retriever)
         self.k = k
         self.max_chars = max_chars
+        self.max_tokens = (limits.max_tokens if limits else 0) or math.inf
 
     def select(self, items: Sequence[Item], task: Task) -> Selection:
-        nearest = self.index.nearest(items, task.prompt, self.k)
+        nearest, _ = fitting(self.index.nearest(items, task.prompt, self.k), attrgetter("text"), self.max_tokens)
         return Selection(items=tuple(item for name in SECTIONS.values() for item in nearest if item.section == name))
 
     def due(self, finished: Sequence[Finished]) -> Sequence[Batch]:

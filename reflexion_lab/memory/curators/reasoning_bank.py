@@ -64,6 +64,8 @@ class ReasoningBank:
         Send the grammar, for models that support one.
     """
 
+    bank = True
+
     @validated
     def __init__(
         self,

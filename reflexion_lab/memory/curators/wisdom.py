@@ -40,7 +40,7 @@ class Wisdom:
     loops passed.
     """
 
-    reads_reflections = True
+    reads_reflections = bank = True
 
     @validated
     def __init__(

@@ -280,6 +280,11 @@ def begin_rounds(archive: Archive, cfg: Config, folder: RunFolder, frozen: Colle
         beginning = archive.begin(known, folder.manifest.run_id, (*(others.items if others else ()), *read))
         if others:  # before memory.json: a start that broke off does it again
             _begin_with(others, archive, cfg, frozen)
+        held = {item.item_id for item in beginning.items}
+        if n := len({item.item_id for item in (*read, *(others.items if others else ()))} - held):
+            limits = "memory.shared.items.max_tokens and .max_items"
+            origin = others.origin if others else "the store"
+            print(f"warning: {n} items of {origin} are left out, since they exceed {limits}", file=sys.stderr)
         if n := 0 if own else sum(not item.owner for item in stored):
             print(f"warning: {n} items of the store name no curator and are not read", file=sys.stderr)
         if own is None:
@@ -297,10 +302,6 @@ def _begin_with(others: InitialItems, archive: Archive, cfg: Config, held_out: C
         archive.store.append([replace(item, owner=owner) for item in others.items if item.item_id not in known])
     if (method := method_of(plain(cfg.curator))) != others.method:
         print(f"warning: the items of {others.origin} were made by {others.method}, not {method}", file=sys.stderr)
-    held = {item.item_id for item in archive.curated.memory.items} if archive.curated else set()
-    if n := sum(item.item_id not in held for item in others.items):
-        limits = "memory.shared.items.max_tokens and .max_items"
-        print(f"warning: {n} items of {others.origin} are left out, since they exceed {limits}", file=sys.stderr)
     if n := of_held_out(others.items, held_out):
         print(f"warning: {n} items of {others.origin} come from tasks that this run holds out", file=sys.stderr)
 

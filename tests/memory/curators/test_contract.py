@@ -17,6 +17,7 @@ from reflexion_lab.runner.config.compose import CONF, compose
 from reflexion_lab.runner.config.parts import Models, load_curated, with_defaults
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import carry_out
+from reflexion_lab.text.shorten import estimated
 from tests import builders
 
 NAMES = sorted(path.stem for path in (CONF / "curator").glob("*.yaml"))
@@ -99,7 +100,9 @@ def test_limits_hold_for_any_replies_and_the_log_rebuilds_memory(words):
         updates = list(memory.learn(number, [loop(memory, task, passed=number % 3 > 0)]))
         log += updates
         assert len(memory.memory) <= 5
-        assert memory.memory.tokens <= 200
+        shown = memory.selection(task).items if task.task_id.endswith("0") else ()
+        for items, is_bank in ((memory.memory.items, False), (shown, True)):
+            assert sum(estimated(i.text) for i in items if memory.memory.is_banked(i) == is_bank) <= 200
         assert all(update.digest for update in updates)
     assert any(update.operations for update in log)
     assert list(after((), log)) == list(memory.memory.items)
