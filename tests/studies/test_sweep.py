@@ -1,5 +1,6 @@
 """Sweeps: shared calls are paid once, finished cells are not run again, and a failing cell affects no other."""
 
+import errno
 import fcntl
 import json
 import os
@@ -28,7 +29,7 @@ from reflexion_lab.studies.run import carry_out
 from reflexion_lab.studies.sweeps.finished import CellState, record
 from reflexion_lab.studies.sweeps.progress import SweepProgress
 from reflexion_lab.studies.sweeps.running import not_ended, run_cell, sweep
-from reflexion_lab.studies.sweeps.sweep import Sweep
+from reflexion_lab.studies.sweeps.sweep import Sweep, sheet
 from reflexion_lab.studies.tracking.null import NullTracker
 from tests.studies.small_runs import REFLECTION, chat_server, run_lab, script
 
@@ -370,6 +371,22 @@ def test_a_key_that_does_not_exist_is_named_with_its_cell():
     with pytest.raises(Exception, match="temperatures") as caught:
         cells(["actor=single_shot,warming", "actor.temperatures=[0.5]"])
     assert "KEY=choice(VALUE)" in one_line(caught.value)
+
+
+def test_a_key_given_twice_is_swept_only_if_its_last_value_is(grid):
+    words = [*lines(grid()), "quiet=true", "quiet=false", "temperature=1", "temperature=0,0.5"]
+    assert sheet(Sweep.of(words)).columns[:2] == ("cell", "temperature")
+    assert "quiet" not in sheet(Sweep.of(words)).columns
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK])
+def test_a_file_system_without_locks_is_named(grid, capsys, monkeypatch, number):
+    def flock(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert main(["run", *(f"{key}={value}" for key, value in grid().items())]) == 2
+    assert "the folder needs a file system with `flock`" in capsys.readouterr().err
 
 
 def test_own_configs_and_groups_may_be_swept_over(tmp_path):

@@ -20,10 +20,11 @@ MACHINE = frozenset(
     {
         errno.EACCES, errno.EBUSY, errno.ECONNREFUSED, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE,
         errno.ENAMETOOLONG, errno.ENOLCK, errno.ENOMEM, errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS,
-        errno.ESTALE, errno.ETIMEDOUT,
+        errno.ENOSYS, errno.EOPNOTSUPP, errno.ESTALE, errno.ETIMEDOUT,
     }
 )  # fmt: skip
-"""Error numbers of a full or read-only disk and of exhausted resources."""
+"""Error numbers of a full or read-only disk, of exhausted resources and of a file system without locks."""
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 def is_user_error(problem: Exception) -> bool:
@@ -62,6 +63,8 @@ def _problem_and_hint(problem: BaseException, keys: str = "") -> tuple[str, str]
     key = re.search(r"full_key: (\S+)", all_messages(problem))
     *_, problem = _causes(problem)
     text, hint = (problem.problem, problem.hint) if isinstance(problem, LabError) else (str(problem), "")
+    if isinstance(problem, OSError) and problem.errno in NO_LOCKS:
+        hint = "the folder needs a file system with `flock` (NFSv4; Lustre with the option `flock`): run_root=…"
     text = re.split(r"\s+(?:full_key:|object_type=|Config search path:|See https://hydra)", text)[0]
     if key and "is not in struct" in text:
         text = f"{key[1]}: unknown key"

@@ -162,6 +162,8 @@ def _data(config: Mapping[str, Any]) -> str | None:
     path = str(load["path"] or "")
     if not path or path.startswith(HUB):
         raise BundleError("benchmark.load.path", f"{path or 'null'}, of the hub", "a file, so that it can travel")
+    if Path(path).is_dir():
+        raise BundleError("benchmark.load.path", f"{path}, a folder, which does not travel", "its rows in one file")
     if not Path(path).is_file():
         raise BundleError("benchmark.load.path", f"{path}, no file from here", "one; go where the run was started")
     return path

@@ -259,7 +259,7 @@ def sheet(sweep: Sweep) -> Sheet:
 
 
 def _row(cell: Cell, keys: list[str], state: CellState) -> tuple[str, ...]:
-    values, rate = dict(override.partition("=")[::2] for override in cell.overrides), state.pass_at_1
+    values, rate = _values(cell), state.pass_at_1
     share = cells.estimate(Estimate(value=rate.share, low=rate.low, high=rate.high)) if rate and rate.n else ""
     share = f"{UPPER_BOUND} {share}" if state.is_upper_bound or state.feedback_source == "oracle" else share
     figures = (state.made, state.stored, round(state.seconds)) if state.seconds else ("", "", "")
@@ -267,12 +267,16 @@ def _row(cell: Cell, keys: list[str], state: CellState) -> tuple[str, ...]:
     return (str(cell.number), *(values.get(key, "") for key in keys), state.status, *columns)
 
 
+def _values(cell: Cell) -> dict[str, str]:
+    """The overrides by key; of a key given twice, the last."""
+    return dict(override.partition("=")[::2] for override in cell.overrides)
+
+
 def swept(sweep: Sweep) -> list[str]:
     """Config keys whose values differ between cells."""
     values: dict[str, set[str]] = {}
     for cell in sweep:
-        for override in cell.overrides:
-            key, _, value = override.partition("=")
+        for key, value in _values(cell).items():
             values.setdefault(key, set()).add(value)
     return [key for key, distinct in values.items() if len(distinct) > 1]
 

@@ -170,6 +170,8 @@ def _reworded(message: str) -> str:
     text, _, path = message.replace("`", "").partition(" - at ")
     if missing := re.fullmatch(r"Object missing required field (.*)", text):
         return f"field $.{missing[1]}: got nothing, expected a value"
+    if unknown := re.fullmatch(r"Object contains unknown field (.*)", text):
+        return f"field {path or '$'}.{unknown[1]}: got an unknown name, expected a field of the format"
     if wrong := re.fullmatch(r"Expected (.*), got (.*)", text):
         return f"field {path or '$'}: got {wrong[2]}, expected {wrong[1]}"
     return f"field {path or '$'}: got text that is not JSON ({text}), expected a JSON object"

@@ -156,6 +156,9 @@ def test_benchmark_file_pool_and_study_are_packed(tmp_path):
     replayed = replay(path, tmp_path / "replays")
     assert replayed.verification.holds
     assert RunFolder.existing(replayed.folder).manifest.study == "travels"
+    (here / "my tasks.jsonl").mkdir(parents=True)  # as `save_to_disk` writes one
+    with pytest.raises(BundleError, match="a folder, which does not travel, expected its rows in one file"):
+        pack(RunFolder.existing(tmp_path / "gone" / run.path.relative_to(here)), tmp_path / "again.zip")
     members = bundle.read(path)[1]
     assert members["data/my tasks.jsonl"].decode() == tasks
     assert {"pool/0/attempts.jsonl", "study.yaml"} <= members.keys()

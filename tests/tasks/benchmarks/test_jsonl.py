@@ -48,6 +48,7 @@ def test_name_is_the_stem_and_digest_that_of_the_bytes(written):
         (TASK | {"visible_tests": ["1", 2]}, "field $.visible_tests[1]: got int, expected str"),
         (TASK | {"hidden_tests": "assert True"}, "field $.hidden_tests: got str, expected array"),
         ({"task_id": "a", "prompt": ""}, "field $.entry_point: got nothing, expected a value"),
+        (TASK | {"test": "", "canonical_solution": "", "x": 1}, "field $.x: got an unknown name, expected a field"),
         (TASK | {"test": ""}, "field $.test: got this name, expected one of task_id, prompt, entry_point,"),
         (TASK | {"entry_point": "f(x)"}, "field $.entry_point: got 'f(x)', expected a Python identifier"),
         (TASK | {"entry_point": "class"}, "field $.entry_point: got 'class', expected a Python identifier"),
