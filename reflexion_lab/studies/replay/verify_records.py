@@ -258,10 +258,10 @@ def _implied(evaluation: Evaluation, trajectory: Trajectory, evaluator: object) 
             score = _score(trajectory, values)
             return {field: getattr(score, field) for field in ("passed", "outcome", "reward", "components")}
         case "trajectory.WithTrajectory":
-            score = _score(trajectory, values["trajectory"])
+            score = _score(trajectory, values.get("trajectory", {}))
             own = {name: share for name, share in evaluation.components.items() if name not in score.components}
-            implied = _implied(replace(evaluation, components=own), trajectory, values["evaluator"])
-            weight = float(values["tests_weight"]) if own else 0.0
+            implied = _implied(replace(evaluation, components=own), trajectory, values.get("evaluator"))
+            weight = float(values.get("tests_weight", 0.5)) if own else 0.0
             reward = weight * implied.get("reward", 0.0) + (1 - weight) * score.reward
             parts = implied.get("components", dict.fromkeys(own, evaluation.pass_rate)) | score.components
             return implied and implied | {"reward": reward, "components": parts}

@@ -220,9 +220,9 @@ def _case(lines: list[bytes], arguments: ast.expr, result: ast.expr) -> Case:
 
 
 def _text(lines: list[bytes], node: ast.expr) -> str:
-    if node.lineno != node.end_lineno:
-        return _special(ast.unparse(node))
-    return _special(lines[node.lineno - 1][node.col_offset : node.end_col_offset].decode())
+    is_long = node.lineno != node.end_lineno
+    line = lines[node.lineno - 1][node.col_offset : node.end_col_offset]
+    return _special(ast.unparse(node) if is_long else line.decode())
 
 
 def _value(node: ast.expr) -> object:
@@ -241,7 +241,11 @@ def _released(problem: Problem, base: list[list[object]], compute: Compute | Non
             "field $.base_input: a release file of EvalPlus has no expected values; pass `compute`, which runs its "
             "canonical solutions, or use the hub's rows, which have the field test"
         )
-    calls = list(dict.fromkeys(", ".join(map(_source, arguments)) for arguments in base + problem.plus_input))
+    calls = list(
+        dict.fromkeys(
+            ", ".join(_special(repr(value)) for value in arguments) for arguments in base + problem.plus_input
+        )
+    )
     program = problem.prompt + problem.canonical_solution
     texts = compute(program, problem.entry_point, [f"candidate({arguments})" for arguments in calls])
     cases = []
@@ -253,12 +257,8 @@ def _released(problem: Problem, base: list[list[object]], compute: Compute | Non
     return len(calls), cases, problem.atol
 
 
-def _source(value: object) -> str:
-    """`repr`, with infinities and NaN as Python source."""
-    return _special(repr(value))
-
-
 def _special(source: str) -> str:
+    """`source` with infinities and NaN as Python has them."""
     special = {"inf": "1e309", "nan": "float('nan')"}
     strings = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
     return re.sub(rf"{strings}|\b(?:inf|nan)\b", lambda part: part[1] or special[part[0]], source)

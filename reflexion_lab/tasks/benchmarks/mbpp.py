@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from textwrap import indent
 from typing import Literal
@@ -121,7 +121,8 @@ def _task(problem: Problem, visible: int, challenge: bool) -> Task:
         )
     examples = tests[:visible]
     both = repeated(tests, examples, function.name)
-    inputs = _without(inputs, repeated(inputs, tests, function.name))
+    known = repeated(inputs, tests, function.name)
+    inputs = tuple(test for test in inputs if test not in known)
     if len(both) == len(tests) and not inputs:
         examples, both = [], ()
     task = Task(
@@ -129,16 +130,12 @@ def _task(problem: Problem, visible: int, challenge: bool) -> Task:
         prompt=_prompt(function, text, examples),
         entry_point=function.name,
         visible_tests=tuple(examples),
-        hidden_tests=_without(tests, both),
+        hidden_tests=tuple(test for test in tests if test not in both),
         setup="\n".join([*problem.test_imports, problem.test_setup_code, helper(function.name, inputs)]).strip(),
         canonical_solution=problem.code.replace("\r\n", "\n"),
         tags=tags,
     )
     return msgspec.structs.replace(checked(task), hidden_tests=task.hidden_tests + inputs)  # these are generated
-
-
-def _without(tests: Iterable[str], others: Collection[str]) -> tuple[str, ...]:
-    return tuple(test for test in tests if test not in others)
 
 
 def _function(code: str, tests: Sequence[str]) -> ast.FunctionDef:

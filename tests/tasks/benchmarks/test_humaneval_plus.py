@@ -268,6 +268,8 @@ def test_a_release_file_alone_holds_no_expected_values(complaint):
         (released([[0]], [], body="    return 1 / x\n"), "field $.base_input: got none, expected inputs for which"),
         (released([1], []), "field $.base_input[0]: got int, expected array"),
         ({"task_id": "a"}, "field $.prompt: got nothing, expected a value"),
+        (row(hub_test("[[1]]", "[2]"), entry_point="S.f"), "field $.entry_point: got 'S.f', expected a Python"),
+        (row(hub_test("[[1]]", "[2]"), prompt="\ud800"), "field $.prompt: got half a character"),
         ([], "field $: got array, expected object"),
         ("{", "field $: got text that is not JSON"),
     ],
