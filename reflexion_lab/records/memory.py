@@ -149,6 +149,8 @@ class Recollection(Record, frozen=True, kw_only=True):
     """The loop at hand; "": episodes of its task are taken for its own."""
     attempt: int = 1
     """Number of the attempt, 1-based; set by the loop."""
+    hint: str = ""
+    """What is left of the newest own episode where nothing else of it fits into the prompt."""
     stuck: str = ""
     """Description of the repetition if the loop is stuck; the prompt then asks for a different approach."""
     left_out: tuple[str, ...] = ()

@@ -6,6 +6,8 @@ import pytest
 
 from reflexion_lab.cli.main import main
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.text.prompts.render import OVERHEAD
+from reflexion_lab.text.shorten import estimated
 from tests.builders import pairwise
 
 RUN = ("benchmark=basics", "model=simulated", "tracker=none", "quiet=true", "model.repair=0.0", "cache.mode=off")
@@ -50,6 +52,17 @@ def test_the_retries_of_a_second_pass_read_as_those_of_the_first(tmp_path, actor
             assert "similar task" not in text.lower(), text
             seen += attempt.number > 1
     assert seen
+
+
+def test_a_context_without_room_for_an_attempt_keeps_what_to_change(tmp_path, capsys):
+    words = ["benchmark.limit=1", "model.first=0.0", "actor=single_shot", "actor.sampling.max_tokens=512"]
+    (((first, _), *_),) = prompts(tmp_path, *words).values()
+    (loop,) = prompts(tmp_path, *words, f"model.context={estimated(first) + 512 + OVERHEAD + 30}").values()
+    for text, attempt in loop[1:]:
+        assert f"Attempt {attempt.number - 1} failed. What to change: " in text and "```" not in text[len(first) :]
+    capsys.readouterr()
+    assert len(loop) > 1 and main(["show", str(max(tmp_path.glob("2*")))]) == 0
+    assert "BLIND RETRIES" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("variant", ["default", "terse", "paper_style"])

@@ -154,6 +154,20 @@ def _with_part(episode: Episode, name: str, text: str) -> Episode:
     return replace(episode, reflection=replace(episode.reflection, **{name: part})) if episode.reflection else episode
 
 
+def _change(episode: Episode) -> str:
+    return episode.reflection.what_to_change if episode.reflection else ""
+
+
+def _hint(episode: Episode, fits: Callable[[str], bool]) -> str:
+    """One line on an attempt that failed, with what to change, else what its tests gave, as long as it `fits`."""
+    label, whole = ("What to change: ", _change(episode)) if _change(episode) else ("", episode.test_results)
+    head, whole = f"Attempt {episode.attempt_number} failed.", line(whole, 300)
+    text = longest(whole, lambda text: fits(f"{head} {label}{text}"), cut)
+    if episode.verdict != "failed" or not text or len(text) < min(MIN_CHARS, len(whole)):
+        return ""
+    return f"{head} {label}{text}"
+
+
 FOLDER = Path(__file__).parent
 SUFFIX = ".md.jinja"
 Variant = Literal["default", "terse", "paper_style"]
@@ -213,8 +227,8 @@ class Prompts:
         """The prompt `name` with as much of `memory` and the examples as fits into `max_tokens`; None: everything.
 
         Items that do not fit are skipped. They are added in this order: the newest episode of the task, shortened if
-        necessary; older ones; those of other tasks, nearest first; the curator's items; wisdom; mistakes; insights; the
-        session; examples.
+        necessary, or one line of what to change if no more fits; older ones; those of other tasks, nearest first; the
+        curator's items; wisdom; mistakes; insights; the session; examples.
         If the prompt is too long without any of them, the model has to reject it.
         """
         render = partial(self.render, name, **variables)
@@ -224,14 +238,18 @@ class Prompts:
         packed = replace(memory, episodes=(), items=(), wisdom=(), mistakes=(), insights=(), session="")
         chosen = self.examples[:0]
 
-        def fits(newest: Episode) -> bool:
-            return estimated(render(memory=replace(packed, episodes=(newest,)), examples=chosen)) <= max_tokens
+        def has_room(memory: Recollection) -> bool:
+            return estimated(render(memory=memory, examples=chosen)) <= max_tokens
 
         is_own = memory.episodes and memory.episodes[-1].task_id == variables.get("task_id")
         # If the bare task does not fit, no episode will.
-        if is_own and estimated(render(memory=packed, examples=chosen)) <= max_tokens:
-            newest = shortened(memory.episodes[-1], fits)
-            memory = replace(memory, episodes=(*memory.episodes[:-1], newest)) if newest else memory
+        if is_own and has_room(packed):
+            last = memory.episodes[-1]
+            newest = shortened(last, lambda episode: has_room(replace(packed, episodes=(episode,))))
+            if newest is None or _change(newest) != _change(last):
+                packed = replace(packed, hint=_hint(last, lambda text: has_room(replace(packed, hint=text))))
+            newest = None if packed.hint else newest or last
+            memory = replace(memory, episodes=(*memory.episodes[:-1], *filter(None, [newest])))
         parts: list[tuple[str, Any]] = [("episodes", episode) for episode in reversed(memory.episodes)]
         parts += [(kind, item) for kind in ("items", "wisdom", "mistakes") for item in getattr(memory, kind)]
         parts += [("insights", insight) for insight in reversed(memory.insights)]

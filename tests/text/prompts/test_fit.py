@@ -71,7 +71,8 @@ def test_a_prompt_fits_its_room_unless_the_task_does_not(memory, prompt, context
     assert estimated(fitted.text) <= max(space, estimated(least))
     ids = [episode.episode_id for episode in memory.episodes]
     ids += [entry.wisdom_id for entry in memory.wisdom] + [entry.mistake_id for entry in memory.mistakes]
-    assert {item for item in ids if f"[{item}]" not in fitted.text} == set(fitted.left_out)
+    hinted = {memory.episodes[-1].episode_id} if "Attempt 1 failed. " in fitted.text else set()
+    assert {item for item in ids if f"[{item}]" not in fitted.text} - hinted == set(fitted.left_out)
     assert prompts.fit(name, None, memory, **about) == (prompts.render(name, memory=memory, **about), ())
 
 
@@ -125,6 +126,23 @@ def test_the_newest_own_episode_is_shortened_and_not_skipped(name):
         assert estimated(fitted.text) <= space
         if "def f():\n    x = 0" in fitted.text.partition("def f(): ...")[2]:
             assert "1" * 300 in fitted.text, "the program gives way before the results"
+
+
+@pytest.mark.parametrize("words", ["What to change: return the length", "expected 3, got 4"])
+@pytest.mark.parametrize("name", ["solve", "continue_solve", "think", "react"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_without_room_for_its_frame_one_line_says_what_to_change(variant, name, words):
+    newest = replace(episode("new", 0), code="x = 1\n" * 60, test_results=words)
+    if change := words.partition(": ")[2]:
+        newest = replace(newest, reflection=make.reflection(what_went_wrong="w " * 99, what_to_change=change))
+    prompts, about = Prompts(variant), {**ABOUT, "max_steps": 3, "transcript": ""}
+    line = f"Attempt 1 failed. {words}"
+    least = estimated(prompts.render(name, memory=Recollection(hint=line), **about))
+    for space in (least, least + 3):
+        text, left_out = prompts.fit(name, space, Recollection(episodes=(newest,)), **about)
+        assert line in text and not left_out and estimated(text) <= space
+    passed = replace(newest, passed=True)
+    assert prompts.fit(name, least, Recollection(episodes=(passed,)), **about).left_out == ("new",)
 
 
 def test_what_is_shown_keeps_its_order():
