@@ -55,6 +55,8 @@ ALIVE = child.REPORT + 1
 CONNECTION = child.CALLS + 1
 FILES = 5_000
 """Maximum number of files and folders in the private folder."""
+PATH = 3800
+"""Maximum characters of a path to a folder; deeper ones are reached in steps."""
 STACK = 1 << 20
 """Bytes of a thread's stack: 60 threads must not use up the memory limit."""
 FIRST_LOOK, LOOK = 0.01, 0.02
@@ -183,8 +185,13 @@ def size(folder: str) -> float:
     """Bytes on disk of the files in `folder`; infinite if there are more than `FILES`, or some may be hidden."""
     bytes_, count, folders = 0, 0, [folder]
     while folders:
+        path = rest = folders.pop()
         try:
-            with os.scandir(folders.pop()) as entries:
+            while len(rest) > PATH:
+                place = rest.rindex("/", 0, PATH)
+                os.chdir(rest[:place])
+                rest = rest[place + 1 :]
+            with os.scandir(rest) as entries:
                 for entry in entries:
                     count += 1
                     if count > FILES:
@@ -194,8 +201,8 @@ def size(folder: str) -> float:
                     if entry.is_dir(follow_symlinks=False):
                         if status.st_mode & 0o700 == 0o300:  # it can be filled unseen
                             return float("inf")
-                        folders.append(entry.path)
-        except OSError:  # removed meanwhile, shut, or too deep for a path
+                        folders.append(f"{path}/{entry.name}")
+        except OSError:  # removed meanwhile, or shut
             continue
     return bytes_
 
