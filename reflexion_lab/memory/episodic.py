@@ -6,6 +6,7 @@ import math
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 
 from msgspec.structs import replace
@@ -253,12 +254,13 @@ def session_text(
     Truncated to `max_chars` characters at a line break. `selected`, `lessons`: other parts of the prompt, whose
     reflections and insights are not repeated.
     """
+    own = [known for known in (selected.episodes if selected else ()) if known.session_id == session.session_id]
     texts = {text for episode in (selected.episodes if selected else ()) for _, text in episode.statements}
     reflections = [known for known in session.reflections if not {text for _, text in known.statements} <= texts]
     known = {*texts, *(lessons.insights if lessons else ())}
     insights = [insight for insight in session.key_insights[::-1] if insight not in known]
     parts = [
-        described_evaluation(session.last_evaluation, bool(texts)),
+        described_evaluation(session.last_evaluation, bool(own)),
         f"Progress: {PROGRESS[session.is_progress]}",
         f"Previous trajectory: {line(session.last_trajectory_summary, ENTRY_CHARS) or 'N/A'}",
     ]
@@ -273,19 +275,25 @@ def session_text(
 def described_evaluation(evaluation: Evaluation | None, shows_checks: bool = False) -> str:
     """Score (reward × 100, halves rounded up), parts, issues and suggestions, one per line.
 
-    Without issues from the evaluator, the failing checks are listed, unless the prompt `shows_checks` elsewhere.
+    Without issues from the evaluator, the failing checks are listed, or counted by error where the prompt
+    `shows_checks` elsewhere, which also leaves out a line without suggestions.
     """
     if evaluation is None:
         return "Previous score: N/A\nParts: N/A\nIssues: None\nSuggestions: None"
     parts = ", ".join(f"{name.replace('_', ' ')} {_percent(part)} %" for name, part in evaluation.components.items())
-    failing = () if shows_checks else evaluation.failures
-    issues = evaluation.issues or [
-        f"{check.name}: {check.message or check.error_type or check.outcome}" for check in failing
-    ]
-    return (
-        f"Previous score: {_percent(evaluation.reward)} of 100\nParts: {parts or 'N/A'}\n"
-        f"Issues: {_listed(issues)}\nSuggestions: {_listed(evaluation.suggestions)}"
-    )
+    issues, failing = list(evaluation.issues), evaluation.failures
+    if not issues and failing and shows_checks:
+        kinds = Counter(check.error_type or check.outcome for check in failing)
+        issues = [f"{kind} in {n} of {len(evaluation.checks)} checks" for kind, n in kinds.items()]
+    elif not issues and failing:
+        issues = [f"{check.name}: {check.message or check.error_type or check.outcome}" for check in failing]
+    elif not issues and not evaluation.passed:
+        issues = [evaluation.feedback.partition("\n")[0] or evaluation.outcome.replace("_", " ")]
+    lines = [f"Previous score: {_percent(evaluation.reward)} of 100", f"Parts: {parts or 'N/A'}"]
+    lines.append(f"Issues: {_listed(issues)}")
+    if evaluation.suggestions or not shows_checks:
+        lines.append(f"Suggestions: {_listed(evaluation.suggestions)}")
+    return "\n".join(lines)
 
 
 def described_insights(insights: Sequence[str]) -> str:

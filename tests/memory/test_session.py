@@ -104,6 +104,26 @@ def test_failing_checks_stand_for_issues_that_no_evaluator_named():
     assert "Issues: assert f(2): got 3\nSuggestions: None" in text
 
 
+@pytest.mark.parametrize(
+    ("evaluation", "issues"),
+    [
+        ({"checks": [("fail", "ValueError"), ("fail", "ValueError"), ("pass", "")]}, "ValueError in 2 of 3 checks"),
+        (
+            {"checks": [("fail", "AssertionError"), ("timeout", "")]},
+            "AssertionError in 1 of 2 checks; timeout in 1",
+        ),
+        ({"outcome": "extraction_failed"}, "extraction failed"),
+        ({"feedback": "0 of 2 tests passed. Failing:\n- assert"}, "0 of 2 tests passed. Failing:"),
+        ({"outcome": "pass", "passed": True}, "None"),
+    ],
+)
+def test_no_failure_is_without_issues_beside_the_checks_themselves(evaluation, issues):
+    checks = [Check(name="c", outcome=outcome, error_type=error) for outcome, error in evaluation.pop("checks", ())]
+    fields = {"passed": False, "outcome": "fail", "reward": 0.5, "checks": tuple(checks)} | evaluation
+    text = described_evaluation(Evaluation(**fields), shows_checks=True)
+    assert f"\nIssues: {issues}" in text and "Suggestions" not in text
+
+
 def test_many_issues_are_cut_and_counted():
     issues = tuple(f"issue {number}" for number in range(8))
     text = described_evaluation(Evaluation(passed=False, outcome="fail", reward=0.5, issues=issues))
