@@ -292,19 +292,7 @@ class Sandbox:
         before it has used its CPU time, or that meets a full disk, a killed process or another trouble that the machine
         may have caused, is run once more when no first run waits, and only the second result counts. One on which
         servers fail, although a trivial program runs, has the outcome `harness_error`. Raises HarnessError: no program
-        runs, or the machine is out of disk, memory, processes or descriptors.
-
-        Parameters
-        ----------
-        program : str
-        entry_point : str
-            Name of the function under test, also known to the checks as `candidate`.
-        checks : sequence of str
-            Python source, each usually one assertion.
-        setup : str, default ""
-            Python that runs before the checks, in their namespace.
-        cpu_seconds : float, default 0.0
-            `Execution.cpu_seconds` of the canonical solution; 0 if unknown.
+        runs, or the machine is out of disk, memory, processes or descriptors. Arguments: as of `protocols.Sandbox.run`.
         """
         prepared = prepare_all(tuple(checks), entry_point, setup)
         verdicts: list[Check | None] = [None] * len(checks)
@@ -590,19 +578,12 @@ def finite(seconds: float) -> float:
 def entries(report: bytes, nonce: str) -> list[list[object]]:
     """Lines that start with the nonce; the harness did not write any others."""
     mark = nonce.encode() + b" "
-    lines = [line[len(mark) :] for line in report.split(b"\n") if line.startswith(mark)]
-    try:
-        parsed: list[list[object]] = json.loads(b"[%b]" % b",".join(lines))
-        return parsed
-    except (ValueError, RecursionError):  # lines by a candidate
-        return [entry for line in lines if (entry := _parsed(line))]
-
-
-def _parsed(line: bytes) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+    parsed = list[list[object]]()
+    for line in report.split(b"\n"):
+        if line.startswith(mark):
+            with contextlib.suppress(ValueError, RecursionError):  # lines by a candidate
+                parsed.append(json.loads(line[len(mark) :]))
+    return parsed
 
 
 def ending(child: Reported) -> tuple[str, str]:
