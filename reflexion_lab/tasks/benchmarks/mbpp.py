@@ -6,8 +6,10 @@ MBPP+ (EvalPlus) adds a field `test` with many inputs.
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from textwrap import indent
 from typing import Literal
@@ -101,12 +103,15 @@ def _selected(row: bytes, split: str, visible: int, challenge: bool) -> Task | N
 
 
 def _problem(row: bytes) -> Problem:
-    names = decoded(row, dict[str, object]).keys() - set(Problem.__struct_fields__)
-    if unread := sorted(name for name in names if "test" in name or "input" in name):
-        raise DataError(
-            f"field $.{unread[0]}", "tests in a form that is not read", "test_list, or test as MBPP+ has it"
-        )
-    return decoded(row, Problem)
+    fields = decoded(row, dict[str, object])
+    unread = sorted(name for name in fields.keys() - set(Problem.__struct_fields__) if re.search("test|input", name))
+    if unread:
+        raise DataError(f"field $.{unread[0]}", "tests in another form", "test_list, or test as MBPP+ has it")
+    for name in ("test_list", "test_imports"):
+        if isinstance(text := fields.get(name), str):  # a data set of MBPP+ has lists as text
+            with suppress(*UNPARSABLE):
+                fields[name] = ast.literal_eval(text)
+    return decoded(msgspec.json.encode(fields), Problem)
 
 
 def _task(problem: Problem, visible: int, challenge: bool) -> Task:

@@ -129,6 +129,8 @@ def test_the_inputs_of_mbpp_plus_are_hidden_tests(written, sandbox):
     path = written(*rows)
     plus, own, other = jsonl(path).tasks
     assert (plus, own, other) == mbpp(path).tasks
+    as_text = {"test_list": str(FULL["test_list"]), "test_imports": "[]"}
+    assert mbpp(written(*(row | as_text for row in rows))).tasks == (plus, own, other)
     assert plus.visible_tests == ("assert triple(1) == 3",)
     assert plus.hidden_tests == (
         "assert triple(half(4)) == 6.0",
@@ -190,12 +192,14 @@ def test_array_lines_and_gzip_give_the_same_tasks(written, tmp_path):
         ({"code": "def"}, "fields $.code and $.test_list: got "),
         ({"test_list": ["assert triple(1) =="]}, "fields $.code and $.test_list: got "),
         ({"test_list": "assert triple(1)"}, "field $.test_list: got str, expected array"),
+        ({"test_list": "{1: 2}"}, "field $.test_list: got object, expected array"),
+        ({"test_list": "[{1}, 1j]"}, "field $"),
         ({"test_setup_code": "x ="}, "field $.setup: got "),
         ({"test": "for x in ("}, "field $.test: got 'for x in (' ("),
         ({"test": "for x in [1]:\n    assert other(x)"}, "field $.test: got "),
         ({"test": "assert all(map(bool, [1]))"}, "field $.test: got "),
         ({"test": ["assert triple(1) == 3"]}, "field $.test: got array, expected str"),
-        ({"plus_input": [[1]]}, "field $.plus_input: got tests in a form that is not read, expected test_list"),
+        ({"plus_input": [[1]]}, "field $.plus_input: got tests in another form, expected test_list"),
     ],
 )
 def test_a_bad_row_is_named_with_its_place_and_field(complaint, change, expected):
