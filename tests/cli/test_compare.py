@@ -62,6 +62,33 @@ def test_warnings_give_way_to_arms(four, run_command, monkeypatch):
     assert lines[-2].startswith("also, in --full: WARNING ") and lines[-3].startswith("WARNING ")
 
 
+@pytest.mark.parametrize("columns", [80, 60, 50])
+@pytest.mark.parametrize("margin", [(), ("--margin", "12")])
+@pytest.mark.parametrize("long", ["", "-with-a-name-longer-than-the-screen-is-wide"])
+@pytest.mark.parametrize("n", [2, 3, 6])
+def test_the_screen_has_every_verdict_and_equal_attempts_first(run, capsys, monkeypatch, n, long, margin, columns):
+    """Every second arm was allowed more attempts; all of 100.0 %, so that figures are as wide as they get."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    tables = [
+        ("feedback_only", 2),
+        *((f"{'words' if number % 2 else 'draws'}{long}{number}", 2 + number % 2) for number in range(1, n)),
+    ]
+    runs = []
+    for arm, attempts in tables:
+        verdicts = {f"t{task:02}": [WRONG] * (attempts - 1) + [RIGHT] for task in range(20)}
+        config = {"arm": arm, "loop": {"max_attempts": attempts}}
+        runs += [run(arm, verdicts, seed, config=config) for seed in (7, 8)]
+    assert main(["compare", *runs, *margin]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 15 and max(map(len, lines)) <= columns
+    heads = next(place for place, line in enumerate(lines) if line.endswith("verdict"))
+    verdicts = ("detected", "undecided", "equivalent", "at most")
+    assert sum(any(word in line for word in verdicts) for line in lines[heads:]) >= n - 1
+    budgets = [line for line in lines[heads:] if "attempts: 2" in line or "as run" in line]
+    assert not budgets or "attempts: 2" in budgets[0]
+    assert (columns == 50) or sum("attempts: 2" in line for line in budgets) == n - 1
+
+
 def test_compare_takes_baseline_and_unit(four, run_command):
     code, text, _ = run_command("compare", *four, "--baseline", "words", "--unit", "calls", "--full")
     assert code == 0

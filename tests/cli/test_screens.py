@@ -97,9 +97,9 @@ def test_with_many_arms_each_line_names_the_budget_of_its_difference(answer):
     wide, narrow = answer("compare", "swept", columns=140), answer("compare", "swept", columns=60)
     assert len(max(wide, key=len)) <= 80
     (row,) = (line for line in wide if line.startswith("a4 Ω1"))
-    assert "75.0 [50.5, 89.8] as run +43.8 [" in " ".join(row.split())
+    assert "75.0 [50.5, 89.8] attempts: 2 +18.8 [" in " ".join(row.split())
     assert wide[1].startswith("difference to a2 Ω0 (the first arm); exploratory")
-    assert any(line.startswith("a4 Ω1") and "as run" in line for line in narrow)
+    assert any(line.startswith("a4 Ω1") and "attempts: 2" in line for line in narrow)
 
 
 def test_cells_without_a_run_are_counted(work, monkeypatch, capsys):

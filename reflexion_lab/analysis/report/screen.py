@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from reflexion_lab.analysis.comparison import Comparison
+from reflexion_lab.analysis.comparison.budgets import ATTEMPTS
 from reflexion_lab.analysis.comparison.grouping import short_names
 from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
@@ -42,6 +43,9 @@ MOST_CHARS = 600
 """Maximum characters of a reflection's field, or of a side of a failing check."""
 WRAP: dict[str, Any] = {"subsequent_indent": "  ", "break_long_words": False, "break_on_hyphens": False}
 """A path or an id stays in one piece."""
+ENDS = " [95 %]"
+SHARE, POINTS = f"pass@1{ENDS}", f"points{ENDS}"
+HEADS = ("at equal", POINTS, "MDE", "verdict")
 BAR = 24
 """Columns of a bar of 100 %."""
 FEEDBACK = {"visible": "visible tests", "self_tests": "tests by the model", "none": "none", "oracle": "hidden tests"}
@@ -281,12 +285,13 @@ def _text(text: str, most: int | None, chars: int = MOST_CHARS) -> str:
 def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence[str] = ()) -> list[str]:
     """Rates with n and intervals, then the differences to the baseline, and `look`, the next commands.
 
-    At most `LINES` lines of at most `width` columns; warnings give way to arms, but for two lines. With many arms, one
-    difference of each: the registered one, else the one as run where an arm was allowed more attempts, else that at
-    equal attempts.
+    At most `LINES` lines of at most `width` columns; warnings give way to arms, but for two lines. Where they are too
+    few, fewer budgets of each arm: the registered ones stay longest, then that of equal attempts. A terminal too narrow
+    for all columns has every verdict.
     """
-    comparison = comparison.renamed(_names([row.arm for row in comparison.rows]))
-    width, rows = _within(width), comparison.rows
+    width = _within(width)
+    comparison = comparison.renamed(_names([row.arm for row in comparison.rows], min(24, width - 32)))
+    rows = comparison.rows
     cases, sources = (", ".join(dict.fromkeys(map(of, rows))) for of in (_cases, lambda row: row.feedback_source))
     about = f"{plain(comparison.benchmark)} · {cases} · feedback: {sources} · 95 % intervals"
     baseline = comparison.baseline or "none: all arms are upper bounds"
@@ -295,13 +300,16 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     registered = dict.fromkeys(_budget(difference) for difference in differences if not difference.exploratory)
     reason += f"; registered: {', '.join(registered)}" if registered else "; exploratory" if differences else ""
     title = f"difference to {baseline}{reason}"
-    table = _separate(comparison, title, width)
     warnings = list(tables.warnings(comparison))
     if excluded := len(list(tables.exclusions(comparison))):
         warnings.append(f"cases without a verdict or a pair: {excluded} lines in --full")
-    top = [about]
-    if len(table) + 2 * len(warnings) + len(look) + 1 > LINES:
-        top, table = [about, title], _in_one(comparison, width)
+    room = LINES - len(_folded([about, *look, *map(plain, warnings)], width))
+    budgets = max(len(comparison.shown(row)) for row in rows) or 1
+    left_out = "; other budgets: --full"
+    fitting = (_separate(comparison, title + left_out * (n < budgets), width, n) for n in range(budgets, 0, -1))
+    table = next((lines for lines in fitting if len(lines) <= room and max(map(len, lines)) <= width), [])
+    top = [about] if table else [about, title]
+    table = table or _in_one(comparison, width)
     room = LINES - len(_folded(top, width)) - len(table) - len(_folded(look, width))
     return _screen([], top, table, _brief(warnings, max(room, 2), width), look, width)
 
@@ -319,11 +327,13 @@ def _brief(warnings: Sequence[str], most: int, width: int) -> list[str]:
     return [*lines[: most - 1], shortened(f"also, in --full: {', '.join(kinds)}", width)]
 
 
-def _names(labels: Sequence[str]) -> dict[str, str]:
-    """Short names of arms of at most 24 characters, or longer where that would make two of them equal."""
+def _names(labels: Sequence[str], most: int) -> dict[str, str]:
+    """Short names of arms of at most `most` characters, with a number where that would make two of them equal."""
     short = short_names(labels)
-    cut_names = {label: bounded(name, 24) for label, name in short.items()}
-    return cut_names if len(set(cut_names.values())) == len(cut_names) else short
+    names = {label: bounded(name, most) for label, name in short.items()}
+    if len(set(names.values())) == len(names):
+        return names
+    return {label: bounded(f"{n} {name}", most) for n, (label, name) in enumerate(short.items(), 1)}
 
 
 def _cases(row: Row) -> str:
@@ -336,56 +346,66 @@ def _cases(row: Row) -> str:
     return f"{row.tasks} tasks{clusters} over {seeds}" + (", no repeats" if row.n == row.tasks else f", {row.n} cases")
 
 
-def _separate(comparison: Comparison, title: str, width: int) -> list[str]:
-    """A table of rates, and one of differences with a line per budget."""
-    rates = [(row.arm, *_rate_cells(row)) for row in comparison.rows]
-    table = _aligned([("arm", "attempt 1", "pass@1 [95 %]", "n", "tokens/case"), *rates])
+def _separate(comparison: Comparison, title: str, width: int, most: int) -> list[str]:
+    """A table of rates, and one of differences with a line for each of `most` budgets of an arm; a verdict without
+    room stands below.
+    """
+    rates = _fitted([_rates_of(row) for row in comparison.rows], ("tokens/case", "n", "attempt 1"), width)
     others = [row for row in comparison.rows if row.arm != comparison.baseline]
-    lines = [(row.arm, *line) for row in others for line in _differences(row, comparison)]
-    heads = ("", "at equal", "points [95 %]", "MDE", "verdict")
-    below = _aligned([heads, *lines]) if lines else []
-    if max(map(len, below), default=0) > width:  # verdicts on lines of their own
-        figures = _aligned([heads[:-1], *(line[:-1] for line in lines)])
-        pairs = zip(figures[1:], lines, strict=True)
-        below = [figures[0], *(part for text, line in pairs for part in (text, f"  {line[-1]}"))]
-    return [*table, *(folded(title, width) if others else []), *below]
+    lines = [{"": row.arm, **line} for row in others for line in _differences(row, comparison, most)]
+    pairs = zip(_fitted(lines, ("MDE",), width), ["verdict", *(line["verdict"] for line in lines)], strict=False)
+    cut_lines = ([text] if len(text) <= width else [text.removesuffix(end).rstrip(), f"  {end}"] for text, end in pairs)
+    return [*rates, *(folded(title, width) if others else []), *(part for parts in cut_lines for part in parts)]
 
 
 def _in_one(comparison: Comparison, width: int) -> list[str]:
-    """One line per arm: its rate, and one difference; in a narrow terminal the verdict is "detected" or left out."""
+    """One line per arm: its rate, and one difference."""
     lines = []
     for row in comparison.rows:
-        differences = comparison.shown(row)
-        registered = (name for name, difference in differences.items() if not difference.exploratory)
-        name = next(registered, next(iter(differences), ""))
-        difference = next(iter(_differences(row, comparison, name)), ("", "baseline", "", ""))
-        lines.append((row.arm, _rate_cells(row)[1], *difference))
-    heads = ("arm", "pass@1 [95 %]", "at equal", "points [95 %]", "MDE", "verdict")
-    whole = _aligned([heads, *lines])
-    if max(map(len, whole)) <= width:
-        return whole
-    short = [(*line[:-1], "detected" if line[-1].startswith("detected") else "") for line in lines]
-    brief = _aligned([heads, *short])
-    return brief if max(map(len, brief)) <= width else _aligned([heads[:-2], *(line[:-2] for line in short)], gap=" ")
+        difference = next(iter(_differences(row, comparison, 1)), dict.fromkeys(HEADS, "") | {POINTS: "baseline"})
+        lines.append({"arm": row.arm, SHARE: _rates_of(row)[SHARE], **difference})
+    rate_steps = SHARE, SHARE.removesuffix(ENDS)
+    intervals = (*rate_steps, POINTS) if width == WIDTH else (POINTS, *rate_steps)  # a narrow one has those of rates
+    return _fitted(lines, ("MDE", *intervals, "at equal"), width)
 
 
-def _rate_cells(row: Row) -> tuple[str, ...]:
-    mark = f"{UPPER_BOUND} " * row.is_upper_bound
+def _fitted(lines: Sequence[Mapping[str, str]], steps: Sequence[str], width: int) -> list[str]:
+    """Cells by column as a table, without as many of `steps` as `width` asks for; intervals go before their column."""
+    for step in (cells.NONE, *steps):
+        bare = step.removesuffix(ENDS)
+        lines = [
+            {bare if head == step else head: cell.partition(" [")[0] if head == step else cell
+             for head, cell in line.items() if head != step or bare != step}
+            for line in lines
+        ]  # fmt: skip
+        rows = [[*line] for line in lines[:1]] + [[*line.values()] for line in lines]
+        for gap in ("  ", " "):
+            table = _aligned(rows, gap)
+            if max(map(len, table), default=0) <= width:
+                return table
+    return table
+
+
+def _rates_of(row: Row) -> dict[str, str]:
     tokens = cells.NONE if "tokens" in row.unknown else cells.amount(row.spent.usage.tokens / row.n_logged)
-    return cells.number(row.first.value), mark + cells.estimate(row.final), str(row.n), tokens
+    share = f"{UPPER_BOUND} " * row.is_upper_bound + cells.estimate(row.final)
+    first = cells.number(row.first.value)
+    return {"arm": row.arm, "attempt 1": first, SHARE: share, "n": str(row.n), "tokens/case": tokens}
 
 
-def _differences(row: Row, comparison: Comparison, only: str = "") -> Iterator[tuple[str, ...]]:
-    """Budget, difference, minimum detectable effect and verdict of each difference to print, or `only` of that name."""
+def _differences(row: Row, comparison: Comparison, most: int) -> list[dict[str, str]]:
+    """Cells of `most` differences to print, that at equal attempts first."""
     if row.refused:
-        yield "", row.refused, "", ""
-    for name, difference in comparison.shown(row).items():
-        if only in ("", name):
-            verdict = _short_verdict(tables.claim(row, difference))
-            verdict += ", a price" if row.is_price(difference) else ""
-            at = f": {difference.cut.attempts}" if difference.cut and difference.cut.attempts else ""
-            points = cells.estimate(difference.estimate, signed=True)
-            yield _budget(difference) + at, points, tables.mde(difference), verdict
+        return [dict.fromkeys(HEADS, "") | {POINTS: row.refused}]
+    lines, shown, first = [], comparison.shown(row), f"equal_{ATTEMPTS}"
+    kept = sorted(shown, key=lambda name: (bool(shown[name].exploratory), name != first))[:most]
+    for difference in (shown[name] for name in sorted(shown, key=lambda name: name != first) if name in kept):
+        verdict = _short_verdict(tables.claim(row, difference)) + ", a price" * row.is_price(difference)
+        at = f": {difference.cut.attempts}" if difference.cut and difference.cut.attempts else ""
+        points = cells.estimate(difference.estimate, signed=True)
+        values = (_budget(difference) + at, points, tables.mde(difference), verdict)
+        lines.append(dict(zip(HEADS, values, strict=True)))
+    return lines
 
 
 def _budget(difference: Difference) -> str:
@@ -397,7 +417,7 @@ def _short_verdict(claim: str) -> str:
     return short.replace("equivalent within", "equivalent")
 
 
-def _aligned(rows: Sequence[Sequence[str]], gap: str = "  ") -> list[str]:
+def _aligned(rows: Sequence[Sequence[str]], gap: str) -> list[str]:
     """Rows of cells in columns: the first and last are text, those between are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     last = len(widths) - 1
