@@ -12,6 +12,7 @@ from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import adjusted, mcnemar, paired_difference, wilson
 from reflexion_lab.analysis.stats.matching import break_even
+from reflexion_lab.cli.main import main
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.folder.registration import Budget, Registration, section
@@ -206,6 +207,35 @@ def test_words_that_only_cost_more_lose_by_their_price_and_do_no_harm(run, respe
     assert row.equal["tokens"].is_loss
     assert row.is_price(row.equal["tokens"])
     assert not row.is_price(row.equal["attempts"])
+
+
+@pytest.mark.parametrize(
+    ("margin", "harmed", "verdict"),
+    [
+        (None, 2, "detected, loses; at equal attempts undecided"),
+        (0.03, 2, "detected, loses; at equal attempts undecided"),
+        (0.25, 2, "a price"),
+        (0.25, 16, "detected"),
+    ],
+)
+def test_a_loss_that_is_not_detected_at_equal_attempts_is_no_price_unless_equivalence_is_shown(
+    run, respent, capsys, monkeypatch, margin, harmed, verdict
+):
+    """Dear words also lose `harmed` of 40 tasks by what they say."""
+    monkeypatch.setenv("COLUMNS", "80")
+    tries = {f"t{i:02}": [WRONG] * (i % 4) + [RIGHT] for i in range(40)}
+    worse = {task: [WRONG] * 4 if i < harmed else each for i, (task, each) in enumerate(tries.items())}
+    cheap, dear = (Usage(calls=1, prompt_tokens=10, completion_tokens=tokens) for tokens in (10, 150))
+    arms_of = (("retry", tries, cheap), ("words", worse, dear))
+    runs = [run(arm, attempts=respent(each, usage), seed=s) for arm, each, usage in arms_of for s in (1, 2)]
+    options = ["--margin", f"{100 * margin:g}"] if margin else []
+    assert main(["compare", *(str(each.path) for each in runs), "--baseline", "retry", *options]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    text = " ".join(" ".join(lines).split())
+    (row,) = (each for each in compare(arms(runs), "retry", margin=margin).rows if each.arm == "words")
+    assert row.equal["tokens"].is_loss and row.equal["attempts"].is_loss == (harmed > 2)
+    assert verdict in text and ("a price" in text) == (verdict == "a price") == row.is_price(row.equal["tokens"])
+    assert ("undecided" in text.partition("tokens")[2]) == ("undecided" in verdict)
 
 
 def test_with_prices_the_line_at_equal_cost_replaces_that_at_equal_tokens(run, respent):

@@ -43,6 +43,7 @@ from reflexion_lab.records import Attempt, Grade, Record, Reflection, Usage
 from reflexion_lab.runner.folder.registration import Registration, exploratory
 
 AS_RUN = "as run"
+PRICE, OPEN = "a price", "loses; at equal attempts undecided"
 REMATCHED = f"bootstrap over tasks, each draw matched again ({PAIRED} where fewer than {MIN_TASKS} differ)"
 
 Verdicts = Mapping[Case, bool]
@@ -371,13 +372,18 @@ class Row(Record, frozen=True, kw_only=True):
         as_run = {"as_run": self.as_run} if self.as_run else {}
         return as_run | {f"equal_{unit}": difference for unit, difference in self.equal.items()}
 
-    def is_price(self, difference: Difference) -> bool:
-        """Whether this is a loss at equal spending of an arm whose further attempts cost more, and at equal attempts no
-        loss is detected: a price, not harm by its attempts.
+    def loss(self, difference: Difference) -> str:
+        """What a loss at equal spending shows of an arm whose further attempts cost more: `PRICE` where equal attempts,
+        two or more, solve the same cases, are within the margin, or gain; "" where they lose, too; else `OPEN`.
         """
-        by_attempts, price = self.equal.get(ATTEMPTS), difference.price
-        is_dearer = price is not None and (price.ratio or 0) > 1
-        return is_dearer and difference.is_loss and by_attempts is not None and not by_attempts.is_loss
+        at, price = self.equal.get(ATTEMPTS), difference.price
+        if price is None or (price.ratio or 0) <= 1 or not difference.is_loss or (at and at.is_loss):
+            return ""
+        is_shown = at is not None and (at.is_equivalent or at.is_detected or at.won + at.lost == 0)
+        return PRICE if is_shown and at and at.cut and at.cut.attempts != 1 else OPEN
+
+    def is_price(self, difference: Difference) -> bool:
+        return self.loss(difference) == PRICE
 
 
 def row(

@@ -468,7 +468,8 @@ def _budgets(comparison: Comparison) -> str:
         "losses and p are of one random choice of the cut cases, the difference is the mean over all choices, and p, "
         "Holm is the larger of that test and one that matches again in each permutation. Price: of a further attempt, "
         "arm : baseline; even: how many times as likely it must solve as one of the baseline to make up for that. A "
-        f"price: a loss at this spending, and none detected at equal attempts. {no_price * bool(comparison.unpriced)}"
+        "price: a loss at this spending, where equal attempts are within the margin, gain, or solve the same cases; "
+        f"else what the attempts do is undecided. {no_price * bool(comparison.unpriced)}"
     )
 
 
@@ -542,8 +543,8 @@ def claim(row: Row, difference: Difference) -> str:
 def verdict(row: Row, difference: Difference) -> str:
     """`claim`, with the reservations below it."""
     text = re.sub(r" (?=within|than|points)", "\n", claim(row, difference))
-    if row.is_price(difference):
-        text += ":\na price"
+    if loss := row.loss(difference):
+        text += f":\n{loss}".replace("; at equal ", ";\nat equal\n").replace(" undecided", "\nundecided")
     if difference.cut and not difference.cut.is_matched:
         text += "\nnot matched"
     return f"{text}\none seed" if len(difference.seeds) == 1 else text

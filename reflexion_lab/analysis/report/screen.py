@@ -400,7 +400,7 @@ def _differences(row: Row, comparison: Comparison, most: int) -> list[dict[str, 
     lines, shown, first = [], comparison.shown(row), f"equal_{ATTEMPTS}"
     kept = sorted(shown, key=lambda name: (bool(shown[name].exploratory), name != first))[:most]
     for difference in (shown[name] for name in sorted(shown, key=lambda name: name != first) if name in kept):
-        verdict = _short_verdict(tables.claim(row, difference)) + ", a price" * row.is_price(difference)
+        verdict = ", ".join(filter(None, (_short_verdict(tables.claim(row, difference)), row.loss(difference))))
         at = f": {difference.cut.attempts}" if difference.cut and difference.cut.attempts else ""
         points = cells.estimate(difference.estimate, signed=True)
         values = (_budget(difference) + at, points, tables.mde(difference), verdict)

@@ -274,7 +274,7 @@ def _sentence(difference: Difference, row: Row, comparison: Comparison) -> str:
     if row.is_upper_bound:
         return f"{result}: {claim(row, difference)}, no verdict"
     verdict = difference.verdict if difference.is_detected else f"**{difference.verdict}**"
-    verdict += ", a price: not at equal attempts" * row.is_price(difference)
+    verdict += f", {loss}" if (loss := row.loss(difference)) else ""
     effect = mde(difference) + " points" * (difference.minimum is not None)
     p = f"p = {difference.p_tasks:.3g}, after Holm {difference.p_holm:.3g}"
     return f"{result}, {p}: {verdict} (minimum detectable effect: {effect})"
