@@ -7,6 +7,7 @@ import shutil
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Arm
@@ -336,7 +337,10 @@ def test_a_frozen_run_of_another_stream_or_none_is_refused(runs, root):
 def test_tables_and_trackers_show_memory_of_runs_that_have_one(runs, write_run):
     values = {metric.name: value for metric, value in metrics.in_run(Log.read(runs[0]))}
     assert (values["items_at_end"], values["items_collapses"], values["items_read"].n) == (12, 0, 12)
-    without = {metric.name for metric, _ in metrics.in_run(Log.read(write_run({"a": [(1.0, True)]})))}
+    plain = write_run({"a": [(1.0, True)]})
+    plain.write_manifest(replace(plain.manifest, config={"curator": NONE}, config_digest="0f"))
+    without = {metric.name for metric, _ in metrics.in_run(Log.read(plain))}
+    assert memory_figure.drawing([Arm("plain", [Log.read(plain)])]) is None
     assert not {name for name in without if name.startswith(("items", "curation"))}
 
 

@@ -11,9 +11,10 @@ from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.memory.curators.history import rounds
 from reflexion_lab.records import Attempt, Grade, Item, Record, Update, Usage
-from reflexion_lab.runner.folder.manifest import measured
 from reflexion_lab.text.shorten import estimated
 
+NONE = "reflexion_lab.memory.curators.controls.NoItems"
+"""The curator of runs without memory across tasks."""
 COLLAPSE = 0.5
 """Memory collapses in a call that leaves less than this share of its tokens: ACE (Zhang et al. 2025, arXiv 2510.04618)
 saw a rewrite leave 122 of 18,282."""
@@ -80,7 +81,8 @@ class Curated(Record, frozen=True, kw_only=True):
 
 def has_curator(log: Log) -> bool:
     """Whether the run has memory across tasks."""
-    return bool(log.updates) or "curator" in measured(log.manifest.config)
+    curator = log.manifest.config.get("curator") or {}
+    return bool(log.updates) or curator.get("_target_", NONE) != NONE
 
 
 def has_items(log: Log) -> bool:
