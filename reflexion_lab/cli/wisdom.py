@@ -196,7 +196,8 @@ def _against(comparison: Against) -> Iterator[str]:
     solved = comparison.solved
     yield f"Against the baseline, {solved.n} pairs of loops, {comparison.left_out} unpaired loops left out"
     points = f"{100 * solved.difference:+.1f} points {cells.interval(solved.low, solved.high, signed=True)}"
-    pairs = f"{solved.repaired} gained, {solved.damaged} lost; p = {solved.p:.2g}, exact test over {comparison.units}"
+    moved = f"{solved.repaired} gained, {solved.damaged} lost"
+    pairs = f"{moved}; p = {cells.p_value(solved.p)}, exact test over {comparison.units}"
     yield f"  solved: {points} (95 %, {PAIRED.replace('tasks', comparison.units)}; {pairs})"
     yield f"  attempts until solved, if both solve: {_change(comparison.attempts_to_success, comparison.units)}"
     yield f"  attempts: {_change(comparison.attempts, comparison.units)}"

@@ -129,5 +129,5 @@ def _ticks(ax: Axes) -> None:
     low, high = ax.get_xlim()
     subs = (1, 2, 5) if high / low > 8 else (1, 1.5, 2, 3, 4, 5, 7)
     ax.xaxis.set_major_locator(LogLocator(subs=subs) if high / low > 3 else MaxNLocator(6))
-    ax.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}" if x >= 100 else f"{x:.3g}")
+    ax.xaxis.set_major_formatter(lambda x, _: f"{x:,g}" if x < 1e6 else f"{x:,.0f}")
     ax.xaxis.set_minor_locator(NullLocator())

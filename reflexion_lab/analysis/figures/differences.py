@@ -54,7 +54,7 @@ def differences(comparison: Comparison, ax: Axes) -> Axes:
     widest = max(map(max, ends))
     ax.set_xlim(-1.08 * widest, 1.08 * widest)
     ax.set_xlabel(f"solved, percentage points above {comparison.baseline}")
-    ax.xaxis.set_major_formatter(lambda x, _: cells.number(x, 0, signed=True).replace("-", "−"))
+    ax.xaxis.set_major_formatter(lambda x, _: f"{100 * x:+g}".replace("-", "−") if abs(x) > 1e-9 else "0")
     for place, row in enumerate(arm_rows):
         if row.is_upper_bound:
             styles.watermark(ax, height=1 - (place + 0.5) / len(arm_rows))
@@ -130,7 +130,7 @@ def _legend(every: Sequence[Difference], ax: Axes) -> None:
 def _p_value(row: Row, difference: Difference) -> str:
     if row.is_upper_bound:
         return UPPER_BOUND
-    return f"p = {difference.p_holm:.2g}" if difference.p_holm >= 1e-4 else "p < 0.0001"
+    return f"p = {cells.p_value(difference.p_holm)}" if difference.p_holm >= 1e-4 else "p < 0.0001"
 
 
 def _name(row: Row) -> str:

@@ -98,7 +98,7 @@ def share_axis(ax: Axes, values: Iterable[float], label: str) -> None:
 
 def per_cent(axis: Axis) -> None:
     """Label shares in [0, 1] in per cent."""
-    axis.set_major_formatter(lambda share, _: f"{100 * share:.3g} %")
+    axis.set_major_formatter(lambda share, _: f"{100 * share:g} %")
 
 
 def named(arm: Arm) -> str:

@@ -79,6 +79,8 @@ def p_value(p: float) -> str:
     """A p-value with enough digits to compare it with 0.05."""
     if p < 1e-4:
         return "<.0001"
+    if abs(p - 0.05) <= 0.005:
+        return f"{p:.4f}" if f"{p:.4f}" != "0.0500" else f"{p:.5g}"
     return f"{p:.4f}" if p < 0.01 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}" if p < 0.995 else "1"
 
 

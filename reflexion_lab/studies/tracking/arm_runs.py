@@ -181,7 +181,7 @@ def tags(arm: Arm, row: Row, comparison: Comparison, sweep_id: str) -> dict[str,
         "baseline": comparison.baseline or "",
         "interval": interval(row.final),
         "difference": "baseline" if row.arm == comparison.baseline else row.refused or _estimate_text(row.as_run, row),
-        "p_holm": f"{row.as_run.p_holm:.2g}" if row.as_run and not row.is_upper_bound else "",
+        "p_holm": cells.p_value(row.as_run.p_holm) if row.as_run and not row.is_upper_bound else "",
         "verdict": row.as_run.verdict if row.as_run and not row.is_upper_bound else "",
         **{f"at_equal_{unit}": _estimate_text(difference, row) for unit, difference in _matched(row).items()},
     }
@@ -276,7 +276,7 @@ def _sentence(difference: Difference, row: Row, comparison: Comparison) -> str:
     verdict = difference.verdict if difference.is_detected else f"**{difference.verdict}**"
     verdict += f", {loss}" if (loss := row.loss(difference)) else ""
     effect = mde(difference) + " points" * (difference.minimum is not None)
-    p = f"p = {difference.p_tasks:.3g}, after Holm {difference.p_holm:.3g}"
+    p = f"p = {cells.p_value(difference.p_tasks)}, after Holm {cells.p_value(difference.p_holm)}"
     return f"{result}, {p}: {verdict} (minimum detectable effect: {effect})"
 
 

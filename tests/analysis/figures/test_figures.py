@@ -207,6 +207,22 @@ def test_differences_are_those_of_the_comparison(make_arms):
     assert [bar.get_width() for bar in bars] == [2 * minimum for minimum in known]
 
 
+@pytest.mark.parametrize("span", [0.0011, 0.011, 0.05, 0.11, 0.3, 1.0])
+def test_ticks_stand_where_they_say(make_arms, span):
+    from matplotlib.ticker import MaxNLocator
+
+    arms_ = make_arms("retry", "reflexion")
+    spent, shares = budget({arms_[0]: accuracy_by_spending(arms_[0], "calls")}, "calls", axes()), axes()
+    share_axis(shares, [0.0, 1.0], "solved")
+    points = differences(compare(arms_), axes()).xaxis
+    for axis, low, high, scale in ((points, -span, span, 100), (shares.yaxis, 1 - span, 1, 100),
+                                   (spent.xaxis, 100, 100 + 100 * span, 1)):  # fmt: skip
+        ticks = MaxNLocator(8).tick_values(low, high)
+        texts = [axis.get_major_formatter()(tick, None) for tick in ticks]
+        values = [float(text.removesuffix(" %").replace("−", "-").replace(",", "")) for text in texts]
+        assert values == pytest.approx([scale * tick for tick in ticks], abs=1e-4 * span)
+
+
 @pytest.mark.slow
 def test_a_difference_that_was_refused_is_not_drawn(make_arms, tmp_path):
     result = make_arms("retry", "reflexion", seeds=(1,))

@@ -365,7 +365,14 @@ def test_a_report_on_one_run_has_its_headline_and_its_curve(run, tmp_path):
 def test_numbers_are_said_with_the_digits_that_matter():
     assert [amount(value) for value in (0, 7, 12345.6, 40.25, 0.00123)] == ["0", "7", "12,346", "40.2", "0.00123"]
     assert [p_value(p) for p in (1.0, 0.5, 0.0049, 0.00001)] == ["1", "0.50", "0.0049", "<.0001"]
-    assert [p_value(p) for p in (0.0525, 0.0489)] == ["0.052", "0.049"]  # on either side of the level
+    assert [p_value(p) for p in (0.0449, 0.0551, 0.012)] == ["0.045", "0.055", "0.012"]
+    assert [p_value(p) for p in (0.0525, 0.0489, 0.0496, 0.04997, 0.050004)] == [
+        "0.0525",
+        "0.0489",
+        "0.0496",
+        "0.04997",
+        "0.050004",
+    ]  # on either side of the level
     assert estimate(Estimate(value=0.0, low=-0.0001, high=0.125), signed=True) == "0.0 [0.0, +12.5]"
 
 
