@@ -68,11 +68,11 @@ class CapReached(LabError, RuntimeError):
 
 
 class SilentModel(CapReached):
-    """The first `limit` replies of the actor are empty, or cut before a program: `message`, in words."""
+    """All replies in the first `limit` attempts are empty, or cut before a program: `message`, in words."""
 
     def __init__(self, message: str, limit: int = 0) -> None:
         super().__init__(
-            f"the first {limit} replies hold no program and no word: {message} in a new run, or go on with this one: "
+            f"the first {limit} attempts hold no program and no word: {message} in a new run, or go on with this one: "
             "silent_replies=null"
         )
 

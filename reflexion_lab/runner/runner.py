@@ -226,6 +226,7 @@ class Runner:
             self._loop(task)
         except Unanswered as problem:
             self.set_aside.add(task, problem)
+            self.first_replies.check(set_aside=task.task_id)
         except Exception as problem:
             if getattr(problem, "judged", None):  # a failing reflector must not lose the verdict
                 self.set_aside.note(task, problem, "reflector_error")

@@ -55,17 +55,18 @@ def _sampling(path: str, node: object) -> tuple[str, object] | None:
 
 
 def is_silent(attempt: Attempt) -> bool:
-    """Whether every reply of the actor is empty or cut, and none holds a program."""
-    usage = attempt.trajectory.usage
-    marked = usage.empty_replies + usage.cut_replies
-    return not attempt.trajectory.solution.strip() and 0 < usage.replies <= marked
+    """Whether every reply of the actor is empty or cut, and none holds a program or an action."""
+    trajectory, usage = attempt.trajectory, attempt.trajectory.usage
+    acts = trajectory.solution.strip() or any(step.action or step.program for step in trajectory.steps)
+    return not acts and 0 < usage.replies <= usage.empty_replies + usage.cut_replies
 
 
 class FirstReplies:
-    """Stops a run whose first replies, in the order of tasks and attempts, all say nothing. Thread-safe.
+    """Stops a run in whose first attempts, in the order of tasks, all replies say nothing. Thread-safe.
 
-    The order makes the decision independent of the number of workers. `order`: ids of all tasks. `limit`: number of
-    replies; None: the run is never stopped. `config`: the config of the run.
+    The order makes the decision independent of the number of workers; attempts without a reply do not count, and
+    tasks that are set aside are not waited for. `order`: ids of all tasks. `limit`: number of attempts; None: the run
+    is never stopped. `config`: the config of the run.
     """
 
     def __init__(self, order: Sequence[str], limit: int | None, config: Mapping[str, Any]) -> None:
@@ -73,27 +74,31 @@ class FirstReplies:
         """Attempts at the tasks that had ended before a run was resumed."""
         self._order, self._limit, self._config = order, limit, config
         self._attempts: dict[str, list[Attempt]] = {}
+        self._set_aside: set[str] = set()
         self._lock = threading.Lock()
 
-    def check(self, attempt: Attempt | None = None) -> None:
-        """Add `attempt`. Raises SilentModel."""
+    def check(self, attempt: Attempt | None = None, set_aside: str = "") -> None:
+        """Add `attempt`, or the id of a task that is set aside. Raises SilentModel."""
         with self._lock:
             if self._limit is None:
                 return
+            self._set_aside.add(set_aside)
             if attempt:
-                texts = replace(attempt.trajectory, messages=(), reply="", rationale="", steps=())
+                texts = replace(attempt.trajectory, messages=(), reply="", rationale="")
                 attempts = self._attempts.setdefault(attempt.task_id, [])
                 attempts[attempt.number - 1 :] = [replace(attempt, trajectory=texts)]  # a loop may begin again
             silent, ends = Usage(), list[str]()
             for each in self._first():
                 trajectory = each.trajectory
-                if trajectory.usage.calls and not is_silent(each):
+                if not trajectory.usage.replies:
+                    continue
+                if not is_silent(each):
                     self._limit = None
                     self._attempts.clear()
                     return
                 silent += trajectory.usage
                 ends.append(trajectory.finish_reason)
-                if silent.replies >= self._limit:
+                if len(ends) >= self._limit:
                     raise SilentModel(silence("actor", silent.replies, silent, self._config, ends), self._limit)
 
     def _first(self) -> Iterator[Attempt]:
@@ -101,5 +106,5 @@ class FirstReplies:
         for task_id in self._order:
             attempts = self._attempts.get(task_id) or self.stored.get(task_id, ())
             yield from attempts
-            if not attempts or not attempts[-1].stop_reason:
+            if task_id not in self._set_aside and not (attempts and attempts[-1].stop_reason):
                 return
