@@ -89,6 +89,26 @@ def test_the_screen_has_every_verdict_and_equal_attempts_first(run, capsys, monk
     assert (columns == 50) or sum("attempts: 2" in line for line in budgets) == n - 1
 
 
+@pytest.mark.parametrize("longest", [3, 1])
+def test_beside_a_single_attempt_nothing_is_equal_by_construction(run, capsys, longest):
+    """Both arms begin with the same first attempts, so that at one attempt none is won and none lost."""
+    tries = {f"t{task:02}": [RIGHT] if task < 20 else [WRONG, WRONG, RIGHT][:longest] for task in range(40)}
+    alone = {task: history[:1] for task, history in tries.items()}
+    tables = (("simple", alone, 1), ("reflexion", tries, longest))
+    runs = [
+        run(arm, table, seed, config={"arm": arm, "loop": {"max_attempts": most}})
+        for arm, table, most in tables
+        for seed in (7, 8)
+    ]
+    for options in (["--margin", "12"], ["--margin", "12", "--full"]):
+        assert main(["compare", *runs, *options]) == 0
+        text = capsys.readouterr().out
+        assert text.count("equivalent") == (longest == 1) and "attempts: 1" not in text
+        assert "as run" in text and "compl. tokens" not in text
+    assert main(["compare", *runs, "--json"]) == 0
+    assert "attempts" in json.loads(capsys.readouterr().out)["rows"][1]["equal"]
+
+
 def test_compare_takes_baseline_and_unit(four, run_command):
     code, text, _ = run_command("compare", *four, "--baseline", "words", "--unit", "calls", "--full")
     assert code == 0

@@ -74,8 +74,8 @@ def warnings(comparison: Comparison) -> Iterator[str]:
     yield from dict.fromkeys(_too_few(comparison))
     for row in comparison.rows:
         if row.unmatched:
-            reasons = ", ".join(dict.fromkeys(row.unmatched.values()))
-            yield f"NOT MATCHED: {plain(row.arm)} is compared as run and at equal attempts alone ({plain(reasons)})"
+            why = ", ".join(dict.fromkeys(row.unmatched.values()))
+            yield f"NOT MATCHED: {plain(row.arm)} is compared as run and at equal attempts alone ({plain(why)})"
     unmatched = [unit for row in comparison.rows for unit, at in row.equal.items() if at.cut and not at.cut.is_matched]
     if units := " and ".join(map(_words, dict.fromkeys(unmatched))):
         yield f"NOT MATCHED: the first attempts alone of an arm cost more {units} than all of the other"
