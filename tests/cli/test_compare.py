@@ -69,12 +69,8 @@ def test_warnings_give_way_to_arms(four, run_command, monkeypatch):
 def test_the_screen_has_every_verdict_and_equal_attempts_first(run, capsys, monkeypatch, n, long, margin, columns):
     """Every second arm was allowed more attempts; all of 100.0 %, so that figures are as wide as they get."""
     monkeypatch.setenv("COLUMNS", str(columns))
-    tables = [
-        ("feedback_only", 2),
-        *((f"{'words' if number % 2 else 'draws'}{long}{number}", 2 + number % 2) for number in range(1, n)),
-    ]
-    runs = []
-    for arm, attempts in tables:
+    runs, names = [], ["feedback_only", *(f"{number}{long}{number}" for number in range(1, n))]
+    for attempts, arm in ((2 + number % 2, arm) for number, arm in enumerate(names)):
         verdicts = {f"t{task:02}": [WRONG] * (attempts - 1) + [RIGHT] for task in range(20)}
         config = {"arm": arm, "loop": {"max_attempts": attempts}}
         runs += [run(arm, verdicts, seed, config=config) for seed in (7, 8)]

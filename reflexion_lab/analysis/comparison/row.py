@@ -182,29 +182,11 @@ def compared(
     clusters: Clusters = ALONE,
     margin: float | None = None,
 ) -> Difference:
-    """The difference of an arm to the baseline; its `p_holm` is `p_tasks` until `corrected` is applied.
+    """The difference of an arm to the baseline, by hidden verdicts; its `p_holm` is `p_tasks` until `corrected` is
+    applied.
 
-    Parameters
-    ----------
-    arm, baseline : Verdicts
-        Hidden verdicts by case.
-    budget : str, default "as run"
-        As in `Difference`.
-    cut : Cut | None, optional
-        The cut to an equal budget.
-    exploratory : Sequence[str], default ()
-        Reasons why the comparison is not the registered one.
-    equal : Equal | None, optional
-        Difference at an equal budget (`comparison.budgets`): verdicts after one cut ignore that the cut is random.
-    clusters : Clusters, optional
-        Cluster by task.
-    margin : float | None, optional
-        Equivalence margin.
-
-    Raises
-    ------
-    ConfigError
-        No case in both.
+    At an equal budget `cut` and `equal` belong to it (`comparison.budgets`): verdicts after one cut ignore that the cut
+    is random. Other parameters are fields of `Difference`. Raises ConfigError: no case in both.
     """
     both = sorted(arm.keys() & baseline.keys())
     if not both:
@@ -395,20 +377,16 @@ def row(
     study: Registration | None = None,
     margin: float | None = None,
 ) -> Row:
-    """The row of an arm in a comparison.
+    """The row of an arm in a comparison; without differences if `base`, the baseline, is None.
 
     Parameters
     ----------
-    arm : Arm
-    base : Arm or None
-        The baseline; None for a row without differences.
     longest : int
         Attempts of the longest loop of all arms.
     units : sequence of str
         Units of the equal budgets.
     one_seed : bool, default False
         Also give differences that rest on a single seed.
-    study : Registration, optional
     margin : float, optional
         Equivalence margin.
 

@@ -135,7 +135,7 @@ def test_spending_that_nobody_recorded_is_left_empty_and_said(run, respent, tmp_
     comparison = compare(arms(runs))
     _, differences, _, costs, *_ = sheets(comparison)
     assert [cells(costs, "silent")[name] for name in ("calls", "tokens", "tokens per case")] == ["8", "-", "-"]
-    assert [row[2] for row in differences.rows][2:] == ["tokens unknown"] * 2
+    assert [row[2] for row in differences.rows][1:] == ["tokens unknown"] * 2
     uncounted = arms([*runs[:2], *(run("free", attempts=respent(first, Usage()), seed=s) for s in (7, 8))])
     assert sheets(compare(uncounted, unit="calls"))[1].rows[-1][1:3] == ("equal\ncalls", "calls unknown")
     assert any(line.startswith("NOT MATCHED: silent") for line in warnings(comparison))
@@ -367,12 +367,8 @@ def test_numbers_are_said_with_the_digits_that_matter():
     assert [p_value(p) for p in (1.0, 0.5, 0.0049, 0.00001)] == ["1", "0.50", "0.0049", "<.0001"]
     assert [p_value(p) for p in (0.0449, 0.0551, 0.012)] == ["0.045", "0.055", "0.012"]
     assert [p_value(p) for p in (0.0525, 0.0489, 0.0496, 0.04997, 0.050004)] == [
-        "0.0525",
-        "0.0489",
-        "0.0496",
-        "0.04997",
-        "0.050004",
-    ]  # on either side of the level
+        "0.0525", "0.0489", "0.0496", "0.04997", "0.050004",
+    ]  # fmt: skip
     assert estimate(Estimate(value=0.0, low=-0.0001, high=0.125), signed=True) == "0.0 [0.0, +12.5]"
 
 
