@@ -141,7 +141,7 @@ def suites(tasks: Sequence[Task]) -> Iterator[Row]:
         for test in (*task.visible_tests, *task.hidden_tests):
             if not test.strip():
                 yield "error", task.task_id, "an empty test passes every program"
-            elif wrong := [*flaws(test, task.entry_point)]:
+            elif wrong := [*flaws(test)]:
                 yield from (("warning", task.task_id, line(flaw, DETAIL_CHARS)) for flaw in wrong)
             elif (tree := Parser().parse(test)) and not any(isinstance(node, ACTS) for node in ast.walk(tree)):
                 yield "warning", task.task_id, f"nothing is asserted or called by {line(test, DETAIL_CHARS)}"

@@ -301,7 +301,7 @@ def vacuous_tests(tasks: Sequence[Task], sandbox: CachedSandbox, keep: bool = Fa
         task.task_id: flaw
         for task in tasks
         for test in (*task.visible_tests, *task.hidden_tests)
-        for flaw in flaws(test, task.entry_point)
+        for flaw in flaws(test)
         if task.task_id not in empty
     }
     names = [f"{task_id} ({flaw})" for task_id, flaw in single.items()]

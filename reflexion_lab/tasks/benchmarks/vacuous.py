@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Task
-from reflexion_lab.tasks.sandbox.apart import BUILT_IN, judge, prepare
-from reflexion_lab.tasks.sandbox.suites import is_main_guard, with_calls
+from reflexion_lab.tasks.sandbox.apart import judge, prepare
+from reflexion_lab.tasks.sandbox.suites import is_main_guard
 from reflexion_lab.text.replies.syntax import UNPARSABLE, tree_of
 
 STUB = "def {}(*_, **__):\n    {}\n"
@@ -34,9 +35,9 @@ def vacuous(task: Task, tests: Sequence[str], executor: Sandbox) -> str:
     """
     if not tests or any(_fails_with_none(test, task) for test in tests):
         return ""
-    named = next((flaw for test in tests for flaw in flaws(test, task.entry_point)), "")
-    if not any(_may_fail(_statements(test, task.entry_point), task.entry_point) for test in tests):
-        return named or "nothing is asserted"
+    named = next((flaw for test in tests for flaw in flaws(test)), "")
+    if named and all(map(_flaw, chain.from_iterable(map(_statements, tests)))):
+        return named
 
     def passes(program: str) -> bool:
         checks = executor.run(program, task.entry_point, tests, task.setup, task.cpu_seconds).checks
@@ -50,17 +51,17 @@ def vacuous(task: Task, tests: Sequence[str], executor: Sandbox) -> str:
     return ""
 
 
-def flaws(test: str, entry_point: str) -> Iterator[str]:
+def flaws(test: str) -> Iterator[str]:
     """What looks like a check in `test` and is none."""
     if not test.startswith("assert ") or test.startswith("assert ("):
-        for node in (part for statement in _statements(test, entry_point) for part in ast.walk(statement)):
+        for node in (part for statement in _statements(test) for part in ast.walk(statement)):
             if flaw := _flaw(node):
                 yield f"{flaw}: {' '.join(ast.unparse(node).split())}"
 
 
-def _statements(test: str, entry_point: str) -> list[ast.stmt]:
+def _statements(test: str) -> list[ast.stmt]:
     try:
-        return with_calls(tree_of(test), entry_point).body
+        return tree_of(test).body
     except UNPARSABLE:
         return [ast.Raise()]
 
@@ -70,21 +71,6 @@ def _fails_with_none(test: str, task: Task) -> bool:
     check = prepare(test, task.entry_point, task.setup)
     calls = check.calls[1] if check.calls else []
     return check.test is not None and bool(calls) and judge(check.test, [None] * len(calls)).outcome != "pass"
-
-
-def _may_fail(nodes: Sequence[ast.AST], entry_point: str) -> bool:
-    """Whether one of the nodes may fail by itself, and not only because the program raises."""
-    harmless = BUILT_IN | {"candidate", entry_point}
-    for node in nodes:
-        match node:
-            case ast.Raise() | ast.Assert() if not _flaw(node):
-                if not (isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and node.test.value):
-                    return True
-            case ast.Call(func=function) if ast.unparse(function) not in harmless:
-                return True
-        if not _flaw(node) and _may_fail([*ast.iter_child_nodes(node)], entry_point):
-            return True
-    return False
 
 
 def _flaw(node: ast.AST) -> str:

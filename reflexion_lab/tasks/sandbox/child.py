@@ -22,6 +22,8 @@ REPORT, CALLS = 3, 5
 """Descriptors of the report, and of the connection between a trusted child and the candidate that it calls."""
 SIDES = ("$actual", "$expected")
 """Names under which a check keeps both sides of its last comparison (`apart.py`)."""
+HAS_RUN, RUN_REST = "$has_run", "$run_rest"
+"""Names of the functions with which a check runs its tests (`suites.py`)."""
 
 
 def run_checks(request: dict[str, Any]) -> None:
@@ -89,15 +91,117 @@ def run(check: Any, tests: dict[str, Any]) -> Iterator[str]:
     """Run a whole check; its row, and that of both sides of its last comparison if it fails."""
     for name in SIDES:
         tests.pop(name, None)
+    suite = Tests(tests)
+    tests |= {HAS_RUN: suite.has_run, RUN_REST: suite.run_rest}
     start, fields = clock(), ["pass", "", "", 0]
     try:
-        exec(compile(check, "<check>", "exec") if isinstance(check, str) else check, tests)
+        code = compile(check, "<check>", "exec") if isinstance(check, str) else check
+        if "unittest" in code.co_names:
+            raise_failures()
+        exec(code, tests)
     except BaseException as problem:
         fields = vars(problem).get("$report") or describe(problem)
     yield row(*fields, round(clock() - start, 6))
     if fields[0] == "fail" and all(name in tests for name in SIDES):
         actual, expected = (shown(tests[name]) for name in SIDES)
         yield row(expected, actual)
+
+
+class Tests:
+    """The tests of a check: those that it has run, and those that it only defines."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self.names = names
+        self.ran: set[tuple[type, str]] = set()
+
+    def has_run(self, name: str, case: object = None) -> None:
+        self.ran.add((type(case), name))
+
+    def run_rest(self, entry_point: str, *names: str) -> None:
+        """Run the tests with these names that have not run. Raises their first failure, also that of a set-up, and
+        TypeError: a test needs an argument.
+        """
+        values = [(name, self.names.get(name)) for name in names]
+        classes = [value for _, value in values if isinstance(value, type)]
+        unit = sys.modules.get("unittest")
+        cases = [kind for kind in classes if unit and issubclass(kind, unit.TestCase)]
+        if unit and cases:
+            raise_failures()
+            suites = [unit.defaultTestLoader.loadTestsFromTestCase(kind) for kind in cases]
+            rest = [test for suite in suites for test in suite if not self.was_run(type(test), test._testMethodName)]
+            unit.TextTestRunner().run(unit.TestSuite(rest))
+        for kind in classes:
+            if kind not in cases and (kind.__name__.startswith("Test") or kind.__name__.endswith(("Test", "Tests"))):
+                self.run_class(kind)
+        for name, value in values:
+            if callable(value) and not isinstance(value, type) and (type(None), name) not in self.ran:
+                needed = _needed(value)[:1]
+                is_passed = needed and (name == "check" or needed[0] in ("candidate", entry_point))
+                called(value, *[eval("candidate", self.names)] * bool(is_passed))
+
+    def was_run(self, kind: type, name: str) -> bool:
+        return any(name == other and issubclass(case, kind) for case, other in self.ran)
+
+    def run_class(self, kind: type) -> None:
+        """Run the tests of a class of pytest."""
+        tests = [name for name in dir(kind) if name.startswith("test") and callable(getattr(kind, name))]
+        rest = [name for name in tests if not self.was_run(kind, name)]
+        hook(kind, "setup_class", kind) if rest else None
+        for name in rest:
+            case = kind()
+            hook(case, "setup", case)
+            hook(case, "setup_method", getattr(case, name))
+            called(getattr(case, name))
+
+
+def hook(owner: Any, name: str, argument: Any) -> None:
+    """Call the set-up, if there is one, with the argument if it needs one."""
+    if method := getattr(owner, name, None):
+        method(*[argument] * len(_needed(method)))
+
+
+def called(test: Any, *arguments: Any) -> None:
+    result = test(*arguments)
+    if isinstance(result, types.CoroutineType):
+        import asyncio
+
+        asyncio.run(result)
+
+
+def _needed(function: Any) -> tuple[str, ...]:
+    """Positional parameters without a default, without that of the object."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return ()
+    count = code.co_argcount - len(function.__defaults__ or ())
+    return tuple(code.co_varnames[hasattr(function, "__self__") : count])
+
+
+def raise_failures() -> None:
+    """Let runners of `unittest` raise the first failure, and `unittest.main` leave the tests to `Tests`."""
+    import unittest
+
+    class Raising(unittest.TestResult):
+        def addError(self, test: Any, err: Any) -> None:  # noqa: N802 (names of unittest)
+            raise err[1]
+
+        def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802
+            if err:
+                raise err[1]
+
+        def addUnexpectedSuccess(self, test: Any) -> None:  # noqa: N802
+            raise AssertionError("a failure was expected")
+
+        addFailure = addError  # noqa: N815
+
+    def run_suite(_: Any, test: Any) -> Any:
+        result = Raising()
+        test.run(result)
+        return result
+
+    runner: Any = unittest.TextTestRunner
+    runner.run = run_suite
+    unittest.main = lambda *_, **__: types.SimpleNamespace(result=Raising())  # type: ignore[assignment]
 
 
 def shown(value: Any) -> str:

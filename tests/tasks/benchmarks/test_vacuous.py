@@ -17,7 +17,6 @@ RUN = "\nif __name__ == '__main__':\n    "
 NOTHING = {
     "test-less case": CASE.format("setUp"),
     "a function that nobody calls": f"def verify():\n    {ASSERT}\n",
-    "a fixture": TEST.replace("()", "(tmp_path)"),
     "a generator": f"{TEST}    yield\n",
     "lambda": "test = lambda: twice(2) == 4",
     "returned": "def test():\n    return twice(2) == 4\ntest()",
@@ -61,7 +60,50 @@ READ = {
     "        assert twice(2) == self.four\n",
     "one of two": f"twice(2) == 4\n{ASSERT}",
 }
-BESIDE = {"setUpClass", "async case", "async function"}
+UNITTEST = (
+    "import unittest\nclass A(unittest.TestCase):\n    {}def test(self):\n        self.assertEqual(twice(2), {})\n"
+)
+CALLED = f"{TEST}def main():\n    test_a()\n"
+RUNNER = "unittest.TextTestRunner().run(unittest.defaultTestLoader.loadTestsFromTestCase(A))\n"
+MORE = UNITTEST.format("", 4) + "    def test_more(self):\n        pass\n"
+READ |= {
+    "main, main guard": f"{CALLED}{RUN}main()\n",
+    "list, main guard": f"{TEST}TESTS = [test_a]\n{RUN}for test in TESTS: test()\n",
+    "called by what is not": CALLED,
+    "name of a local": f"{TEST}def test_b():\n    for test_a in [2]:\n        assert twice(test_a) != test_a\n",
+    "printed": f"{TEST}print(test_a)\n",
+    "within": f"if True:\n    {TEST.replace('    assert', '        assert')}",
+    "own main": CASE.format("helper") + f"def main():\n    {ASSERT}\nmain()\n",
+    "runner": UNITTEST.format("", 4) + RUNNER,
+    "runner in main": f"{UNITTEST.format('', 4)}def main():\n    {RUNNER}main()\n",
+    "caught exit": f"{UNITTEST.format('', 4)}try:\n    unittest.main()\nexcept SystemExit:\n    pass\n",
+    "one run of two": f"{MORE}A('test_more').debug()\n",
+    "alias": UNITTEST.format("", 4)
+    .replace("import unittest", "from unittest import TestCase as TC")
+    .replace("unittest.TestCase", "TC"),
+    "mixin": UNITTEST.format("", 4).replace("(unittest.TestCase)", "") + "class B(A, unittest.TestCase):\n    pass\n",
+    "base": f"class TestA:\n    def test(self):\n        {ASSERT}\n"
+    "class TestB(TestA):\n    def test_b(self):\n        pass\n",
+    "class by its end": f"class TwiceTests:\n    def test(self):\n        {ASSERT}\n",
+    "async method": f"class TestA:\n    async def test(self):\n        {ASSERT}\n",
+    "setup_class": "class TestA:\n    @classmethod\n    def setup_class(cls):\n        cls.n = 2\n"
+    "    def setup(self):\n        self.four = 4\n    def test(self):\n        assert twice(self.n) == self.four\n",
+    "skipped": UNITTEST.format("@unittest.skip('slow')\n    ", 5) + f"def test_a():\n    {ASSERT}\n",
+    "expected failure": UNITTEST.format("@unittest.expectedFailure\n    ", 5) + f"def test_a():\n    {ASSERT}\n",
+}
+UNCALLED = {
+    "fixture": f"def test_a(tmp_path):\n    {ASSERT}\n",
+    "method with a fixture": f"class TestA:\n    def test(self, capsys):\n        {ASSERT}\n",
+    "other name": "def test_a(solution):\n    assert solution(2) == 4\n",
+    "check of two": "def check(candidate, n):\n    assert candidate(n) == 4\n",
+    "long": f"x = '{'a' * 140_000}'\n{TEST}",
+    "long case": f"x = '{'a' * 140_000}'\n{UNITTEST.format('', 4)}",
+    "unexpected success": UNITTEST.format("@unittest.expectedFailure\n    ", 4),
+}
+BESIDE = {
+    "setUpClass", "async case", "async function", "async method", "setup_class", "skipped", "expected failure",
+    "name of a local",
+}  # fmt: skip
 """Forms that need more than plain data."""
 HONEST = {
     "none": ("return None", "assert f(2) is None"),
@@ -159,3 +201,30 @@ def test_a_call_in_another_check_is_left_to_it(sandbox):
     assert [c.outcome for c in sandbox.run("def twice(x):\n    return 3\n", "twice", checks).checks][-1] == "fail"
     definitions = ["def test_many(n=[]):\n    n.append(1)\n    assert len(n) == 1\n", "test_many()"]
     assert {c.outcome for c in sandbox.run("def twice(x):\n    return 3\n", "twice", definitions).checks} == {"pass"}
+
+
+@pytest.mark.parametrize("name", UNCALLED)
+def test_a_test_that_cannot_be_called_never_passes(sandbox, name):
+    (check,) = sandbox.run("def twice(x):\n    return 2 * x\n", "twice", [UNCALLED[name]]).checks
+    assert check.outcome == ("fail" if name == "unexpected success" else "error") and check.message
+
+
+def test_a_long_check_that_calls_its_tests_is_run(sandbox):
+    for tests, outcome in ((f"{TEST}test_a()\n", "fail"), (f"{ASSERT}\n", "fail"), ("twice(2)", "pass")):
+        check = f"x = '{'a' * 140_000}'\n{tests}"
+        assert sandbox.run("def twice(x):\n    return 3\n", "twice", [check]).checks[0].outcome == outcome
+
+
+CHECKS = {
+    "exec": "exec('assert f(1) == 2')",
+    "item": "{2: 'ok'}[f(1)]",
+    "unpacked": "[ok] = [x for x in [f(1)] if x == 2]",
+    "next": "next(x for x in [f(1)] if x == 2)",
+    "quotient": "1 / (f(1) == 2)",
+}
+
+
+@pytest.mark.parametrize("does", ["return x + 1", ""])
+def test_whether_a_test_can_fail_is_decided_by_execution(run, does):
+    code, (_, stderr), _ = run([row(name, [test], "f", does) for name, test in CHECKS.items()])
+    assert code == 0 and "check nothing" not in stderr
