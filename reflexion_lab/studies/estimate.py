@@ -29,6 +29,7 @@ from reflexion_lab.agent.models.cache import CachedModel, call_key
 from reflexion_lab.agent.models.wrapped import WrappedModel
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Attempt, Completion, Message, Record, Sampling, Task, Update, Usage
+from reflexion_lab.text.shorten import estimated
 
 if TYPE_CHECKING:
     from reflexion_lab.agent.models.prices import Price
@@ -217,6 +218,7 @@ def _summed(cells: list[_Probed]) -> Estimate:
         seconds=_seconds(cells, set(map(id, new))),
         prices=prices,
         notes=tuple(_notes(cells)),
+        uncounted=sum(call.usage.uncounted for call in every),
     )
 
 
@@ -264,7 +266,7 @@ def _at_most(cell: _Probed) -> Usage:
 
 def _longest(times: int, calls: Sequence[Call], curation: Curation | None) -> Usage:
     """So many calls with the longest prompt and reply that `calls` may have, with a full memory."""
-    prompt = max(call.usage.prompt_tokens for call in calls)
+    prompt = max(call.prompt if call.usage.uncounted else call.usage.prompt_tokens for call in calls)
     if curation:
         room = min((call.context - call.max_tokens for call in calls if call.context), default=0)
         full = prompt + curation.limit if curation.limit else room
@@ -368,6 +370,15 @@ class Estimate(Record, frozen=True, kw_only=True):
     """Remaining wall time: every worker always busy; no more at once than in the probe."""
     prices: dict[str, str]
     notes: tuple[str, ...] = ()
+    uncounted: int = 0
+    """Replies of the probe without usage: tokens are lower bounds."""
+
+    @property
+    def unknown(self) -> bool:
+        """Whether the cost is unknown: the price of some role is, or the tokens of a reply that is paid for."""
+        return self.unpriced or (
+            self.uncounted > 0 and any(not price.startswith("nothing") for price in self.prices.values())
+        )
 
     @property
     def unpriced(self) -> bool:
@@ -387,7 +398,8 @@ def sheet(estimate: Estimate) -> Sheet:
     """Calls, tokens and cost: of first attempts and retries, of each role, of all, and of what is left to pay."""
     from reflexion_lab.analysis.report.sheets import Sheet
 
-    cells, unpriced = f"{estimate.cells} cells, " if estimate.cells > 1 else "", estimate.unpriced
+    cells, unpriced = f"{estimate.cells} cells, " if estimate.cells > 1 else "", estimate.unknown
+    least = "≥ " * bool(estimate.uncounted)
     parts = {"first attempts": estimate.first_attempts, "retries": estimate.retries, **estimate.roles}
     parts["all"] = estimate.total
     if estimate.cells > 1:
@@ -397,7 +409,12 @@ def sheet(estimate: Estimate) -> Sheet:
         title=f"Estimate: {cells}{estimate.tasks:,} tasks, from {estimate.probed} probed",
         columns=("", "calls", "tokens", "cost"),
         rows=tuple(
-            (name, _counted(part.calls), _counted(part.tokens), "unknown" if unpriced else _counted(part.cost, 4))
+            (
+                name,
+                _counted(part.calls),
+                least + _counted(part.tokens),
+                "unknown" if unpriced else _counted(part.cost, 4),
+            )
             for name, part in parts.items()
         ),
         caption="Mean of the probed tasks; in brackets, if all cost as much as the cheapest or the most expensive; no "
@@ -408,11 +425,13 @@ def sheet(estimate: Estimate) -> Sheet:
 def lines(estimate: Estimate) -> Iterator[str]:
     """Lines below the sheet: spending of the probe, bounds, time, prices, notes."""
     low, high = estimate.seconds
-    yield f"the probe newly spent {_spent(estimate.paid, estimate.unpriced)}; the run reads it from the cache"
+    yield f"the probe newly spent {_spent(estimate.paid, estimate.unknown)}; the run reads it from the cache"
     at_most = _spent(estimate.at_most, estimate.unpriced)
     yield f"upper bound, if no task passes and every reply is as long as allowed: {at_most}"
     yield f"wall time left: {_time(low)} with every worker busy, {_time(high)} with no more workers than in the probe"
     yield from (f"price of {role}: {price}" for role, price in estimate.prices.items())
+    if estimate.uncounted:
+        yield f"{estimate.uncounted} replies of the probe are without usage: only the upper bound counts them"
     yield from (f"note: {note}" for note in estimate.notes)
 
 
@@ -422,7 +441,8 @@ def _counted(counts: Range, digits: int = 0) -> str:
 
 def _spent(usage: Usage, unpriced: bool) -> str:
     cost = "unknown" if unpriced else f"{usage.cost:,.4f}"
-    return f"{usage.calls:,} calls, {usage.tokens:,} tokens, cost {cost}"
+    least = "at least " * bool(usage.uncounted_replies)
+    return f"{usage.calls:,} calls, {least}{usage.tokens:,} tokens, cost {cost}"
 
 
 def _time(seconds: float) -> str:
@@ -442,6 +462,8 @@ class Call(NamedTuple):
     """Whether the reply came from the cache."""
     price: Price
     context: int = 0
+    prompt: int = 0
+    """Estimated tokens."""
 
     @property
     def part(self) -> Part:
@@ -528,6 +550,7 @@ class Recording(WrappedModel):
                 cached=completion.cached,
                 price=self._price,
                 context=self.context,
+                prompt=sum(estimated(message.content) for message in messages),
             )
         )
         return completion

@@ -98,7 +98,8 @@ def describe(attempt: Attempt, check: Check | None) -> str:
 
 def without_program(trajectory: Trajectory) -> str:
     """Why the reply holds no program, by its finish reason and the rule of the extraction."""
-    if trajectory.finish_reason == "length" or trajectory.usage.cut_replies:
+    last = trajectory.steps[-1].usage if trajectory.steps else trajectory.usage
+    if trajectory.finish_reason == "length" or 0 < last.replies == last.cut_replies:
         return "my reply broke off at max_tokens before the program"
     if trajectory.finish_reason in ("tool_calls", "function_call"):
         return "my reply called a tool and gave no program"

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.agent.reflectors.evidence import CLASSES, classify
+from reflexion_lab.agent.reflectors.evidence import CLASSES, classify, without_program
+from reflexion_lab.records import Step, Usage
+from tests import builders as make
 
 CONFIDENCES = {
     "no_program": 0.6, "syntax": 0.6, "assertion": 0.5, "timeout": 0.5, "null": 0.6, "index": 0.6, "permission": 0.4,
@@ -165,3 +167,14 @@ def test_each_class_has_its_confidence_and_its_own_texts() -> None:
     for field in ("root_cause", "symptom", "fix", "action"):
         assert len({getattr(failure, field) for failure in CLASSES.values()}) == len(CLASSES)
     assert all(failure.action.count("{evidence}") == 1 for failure in CLASSES.values())
+
+
+@pytest.mark.parametrize(("cut", "is_cut"), [((1, 0), False), ((0, 1), True), ((1, 1), True), ((), False)])
+def test_of_many_replies_the_last_explains_why_there_is_no_program(cut, is_cut):
+    usages = [Usage(calls=1, cut_replies=each) for each in cut]
+    steps, usage = (
+        tuple(Step(usage=each) for each in usages),
+        sum(usages, Usage(calls=0 if cut else 2, cut_replies=0 if cut else 1)),
+    )
+    attempt = make.attempt(acted={"solution": "", "reply": "I give up", "steps": steps, "usage": usage})
+    assert ("broke off at max_tokens" in without_program(attempt.trajectory)) is is_cut

@@ -107,6 +107,7 @@ def test_a_run_whose_first_eight_replies_say_nothing_stops_and_goes_on_by_a_key(
         assert (again, server.asked, words in printed_again) == (4, paid, True)  # the calls are kept
         code, screen = lab(server, f"resume={folder.path}", "silent_replies=null")
     assert code == 0
+    assert form != "budget" or main(["bundle", str(folder.path)]) == 0
     assert f"SILENT ACTOR: {words}" in screen
     assert "SILENT REFLECTOR: 4 of 4 replies" in screen
     reflections = [attempt.reflection for attempt in attempts_of(folder) if attempt.reflection]

@@ -89,6 +89,19 @@ def test_half_a_usage_is_missing_unless_the_total_gives_the_rest(tmp_path, monke
     assert f"3 calls, {words}" in " ".join(capsys.readouterr().out.split())
 
 
+def test_an_estimate_without_usage_is_no_estimate_of_0(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    answer = completion("```python\nx = 1\n```", model="m") | {"usage": None}
+    with ModelServer(lambda body, headers: (200, answer)) as server:
+        assert main(["estimate", "model=openai/m", f"model.base_url={server.url}", *SMALL, "benchmark.load.n=9"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"all .*≥ 0 \[0, 0\].* unknown", text)
+    assert re.search(r"newly spent \d+ calls, at least 0 tokens, cost unknown", text)
+    bound = re.search(r"as long as allowed: 36 calls, (\S+) tokens, cost 0\.3", text)
+    assert int(bound[1].replace(",", "")) > 18 * (1024 + 192) + 36 * 100  # replies, and prompts
+    assert "replies of the probe are without usage" in text
+
+
 @pytest.mark.parametrize(("prices", "cost"), [({}, "unknown"), ({"actor": "unknown"}, "unknown"),
                                               ({"actor": "nothing is paid: it runs here"}, "0")])  # fmt: skip
 def test_without_a_price_the_cost_is_unknown_and_not_0(tmp_path, monkeypatch, capsys, prices, cost):
