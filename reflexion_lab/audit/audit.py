@@ -267,7 +267,8 @@ def _with_other_hashes(verdicts: Sequence[Verdict]) -> list[Verdict]:
             break
         with StoredPrograms(workers=1, hash_seed=seed) as programs:
             runs = programs.map(lambda sandbox, verdict: execute(sandbox, verdict.sample), late, again=never)
-        other = {v.sample.id for v, run in zip(late, runs, strict=True) if not run.broken and run.passed != v.passed}
+        judged = [(v, run) for v, run in zip(late, runs, strict=True) if not run.broken and run.outcome != "timeout"]
+        other = {v.sample.id for v, run in judged if run.passed != v.passed}
         text = f"has the other verdict if PYTHONHASHSEED is {seed}, which orders its sets"
         verdicts = [replace(v, cause="unstable", evidence=text) if v.sample.id in other else v for v in verdicts]
     return list(verdicts)

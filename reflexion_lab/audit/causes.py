@@ -19,6 +19,7 @@ from reflexion_lab.audit.verdicts import Verdict
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.records import Task
 from reflexion_lab.text.replies.extract import extract, without_stray_quote
+from reflexion_lab.text.replies.syntax import CODE_CHARS
 
 CAUSES = {
     "no_program": "the log holds no program",
@@ -137,12 +138,16 @@ class Causes:
 
     def _passes_here(self, run: Run, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
         """Logged as failed."""
-        sample = verdict.sample
+        sample, is_slow = verdict.sample, verdict.seconds >= SLOW
+        if not is_slow:
+            yield from _unstable(run, verdict)
         culprits = self._binders(sample, _words(sample.program) & set(dir(builtins)))
         if culprits and _fails(shared := run(_after(culprits.values(), sample))):
             first = next(iter(culprits.values())).id
             text = f"passes alone; fails once {_names(culprits)} shares the namespace ({shared.detail})"
             yield "shared_namespace", text, first
+        if is_slow:
+            yield "slow", f"passes after {verdict.seconds:.1f} s", ""
         reply = _reply(sample)
         cut = "" if sample.bare or reply == sample.program else STOPS.split(reply)[0]
         if cut.strip() and cut != reply and _fails(short := run(replace(sample, program=sample.prompt + cut))):
@@ -152,9 +157,6 @@ class Causes:
         last = sample.attempts[-1] if sample.attempts else sample.program
         if last != sample.program and not run(replace(sample, program=last)).passed:
             yield "other_attempt", "the last attempt, which is not the stored solution, fails", ""
-        if verdict.seconds >= SLOW:
-            yield "slow", f"passes after {verdict.seconds:.1f} s", ""
-        yield from _unstable(run, verdict)
 
     def _fails_here(self, run: Run, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
         """Logged as passed."""
@@ -180,7 +182,8 @@ class Causes:
         """Programs that a more lenient harness executes."""
         sample = verdict.sample
         program, name = sample.program, sample.entry_point
-        taken = extract(_reply(sample), Task(task_id="", prompt=sample.prompt, entry_point=name)).program
+        reply, task = _reply(sample), Task(task_id="", prompt=sample.prompt, entry_point=name)
+        taken = extract(reply, task).program if len(reply) <= CODE_CHARS else ""
         is_moved = "".join(taken.split()) == "".join(program.split())
         imported = "".join(f"{line}\n" for test in sample.tests for line in IMPORT_LINE.findall(test))
         free = MISSING_NAME.search(verdict.detail)

@@ -1,10 +1,12 @@
 """The audit: clean verdicts beside logged ones, causes that were shown, and no trust in what it reads."""
 
 import gzip
+import importlib
 import itertools
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from reflexion_lab.audit import stored_programs
 from reflexion_lab.audit.audit import LONG_RUNS, agreement, audit, audit_files
@@ -183,6 +185,15 @@ LOGS = {
         row("a", "import random\ndef f(x):\n    return x + (random.random() < 0.8)\n", True),
         *(row("c", f"def f(x):\n    return x + (list(set('ab'))[0] == '{a}')\n", True, id=f"c{a}") for a in "ab"),
         row("d", f"import random\n{WRONG}", True),
+    ),
+    "an unstable program with a helper after it": (
+        {"u": "unstable"},
+        sample(
+            "u",
+            "    return plus(x, y) + (LUCK < 0.8)\n\nimport random\nLUCK = random.random()\n"
+            "def plus(x, y):\n    return x + y\n",
+            False,
+        ),
     ),
     "a completion that the harness cut, and tests that check nothing": (
         {"s": "stop_sequence", "n": "no_check"},
@@ -534,3 +545,13 @@ def test_recorded_verdicts_of_attempts_hold(recorded_runs, tmp_path, name):
     result = audited(first_rows(log, tmp_path / "part.jsonl", 50, 110), attempts=True)
     assert result.compared == result.n >= 60
     assert causes(result) == {}
+
+
+def test_a_timeout_under_another_hash_seed_is_no_other_verdict(write_rows, monkeypatch):
+    module = importlib.import_module("reflexion_lab.audit.audit")
+    [verdict] = audited(write_rows(row("a", f"{RIGHT}# set", False))).verdicts
+    assert (verdict.differs, verdict.cause) == (True, "")
+    monkeypatch.setattr(module, "execute", lambda *_: replace(verdict, passed=False, outcome="timeout"))
+    assert module._with_other_hashes([verdict])[0].cause == ""
+    monkeypatch.setattr(module, "execute", lambda *_: replace(verdict, passed=False, outcome="fail"))
+    assert module._with_other_hashes([verdict])[0].cause == "unstable"

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TIMED = 1000
 """Tasks whose canonical solutions are in the queue of the sandbox at once."""
-NAMED = 5
+NAMED, FLAW_CHARS = 5, 80
 """Maximum number of tasks that a message names."""
 MOST_OF_ITEMS, SHARE = 4000, 4
 """Default limit of a curator's items in tokens, and the part of a model's context, a quarter, that it does not exceed:
@@ -288,13 +288,18 @@ def vacuous_tests(tasks: Sequence[Task], sandbox: CachedSandbox, keep: bool = Fa
     from concurrent.futures import ThreadPoolExecutor
 
     from reflexion_lab.tasks.benchmarks.vacuous import flaws, vacuous
+    from reflexion_lab.text.shorten import line
 
     sides = {"visible": [task.visible_tests for task in tasks], "hidden": [task.hidden_tests for task in tasks]}
     empty: dict[str, str] = {}
     with ThreadPoolExecutor(sandbox.servers) as pool:
         for side, tests in sides.items():
             whys = pool.map(lambda task, of_side: vacuous(task, of_side, sandbox), tasks, tests)
-            named = {task.task_id: f"{task.task_id} ({why})" for task, why in zip(tasks, whys, strict=True) if why}
+            named = {
+                task.task_id: f"{task.task_id} ({line(why, FLAW_CHARS)})"
+                for task, why in zip(tasks, whys, strict=True)
+                if why
+            }
             empty |= dict.fromkeys(named, side)
             _refuse(f"tasks have {side} tests that check nothing", [*named.values()], keep or side == "visible")
     single = {
@@ -304,7 +309,7 @@ def vacuous_tests(tasks: Sequence[Task], sandbox: CachedSandbox, keep: bool = Fa
         for flaw in flaws(test)
         if task.task_id not in empty
     }
-    names = [f"{task_id} ({flaw})" for task_id, flaw in single.items()]
+    names = [f"{task_id} ({line(flaw, FLAW_CHARS)})" for task_id, flaw in single.items()]
     _refuse("tasks have a test that checks nothing", names, keep=True)
     return empty
 

@@ -74,8 +74,6 @@ class _Text:
         self.bound = bound_anywhere(tree)
         self.read = read_names(tree)
         self.functions = {node.name: node for node in self.nodes if isinstance(node, ast.FunctionDef)}
-        self.entered = set[str]()
-        """Functions whose returns are looked at: a recursive one is plain if its other returns are."""
         self.classes = {node.name for node in self.nodes if isinstance(node, ast.ClassDef)}
         self.imported = dict(_imports(self.nodes))
         methods = (node for c in self.nodes if isinstance(c, ast.ClassDef) for node in c.body)
@@ -83,7 +81,7 @@ class _Text:
             node.args.args[0].arg for node in methods if isinstance(node, ast.FunctionDef) and node.args.args
         }
         self.odd = {*self.functions, *self.classes, *self.imported}
-        """Names that may hold something that cannot be sent to the program."""
+        """Names that may hold something that cannot be sent to the program, and calls `name()` that may return it."""
         self.tainted = {argument.arg for argument in self.nodes if isinstance(argument, ast.arg)} - self.selves
         """Names that may hold something of the program."""
         self.tainted |= {node.name for node in self.nodes if isinstance(node, ast.ExceptHandler) and node.name}
@@ -112,8 +110,13 @@ class _Text:
     def _flow(self) -> None:
         """Spread oddity and taint along the assignments until nothing changes."""
         pairs = list(self._assignments())
+        returns = {
+            f"{name}()": [n.value for n in ast.walk(node) if isinstance(n, ast.Return) and n.value]
+            for name, node in self.functions.items()
+        }
         for _ in range(ROUNDS):
             size = len(self.odd) + len(self.tainted)
+            self.odd |= {call for call, values in returns.items() if not all(map(self._sendable, values))}
             for targets, value, is_sendable in pairs:
                 names = {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
                 if not is_sendable(value):
@@ -211,14 +214,8 @@ class _Text:
             case ast.Attribute():
                 return False
             case ast.Call(func=ast.Name(id=name), args=args):
-                if name in self.entered:
-                    return True
                 if name in self.functions:
-                    self.entered.add(name)
-                    returns = [n.value for n in ast.walk(self.functions[name]) if isinstance(n, ast.Return) and n.value]
-                    is_sendable = all(map(self._sendable, returns))
-                    self.entered.discard(name)
-                    return is_sendable
+                    return f"{name}()" not in self.odd
                 if name in self.imported:
                     return self._is_library(self.imported[name]) and all(map(self._iterable, args))
                 return name not in self.odd | OF_OBJECTS | ITERATORS and all(map(self._iterable, args))

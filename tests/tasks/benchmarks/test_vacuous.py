@@ -160,6 +160,9 @@ def test_what_looks_like_a_check_is_named_with_its_task(run):
     }
     _, (_, stderr), _ = run([row(name, [NOTHING[name]]) for name in names])
     assert all(f"{name} ({reason}" in stderr for name, reason in names.items())
+    whole = NOTHING["caught"].replace("4", f"4 != {[*range(99)]}")
+    _, (_, stderr), _ = run([row("long", [whole])])
+    assert "long (an `assert` that is caught: try: assert" in stderr and "98" not in stderr
     code, (_, stderr), _ = run([row("both", [ASSERT, NOTHING["comparison"]])])
     assert code == 0 and "1 tasks have a test that checks nothing: both (a comparison without" in stderr
 

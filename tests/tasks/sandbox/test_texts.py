@@ -28,7 +28,9 @@ FORMS = [
     "assert f(1) == {}", "assert f(1) == str({})", "assert len({}) in [f(1)]", "assert f({}) == 1", "assert not {}",
     "for x in [1]:\n    assert f(x) == {}", "x0 = {}\n" + "\n".join(f"x{i} = x{i - 1}" for i in range(900, 0, -1)),
 ]  # fmt: skip
+CALLS = "".join(f"def g{i}():\n    return g{i + 1}() or g{i + 1}()\n" for i in range(40))
 OTHERS = [
+    f"{CALLS}for _ in [1]:\n    assert f(g0()) == 1",
     "assert f(1) == 0" + " < 1" * 300000,
     "[" * 3000 + "]" * 3000, '{"t":' * 900 + "[]" + "}" * 900, '{"d":[[1,' * 300 + "1" + "]]}" * 300,
     '{"r":[0,{"i":"ffffffffffff"},1]}', '{"i":"' + "f" * 900000 + '"}', '{"n":"1E+999999999"}', '{"c":[1,[[1]]]}',
