@@ -123,7 +123,12 @@ def _warnings_of(row: Row) -> Iterator[str]:
     if has_model(row.reflections) and by_model < ENOUGH * total:
         yield f"NOT THE MODEL'S WORDS: {plain(row.arm)}: {by_model} of {total} reflections by the model ({others})"
     elif others and not by_model:
-        yield f"CONTROL: no model wrote the {total} reflections of {plain(row.arm)}: {others}"
+        is_moved = {name for name in row.reflections if name not in BY_MODEL} <= {
+            "control:shuffled",
+            "control:keywords",
+        }
+        wrote = "a control moved or changed the words of" if is_moved else "no model wrote"
+        yield f"CONTROL: {wrote} the {total} reflections of {plain(row.arm)}: {others}"
     blind = row.metrics.get("blind_retries_rate")
     if isinstance(blind, Rate) and blind.k:
         yield f"BLIND RETRIES: {blind.k} of {blind.n} retries of {plain(row.arm)} read nothing of their own past"

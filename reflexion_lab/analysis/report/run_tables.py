@@ -82,6 +82,7 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
     yield from _limited(log)
     yield from _silent(log, figures)
     yield from _cut_prompts(log)
+    yield from _uncounted_budget(log, figures)
     place = log.unfinished[0] if log.unfinished else path
     resume = f". To resume, give the command that began it, with resume={place}" if path else ""
     if changed := [resumption for resumption in log.resumptions if changes(log.manifest, resumption)]:
@@ -160,7 +161,15 @@ def _cut_prompts(log: Log) -> Iterator[str]:
             worst = max(cut, key=lambda used: used.prompt_estimate)
             sizes = f"{worst.prompt_tokens:,} tokens counted of about {worst.prompt_estimate:,} sent"
             advice = "raise the server's context (Ollama: num_ctx), or set model.context to it"
+            advice += "; no cut if it leaves tokens of its prompt cache out"
             yield f"CUT PROMPTS: the server cuts {len(cut)} of {len(every)} prompts of the {role}, {sizes}: {advice}"
+
+
+def _uncounted_budget(log: Log, figures: Summary) -> Iterator[str]:
+    budget = (log.manifest.config.get("stop") or {}).get("budget") or {}
+    keys = " and ".join(f"stop.budget.{name}" for name in ("tokens", "cost") if budget.get(name) is not None)
+    if keys and figures.uncounted:
+        yield f"BUDGET: {keys} took {figures.uncounted} replies without usage for free: set stop.budget.calls"
 
 
 def shards_missing(log: Log) -> str:

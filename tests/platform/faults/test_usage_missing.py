@@ -89,6 +89,17 @@ def test_half_a_usage_is_missing_unless_the_total_gives_the_rest(tmp_path, monke
     assert f"3 calls, {words}" in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_budget_of_a_loop_without_usage_has_a_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    answer = completion("```python\nx = 1\n```", model="m") | {"usage": None}
+    with ModelServer(lambda body, headers: (200, answer)) as server:
+        base = ("model=openai/m", f"model.base_url={server.url}", *SMALL, "stop=[budget]", "stop.budget.tokens=9")
+        assert main(["run", *base]) == 0
+    assert "stop.budget.tokens took 6 replies without usage for free: set stop.budget.calls" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
 def test_an_estimate_without_usage_is_no_estimate_of_0(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     answer = completion("```python\nx = 1\n```", model="m") | {"usage": None}

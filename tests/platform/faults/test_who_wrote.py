@@ -57,6 +57,8 @@ def lab(tmp_path, monkeypatch, capsys):
          "0 of 8 reflections by the model (8 failed)"),
         (FIELDS, ("reflector=rules",), "reflections 4 (4 rules)", "CONTROL: no model wrote the 8 reflections"),
         (FIELDS, ("reflector=generic",), "reflections 4 (4 control:generic)", "CONTROL: no model wrote the 8"),
+        (FIELDS, ("reflector=keywords",), "reflections 4 (4 control:keywords)",
+         "CONTROL: a control moved or changed the words of the 8"),
     ],
 )  # fmt: skip
 def test_the_first_screen_says_who_wrote_the_reflections(lab, reflects, overrides, said, marked):
