@@ -166,7 +166,7 @@ def _cut_prompts(log: Log) -> Iterator[str]:
 
 
 def _uncounted_budget(log: Log, figures: Summary) -> Iterator[str]:
-    rules: dict[str, Any] = log.manifest.config.get("stop") or {}
+    rules: Any = log.manifest.config.get("stop") or {}
     budget = rules.get("budget") or {}
     keys = " and ".join(f"stop.budget.{name}" for name in ("tokens", "cost") if budget.get(name) is not None)
     if keys and figures.uncounted:
