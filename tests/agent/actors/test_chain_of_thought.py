@@ -42,15 +42,12 @@ def test_a_continuation_is_comment_lines_and_then_code(task, sandbox):
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
-        (CODE, ""),
-        ("", ""),
-        ("Only words.", "Only words."),
+        (CODE, ""), ("", ""), ("Only words.", "Only words."),
         ("Some words.\ndef double(x):\n    return 2 * x", "Some words."),
-        (f"<think>hm, twice</think>\n{CODE}", "hm, twice"),
-        (f"<think>hm, twice</think>\nTwice.\n{CODE}", "Twice."),
+        (f"<think>hm, twice</think>\n{CODE}", "hm, twice"), (f"<think>hm, twice</think>\nTwice.\n{CODE}", "Twice."),
         ("<think>without end", "without end"),
     ],
-)
+)  # fmt: skip
 def test_rationales_of_replies_of_every_shape(reply, words):
     assert words_before_code(reply) == words
 

@@ -56,23 +56,17 @@ def off_by_one(severity=0.8, *more):
 @pytest.mark.parametrize(
     ("critiques", "rule"),
     [
-        ([critique(0.2)], "low_severity"),
-        ([critique(0.8), critique(0.2)], "low_severity"),
-        ([critique(0.3)], None),
-        ([critique(0.8), critique(0.3)], None),
-        ([critique(0.9, score=0.1), critique(0.0)], "low_severity"),
-        ([critique(0.8, 0.85), critique(0.8, 0.88)], "score_plateau"),
-        ([critique(0.7), critique(0.7)], None),
+        ([critique(0.2)], "low_severity"), ([critique(0.8), critique(0.2)], "low_severity"), ([critique(0.3)], None),
+        ([critique(0.8), critique(0.3)], None), ([critique(0.9, score=0.1), critique(0.0)], "low_severity"),
+        ([critique(0.8, 0.85), critique(0.8, 0.88)], "score_plateau"), ([critique(0.7), critique(0.7)], None),
         ([critique(0.7, 0.85), critique(0.7)], None),
         ([critique(0.7, 0.2), critique(0.7, 0.3)], None),  # a change of 0.1 exactly, despite binary fractions
-        ([critique(0.8, 0.88), critique(0.8, 0.85)], "regression"),
-        ([critique(0.8, 0.9), critique(0.8, 0.2)], None),
+        ([critique(0.8, 0.88), critique(0.8, 0.85)], "regression"), ([critique(0.8, 0.9), critique(0.8, 0.2)], None),
         ([off_by_one(), critique(0.8, issues=("off  by one.",))], "severity_plateau"),
-        ([off_by_one(), off_by_one(0.9)], "severity_plateau"),
-        ([off_by_one(), off_by_one(0.7)], None),
+        ([off_by_one(), off_by_one(0.9)], "severity_plateau"), ([off_by_one(), off_by_one(0.7)], None),
         ([off_by_one(), off_by_one(0.8, "Slow.")], None),
     ],
-)
+)  # fmt: skip
 def test_the_rule_that_the_newest_critique_meets(critiques, rule):
     assert Convergence().reached(drafts(*critiques)) == rule
 
@@ -90,17 +84,12 @@ FAILING = critique(score=0.85)
     ("critiques", "index"),
     [
         ([critique(score=score) for score in (0.2, 0.3, 0.55, 0.4)], 2),
-        ([critique(score=score) for score in (0.2, 0.5, 0.5)], 1),
-        ([critique(0.8, 0.88), critique(0.8, 0.85)], 0),
+        ([critique(score=score) for score in (0.2, 0.5, 0.5)], 1), ([critique(0.8, 0.88), critique(0.8, 0.85)], 0),
         ([critique(score=0.9, confidence=0.5), critique(score=0.6, confidence=1.0)], 1),
-        ([critique(0.0), critique(0.9, score=0.0)], 0),
-        ([critique(0.9, score=0.1), critique(0.0)], 1),
-        ([TESTED, replace(FAILING, rank=(False, 0.7, 0.85))], 0),
-        ([TESTED, FAILING], 1),
-        ([critique(0.8), critique(0.4), critique(0.4)], 1),
-        ([critique(1.0), None], 0),
-        ([None], 0),
+        ([critique(0.0), critique(0.9, score=0.0)], 0), ([critique(0.9, score=0.1), critique(0.0)], 1),
+        ([TESTED, replace(FAILING, rank=(False, 0.7, 0.85))], 0), ([TESTED, FAILING], 1),
+        ([critique(0.8), critique(0.4), critique(0.4)], 1), ([critique(1.0), None], 0), ([None], 0),
     ],
-)
+)  # fmt: skip
 def test_the_best_draft_by_tests_then_scores_then_severity(critiques, index):
     assert best(drafts(*critiques)) == index

@@ -27,13 +27,11 @@ def critique(*issues):
         ("def double(x):\n    return math.fsum([x, x])\n", True),
         ("Sure, here is the function:\n\ndef double(x):\n    return 2 * x\n\nIt doubles x, of course!\n", True),
         ("def double(x):\n    return 2 * x\n```\nThis function returns twice its argument.\n", True),
-        ("def double(x):\n    result = 2 * x\n", True),
-        ("def double(x):\n    x + x\n", True),
-        ("def double(x: List[int]):\n    return x + x\n", True),
-        ("def double(x):\n    return x\n", False),
+        ("def double(x):\n    result = 2 * x\n", True), ("def double(x):\n    x + x\n", True),
+        ("def double(x: List[int]):\n    return x + x\n", True), ("def double(x):\n    return x\n", False),
         ("def double(x):\n    return mathematics(x)\n", False),
     ],
-)
+)  # fmt: skip
 def test_fixed_programs_pass_and_others_go_to_the_fallback(sandbox, task, program, mended):
     critic, fallback = ToolCritic(UnitTests(sandbox)), Asked()
     before = critic.critique(task, program)
@@ -83,15 +81,11 @@ def test_text_goes_only_where_a_definition_remains(task):
 @pytest.mark.parametrize(
     "program",
     [
-        "def double(x):\n    return None\n",
-        "def double(x):\n    print(2 * x)\n",
-        'def double(x):\n    "Twice x."\n',
-        "def double(x):\n    for y in [x]:\n        z = y\n",
-        "def double(x): y = 2 * x\n",
-        "def other(x):\n    y = x\n",
-        "def double(x):\n\ty = 2 * x\n",
+        "def double(x):\n    return None\n", "def double(x):\n    print(2 * x)\n", 'def double(x):\n    "Twice x."\n',
+        "def double(x):\n    for y in [x]:\n        z = y\n", "def double(x): y = 2 * x\n",
+        "def other(x):\n    y = x\n", "def double(x):\n\ty = 2 * x\n",
     ],
-)
+)  # fmt: skip
 def test_a_return_is_added_only_behind_a_last_value(task, program):
     assert missing_return(task, program, "expected 4, got None") == program
 

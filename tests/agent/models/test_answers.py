@@ -34,15 +34,12 @@ def says(message, **more):
 @pytest.mark.parametrize(
     ("message", "text", "end"),
     [
-        ({"content": None, "refusal": "No."}, "No.", "refusal"),
-        ({"content": "", "refusal": "No."}, "No.", "refusal"),
-        ({"content": "yes", "refusal": ""}, "yes", "stop"),
-        ({"content": "yes", "refusal": None}, "yes", "stop"),
-        ({"content": "\ud800"}, "?", "stop"),
-        ({"content": PARTS}, "yes", "stop"),
+        ({"content": None, "refusal": "No."}, "No.", "refusal"), ({"content": "", "refusal": "No."}, "No.", "refusal"),
+        ({"content": "yes", "refusal": ""}, "yes", "stop"), ({"content": "yes", "refusal": None}, "yes", "stop"),
+        ({"content": "\ud800"}, "?", "stop"), ({"content": PARTS}, "yes", "stop"),
         ({"content": [], "refusal": "No."}, "No.", "refusal"),
     ],
-)
+)  # fmt: skip
 def test_a_refusal_is_a_reply_of_its_own(message, text, end):
     reply = read(completion(message))
     assert (reply.text, reply.finish_reason) == (text, end)
@@ -65,15 +62,12 @@ XAI = GEMINI | {"completion_tokens_details": {"reasoning_tokens": 865}}
 @pytest.mark.parametrize(
     ("usage", "counts"),
     [
-        (OPENAI, (1486, 651, 1408, 512)),
-        (DEEPSEEK, (30, 9, 20, 0)),
-        (PROXY, (30, 9, 12, 0)),
-        (GEMINI, (758, 967, 0, 865)),
-        (XAI, (758, 967, 0, 865)),
+        (OPENAI, (1486, 651, 1408, 512)), (DEEPSEEK, (30, 9, 20, 0)), (PROXY, (30, 9, 12, 0)),
+        (GEMINI, (758, 967, 0, 865)), (XAI, (758, 967, 0, 865)),
         ({"prompt_tokens": 2, "completion_tokens": 3, "cached_tokens": 9, "reasoning_tokens": 9}, (2, 3, 2, 3)),
     ],
     ids=["openai", "deepseek", "proxy", "gemini", "xai", "more than there are"],
-)
+)  # fmt: skip
 def test_cached_and_reasoning_tokens_of_every_server(usage, counts):
     assert read(completion({"content": "x"}, usage=usage))[3:7] == counts
 
@@ -138,12 +132,10 @@ def test_other_errors_are_not_the_prompts_fault(message):
 @pytest.mark.parametrize(
     "error",
     [
-        {"code": "content_filter"},
-        {"code": None, "innererror": {"code": "ResponsibleAIPolicyViolation"}},
-        {"code": 403, "metadata": {"reasons": ["violence"], "flagged_input": "…"}},
-        {"code": "invalid_prompt"},
+        {"code": "content_filter"}, {"code": None, "innererror": {"code": "ResponsibleAIPolicyViolation"}},
+        {"code": 403, "metadata": {"reasons": ["violence"], "flagged_input": "…"}}, {"code": "invalid_prompt"},
     ],
-)
+)  # fmt: skip
 def test_a_filter_turns_a_prompt_down_under_several_names(error):
     assert rejection(says("no", **error)) == Rejection("content_filter")
 

@@ -80,18 +80,15 @@ def ask_until_capped(model, most=1000):
 @pytest.mark.parametrize(
     ("served", "caps", "options", "count", "spent"),
     [
-        ({}, Caps(), {}, 20, (20, 200, 0.0)),
-        ({}, Caps(calls=7), {}, 7, (7, 70, 0.0)),
-        ({}, Caps(calls=0), {}, 0, (0, 0, 0.0)),
-        ({}, Caps(tokens=0), {}, 0, (0, 0, 0.0)),
-        ({}, Caps(seconds=0), {}, 0, (0, 0, 0.0)),
-        ({}, Caps(tokens=250), {}, 7, (7, 70, 0.0)),
+        ({}, Caps(), {}, 20, (20, 200, 0.0)), ({}, Caps(calls=7), {}, 7, (7, 70, 0.0)),
+        ({}, Caps(calls=0), {}, 0, (0, 0, 0.0)), ({}, Caps(tokens=0), {}, 0, (0, 0, 0.0)),
+        ({}, Caps(seconds=0), {}, 0, (0, 0, 0.0)), ({}, Caps(tokens=250), {}, 7, (7, 70, 0.0)),
         ({"tokens": 184}, Caps(tokens=250), {}, 1, (1, 184, 0.0)),
         ({"context": 120}, Caps(tokens=250), {}, 14, (14, 140, 0.0)),
         ({"cost": 30.0}, Caps(cost=1000.0), {"price": DEAR}, 24, (24, 240, 720.0)),
         ({}, Caps(tokens=1000), {"longest_reply": 4000}, 0, (0, 0, 0.0)),
     ],
-)
+)  # fmt: skip
 def test_calls_are_admitted_while_their_upper_bound_fits(served, caps, options, count, spent):
     model, meter = Served(**served), Meter(caps)
     admitted, message = ask_until_capped(CappedModel(model, meter, **options), 20 if caps == Caps() else 1000)
@@ -110,14 +107,11 @@ def test_the_reply_limit_of_the_request_fields_is_read():
 @pytest.mark.parametrize(
     ("served", "text", "tokens"),
     [
-        ({}, "broken", 64 + 16 + 6 + 100),
-        ({"tokens": 0}, "0000", 184),
-        ({"written": 0}, "0000", 184),
-        ({"written": 10}, "0000", 184),
-        ({"refused": 1}, "0000", 0),
+        ({}, "broken", 64 + 16 + 6 + 100), ({"tokens": 0}, "0000", 184), ({"written": 0}, "0000", 184),
+        ({"written": 10}, "0000", 184), ({"refused": 1}, "0000", 0),
     ],
     ids=["failed", "uncounted", "no reply", "no prompt", "refused"],
-)
+)  # fmt: skip
 def test_uncounted_calls_count_as_their_upper_bound(served, text, tokens):
     meter = Meter(Caps(tokens=10_000))
     with suppress(ModelError):

@@ -71,13 +71,11 @@ def test_every_prompt_has_a_stream_of_its_own():
 @pytest.mark.parametrize(
     "wrap",
     [
-        Draws,
-        lambda model: CachedModel(model, "unused", "off"),
-        lambda model: CappedModel(model, Meter()),
+        Draws, lambda model: CachedModel(model, "unused", "off"), lambda model: CappedModel(model, Meter()),
         lambda model: FixedTemperature(model, 0.5),
     ],
     ids=["draws", "cached", "capped", "fixed temperature"],
-)
+)  # fmt: skip
 def test_a_wrapped_model_keeps_fingerprint_slots_and_context(wrap):
     inner = Replies("", 2048)
     inner.slots = 5

@@ -69,13 +69,10 @@ def test_a_source_of_blanks_is_none(tmp_path):
 @pytest.mark.parametrize(
     ("model", "prompt", "completion"),
     [
-        ("gpt-4o-mini", 0.15, 0.60),
-        ("gpt-4o", 2.5, 10.0),
-        ("gpt-4-turbo", 10.0, 30.0),
-        ("gpt-4", 30.0, 60.0),
+        ("gpt-4o-mini", 0.15, 0.60), ("gpt-4o", 2.5, 10.0), ("gpt-4-turbo", 10.0, 30.0), ("gpt-4", 30.0, 60.0),
         ("gpt-3.5-turbo-0125", 0.5, 1.5),
     ],
-)
+)  # fmt: skip
 def test_well_known_list_prices_are_found_by_their_exact_names(model, prompt, completion):
     price = look_up(model, HOST, read())
     assert price.per_million == (prompt, completion)

@@ -36,13 +36,10 @@ WORDED = {
 """Programs whose class both the exception's type and its message show."""
 TYPED = {
     "syntax": ("if True:\n\tx = 1\n        y = 2", "def f():\n    x += 1\nf()"),
-    "assertion": ("assert 1 == 2", "assert False, 'import timeout race'"),
-    "timeout": ("raise TimeoutError",),
-    "index": ("{}['import']", "next(iter([]))"),
-    "type": ("2.0 ** 100000", "b'\\xff'.decode('utf-8')"),
-    "concurrency": ("raise BrokenPipeError",),
-    "memory": ("raise MemoryError",),
-}
+    "assertion": ("assert 1 == 2", "assert False, 'import timeout race'"), "timeout": ("raise TimeoutError",),
+    "index": ("{}['import']", "next(iter([]))"), "type": ("2.0 ** 100000", "b'\\xff'.decode('utf-8')"),
+    "concurrency": ("raise BrokenPipeError",), "memory": ("raise MemoryError",),
+}  # fmt: skip
 """Programs whose class the type alone shows."""
 
 
@@ -87,42 +84,25 @@ def test_dotted_exception_names_are_read_by_their_last_part(name: str) -> None:
 @pytest.mark.parametrize(
     ("message", "name"),
     [
-        ("assert failed: expected 10, got 5", "assertion"),
-        ("context deadline exceeded", "timeout"),
-        ("request timed out", "timeout"),
-        ("nil pointer dereference", "null"),
+        ("assert failed: expected 10, got 5", "assertion"), ("context deadline exceeded", "timeout"),
+        ("request timed out", "timeout"), ("nil pointer dereference", "null"),
         ("invalid memory address or nil pointer dereference", "null"),
         ("Cannot read properties of undefined: x is undefined", "null"),
-        ("permission denied: cannot write", "permission"),
-        ("missing import for package foo/bar", "import"),
-        ("Cannot find module './parser'", "import"),
-        ("Module 'numpy' not found", "import"),
-        ("incompatible type conversion", "type"),
-        ("type mismatch in argument", "type"),
-        ("Type 'string' is not assignable to type 'number'", "type"),
-        ("out of memory: allocation failed", "memory"),
+        ("permission denied: cannot write", "permission"), ("missing import for package foo/bar", "import"),
+        ("Cannot find module './parser'", "import"), ("Module 'numpy' not found", "import"),
+        ("incompatible type conversion", "type"), ("type mismatch in argument", "type"),
+        ("Type 'string' is not assignable to type 'number'", "type"), ("out of memory: allocation failed", "memory"),
         ("fatal error: stack overflow", "memory"),
-        ("fatal error: all goroutines are asleep - deadlock!", "concurrency"),
-        ("WARNING: DATA RACE", "concurrency"),
-        ("write: broken pipe", "concurrency"),
-        ("Unexpected token }", "syntax"),
-        ("compilation failed", "syntax"),
-        ("index out of range [5] with length 3", "index"),
-        ("Test failed: expected true", "assertion"),
-        ("expect(x).toBe(y) failed", "assertion"),
-        ("KeyError: 'a'", "index"),
-        ("'a'", "index"),
-        ('"it\'s"\n', "index"),
-        ("'a' and 'b'", "unknown"),
-        ("'NoneType' object is not iterable", "null"),
+        ("fatal error: all goroutines are asleep - deadlock!", "concurrency"), ("WARNING: DATA RACE", "concurrency"),
+        ("write: broken pipe", "concurrency"), ("Unexpected token }", "syntax"), ("compilation failed", "syntax"),
+        ("index out of range [5] with length 3", "index"), ("Test failed: expected true", "assertion"),
+        ("expect(x).toBe(y) failed", "assertion"), ("KeyError: 'a'", "index"), ("'a'", "index"), ('"it\'s"\n', "index"),
+        ("'a' and 'b'", "unknown"), ("'NoneType' object is not iterable", "null"),
         ("unsupported operand type(s) for +: 'int' and 'NoneType'", "null"),
-        ("the time was over before this check ended", "timeout"),
-        ("assert f(1) == 2\nError", "assertion"),
-        ("Error: Cannot find module './parser'", "import"),
-        ("something weird happened", "unknown"),
-        ("", "unknown"),
+        ("the time was over before this check ended", "timeout"), ("assert f(1) == 2\nError", "assertion"),
+        ("Error: Cannot find module './parser'", "import"), ("something weird happened", "unknown"), ("", "unknown"),
     ],
-)
+)  # fmt: skip
 def test_without_a_type_whole_words_decide(message: str, name: str) -> None:
     assert classify("", message) == name
 
@@ -130,14 +110,11 @@ def test_without_a_type_whole_words_decide(message: str, name: str) -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        "Traceback",
-        "in <module>",
-        "trace of an embraced important prototype",
-        "FAILED tests/test_import.py::test_race_timeout",
-        "test_import_types: wrong value 3",
+        "Traceback", "in <module>", "trace of an embraced important prototype",
+        "FAILED tests/test_import.py::test_race_timeout", "test_import_types: wrong value 3",
         "the value 'out of memory' is wrong",
     ],
-)
+)  # fmt: skip
 def test_word_parts_test_names_and_quotes_are_ignored(message: str) -> None:
     assert classify("", message) == "unknown"
 
@@ -150,14 +127,11 @@ def test_every_error_has_a_class(error_type: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("error_type", "message", "category"),
     [
-        ("MyError", "expected a list", "unknown"),
-        ("program.MyError", "sizes mismatch: 3 expected", "unknown"),
-        ("RuntimeError", "expected a list", "unknown"),
-        ("MyError", "out of memory, expected less", "memory"),
-        ("ExpectationFailedError", "expected 3", "assertion"),
-        ("", "expected 3, got 4", "assertion"),
+        ("MyError", "expected a list", "unknown"), ("program.MyError", "sizes mismatch: 3 expected", "unknown"),
+        ("RuntimeError", "expected a list", "unknown"), ("MyError", "out of memory, expected less", "memory"),
+        ("ExpectationFailedError", "expected 3", "assertion"), ("", "expected 3, got 4", "assertion"),
     ],
-)
+)  # fmt: skip
 def test_an_exception_that_is_no_failed_check_is_no_assertion(error_type, message, category):
     assert classify(error_type, message) == category
 

@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 from reflexion_lab.agent.reflectors.fields import LABELS, Category, Fields, ParseError, parse_fields
 
 OURS = {
-    "ROOT_CAUSE": "The loop stops one short.",
-    "WHAT_WENT_WRONG": "The last item was never added.",
-    "WHAT_TO_CHANGE": "I will loop to len(xs).",
-    "CONFIDENCE": 0.85,
-}
+    "ROOT_CAUSE": "The loop stops one short.", "WHAT_WENT_WRONG": "The last item was never added.",
+    "WHAT_TO_CHANGE": "I will loop to len(xs).", "CONFIDENCE": 0.85,
+}  # fmt: skip
 EXPECTED = Fields(
     root_cause="The loop stops one short.",
     what_went_wrong="The last item was never added.",
@@ -22,19 +20,14 @@ EXPECTED = Fields(
     confidence=0.85,
 )
 ANALYSED = {
-    "category": "test_gap",
-    "analysis": "The empty list was never tried.",
-    "suggestion": "Return 0 for an empty list.",
-    "actionItems": ["Guard the empty list", "Try it by hand"],
-    "confidence": 0.7,
-}
+    "category": "test_gap", "analysis": "The empty list was never tried.", "suggestion": "Return 0 for an empty list.",
+    "actionItems": ["Guard the empty list", "Try it by hand"], "confidence": 0.7,
+}  # fmt: skip
 SCORED = {
-    "what_worked": "The loop itself.",
-    "what_failed": "The last item was left out.",
-    "root_cause": "range ends before its end.",
-    "strategy_change": "Loop over the items, not over positions.",
+    "what_worked": "The loop itself.", "what_failed": "The last item was left out.",
+    "root_cause": "range ends before its end.", "strategy_change": "Loop over the items, not over positions.",
     "key_insight": "A range leaves out its end.",
-}
+}  # fmt: skip
 texts = st.text().map(lambda text: " ".join(text.split())).filter(lambda text: any(map(str.isalnum, text)))
 entries = st.lists(texts.filter(lambda text: len(text) <= 200), max_size=5).map(tuple)
 fields = st.builds(
@@ -83,21 +76,16 @@ def test_json_soup_gives_fields_or_a_parse_error(text):
 @pytest.mark.parametrize(
     "reply",
     [
-        json.dumps(OURS),
-        json.dumps(OURS, indent=2),
-        f"```json\n{json.dumps(OURS, indent=2)}\n```",
-        f"Here is {{my}} view: {json.dumps(OURS)} I hope that it helps.",
-        json.dumps([OURS]),
-        json.dumps({"reflection": OURS, "version": 2}),
-        json.dumps({"note": "x"}) + json.dumps(OURS),
-        json.dumps({"confidence": 0.1}) + json.dumps(OURS),
-        json.dumps(OURS).replace(" stops", "\n stops"),
+        json.dumps(OURS), json.dumps(OURS, indent=2), f"```json\n{json.dumps(OURS, indent=2)}\n```",
+        f"Here is {{my}} view: {json.dumps(OURS)} I hope that it helps.", json.dumps([OURS]),
+        json.dumps({"reflection": OURS, "version": 2}), json.dumps({"note": "x"}) + json.dumps(OURS),
+        json.dumps({"confidence": 0.1}) + json.dumps(OURS), json.dumps(OURS).replace(" stops", "\n stops"),
         json.dumps({name.lower().replace("_", ""): value for name, value in OURS.items()}),
         json.dumps({"rootCause": "", **OURS}),
         json.dumps({**OURS, "WHAT_WENT_WRONG": ["The last item", "was never added."]}),
         "<think>" + json.dumps({**OURS, "ROOT_CAUSE": "Perhaps another."}) + "</think>" + json.dumps(OURS),
     ],
-)
+)  # fmt: skip
 def test_place_and_spelling_of_the_object_do_not_matter(reply):
     assert parse_fields(reply) == EXPECTED
 
@@ -189,18 +177,12 @@ def test_half_a_character_reaches_no_file():
 @pytest.mark.parametrize(
     "reply",
     [
-        '{"a":' * 200_000,
-        '{"a":' + "[" * 1_000_000,
-        ('{"a":' + "[" * 200) * 5000,
-        '{"' * 500_000,
-        "{ " * 500_000,
-        '{"a":"' + '{\\"' * 300_000 + '"}',
-        '{"a":' * 250 + '"' + "x" * 1_000_000 + '"' + "}" * 250,
-        '{"confidence":' + "1" * 60_000 + "}",
-        '{"a" 1}' * 100_000,
+        '{"a":' * 200_000, '{"a":' + "[" * 1_000_000, ('{"a":' + "[" * 200) * 5000, '{"' * 500_000, "{ " * 500_000,
+        '{"a":"' + '{\\"' * 300_000 + '"}', '{"a":' * 250 + '"' + "x" * 1_000_000 + '"' + "}" * 250,
+        '{"confidence":' + "1" * 60_000 + "}", '{"a" 1}' * 100_000,
     ],
     ids=range(9),
-)
+)  # fmt: skip
 def test_hostile_json_is_only_a_parse_error(reply):
     with pytest.raises(ParseError, match="ROOT_CAUSE"):
         parse_fields(reply)

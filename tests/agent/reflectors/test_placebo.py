@@ -24,17 +24,11 @@ COST = Usage(calls=1, prompt_tokens=100, completion_tokens=40, seconds=0.5)
 
 def reflection(**fields: object) -> Reflection:
     known = {
-        "root_cause": "The line `return a - b` subtracts.",
-        "what_went_wrong": "1 - 2 is -1, and the check wanted 3.",
-        "what_to_change": "I will write a + b.",
-        "confidence": 0.9,
-        "category": "assertion",
-        "key_insight": "Read the operator.",
-        "action_items": ("I will write a + b.",),
-        "lessons": ("Signs matter.",),
-        "text": "the reply",
-        "usage": COST,
-    }
+        "root_cause": "The line `return a - b` subtracts.", "what_went_wrong": "1 - 2 is -1, and the check wanted 3.",
+        "what_to_change": "I will write a + b.", "confidence": 0.9, "category": "assertion",
+        "key_insight": "Read the operator.", "action_items": ("I will write a + b.",), "lessons": ("Signs matter.",),
+        "text": "the reply", "usage": COST,
+    }  # fmt: skip
     return make.reflection(**known | fields)
 
 

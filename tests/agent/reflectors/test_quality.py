@@ -70,19 +70,15 @@ def test_much_confidence_needs_evidence(confidence: float, flagged: bool) -> Non
 @pytest.mark.parametrize(
     ("call", "expected", "words", "leaks"),
     [
-        ("f(4)", "[1, 3, 2]", "It should return [1,3,2] here.", True),
-        ("f(4)", "27", "For 4 the answer is 27.", True),
+        ("f(4)", "[1, 3, 2]", "It should return [1,3,2] here.", True), ("f(4)", "27", "For 4 the answer is 27.", True),
         ("f(4)", "27", "For 4 the answer is 271 or 2.7 or 27.5.", False),
         ("f(4)", "'odd'", "It should return “odd” then.", True),
-        ("f(4)", "'odd'", "It should take odd numbers.", False),
-        ("f(27)", "27", "For 27 nothing changes.", False),
-        ("f(4)", "True", "It should be True.", False),
-        ("f(4)", "None", "It should be None.", False),
-        ("f(4)", "7", "It should be 7.", False),
-        ("f(4)", "''", "It should be ''.", False),
+        ("f(4)", "'odd'", "It should take odd numbers.", False), ("f(27)", "27", "For 27 nothing changes.", False),
+        ("f(4)", "True", "It should be True.", False), ("f(4)", "None", "It should be None.", False),
+        ("f(4)", "7", "It should be 7.", False), ("f(4)", "''", "It should be ''.", False),
         ("f(4)", "", "It should be 27.", True),
     ],
-)
+)  # fmt: skip
 def test_the_expected_value_leaks_where_it_tells_the_answer(call: str, expected: str, words: str, leaks: bool) -> None:
     check = Check(name=f"assert {call} == {expected or 27}", outcome="fail", expected=expected)
     assert ("leaks_value" in wrong(words, checks=(check,))) is leaks

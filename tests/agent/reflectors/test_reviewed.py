@@ -107,14 +107,11 @@ FAILURE = ReflectionError("parse_error", "no fields", Completion(text="Sorry, I 
 @pytest.mark.parametrize(
     ("answers", "expected", "usage"),
     [
-        ([POOR, GOOD], GOOD, COST + COST),
-        ([POOR, VAGUE], VAGUE, COST + COST),
-        ([VAGUE, POOR], VAGUE, COST + COST),
-        ([POOR, replace(POOR, text="another reply")], POOR, COST + COST),
-        ([POOR, FAILURE], POOR, COST + COST),
+        ([POOR, GOOD], GOOD, COST + COST), ([POOR, VAGUE], VAGUE, COST + COST), ([VAGUE, POOR], VAGUE, COST + COST),
+        ([POOR, replace(POOR, text="another reply")], POOR, COST + COST), ([POOR, FAILURE], POOR, COST + COST),
         ([POOR, None], POOR, COST),
     ],
-)
+)  # fmt: skip
 def test_a_retry_takes_the_better_reply_and_pays_for_both(
     answers: list[Reflection | BaseException | None], expected: Reflection, usage: Usage
 ) -> None:

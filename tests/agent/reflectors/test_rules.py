@@ -36,23 +36,15 @@ def episode_with(what_to_change: str | None, number: int = 1, task_id: str = TAS
 @pytest.mark.parametrize(
     ("checks", "outcome", "category", "telling"),
     [
-        ((PASS, WRONG, LATE), "fail", "assertion", WRONG),
-        ((PASS, LATE, WRONG), "fail", "timeout", LATE),
-        ((LARGE,), "fail", "memory", LARGE),
-        ((WRONG, LATE), "timeout", "timeout", LATE),
-        ((WRONG, LARGE), "memory", "memory", LARGE),
-        ((SYNTAX,), "error", "syntax", SYNTAX),
-        ((), "timeout", "timeout", None),
-        ((), "memory", "memory", None),
-        ((), "extraction_failed", "no_program", None),
-        ((), "early_exit", "unknown", None),
-        ((), "no_tests", "unknown", None),
-        ((), "harness_error", "unknown", None),
-        ((PASS,), "fail", "unknown", None),
-        ((VALUES,), "fail", "assertion", VALUES),
+        ((PASS, WRONG, LATE), "fail", "assertion", WRONG), ((PASS, LATE, WRONG), "fail", "timeout", LATE),
+        ((LARGE,), "fail", "memory", LARGE), ((WRONG, LATE), "timeout", "timeout", LATE),
+        ((WRONG, LARGE), "memory", "memory", LARGE), ((SYNTAX,), "error", "syntax", SYNTAX),
+        ((), "timeout", "timeout", None), ((), "memory", "memory", None), ((), "extraction_failed", "no_program", None),
+        ((), "early_exit", "unknown", None), ((), "no_tests", "unknown", None), ((), "harness_error", "unknown", None),
+        ((PASS,), "fail", "unknown", None), ((VALUES,), "fail", "assertion", VALUES),
         ((NAMED,), "error", "unknown", NAMED),
     ],
-)
+)  # fmt: skip
 def test_outcome_decides_before_the_first_failing_check(
     checks: tuple[Check, ...], outcome: str, category: str, telling: Check | None
 ) -> None:
