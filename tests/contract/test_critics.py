@@ -14,24 +14,17 @@ from reflexion_lab.tasks.evaluators.static import StaticCheck
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 
 DRAFTS = {
-    "right": "def double(x):\n    return 2 * x\n",
-    "wrong": "def double(x):\n    return x\n",
-    "no Python": "def double(x:\n",
-    "nothing": "",
-    "endless": "while True:\n    pass\n",
-    "gone": "import os\nos._exit(0)\n",
-    "odd": "# \x00 \ud800 ```\ndef double(x): return x\n",
-}
+    "right": "def double(x):\n    return 2 * x\n", "wrong": "def double(x):\n    return x\n",
+    "no Python": "def double(x:\n", "nothing": "", "endless": "while True:\n    pass\n",
+    "gone": "import os\nos._exit(0)\n", "odd": "# \x00 \ud800 ```\ndef double(x): return x\n",
+}  # fmt: skip
 
 
 @pytest.fixture(params=["tests", "lint", "llm", "merged"])
 def critic(request, sandbox) -> Critic:
     model = ScriptedModel(lambda messages: "ISSUE: It is slow.\nSEVERITY: 0.4\nSCORE: 0.5")
-    tests, lint, llm = (
-        ToolCritic(UnitTests(sandbox)),
-        ToolCritic(StaticCheck("ruff"), 0.4),
-        LLMCritic(model, Sampling()),
-    )
+    tests, lint = ToolCritic(UnitTests(sandbox)), ToolCritic(StaticCheck("ruff"), 0.4)
+    llm = LLMCritic(model, Sampling())
     return {"tests": tests, "lint": lint, "llm": llm, "merged": Merged([tests, lint, llm])}[request.param]
 
 

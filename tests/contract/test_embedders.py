@@ -10,12 +10,10 @@ from reflexion_lab.memory.embedders.minilm import MiniLM
 from reflexion_lab.memory.embedders.sentence_transformer import SentenceTransformer
 
 TEXTS = [
-    "Return the largest number of a list.",
-    "Find the maximum of some numbers.",
-    "The loop stops one element too early, so the last character is never compared.",
-    "The",
+    "Return the largest number of a list.", "Find the maximum of some numbers.",
+    "The loop stops one element too early, so the last character is never compared.", "The",
     'def double(x):\n    """Twice x.\n    >>> double(2)\n    4\n    """\n',
-]
+]  # fmt: skip
 MAKE = {
     "minilm": lambda folder: MiniLM(),
     "sentence_transformer": lambda folder: SentenceTransformer(),

@@ -18,17 +18,12 @@ from reflexion_lab.memory.retrieval.tfidf import TfIdf
 from reflexion_lab.text.replies.tokens import tokens
 
 TEXTS = [
-    "Return the sum of a list of numbers.",
-    "Reverse a string, word by word.",
-    "Return the largest number of a list.",
-    "Count the vowels of a string.",
-    "Return the sum of the squares of a list of numbers.",
-    "Check whether a string reads the same from both ends: a palindrome.",
-    "",
+    "Return the sum of a list of numbers.", "Reverse a string, word by word.", "Return the largest number of a list.",
+    "Count the vowels of a string.", "Return the sum of the squares of a list of numbers.",
+    "Check whether a string reads the same from both ends: a palindrome.", "",
     "Return the n-th number of a sequence in which each number is the sum of two.",
-    "Return the sum of a list of numbers.",
-    "Sort a list of numbers.",
-]
+    "Return the sum of a list of numbers.", "Sort a list of numbers.",
+]  # fmt: skip
 QUERIES = ["the sum of all numbers of a list", "reverse the words of a string", "palindrome", "numbers"]
 
 
@@ -48,15 +43,11 @@ class Letters:
 
 
 FACTORIES = {
-    "jaccard": Jaccard,
-    "jaccard_min3": lambda: Jaccard(min_length=3),
-    "tfidf": TfIdf,
-    "bm25": BM25,
+    "jaccard": Jaccard, "jaccard_min3": lambda: Jaccard(min_length=3), "tfidf": TfIdf, "bm25": BM25,
     "embedding": lambda: EmbeddingRetriever(Letters()),
-    "hybrid": lambda: Hybrid([BM25(), EmbeddingRetriever(Letters()), Jaccard()]),
-    "random": lambda: Random(seed=3),
+    "hybrid": lambda: Hybrid([BM25(), EmbeddingRetriever(Letters()), Jaccard()]), "random": lambda: Random(seed=3),
     "recency": Recency,
-}
+}  # fmt: skip
 WORDS_ONLY = ("jaccard", "jaccard_min3", "tfidf", "bm25")
 READERS = (*WORDS_ONLY, "embedding", "hybrid")
 

@@ -16,18 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import reflexion_lab
-from reflexion_lab.records import (
-    Check,
-    Episode,
-    Evaluation,
-    Item,
-    Mistake,
-    Reflection,
-    Search,
-    Session,
-    Usage,
-    Wisdom,
-)
+from reflexion_lab.records import Check, Episode, Evaluation, Item, Mistake, Reflection, Search, Session, Usage, Wisdom
 from reflexion_lab.storage.kinds import matching
 from reflexion_lab.storage.place import dump, load, opened
 from tests import builders
@@ -175,16 +164,12 @@ def test_an_episode_without_id_or_time_gets_them(store):
 @pytest.mark.parametrize(
     ("bad", "named"),
     [
-        (episode("e7", agent_id=""), "'e7'.*agent_id"),
-        (episode("", agent_id=""), "record 2 of 2.*agent_id"),
-        (episode("e7", confidence=float("nan")), "e7"),
-        (episode("e7", reward="high"), "e7.*reward"),
-        (episode("e7", code="\ud800"), "e7"),
-        (wisdom(""), "wisdom_id"),
-        (mistake("a\0b"), "mistake_id"),
+        (episode("e7", agent_id=""), "'e7'.*agent_id"), (episode("", agent_id=""), "record 2 of 2.*agent_id"),
+        (episode("e7", confidence=float("nan")), "e7"), (episode("e7", reward="high"), "e7.*reward"),
+        (episode("e7", code="\ud800"), "e7"), (wisdom(""), "wisdom_id"), (mistake("a\0b"), "mistake_id"),
         (Session(session_id="s" * 501), "session_id"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_record_is_named_and_nothing_of_its_batch_is_kept(store, bad, named):
     with pytest.raises(ValueError, match=named):
         store.append([episode("good"), bad])

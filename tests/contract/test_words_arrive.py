@@ -29,17 +29,7 @@ from hypothesis import strategies as st
 
 from reflexion_lab.memory.archive import Archive, Shown
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.records import (
-    Check,
-    Completion,
-    Episode,
-    Execution,
-    Mistake,
-    Reflection,
-    Task,
-    Usage,
-    Wisdom,
-)
+from reflexion_lab.records import Check, Completion, Episode, Execution, Mistake, Reflection, Task, Usage, Wisdom
 from reflexion_lab.runner.config.assemble import loop_factory
 from reflexion_lab.runner.config.compose import CONF, compose
 from reflexion_lab.runner.config.parts import Models, plain

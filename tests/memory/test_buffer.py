@@ -101,10 +101,8 @@ def test_concurrent_stores_lose_nothing_and_keep_look_ups_right():
 
 def test_relevant_finds_near_tasks_best_first_until_they_are_evicted():
     descriptions = (
-        "open database connection",
-        "diagnose database timeout in production",
-        "handle network timeout gracefully",
-    )
+        "open database connection", "diagnose database timeout in production", "handle network timeout gracefully",
+    )  # fmt: skip
     stored = [entry(f"ep{n}", task_description=text) for n, text in enumerate((*descriptions, "paint the fence"), 1)]
     buffer = filled(*stored, capacity=4, retriever=Jaccard(min_length=3))
     assert names(buffer.relevant("database timeout connection", 5)) == ["ep1", "ep2", "ep3"]

@@ -107,13 +107,11 @@ class Killed(BaseException):
 
 
 INTERRUPTIONS = {
-    "within the first round": ("attempts.jsonl", 2, ""),
-    "within the second round": ("results.jsonl", 5, ""),
-    "before a call is logged": (OPERATIONS, 3, ""),
-    "within the line of a call": (OPERATIONS, CALLS + 2, "torn"),
+    "within the first round": ("attempts.jsonl", 2, ""), "within the second round": ("results.jsonl", 5, ""),
+    "before a call is logged": (OPERATIONS, 3, ""), "within the line of a call": (OPERATIONS, CALLS + 2, "torn"),
     "after the last call of a round": (OPERATIONS, CALLS, "after"),
     "after the last call of the run": (OPERATIONS, 2 * CALLS, "after"),
-}
+}  # fmt: skip
 """The file whose nth line is interrupted: before it, within it or after it."""
 
 

@@ -21,13 +21,9 @@ def reflection(cause="the loop ends too early", change="loop on", confidence=0.5
 
 def episode(number, cause="the loop ends too early", session="s", confidence=0.5, change="loop on", **fields):
     known = {
-        "session_id": session,
-        "task_id": f"t{number}",
-        "code": "",
-        "reflection": reflection(cause, change, confidence),
-        "confidence": confidence,
-        "timestamp": float(number),
-    }
+        "session_id": session, "task_id": f"t{number}", "code": "", "reflection": reflection(cause, change, confidence),
+        "confidence": confidence, "timestamp": float(number),
+    }  # fmt: skip
     return builders.episode(number, **known | fields)
 
 
@@ -92,11 +88,9 @@ def test_the_same_episodes_twice_change_nothing():
     ("confidences", "impact"),
     [
         ([0.3, 0.6, 0.4, 0.9], 0.8 / 3),  # gains of 0.3, 0 and 0.5 over three pairs
-        ([0.9, 0.5, 0.1], 0.0),
-        ([0.0, 1.0], 1.0),
-        ([0.5, 0.5], 0.0),
+        ([0.9, 0.5, 0.1], 0.0), ([0.0, 1.0], 1.0), ([0.5, 0.5], 0.0),
     ],
-)
+)  # fmt: skip
 def test_impact_is_the_mean_gain_of_confidence_within_a_session(confidences, impact):
     (entry,) = extract([episode(n, confidence=confidence) for n, confidence in enumerate(confidences)])
     assert entry.impact == pytest.approx(impact, abs=1e-12)
@@ -117,14 +111,12 @@ def test_sessions_are_pooled_and_never_joined():
     ("code", "analysis", "domain"),
     [
         ("def f(): pass", "1 test failure(s)", "code"),  # a tie
-        ("", "test failed", "testing"),
-        ("mutex.Lock() // deadlock", "", "concurrency"),
-        ("", "", "code"),
+        ("", "test failed", "testing"), ("mutex.Lock() // deadlock", "", "concurrency"), ("", "", "code"),
         ("def f(): pass", "timeout the time was over", "performance"),
         ("", "the interface of this module", "architecture"),
         ("contestant = undefined", "", "code"),  # whole words only
     ],
-)
+)  # fmt: skip
 def test_the_domain_is_that_of_most_words(code, analysis, domain):
     (entry,) = extract([episode(n, code=code, failure_analysis=analysis) for n in (1, 2)])
     assert entry.domain == domain

@@ -27,24 +27,19 @@ ALWAYS = "Always check the bounds of the list"
         (ALWAYS, "ALWAYS  CHECK\tTHE BOUNDS of the list.", False),
         (ALWAYS, "I will always check the bounds of the list", False),
         (ALWAYS, "In my function I will always check the bounds of the list", False),
-        (ALWAYS, "Always check the bounds of the dict", True),
-        (ALWAYS, "Always check the bounds", True),
-        (ALWAYS, "Sort first", True),
-        ("Sort first", "sort FIRST", False),
-        ("Sort first", "Sort first, then search", True),
-        ("STRASSE", "straße", False),
+        (ALWAYS, "Always check the bounds of the dict", True), (ALWAYS, "Always check the bounds", True),
+        (ALWAYS, "Sort first", True), ("Sort first", "sort FIRST", False),
+        ("Sort first", "Sort first, then search", True), ("STRASSE", "straße", False),
     ],
-)
+)  # fmt: skip
 def test_empty_and_repeated_insights_are_not_added(known, text, is_new):
     assert with_insight((known,), text) == ((known, text) if is_new else (known,))
 
 
 CHANGES = (
-    "In my function I will start the range at zero",
-    "In my function I will start the range at one",
-    "In my function I will return x < y",
-    "In my function I will return x <= y",
-)
+    "In my function I will start the range at zero", "In my function I will start the range at one",
+    "In my function I will return x < y", "In my function I will return x <= y",
+)  # fmt: skip
 
 
 def test_different_changes_with_one_opening_are_all_kept():

@@ -59,18 +59,15 @@ def test_an_operation_changes_what_it_names(operation, expected):
 @pytest.mark.parametrize(
     ("operation", "reason"),
     [
-        (op("edit", "z", text="x"), "no item z"),
-        (op("merge", "a"), "too few items"),
-        (op("merge", "a", "a"), "an item is named twice"),
-        (op("edit"), "too few items"),
-        (op("add", "a", text="x"), "the id of a new item is taken"),
-        (op("add", text="  "), "an empty text"),
+        (op("edit", "z", text="x"), "no item z"), (op("merge", "a"), "too few items"),
+        (op("merge", "a", "a"), "an item is named twice"), (op("edit"), "too few items"),
+        (op("add", "a", text="x"), "the id of a new item is taken"), (op("add", text="  "), "an empty text"),
         (op("add", text="sort  FIRST", section="rules"), "a duplicate"),
         (op("add", text="x y " * 200), "the text alone exceeds the limit"),
         (op("edit", "a", text="x y " * 200), "the text alone exceeds the limit"),
         (op("add", text="Always sort first. Then search.", section="rules"), "it contains the text of an item"),
     ],
-)
+)  # fmt: skip
 def test_an_operation_that_cannot_be_applied_is_refused_with_its_reason(operation, reason):
     result = applied((A, B), [operation], ItemLimits(max_tokens=100, duplicates="contained"))
     assert [refusal.reason for refusal in result.refused] == [reason]
@@ -80,10 +77,8 @@ def test_an_operation_that_cannot_be_applied_is_refused_with_its_reason(operatio
 def test_the_order_within_a_call_is_vote_remove_edit_merge_link_add():
     """An item that a vote removes is not there for the edit after it, and its place is free for a new one."""
     operations = [
-        op("add", text="Sort first.", section="rules"),
-        op("edit", "b", text="x"),
-        op("vote", "b", votes={"score": -1}),
-    ]
+        op("add", text="Sort first.", section="rules"), op("edit", "b", text="x"), op("vote", "b", votes={"score": -1}),
+    ]  # fmt: skip
     result = applied((A, B), operations, ItemLimits())
     assert [operation.kind for operation in result.operations] == ["vote", "add"]
     assert [item.text for item in result.items] == ["Use a set.", "Sort first."]

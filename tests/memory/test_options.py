@@ -30,24 +30,19 @@ OPTIONS = [
     (EpisodeBuffer, "max_episodes", ("5", 2.5, None, True), r"EpisodeBuffer\.{}"),
     (MISTAKES, "max_entries", (0, -1, 2.5, True), r"Mistakes\.{}"),
     (MISTAKES, "threshold", (1.5, -0.1, math.nan, "0.5"), r"Mistakes\.{}"),
-    (BOOK, "retire_after", (0,), r"WisdomBook\.{}: got 0"),
-    (BOOK, "retire_below", (1.5,), r"WisdomBook\.{}: got 1\.5"),
+    (BOOK, "retire_after", (0,), r"WisdomBook\.{}: got 0"), (BOOK, "retire_below", (1.5,), r"WisdomBook\.{}: got 1\.5"),
     (Window, "omega", (-1, 1.5, "some", True, None), r"Window\.{}: .* expected an int of 0 or more, or one of all"),
-    (Window, "max_tokens", (-1,), r"Window\.{}: got -1"),
-    (Similar, "k", (-1,), r"Similar\.{}: got -1"),
+    (Window, "max_tokens", (-1,), r"Window\.{}: got -1"), (Similar, "k", (-1,), r"Similar\.{}: got -1"),
     (Similar, "min_score", (1.5,), r"Similar\.{}: got 1\.5"),
     (WindowThenSimilar, "omega", (-2,), r"WindowThenSimilar\.{}: got -2"),
-    (Jaccard, "min_length", (0,), r"Jaccard\.{}"),
-    (TfIdf, "min_length", (-1,), r"TfIdf\.{}"),
-    (BM25, "k1", (-0.1, math.nan, math.inf), r"BM25\.{}"),
-    (BM25, "b", (1.5, math.nan), r"BM25\.{}"),
-    (Hybrid, "retrievers", ([BM25()],), r"Hybrid\.{}"),
-    (HYBRID, "depth", (0,), r"Hybrid\.{}"),
+    (Jaccard, "min_length", (0,), r"Jaccard\.{}"), (TfIdf, "min_length", (-1,), r"TfIdf\.{}"),
+    (BM25, "k1", (-0.1, math.nan, math.inf), r"BM25\.{}"), (BM25, "b", (1.5, math.nan), r"BM25\.{}"),
+    (Hybrid, "retrievers", ([BM25()],), r"Hybrid\.{}"), (HYBRID, "depth", (0,), r"Hybrid\.{}"),
     (HYBRID, "constant", (-1, math.nan), r"Hybrid\.{}"),
     (partial(AMem, Jaccard(), None, Sampling()), "neighbours", (10,), "{}"),
     (partial(ReasoningBank, Jaccard(), None, Sampling()), "scaling", ("both",), "{}"),
     (MiniLM, "threads", (-1,), r"MiniLM\.{}: got -1, expected"),
-]
+]  # fmt: skip
 
 
 def test_an_invalid_option_is_named():

@@ -42,13 +42,11 @@ LONG = [episode(n, code="x" * 5000) for n in (1, 2, 3)]
 @pytest.mark.parametrize(
     ("policy", "own", "expected", "omega"),
     [
-        (Window("dynamic"), OWN, ["t5"], 1),
-        (Window("all"), LONG, ["t1", "t2", "t3"], 3),
+        (Window("dynamic"), OWN, ["t5"], 1), (Window("all"), LONG, ["t1", "t2", "t3"], 3),
         (Similar(k=2), LONG, ["y1", "x1"], None),  # the nearest last
-        (Similar(k=0), [], [], None),
-        (WindowThenSimilar(omega=1, k=2), OWN[:2], ["y1", "x1", "t2"], 1),
+        (Similar(k=0), [], [], None), (WindowThenSimilar(omega=1, k=2), OWN[:2], ["y1", "x1", "t2"], 1),
     ],
-)
+)  # fmt: skip
 def test_a_policy_selects_and_orders_episodes(policy, own, expected, omega):
     recollection = policy.select(own, TASK, Others())
     assert (ids(recollection), recollection.omega) == (expected, omega)

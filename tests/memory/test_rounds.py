@@ -17,13 +17,10 @@ from reflexion_lab.storage.place import opened
 
 SCRIPT = [{"when": "", "scope": "conversation", "reply": "\n    return None\n"}]
 SHARED = (
-    "recall=window_then_similar",
-    "recall.min_score=0",
+    "recall=window_then_similar", "recall.min_score=0",
     "retriever=recency",  # wisdom in the rules' words shares no word with a task
-    "memory.shared.round_size=4",
-    "memory.shared.shown={wisdom:2,mistakes:1,insights:2}",
-    "memory.show_session=true",
-)
+    "memory.shared.round_size=4", "memory.shared.shown={wisdom:2,mistakes:1,insights:2}", "memory.show_session=true",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

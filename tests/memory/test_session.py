@@ -17,11 +17,9 @@ ACTIONS = ("", "write_file", "execute_command", "write_file", "", "execute_comma
 
 def reflected(number, **fields):
     words = {
-        "root_cause": f"cause {number}",
-        "what_went_wrong": f"wrong {number}",
-        "what_to_change": f"change {number}",
+        "root_cause": f"cause {number}", "what_went_wrong": f"wrong {number}", "what_to_change": f"change {number}",
         "key_insight": f"insight {number}",
-    }
+    }  # fmt: skip
     return builders.reflection(reflection_id=f"t#{number}", about_attempt=number, **{**words, **fields})
 
 
@@ -108,10 +106,7 @@ def test_failing_checks_stand_for_issues_that_no_evaluator_named():
     ("evaluation", "issues"),
     [
         ({"checks": [("fail", "ValueError"), ("fail", "ValueError"), ("pass", "")]}, "ValueError in 2 of 3 checks"),
-        (
-            {"checks": [("fail", "AssertionError"), ("timeout", "")]},
-            "AssertionError in 1 of 2 checks; timeout in 1",
-        ),
+        ({"checks": [("fail", "AssertionError"), ("timeout", "")]}, "AssertionError in 1 of 2 checks; timeout in 1"),
         ({"outcome": "extraction_failed"}, "extraction failed"),
         ({"feedback": "0 of 2 tests passed. Failing:\n- assert"}, "0 of 2 tests passed. Failing:"),
         ({"outcome": "pass", "passed": True}, "None"),

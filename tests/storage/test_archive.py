@@ -35,14 +35,12 @@ EPISODE = json.loads(GOOD)
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("in.jsonl", GOOD, "line 1: got no header"),
-        ("in.jsonl", HEADER + GOOD + GOOD[:50], "line 3: .*truncated"),
+        ("in.jsonl", GOOD, "line 1: got no header"), ("in.jsonl", HEADER + GOOD + GOOD[:50], "line 3: .*truncated"),
         ("in.jsonl", HEADER + GOOD + '{"episode_id":"e2"}\n', "line 3: .*required field `agent_id`"),
         ("in.jsonl", HEADER + GOOD + GOOD.replace('"a"', '""'), "line 3: .*agent_id: got '', expected who made"),
         ("in.jsonl", '{"kind":"episodes","schema":2}\n' + GOOD, "line 1: got schema 2"),
         ("in.jsonl", HEADER + GOOD + '{"kind":"dreams","schema":1}\n', "line 3: got no header"),
-        ("in.jsonl", HEADER + "\xff\n", "line 2"),
-        ("in.json", {"schema": 3}, "schema 3"),
+        ("in.jsonl", HEADER + "\xff\n", "line 2"), ("in.json", {"schema": 3}, "schema 3"),
         ("in.json", {"schema": 1, "episodes": [EPISODE, {"episode_id": "e2"}]}, r"agent_id.*episodes\[(1|\.\.\.)\]"),
         (
             "in.json",
@@ -51,7 +49,7 @@ EPISODE = json.loads(GOOD)
         ),
         ("in.json", [], "expected an export"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_record_is_named_and_nothing_is_imported(tmp_path, name, text, message):
     store = InMemory()
     (tmp_path / name).write_bytes((text if isinstance(text, str) else json.dumps(text)).encode("latin-1"))

@@ -24,14 +24,10 @@ CONF = Path(__file__).parents[2] / "conf" / "store"
 @pytest.mark.parametrize(
     ("place", "kind"),
     [
-        ("", InMemory),
-        ("{}/memory", Jsonl),
-        ("{}/kept.v2", Jsonl),
-        ("{}/a.sqlite", Sql),
-        ("{}/a.db", Sql),
+        ("", InMemory), ("{}/memory", Jsonl), ("{}/kept.v2", Jsonl), ("{}/a.sqlite", Sql), ("{}/a.db", Sql),
         ("sqlite:///{}/b", Sql),
     ],
-)
+)  # fmt: skip
 def test_a_place_means_one_store(tmp_path, place, kind):
     with closing(opened(place.format(tmp_path))) as store:
         assert type(store) is kind

@@ -60,12 +60,10 @@ def test_tables_of_another_program_are_refused_and_left_alone(url):
 @pytest.mark.parametrize(
     ("search", "index"),
     [
-        (Search(task_id="t7"), "episodes_by_task"),
-        (Search(session_id="s7"), "episodes_by_session"),
-        (Search(agent_id="a7"), "episodes_by_agent"),
-        (Search(categories=("c7",)), "episodes_by_category"),
+        (Search(task_id="t7"), "episodes_by_task"), (Search(session_id="s7"), "episodes_by_session"),
+        (Search(agent_id="a7"), "episodes_by_agent"), (Search(categories=("c7",)), "episodes_by_category"),
     ],
-)
+)  # fmt: skip
 def test_a_search_by_one_field_reads_an_index(url, episode, search, index):
     with closing(Sql(url)) as store:
         store.append([episode(f"e{n}", task_id=f"t{n}", session_id=f"s{n}", agent_id=f"a{n}") for n in range(2000)])

@@ -145,11 +145,9 @@ def loop(memory: CuratedMemory, passed: bool, has_words: bool) -> Finished:
 @pytest.mark.parametrize(
     ("words", "reflects"),
     [
-        (["curator=wisdom"], True),
-        (["curator=expel"], False),
-        (["curator=shuffled", f"{FIRST}=wisdom"], True),
+        (["curator=wisdom"], True), (["curator=expel"], False), (["curator=shuffled", f"{FIRST}=wisdom"], True),
         (["curator=filler", f"{FIRST}=expel"], False),
     ],
-)
+)  # fmt: skip
 def test_last_attempts_are_reflected_on_if_the_curator_reads_reflections(words, reflects):
     assert reflects_on_last(compose(*words)) is reflects

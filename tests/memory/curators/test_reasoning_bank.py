@@ -104,14 +104,12 @@ SIX = item(*"abcdef")
 @pytest.mark.parametrize(
     ("scaling", "passed", "kind", "n_items", "shown"),
     [
-        ("none", (False, False, True), "success", 3, [3]),
-        ("none", (False, False), "failure", 3, [1]),
+        ("none", (False, False, True), "success", 3, [3]), ("none", (False, False), "failure", 3, [1]),
         ("parallel", (False, False, True), "parallel", 5, [1, 2, 3]),
-        ("parallel", (False, False), "parallel", 5, [1, 2]),
-        ("sequential", (False, True), "sequential", 5, [1, 2]),
+        ("parallel", (False, False), "parallel", 5, [1, 2]), ("sequential", (False, True), "sequential", 5, [1, 2]),
         ("sequential", (True,), "success", 3, [1]),  # no second attempt
     ],
-)
+)  # fmt: skip
 def test_scaling_draws_on_all_attempts_of_a_loop(scaling, passed, kind, n_items, shown):
     memory, model = bank(SIX, scaling=scaling)
     (update,) = memory.learn(0, [loop("t/0", *passed)])

@@ -14,14 +14,8 @@ from reflexion_lab.text.shorten import estimated
 
 FIELDS = ("code", "raw", "feedback", "reflection")
 WHITE = [
-    " " * 30_000,
-    "\n" * 2000,
-    "\t" * 5000,
-    "\n \n" * 900,
-    "x\n" + " \t" * 200 + "y",
-    "  \r\n" * 300,
-    "\x0b\x0c " * 90,
-]
+    " " * 30_000, "\n" * 2000, "\t" * 5000, "\n \n" * 900, "x\n" + " \t" * 200 + "y", "  \r\n" * 300, "\x0b\x0c " * 90,
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -197,11 +197,9 @@ def test_the_number_of_tests_is_asked_for(variant):
 HOSTILE = "a\n```\nb\n`````\n~~~\n{{ 7 * 7 }}{% raw %}\0\u202e \u2028# c\rd\x0ce\n" + "x" * 5000
 BAD_WORDS = {"root_cause": HOSTILE, "what_went_wrong": HOSTILE, "what_to_change": HOSTILE}
 BAD = {
-    "code": HOSTILE,
-    "test_results": HOSTILE,
-    "reflection": make.reflection(1, **BAD_WORDS),
+    "code": HOSTILE, "test_results": HOSTILE, "reflection": make.reflection(1, **BAD_WORDS),
     "task_description": HOSTILE,
-}
+}  # fmt: skip
 HOSTILE_MEMORY = Recollection(
     episodes=(episode(1, "o", **BAD), episode(2, "o", passed=True, **BAD), episode(3, **BAD)),
     wisdom=(Wisdom(wisdom_id="w", pattern=HOSTILE, frequency=2, impact=0.1, domain="code", advice=HOSTILE),),

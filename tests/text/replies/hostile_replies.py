@@ -11,27 +11,11 @@ N = 100_000
 LONGEST = int(sys.argv[1])  # characters
 TASK = Task(task_id="t", prompt='import math\n\ndef f(x):\n    """Doc."""\n', entry_point="f")
 EXPRESSIONS = [
-    "(" * N,
-    "(" * N + ")" * N,
-    "[" * 199 + "a b" + "]" * 199,
-    "{1:" * N,
-    "-" * N + "1",
-    "not " * N + "1",
-    "a" + ".b" * N,
-    "a" + "[0]" * N,
-    "1" + "+1" * N,
-    "f(" * 150 + ")" * 150,
-    "lambda: " * N + "1",
-    "x if x else " * N + "1",
-    "f'" + "{" * 140 + "1" + "}" * 140 + "'",
-    'f"{x:' + "{x:" * N,
-    "'a' " * N,
-    "'" + "\\d" * N,
-    "9" * N,
-    "\0",
-    "\ud800",
-    "'''" * N,
-]
+    "(" * N, "(" * N + ")" * N, "[" * 199 + "a b" + "]" * 199, "{1:" * N, "-" * N + "1", "not " * N + "1",
+    "a" + ".b" * N, "a" + "[0]" * N, "1" + "+1" * N, "f(" * 150 + ")" * 150, "lambda: " * N + "1",
+    "x if x else " * N + "1", "f'" + "{" * 140 + "1" + "}" * 140 + "'", 'f"{x:' + "{x:" * N, "'a' " * N,
+    "'" + "\\d" * N, "9" * N, "\0", "\ud800", "'''" * N,
+]  # fmt: skip
 FORMS = ["def f(x):\n    return {}\n", "```python\ndef f(x):\n    return {}\n```", "    return {}", "```\n{}"]
 REPEATED = [
     "```\n", "```python\ndef f(x):\n    return (\n```\n", "```python\na = 1\n```\n", "def f(x):\n  pass\nprose\n",
@@ -39,18 +23,12 @@ REPEATED = [
     "f((", "`", "~", "\r", " ",
 ]  # fmt: skip
 LONG = [
-    "```" + " " * LONGEST + "`x",
-    "`" * LONGEST + "x``y",
-    "a" + " " * LONGEST + "```!",
-    "</s>" + " " * LONGEST + "x",
-    "```f(" + "( " * N + "x",
-    "```a:" + "-" * LONGEST,
-    "".join(" " * depth + "if x:\n" for depth in range(90)),
+    "```" + " " * LONGEST + "`x", "`" * LONGEST + "x``y", "a" + " " * LONGEST + "```!", "</s>" + " " * LONGEST + "x",
+    "```f(" + "( " * N + "x", "```a:" + "-" * LONGEST, "".join(" " * depth + "if x:\n" for depth in range(90)),
     "def f(x):\n" + "".join(" " * depth + "if x:\n" for depth in range(1, 300)),
-    "def f(x):\n  try:\n" + "    a = 1\n" * 500,
-    "def f(x):\n" + "  b = (\n" * 5000,
+    "def f(x):\n  try:\n" + "    a = 1\n" * 500, "def f(x):\n" + "  b = (\n" * 5000,
     "def f(x):\n    return 1\n" * 450_000,
-]
+]  # fmt: skip
 
 
 def replies():

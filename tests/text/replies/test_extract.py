@@ -87,16 +87,12 @@ def test_a_program_is_found(reply, rule):
 @pytest.mark.parametrize(
     ("reply", "rule"),
     [
-        ("", "none"),
-        ("I cannot do that.", "none"),
-        ("I cannot:\n  - it is hard\n  - it's late", "none"),
-        ("```python\n```", "none"),
-        ("<think>forever", "thinking"),
-        (f"<think>\n```python\n{FUNCTION}\n```", "thinking"),
-        ("x" * (REPLY_CHARS + 1), "too_long"),
+        ("", "none"), ("I cannot do that.", "none"), ("I cannot:\n  - it is hard\n  - it's late", "none"),
+        ("```python\n```", "none"), ("<think>forever", "thinking"),
+        (f"<think>\n```python\n{FUNCTION}\n```", "thinking"), ("x" * (REPLY_CHARS + 1), "too_long"),
         ("```python\n" + FUNCTION + "\n" + "# more\n" * 10_000 + "```", "too_long"),
     ],
-)
+)  # fmt: skip
 def test_no_program_has_a_reason(reply, rule):
     assert extract(reply, TASK) == ("", rule)
 
@@ -114,13 +110,10 @@ def test_the_last_complete_definition_wins():
 @pytest.mark.parametrize(
     "other",
     [
-        "print(f(3))",
-        "assert f(3) == 9\nx = f(2)",
-        ">>> f(3)\n9",
-        "pip install numpy",
+        "print(f(3))", "assert f(3) == 9\nx = f(2)", ">>> f(3)\n9", "pip install numpy",
         "def test_f():\n    assert f(3) == 9",
     ],
-)
+)  # fmt: skip
 def test_blocks_that_only_use_the_function_are_not_taken_for_it(other):
     for blocks in ((FUNCTION, other), (other, FUNCTION)):
         reply = "\n".join(f"```python\n{block}\n```" for block in blocks)
@@ -144,23 +137,16 @@ def test_blocks_that_define_what_the_function_needs_are_joined():
 @pytest.mark.parametrize(
     "usage",
     [
-        "assert f(3) == 9",
-        "print(f(3) / 0)",
-        "if __name__ == '__main__':\n    print(f(3))",
-        "for x in (1, 2):\n    assert f(x) == 9",
-        "def check(g):\n    assert g(3) == 9\n\ncheck(f)",
-        "def test():\n    assert f(3) == 9\n\ntest()",
-        'a = int(input("a: "))\nprint(f(a))',
+        "assert f(3) == 9", "print(f(3) / 0)", "if __name__ == '__main__':\n    print(f(3))",
+        "for x in (1, 2):\n    assert f(x) == 9", "def check(g):\n    assert g(3) == 9\n\ncheck(f)",
+        "def test():\n    assert f(3) == 9\n\ntest()", 'a = int(input("a: "))\nprint(f(a))',
         'result = f("x")\nprint(result)',
         "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        f(1)\nunittest.main()",
-        "import sys\nsys.exit(f(3))",
-        "print(f(3))\nexit()",
-        "print(math.floor(f(3)) / 0)",
-        "a = int(input())\ndef main():\n    print(f(a))\nmain()",
-        "\n".join(f"x{n} = f({n})" for n in range(4000)),
+        "import sys\nsys.exit(f(3))", "print(f(3))\nexit()", "print(math.floor(f(3)) / 0)",
+        "a = int(input())\ndef main():\n    print(f(a))\nmain()", "\n".join(f"x{n} = f({n})" for n in range(4000)),
     ],
     ids=lambda usage: usage[:12],
-)
+)  # fmt: skip
 def test_code_that_only_uses_the_function_is_left_out(usage):
     for reply, rule in (
         (f"```python\n{FUNCTION}\n\n{usage}\n```", "fence+function"),
@@ -231,18 +217,14 @@ def test_a_reply_that_broke_off_is_cut_back_to_what_parses(reply, rule, expected
         ("```python\ndef f(x):\n    return x +* 2\n```", "fence+unparsed"),
         ("```python\ndef f(x):\n    y = 1\n    return (y +\n```", "fence+unparsed"),
         ("def f(x):\n    return x +* 2\n\n\nThis adds.", "unparsed"),
-        ("```python\ndef f(x):\n    return", "fence+function"),
-        ("```python\ndef f(", "fence+unparsed"),
-        ("    y = x +* 2\n    return y", "unparsed"),
-        ("```js\nfunction f(x) { return x; }\n```", "fence+unparsed"),
+        ("```python\ndef f(x):\n    return", "fence+function"), ("```python\ndef f(", "fence+unparsed"),
+        ("    y = x +* 2\n    return y", "unparsed"), ("```js\nfunction f(x) { return x; }\n```", "fence+unparsed"),
         ("```python\ndef f(x):\n    return '\0'\n```", "fence+unparsed"),
         ("```python\nclass Solution:\n    def f(self, x):\n        return 4\n```", "fence+undefined"),
-        ("def g(x):\n    return 4", "undefined"),
-        ("```python\nassert f(3) == 4\n```", "fence+undefined"),
-        ("```python\ndef f(x):\n    pass\n```", "fence+stub"),
-        ("    # your code here\n    pass", "stub"),
+        ("def g(x):\n    return 4", "undefined"), ("```python\nassert f(3) == 4\n```", "fence+undefined"),
+        ("```python\ndef f(x):\n    pass\n```", "fence+stub"), ("    # your code here\n    pass", "stub"),
     ],
-)
+)  # fmt: skip
 def test_faulty_code_is_handed_over_and_named(reply, rule):
     program, applied = extract(reply, TASK)
     assert applied == rule
@@ -378,12 +360,10 @@ def test_recorded_replies_get_their_recorded_verdicts(recorded_runs, sandbox):
 @pytest.mark.parametrize(
     "body",
     [
-        'return re.sub(r"<think>.*?</think>", "", x)',
-        'return x.split("<|endoftext|>")',
-        'return x.find("<reasoning>")',
-        'return """\n<think>\n<|im_start|>user\n"""',
+        'return re.sub(r"<think>.*?</think>", "", x)', 'return x.split("<|endoftext|>")',
+        'return x.find("<reasoning>")', 'return """\n<think>\n<|im_start|>user\n"""',
     ],
-)
+)  # fmt: skip
 def test_tags_and_tokens_in_string_literals_are_code(body):
     code = f"import re\n\ndef f(x):\n    {body}\n"
     for reply in (f"Here:\n```python\n{code}```\nDone.<|im_end|>\n", f"<think>hm</think>\n```python\n{code}```"):
@@ -455,15 +435,13 @@ def test_a_statement_that_fills_a_table_of_the_prompt_is_kept(filling, reads):
     [
         ("r = f(3)\ndef main():\n    print(r)\nmain()", {"r"}),
         ("def main():\n    print(r)\nr = f(3)\nif __name__ == 'candidate':\n    main()", {"r"}),
-        ("r = f(3)\ndef g(x=r):\n    return x", {"r"}),
-        ("r = f(3)\nclass C:\n    n = r", {"r"}),
+        ("r = f(3)\ndef g(x=r):\n    return x", {"r"}), ("r = f(3)\nclass C:\n    n = r", {"r"}),
         ("r = f(3)\nmatch r:\n    case 4:\n        print('ok')", {"r"}),
         ("vals = [f(3)]\ndef main():\n    for v in vals:\n        print(v)\nmain()", {"vals"}),
         ("a = f(2)\nr = a + 1\ndef main():\n    print(r)\nmain()", {"a", "r"}),
-        ("a = f(2)\na += 1\nmatch a:\n    case 4:\n        pass", {"a"}),
-        ("r = f(3)\ndel r", set()),
+        ("a = f(2)\na += 1\nmatch a:\n    case 4:\n        pass", {"a"}), ("r = f(3)\ndel r", set()),
     ],
-)
+)  # fmt: skip
 def test_what_a_statement_that_stays_reads_is_kept(usage, names):
     program, _ = extract(f"```python\n{FUNCTION}\n\n{usage}\n```", TASK)
     assert value(program) == 4
