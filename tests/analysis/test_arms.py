@@ -110,17 +110,12 @@ def test_nested_keys_are_dotted():
 
 def test_what_changes_no_result_splits_no_arm(run):
     config = {
-        "store": {"place": "a"},
-        "sandbox": {"servers": 1},
-        "temperature": 0,
-        "benchmark": {"load": {"path": "t"}},
-    }
+        "store": {"place": "a"}, "sandbox": {"servers": 1}, "temperature": 0, "benchmark": {"load": {"path": "t"}},
+    }  # fmt: skip
     other = {
-        "store": {"place": "b"},
-        "sandbox": {"servers": 2},
-        "temperature": 0.0,
+        "store": {"place": "b"}, "sandbox": {"servers": 2}, "temperature": 0.0,
         "benchmark": {"load": {"path": "/data/t"}},
-    }
+    }  # fmt: skip
     model = {"_target_": "models.OpenAIModel", "base_url": "http://127.0.0.1/v1", "api_key_env": "OPENAI_API_KEY"}
     first, second = (
         run("x", **config, model={**model, "timeout": 1}),

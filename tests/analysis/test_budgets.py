@@ -15,11 +15,9 @@ R, W = True, False
 
 
 HISTORIES = {
-    "at once": [(1.0, R)],
-    "second": [(0.0, W), (1.0, R)],
-    "third": [(0.0, W), (0.5, W), (1.0, R)],
+    "at once": [(1.0, R)], "second": [(0.0, W), (1.0, R)], "third": [(0.0, W), (0.5, W), (1.0, R)],
     "never": [(0.0, W), (0.0, W), (0.0, W)],
-}
+}  # fmt: skip
 
 
 def dearer(attempt):

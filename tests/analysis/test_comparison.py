@@ -213,11 +213,9 @@ def test_words_that_only_cost_more_lose_by_their_price_and_do_no_harm(run, respe
     ("margin", "harmed", "verdict"),
     [
         (None, 2, "detected, loses; at equal attempts undecided"),
-        (0.03, 2, "detected, loses; at equal attempts undecided"),
-        (0.25, 2, "a price"),
-        (0.25, 16, "detected"),
+        (0.03, 2, "detected, loses; at equal attempts undecided"), (0.25, 2, "a price"), (0.25, 16, "detected"),
     ],
-)
+)  # fmt: skip
 def test_a_loss_that_is_not_detected_at_equal_attempts_is_no_price_unless_equivalence_is_shown(
     run, respent, capsys, monkeypatch, margin, harmed, verdict
 ):
@@ -423,19 +421,10 @@ def test_what_broke_is_counted_and_never_dropped(run, attempt):
 @pytest.fixture
 def study():
     return Registration(
-        name="words help",
-        hypotheses=("words solve more than feedback alone",),
-        primary_metric="pass_at_1",
-        arms=("feedback_only", "words"),
-        baseline="feedback_only",
-        benchmark="toy",
-        n_tasks=40,
-        seeds=(1, 2),
-        budget=Budget(calls=1000),
-        minimum_detectable_effect=0.1,
-        exclusions=(),
-        stopping="after all runs",
-    )
+        name="words help", hypotheses=("words solve more than feedback alone",), primary_metric="pass_at_1",
+        arms=("feedback_only", "words"), baseline="feedback_only", benchmark="toy", n_tasks=40, seeds=(1, 2),
+        budget=Budget(calls=1000), minimum_detectable_effect=0.1, exclusions=(), stopping="after all runs",
+    )  # fmt: skip
 
 
 def registered(study, run, **arms):
@@ -484,13 +473,11 @@ def test_the_registered_effect_is_a_size_to_plan_for_and_no_bar(run, study):
 @pytest.mark.parametrize(
     ("sizes", "margin", "verdict"),
     [
-        ((20, 20), 0.1, "equivalent within ±10 points"),
-        ((20, 20), 0.01, "undecided"),
-        ((20, 22), None, "no larger than ±"),
-        ((10, 24), 0.1, "detected"),
+        ((20, 20), 0.1, "equivalent within ±10 points"), ((20, 20), 0.01, "undecided"),
+        ((20, 22), None, "no larger than ±"), ((10, 24), 0.1, "detected"),
         ((10, 24), 0.9, "detected, within ±90 points"),
     ],
-)
+)  # fmt: skip
 def test_the_verdict_is_a_claim_at_the_margin(run, sizes, margin, verdict):
     runs = [run(arm, many(won), s) for arm, won in zip(("feedback_only", "words"), sizes, strict=True) for s in (1, 2)]
     result = named(compare(arms(runs), margin=margin), "words").as_run

@@ -64,13 +64,11 @@ def test_tests_decide_before_the_reward_what_is_submitted(attempt, first, second
 def test_the_curve_is_what_one_counts_by_hand(records):
     attempts, grades = records(
         {
-            "stops early and right": [(1.0, True)],
-            "stops early and wrong": [(1.0, False)],
-            "repaired": [(0.0, False), (1.0, True)],
-            "right, but talked out of it": [(0.5, True), (1.0, False)],
+            "stops early and right": [(1.0, True)], "stops early and wrong": [(1.0, False)],
+            "repaired": [(0.0, False), (1.0, True)], "right, but talked out of it": [(0.5, True), (1.0, False)],
             "tie keeps the earlier": [(0.5, False), (0.5, True), (0.25, False)],
         }
-    )
+    )  # fmt: skip
     points = curve(attempts, grades, 4)  # flat at the end, where every loop has ended
     assert [point.attempt for point in points] == [1, 2, 3, 4]
     assert [point.n for point in points] == [5, 5, 5, 5]
@@ -141,13 +139,10 @@ def test_paired_of_nothing_knows_nothing_and_other_tasks_are_refused():
 
 
 FEEDBACK_RUN = {
-    "right at once": [(1.0, True)],
-    "false pass": [(1.0, False)],
-    "false pass too": [(1.0, False)],
-    "false alarm": [(0.5, True), (0.0, False), (0.0, False)],
-    "right alarm": [(0.0, False), (1.0, True)],
+    "right at once": [(1.0, True)], "false pass": [(1.0, False)], "false pass too": [(1.0, False)],
+    "false alarm": [(0.5, True), (0.0, False), (0.0, False)], "right alarm": [(0.0, False), (1.0, True)],
     "no tests": [(-1.0, True)],
-}
+}  # fmt: skip
 
 
 def counts(table):
@@ -209,12 +204,9 @@ def suite_verdict(task_id, *outcomes):
 
 SUITES = [
     written("all valid", "t1", "t2", x="duplicate"),
-    written("one wrong", "t1", "t2", "t3", x="undefined name: a", y="undefined name: b"),
-    written("hangs", "t1"),
-    written("empty", x="no call"),
-    written("no solution", "t1", "t2"),
-    written("spoilt", "t1", "t2"),
-]
+    written("one wrong", "t1", "t2", "t3", x="undefined name: a", y="undefined name: b"), written("hangs", "t1"),
+    written("empty", x="no call"), written("no solution", "t1", "t2"), written("spoilt", "t1", "t2"),
+]  # fmt: skip
 VERDICTS = {
     "all valid": suite_verdict("all valid", "pass", "pass"),
     "one wrong": suite_verdict("one wrong", "pass", "fail", "pass"),

@@ -14,12 +14,9 @@ from tests.builders import attempt, grade
 
 NAN = math.nan
 BY_HAND = Stream(
-    tasks=("a", "b", "c", "d", "held"),
-    learnt=(1, 2, 3, 4, NAN),
-    online=(0, 1, 1, 0, 1),
-    checkpoints=(0, 2, 3, 4),
+    tasks=("a", "b", "c", "d", "held"), learnt=(1, 2, 3, 4, NAN), online=(0, 1, 1, 0, 1), checkpoints=(0, 2, 3, 4),
     verdicts=((0, 0, 1, 1, 0), (1, 1, 0, 1, 0), (1, 0, 1, NAN, 1), (0, 1, 1, 0, 1)),
-)
+)  # fmt: skip
 """Checkpoints after 0, 2, 3 and 4 rounds of one task each."""
 
 
@@ -38,19 +35,11 @@ def test_each_difference_is_the_one_of_its_definition():
 def test_means_pairs_and_names_by_hand():
     result = measures([BY_HAND])
     means = [
-        result.online_utility,
-        result.stability,
-        result.forgetting,
-        result.backward_transfer,
-        result.generalisation,
-    ]
+        result.online_utility, result.stability, result.forgetting, result.backward_transfer, result.generalisation,
+    ]  # fmt: skip
     assert [(round(mean.value, 9), mean.n) for mean in means] == [
-        (0, 4),
-        (-0.25, 4),
-        (round(1 / 3, 9), 3),
-        (round(-1 / 3, 9), 3),
-        (1, 1),
-    ]
+        (0, 4), (-0.25, 4), (round(1 / 3, 9), 3), (round(-1 / 3, 9), 3), (1, 1),
+    ]  # fmt: skip
     assert all(mean.low <= mean.value <= mean.high for mean in means)
     assert (result.against.damaged, result.against.repaired, result.lost, result.gained) == (1, 1, ("d",), ("b",))
 

@@ -22,13 +22,10 @@ RIGHT = "    return n + 1\n"
 def row(number: int, **fields: object) -> dict[str, object]:
     name = f"up_{number}"
     return {
-        "task_id": f"own/{number}",
-        "prompt": f'def {name}(n):\n    """Return n + 1."""\n',
-        "entry_point": name,
-        "visible_tests": [f"assert {name}(1) == 2"],
-        "hidden_tests": [f"assert {name}(5) == 6"],
+        "task_id": f"own/{number}", "prompt": f'def {name}(n):\n    """Return n + 1."""\n', "entry_point": name,
+        "visible_tests": [f"assert {name}(1) == 2"], "hidden_tests": [f"assert {name}(5) == 6"],
         "canonical_solution": RIGHT,
-    } | fields
+    } | fields  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -78,11 +78,8 @@ def test_reflections_are_counted_by_who_wrote_them(figures):
 
 def test_flags_are_rates_of_all_reflections_whatever_their_names(figures):
     assert {name: counted(rate) for name, rate in figures.every.flags.items()} == {
-        "generic": (1, 7),
-        "misses_check": (1, 7),
-        "leaks_value": (2, 7),
-        "holds_code": (1, 7),
-    }
+        "generic": (1, 7), "misses_check": (1, 7), "leaks_value": (2, 7), "holds_code": (1, 7),
+    }  # fmt: skip
     assert figures.by_source["llm"].flags["generic"].n == 4
     assert figures.by_source["rules"].flags == {}
     assert counted(figures.mentions_check) == (6, 7)
@@ -146,11 +143,9 @@ def name(attempt):
 
 def test_readings_say_who_read_what_and_what_came_of_it(log):
     assert uses(log) == [
-        ("a", 1, "a", 2, False, -0.5),
-        ("a", 1, "a", 3, True, 1.0),
-        ("a", 2, "a", 3, True, 1.0),
+        ("a", 1, "a", 2, False, -0.5), ("a", 1, "a", 3, True, 1.0), ("a", 2, "a", 3, True, 1.0),
         ("b", 1, "b", 2, False, 0.25),
-    ]
+    ]  # fmt: skip
 
 
 def test_first_attempts_of_other_tasks_may_read_but_are_no_retry(write_run, tried):

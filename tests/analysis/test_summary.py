@@ -13,13 +13,10 @@ from reflexion_lab.records import Check, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 
 RUN = {
-    "right at once": [(1.0, True)],
-    "false pass": [(1.0, False)],
-    "repaired": [(0.0, False), (1.0, True)],
-    "damaged": [(0.5, True), (1.0, False)],
-    "never": [(0.5, False), (0.5, True), (0.0, False)],
+    "right at once": [(1.0, True)], "false pass": [(1.0, False)], "repaired": [(0.0, False), (1.0, True)],
+    "damaged": [(0.5, True), (1.0, False)], "never": [(0.5, False), (0.5, True), (0.0, False)],
     "no tests": [(-1.0, True)],
-}
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -32,25 +32,16 @@ def make_run(write_run, records, tmp_path):
 
 
 BASELINE = {
-    "kept": [(0.0, False), (0.5, False), (1.0, True)],
-    "quicker": [(0.0, False), (1.0, True)],
-    "gained": [(0.0, False), (0.0, False)],
-    "lost": [(1.0, True)],
-    "never": [(0.0, False)],
-}
+    "kept": [(0.0, False), (0.5, False), (1.0, True)], "quicker": [(0.0, False), (1.0, True)],
+    "gained": [(0.0, False), (0.0, False)], "lost": [(1.0, True)], "never": [(0.0, False)],
+}  # fmt: skip
 WITH = {
-    "kept": [(0.0, False), (1.0, True)],
-    "quicker": [(1.0, True)],
-    "gained": [(1.0, True)],
-    "lost": [(0.0, False), (0.0, False)],
-    "never": [(0.0, False)],
-}
+    "kept": [(0.0, False), (1.0, True)], "quicker": [(1.0, True)], "gained": [(1.0, True)],
+    "lost": [(0.0, False), (0.0, False)], "never": [(0.0, False)],
+}  # fmt: skip
 READS = {
-    ("kept", 2): ("wis-a",),
-    ("quicker", 1): ("wis-a", "wis-b"),
-    ("gained", 1): ("wis-a",),
-    ("lost", 1): ("wis-b",),
-}
+    ("kept", 2): ("wis-a",), ("quicker", 1): ("wis-a", "wis-b"), ("gained", 1): ("wis-a",), ("lost", 1): ("wis-b",),
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -28,13 +28,10 @@ def counts(moves):
 
 
 HISTORIES = {
-    "ended at once": [(1.0, R)],
-    "repaired": [(0.0, W), (1.0, R)],
-    "damaged": [(0.5, R), (1.0, W)],
-    "damaged, and never submitted": [(0.5, R), (0.2, W), (0.1, W)],
-    "never right": [(0.0, W), (0.0, W), (0.0, W)],
+    "ended at once": [(1.0, R)], "repaired": [(0.0, W), (1.0, R)], "damaged": [(0.5, R), (1.0, W)],
+    "damaged, and never submitted": [(0.5, R), (0.2, W), (0.1, W)], "never right": [(0.0, W), (0.0, W), (0.0, W)],
     "rejected, and right all along": [(0.3, R), (0.2, R), (0.1, R)],
-}
+}  # fmt: skip
 
 
 def test_programs_move_as_counted_by_hand(make_arm):
@@ -91,16 +88,11 @@ scores = st.lists(st.floats(0, 1), max_size=8)
 @pytest.mark.parametrize(
     ("scores", "expected"),
     [
-        ([70, 80, 90, 95], "improving"),
-        ([0.7, 0.8, 0.9, 0.95], "improving"),
-        ([95, 80, 70], "declining"),
-        ([70, 71, 70], "steady"),
-        ([0.0, 0.0, 0.0], "steady"),
-        ([0.5, 0.9, 0.5], "steady"),
-        ([70, 95], "insufficient"),
+        ([70, 80, 90, 95], "improving"), ([0.7, 0.8, 0.9, 0.95], "improving"), ([95, 80, 70], "declining"),
+        ([70, 71, 70], "steady"), ([0.0, 0.0, 0.0], "steady"), ([0.5, 0.9, 0.5], "steady"), ([70, 95], "insufficient"),
         ([], "insufficient"),
     ],
-)
+)  # fmt: skip
 def test_a_trend_needs_three_scores_and_two_percent(scores, expected):
     assert trend(scores) == expected
 
@@ -133,17 +125,11 @@ def test_returns_diminish_when_later_steps_gain_at_most_half_as_much(gains, expe
 @pytest.mark.parametrize(
     ("measure", "values", "expected"),
     [
-        (learning_rate, [0.2, 0.5, 0.8], 0.2),
-        (learning_rate, [0.5], 0),
-        (learning_rate, [], 0),
-        (errors_removed, [5, 7, 2], 3),
-        (errors_removed, [1, 4], -3),
-        (errors_removed, [], 0),
-        (breakthroughs, [0.2, 0.8, 0.5, 0.6, 0.9], (2, 5)),
-        (breakthroughs, [0.9], ()),
-        (breakthroughs, [], ()),
+        (learning_rate, [0.2, 0.5, 0.8], 0.2), (learning_rate, [0.5], 0), (learning_rate, [], 0),
+        (errors_removed, [5, 7, 2], 3), (errors_removed, [1, 4], -3), (errors_removed, [], 0),
+        (breakthroughs, [0.2, 0.8, 0.5, 0.6, 0.9], (2, 5)), (breakthroughs, [0.9], ()), (breakthroughs, [], ()),
     ],
-)
+)  # fmt: skip
 def test_measures_of_a_loop_by_hand(measure, values, expected):
     assert measure(values) == pytest.approx(expected)
 

@@ -109,13 +109,11 @@ def test_attacks_are_read_from_a_file_or_a_folder(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "got no attack, expected"),
-        ("[[attack", "Expected"),
-        ("[[attack]]\nname = 'a'", "missing required field"),
+        ("", "got no attack, expected"), ("[[attack", "Expected"), ("[[attack]]\nname = 'a'", "missing required field"),
         ("[[attack]]\nname = 'a'\nprogram = ''\ntries = ''\nexpected = []\ncolour = 'red'", "unknown field `colour`"),
         ("[[attack]]\nname = 'a'\nprogram = ''\ntries = ''\nexpected = []\nbegins = ['b']", "'b' is not in [pieces]"),
     ],
-)
+)  # fmt: skip
 def test_a_file_of_attacks_that_is_none_is_refused_in_one_line(tmp_path, capsys, text, message):
     (tmp_path / "mine.toml").write_text(text)
     assert main(["doctor", "--hostile", str(tmp_path)]) == 2

@@ -59,21 +59,15 @@ def test_show_prints_one_episode_whole(lab, fill, episode):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ([], ["ep-3", "ep-2", "ep-1"]),
-        (["MISSING"], ["ep-3", "ep-2", "ep-1"]),
-        (["overflow", "empty"], ["ep-3", "ep-2"]),
-        (["overflow", "empty", "--all-keywords"], []),
-        (["overflow", "missing", "--all-keywords"], ["ep-2"]),
-        (["--category", "type"], ["ep-3"]),
+        ([], ["ep-3", "ep-2", "ep-1"]), (["MISSING"], ["ep-3", "ep-2", "ep-1"]),
+        (["overflow", "empty"], ["ep-3", "ep-2"]), (["overflow", "empty", "--all-keywords"], []),
+        (["overflow", "missing", "--all-keywords"], ["ep-2"]), (["--category", "type"], ["ep-3"]),
         (["--category", "type", "--category", "assertion"], ["ep-3", "ep-2", "ep-1"]),
-        (["--min-confidence", "0.9"], ["ep-3"]),
-        (["--task", "task/2"], ["ep-2"]),
-        (["--agent", "arm", "--session", "s/2"], ["ep-2"]),
-        (["--agent", "another"], []),
-        (["--passed"], ["ep-1"]),
+        (["--min-confidence", "0.9"], ["ep-3"]), (["--task", "task/2"], ["ep-2"]),
+        (["--agent", "arm", "--session", "s/2"], ["ep-2"]), (["--agent", "another"], []), (["--passed"], ["ep-1"]),
         (["--failed", "--limit", "1"], ["ep-3"]),
     ],
-)
+)  # fmt: skip
 def test_search_filters_by_its_options(lab, fill, episode, reflection, options, expected):
     typed = reflection("an empty list", category="type")
     place = fill(episode(1, passed=True), episode(2, "overflow"), episode(3, reflection=typed, confidence=0.9))

@@ -43,13 +43,11 @@ def test_clusters_too_few_for_any_difference_are_named(capsys):
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("--discordance", "1.5", "discordance: got 1.5"),
-        ("--clusters", "41", "clusters: got 41"),
-        ("--power", "1", "power: got 1.0"),
-        ("--studies", "0", "studies: got 0"),
+        ("--discordance", "1.5", "discordance: got 1.5"), ("--clusters", "41", "clusters: got 41"),
+        ("--power", "1", "power: got 1.0"), ("--studies", "0", "studies: got 0"),
         ("--difference", "0.9", "difference: got 0.9"),
     ],
-)
+)  # fmt: skip
 def test_what_no_design_can_have_is_named(option, value, message, capsys):
     assert main(["power", "--tasks", "40", "--discordance", "0.3", option, value]) == 2
     assert message in capsys.readouterr().err

@@ -50,14 +50,12 @@ def answer(work, monkeypatch, capsys):
     ("words", "answer_line", "expected"),
     [
         (("show", "reflexion"), 2, "pass@1  87.5 % [52.9, 97.8], 7 of 8 tasks"),
-        (("show", "--last"), 2, "pass@1  50.0 %"),
-        (("compare", "runs"), 3, "87.5 [52.9, 97.8]"),
+        (("show", "--last"), 2, "pass@1  50.0 %"), (("compare", "runs"), 3, "87.5 [52.9, 97.8]"),
         (("compare", "--last", "2", "--one-seed"), 3, "87.5 [52.9, 97.8]"),
-        (("compare", "swept"), 3, "31.2 [14.2, 55.6]"),
-        (SWEEP, 3, "31.2 [14.2, 55.6]"),
+        (("compare", "swept"), 3, "31.2 [14.2, 55.6]"), (SWEEP, 3, "31.2 [14.2, 55.6]"),
     ],
     ids=lambda value: " ".join(value[:3]) if isinstance(value, tuple) else None,
-)
+)  # fmt: skip
 def test_the_answer_stands_in_one_screen(answer, words, answer_line, expected, columns):
     lines = answer(*words, columns=columns)
     place = next(number for number, line in enumerate(lines) if expected in line)

@@ -180,17 +180,11 @@ def page(tmp_path, server):
     wrapper.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m reflexion_lab "$@"\n')
     wrapper.chmod(0o755)
     environment = {
-        "PATH": f"{wrappers}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-        "HOME": str(home),
-        "TMPDIR": os.environ.get("TMPDIR", "/tmp"),
-        "COLUMNS": "100",
-        "LANG": "C.UTF-8",
-        "MPLBACKEND": "agg",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-        "OPENAI_BASE_URL": server,
+        "PATH": f"{wrappers}:{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT),
+        "HOME": str(home), "TMPDIR": os.environ.get("TMPDIR", "/tmp"), "COLUMNS": "100", "LANG": "C.UTF-8",
+        "MPLBACKEND": "agg", "MLFLOW_DISABLE_TELEMETRY": "true", "OPENAI_BASE_URL": server,
         "OPENAI_API_KEY": "none-is-needed",
-    }
+    }  # fmt: skip
     page = Page(folder, environment)
     yield page
     for session in page.sessions.values():

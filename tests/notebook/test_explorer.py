@@ -23,13 +23,9 @@ def test_filters_narrow_the_list_to_as_many_tasks_as_they_say(explorer):
     assert explorer.task_ids == ["t/1", "t/2", "t/10", "t/9"]
     w = explorer.widgets
     for name, value, left in (
-        ("result", "repaired", ["t/10"]),
-        ("result", "damaged", ["t/1"]),
-        ("result", "solved at once", ["t/9"]),
-        ("result", "not solved", ["t/2"]),
-        ("attempts", 2, ["t/1", "t/10"]),
-        ("text", " T/9 ", ["t/9"]),
-    ):
+        ("result", "repaired", ["t/10"]), ("result", "damaged", ["t/1"]), ("result", "solved at once", ["t/9"]),
+        ("result", "not solved", ["t/2"]), ("attempts", 2, ["t/1", "t/10"]), ("text", " T/9 ", ["t/9"]),
+    ):  # fmt: skip
         before, w.filters[name].value = w.filters[name].value, value
         assert explorer.task_ids == left
         assert left[0] in w.page.value

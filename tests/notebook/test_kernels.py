@@ -156,14 +156,9 @@ def test_autoreload_leaves_what_was_made_before_usable(kernel, tmp_path):
     k.run("old = rl.run(common, 'arm=old', quiet=True); table = rl.runs('r'); sweep = rl.sweep(common, quiet=True)")
     k.run("both = rl.compare(old, old); look = rl.explore(old); seen = old.attempts(old.task_ids[0])")
     for name in (
-        "records/attempt",
-        "records/__init__",
-        "runner/folder/folder",
-        "analysis/report/sheets",
-        "notebook/run",
-        "notebook/compare",
-        "notebook/explore",
-    ):
+        "records/attempt", "records/__init__", "runner/folder/folder", "analysis/report/sheets", "notebook/run",
+        "notebook/compare", "notebook/explore",
+    ):  # fmt: skip
         path = tmp_path / "copy" / "reflexion_lab" / f"{name}.py"
         path.write_text(f"{path.read_text()}\nRELOADED = True\n")
         os.utime(path, (time.time() + 10,) * 2)
@@ -173,12 +168,8 @@ def test_autoreload_leaves_what_was_made_before_usable(kernel, tmp_path):
     )
     assert output == "True\n"
     for name, part in {
-        "old": "pass@1",
-        "table": "1 runs",
-        "sweep": "1 cells",
-        "both": "pass@1",
-        "look": "3 tasks",
-    }.items():
+        "old": "pass@1", "table": "1 runs", "sweep": "1 cells", "both": "pass@1", "look": "3 tasks",
+    }.items():  # fmt: skip
         _, display = k.run(name)
         assert part in "".join(display.get("text/html", display["text/plain"])), name
     _, display = k.run("rl.compare(old, new, one_seed=True)")

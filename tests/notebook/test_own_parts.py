@@ -24,21 +24,15 @@ from reflexion_lab.runner.config.build import capability
 from reflexion_lab.runner.config.grid import cells
 
 TWICE = {
-    "task_id": "mine/twice",
-    "prompt": 'def twice(x):\n    """Two times x."""\n',
-    "entry_point": "twice",
-    "visible_tests": ["assert twice(2) == 4"],
-    "hidden_tests": ["assert twice(5) == 10"],
+    "task_id": "mine/twice", "prompt": 'def twice(x):\n    """Two times x."""\n', "entry_point": "twice",
+    "visible_tests": ["assert twice(2) == 4"], "hidden_tests": ["assert twice(5) == 10"],
     "canonical_solution": "    return 2 * x\n",
-}
+}  # fmt: skip
 NEGATIVE = Task(
-    task_id="mine/negative",
-    prompt='def negative(x):\n    """Minus x."""\n',
-    entry_point="negative",
-    visible_tests=("assert negative(2) == -2",),
-    hidden_tests=("assert negative(5) == -5",),
+    task_id="mine/negative", prompt='def negative(x):\n    """Minus x."""\n', entry_point="negative",
+    visible_tests=("assert negative(2) == -2",), hidden_tests=("assert negative(5) == -5",),
     canonical_solution="    return -x\n",
-)
+)  # fmt: skip
 
 
 class Stubborn:
@@ -67,14 +61,10 @@ class FirstFailure:
     def reflect(self, task, attempt, episodes):
         check = attempt.evaluation.failures[0]
         return Reflection(
-            reflection_id=f"{task.task_id}-{attempt.number}",
-            about_attempt=attempt.number,
-            root_cause=f"{self.opening} {check.name}",
-            what_went_wrong=check.message,
-            what_to_change=f"I will make {check.name} hold",
-            confidence=0.5,
-            source="rules:first_failure",
-        )
+            reflection_id=f"{task.task_id}-{attempt.number}", about_attempt=attempt.number,
+            root_cause=f"{self.opening} {check.name}", what_went_wrong=check.message,
+            what_to_change=f"I will make {check.name} hold", confidence=0.5, source="rules:first_failure",
+        )  # fmt: skip
 
 
 def long_program(attempt, grade) -> bool:

@@ -48,13 +48,9 @@ def test_runs_are_named_in_many_ways_and_each_counts_once(two):
     first, second = two
     root = first.path.parent
     ways = [
-        (first.path, second.path),
-        (str(first.path), second),
-        (f"{root}/*",),
-        ([first.path, [second]],),
-        (Holder(folder=first), Holder(runs=[second.path])),
-        (root / "*", first.path, root / "." / "b"),
-    ]
+        (first.path, second.path), (str(first.path), second), (f"{root}/*",), ([first.path, [second]],),
+        (Holder(folder=first), Holder(runs=[second.path])), (root / "*", first.path, root / "." / "b"),
+    ]  # fmt: skip
     for way in ways:
         assert [run.path.resolve() for run in folders(*way)] == [first.path.resolve(), second.path.resolve()], way
 
@@ -62,14 +58,12 @@ def test_runs_are_named_in_many_ways_and_each_counts_once(two):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("nowhere", "nowhere: got no manifest.json"),
-        ("nowhere/*", "expected a pattern that fits run folders"),
+        ("nowhere", "nowhere: got no manifest.json"), ("nowhere/*", "expected a pattern that fits run folders"),
         (7, "runs: got something of type int, expected a folder, a pattern"),
         (Holder(runs=None), "runs: got something of type Holder, expected a folder"),
-        ("def f():\n" * 1000, "no path, expected a run folder"),
-        ("a\0b", "expected a run folder"),
+        ("def f():\n" * 1000, "no path, expected a run folder"), ("a\0b", "expected a run folder"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_run_is_an_error(name, message):
     with pytest.raises(FolderError, match=message):
         folders(name)
@@ -151,11 +145,9 @@ def test_a_mistake_is_one_line_that_says_what_to_write(override, message, tmp_pa
 def test_a_grid_with_a_mistake_is_refused():
     for grid, problem, words in (
         ({"sed": [0, 1]}, ConfigError, r"sed: unknown key.*did you mean 'seed'.*in cell 0: sed=0"),
-        (3, TypeError, "int, expected words"),
-        ({"seed": []}, ValueError, "seed: got an empty list"),
-        ({"seed": {1, 2}}, TypeError, "seed: got set"),
-        ({"seed": [b"0"]}, TypeError, "seed: got bytes"),
-    ):
+        (3, TypeError, "int, expected words"), ({"seed": []}, ValueError, "seed: got an empty list"),
+        ({"seed": {1, 2}}, TypeError, "seed: got set"), ({"seed": [b"0"]}, TypeError, "seed: got bytes"),
+    ):  # fmt: skip
         with pytest.raises(problem, match=words):
             rl.sweep(grid)
 
@@ -183,11 +175,8 @@ def test_a_grid_takes_what_a_notebook_holds(tmp_path):
 
     common = {"model": "simulated", "actor": "single_shot", "tracker": "none", "run_root": tmp_path / "a b,c"}
     for seeds, expected in (
-        (np.arange(3), [0, 1, 2]),
-        (pd.Series([4, 5]), [4, 5]),
-        (range(2), [0, 1]),
-        (np.int64(7), [7]),
-    ):
+        (np.arange(3), [0, 1, 2]), (pd.Series([4, 5]), [4, 5]), (range(2), [0, 1]), (np.int64(7), [7]),
+    ):  # fmt: skip
         cells = Sweep.of(lines(common | {"seed": seeds})).cells
         assert [cell.cfg.seed for cell in cells] == expected
         assert {cell.cfg.run_root for cell in cells} == {str(tmp_path / "a b,c")}

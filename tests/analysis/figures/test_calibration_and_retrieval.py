@@ -21,11 +21,9 @@ def log(write_run, attempt, reflection) -> Log:
     for task in range(24):
         name, passes = f"t{task}", task % 3 == 0
         words = replace(
-            reflection(1, "llm" if task % 2 else "rules:type"),
-            category="type" if task % 4 else "assertion",
-            confidence=0.2 if task % 5 else 0.9,
-            flags=("generic", "misses_check")[: task % 3],
-        )
+            reflection(1, "llm" if task % 2 else "rules:type"), category="type" if task % 4 else "assertion",
+            confidence=0.2 if task % 5 else 0.9, flags=("generic", "misses_check")[: task % 3],
+        )  # fmt: skip
         second = attempt(name, 2, float(passes))
         attempts[name] = [
             attempt(name, 1, 0.0, reflection=words),

@@ -189,18 +189,12 @@ def grown(row):
         for unit, each in row.equal.items()
     }
     return replace(
-        row,
-        as_run=row.as_run and replace(row.as_run, needed=(500, 500), **fields),
-        equal=equal,
-        **dict.fromkeys(("first", "final"), whole),
-        moves=replace(row.moves, cc=5000, cw=5000, wc=5000, ww=5000),
+        row, as_run=row.as_run and replace(row.as_run, needed=(500, 500), **fields), equal=equal,
+        **dict.fromkeys(("first", "final"), whole), moves=replace(row.moves, cc=5000, cw=5000, wc=5000, ww=5000),
         feedback=replace(row.feedback, false_positive_rate=many, false_negative_rate=many),
-        spent=Tallies(usage=usage, **less),
-        tokens_per_solved=Estimate(value=99_999.0, low=0.0, high=1.0),
-        cost_per_solved=Estimate(value=9999.0, low=0.0, high=1.0),
-        n_logged=10_000,
-        n_expected=10_000,
-    )
+        spent=Tallies(usage=usage, **less), tokens_per_solved=Estimate(value=99_999.0, low=0.0, high=1.0),
+        cost_per_solved=Estimate(value=9999.0, low=0.0, high=1.0), n_logged=10_000, n_expected=10_000,
+    )  # fmt: skip
 
 
 def test_tables_of_large_figures_fit_100_columns_in_full(run):

@@ -17,12 +17,9 @@ from reflexion_lab.notebook.view import view
 from reflexion_lab.records import Check, Critique, Step, Wisdom
 
 VERDICTS = {
-    "t/10": [(0.0, False), (1, True)],
-    "t/9": [(0.0, False), (1, True)],
-    "t/once": [(1, True)],
-    "t/never": [(0.0, False), (0.5, False), (0.0, True)],
-    "t/damaged": [(0.0, True), (1, False)],
-}
+    "t/10": [(0.0, False), (1, True)], "t/9": [(0.0, False), (1, True)], "t/once": [(1, True)],
+    "t/never": [(0.0, False), (0.5, False), (0.0, True)], "t/damaged": [(0.0, True), (1, False)],
+}  # fmt: skip
 HOSTILE = "</script><script>alert(1)</script>]]><!--\x00\u202e\ud800'\"&amp;"
 
 

@@ -10,11 +10,9 @@ from reflexion_lab.analysis.report.run_tables import show
 from reflexion_lab.records import Check, SuiteVerdict, Usage, WrittenTests
 
 RUN = {
-    "right at once": [(1.0, True)],
-    "repaired": [(0.0, False), (1.0, True)],
-    "damaged": [(0.5, True), (1.0, False)],
+    "right at once": [(1.0, True)], "repaired": [(0.0, False), (1.0, True)], "damaged": [(0.5, True), (1.0, False)],
     "never": [(0.5, False), (0.5, False), (0.0, False)],
-}
+}  # fmt: skip
 
 
 def printed(folder, width: int = 100, **options) -> str:

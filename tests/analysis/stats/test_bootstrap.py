@@ -156,15 +156,12 @@ def test_ratio_without_data_is_none_and_of_one_task_is_unbounded():
 @pytest.mark.parametrize(
     ("work", "field"),
     [
-        (lambda: interval([1.0, 0.0]), "outcomes"),
-        (lambda: interval([[ABSENT]]), "no case"),
-        (lambda: interval([[2.0]]), "outside"),
-        (lambda: difference([[1.0]], [[1.0], [0.0]]), "second"),
+        (lambda: interval([1.0, 0.0]), "outcomes"), (lambda: interval([[ABSENT]]), "no case"),
+        (lambda: interval([[2.0]]), "outside"), (lambda: difference([[1.0]], [[1.0], [0.0]]), "second"),
         (lambda: difference([[1.0, ABSENT]], [[ABSENT, 1.0]]), "no case"),
-        (lambda: ratio([1.0], [-1.0]), "denominators"),
-        (lambda: ratio([1.0, 2.0], [1.0]), "denominators"),
+        (lambda: ratio([1.0], [-1.0]), "denominators"), (lambda: ratio([1.0, 2.0], [1.0]), "denominators"),
     ],
-)
+)  # fmt: skip
 def test_arrays_of_other_shapes_or_values_are_refused(work, field):
     with pytest.raises(ValueError, match=field):
         work()

@@ -40,14 +40,11 @@ def test_wilson_of_nothing_is_everything():
 @pytest.mark.parametrize(
     ("work", "message"),
     [
-        (lambda: wilson(-1, 3), "k: "),
-        (lambda: wilson(4, 3), "k: "),
-        (lambda: wilson(1, 2, 0.0), "level: "),
-        (lambda: wilson(1, 2, 1.0), "level: "),
-        (lambda: wilson(1, 2, 95), "level: "),
+        (lambda: wilson(-1, 3), "k: "), (lambda: wilson(4, 3), "k: "), (lambda: wilson(1, 2, 0.0), "level: "),
+        (lambda: wilson(1, 2, 1.0), "level: "), (lambda: wilson(1, 2, 95), "level: "),
         (lambda: mcnemar(-1, 2), "discordant pairs"),
     ],
-)
+)  # fmt: skip
 def test_counts_and_levels_out_of_range_are_refused(work, message):
     with pytest.raises(ValueError, match=message):
         work()

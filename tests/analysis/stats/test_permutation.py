@@ -54,17 +54,13 @@ def test_many_tasks_are_no_burden():
     [
         (lambda: sign_flip([[1.0]], [[1.0], [0.0]]), "first and second"),
         (lambda: sign_flip([1.0], [0.0]), "first and second"),
-        (lambda: sign_flip([[0.5]], [[1.0]]), "first and second"),
-        (lambda: holm([0.5, -0.1]), "p_values"),
-        (lambda: holm([0.5, 1.1]), "p_values"),
-        (lambda: holm([0.5, math.nan]), "p_values"),
-        (lambda: pass_at_k(3, 4, 1), "of n = 3"),
-        (lambda: pass_at_k(3, -1, 1), "of n = 3"),
-        (lambda: pass_at_k(3, 1, 4), "of n = 3"),
-        (lambda: pass_at_k(3, 1, 0), "of n = 3"),
+        (lambda: sign_flip([[0.5]], [[1.0]]), "first and second"), (lambda: holm([0.5, -0.1]), "p_values"),
+        (lambda: holm([0.5, 1.1]), "p_values"), (lambda: holm([0.5, math.nan]), "p_values"),
+        (lambda: pass_at_k(3, 4, 1), "of n = 3"), (lambda: pass_at_k(3, -1, 1), "of n = 3"),
+        (lambda: pass_at_k(3, 1, 4), "of n = 3"), (lambda: pass_at_k(3, 1, 0), "of n = 3"),
         (lambda: mean_pass_at_k([], 1), "no case"),
     ],
-)
+)  # fmt: skip
 def test_arguments_out_of_range_are_refused(work, message):
     with pytest.raises(ValueError, match=message):
         work()

@@ -87,15 +87,12 @@ def test_seeds_that_agree_make_one_pair_of_a_task_and_independent_ones_as_many_a
 @pytest.mark.parametrize(
     ("work", "field"),
     [
-        (lambda: needed(-1), "discordant"),
-        (lambda: needed(5, 1.0), "alpha"),
-        (lambda: minimum_detectable(0, 0.5), "n: got 0"),
-        (lambda: minimum_detectable(10, -0.1), "discordant"),
-        (lambda: minimum_detectable(10, 1.1), "discordant"),
-        (lambda: minimum_detectable(10, 0.5, power=1.0), "power"),
+        (lambda: needed(-1), "discordant"), (lambda: needed(5, 1.0), "alpha"),
+        (lambda: minimum_detectable(0, 0.5), "n: got 0"), (lambda: minimum_detectable(10, -0.1), "discordant"),
+        (lambda: minimum_detectable(10, 1.1), "discordant"), (lambda: minimum_detectable(10, 0.5, power=1.0), "power"),
         (lambda: power_of(10, 0.1, 0.2), "difference"),
     ],
-)
+)  # fmt: skip
 def test_what_is_out_of_range_is_refused(work, field):
     with pytest.raises(ValueError, match=field):
         work()
