@@ -150,12 +150,7 @@ def _kinds(factory: Callable[..., Any]) -> Mapping[str, Any]:
         holder = type("", (), {"__annotations__": {"value": parameter.annotation}})
         try:
             annotation = get_type_hints(holder, names, LATER, include_extras=True)["value"]
-        except (
-            NameError,
-            TypeError,
-            AttributeError,
-            SyntaxError,
-        ):  # a part's type, imported for type checking only
+        except (NameError, TypeError, AttributeError, SyntaxError):  # a part's type, imported for type checking only
             continue
         if parameter.kind is not parameter.VAR_KEYWORD and (kind := _plain(annotation)) is not Any:
             kinds[parameter.name] = kind

@@ -79,18 +79,9 @@ class Model(Protocol):
 
         `messages` are one or more, oldest first; a last one of role `assistant` is a beginning to continue. Unsupported
         parameters of `sampling` are ignored. Equal calls with different `sample` (from 0) are independent draws, with
-        equal ones the same.
-
-        Raises
-        ------
-        ModelError
-            The model rejects the request.
-        Unanswered
-            A ModelError: no reply for a temporary reason.
-        ModelNotFound
-            A ModelError: the server has no such model.
-        StoreError
-            A paid reply could not be stored.
+        equal ones the same. Raises ModelError: the model rejects the request; Unanswered: a ModelError: no reply for a
+        temporary reason; ModelNotFound: a ModelError: the server has no such model; StoreError: a paid reply could not
+        be stored.
         """
 
 
@@ -150,12 +141,8 @@ class Sandbox(Protocol):
 
         `entry_point`: the function that checks call; they also know it as `candidate`. `checks`: python source, run in
         order in one namespace, after `setup`. `cpu_seconds`: CPU time of the task's canonical solution, from which the
-        limits follow; 0 for the default limits.
-
-        Raises
-        ------
-        HarnessError
-            The sandbox itself failed, which allows no verdict on the program.
+        limits follow; 0 for the default limits. Raises HarnessError: the sandbox itself failed, which allows no verdict
+        on the program.
         """
 
 
@@ -270,10 +257,7 @@ class Store(Protocol):
         """Store `records`; they survive `kill -9` once this returns. A record with a known id replaces the older one in
         its position.
 
-        Raises
-        ------
-        StoreError
-            The disk is full, or the place is read-only or damaged; earlier records are safe.
+        Raises StoreError: the disk is full, or the place is read-only or damaged; earlier records are safe.
         """
 
     def read(self, kind: type[S]) -> Iterator[S]:

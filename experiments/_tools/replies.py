@@ -151,9 +151,7 @@ def parse_recorded(
     words = [parsed(record) for record in records if isinstance(record, Words)]
     replies = [extracted(record) for record in records if isinstance(record, Reply)]
     return Parsing(
-        words=tuple(words),
-        replies=tuple(_executed(replies, workers, quiet)),
-        seconds=time.monotonic() - start,
+        words=tuple(words), replies=tuple(_executed(replies, workers, quiet)), seconds=time.monotonic() - start
     )
 
 

@@ -103,11 +103,7 @@ def quality(answers: Sequence[Answer], k: int) -> Quality:
         tasks=len({result.task_id for result in answers}),
         k=k,
         hit=Rate(
-            k=sum(result.hit > 0 for result in answers),
-            n=len(answers),
-            share=hit.value,
-            low=hit.low,
-            high=hit.high,
+            k=sum(result.hit > 0 for result in answers), n=len(answers), share=hit.value, low=hit.low, high=hit.high
         ),
         mrr=_mean(answers, (result.reciprocal_rank for result in answers)),
         ndcg=_mean(answers, (result.ndcg for result in answers)),

@@ -8,15 +8,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from experiments.memory_methods.families import (
-    DEFINITIONS,
-    GUESSES,
-    QUESTIONS,
-    changed,
-    families,
-    rule_of,
-    rules_in,
-)
+from experiments.memory_methods.families import DEFINITIONS, GUESSES, QUESTIONS, changed, families, rule_of, rules_in
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.basics import basics
 from reflexion_lab.tasks.benchmarks.rows import checked, repeated

@@ -37,13 +37,8 @@ class Arm:
 
     `label`: name in tables and figures. `logs`: runs with every attempt graded. `shared`: for captions: what a short
     label leaves out (`shared_words`). `frozen`: by the id of a run of `logs`, runs with its memory, frozen: the
-    checkpoints of `memory`.
-
-    Raises
-    ------
-    DataError
-        Two runs of one seed; several feedback sources; a run that is unfinished, ungraded, or without any hidden
-        verdict.
+    checkpoints of `memory`. Raises DataError: two runs of one seed; several feedback sources; a run that is unfinished,
+    ungraded, or without any hidden verdict.
     """
 
     def __init__(
@@ -188,12 +183,7 @@ def _check_finished(log: Log) -> None:
     if finished != expected:
         raise DataError(run, f"{finished} of {expected} tasks", "all of them", RESUME)
     if not log.is_graded:
-        raise DataError(
-            run,
-            "attempts without a hidden verdict",
-            "all of them graded",
-            RESUME,
-        )
+        raise DataError(run, "attempts without a hidden verdict", "all of them graded", RESUME)
     if len(log.no_verdict) == len(log.attempts):
         first = log.no_verdict[0]
         problem = f"no task with a hidden verdict ({first}: {log.grades[first, 1].outcome})"

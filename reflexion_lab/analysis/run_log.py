@@ -78,12 +78,8 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
 
         `texts`: False drops prompts, replies and other texts that no figure of a run uses, and takes a quarter of the
         memory. "digests", for comparisons, keeps the prompts of first attempts, and digests of the other prompts and of
-        the replies, which differ where the texts do.
-
-        Raises
-        ------
-        FolderError
-            A file cannot be read, or a result does not fit its attempts.
+        the replies, which differ where the texts do. Raises FolderError: a file cannot be read, or a result does not
+        fit its attempts.
         """
         fresh = RunFolder(run.path)  # counts torn lines from 0
         attempts = fresh.attempts if texts is True else _bare(fresh.each_attempt(), texts == "digests")
@@ -206,10 +202,7 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     def task_named(self, name: str) -> str:
         """The id of the task that `name` is, or is a part of between slashes that no other task has.
 
-        Raises
-        ------
-        FolderError
-            No ended loop of such a task, or several.
+        Raises FolderError: no ended loop of such a task, or several.
         """
         ids, part = list(self.attempts), name.strip("/")
         fits = [task_id for task_id in ids if part and f"/{part}/" in f"/{task_id}/"]

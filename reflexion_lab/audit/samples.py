@@ -74,16 +74,9 @@ class Sample(Record, frozen=True, kw_only=True):
 def read_samples(path: Path | str, attempts: bool = False) -> list[Sample]:
     """Every sample of a file or run folder, with unique ids.
 
-    `attempts`: every attempt of transcripts and run folders, not only the submitted one.
-
-    Raises
-    ------
-    OSError
-        The file cannot be read.
-    DataError
-        It holds no samples; the message names file, line and field.
-    FolderError
-        A folder that is no run, or whose benchmark is not available.
+    `attempts`: every attempt of transcripts and run folders, not only the submitted one. Raises OSError: the file
+    cannot be read; DataError: it holds no samples; the message names file, line and field; FolderError: a folder that
+    is no run, or whose benchmark is not available.
     """
     path = Path(path)
     if path.is_dir():

@@ -109,12 +109,7 @@ class Progress:
     """
 
     def __init__(
-        self,
-        total: int,
-        finished: int = 0,
-        passed: int = 0,
-        quiet: bool = False,
-        spent: Callable[[], Usage] = Usage,
+        self, total: int, finished: int = 0, passed: int = 0, quiet: bool = False, spent: Callable[[], Usage] = Usage
     ) -> None:
         self.attempts = 0
         self._spent = spent

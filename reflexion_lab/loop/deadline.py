@@ -24,11 +24,8 @@ class DeadlineError(TimeoutError):
 def with_deadline(seconds: float | None, work: Callable[[], T], late: str) -> T:
     """The result of `work`, or its exception; `work` is called in a thread of its own. None: no limit.
 
-    Raises
-    ------
-    DeadlineError
-        `work` took more than `seconds` of wall time; the message begins with `late`. Its thread continues, and its
-        result is dropped.
+    Raises DeadlineError: `work` took more than `seconds` of wall time; the message begins with `late`. Its thread
+    continues, and its result is dropped.
     """
     if seconds is None:
         return work()

@@ -189,12 +189,8 @@ class Archive:
     ) -> list[Update]:
         """Let the curator learn from the loops of a round, in task order; `log` receives each new update.
 
-        `is_stored`: the store has had the changes of this round, and perhaps later ones of other runs.
-
-        Returns
-        -------
-        list of Update
-            Of the whole round, those `done` before included.
+        `is_stored`: the store has had the changes of this round, and perhaps later ones of other runs. Returns updates
+        of the whole round, those `done` before included.
         """
         if self.curated is None:
             return []

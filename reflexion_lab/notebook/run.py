@@ -117,6 +117,9 @@ def run(
 ) -> Run:
     """Run an experiment, as `reflexion-lab run *overrides` does.
 
+    Raises ConfigError: a value is invalid; nothing has run; KeyboardInterrupt: finished tasks are kept; the same call
+    with the printed `"resume=FOLDER"` resumes the run.
+
     Parameters
     ----------
     quiet : bool, default False
@@ -127,13 +130,6 @@ def run(
         its return annotation, `-> bool` or `-> float`, whether that is a share or a number.
     **parts
         Classes, objects or choices by config group, and `benchmark`: see the module.
-
-    Raises
-    ------
-    ConfigError
-        A value is invalid; nothing has run.
-    KeyboardInterrupt
-        Finished tasks are kept; the same call with the printed `"resume=FOLDER"` resumes the run.
 
     Examples
     --------
@@ -165,6 +161,9 @@ def sweep(*grid: Override, quiet: bool = False, **parts: object) -> Sweep:
     """Run a sweep, reusing finished cells: `sweep({"recall.omega": [0, 1, 3], "seed": range(3)})` equals
     `reflexion-lab run -m recall.omega=0,1,3 seed=0,1,2`.
 
+    Raises ConfigError: an override of a cell cannot be read, or names an unknown key or choice; KeyboardInterrupt:
+    finished cells are kept; the same call resumes the sweep.
+
     Parameters
     ----------
     grid : Override
@@ -173,13 +172,6 @@ def sweep(*grid: Override, quiet: bool = False, **parts: object) -> Sweep:
         Without the progress bar; failed cells are still printed.
     **parts
         As of `run`, for every cell.
-
-    Raises
-    ------
-    ConfigError
-        An override of a cell cannot be read, or names an unknown key or choice.
-    KeyboardInterrupt
-        Finished cells are kept; the same call resumes the sweep.
 
     Examples
     --------

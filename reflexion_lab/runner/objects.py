@@ -42,12 +42,7 @@ def register(part: object) -> str:
     """Keep a class, function or object for this process.
 
     `part`: a class or function makes the part, once per loop where the lab's own parts are made per loop. Any other
-    object is the part itself, which all loops share; they run in threads.
-
-    Returns
-    -------
-    str
-        Its `_target_`.
+    object is the part itself, which all loops share; they run in threads. Returns its `_target_`.
     """
     is_maker = inspect.isclass(part) or inspect.isroutine(part)
     kind = part if is_maker else type(part)

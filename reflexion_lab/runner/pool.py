@@ -38,10 +38,7 @@ class Shuffled(ShuffledWords):
 
 
 def pool_runs(
-    pool: Sequence[str | Path] | str | Path,
-    seed: int,
-    run: Manifest | None = None,
-    known: Collection[str] = (),
+    pool: Sequence[str | Path] | str | Path, seed: int, run: Manifest | None = None, known: Collection[str] = ()
 ) -> list[Path]:
     """The run folders of `pool`, with folders of runs replaced by runs in them.
 
@@ -69,10 +66,7 @@ def pool_runs(
 
 
 def pool_digests(
-    pool: Sequence[str | Path] | str | Path,
-    seed: int,
-    manifest: Manifest,
-    known: Collection[str],
+    pool: Sequence[str | Path] | str | Path, seed: int, manifest: Manifest, known: Collection[str]
 ) -> dict[str, str]:
     """Digests of the attempts of the runs whose reflections the run of `manifest` reads, by run id.
 

@@ -349,8 +349,7 @@ class SetAsideTasks:
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         text, judged = one_line(problem), getattr(problem, "judged", None)
         self.folder.append(
-            "set_aside.jsonl",
-            SetAside(task_id=task.task_id, outcome=outcome, problem=text, at=now, judged=judged),
+            "set_aside.jsonl", SetAside(task_id=task.task_id, outcome=outcome, problem=text, at=now, judged=judged)
         )
         return text
 

@@ -49,12 +49,7 @@ def _same(path: Path, manifest: Manifest) -> Benchmark | None:
 def benchmark_of(path: Path, manifest: Manifest) -> Benchmark:
     """The benchmark of a run; only benchmarks of this package are loaded.
 
-    Raises
-    ------
-    FolderError
-        It names another target.
-    OSError, ValueError, ImportError
-        It cannot be loaded.
+    Raises FolderError: it names another target; OSError, ValueError, ImportError: it cannot be loaded.
     """
     from reflexion_lab.runner.config.parts import load_benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox

@@ -36,14 +36,8 @@ class CallStore:
     """The call cache at `place`, shared by threads, processes and, on a server, machines.
 
     `place`: path of a SQLite file, created by the first call, or a database URL. `readonly`: the cache must exist, and
-    `put` fails.
-
-    Raises
-    ------
-    ConfigError
-        `place` is a URL of no such database.
-    StoreError
-        The cache is no database, not a call cache of this version, or (`readonly`) missing.
+    `put` fails. Raises ConfigError: `place` is a URL of no such database; StoreError: the cache is no database, not a
+    call cache of this version, or (`readonly`) missing.
     """
 
     def __init__(self, place: str | Path, *, readonly: bool = False) -> None:
@@ -170,13 +164,8 @@ class Ledger:
     """Spending by scope, in a SQLite file, on a server (by URL) or, for `place` None, in memory. Thread-safe.
 
     Calls of a killed process count in full, and so may an addition twice whose confirmation a server could not send.
-
-    Raises
-    ------
-    ConfigError
-        `place` is a URL of no such database.
-    HarnessError
-        The database cannot be used. The first call opens it, so a fully cached run creates no ledger.
+    Raises ConfigError: `place` is a URL of no such database; HarnessError: the database cannot be used. The first call
+    opens it, so a fully cached run creates no ledger.
     """
 
     def __init__(self, place: str | Path | None) -> None:

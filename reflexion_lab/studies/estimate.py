@@ -71,12 +71,7 @@ class Curation(NamedTuple):
 def estimate(cells: Sequence[Config], tasks: int = 3) -> Estimate:
     """Probe `tasks` tasks of every cell, and estimate the cost of all of them. Store contents are not used.
 
-    Raises
-    ------
-    ConfigError
-        The call cache is off.
-    CapReached
-        The probe itself met a cap; its replies stay in the cache.
+    Raises ConfigError: the call cache is off; CapReached: the probe itself met a cap; its replies stay in the cache.
     """
     from reflexion_lab.runner.config.parts import load_sandbox
 

@@ -107,13 +107,9 @@ def power(study: Registration) -> Rate | None:
 def register(path: Path) -> Registration:
     """Compose the config of every arm at every seed, and append it to the study at `path`.
 
-    Raises
-    ------
-    DataError
-        The study names its arms without overrides, is registered already, or states no discordance; the design is too
-        small for the registered effect, or an arm has other tasks than the study.
-    ConfigError
-        An override is invalid.
+    Raises DataError: the study names its arms without overrides, is registered already, or states no discordance; the
+    design is too small for the registered effect, or an arm has other tasks than the study; ConfigError: an override is
+    invalid.
     """
     study = registration.read(path)
     if study.registered:
@@ -135,10 +131,7 @@ def register(path: Path) -> Registration:
 def sweep_of(path: Path, overrides: Sequence[str] = ()) -> Sweep:
     """The sweep over all arms and seeds of a registered study; `overrides` apply to all runs.
 
-    Raises
-    ------
-    DataError
-        The study is not registered.
+    Raises DataError: the study is not registered.
     """
     from reflexion_lab.runner.config.grid import lines
     from reflexion_lab.studies.sweeps.sweep import Sweep

@@ -33,12 +33,7 @@ from reflexion_lab.records import Task
 from reflexion_lab.runner.config.compose import compose
 from tests import builders
 
-FILES = (
-    "agentevals_reflexion_humaneval",
-    "cray_deepseek_humaneval",
-    "noah_ucs_humaneval_gpt4",
-    "noah_mbpp_gpt4",
-)
+FILES = ("agentevals_reflexion_humaneval", "cray_deepseek_humaneval", "noah_ucs_humaneval_gpt4", "noah_mbpp_gpt4")
 
 
 def episode(task, model, category, number=1, prompt="", code="", words="", error=""):

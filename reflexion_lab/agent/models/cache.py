@@ -73,16 +73,9 @@ class CachedModel(WrappedModel):
     the cache then make the call themselves, as they do when the calling process is killed. Thread-safe. `price`: token
     prices, applied to stored replies that have no cost. `mode`: `off`: no cache. `read-write`: use and extend the
     cache, but repeat calls that a server refused (`call_store.PASSING`): a `context_overflow`, which is free, every
-    time; a `wrong_model`, which is paid again, once per process and call. `replay-only`: never call `model`.
-
-    Raises
-    ------
-    ConfigError
-        Unknown `mode`, or unsupported URL.
-    StoreError
-        The cache cannot be used, is missing in `replay-only`, or a reply cannot be stored.
-    ModelError
-        `replay-only`, and the cache does not contain a call.
+    time; a `wrong_model`, which is paid again, once per process and call. `replay-only`: never call `model`. Raises
+    ConfigError: unknown `mode`, or unsupported URL; StoreError: the cache cannot be used, is missing in `replay-only`,
+    or a reply cannot be stored; ModelError: `replay-only`, and the cache does not contain a call.
     """
 
     hits: int
@@ -95,13 +88,7 @@ class CachedModel(WrappedModel):
     """Usage of the misses."""
 
     @validated
-    def __init__(
-        self,
-        model: Model,
-        path: str | Path,
-        mode: Mode = "read-write",
-        price: Price = FREE,
-    ) -> None:
+    def __init__(self, model: Model, path: str | Path, mode: Mode = "read-write", price: Price = FREE) -> None:
         super().__init__(model)
         self.price = price
         self.hits = self.misses = self.coalesced = 0

@@ -28,6 +28,9 @@ class LiteLLMModel(OpenAIModel):
     `OpenAIModel`; a `seed` is left out where the provider takes none. The region of AWS or Vertex AI, from the
     environment or `extra_body`, is part of the fingerprint; the project is not.
 
+    Raises ConfigError: an argument is out of range; ModelError: LiteLLM is not installed, or the provider rejects the
+    request. No message contains the key; Unanswered: no reply after all retries.
+
     Parameters
     ----------
     model : str
@@ -45,15 +48,6 @@ class LiteLLMModel(OpenAIModel):
         provider does not know is an error.
     retries, api_key_file, answers_as, requests_per_minute, slots, context, price_per_million
         As of `OpenAIModel`.
-
-    Raises
-    ------
-    ConfigError
-        An argument is out of range.
-    ModelError
-        LiteLLM is not installed, or the provider rejects the request. No message contains the key.
-    Unanswered
-        No reply after all retries.
     """
 
     only_chats = "model=litellm, whose models chat"

@@ -38,7 +38,8 @@ class OpenAIModel:
 
     A reply without content has the text ""; token counts are 0 if the server sends none. A refusal, a filtered reply
     and a prompt that is too long are completions with a `finish_reason` of `records.WITHHELD`. `Sampling.grammar` is
-    not sent.
+    not sent. Raises ConfigError: an argument is out of range; Unanswered: there is no key, or no reply after all
+    retries; ModelError: the server rejects the request. No message contains the key.
 
     Parameters
     ----------
@@ -71,15 +72,6 @@ class OpenAIModel:
         the cost is 0.
     extra_body : mapping, optional
         Request fields to add or replace; None removes a field. Part of the fingerprint.
-
-    Raises
-    ------
-    ConfigError
-        An argument is out of range.
-    Unanswered
-        There is no key, or no reply after all retries.
-    ModelError
-        The server rejects the request. No message contains the key.
     """
 
     only_chats = "model=openai, whose models chat"

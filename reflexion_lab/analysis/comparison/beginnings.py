@@ -15,11 +15,7 @@ from reflexion_lab.runner.folder.manifest import differences
 
 MEMORY = "MEMORY AT THE START"
 AGAIN = "one sweep over all seeds (run -m ... seed=0,1,2) runs the others again"
-ADVICE = {
-    MEMORY: AGAIN,
-    "CODE": AGAIN,
-    "PRICE": "its cost adds these lists; --unit tokens compares without",
-}
+ADVICE = {MEMORY: AGAIN, "CODE": AGAIN, "PRICE": "its cost adds these lists; --unit tokens compares without"}
 """By what may differ, what helps."""
 Began = dict[str, dict[str, tuple[int, ...]]]
 """By key of `ADVICE`, the seeds by what their runs began with, in words."""

@@ -26,15 +26,7 @@ from reflexion_lab.analysis.learning.transitions import Moves, ends
 from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS, difference, paired_differences, rate
 from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, are_shared, by_cluster, merged
 from reflexion_lab.analysis.stats.estimators import Confusion, feedback_confusion, paired
-from reflexion_lab.analysis.stats.intervals import (
-    EQUIVALENCE,
-    LEVEL,
-    PAIRED,
-    TOLERANCE,
-    Estimate,
-    Rate,
-    score_limit,
-)
+from reflexion_lab.analysis.stats.intervals import EQUIVALENCE, LEVEL, PAIRED, TOLERANCE, Estimate, Rate, score_limit
 from reflexion_lab.analysis.stats.matching import Equal, area, break_even
 from reflexion_lab.analysis.stats.permutation import holm, sign_flip
 from reflexion_lab.analysis.stats.power import effective_pairs, minimum, needed, too_few
@@ -379,21 +371,9 @@ def row(
 ) -> Row:
     """The row of an arm in a comparison; without differences if `base`, the baseline, is None.
 
-    Parameters
-    ----------
-    longest : int
-        Attempts of the longest loop of all arms.
-    units : sequence of str
-        Units of the equal budgets.
-    one_seed : bool, default False
-        Also give differences that rest on a single seed.
-    margin : float, optional
-        Equivalence margin.
-
-    Raises
-    ------
-    DataError
-        The arm and `base` have no common case.
+    `longest`: attempts of the longest loop of all arms. `units`: units of the equal budgets. `one_seed`: also give
+    differences that rest on a single seed. `margin`: equivalence margin. Raises DataError: the arm and `base` have no
+    common case.
     """
     manifests = [log.manifest for log in arm.logs]
     curve = [arm.verdicts(t) for t in range(1, longest + 1)]

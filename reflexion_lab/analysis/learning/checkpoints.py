@@ -78,14 +78,10 @@ def stream_memory(runs: object) -> StreamMemory:
 
     A frozen run belongs to the run that its `memory.shared.items.of` names. One after 0 rounds serves all orders of the
     same tasks. Test tasks of a split are held out: the stream's own run is their checkpoint at its end. `runs`: a run
-    folder, a pattern, a sweep, or a list of these; see `folder.folders`.
-
-    Raises
-    ------
-    FolderError
-        No run of a stream, a frozen run of none of them, two on the same memory, runs of several benchmarks or of other
-        tasks at a seed, streams that differ in more than seed, order and first items, or a frozen run that differs from
-        its stream in what its verdicts depend on.
+    folder, a pattern, a sweep, or a list of these; see `folder.folders`. Raises FolderError: no run of a stream, a
+    frozen run of none of them, two on the same memory, runs of several benchmarks or of other tasks at a seed, streams
+    that differ in more than seed, order and first items, or a frozen run that differs from its stream in what its
+    verdicts depend on.
     """
     read = {run.manifest.run_id: (run, Log.read(run, texts=False)) for run in folders(runs)}
     logs, streams = [log for _, log in read.values()], stream_ids(run for run, _ in read.values())

@@ -32,12 +32,8 @@ def effect(after: Verdicts, base: Verdicts, seed: int = 0, clusters: Clusters = 
     The interval is a percentile bootstrap over clusters. If `after` or the rest of the base has fewer than `MIN_TASKS`
     clusters or equal verdicts, it is Newcombe's interval for independent shares from those of both (`bootstrap.rate`):
     with 6 of 30 clusters on one side, the coverage of the bootstrap is 77 %. Raises ConfigError: some of `after` is in
-    `base` and some is not. `after`: all or none of its cases are in `base`. `clusters`: cluster by task.
-
-    Returns
-    -------
-    Estimate | None
-        None if `after` or the rest of the base is empty.
+    `base` and some is not. `after`: all or none of its cases are in `base`. `clusters`: cluster by task. Returns None
+    if `after` or the rest of the base is empty.
     """
     rest = {case: passed for case, passed in base.items() if case not in after}
     inside = len(base) - len(rest)

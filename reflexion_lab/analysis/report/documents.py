@@ -32,22 +32,14 @@ MEDIA = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
 def save_report(
-    folder: Path,
-    comparison: Comparison,
-    arms: Sequence[Arm],
-    kind: Kind = "png",
-    are_captioned: bool = True,
+    folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Kind = "png", are_captioned: bool = True
 ) -> list[Path]:
     """Write `report.md`, `report.html`, `report.tex`, `table.csv`, `cases.csv`, the figures, and `tables/*.tex` into
     `folder`, and remove figures and tables of an earlier report there; returns the paths of all files.
 
     `kind`: format of the figures; PDF comes beside PNG. LaTeX includes both; SVG has to be converted first.
-    `are_captioned`: write titles and captions into the figures; off for papers.
-
-    Raises
-    ------
-    OSError
-        The folder cannot be written to.
+    `are_captioned`: write titles and captions into the figures; off for papers. Raises OSError: the folder cannot be
+    written to.
     """
     former = _figures_in(folder)
     figures, short = save_figures(folder, comparison, arms, kind, are_captioned), comparison.short

@@ -36,12 +36,8 @@ MIN_TASKS = 10
 def interval(outcomes: ArrayLike) -> Estimate:
     """Share of cases that passed, in [0, 1], with `intervals.of_clusters` for other tasks at the same seeds.
 
-    Raises ConfigError: no case, another shape, or a value outside [0, 1].
-
-    Parameters
-    ----------
-    outcomes : ArrayLike
-        Shape (tasks, seeds), values in [0, 1]; NaN for a missing case.
+    Raises ConfigError: no case, another shape, or a value outside [0, 1]. `outcomes`: shape (tasks, seeds), values in
+    [0, 1]; NaN for a missing case.
     """
     cases = _checked(outcomes, "outcomes")
     sums, counts = _totals(cases)
@@ -52,12 +48,7 @@ def rate(outcomes: Iterable[tuple[Any, bool | None]], clusters: Clusters = ALONE
     """Share of true outcomes among true and false ones, with `interval` over clusters of tasks; None is unknown and not
     counted.
 
-    Parameters
-    ----------
-    outcomes : Iterable[tuple[Any, bool | None]]
-        Task and outcome of each case; all cases of a task are one cluster.
-    clusters : Clusters, optional
-        Cluster by task.
+    `outcomes`: task and outcome of each case; all cases of a task are one cluster. `clusters`: cluster by task.
     """
     known = [(task, outcome) for task, outcome in outcomes if outcome is not None]
     tasks = [task for task, _ in known]
@@ -73,14 +64,8 @@ def difference(first: ArrayLike, second: ArrayLike, level: float = LEVEL) -> Est
     """share(second) - share(first) over the cases of both, in [-1, 1].
 
     The interval is `intervals.over_tasks`. A task with fewer seeds has less weight. Raises ConfigError: no case in
-    both, different shapes, or a value outside [0, 1].
-
-    Parameters
-    ----------
-    first, second : ArrayLike
-        Same shape (tasks, seeds), same tasks and seeds, values in [0, 1]; NaN for a missing case.
-    level : float, default 0.95
-        Confidence level, in (0, 1).
+    both, different shapes, or a value outside [0, 1]. `first`, `second`: same shape (tasks, seeds), same tasks and
+    seeds, values in [0, 1]; NaN for a missing case. `level`: confidence level, in (0, 1).
     """
     differences = paired_differences(first, second)
     value, linear = linearised(differences)
@@ -101,12 +86,7 @@ def linearised(differences: ArrayLike) -> tuple[float, NDArray[float64]]:
     """Mean over cases, and the linearised contribution of each task that has a case: its mean over seeds, if all tasks
     have the same number of seeds.
 
-    Raises ConfigError: no case.
-
-    Parameters
-    ----------
-    differences : ArrayLike
-        Shape (tasks, seeds); NaN for a missing case.
+    Raises ConfigError: no case. `differences`: shape (tasks, seeds); NaN for a missing case.
     """
     import numpy as np
 
@@ -118,17 +98,9 @@ def linearised(differences: ArrayLike) -> tuple[float, NDArray[float64]]:
 def ratio(numerators: ArrayLike, denominators: ArrayLike, seed: int = 0, draws: int = DRAWS) -> Estimate | None:
     """sum(numerators) / sum(denominators), for example tokens per solved case.
 
-    Raises ConfigError: different shapes, or negative values.
-
-    Parameters
-    ----------
-    numerators, denominators : ArrayLike
-        Shape (tasks,), at least 0: sums of each task over its seeds.
-
-    Returns
-    -------
-    Estimate | None
-        None if all denominators are 0. The upper end is infinite if more than 2.5 % of the draws have denominator 0.
+    Raises ConfigError: different shapes, or negative values. `numerators`, `denominators`: shape (tasks,), at least 0:
+    sums of each task over its seeds. Returns None if all denominators are 0. The upper end is infinite if more than 2.5
+    % of the draws have denominator 0.
     """
     import numpy as np
 

@@ -47,10 +47,7 @@ def units(tasks: Iterable[Any], clusters: Clusters) -> str:
 def by_cluster(outcomes: Iterable[tuple[Any, float]], clusters: Clusters) -> NDArray[float64]:
     """Outcomes of cases as an array for `bootstrap`: a row per cluster (`places`), padded with NaN.
 
-    Parameters
-    ----------
-    outcomes : Iterable[tuple[Any, float]]
-        Task and outcome of each case. The same cases in the same order give the same places.
+    `outcomes`: task and outcome of each case. The same cases in the same order give the same places.
     """
     import numpy as np
 

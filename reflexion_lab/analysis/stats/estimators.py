@@ -70,18 +70,9 @@ def curve(
 ) -> list[Point]:
     """Convergence curve: one point for each cut from 1 to `n_attempts`; empty if no task has a hidden verdict.
 
-    Raises ConfigError: `n_attempts` below 1, or an attempt without a grade.
-
-    Parameters
-    ----------
-    attempts : Mapping[str, Sequence[Attempt]]
-        By task, for tasks whose loops have ended; at least one each.
-    grades : Mapping[tuple[str, int], Grade]
-        Hidden verdicts on all of these attempts.
-    tokens_before : int, default 0
-        Tokens of written tests, part of every point.
-    clusters : Clusters, optional
-        Cluster by task.
+    Raises ConfigError: `n_attempts` below 1, or an attempt without a grade. `attempts`: by task, for tasks whose loops
+    have ended; at least one each. `grades`: hidden verdicts on all of these attempts. `tokens_before`: tokens of
+    written tests, part of every point. `clusters`: cluster by task.
     """
     if n_attempts < 1:
         raise ConfigError("n_attempts", n_attempts, "1 or more")
@@ -99,12 +90,7 @@ def verdict(judged: Evaluation | Grade | None) -> bool | None:
 def paired(first: Mapping[Any, bool], second: Mapping[Any, bool], clusters: Clusters = ALONE) -> Paired:
     """Compare two verdicts on each of the same tasks (or cases).
 
-    Raises ConfigError: the two do not cover the same tasks.
-
-    Parameters
-    ----------
-    clusters : Clusters, optional
-        Cluster by task (or case).
+    Raises ConfigError: the two do not cover the same tasks. `clusters`: cluster by task (or case).
     """
     if unpaired := sorted(first.keys() ^ second.keys()):
         raise ConfigError(", ".join(map(str, unpaired[:3])), "one verdict", "two on each task, of the same tasks")

@@ -92,12 +92,7 @@ class Estimate(Record, frozen=True, kw_only=True):
 def wilson(k: float, n: float, level: float = LEVEL) -> tuple[float, float]:
     """Score interval of the share k / n without continuity correction (Wilson 1927, JASA 22:209-212).
 
-    Raises ConfigError: not 0 <= k <= n, or `level` not in (0, 1).
-
-    Returns
-    -------
-    tuple[float, float]
-        Low, high in [0, 1]; (0, 1) for n = 0.
+    Raises ConfigError: not 0 <= k <= n, or `level` not in (0, 1). Returns low, high in [0, 1]; (0, 1) for n = 0.
 
     Examples
     --------
@@ -123,12 +118,8 @@ def wilson(k: float, n: float, level: float = LEVEL) -> tuple[float, float]:
 def mcnemar(b: int, c: int) -> float:
     """Exact two-sided p-value of McNemar's test (McNemar 1947, Psychometrika 12:153-157).
 
-    Raises ConfigError: a negative count.
-
-    Parameters
-    ----------
-    b, c : int
-        Discordant pairs: solved only by the first side, only by the second. Without any, p is 1.
+    Raises ConfigError: a negative count. `b`, `c`: discordant pairs: solved only by the first side, only by the second.
+    Without any, p is 1.
 
     Examples
     --------
@@ -145,10 +136,7 @@ def mcnemar(b: int, c: int) -> float:
 def paired_difference(n11: int, n10: int, n01: int, n00: int) -> tuple[float, float]:
     """`over_tasks` of a paired table: share(second) - share(first) = (n01 - n10) / n.
 
-    Parameters
-    ----------
-    n11, n10, n01, n00 : int
-        Tasks solved by both, only by the first, only by the second, by neither.
+    `n11`, `n10`, `n01`, `n00`: tasks solved by both, only by the first, only by the second, by neither.
     """
     return over_tasks([0.0] * (n11 + n00) + [-1.0] * n10 + [1.0] * n01)
 
@@ -157,23 +145,11 @@ def over_tasks(differences: ArrayLike, scale: float = 1.0, level: float = LEVEL)
     """Interval of a mean difference over tasks: Student's t with `PSEUDO_PAIRS` discordant pairs of tasks.
 
     A pair is half a task at `scale` and half a task at -`scale` (Agresti and Min 2005, Statistics in Medicine
-    24:729-740, with tasks as cases). A plain t interval has no width where no task differs, and a coverage of 17 to
-    94 % where few do. For C tasks the variance uses C + `PSEUDO_PAIRS` clusters, the quantile C - 1 degrees of freedom.
-    Simulated coverage and width: docs/method.md.
-
-    Parameters
-    ----------
-    differences : ArrayLike
-        Shape (tasks,): mean difference of each task over its seeds, in [-1, 1].
-    scale : float, default 1.0
-        Standard deviation of the mean of a discordant task, in (0, 1]; see `agreement`.
-    level : float, default 0.95
-        Confidence level, in (0, 1).
-
-    Returns
-    -------
-    tuple[float, float]
-        Low, high in [-1, 1]; (-1, 1) for fewer than two tasks.
+    24:729-740, with tasks as cases). A plain t interval has no width where no task differs, and a coverage of 17 to 94
+    % where few do. For C tasks the variance uses C + `PSEUDO_PAIRS` clusters, the quantile C - 1 degrees of freedom.
+    Simulated coverage and width: docs/method.md. `differences`: shape (tasks,): mean difference of each task over its
+    seeds, in [-1, 1]. `scale`: standard deviation of the mean of a discordant task, in (0, 1]; see `agreement`.
+    `level`: confidence level, in (0, 1). Returns low, high in [-1, 1]; (-1, 1) for fewer than two tasks.
 
     Examples
     --------
@@ -206,14 +182,8 @@ def score_limit(difference: float, pairs: int) -> float:
     A true difference of m makes at least a share m of the pairs discordant, so that the variance of the estimate is at
     least m (1 - m) / pairs there (a bound of the restricted variance of Tango 1998, Statistics in Medicine 17:891-908).
     Where few pairs are discordant, the interval alone accepts up to 13.3 % of true differences at the margin; with this
-    limit 7.0 % (`experiments/coverage`: one seed, 30 to 164 tasks, margins of 2 to 30 points).
-
-    Parameters
-    ----------
-    difference : float
-        Size of the estimate, in [0, 1].
-    pairs : int
-        Effective number of pairs, 1 or more.
+    limit 7.0 % (`experiments/coverage`: one seed, 30 to 164 tasks, margins of 2 to 30 points). `difference`: size of
+    the estimate, in [0, 1]. `pairs`: effective number of pairs, 1 or more.
     """
     square = t_quantile(pairs - 1, EQUIVALENCE) ** 2
     middle = 2 * difference * pairs + square
@@ -236,12 +206,7 @@ def agreement(differences: ArrayLike) -> float:
     """Scale of a task's mean over K seeds relative to one case: sqrt((1 + (K - 1) r) / K), in (0, 1].
 
     r is the intraclass correlation of seeds within a task (one-way analysis of variance). If seeds never differ within
-    a task, r is 1, and K seeds count as one.
-
-    Parameters
-    ----------
-    differences : ArrayLike
-        Shape (tasks, seeds); NaN for a missing case.
+    a task, r is 1, and K seeds count as one. `differences`: shape (tasks, seeds); NaN for a missing case.
     """
     import numpy as np
 
@@ -306,12 +271,7 @@ def unpaired_difference(first: tuple[float, float, float], second: tuple[float, 
     """Interval of first - second for shares of independent cases.
 
     Newcombe's hybrid score interval (1998, Statistics in Medicine 17:873-890, method 10); it has a width even at shares
-    of 0 and 1.
-
-    Parameters
-    ----------
-    first, second : tuple[float, float, float]
-        A share and the ends of its interval.
+    of 0 and 1. `first`, `second`: a share and the ends of its interval.
     """
     (share1, low1, high1), (share2, low2, high2) = first, second
     down, up = math.hypot(share1 - low1, high2 - share2), math.hypot(high1 - share1, share2 - low2)
@@ -329,10 +289,7 @@ def resamples(n: int, name: str) -> NDArray[float64]:
 def resampled(columns: Sequence[NDArray[float64]], name: str) -> list[NDArray[float64]]:
     """Bootstrap sums of each column, shape (RESAMPLES,), by the draws of `resamples`.
 
-    Parameters
-    ----------
-    columns : Sequence[NDArray[float64]]
-        Each of shape (n,), one value per cluster.
+    `columns`: each of shape (n,), one value per cluster.
     """
     import numpy as np
 

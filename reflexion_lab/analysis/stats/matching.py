@@ -11,14 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from reflexion_lab.analysis.stats.bootstrap import (
-    are_varied,
-    batches,
-    ends,
-    generator,
-    resampled_sums,
-    weighted_sums,
-)
+from reflexion_lab.analysis.stats.bootstrap import are_varied, batches, ends, generator, resampled_sums, weighted_sums
 from reflexion_lab.analysis.stats.intervals import EQUIVALENCE, LEVEL, RESAMPLES, TOLERANCE, Estimate, over_tasks
 from reflexion_lab.errors import ConfigError
 
@@ -65,17 +58,8 @@ def area(curves: ArrayLike) -> NDArray[float64]:
     The area under the learning curve of Guyon et al. 2011 (JMLR W&CP 16:19-45) on a linear axis of attempts, without
     their rescaling. It is linear in the curve: `bootstrap.interval` and `bootstrap.difference` of the areas of cases
     give the interval of an arm's area and the difference of two. The area of a single attempt is its height. Raises
-    ConfigError: no attempt.
-
-    Parameters
-    ----------
-    curves : ArrayLike
-        Shape (attempts, ...), such as (attempts, tasks, seeds); NaNs propagate.
-
-    Returns
-    -------
-    NDArray[float64]
-        Shape (...), such as (tasks, seeds).
+    ConfigError: no attempt. `curves`: shape (attempts, ...), such as (attempts, tasks, seeds); NaNs propagate. Returns
+    shape (...), such as (tasks, seeds).
     """
     import numpy as np
 
@@ -92,19 +76,9 @@ def break_even(ratio: float, share: float) -> float:
 
     For the price of a further attempt, the baseline has `ratio` draws. If each solves with probability `share`, one of
     them does with 1 - (1 - share) ** ratio, which the further attempt has to reach (Olausson et al. 2024, arXiv
-    2306.09896, compare repair with independent draws at one budget). Raises ConfigError: a value out of range.
-
-    Parameters
-    ----------
-    ratio : float
-        Price of a further attempt of the arm over that of the baseline, 0 or more.
-    share : float
-        Share of the baseline's further attempts that solve, in [0, 1].
-
-    Returns
-    -------
-    float
-        Between 1 and `ratio`, its limit for small shares.
+    2306.09896, compare repair with independent draws at one budget). Raises ConfigError: a value out of range. `ratio`:
+    price of a further attempt of the arm over that of the baseline, 0 or more. `share`: share of the baseline's further
+    attempts that solve, in [0, 1]. Returns between 1 and `ratio`, its limit for small shares.
 
     Examples
     --------
@@ -156,11 +130,7 @@ def equal(first: Sequence[Path], second: Sequence[Path], seed: int = 0, draws: i
     The interval is the bootstrap over tasks with every draw matched again. The p-value is that of a sign-flip test
     (`permutation.sign_flip`) with random flips, also matched again: (1 + number as extreme) / (1 + draws) (Davison and
     Hinkley 1997, Bootstrap Methods and their Application, equation 4.25). Raises ConfigError: different cases, or none.
-
-    Parameters
-    ----------
-    first, second : Sequence[Path]
-        The same cases in the same order.
+    `first`, `second`: the same cases in the same order.
     """
     import numpy as np
 

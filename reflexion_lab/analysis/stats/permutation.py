@@ -22,12 +22,8 @@ def sign_flip(first: ArrayLike, second: ArrayLike) -> float:
 
     Fisher's randomisation test for pairs (Fisher 1935, The Design of Experiments, section 21) with tasks as pairs: all
     seeds of a task flip together. With one seed it equals McNemar's exact test (`intervals.mcnemar`). If no task
-    differs, p is 1. Raises ConfigError: different shapes, or values other than 0 and 1.
-
-    Parameters
-    ----------
-    first, second : ArrayLike
-        Same shape (tasks, seeds), same tasks and seeds, 0 or 1; NaN for a missing case.
+    differs, p is 1. Raises ConfigError: different shapes, or values other than 0 and 1. `first`, `second`: same shape
+    (tasks, seeds), same tasks and seeds, 0 or 1; NaN for a missing case.
 
     Examples
     --------
@@ -89,16 +85,7 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     """Unbiased pass@k of one task: 1 - C(n - c, k) / C(n, k) (Chen et al. 2021, arXiv 2107.03374, equation 1).
 
     For independent, identically distributed samples; the attempts of a Reflexion loop are neither. Raises ConfigError:
-    not 0 <= c <= n, or not 1 <= k <= n.
-
-    Parameters
-    ----------
-    n : int
-        Samples.
-    c : int
-        Samples that passed.
-    k : int
-        At most n.
+    not 0 <= c <= n, or not 1 <= k <= n. `n`: samples. `c`: samples that passed. `k`: at most n.
 
     Examples
     --------
@@ -115,14 +102,8 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 def mean_pass_at_k(samples: Sequence[tuple[int, int]], k: int, clusters: Sequence[Hashable] | None = None) -> Estimate:
     """Mean pass@k over tasks with its `bootstrap.interval`.
 
-    Raises ConfigError: no task, or as `pass_at_k`.
-
-    Parameters
-    ----------
-    samples : Sequence[tuple[int, int]]
-        (n, c) of each task.
-    clusters : Sequence[Hashable] | None, optional
-        Of each task, its cluster; by default each task stands alone.
+    Raises ConfigError: no task, or as `pass_at_k`. `samples`: (n, c) of each task. `clusters`: of each task, its
+    cluster; by default each task stands alone.
     """
     names = range(len(samples)) if clusters is None else clusters
     values = [(name, pass_at_k(n, c, k)) for name, (n, c) in zip(names, samples, strict=True)]

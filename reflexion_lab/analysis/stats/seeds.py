@@ -26,12 +26,8 @@ SEEDS = 3
 def by_seed(differences: Iterable[tuple[Any, int, float]], clusters: Clusters) -> NDArray[float64]:
     """Contribution of each cluster at each seed to the mean over cases, shape (clusters, seeds); NaN without a case.
 
-    Without clusters it is the difference of each task at each seed.
-
-    Parameters
-    ----------
-    differences : Iterable[tuple[Any, int, float]]
-        Task, seed and difference of each case.
+    Without clusters it is the difference of each task at each seed. `differences`: task, seed and difference of each
+    case.
     """
     import numpy as np
 
@@ -56,7 +52,7 @@ def widened(
     degrees of freedom (1946, Biometrics Bulletin 2:110-114): that of seeds counts with seeds - 1. Owen's pigeonhole
     variance (2007, Annals of Applied Statistics 1:386-411) does not subtract the residual; it is wider at 10 seeds, and
     its coverage is lower at 3 (to 90 %). Simulated coverage: docs/method.md. Raises ConfigError: fewer than `SEEDS`
-    seeds, or fewer than two tasks at all of them.
+    seeds, or fewer than two tasks at all of them. Returns low, high in [-1, 1], about the same centre.
 
     Parameters
     ----------
@@ -67,11 +63,6 @@ def widened(
     level : float, default 0.95
     seeds_of : ArrayLike | None, optional
         `by_seed`, where a row of `differences` holds all cases of a cluster and its columns are no seeds.
-
-    Returns
-    -------
-    tuple[float, float]
-        Low, high in [-1, 1], about the same centre.
     """
     import numpy as np
 

@@ -26,14 +26,9 @@ class SentenceTransformer:
     Texts are embedded one at a time: in a batch, padding makes a vector's last digits depend on the other texts, and
     batches are hardly faster on a CPU. Texts get no prefix, as some models require. `model`: `minilm`; a folder; or a
     hub name such as `sentence-transformers/all-mpnet-base-v2`, which is downloaded once. Only a hub name uses the
-    network. `revision`: branch, tag or commit of a hub name.
-
-    Raises
-    ------
-    ConfigError
-        `model` is a path without a folder.
-    ModelError
-        The weights of `minilm` are not installed; at first use: the library is missing or the model cannot load.
+    network. `revision`: branch, tag or commit of a hub name. Raises ConfigError: `model` is a path without a folder;
+    ModelError: the weights of `minilm` are not installed; at first use: the library is missing or the model cannot
+    load.
     """
 
     def __init__(self, model: str = "minilm", revision: str = "main") -> None:

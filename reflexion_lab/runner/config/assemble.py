@@ -121,12 +121,8 @@ class Lab(NamedTuple):
 def assemble(config: Config | Mapping[str, Any]) -> Lab:
     """Check a config and build the parts of its run.
 
-    `config`: a composed config; or a plain mapping, the config of a manifest.
-
-    Raises
-    ------
-    ConfigError
-        A value is invalid, a key is unused, or a resumed run began with another config.
+    `config`: a composed config; or a plain mapping, the config of a manifest. Raises ConfigError: a value is invalid, a
+    key is unused, or a resumed run began with another config.
     """
     from omegaconf import OmegaConf
 
@@ -435,12 +431,8 @@ def run_manifest(
 ) -> Manifest:
     """The manifest of the run; `config` is `cfg` as plain values.
 
-    Raises
-    ------
-    ConfigError
-        The run to resume was started with another config.
-    DataError
-        The study of the config cannot be read.
+    Raises ConfigError: the run to resume was started with another config; DataError: the study of the config cannot be
+    read.
     """
     data, tasks = (benchmark.name, benchmark.digest, len(benchmark)), (benchmark.tasks_digest, benchmark.drawn)
     manifest = new_manifest(config, *data, models.by_role, isolation, origin, tasks)
@@ -464,12 +456,8 @@ def run_manifest(
 def manifest_of(cfg: Config) -> Manifest:
     """The manifest that a run of this config would begin with, without the state of sandbox and study.
 
-    A pool that holds no run yet, or is the run root, stands for runs of the study.
-
-    Raises
-    ------
-    ConfigError
-        A value is invalid or a key is unused.
+    A pool that holds no run yet, or is the run root, stands for runs of the study. Raises ConfigError: a value is
+    invalid or a key is unused.
     """
     from reflexion_lab.storage.in_memory import InMemory
 

@@ -159,13 +159,9 @@ PROMISED = {
 def check(cfg: Any, is_recorded: bool = False) -> dict[str, Any]:
     """Check a config, import its parts, and return it as plain values.
 
-    `is_recorded`: whether it is that of a manifest, which holds the salt of its run.
-
-    Raises
-    ------
-    ConfigError
-        A value has the wrong type, is out of range or missing, or a key is unused. A used top-level key is one of
-        `SETTINGS`, or is read by an interpolation elsewhere; a used key of a part is a parameter of its constructor.
+    `is_recorded`: whether it is that of a manifest, which holds the salt of its run. Raises ConfigError: a value has
+    the wrong type, is out of range or missing, or a key is unused. A used top-level key is one of `SETTINGS`, or is
+    read by an interpolation elsewhere; a used key of a part is a parameter of its constructor.
     """
     whole: dict[str, Any] = plain(cfg)
     _check_values(whole)

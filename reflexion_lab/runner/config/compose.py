@@ -19,19 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config import check as settings
-from reflexion_lab.runner.config.build import (
-    Config,
-    as_job,
-    nearest,
-    plain,
-)
+from reflexion_lab.runner.config.build import Config, as_job, nearest, plain
 from reflexion_lab.runner.config.messages import all_messages, is_hydra_error
-from reflexion_lab.runner.config.parts import (
-    chat_choices,
-)
-from reflexion_lab.runner.folder.manifest import (
-    EXECUTION_KEYS,
-)
+from reflexion_lab.runner.config.parts import chat_choices
+from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override

@@ -81,12 +81,8 @@ def as_recorded(cfg: Config) -> dict[str, Any]:
 def cells(overrides: Sequence[str]) -> list[Cell]:
     """The cells of `reflexion-lab run -m *overrides`.
 
-    Raises
-    ------
-    ConfigError
-        There are more than `MOST_CELLS`.
-    HydraException
-        An override is malformed or names an unknown key; a note names the cell.
+    Raises ConfigError: there are more than `MOST_CELLS`; HydraException: an override is malformed or names an unknown
+    key; a note names the cell.
     """
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.override_parser.overrides_parser import OverridesParser

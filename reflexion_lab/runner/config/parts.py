@@ -263,10 +263,7 @@ def load_sandbox(cfg: Config, servers: int | None = None) -> CachedSandbox:
 def timed_tasks(benchmark: Benchmark, sandbox: CachedSandbox, keep_failing: bool = False) -> tuple[Task, ...]:
     """The tasks with the CPU time of their canonical solutions; tasks with a failing solution need `keep_failing`.
 
-    Raises
-    ------
-    ConfigError
-        Canonical solutions fail tests of their own tasks, and `keep_failing` is off.
+    Raises ConfigError: canonical solutions fail tests of their own tasks, and `keep_failing` is off.
     """
     from reflexion_lab.tasks.sandbox.cached import measured
 

@@ -180,10 +180,7 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
 def read(path: Path | str) -> Registration:
     """The study registered in `path`.
 
-    Raises
-    ------
-    DataError
-        The file does not exist, or a field is missing, unknown or invalid.
+    Raises DataError: the file does not exist, or a field is missing, unknown or invalid.
     """
     try:
         text = content(path, f"a {FILE}")
@@ -205,10 +202,7 @@ def _decoded(path: Path | str, text: bytes) -> Registration:
 def keep(path: Path, folder: Path, run: Manifest) -> None:
     """Copy the file of a study into the folder of a new run, and warn of deviations of the run from it.
 
-    Raises
-    ------
-    DataError
-        The file has changed since the manifest was written.
+    Raises DataError: the file has changed since the manifest was written.
     """
     text = path.read_bytes()
     (folder / FILE).write_bytes(text)
@@ -223,10 +217,7 @@ def keep(path: Path, folder: Path, run: Manifest) -> None:
 def of_runs(folders: Sequence[Path], manifests: Sequence[Manifest]) -> Registration | None:
     """The study under which all these runs were started, from the copy in the first; None if there is no single one.
 
-    Raises
-    ------
-    DataError
-        The copy differs from what was registered.
+    Raises DataError: the copy differs from what was registered.
     """
     digests = {manifest.study_digest for manifest in manifests}
     if len(digests) != 1 or digests == {""}:
@@ -365,12 +356,8 @@ def section(runs: Mapping[str, Sequence[Manifest]], *, at: str, power: float) ->
     """The section `registered` of a study.
 
     `runs`: by arm, the manifest of a run of each seed, in the order of the seeds. `at`: time in UTC. `power`: share of
-    simulated studies that detect the registered effect, in [0, 1].
-
-    Raises
-    ------
-    DataError
-        The arms have different tasks at a seed.
+    simulated studies that detect the registered effect, in [0, 1]. Raises DataError: the arms have different tasks at a
+    seed.
     """
     tasks = {name: tuple(run.benchmark_digest for run in seeds) for name, seeds in runs.items()}
     if len(set(tasks.values())) > 1:
@@ -394,10 +381,7 @@ def register(path: Path, registered: Registered) -> Registration:
     """Append the section `registered` to the study at `path`; a file to which nothing can be appended, such as JSON, is
     written anew, in JSON.
 
-    Raises
-    ------
-    DataError
-        The study is registered already.
+    Raises DataError: the study is registered already.
     """
     study, text = read(path), path.read_text()
     if study.registered:

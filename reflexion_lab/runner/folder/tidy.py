@@ -123,11 +123,7 @@ def _lines(folder: RunFolder, first_round: int | None = None) -> dict[str, dict[
 
 
 def _calls(
-    folder: Path,
-    memory: ItemMemory,
-    results: Collection[Hashable],
-    first_round: int | None,
-    dropped: dict[int, str],
+    folder: Path, memory: ItemMemory, results: Collection[Hashable], first_round: int | None, dropped: dict[int, str]
 ) -> None:
     """Add the calls of the curator that cannot be used to `dropped`; `memory` is that of the start of the run."""
     updates = list(_records(folder / OPERATIONS, Update, dropped))

@@ -49,11 +49,7 @@ class Packed(NamedTuple):
 
 
 def pack(
-    run: RunFolder,
-    out: Path,
-    calls: str | Path | None = None,
-    store: Store | None = None,
-    trusted: Sequence[str] = (),
+    run: RunFolder, out: Path, calls: str | Path | None = None, store: Store | None = None, trusted: Sequence[str] = ()
 ) -> Packed:
     """Write the bundle of a finished run to `out`.
 

@@ -29,14 +29,7 @@ from reflexion_lab.runner.folder.manifest import same_tasks
 from reflexion_lab.runner.folder.registration import REPLAY_EMBEDDER, REPLAY_MODEL, REPLAY_STORE
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import CALLS, VECTORS, About, BundleError, as_file
-from reflexion_lab.studies.replay.findings import (
-    Disagreement,
-    Finding,
-    Verification,
-    equal,
-    equal_items,
-    unlike,
-)
+from reflexion_lab.studies.replay.findings import Disagreement, Finding, Verification, equal, equal_items, unlike
 
 NO_TRACKER = "reflexion_lab.studies.tracking.null.NullTracker"
 RECORDS = {

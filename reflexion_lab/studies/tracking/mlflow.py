@@ -91,14 +91,8 @@ class MlflowTracker:
 
         An earlier MLflow run of the same folder is replaced: the new one is written in whole, then the old one goes to
         the trash, which `mlflow gc` empties. An unfinished run has the status `KILLED`. `log`: the run, if already
-        read.
-
-        Raises
-        ------
-        FolderError
-            `folder` holds no run.
-        TrackerError
-            MLflow failed; it still has the earlier version of this run.
+        read. Raises FolderError: `folder` holds no run; TrackerError: MLflow failed; it still has the earlier version
+        of this run.
         """
         folder = Path(folder).absolute()
         log = log or Log.read(RunFolder.existing(folder), texts=False)
@@ -118,16 +112,9 @@ class MlflowTracker:
         summaries made of all of its runs. The tag `name` of a run is the short name of its arm. A run's
         `final/difference` names its baseline in the tag `difference_to`; a run with a difference of an earlier
         comparison and none in this one is logged again. `baseline`: label of the baseline arm; see
-        `analysis.comparison.compare`. `one_seed`: also log differences that rest on one seed.
-
-        Raises
-        ------
-        FolderError
-            A folder holds no run.
-        ConfigError
-            The runs make no arms or no comparison, or belong to several studies.
-        TrackerError
-            MLflow failed; it still has the earlier summaries.
+        `analysis.comparison.compare`. `one_seed`: also log differences that rest on one seed. Raises FolderError: a
+        folder holds no run; ConfigError: the runs make no arms or no comparison, or belong to several studies;
+        TrackerError: MLflow failed; it still has the earlier summaries.
         """
         folders = [Path(folder).absolute() for folder in folders]
         compared = Compared.of(folders, baseline, one_seed)

@@ -20,7 +20,7 @@ from reflexion_lab.text.replies.syntax import UNPARSABLE, bound_names, module_no
 
 CONTRADICTED: dict[str, dict[str, str]] = {
     "HumanEval/47": {
-        "assert median([-10, 4, 6, 1000, 10, 20]) == 15.0": "the median of these six is (6 + 10) / 2 = 8.0",
+        "assert median([-10, 4, 6, 1000, 10, 20]) == 15.0": "the median of these six is (6 + 10) / 2 = 8.0"
     },
     "HumanEval/116": {
         "assert sort_array([1, 5, 2, 3, 4]) == [1, 2, 3, 4, 5]": "4 has one binary 1, so it precedes 3",
@@ -31,9 +31,7 @@ CONTRADICTED: dict[str, dict[str, str]] = {
         "assert tri(2) == 2": "defines a term of the sequence; the function returns a list",
         "assert tri(4) == 3": "defines a term of the sequence; the function returns a list",
     },
-    "HumanEval/148": {
-        "assert bf('Earth', 'Mercury') == 'Venus'": "means ('Venus',): the tuple's comma is missing",
-    },
+    "HumanEval/148": {"assert bf('Earth', 'Mercury') == 'Venus'": "means ('Venus',): the tuple's comma is missing"},
 }
 """By task: examples of the prompt that the canonical solution fails, with the reason. They are left out."""
 

@@ -47,11 +47,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 @validated
 def mbpp(
-    path: str | None = None,
-    subset: Subset = "full",
-    split: Split = "test",
-    visible: Count = 1,
-    challenge: bool = False,
+    path: str | None = None, subset: Subset = "full", split: Split = "test", visible: Count = 1, challenge: bool = False
 ) -> Benchmark:
     """Problems of a local file (`.jsonl`, `.jsonl.gz` or `.json`) or of the hub.
 

@@ -41,6 +41,7 @@ def read(
     """Tasks of a file or data set.
 
     Raises DataError: the source is missing, unreadable or without tasks; lists place and field of up to ten bad rows.
+    Its digest is that of the file's bytes; for a saved folder or the hub, that of the rows.
 
     Parameters
     ----------
@@ -55,11 +56,6 @@ def read(
         Error text for a source without tasks.
     instead : str
         Hint for a missing package `datasets` or an unreachable hub.
-
-    Returns
-    -------
-    Benchmark
-        Its digest is that of the file's bytes; for a saved folder or the hub, that of the rows.
     """
     if is_dataset(path):
         encoded, digest = dataset_rows(path, instead)

@@ -14,10 +14,7 @@ from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 def shard(benchmark: Benchmark, which: object) -> Benchmark:
     """Part `I/N` of the tasks, in their order. Clusters are dealt out, the largest first, to the smallest part.
 
-    Raises
-    ------
-    ConfigError
-        `which` is no such part, or there are fewer clusters than parts.
+    Raises ConfigError: `which` is no such part, or there are fewer clusters than parts.
     """
     match = re.fullmatch("(0|[1-9][0-9]{0,5})/([1-9][0-9]{0,5})", str(which))
     own, n = map(int, match.groups()) if match else (0, 0)

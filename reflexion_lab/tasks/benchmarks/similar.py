@@ -29,12 +29,7 @@ def near_duplicates(tasks: Sequence[Task], similarity: float = SIMILAR) -> tuple
     """Groups of tasks with similar prompts and canonical solutions: results on them are not independent.
 
     Groups are connected components of similar pairs (DBSCAN with one neighbour) of `vectors`. `similarity`: minimum
-    cosine of a similar pair, in (0, 1].
-
-    Returns
-    -------
-    tuple[tuple[str, ...], ...]
-        Ids of each group of at least two tasks, in the order of the tasks.
+    cosine of a similar pair, in (0, 1]. Returns ids of each group of at least two tasks, in the order of the tasks.
     """
     from sklearn.cluster import DBSCAN
 

@@ -35,15 +35,7 @@ if "." in __name__:
     from reflexion_lab.tasks.sandbox.comparison import Decoder, Opaque
 else:  # files without a package inside the sandbox
     import plain  # type: ignore[import-not-found,no-redef]
-    from child import (  # type: ignore[import-not-found,no-redef]
-        CALLS,
-        define,
-        describe,
-        results,
-        row,
-        run,
-        sender,
-    )
+    from child import CALLS, define, describe, results, row, run, sender  # type: ignore[import-not-found,no-redef]
     from comparison import Decoder, Opaque  # type: ignore[import-not-found,no-redef]
 
 LONGEST = 1 << 26

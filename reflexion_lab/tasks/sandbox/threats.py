@@ -59,11 +59,7 @@ THREATS = (
         "nothing known",
     ),
     Threat(
-        "the network is reached",
-        "no sockets but a pair of connected ends",
-        ("seccomp",),
-        "kernel",
-        "nothing known",
+        "the network is reached", "no sockets but a pair of connected ends", ("seccomp",), "kernel", "nothing known"
     ),
     Threat(
         "processes are started or harmed",

@@ -141,8 +141,7 @@ def test_a_check_beyond_the_bounds_is_computed_in_a_child(sandbox):
 
 
 @pytest.mark.parametrize(
-    "value",
-    ['{"V":{"r":[0,1048576,1]}}', '{"V":"ab"}', '{"c":{"r":[0,2]}}', '{"time":[[1,1,1,1,0],{"r":[0,3]}]}'],
+    "value", ['{"V":{"r":[0,1048576,1]}}', '{"V":"ab"}', '{"c":{"r":[0,2]}}', '{"time":[[1,1,1,1,0],{"r":[0,3]}]}']
 )
 def test_a_forged_value_has_no_more_elements_than_its_report(value):
     with pytest.raises(Unreadable):
