@@ -29,7 +29,6 @@ from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.replay import config_of, supplies
 
 FOLDER = Path(__file__).parents[1]
-KINDS = {"messages": tuple[Message, ...], "sampling": Sampling}
 TARGET = "experiments._tools.prompts.Nearest"
 
 
@@ -64,7 +63,8 @@ class Recorded(NamedTuple):
     @classmethod
     def of(cls, call: bundle.Call) -> Recorded:
         request = msgspec.json.decode(call.request)
-        messages, sampling = (msgspec.convert(request[name], kind) for name, kind in KINDS.items())
+        messages = msgspec.convert(request["messages"], list[Message])
+        sampling = msgspec.convert(request["sampling"], Sampling)
         return cls(_lines(messages), sampling, msgspec.json.decode(call.completion, type=Completion))
 
 

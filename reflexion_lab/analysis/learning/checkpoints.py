@@ -246,8 +246,8 @@ def _check(logs: Sequence[Log], streams: Mapping[str, str]) -> None:
     seen: dict[tuple[str, int, str], str] = {}
     for log, stream in pairs:
         for case in _memories(log, stream):
-            if (other := seen.setdefault(case, log.manifest.run_id)) != log.manifest.run_id:
-                got = f"{case[2]} with memory after {case[1]} rounds here and in {other}"
+            if (run_id := seen.setdefault(case, log.manifest.run_id)) != log.manifest.run_id:
+                got = f"{case[2]} with memory after {case[1]} rounds here and in {run_id}"
                 raise FolderError(log.manifest.run_id, got, "one of them", "name one of the runs")
 
 

@@ -81,7 +81,7 @@ class Curated(Record, frozen=True, kw_only=True):
 
 def has_curator(log: Log) -> bool:
     """Whether the run has memory across tasks."""
-    curator = log.manifest.config.get("curator") or {}
+    curator: Any = log.manifest.config.get("curator") or {}
     return bool(log.updates) or curator.get("_target_", NONE) != NONE
 
 

