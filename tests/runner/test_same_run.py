@@ -1,7 +1,11 @@
 """The same run is the same, whatever it is called: draws go by the ids of tasks, and four doors agree."""
 
 import gzip
+import importlib
 import json
+import re
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,8 +27,8 @@ ROWS = [
 LINES = [json.dumps(row) for row in ROWS]
 PLAIN = "\n".join(LINES).encode() + b"\n"
 FORMS = {
-    "another name": ("renamed.jsonl", PLAIN),
-    "in a folder": ("there/tasks.jsonl", PLAIN),
+    "file name": ("renamed.jsonl", PLAIN),
+    "folder": ("there/tasks.jsonl", PLAIN),
     "line ends": ("tasks.jsonl", PLAIN.replace(b"\n", b"\r\n")),
     "byte order mark": ("tasks.jsonl", b"\xef\xbb\xbf" + PLAIN.rstrip()),
     "gzip": ("tasks.jsonl.gz", gzip.compress(PLAIN, mtime=7)),
@@ -68,33 +72,92 @@ def cut(run):
         (run / name).unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize(
-    ("form", "is_same"),
-    [*((form, True) for form in FORMS.values()), *((form, False) for form in OTHERS.values())],
-    ids=[*FORMS, *OTHERS],
-)
-def test_resume_sweep_arms_and_compare_agree(form, is_same, tmp_path, monkeypatch, capsys):
+PAGE = Path(__file__).parents[2] / "docs/configuration.md"
+TABLE = PAGE.read_text().partition("<!-- same runs")[2].split("\n\n")[1].splitlines()[2:]
+CELLS = [[cell.strip() for cell in row.strip("|").split("|")] for row in TABLE]
+DOORS = {difference: doors for differences, *doors in CELLS for difference in differences.split(", ")}
+"""Of each difference, what resume, sweep, arm and compare do."""
+PART = """from msgspec.structs import replace
+from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
+import hlp
+
+class Mine(UnitTests):
+    def evaluate(self, task, trajectory):
+        return replace(super().evaluate(task, trajectory), reward=0.5 * hlp.R)
+"""
+OWN = {"mypart.py": PART, "hlp.py": "R = 1\n"}
+SERVED = ["model=openai", "model.model=m", "reflector=rules", "prices.path=prices.yaml", *COMMON[1:-1]]
+PRICE = "[{{models: [m], provider: p, host: 127.*, currency: USD, completion: 1, as_of: 2099-01-01, source: s, {}}}]"
+
+
+def edited(folder, name, text):
+    """Write a file of own code as before the start of another process."""
+    (folder / name).write_text(text)
+    for module in {"mypart", "hlp"} & sys.modules.keys():
+        del sys.modules[module]
+    importlib.invalidate_caches()
+
+
+def pair(name, folder, url):
+    """Words of a run, words of the other, and what to do between them."""
+    plain = [f"benchmark={written(folder, 'a/tasks.jsonl', PLAIN)}", *COMMON[:-1]]
+    if form := (FORMS | OTHERS).get(name):
+        return plain, [f"benchmark={written(folder, f'b/{form[0]}', form[1])}", *COMMON[:-1]], list
+    if name == "price":
+        words = [plain[0], f"model.base_url={url}", *SERVED]
+        written(folder, "prices.yaml", PRICE.format("prompt: 1").encode())
+        return words, words, lambda: written(folder, "prices.yaml", PRICE.format("prompt: 10").encode())
+    if name == "memory at the start":
+        words = [*plain, "store=sqlite", "store.place=store.sqlite"]
+        later = [*words, "sweep_id=later"]
+        return words, later, lambda: sweep([*later, "seed=7", "run_root=runs", "arm=other"], quiet=True)
+    for file, text in OWN.items():
+        edited(folder, file, text)
+    file = {"own code": "mypart.py", "own import": "hlp.py"}[name]
+    words = [*plain, "evaluator._target_=mypart.Mine"]
+    return words, words, lambda: edited(folder, file, f"{OWN[file]}# new\n")
+
+
+def test_the_page_names_every_difference():
+    assert {*FORMS, *OTHERS, "own code", "own import", "price", "memory at the start"} == {*DOORS}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("name", DOORS)
+def test_resume_sweep_arms_and_compare_do_what_the_page_says(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    first, other = (
-        f"benchmark={written(tmp_path, *it)}" for it in (("a/tasks.jsonl", PLAIN), (f"b/{form[0]}", form[1]))
-    )
-    swept = sweep([first, *COMMON, "run_root=runs"], quiet=True)
-    (run,) = swept.runs
-    (state,) = sweep([other, *COMMON, "run_root=./runs"], quiet=True).states.values()
-    assert (state.status == "kept") is is_same
-    assert main(["run", other, *COMMON[:-1], "seed=1", "run_root=more"]) == 0
-    (later,) = (tmp_path / "more").glob("2*")
-    capsys.readouterr()
-    assert main(["run", other, *COMMON, "arm=words", "run_root=more"]) == 0
-    (words,) = (tmp_path / "more").glob("2*-words-*")
-    assert (main(["compare", str(run), str(words)]) == 0) is is_same
-    capsys.readouterr()
-    main(["compare", str(run), str(later)])
-    arms = capsys.readouterr().out
-    assert ("x 2 seeds" in arms) is is_same
-    cut(run)
-    assert (main(["run", other, *COMMON, "run_root=runs", f"resume={run}"]) == 0) is is_same
-    assert len(RunFolder(run).results) == (6 if is_same else 1)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("OPENAI_API_KEY", "placeholder")
+
+    def answer(*words):
+        capsys.readouterr()
+        code = main([*map(str, words)])
+        text = " ".join("".join(capsys.readouterr()).split())
+        is_named = re.search(
+            "(CODE|PRICE|MEMORY AT THE START) differs|RESUMED WITH CHANGES: [^:]*:[^:]*:.* prices", text
+        )
+        return ("refused" if code else "names it" if is_named else "same"), text
+
+    def other_run(*more):
+        assert answer("run", *other, *more, "run_root=more")[0] != "refused"
+        return max((tmp_path / "more").glob("2*"))
+
+    with chat_server(lambda request: {"text": "no"}) as server:
+        first, other, change = pair(name, tmp_path, server.url)
+        (run,) = sweep([*first, "seed=0", "run_root=runs"], quiet=True).runs
+        change()
+        (state,) = sweep([*other, "seed=0", "run_root=./runs"], quiet=True).states.values()
+        compared, text = answer("compare", run, other_run("seed=1"))
+        if compared != "names it":
+            compared, _ = answer("compare", run, other_run("seed=0", "arm=words"))
+        cut(run)
+        words = [word for word in other if word != "sweep_id=later"]
+        resumed, _ = answer("run", *words, "seed=0", "run_root=runs", f"resume={run}")
+        resumed = answer("show", run)[0] if resumed == "same" else resumed
+    doors = [resumed.replace("same", "goes on"), "kept" if state.status == "kept" else "runs again"]
+    assert [*doors, "one" if "x 2 seeds" in text else "two", compared] == DOORS[name]
+    assert len(RunFolder(run).results) == (1 if resumed == "refused" else 6)
 
 
 def compared(capsys, *folders):
@@ -137,19 +200,22 @@ def test_seeds_and_arms_that_began_with_different_memory_are_named(tmp_path, mon
     assert "MEMORY" not in compared(capsys, whole.folder)
 
 
-def test_a_cost_that_adds_two_price_lists_is_named(tmp_path, monkeypatch, capsys):
+def test_a_run_root_may_be_moved_and_paths_of_runs_spelled_otherwise(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OPENAI_API_KEY", "placeholder")
-    keys = ["benchmark=basics", "benchmark.limit=2", "benchmark.load.seed=0", *COMMON[1:-1], "run_root=runs"]
-    keys += ["model=openai", "model.model=m", "reflector=rules", "prices.path=prices.yaml"]
-    price = "models: [m], provider: p, host: 127.*, currency: USD, completion: 1, as_of: 2099-01-01, source: s"
-    with chat_server(lambda request: {"text": "no"}) as server:
-        screens = []
-        for dollars, seeds in ((1, "0"), (10, "0,1")):
-            (tmp_path / "prices.yaml").write_text(f"[{{{price}, prompt: {dollars}}}]")
-            swept = sweep([*keys, f"model.base_url={server.url}", f"seed={seeds}"], quiet=True)
-            screens.append(compared(capsys, swept.folder))
-    assert [state.status for state in swept.states.values()] == ["kept", "done"]
-    assert "PRICE" not in screens[0]
-    assert "PRICE differs in reflexion: 1/1 USD per million" in screens[1]
-    assert "at seed 0; 10/1 USD per million" in screens[1]
+    plain = ["benchmark=basics", "benchmark.limit=6", "benchmark.load.seed=0", *COMMON]
+    (donor,) = sweep([*plain, "arm=donor", "curator=full_history", "run_root=runs"], quiet=True).runs
+    sweep([*plain, "experiment=reflexion", "run_root=runs"], quiet=True)
+    shuffled = [*plain, "experiment=reflexion_shuffled"]
+    begun = [*plain, "curator=full_history", "memory.shared.items.frozen=true", "run_root=runs"]
+    first = [sweep([*shuffled, "run_root=runs"], quiet=True).runs]
+    first += [sweep([*begun, f"memory.shared.items.of={donor}"], quiet=True).runs]
+    again = [sweep([*shuffled, "run_root=./runs"], quiet=True).runs]
+    again += [sweep([*begun, f"memory.shared.items.of={donor.resolve()}"], quiet=True).runs]
+    assert [[run.resolve() for run in runs] for runs in again] == [[run.resolve() for run in runs] for runs in first]
+    (tmp_path / "runs").rename("moved")
+    for words, (run,) in zip(
+        (shuffled, [*begun[:-1], f"memory.shared.items.of=moved/{donor.name}"]), first, strict=True
+    ):
+        cut(tmp_path / "moved" / run.name)
+        assert main(["run", *words, "run_root=moved", f"resume=moved/{run.name}"]) == 0
+        assert len(RunFolder(tmp_path / "moved" / run.name).results) == 6
