@@ -389,14 +389,9 @@ def test_attempts_without_a_program_are_no_identical_retries(write_rows):
 
 def test_a_hostile_program_fails_without_a_harness_error(write_rows):
     hostile = (
-        "import sys\nsys.exit(0)",
-        "import os\nos._exit(0)",
-        "(" * 5000,
-        "f = \0",
-        "f = '\ud800'",
-        "def f(x):\n    raise SystemExit",
-        "class V:\n    __eq__ = lambda *a: exit()\ndef f(x):\n    return V()",
-    )
+        "import sys\nsys.exit(0)", "import os\nos._exit(0)", "(" * 5000, "f = \0", "f = '\ud800'",
+        "def f(x):\n    raise SystemExit", "class V:\n    __eq__ = lambda *a: exit()\ndef f(x):\n    return V()",
+    )  # fmt: skip
     rows = [row(f"t{number}", program, True) for number, program in enumerate(hostile)]
     result = audited(write_rows(*rows, row("right", RIGHT, True)))
     assert [verdict.passed for verdict in result.verdicts] == [False] * len(hostile) + [True]

@@ -112,15 +112,11 @@ def test_an_entry_point_must_be_defined_and_tested(findings):
     assert (severity, detail) == ("error", "'lim it' is not a function name")
 
 
-@pytest.mark.parametrize(
-    ("hidden", "kind"),
-    [
-        ("assert limit(12)  ==  10", "text"),
-        ("assert candidate( 12 )==10, 'no message matters'", "assert"),
-        ("assert 10 == candidate(1_2)", "call (compared otherwise)"),
-        ("assert limit(0xC) == 11 - 1", "call (compared otherwise)"),
-    ],
-)
+@pytest.mark.parametrize(("hidden", "kind"), [
+    ("assert limit(12)  ==  10", "text"), ("assert candidate( 12 )==10, 'no message matters'", "assert"),
+    ("assert 10 == candidate(1_2)", "call (compared otherwise)"),
+    ("assert limit(0xC) == 11 - 1", "call (compared otherwise)"),
+])  # fmt: skip
 def test_a_shown_hidden_test_is_recognised_in_another_form(findings, hidden, kind):
     some = replace(SOUND, hidden_tests=(*SOUND.hidden_tests, hidden))
     ((severity, _, detail),) = findings("hidden not shown", some)

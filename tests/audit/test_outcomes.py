@@ -11,19 +11,13 @@ from reflexion_lab.cli.main import main
 def lm_eval_row(number, passed, **fields):
     """A line of `samples_gsm8k_TIME.jsonl`, as `--log_samples` writes it."""
     row = {
-        "doc_id": number,
-        "doc": {"question": f"What is {number} + 1?", "answer": f"#### {number + 1}"},
+        "doc_id": number, "doc": {"question": f"What is {number} + 1?", "answer": f"#### {number + 1}"},
         "target": str(number + 1),
         "arguments": {"gen_args_0": {"arg_0": f"Q: What is {number} + 1?\nA:", "arg_1": {"until": ["Q:"]}}},
-        "resps": [[f"It is {number + passed}."]],
-        "filtered_resps": [str(number + passed)],
-        "filter": "strict-match",
-        "metrics": ["exact_match"],
-        "doc_hash": f"{number:064x}",
-        "prompt_hash": f"{number + 1:064x}",
-        "target_hash": f"{number + 2:064x}",
-        "exact_match": float(passed),
-    }
+        "resps": [[f"It is {number + passed}."]], "filtered_resps": [str(number + passed)], "filter": "strict-match",
+        "metrics": ["exact_match"], "doc_hash": f"{number:064x}", "prompt_hash": f"{number + 1:064x}",
+        "target_hash": f"{number + 2:064x}", "exact_match": float(passed),
+    }  # fmt: skip
     return row | fields
 
 

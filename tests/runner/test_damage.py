@@ -27,12 +27,9 @@ CONFIG = [
     "store=sqlite", "memory.shared.round_size=1", "workers=1",
 ]  # fmt: skip
 KEYS = {
-    "attempts.jsonl": ("task_id", "number"),
-    "results.jsonl": ("task_id",),
-    "grades.jsonl": ("task_id", "number"),
-    "written_tests.jsonl": ("task_id",),
-    "suite_verdicts.jsonl": ("task_id",),
-}
+    "attempts.jsonl": ("task_id", "number"), "results.jsonl": ("task_id",), "grades.jsonl": ("task_id", "number"),
+    "written_tests.jsonl": ("task_id",), "suite_verdicts.jsonl": ("task_id",),
+}  # fmt: skip
 FIRST = ("attempts.jsonl", "results.jsonl")
 """Files whose damages the fast tests go through."""
 

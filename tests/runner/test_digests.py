@@ -132,14 +132,10 @@ def test_a_salt_that_looks_like_that_of_a_run_without_one_is_refused(capsys):
 PROMPTS = digests()
 
 
-@pytest.mark.parametrize(
-    ("prompts", "expected"),
-    [
-        (PROMPTS, []),
-        (PROMPTS | {"solve": "0" * 16}, ["prompt_digests"]),
-        ({name: digest for name, digest in PROMPTS.items() if name != "solve"}, ["prompt_digests"]),
-    ],
-)
+@pytest.mark.parametrize(("prompts", "expected"), [
+    (PROMPTS, []), (PROMPTS | {"solve": "0" * 16}, ["prompt_digests"]),
+    ({name: digest for name, digest in PROMPTS.items() if name != "solve"}, ["prompt_digests"]),
+])  # fmt: skip
 def test_runs_with_other_prompts_differ(prompts, expected):
     config = recorded("model=simulated")
     assert manifest.differences(*(run_with(config, prompt_digests=each) for each in (PROMPTS, prompts))) == expected

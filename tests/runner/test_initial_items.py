@@ -75,16 +75,12 @@ def lab_main():
     return main
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["curator=none"], "without a curator"),
-        (["curator=memento"], "FullHistory made, expected a run of reflexion_lab.memory.curators.memento.Memento"),
-        (["curator=raw_trajectories"], "with .frozen=true"),
-        ([f"{KEY}.after=4"], f"{KEY}.after: got 4, expected 0 to 3"),
-        ([f"{KEY}.of=null", f"{KEY}.after=1"], f"{KEY}.after: got 1, expected null"),
-    ],
-)
+@pytest.mark.parametrize(("overrides", "message"), [
+    (["curator=none"], "without a curator"),
+    (["curator=memento"], "FullHistory made, expected a run of reflexion_lab.memory.curators.memento.Memento"),
+    (["curator=raw_trajectories"], "with .frozen=true"), ([f"{KEY}.after=4"], f"{KEY}.after: got 4, expected 0 to 3"),
+    ([f"{KEY}.of=null", f"{KEY}.after=1"], f"{KEY}.after: got 1, expected null"),
+])  # fmt: skip
 def test_items_that_cannot_be_are_refused(sources, overrides, message, tmp_path):
     with pytest.raises(ConfigError, match=message):
         run(tmp_path, f"{KEY}.of={sources['plain'].path}", *overrides)
@@ -114,16 +110,11 @@ def test_a_source_that_changed_is_another_config_and_a_resumed_run_needs_none(so
     assert run(tmp_path / "runs", of, f"{KEY}.frozen=true", f"resume={folder.path}").path == folder.path
 
 
-@pytest.mark.parametrize(
-    ("override", "warning"),
-    [
-        (["benchmark.split={folds: 2, fold: 0}"], "warning: 3 items of "),
-        (
-            ["curator=raw_trajectories", f"{KEY}.frozen=true"],
-            "FullHistory, not reflexion_lab.memory.curators.controls.RawTrajectories",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("override", "warning"), [
+    (["benchmark.split={folds: 2, fold: 0}"], "warning: 3 items of "),
+    (["curator=raw_trajectories", f"{KEY}.frozen=true"],
+     "FullHistory, not reflexion_lab.memory.curators.controls.RawTrajectories"),
+])  # fmt: skip
 def test_a_held_out_task_that_memory_knows_and_another_curator_are_said(sources, tmp_path, capsys, override, warning):
     run(tmp_path, f"{KEY}.of={sources['plain'].path}", *override)
     assert warning in capsys.readouterr().err

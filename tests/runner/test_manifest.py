@@ -21,18 +21,13 @@ def manifest(**changed):
     return new_manifest(CONFIG | changed, "own", "digest", 3, {"actor": ScriptedModel(str)}, ["rlimits"])
 
 
-@pytest.mark.parametrize(
-    ("uri", "expected"),
-    [
-        ("postgresql://me:planted-secret@host/db", "postgresql://host/db"),
-        ("postgresql://me:planted/secret@host/db", "postgresql://host/db"),
-        ("postgresql://me:planted@secret@host/db", "postgresql://host/db"),
-        (
-            "postgresql://me@host/db?password=planted-secret&sslmode=require",
-            "postgresql://host/db?password=&sslmode=require",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("uri", "expected"), [
+    ("postgresql://me:planted-secret@host/db", "postgresql://host/db"),
+    ("postgresql://me:planted/secret@host/db", "postgresql://host/db"),
+    ("postgresql://me:planted@secret@host/db", "postgresql://host/db"),
+    ("postgresql://me@host/db?password=planted-secret&sslmode=require",
+     "postgresql://host/db?password=&sslmode=require"),
+])  # fmt: skip
 def test_no_login_reaches_a_manifest(uri, expected):
     written = manifest(tracker={"uri": uri}, more=[uri])
     assert "secret" not in str(written)

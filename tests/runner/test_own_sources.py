@@ -25,13 +25,10 @@ class Mine(UnitTests):
         return replace(super().evaluate(task, trajectory), reward={2})
 """
 FORMS = {
-    "module": ("import hlp", "pass", "hlp.R"),
-    "name": ("from hlp import R", "pass", "R"),
-    "later": ("", "from hlp import R", "R"),
-    "further": ("import between", "pass", "between.hlp.R"),
-    "package": ("from pack.hlp import R", "pass", "R"),
-    "relative": ("from pack import R", "pass", "R"),
-}
+    "module": ("import hlp", "pass", "hlp.R"), "name": ("from hlp import R", "pass", "R"),
+    "later": ("", "from hlp import R", "R"), "further": ("import between", "pass", "between.hlp.R"),
+    "package": ("from pack.hlp import R", "pass", "R"), "relative": ("from pack import R", "pass", "R"),
+}  # fmt: skip
 KEYS = ["benchmark=basics", "benchmark.limit=1", "benchmark.load.seed=0", "model=simulated", "actor=single_shot"]
 KEYS += ["tracker=none", "quiet=true", "loop.max_attempts=1", "reflector=none"]
 

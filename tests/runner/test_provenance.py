@@ -81,13 +81,8 @@ def test_runs_of_another_platform_can_be_resumed_with_the_same_vectors(monkeypat
     assert here.provenance.slowness == 1.5
     changed = replace(here, provenance=replace(here.provenance, embedder_fingerprint="minilm:1"))
     other = {
-        "python": "PyPy 9",
-        "platform": "other",
-        "cpus": 1,
-        "slowness": 9.0,
-        "lock_digest": "0",
-        "diff_digest": "1",
-    }
+        "python": "PyPy 9", "platform": "other", "cpus": 1, "slowness": 9.0, "lock_digest": "0", "diff_digest": "1",
+    }  # fmt: skip
     elsewhere = replace(changed.provenance, **other)
     assert differences(changed, replace(changed, provenance=elsewhere)) == []
     other = replace(changed, provenance=replace(changed.provenance, embedder_fingerprint="minilm:2"))

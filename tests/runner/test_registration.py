@@ -474,19 +474,16 @@ def test_a_kept_replay_of_a_registered_run_is_registered(small, capsys):
     assert reason.startswith("fingerprint of actor is another, registered was simulated:")
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "message"),
-    [
-        ("discordance: 1.0\n", "", "discordance: got 0"),
-        ("effect: 1.0", "effect: 0.2", "n_tasks: got a design that detects 20 points in"),
-        ("discordance", "clusters: 5\ndiscordance", "(5 clusters cannot show a difference: at least 6 are needed)"),
-        ("n_tasks: 8", "n_tasks: 9", "arms.retry: n_tasks: got 8, expected 9"),
-        (SMALL.partition("arms:")[2].partition("baseline")[0], " [retry, words]\n", "arms: got"),
-        ("experiment=retry\n", "experiment=retry seed=0\n", "arms.retry: got seed=0"),
-        ("recall.omega=2", "recall.omega=1,2", "recall.omega=1,2"),
-        ("recall.omega=2", "recall.omga=2", "did you mean 'recall.omega'"),
-    ],
-)
+@pytest.mark.parametrize(("before", "after", "message"), [
+    ("discordance: 1.0\n", "", "discordance: got 0"),
+    ("effect: 1.0", "effect: 0.2", "n_tasks: got a design that detects 20 points in"),
+    ("discordance", "clusters: 5\ndiscordance", "(5 clusters cannot show a difference: at least 6 are needed)"),
+    ("n_tasks: 8", "n_tasks: 9", "arms.retry: n_tasks: got 8, expected 9"),
+    (SMALL.partition("arms:")[2].partition("baseline")[0], " [retry, words]\n", "arms: got"),
+    ("experiment=retry\n", "experiment=retry seed=0\n", "arms.retry: got seed=0"),
+    ("recall.omega=2", "recall.omega=1,2", "recall.omega=1,2"),
+    ("recall.omega=2", "recall.omga=2", "did you mean 'recall.omega'"),
+])  # fmt: skip
 @pytest.mark.slow
 def test_a_study_that_cannot_be_registered_stays_as_it_is(small, capsys, before, after, message):
     small.write_text(SMALL.replace(before, after))

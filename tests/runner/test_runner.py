@@ -352,14 +352,11 @@ def test_a_run_on_written_tests_needs_one_word_of_config(base, tmp_path, style):
     assert (run_folder(tmp_path) / "suite_verdicts.jsonl").exists() is (style == "continuation")
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("suite_writer.agreement=-1", "suite_writer.agreement: got -1"),
-        ("suite_writer.writer.max_tests=0", "suite_writer.writer.max_tests: got 0"),
-        ("suite_writer.writer.style=poem", "suite_writer.writer.style: got 'poem'"),
-    ],
-)
+@pytest.mark.parametrize(("override", "message"), [
+    ("suite_writer.agreement=-1", "suite_writer.agreement: got -1"),
+    ("suite_writer.writer.max_tests=0", "suite_writer.writer.max_tests: got 0"),
+    ("suite_writer.writer.style=poem", "suite_writer.writer.style: got 'poem'"),
+])  # fmt: skip
 def test_impossible_suite_writers_are_refused_before_the_run(base, tmp_path, override, message):
     with pytest.raises(Exception, match=message):
         assemble(compose(*base, "feedback_source=self_tests", override))

@@ -50,14 +50,10 @@ def carried_out(tmp_path, workers, *overrides):
     return Log.read(lab.folder)
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        pytest.param((), id="alone", marks=pytest.mark.slow),
-        pytest.param(SHARED, id="shared"),
-        pytest.param((*SHARED, "store=sqlite"), id="stored", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("overrides", [
+    pytest.param((), id="alone", marks=pytest.mark.slow), pytest.param(SHARED, id="shared"),
+    pytest.param((*SHARED, "store=sqlite"), id="stored", marks=pytest.mark.slow),
+])  # fmt: skip
 @pytest.mark.slow
 def test_one_two_and_eight_workers_write_the_same_bytes(tmp_path, overrides):
     single, two, eight = (carried_out(tmp_path, workers, *overrides) for workers in (1, 2, 8))

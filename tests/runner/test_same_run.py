@@ -38,11 +38,8 @@ OTHERS = {
     "corrected row": ("tasks.jsonl", PLAIN.replace(b"x + 3", b"3 + x")),
 }
 DRAWS = (
-    "benchmark.sample=3",
-    "benchmark.order=1",
-    "benchmark.split={test: 0.5}",
-    "benchmark.split={folds: 3, fold: 1}",
-)
+    "benchmark.sample=3", "benchmark.order=1", "benchmark.split={test: 0.5}", "benchmark.split={folds: 3, fold: 1}",
+)  # fmt: skip
 COMMON = ["model=simulated", "actor=single_shot", "tracker=none", "quiet=true", "seed=0"]
 
 
@@ -171,13 +168,8 @@ def compared(capsys, *folders):
 
 
 MEMORY = [
-    "benchmark=basics",
-    "benchmark.limit=4",
-    "benchmark.load.seed=0",
-    "store=sqlite",
-    *COMMON[:-1],
-    "run_root=runs",
-]
+    "benchmark=basics", "benchmark.limit=4", "benchmark.load.seed=0", "store=sqlite", *COMMON[:-1], "run_root=runs",
+]  # fmt: skip
 
 
 def test_seeds_and_arms_that_began_with_different_memory_are_named(tmp_path, monkeypatch, capsys):

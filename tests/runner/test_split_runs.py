@@ -82,15 +82,11 @@ def test_a_run_without_a_split_says_nothing_of_one(write_run):
     assert not summary(log).train
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("benchmark.split={tests: 0.5}", "benchmark.split.tests: unknown key"),
-        ("benchmark.split={test: 2}", r"benchmark.split.test: got 2, expected .* 1"),
-        ("benchmark.split=test", "benchmark.split"),
-        ("benchmark.passes=0", "benchmark.passes: got 0, expected 1 or more"),
-    ],
-)
+@pytest.mark.parametrize(("override", "message"), [
+    ("benchmark.split={tests: 0.5}", "benchmark.split.tests: unknown key"),
+    ("benchmark.split={test: 2}", r"benchmark.split.test: got 2, expected .* 1"),
+    ("benchmark.split=test", "benchmark.split"), ("benchmark.passes=0", "benchmark.passes: got 0, expected 1 or more"),
+])  # fmt: skip
 def test_a_wrong_value_is_refused_by_its_key(override, message):
     with pytest.raises(ConfigError, match=message):
         load_benchmark(compose("benchmark=basics", "benchmark.load.n=8", override))

@@ -92,16 +92,10 @@ def test_retries_that_cannot_differ_are_warned_of(run):
         run("retry", "temperature=0.8")
 
 
-@pytest.mark.parametrize(
-    ("name", "override"),
-    [
-        ("warming", "actor=single_shot"),
-        ("escalation", "actor@actor.make_actor=single_shot reflector=llm"),
-        ("retry", "reflector=llm"),
-        ("feedback_only", "reflector=rules"),
-        ("reflexion_generic", "reflector=llm"),
-    ],
-)
+@pytest.mark.parametrize(("name", "override"), [
+    ("warming", "actor=single_shot"), ("escalation", "actor@actor.make_actor=single_shot reflector=llm"),
+    ("retry", "reflector=llm"), ("feedback_only", "reflector=rules"), ("reflexion_generic", "reflector=llm"),
+])  # fmt: skip
 def test_an_override_that_makes_an_arm_another_one_is_warned_of(name, override):
     messages = list(arm_warnings(plain(compose(f"experiment={name}", *override.split()))))
     group = override.split()[-1].partition("=")[0]

@@ -16,20 +16,13 @@ from tests.studies.small_runs import run_lab, script
 
 REPLY = "```python\ndef f(x):\n    return None\n```"
 SERVICE = {
-    "category": "approach_flaw",
-    "analysis": "the sum of the list is never returned",
-    "suggestion": "return the sum",
-    "actionItems": ["add them up", "return it"],
-    "lessons": ["Try it by hand"],
-    "confidence": 0.5,
-}
+    "category": "approach_flaw", "analysis": "the sum of the list is never returned", "suggestion": "return the sum",
+    "actionItems": ["add them up", "return it"], "lessons": ["Try it by hand"], "confidence": 0.5,
+}  # fmt: skip
 SESSION = {
-    "what_worked": "the signature",
-    "what_failed": "None came",
-    "root_cause": "the sum of the list is never returned",
-    "strategy_change": "return the sum",
-    "key_insight": "a function without return gives None",
-}
+    "what_worked": "the signature", "what_failed": "None came", "root_cause": "the sum of the list is never returned",
+    "strategy_change": "return the sum", "key_insight": "a function without return gives None",
+}  # fmt: skip
 CRITIQUE = {"severity": 0.8, "issues": ["nothing is returned"], "suggestions": ["return the sum"]}
 RULES = [
     {"when": '"actionItems"', "scope": "conversation", "reply": json.dumps(SERVICE)},

@@ -209,17 +209,11 @@ def is_of_first_cell(run):
     return run.manifest.seed == run.manifest.config["recall"]["omega"] == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "key"),
-    [
-        (["curator=wisdom"], "curator"),
-        (["store=jsonl"], "store"),
-        (["memory.shared.shown.wisdom=1"], "memory.shared.shown"),
-        (["memory.shared.priors=true"], "memory.shared.priors"),
-        (["recall=similar"], "recall"),
-        (["benchmark.split={test: 0.5}"], "benchmark.split"),
-    ],
-)
+@pytest.mark.parametrize(("words", "key"), [
+    (["curator=wisdom"], "curator"), (["store=jsonl"], "store"),
+    (["memory.shared.shown.wisdom=1"], "memory.shared.shown"), (["memory.shared.priors=true"], "memory.shared.priors"),
+    (["recall=similar"], "recall"), (["benchmark.split={test: 0.5}"], "benchmark.split"),
+])  # fmt: skip
 def test_memory_across_tasks_is_refused_with_its_key(words, key, tmp_path):
     cfg = compose(*SMALL, f"run_root={tmp_path}", "benchmark.shard=1/2", *words)
     with pytest.raises(ConfigError, match=f"benchmark.shard: got 1/2 with memory across tasks by {key}, expected none"):

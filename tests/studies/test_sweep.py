@@ -119,15 +119,12 @@ def test_a_cell_is_composed_as_hydra_composes_it(overrides):
         assert cell.digest == digest_of(compose(*cell.overrides))
 
 
-@pytest.mark.parametrize(
-    ("overrides", "got"),
-    [
-        (["seed=range(0,99999999)"], "seed: got more than 10,000 values"),
-        (["seed=shuffle(range(0,99999999))"], "seed: got more than 10,000 values"),
-        (["temperature=range(0.0,1e9,0.1)"], "temperature: got more than 10,000 values"),
-        (["seed=range(0,200)", "arm=one", "recall.omega=range(0,100)"], "seed, recall.omega: got 200 x 100 values"),
-    ],
-)
+@pytest.mark.parametrize(("overrides", "got"), [
+    (["seed=range(0,99999999)"], "seed: got more than 10,000 values"),
+    (["seed=shuffle(range(0,99999999))"], "seed: got more than 10,000 values"),
+    (["temperature=range(0.0,1e9,0.1)"], "temperature: got more than 10,000 values"),
+    (["seed=range(0,200)", "arm=one", "recall.omega=range(0,100)"], "seed, recall.omega: got 200 x 100 values"),
+])  # fmt: skip
 def test_more_cells_than_a_sweep_may_have_are_an_error_before_any_is_composed(overrides, got, capsys):
     assert main(["run", "-m", *overrides]) == 2
     assert capsys.readouterr().err == (

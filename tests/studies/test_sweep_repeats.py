@@ -9,17 +9,12 @@ from reflexion_lab.studies.sweeps.sweep import Sweep, drawn_anew
 ANEW = "each seed has its own tasks: {} repeats them"
 
 
-@pytest.mark.parametrize(
-    ("benchmark", "keys"),
-    [
-        (["benchmark=humaneval", "benchmark.sample=4"], "benchmark.sample_seed=0"),
-        (["benchmark=humaneval", "benchmark.sample=4", "benchmark.sample_seed=0"], None),
-        (["benchmark=humaneval"], None),
-        (["benchmark.limit=8"], "benchmark.load.seed=0"),
-        (["benchmark.load.seed=0"], None),
-        (["benchmark.sample=4"], "benchmark.load.seed=0 benchmark.sample_seed=0"),
-    ],
-)
+@pytest.mark.parametrize(("benchmark", "keys"), [
+    (["benchmark=humaneval", "benchmark.sample=4"], "benchmark.sample_seed=0"),
+    (["benchmark=humaneval", "benchmark.sample=4", "benchmark.sample_seed=0"], None), (["benchmark=humaneval"], None),
+    (["benchmark.limit=8"], "benchmark.load.seed=0"), (["benchmark.load.seed=0"], None),
+    (["benchmark.sample=4"], "benchmark.load.seed=0 benchmark.sample_seed=0"),
+])  # fmt: skip
 def test_it_says_whether_seeds_repeat_the_same_tasks(benchmark, keys):
     sweep = Sweep(cells([*benchmark, "seed=1,2"]))
     assert drawn_anew(sweep) == (ANEW.format(keys) if keys else "")

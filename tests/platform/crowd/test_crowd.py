@@ -14,15 +14,10 @@ FORMS = [2, pytest.param(8, marks=pytest.mark.soak)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("n", "store"),
-    [
-        (2, "jsonl"),
-        pytest.param(3, "sqlite", marks=pytest.mark.soak),
-        pytest.param(8, "sqlite", marks=pytest.mark.soak),
-        pytest.param(8, "jsonl", marks=pytest.mark.soak),
-    ],
-)
+@pytest.mark.parametrize(("n", "store"), [
+    (2, "jsonl"), pytest.param(3, "sqlite", marks=pytest.mark.soak), pytest.param(8, "sqlite", marks=pytest.mark.soak),
+    pytest.param(8, "jsonl", marks=pytest.mark.soak),
+])  # fmt: skip
 @pytest.mark.soak
 def test_sweeps_at_once_share_calls_memory_and_tracking(crowd, peaceful, n, store):
     process = crowd(f"store={store}", "memory.shared.across_cells=true", *SHARED)

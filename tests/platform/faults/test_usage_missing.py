@@ -67,15 +67,12 @@ def test_one_reply_without_usage_is_told_in_every_view(server, tmp_path, monkeyp
     assert not [metric.name for metric in metrics(log, summary(log)) if metric.name.endswith("cost")]
 
 
-@pytest.mark.parametrize(
-    ("usage", "words"),
-    [
-        ({"completion_tokens": 20}, "at least 60 tokens, cost unknown (3 of 3 replies without usage)"),
-        ({"prompt_tokens": 220}, "at least 660 tokens, cost unknown (3 of 3 replies without usage)"),
-        ({"prompt_tokens": 220, "total_tokens": 240}, "720 tokens, cost 0.0029"),
-        ({"completion_tokens": 20, "total_tokens": 240}, "720 tokens, cost 0.0029"),
-    ],
-)
+@pytest.mark.parametrize(("usage", "words"), [
+    ({"completion_tokens": 20}, "at least 60 tokens, cost unknown (3 of 3 replies without usage)"),
+    ({"prompt_tokens": 220}, "at least 660 tokens, cost unknown (3 of 3 replies without usage)"),
+    ({"prompt_tokens": 220, "total_tokens": 240}, "720 tokens, cost 0.0029"),
+    ({"completion_tokens": 20, "total_tokens": 240}, "720 tokens, cost 0.0029"),
+])  # fmt: skip
 def test_half_a_usage_is_missing_unless_the_total_gives_the_rest(tmp_path, monkeypatch, capsys, usage, words):
     monkeypatch.chdir(tmp_path)
 

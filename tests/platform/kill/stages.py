@@ -52,19 +52,12 @@ BASE = [
 ]  # fmt: skip
 LEARNS = ["memory.shared.shown.wisdom=2", "memory.shared.round_size=2"]
 KINDS = {
-    "run": [],
-    "run with written tests": ["feedback_source=self_tests", "suite_writer=chat"],
-    "run with a folder of records": ["store=jsonl", *LEARNS],
-    "run with SQLite": ["store=sqlite", *LEARNS],
-    "run with a curator": [
-        "curator._target_=tests.shared.scripted_curator.ScriptedCurator",
-        "store=jsonl",
-        "memory.shared.round_size=2",
-        "workers=2",
-    ],
-    "sweep": ["recall.omega=0,1"],
-    "sweep with SQLite": ["recall.omega=0,1", "store=sqlite", *LEARNS],
-}
+    "run": [], "run with written tests": ["feedback_source=self_tests", "suite_writer=chat"],
+    "run with a folder of records": ["store=jsonl", *LEARNS], "run with SQLite": ["store=sqlite", *LEARNS],
+    "run with a curator": ["curator._target_=tests.shared.scripted_curator.ScriptedCurator", "store=jsonl",
+                           "memory.shared.round_size=2", "workers=2"],
+    "sweep": ["recall.omega=0,1"], "sweep with SQLite": ["recall.omega=0,1", "store=sqlite", *LEARNS],
+}  # fmt: skip
 """Overrides by kind of life."""
 KEYS = {"attempts": ("task_id", "number"), "results": ("task_id",), "grades": ("task_id", "number")}
 Event = tuple[str, str, int]

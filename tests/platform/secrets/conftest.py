@@ -15,14 +15,11 @@ import pytest
 from model_server import ModelServer, completion
 
 SECRETS = {
-    "OPENAI_API_KEY": "pl-Zq7xOPENAIw3/k9+Vb",
-    "GATEWAY": "pl-Hb2mGATEWAYt8/r4+Nd",
-    "PGPASSWORD": "pl-Mx5cPGPASSz1/q6+Lf",
-    "DATABASE_URL": "postgresql://lab:pl-Jr8vDATABASEu2+Ys@127.0.0.1:1/nothing",
+    "OPENAI_API_KEY": "pl-Zq7xOPENAIw3/k9+Vb", "GATEWAY": "pl-Hb2mGATEWAYt8/r4+Nd",
+    "PGPASSWORD": "pl-Mx5cPGPASSz1/q6+Lf", "DATABASE_URL": "postgresql://lab:pl-Jr8vDATABASEu2+Ys@127.0.0.1:1/nothing",
     "MLFLOW_TRACKING_URI": "http://lab:pl-Tg4nMLFLOWe7+Ko@127.0.0.1:1",
-    "AWS_SECRET_ACCESS_KEY": "pl-Wd9bAWSKEYi5/c3+Xa",
-    "HF_TOKEN": "hf_Pf6sHFTOKENo8h2jUvQmRtYwZx0123456789",
-}
+    "AWS_SECRET_ACCESS_KEY": "pl-Wd9bAWSKEYi5/c3+Xa", "HF_TOKEN": "hf_Pf6sHFTOKENo8h2jUvQmRtYwZx0123456789",
+}  # fmt: skip
 IN_A_FILE = "pl-Ce3kKEYFILEg6/v1+Bn"
 PIECES = tuple(re.search("[A-Z][a-z][0-9][a-z][A-Z]+[a-z][0-9]", text)[0] for text in (*SECRETS.values(), IN_A_FILE))
 """Of each its middle, so that no cut hides the rest."""

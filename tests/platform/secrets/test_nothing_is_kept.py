@@ -124,23 +124,14 @@ def test_what_the_server_said_back_is_in_no_file_and_was_not_printed(finished: D
     assert planted.found_in(finished.printed.encode(errors="backslashreplace")) == set()
 
 
-@pytest.mark.parametrize(
-    ("override", "field"),
-    [
-        ("+model.api_key=pl-Zq7xOPENAIw3", "model.api_key: unknown key; expected one of"),
-        (
-            "model.extra_body={headers: {Authorization: Bearer pl-Zq7xOPENAIw3}}",
-            "body.headers.Authorization: got a key",
-        ),
-        (
-            "model.base_url='http://me:pl-Zq7xOPENAIw3@127.0.0.1:1/v1'",
-            "model.base_url: got a key, or an address with one",
-        ),
-        ("model.base_url='http://127.0.0.1:1/v1?a=b&api_key=pl-Zq7xOPENAIw3'", "model.base_url: got a key"),
-        ("model.api_key=pl-Zq7xOPENAIw3", "model.api_key: unknown key"),
-        ("-m model.nothing_api_key=pl-Zq7xOPENAIw3,other", "nothing_api_key"),
-    ],
-)
+@pytest.mark.parametrize(("override", "field"), [
+    ("+model.api_key=pl-Zq7xOPENAIw3", "model.api_key: unknown key; expected one of"),
+    ("model.extra_body={headers: {Authorization: Bearer pl-Zq7xOPENAIw3}}", "body.headers.Authorization: got a key"),
+    ("model.base_url='http://me:pl-Zq7xOPENAIw3@127.0.0.1:1/v1'", "model.base_url: got a key, or an address with one"),
+    ("model.base_url='http://127.0.0.1:1/v1?a=b&api_key=pl-Zq7xOPENAIw3'", "model.base_url: got a key"),
+    ("model.api_key=pl-Zq7xOPENAIw3", "model.api_key: unknown key"),
+    ("-m model.nothing_api_key=pl-Zq7xOPENAIw3,other", "nothing_api_key"),
+])  # fmt: skip
 @pytest.mark.slow
 def test_a_key_in_the_config_is_refused_and_not_repeated(tmp_path, monkeypatch, planted, override, field):
     monkeypatch.chdir(tmp_path)

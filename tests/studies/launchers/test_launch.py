@@ -45,16 +45,13 @@ echo "JobID|State|NodeList"; cat "$SLURM_TEST/states"
 }
 
 
-@pytest.mark.parametrize(
-    ("missing", "words", "message"),
-    [
-        ("joblib", ["hydra/launcher=joblib"], "pip install 'reflexion_lab[joblib]'"),
-        ("ray", ["hydra/launcher=ray"], "pip install 'reflexion_lab[ray]'"),
-        ("submitit", ["hydra/launcher=submitit"], "pip install 'reflexion_lab[submitit]'"),
-        ("", ["hydra/launcher=nonsense"], "hydra/launcher: got 'nonsense', expected one of "),
-        ("", ["hydra/launcher=joblib", "hydra.launcher.jobs=2"], "hydra.launcher.jobs"),
-    ],
-)
+@pytest.mark.parametrize(("missing", "words", "message"), [
+    ("joblib", ["hydra/launcher=joblib"], "pip install 'reflexion_lab[joblib]'"),
+    ("ray", ["hydra/launcher=ray"], "pip install 'reflexion_lab[ray]'"),
+    ("submitit", ["hydra/launcher=submitit"], "pip install 'reflexion_lab[submitit]'"),
+    ("", ["hydra/launcher=nonsense"], "hydra/launcher: got 'nonsense', expected one of "),
+    ("", ["hydra/launcher=joblib", "hydra.launcher.jobs=2"], "hydra.launcher.jobs"),
+])  # fmt: skip
 def test_a_missing_plugin_or_wrong_key_is_one_error(missing, words, message, tmp_path):
     script = (
         f"import sys; sys.modules['hydra_plugins.hydra_{missing}_launcher'] = None\n"

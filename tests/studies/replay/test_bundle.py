@@ -206,18 +206,12 @@ def without_last_line(content):
     return b"".join(content.splitlines(keepends=True)[:-1])
 
 
-@pytest.mark.parametrize(
-    ("member", "change", "message"),
-    [
-        ("attempts.jsonl", in_first_attempt(timed_out), "note: a time-out"),
-        (
-            "attempts.jsonl",
-            in_first_attempt(lambda evaluation: evaluation.update(reward=0.875)),
-            r"DISAGREES: basics/\S+, attempts\[0\]\.evaluation\.reward: got 0\.0, expected 0\.875",
-        ),
-        ("calls.jsonl", without_last_line, r"calls DISAGREES .*(attempts\[\d\]|while .*attempt \d)"),
-    ],
-)
+@pytest.mark.parametrize(("member", "change", "message"), [
+    ("attempts.jsonl", in_first_attempt(timed_out), "note: a time-out"),
+    ("attempts.jsonl", in_first_attempt(lambda evaluation: evaluation.update(reward=0.875)),
+     r"DISAGREES: basics/\S+, attempts\[0\]\.evaluation\.reward: got 0\.0, expected 0\.875"),
+    ("calls.jsonl", without_last_line, r"calls DISAGREES .*(attempts\[\d\]|while .*attempt \d)"),
+])  # fmt: skip
 def test_the_first_difference_of_a_replay_is_named(small, tmp_path, capsys, member, change, message):
     assert main(["replay", str(changed(small[1], tmp_path / "bad.zip", member, change))]) == 1
     assert re.search(message, " ".join(capsys.readouterr().out.split()))
@@ -273,14 +267,11 @@ def link(name):
     return info
 
 
-@pytest.mark.parametrize(
-    ("member", "message"),
-    [
-        *(((name, b""), "expected the files of a run alone") for name in EVIL),
-        ((link("calls.jsonl"), b"/etc/passwd"), "got a link or encrypted member, expected a plain file"),
-        (("manifest.json", b"{}"), "is not what BUNDLE.json says"),
-    ],
-)
+@pytest.mark.parametrize(("member", "message"), [
+    *(((name, b""), "expected the files of a run alone") for name in EVIL),
+    ((link("calls.jsonl"), b"/etc/passwd"), "got a link or encrypted member, expected a plain file"),
+    (("manifest.json", b"{}"), "is not what BUNDLE.json says"),
+])  # fmt: skip
 def test_bad_members_are_refused_and_nothing_is_written(small, tmp_path, member, message):
     about = zipfile.ZipFile(small[1]).read("BUNDLE.json")
     path = zipped(tmp_path / "evil.zip", ("BUNDLE.json", about), member)
@@ -305,15 +296,12 @@ def test_a_file_that_is_no_bundle_is_an_error(small, tmp_path, capsys):
         replay(tmp_path / "nowhere.zip")
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("actor", {"_target_": "os.system", "_args_": ["touch EVIL"]}, "os.system"),
-        ("stop", {"x": {"_target_": "reflexion_lab.tasks.sandbox.sandbox.os.system"}}, "sandbox.os.system"),
-        ("stop", {"x": {"_target_": "hydra.utils.get_object", "path": "os.system"}}, "os.system"),
-        ("arm", "${oc.env:HOME}", "interpolation"),
-    ],
-)
+@pytest.mark.parametrize(("key", "value", "message"), [
+    ("actor", {"_target_": "os.system", "_args_": ["touch EVIL"]}, "os.system"),
+    ("stop", {"x": {"_target_": "reflexion_lab.tasks.sandbox.sandbox.os.system"}}, "sandbox.os.system"),
+    ("stop", {"x": {"_target_": "hydra.utils.get_object", "path": "os.system"}}, "os.system"),
+    ("arm", "${oc.env:HOME}", "interpolation"),
+])  # fmt: skip
 def test_a_bundle_cannot_name_programs_to_run(small, tmp_path, key, value, message):
     def evil(content):
         manifest = json.loads(content)

@@ -10,31 +10,18 @@ from reflexion_lab.studies.tracking.mlflow import MlflowTracker
 from tests.builders import attempt, reflection
 
 CONFIG = {
-    "arm": "reflexion",
-    "seed": 0,
-    "feedback_source": "visible",
-    "benchmark": {
-        "name": "basics",
-        "load": {"_target_": "reflexion_lab.tasks.benchmarks.basics.basics", "n": 4},
-        "ids": None,
-    },
+    "arm": "reflexion", "seed": 0, "feedback_source": "visible",
+    "benchmark": {"name": "basics", "load": {"_target_": "reflexion_lab.tasks.benchmarks.basics.basics", "n": 4},
+                  "ids": None},
     "loop": {"max_attempts": 3, "confidence_threshold": 1.0},
     "recall": {"_target_": "reflexion_lab.memory.recall.Window", "omega": 1, "max_tokens": 600},
-    "model": {
-        "_target_": "reflexion_lab.agent.models.openai.OpenAIModel",
-        "path": "/home/someone/weights/tiny.gguf",
-        "base_url": "http://someone:hunter2@host:8000/v1",
-        "api_key_env": "SOME_API_KEY",
-        "auth_token": "abc-auth-token",
-    },
-    "actor": {
-        "_target_": "reflexion_lab.agent.actors.continuation.Continuation",
-        "sampling": {"stop": ["\ndef ", "#"]},
-    },
-    "tracker": {"uri": "sqlite:///mlflow.db"},
-    "run_root": "runs",
-    "sweep_id": "sweep-7",
-}
+    "model": {"_target_": "reflexion_lab.agent.models.openai.OpenAIModel", "path": "/home/someone/weights/tiny.gguf",
+              "base_url": "http://someone:hunter2@host:8000/v1", "api_key_env": "SOME_API_KEY",
+              "auth_token": "abc-auth-token"},
+    "actor": {"_target_": "reflexion_lab.agent.actors.continuation.Continuation",
+              "sampling": {"stop": ["\ndef ", "#"]}},
+    "tracker": {"uri": "sqlite:///mlflow.db"}, "run_root": "runs", "sweep_id": "sweep-7",
+}  # fmt: skip
 
 
 CALL = Usage(calls=1, prompt_tokens=7, completion_tokens=3)

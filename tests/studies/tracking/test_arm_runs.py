@@ -100,21 +100,17 @@ def check_differences(folders, data):
     price = row.equal["tokens"].price
     assert metrics["final/difference"] == 0.375
     pairs = {
-        "final/difference": row.as_run.estimate.value,
-        "final/difference_low": row.as_run.estimate.low,
-        "final/difference_high": row.as_run.estimate.high,
-        "final/difference_p": row.as_run.p_tasks,
+        "final/difference": row.as_run.estimate.value, "final/difference_low": row.as_run.estimate.low,
+        "final/difference_high": row.as_run.estimate.high, "final/difference_p": row.as_run.p_tasks,
         "final/difference_p_holm": row.as_run.p_holm,
         "final/difference_at_equal_tokens": row.equal["tokens"].estimate.value,
         "final/difference_at_equal_tokens_price_ratio": price.ratio,
         "final/difference_at_equal_tokens_break_even": price.break_even,
         "final/difference_at_equal_attempts": row.equal["attempts"].estimate.value,
         "final/difference_at_equal_completion_tokens": row.equal["completion_tokens"].estimate.value,
-        "final/pass_at_1": row.final.value,
-        "final/auc": row.area,
-        "final/repair": 4 / 6,
+        "final/pass_at_1": row.final.value, "final/auc": row.area, "final/repair": 4 / 6,
         "usage/tokens": row.spent.usage.tokens,
-    }
+    }  # fmt: skip
     assert {key: metrics[key] for key in pairs} == pytest.approx(pairs, rel=1e-5)
     estimate = row.as_run.estimate
     expected = {

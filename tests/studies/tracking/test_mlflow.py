@@ -100,12 +100,9 @@ def test_the_link_shows_the_runs_of_the_sweep_best_first(tracker, run):
     place, _, query = link.partition("?")
     assert place == f"http://127.0.0.1:5000/#/experiments/{experiment.experiment_id}/runs"
     assert parse_qs(query) == {
-        "compareRunsMode": ["CHART"],
-        "searchFilter": ["tags.kind = 'job' and tags.sweep_id = 'sweep-7'"],
-        "orderByKey": ["metrics.`final/pass_at_1`"],
-        "orderByAsc": ["false"],
-        "startTime": ["ALL"],
-    }
+        "compareRunsMode": ["CHART"], "searchFilter": ["tags.kind = 'job' and tags.sweep_id = 'sweep-7'"],
+        "orderByKey": ["metrics.`final/pass_at_1`"], "orderByAsc": ["false"], "startTime": ["ALL"],
+    }  # fmt: skip
 
 
 def test_a_registered_study_has_an_experiment_of_its_name(tracker, run):

@@ -22,16 +22,12 @@ def text(path):
     return view.note(log, summary(log), path)
 
 
-@pytest.mark.parametrize(
-    ("values", "name"),
-    [
-        ({}, "reflexion a3 Ω1 s0 basics"),
-        ({"arm": "simple", "seed": 4, "loop__max_attempts": 1}, "simple a1 s4 basics"),
-        ({"feedback_source": "oracle"}, "reflexion oracle a3 Ω1 s0 ba"),
-        ({"feedback_source": "oracle", "arm": "oracle"}, "oracle a3 Ω1 s0 basics"),
-        ({"arm": "x" * 200, "seed": 12}, "x" * 18 + " a3 Ω1 s12"),
-    ],
-)
+@pytest.mark.parametrize(("values", "name"), [
+    ({}, "reflexion a3 Ω1 s0 basics"), ({"arm": "simple", "seed": 4, "loop__max_attempts": 1}, "simple a1 s4 basics"),
+    ({"feedback_source": "oracle"}, "reflexion oracle a3 Ω1 s0 ba"),
+    ({"feedback_source": "oracle", "arm": "oracle"}, "oracle a3 Ω1 s0 basics"),
+    ({"arm": "x" * 200, "seed": 12}, "x" * 18 + " a3 Ω1 s12"),
+])  # fmt: skip
 def test_a_short_name_begins_with_what_distinguishes_a_run(run, values, name):
     assert view.run_name(manifest(run(**values, solved_at=(1, 0)))) == name
     assert len(name) <= view.NAME_LENGTH
@@ -82,14 +78,11 @@ def test_metrics_are_curves_rates_and_usage(run):
     assert not absent & {name for name, _ in figures}
 
 
-@pytest.mark.parametrize(
-    ("values", "absent"),
-    [
-        ({"solved_at": (0, 0)}, ("tokens_per_solved", "feedback_wrong_if_passed")),
-        ({"solved_at": (1, 1)}, ("reflections/",)),
-        ({"feedback_source": "oracle"}, ("feedback_right_if_failed", "pass_at_1")),
-    ],
-)
+@pytest.mark.parametrize(("values", "absent"), [
+    ({"solved_at": (0, 0)}, ("tokens_per_solved", "feedback_wrong_if_passed")),
+    ({"solved_at": (1, 1)}, ("reflections/",)),
+    ({"feedback_source": "oracle"}, ("feedback_right_if_failed", "pass_at_1")),
+])  # fmt: skip
 def test_a_metric_without_cases_is_left_out(run, values, absent):
     assert not [name for name, _ in metrics_of(run(**values)) if any(part in name for part in absent)]
 
@@ -157,20 +150,9 @@ def test_tags_say_whether_runs_may_be_compared(run):
     log = Log.read(RunFolder.existing(run(n_expected=6)))
     log = replace(log, manifest=replace(log.manifest, role_fingerprints={"critic": "big:1"}), deviations=("a", "b"))
     assert view.tags(log, summary(log)) == {
-        "deviations": "a; b",
-        "kind": "job",
-        "run_id": "run-id",
-        "sweep_id": "sweep-7",
-        "feedback_source": "visible",
-        "benchmark_digest": "d" * 64,
-        "config_digest": "c0ffee",
-        "model_fingerprint": "tiny:1234",
-        "model_fingerprint.critic": "big:1",
-        "slots": "1",
-        "isolation": "process, rlimits",
-        "git_commit": "0123456789abcdef",
-        "dirty": "true",
-        "n_expected": "6",
-        "n_logged": "4",
+        "deviations": "a; b", "kind": "job", "run_id": "run-id", "sweep_id": "sweep-7", "feedback_source": "visible",
+        "benchmark_digest": "d" * 64, "config_digest": "c0ffee", "model_fingerprint": "tiny:1234",
+        "model_fingerprint.critic": "big:1", "slots": "1", "isolation": "process, rlimits",
+        "git_commit": "0123456789abcdef", "dirty": "true", "n_expected": "6", "n_logged": "4",
         "interval": "[0.301, 0.954]",
-    }
+    }  # fmt: skip

@@ -71,14 +71,9 @@ def test_no_wrong_program_of_any_template_counts_as_equivalent() -> None:
 
 def test_a_mutant_that_no_call_tells_apart_is_left_out() -> None:
     template = Template(
-        theme="numbers",
-        level="easy",
-        names=("at_least_zero",),
-        signature="(n: int) -> int",
-        sentence="Return n, but 0 if it is negative.",
-        solution=("return n if n > 0 else 0",),
-        inputs="number(-20, 20)",
-    )
+        theme="numbers", level="easy", names=("at_least_zero",), signature="(n: int) -> int",
+        sentence="Return n, but 0 if it is negative.", solution=("return n if n > 0 else 0",), inputs="number(-20, 20)",
+    )  # fmt: skip
     cases = pool(template, None, Random(0))
     programs = [mutant.program for mutant in mutants(source(template, template.solution, None))]
     same = sum(1 << 2 + i for i, program in enumerate(programs) if "n >= 0" in program or "n > -1" in program)

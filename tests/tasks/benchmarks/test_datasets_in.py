@@ -62,16 +62,13 @@ def test_a_bad_row_is_named_with_place_and_field(folder: Path, datasets) -> None
         jsonl(str(folder / "bad"))
 
 
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("two", "got the splits test, train, expected one of them in the path"),
-        ("none.parquet", r"none\.parquet cannot be read"),
-        ("hf://datasets/alone", r"expected hf://datasets/OWNER/NAME\[/SUBSET\[/SPLIT\]\]"),
-        ("hf://datasets/no/such/a/b/c", r"expected hf://datasets/OWNER/NAME\[/SUBSET\[/SPLIT\]\]"),
-        ("hf://datasets/no/such", "hf://datasets/no/such cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("path", "message"), [
+    ("two", "got the splits test, train, expected one of them in the path"),
+    ("none.parquet", r"none\.parquet cannot be read"),
+    ("hf://datasets/alone", r"expected hf://datasets/OWNER/NAME\[/SUBSET\[/SPLIT\]\]"),
+    ("hf://datasets/no/such/a/b/c", r"expected hf://datasets/OWNER/NAME\[/SUBSET\[/SPLIT\]\]"),
+    ("hf://datasets/no/such", "hf://datasets/no/such cannot be read"),
+])  # fmt: skip
 def test_a_source_that_cannot_be_read_is_named(folder: Path, path: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         jsonl(path if path.startswith("hf://") else str(folder / path))

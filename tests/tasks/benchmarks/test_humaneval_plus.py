@@ -95,16 +95,11 @@ def test_floats_are_compared_within_the_tolerance(task_of):
     results = "[2.25, [1.0, 2.0], [1.0, 2], (0.5,), [], float('inf'), None, True, 'a']"
     task = task_of(row(hub_test("[[1], [2], [3], [4], [5], [6], [7], [8], [9]]", results)))
     assert task.hidden_tests == (
-        "assert abs(candidate(1) - 2.25) <= 1e-06 + 1e-07 * abs(2.25)",
-        "assert close(candidate(2), [1.0, 2.0], 1e-06)",
-        "assert candidate(3) == [1.0, 2]",
-        "assert close(candidate(4), (0.5,), 1e-06)",
-        "assert candidate(5) == []",
-        "assert close(candidate(6), float('inf'), 1e-06)",
-        "assert candidate(7) == None",
-        "assert candidate(8) == True",
+        "assert abs(candidate(1) - 2.25) <= 1e-06 + 1e-07 * abs(2.25)", "assert close(candidate(2), [1.0, 2.0], 1e-06)",
+        "assert candidate(3) == [1.0, 2]", "assert close(candidate(4), (0.5,), 1e-06)", "assert candidate(5) == []",
+        "assert close(candidate(6), float('inf'), 1e-06)", "assert candidate(7) == None", "assert candidate(8) == True",
         "assert candidate(9) == 'a'",
-    )
+    )  # fmt: skip
     assert task.setup.startswith("def close(actual, expected, atol):")
 
 
@@ -112,14 +107,10 @@ def test_a_tolerance_of_the_row_holds_for_all_numbers(task_of):
     results = "[-2.25, 3, [1, [2.5]], True, 'a', None, []]"
     task = task_of(row(hub_test("[[1], [2], [3], [4], [5], [6], [7]]", results, "0.0001")))
     assert task.hidden_tests == (
-        "assert abs(candidate(1) - -2.25) <= 0.0001 + 1e-07 * abs(-2.25)",
-        "assert close(candidate(2), 3, 0.0001)",
-        "assert close(candidate(3), [1, [2.5]], 0.0001)",
-        "assert candidate(4) == True",
-        "assert candidate(5) == 'a'",
-        "assert candidate(6) == None",
-        "assert candidate(7) == []",
-    )
+        "assert abs(candidate(1) - -2.25) <= 0.0001 + 1e-07 * abs(-2.25)", "assert close(candidate(2), 3, 0.0001)",
+        "assert close(candidate(3), [1, [2.5]], 0.0001)", "assert candidate(4) == True", "assert candidate(5) == 'a'",
+        "assert candidate(6) == None", "assert candidate(7) == []",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("atol", ["0", "1e-06", "0.01"])
@@ -152,17 +143,14 @@ def test_every_check_meets_fresh_arguments(task_of):
     assert holds(task.hidden_tests, task.setup, "def f(x, y=1):\n    x.append(y)\n    return len(x) - 1\n")
 
 
-@pytest.mark.parametrize(
-    ("inputs", "results", "loop"),
-    [
-        ("[[1], [2]]", "[2, unknown]", OVER_RESULTS.format(atol=0)),
-        ("[[1], [open('x')]]", "[2, 3]", OVER_RESULTS.format(atol=0)),
-        ("[[i] for i in range(2)]", "[1, 2]", OVER_RESULTS.format(atol=0)),
-        ("[[1], [2]]", "[2]", OVER_RESULTS.format(atol=0)),
-        ("[[1], [2]]", "[2, 3]", OVER_RESULTS.format(atol=0) + "    print(1)\n"),
-        ("[[1], [2]]", "[2, 3]", "    for inp in inputs:\n        assert candidate(*inp) == inp[0] + 1\n"),
-    ],
-)
+@pytest.mark.parametrize(("inputs", "results", "loop"), [
+    ("[[1], [2]]", "[2, unknown]", OVER_RESULTS.format(atol=0)),
+    ("[[1], [open('x')]]", "[2, 3]", OVER_RESULTS.format(atol=0)),
+    ("[[i] for i in range(2)]", "[1, 2]", OVER_RESULTS.format(atol=0)),
+    ("[[1], [2]]", "[2]", OVER_RESULTS.format(atol=0)),
+    ("[[1], [2]]", "[2, 3]", OVER_RESULTS.format(atol=0) + "    print(1)\n"),
+    ("[[1], [2]]", "[2, 3]", "    for inp in inputs:\n        assert candidate(*inp) == inp[0] + 1\n"),
+])  # fmt: skip
 def test_what_is_not_literal_stays_one_check(task_of, inputs, results, loop):
     test = f"{COMPARISON}def check(candidate):\n    inputs = {inputs}\n    results = {results}\n{loop}"
     task = task_of(row(test))
@@ -255,25 +243,18 @@ def test_a_release_file_alone_holds_no_expected_values(complaint):
     assert message.startswith("rows.jsonl, line 1, field $.base_input: ") and "pass `compute`" in message
 
 
-@pytest.mark.parametrize(
-    ("bad", "expected"),
-    [
-        (row("def check("), "field $.test: got 'def check('"),
-        (row("assert True"), "field $.test: got 'assert True', expected a function `check`"),
-        (row(), "field $.test: got '', expected a function `check`"),
-        (
-            row(hub_test("[]", "[]")),
-            "field $.test: got none, expected inputs for which the reference has a correct value",
-        ),
-        (released([[0]], [], body="    return 1 / x\n"), "field $.base_input: got none, expected inputs for which"),
-        (released([1], []), "field $.base_input[0]: got int, expected array"),
-        ({"task_id": "a"}, "field $.prompt: got nothing, expected a value"),
-        (row(hub_test("[[1]]", "[2]"), entry_point="S.f"), "field $.entry_point: got 'S.f', expected a Python"),
-        (row(hub_test("[[1]]", "[2]"), prompt="\ud800"), "field $.prompt: got half a character"),
-        ([], "field $: got array, expected object"),
-        ("{", "field $: got text that is not JSON"),
-    ],
-)
+@pytest.mark.parametrize(("bad", "expected"), [
+    (row("def check("), "field $.test: got 'def check('"),
+    (row("assert True"), "field $.test: got 'assert True', expected a function `check`"),
+    (row(), "field $.test: got '', expected a function `check`"),
+    (row(hub_test("[]", "[]")), "field $.test: got none, expected inputs for which the reference has a correct value"),
+    (released([[0]], [], body="    return 1 / x\n"), "field $.base_input: got none, expected inputs for which"),
+    (released([1], []), "field $.base_input[0]: got int, expected array"),
+    ({"task_id": "a"}, "field $.prompt: got nothing, expected a value"),
+    (row(hub_test("[[1]]", "[2]"), entry_point="S.f"), "field $.entry_point: got 'S.f', expected a Python"),
+    (row(hub_test("[[1]]", "[2]"), prompt="\ud800"), "field $.prompt: got half a character"),
+    ([], "field $: got array, expected object"), ("{", "field $: got text that is not JSON"),
+])  # fmt: skip
 def test_a_bad_row_is_named_with_line_and_field(complaint, bad, expected):
     good = row(hub_test("[[1]]", "[2]"), task_id="good")
     read = partial(humaneval_plus, compute=compute)

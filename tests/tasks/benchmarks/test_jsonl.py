@@ -42,31 +42,24 @@ def test_name_is_the_stem_and_digest_that_of_the_bytes(written):
         assert benchmark.tasks == jsonl(str(plain)).tasks
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        (TASK | {"entry_point": 1}, "field $.entry_point: got int, expected str"),
-        (TASK | {"visible_tests": ["1", 2]}, "field $.visible_tests[1]: got int, expected str"),
-        (TASK | {"hidden_tests": "assert True"}, "field $.hidden_tests: got str, expected array"),
-        ({"task_id": "a", "prompt": ""}, "field $.entry_point: got nothing, expected a value"),
-        (
-            TASK | {"test": TEST, "canonical_solution": "", "entry_point": "S.f"},
-            "field $.entry_point: got 'S.f', expected",
-        ),
-        (TASK | {"test": "", "canonical_solution": "", "x": 1}, "field $.x: got an unknown name, expected a field"),
-        (TASK | {"test": ""}, "field $.test: got this name, expected one of task_id, prompt, entry_point,"),
-        (TASK | {"entry_point": "f(x)"}, "field $.entry_point: got 'f(x)', expected a Python identifier"),
-        (TASK | {"entry_point": "class"}, "field $.entry_point: got 'class', expected a Python identifier"),
-        (TASK | {"task_id": ""}, "field $.task_id: got an empty str, expected a name"),
-        (TASK | {"hidden_tests": ["1", "assert"]}, "field $.hidden_tests[1]: got 'assert' (invalid"),
-        (TASK | {"visible_tests": ["return 1"]}, "field $.visible_tests[0]: got 'return 1'"),
-        (TASK | {"setup": "\0"}, "field $.setup: got "),
-        ([TASK], "field $: got array, expected object"),
-        ('{"task_id": "a', "field $: got text that is not JSON (Input data was truncated"),
-        ("task_id,prompt", "field $: got text that is not JSON"),
-        (json.dumps(TASK) * 2, "field $: got text that is not JSON"),
-    ],
-)
+@pytest.mark.parametrize(("line", "expected"), [
+    (TASK | {"entry_point": 1}, "field $.entry_point: got int, expected str"),
+    (TASK | {"visible_tests": ["1", 2]}, "field $.visible_tests[1]: got int, expected str"),
+    (TASK | {"hidden_tests": "assert True"}, "field $.hidden_tests: got str, expected array"),
+    ({"task_id": "a", "prompt": ""}, "field $.entry_point: got nothing, expected a value"),
+    (TASK | {"test": TEST, "canonical_solution": "", "entry_point": "S.f"}, "field $.entry_point: got 'S.f', expected"),
+    (TASK | {"test": "", "canonical_solution": "", "x": 1}, "field $.x: got an unknown name, expected a field"),
+    (TASK | {"test": ""}, "field $.test: got this name, expected one of task_id, prompt, entry_point,"),
+    (TASK | {"entry_point": "f(x)"}, "field $.entry_point: got 'f(x)', expected a Python identifier"),
+    (TASK | {"entry_point": "class"}, "field $.entry_point: got 'class', expected a Python identifier"),
+    (TASK | {"task_id": ""}, "field $.task_id: got an empty str, expected a name"),
+    (TASK | {"hidden_tests": ["1", "assert"]}, "field $.hidden_tests[1]: got 'assert' (invalid"),
+    (TASK | {"visible_tests": ["return 1"]}, "field $.visible_tests[0]: got 'return 1'"),
+    (TASK | {"setup": "\0"}, "field $.setup: got "), ([TASK], "field $: got array, expected object"),
+    ('{"task_id": "a', "field $: got text that is not JSON (Input data was truncated"),
+    ("task_id,prompt", "field $: got text that is not JSON"),
+    (json.dumps(TASK) * 2, "field $: got text that is not JSON"),
+])  # fmt: skip
 def test_a_bad_line_is_named_with_file_line_and_field(complaint, line, expected):
     message = complaint(jsonl, TASK | {"task_id": "first"}, "", line)
     assert message.startswith(f"rows.jsonl, line 3, {expected}")
@@ -97,19 +90,11 @@ WHOLE = gzip.compress(json.dumps(TASK).encode())
 
 @pytest.mark.parametrize(
     ("name", "data", "expected"),
-    [
-        (
-            "rows.jsonl",
-            json.dumps(TASK).encode().replace(b"def", b"\xff"),
-            r", line 1, field \$: .* not JSON \('utf-8'",
-        ),
-        ("rows.jsonl.gz", b"", ": "),
-        ("rows.jsonl.gz", b"plain", ": "),
-        ("rows.jsonl.gz", WHOLE[:-9], ": "),
-        ("rows.jsonl.gz", WHOLE[:12] + b"\xff" * 9 + WHOLE[21:], ": "),
-    ],
+    [("rows.jsonl", json.dumps(TASK).encode().replace(b"def", b"\xff"), r", line 1, field \$: .* not JSON \('utf-8'"),
+     ("rows.jsonl.gz", b"", ": "), ("rows.jsonl.gz", b"plain", ": "), ("rows.jsonl.gz", WHOLE[:-9], ": "),
+     ("rows.jsonl.gz", WHOLE[:12] + b"\xff" * 9 + WHOLE[21:], ": ")],
     ids=["no text", "empty", "not packed", "cut", "damaged"],
-)
+)  # fmt: skip
 def test_damaged_bytes_are_an_error_of_the_file(tmp_path, name, data, expected):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(ValueError, match=f"{name}{expected}"):
@@ -134,16 +119,10 @@ TWICE = "import math\n\ndef twice(x):\n    return 2 * x\n\n"
 
 
 @pytest.mark.parametrize("read", [jsonl, humaneval_plus])
-@pytest.mark.parametrize(
-    ("head", "tail", "setup"),
-    [
-        ("Write f, which doubles x.\n\n", "", ""),
-        (f"Use twice.\nIt is:\n{TWICE}", "", TWICE),
-        (f"```python\n{TWICE}", "```\n", TWICE),
-        ("print 'Python 2'\n\n", "", ""),
-        ("no Python\n" * 300, "", ""),
-    ],
-)
+@pytest.mark.parametrize(("head", "tail", "setup"), [
+    ("Write f, which doubles x.\n\n", "", ""), (f"Use twice.\nIt is:\n{TWICE}", "", TWICE),
+    (f"```python\n{TWICE}", "```\n", TWICE), ("print 'Python 2'\n\n", "", ""), ("no Python\n" * 300, "", ""),
+])  # fmt: skip
 def test_prompts_that_are_no_python_are_read_with_the_python_in_them(written, sandbox, read, head, tail, setup):
     row = {"task_id": "own/0", "entry_point": "f", "canonical_solution": "    return 2 * x\n"}
     test = TEST.replace("== 2", "== twice(1)") if setup else TEST

@@ -27,13 +27,10 @@ FULL = {
     "challenge_test_list": ["assert triple(-1) == -3"],
 }
 SANITIZED = {
-    "source_file": "x.ipynb",
-    "task_id": 12,
-    "prompt": "Write a function to take a root.",
-    "code": "def root(n):\n    return n ** 0.5",
-    "test_imports": ["import math"],
+    "source_file": "x.ipynb", "task_id": 12, "prompt": "Write a function to take a root.",
+    "code": "def root(n):\n    return n ** 0.5", "test_imports": ["import math"],
     "test_list": ["assert math.isclose(root(4), 2.0)", "assert root(0) == 0", "assert root(1) == 1"],
-}
+}  # fmt: skip
 TREE = FULL | {
     "task_id": 13,
     "code": "class Node:\n    def __init__(self, v):\n        self.v = v\ndef value(node):\n    return node.v",
@@ -182,26 +179,21 @@ def test_array_lines_and_gzip_give_the_same_tasks(written, tmp_path):
         assert benchmark.name == "mbpp"
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({"task_id": "x"}, "field $.task_id: got str, expected int"),
-        ({"text": " "}, "field $.text: got nothing, expected the problem in words"),
-        ({"code": "def other():\n    pass"}, "field $.code: got only other, expected the function that the tests"),
-        ({"code": "X = 1"}, "field $.code: got none, expected the function that the tests of $.test_list call"),
-        ({"code": "def"}, "fields $.code and $.test_list: got "),
-        ({"test_list": ["assert triple(1) =="]}, "fields $.code and $.test_list: got "),
-        ({"test_list": "assert triple(1)"}, "field $.test_list: got str, expected array"),
-        ({"test_list": "{1: 2}"}, "field $.test_list: got object, expected array"),
-        ({"test_list": "[{1}, 1j]"}, "field $"),
-        ({"test_setup_code": "x ="}, "field $.setup: got "),
-        ({"test": "for x in ("}, "field $.test: got 'for x in (' ("),
-        ({"test": "for x in [1]:\n    assert other(x)"}, "field $.test: got "),
-        ({"test": "assert all(map(bool, [1]))"}, "field $.test: got "),
-        ({"test": ["assert triple(1) == 3"]}, "field $.test: got array, expected str"),
-        ({"plus_input": [[1]]}, "field $.plus_input: got tests in another form, expected test_list"),
-    ],
-)
+@pytest.mark.parametrize(("change", "expected"), [
+    ({"task_id": "x"}, "field $.task_id: got str, expected int"),
+    ({"text": " "}, "field $.text: got nothing, expected the problem in words"),
+    ({"code": "def other():\n    pass"}, "field $.code: got only other, expected the function that the tests"),
+    ({"code": "X = 1"}, "field $.code: got none, expected the function that the tests of $.test_list call"),
+    ({"code": "def"}, "fields $.code and $.test_list: got "),
+    ({"test_list": ["assert triple(1) =="]}, "fields $.code and $.test_list: got "),
+    ({"test_list": "assert triple(1)"}, "field $.test_list: got str, expected array"),
+    ({"test_list": "{1: 2}"}, "field $.test_list: got object, expected array"), ({"test_list": "[{1}, 1j]"}, "field $"),
+    ({"test_setup_code": "x ="}, "field $.setup: got "), ({"test": "for x in ("}, "field $.test: got 'for x in (' ("),
+    ({"test": "for x in [1]:\n    assert other(x)"}, "field $.test: got "),
+    ({"test": "assert all(map(bool, [1]))"}, "field $.test: got "),
+    ({"test": ["assert triple(1) == 3"]}, "field $.test: got array, expected str"),
+    ({"plus_input": [[1]]}, "field $.plus_input: got tests in another form, expected test_list"),
+])  # fmt: skip
 def test_a_bad_row_is_named_with_its_place_and_field(complaint, change, expected):
     rows = SANITIZED, FULL | change
     assert complaint(mbpp, *rows).startswith(f"rows.jsonl, line 2, {expected}")

@@ -7,12 +7,9 @@ import pytest
 from reflexion_lab.cli.main import main
 
 WRONG = {
-    "task_id": "own/wrong",
-    "prompt": "def f(x):\n",
-    "entry_point": "f",
-    "hidden_tests": ["assert f(1) == 2"],
+    "task_id": "own/wrong", "prompt": "def f(x):\n", "entry_point": "f", "hidden_tests": ["assert f(1) == 2"],
     "canonical_solution": "    return x\n",
-}
+}  # fmt: skip
 
 
 @pytest.fixture

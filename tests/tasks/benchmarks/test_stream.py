@@ -97,17 +97,14 @@ def test_a_share_is_of_clusters_and_no_split_depends_on_the_order():
     assert Split(test=0.25, seed=1).ids(whole)["test"] != split.ids(whole)["test"]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"split": Split()}, "benchmark.split: got both or none"),
-        ({"split": Split(test=0.5, folds=2)}, "benchmark.split: got both or none"),
-        ({"split": Split(test=0.01)}, "0 of 7 clusters for the test"),
-        ({"split": Split(test=1.0)}, "7 of 7 clusters for the test"),
-        ({"split": Split(folds=2, fold=2)}, "benchmark.split.fold: got 2, expected 0 to 1"),
-        ({"passes": 0}, "passes: got 0, expected 1 or more"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"split": Split()}, "benchmark.split: got both or none"),
+    ({"split": Split(test=0.5, folds=2)}, "benchmark.split: got both or none"),
+    ({"split": Split(test=0.01)}, "0 of 7 clusters for the test"),
+    ({"split": Split(test=1.0)}, "7 of 7 clusters for the test"),
+    ({"split": Split(folds=2, fold=2)}, "benchmark.split.fold: got 2, expected 0 to 1"),
+    ({"passes": 0}, "passes: got 0, expected 1 or more"),
+])  # fmt: skip
 def test_an_impossible_stream_is_refused_by_its_key(options, message):
     with pytest.raises(ConfigError, match=message):
         stream(benchmark(), **options)

@@ -15,20 +15,14 @@ def examples(docstring: str, parameters: str = "x", name: str = "f") -> list[str
     return [test.removeprefix("assert ") for test in visible_tests(prompt, name)]
 
 
-@pytest.mark.parametrize(
-    ("docstring", "expected"),
-    [
-        (">>> f(1)\n2", "f(1) == 2"),
-        (">>> f([1, -2], (3,), k={'a': {4}})\n[True, None]", "f([1, -2], (3,), k={'a': {4}}) == [True, None]"),
-        ('>>> f("it\'s")\n\'say "so"\'', 'f("it\'s") == \'say "so"\''),
-        (">>> f(2.5)\n-0.5", "f(2.5) == -0.5"),
-        (">>> f([1,\n...    2])\n[1,\n 2]", "f([1, 2]) == [1, 2]"),
-        (">>> f([])\n\nNone is what an empty list gives.", "f([]) == None"),
-        (">>> f(3) == 4", "f(3) == 4"),
-        (">>> f(3)  # => 4", "f(3) == 4"),
-        (">>> round(f(1), 2)  # about a half\n0.5", "round(f(1), 2) == 0.5"),
-    ],
-)
+@pytest.mark.parametrize(("docstring", "expected"), [
+    (">>> f(1)\n2", "f(1) == 2"),
+    (">>> f([1, -2], (3,), k={'a': {4}})\n[True, None]", "f([1, -2], (3,), k={'a': {4}}) == [True, None]"),
+    ('>>> f("it\'s")\n\'say "so"\'', 'f("it\'s") == \'say "so"\''), (">>> f(2.5)\n-0.5", "f(2.5) == -0.5"),
+    (">>> f([1,\n...    2])\n[1,\n 2]", "f([1, 2]) == [1, 2]"),
+    (">>> f([])\n\nNone is what an empty list gives.", "f([]) == None"), (">>> f(3) == 4", "f(3) == 4"),
+    (">>> f(3)  # => 4", "f(3) == 4"), (">>> round(f(1), 2)  # about a half\n0.5", "round(f(1), 2) == 0.5"),
+])  # fmt: skip
 def test_doctests_are_visible_tests(docstring: str, expected: str) -> None:
     assert examples(docstring) == [expected]
 
@@ -49,18 +43,14 @@ def test_examples_in_prose_are_visible_tests(line: str, value: str) -> None:
     assert examples(line) == [f"f([1, 2]) == {value}"]
 
 
-@pytest.mark.parametrize(
-    ("docstring", "expected"),
-    [
-        ("For x = 'a', y = 2 the output should be 3", ["f('a', 2) == 3"]),
-        ('For x = 1, y = 2, the sum is 3, so the result should be "11".', ["f(1, 2) == '11'"]),
-        ("Example 1:\n    Input: x = [1], y = 2\n    Output: [3]\n    Explanation: so it is", ["f([1], 2) == [3]"]),
-        ("Input: 1, 2\nOutput: (3, 4) # both\n\nInput: 5, 6\nOutput: 7", ["f(1, 2) == (3, 4)", "f(5, 6) == 7"]),
-        ("For y = 'a', x = 2 the output should be 3", []),
-        ("For z = 1 the output should be 3", []),
-        ("Input: grid : [1]\nOutput: 3", []),
-    ],
-)
+@pytest.mark.parametrize(("docstring", "expected"), [
+    ("For x = 'a', y = 2 the output should be 3", ["f('a', 2) == 3"]),
+    ('For x = 1, y = 2, the sum is 3, so the result should be "11".', ["f(1, 2) == '11'"]),
+    ("Example 1:\n    Input: x = [1], y = 2\n    Output: [3]\n    Explanation: so it is", ["f([1], 2) == [3]"]),
+    ("Input: 1, 2\nOutput: (3, 4) # both\n\nInput: 5, 6\nOutput: 7", ["f(1, 2) == (3, 4)", "f(5, 6) == 7"]),
+    ("For y = 'a', x = 2 the output should be 3", []), ("For z = 1 the output should be 3", []),
+    ("Input: grid : [1]\nOutput: 3", []),
+])  # fmt: skip
 def test_worked_inputs_are_visible_tests_if_they_name_the_parameters(docstring: str, expected: list[str]) -> None:
     assert examples(docstring, "x, y") == expected
 

@@ -55,19 +55,13 @@ def test_heuristics_are_no_feedback_and_get_one_attempt(tmp_path, overrides):
         assert (attempt.stop_reason, attempt.evaluation.reward) == ("no_feedback", 0.99)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (["evaluator=combined", "evaluator.tests_weight=-1"], "evaluator.tests_weight: got -1"),
-        (["evaluator=combined", "evaluator.lint_weight=nan"], "evaluator.lint_weight: got nan"),
-        (
-            ["evaluator=combined", "evaluator.type_tool=ruff"],
-            "evaluator.type_tool: got 'ruff', expected one of ty, mypy",
-        ),
-        (["evaluator=lint", "evaluator.tool=flake9"], "evaluator.tool: got 'flake9'"),
-        (["evaluator=trajectory", "evaluator.max_turns=-2"], "evaluator.max_turns: got -2"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    (["evaluator=combined", "evaluator.tests_weight=-1"], "evaluator.tests_weight: got -1"),
+    (["evaluator=combined", "evaluator.lint_weight=nan"], "evaluator.lint_weight: got nan"),
+    (["evaluator=combined", "evaluator.type_tool=ruff"], "evaluator.type_tool: got 'ruff', expected one of ty, mypy"),
+    (["evaluator=lint", "evaluator.tool=flake9"], "evaluator.tool: got 'flake9'"),
+    (["evaluator=trajectory", "evaluator.max_turns=-2"], "evaluator.max_turns: got -2"),
+])  # fmt: skip
 def test_an_invalid_value_is_refused_before_anything_is_written(tmp_path, overrides, change, message):
     with pytest.raises(ValueError, match=message):
         assemble(compose(*overrides, *change))

@@ -83,15 +83,11 @@ def test_tests_that_the_task_shows_are_dropped_on_demand(task):
     assert written.dropped == {"assert double(2) == 4": "shown by the task"}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"style": "poem"}, "SelfTests.style: got 'poem'"),
-        ({"max_tests": 0}, "SelfTests.max_tests: got 0"),
-        ({"max_chars": 0}, "SelfTests.max_chars: got 0, expected 1 to 2000"),
-        ({"max_chars": 9999}, "SelfTests.max_chars: got 9999"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"style": "poem"}, "SelfTests.style: got 'poem'"), ({"max_tests": 0}, "SelfTests.max_tests: got 0"),
+    ({"max_chars": 0}, "SelfTests.max_chars: got 0, expected 1 to 2000"),
+    ({"max_chars": 9999}, "SelfTests.max_chars: got 9999"),
+])  # fmt: skip
 def test_an_impossible_value_is_named_as_in_the_config(options, message):
     with pytest.raises(ValueError, match=message):
         writing("", **options)

@@ -117,20 +117,13 @@ def test_canonical_solutions_are_hardly_ever_called_wrong(task):
     assert flagged == [2, 0]
 
 
-@pytest.mark.parametrize(
-    ("script", "message"),
-    [
-        ("echo not json", "without the expected JSON"),
-        ("echo '{\"a\": 1}'; exit 1", "without the expected JSON"),
-        ("echo '[{}]'; exit 1", "without the expected JSON"),
-        ("echo '[]'; echo out of order >&2; exit 3", "exit code 3 with 0 errors; out of order"),
-        ("echo '[]'; exit 1", "exit code 1 with 0 errors"),
-        ("kill -9 $$", "signal 9"),
-        ("kill -1 $$", "signal 1"),
-        ("yes", "printed more than"),
-        ("", "without the expected JSON"),
-    ],
-)
+@pytest.mark.parametrize(("script", "message"), [
+    ("echo not json", "without the expected JSON"), ("echo '{\"a\": 1}'; exit 1", "without the expected JSON"),
+    ("echo '[{}]'; exit 1", "without the expected JSON"),
+    ("echo '[]'; echo out of order >&2; exit 3", "exit code 3 with 0 errors; out of order"),
+    ("echo '[]'; exit 1", "exit code 1 with 0 errors"), ("kill -9 $$", "signal 9"), ("kill -1 $$", "signal 1"),
+    ("yes", "printed more than"), ("", "without the expected JSON"),
+])  # fmt: skip
 def test_a_broken_tool_gives_no_verdict_and_no_exception(task, impostor, script, message):
     impostor("ruff", script)
     evaluation = judged("ruff", task, CLEAN)

@@ -53,18 +53,12 @@ def test_identical_code_with_identical_tests_is_executed_once_in_whatever_proces
     assert len(counting.requests) == 2  # other limits, another execution
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        ("def f(x):\n    return x + 2\n", "f", ["assert f(1) == 2"]),
-        (PROGRAM, "g", ["assert f(1) == 2"]),
-        (PROGRAM, "f", ["assert f(1) == 3"]),
-        (PROGRAM, "f", ["assert f(1) == 2", "assert f(1) == 2"]),
-        (PROGRAM, "f", ["assert f(1) == 2"], "import math"),
-        (PROGRAM, "f", ["assert f(1) == 2"], "", 60.0),
-        (PROGRAM + "\ud800", "f", ["assert f(1) == 2"]),
-    ],
-)
+@pytest.mark.parametrize("other", [
+    ("def f(x):\n    return x + 2\n", "f", ["assert f(1) == 2"]), (PROGRAM, "g", ["assert f(1) == 2"]),
+    (PROGRAM, "f", ["assert f(1) == 3"]), (PROGRAM, "f", ["assert f(1) == 2", "assert f(1) == 2"]),
+    (PROGRAM, "f", ["assert f(1) == 2"], "import math"), (PROGRAM, "f", ["assert f(1) == 2"], "", 60.0),
+    (PROGRAM + "\ud800", "f", ["assert f(1) == 2"]),
+])  # fmt: skip
 def test_anything_that_differs_is_executed_again(counting, cached, other):
     cached.run(PROGRAM, "f", ["assert f(1) == 2"])
     cached.run(*other)

@@ -307,17 +307,14 @@ POSING = (
 )
 
 
-@pytest.mark.parametrize(
-    ("raised", "caught"),
-    [
-        ("ValueError('no', 3)", "ValueError as e:\n    assert e.args == ('no', 3)"),
-        ("type('Own', (KeyError,), {})('a')", "LookupError as e:\n    assert e.args == ('a',)"),
-        ("json.JSONDecodeError('no', 'x', 0)", "json.JSONDecodeError as e:\n    assert 'no' in str(e)"),
-        ("StopIteration(3)", "RuntimeError as e:\n    assert e"),
-        ("Z(1)", "ZeroDivisionError: assert False\nexcept ArithmeticError as e:\n    assert e.args == (1,)"),
-        ("J('no')", "json.JSONDecodeError: assert False\nexcept ValueError as e:\n    assert str(e) == 'no'"),
-    ],
-)
+@pytest.mark.parametrize(("raised", "caught"), [
+    ("ValueError('no', 3)", "ValueError as e:\n    assert e.args == ('no', 3)"),
+    ("type('Own', (KeyError,), {})('a')", "LookupError as e:\n    assert e.args == ('a',)"),
+    ("json.JSONDecodeError('no', 'x', 0)", "json.JSONDecodeError as e:\n    assert 'no' in str(e)"),
+    ("StopIteration(3)", "RuntimeError as e:\n    assert e"),
+    ("Z(1)", "ZeroDivisionError: assert False\nexcept ArithmeticError as e:\n    assert e.args == (1,)"),
+    ("J('no')", "json.JSONDecodeError: assert False\nexcept ValueError as e:\n    assert str(e) == 'no'"),
+])  # fmt: skip
 def test_exceptions_travel(sandbox, raised, caught):
     check = f"import json\ntry:\n    f(1)\n    assert False, 'nothing raised'\nexcept {caught}"
     result = sandbox.run(f"import json\n{POSING}def f(x): raise {raised}\n", "f", [check]).checks[0]
@@ -377,15 +374,11 @@ def test_a_check_in_process_is_forgeable_and_marked(sandbox):
     assert (result.outcome, result.in_process) == ("pass", True)
 
 
-@pytest.mark.parametrize(
-    "check",
-    [
-        "assert is_sorted(candidate([3, 1]))",
-        "assert candidate(encode('abc')) == 'abc'",
-        "from pathlib import Path\nfor v in (candidate(1),):\n    assert v == Path('expected').read_text()",
-        "for v in (candidate(1),):\n    assert v == open('expected').read()",
-    ],
-)
+@pytest.mark.parametrize("check", [
+    "assert is_sorted(candidate([3, 1]))", "assert candidate(encode('abc')) == 'abc'",
+    "from pathlib import Path\nfor v in (candidate(1),):\n    assert v == Path('expected').read_text()",
+    "for v in (candidate(1),):\n    assert v == open('expected').read()",
+])  # fmt: skip
 def test_checks_that_read_the_programs_names_or_files_are_marked(check):
     assert prepare(check, "f").in_process
 
