@@ -1,10 +1,13 @@
 """Retry prompts of runs: lines by their text, own attempts as own, and nothing to correct in what passed."""
 
 import re
+from itertools import cycle
 
 import pytest
 
+from reflexion_lab.agent.models.simulated import SimulatedModel
 from reflexion_lab.cli.main import main
+from reflexion_lab.runner.config.compose import CONF
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.text.prompts.render import OVERHEAD
 from reflexion_lab.text.shorten import estimated
@@ -72,3 +75,48 @@ def test_a_recalled_attempt_that_passed_is_not_to_be_corrected(tmp_path, variant
     prompts(tmp_path, *words)
     recalling = [text for loop in prompts(tmp_path, *words).values() for text, attempt in loop if attempt.recalled]
     assert recalling and not any(CORRECT.search(text) for text in recalling)
+
+
+ACTORS = [
+    "single_shot", "chain_of_thought", "react", "critique_revise actor@actor.generator=single_shot reviser=llm",
+    "candidates", "warming", "escalation",
+]  # fmt: skip
+CURATORS = sorted(path.stem for path in (CONF / "curator").glob("*.yaml") if path.stem not in ("none", "gold"))
+METHODS = [
+    *(f"preset={path.stem} actor=single_shot" for path in sorted((CONF / "preset").glob("*.yaml"))),
+    *(
+        f"curator={curator} actor={actor}" + (f" reflector={reflector}" if "revise" not in actor else "")
+        for curator, actor, reflector in zip(CURATORS, cycle(ACTORS), cycle(["llm", "rules", "llm_json"]), strict=False)
+    ),
+]
+NEW_PART = re.compile(r"\n(?=(?:# )?(?:My attempt|Attempt|Reflection) \d|(?:# )?Similar |Note |- )")
+CHECKS = re.compile(r"^(?:- |# |`)*assert .*", re.MULTILINE)
+CODE = re.compile(r"```.*?```", re.DOTALL)
+
+
+def repeated(prompt):
+    """Pieces of sentences that stand twice in what a prompt says of one attempt; programs and lists of checks aside."""
+    parts = NEW_PART.split(CHECKS.sub("", CODE.sub("", prompt)))
+    pieces = [(part, piece.strip()) for part in parts for piece in re.split(r"\n|[.:!?][\s\"]+", part)]
+    code = ("Return ", ">>> ", "raise ValueError(")  # programs without a fence, in prompts of curators
+    twice = {piece for part, piece in pieces if len(piece) > 30 and part.count(piece) > 1}
+    return {piece for piece in twice if not piece.startswith(code)}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_prompt_of_every_role_says_what_is_true_once(tmp_path, monkeypatch, method):
+    complete, asked = SimulatedModel.complete, []
+
+    def recorded(self, messages, **options):
+        asked.append("\n".join(message.content for message in messages))
+        return complete(self, messages, **options)
+
+    monkeypatch.setattr(SimulatedModel, "complete", recorded)
+    words = [*method.split(), "benchmark.limit=3", "benchmark.passes=2", "model.first=0.4", "workers=1"]
+    for loop in prompts(tmp_path, *words).values():
+        for text, attempt in loop:
+            assert not CORRECT.search(text) or attempt.number > 1 or text.startswith("Correct a draft")
+    assert len(asked) > 6
+    for text in asked:
+        assert not NUMBERED.search(text), text
+        assert not repeated(text), (repeated(text), text)

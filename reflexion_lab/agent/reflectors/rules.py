@@ -42,8 +42,10 @@ class Rules:
         wrong, change = f"{failure.symptom} {evidence}", failure.fix
         if fixes:
             # Not in `what_to_change`: the next reflection would quote the quote.
-            wrong = f'{wrong} My last fix was not enough: "{fixes[-1][:200]}"'
-            change = f"I will not repeat the last fix but look elsewhere. {change}"
+            is_same = change in fixes[-1]  # a class has one fix, for any place of the program
+            wrong = f"{wrong} My last fix was not enough" + ("." if is_same else f': "{fixes[-1][:200]}"')
+            elsewhere = "look at another place" if is_same else "not repeat the last fix but look elsewhere"
+            change = f"I will {elsewhere}. {change}"
         fixed, cases = self.known.outcomes.get(category, (0, 0)) if self.known else (0, 0)
         confidence, confidence_source = failure.confidence, "class"
         if cases >= self.enough:
