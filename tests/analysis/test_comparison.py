@@ -16,19 +16,20 @@ from reflexion_lab.cli.main import main
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.folder.registration import Budget, Registration, section
+from tests.analysis.conftest import BASE, RIGHT, WORDS, WRONG
 
-RIGHT, WRONG = (1, True), (0, False)
-BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}
-WORDS = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, RIGHT], "d": [(0.5, True), (1, False)]}
-"""Repairs b and c; damages d, whose feedback tests reject the right program and accept the wrong one."""
 SIMPLE = {name: history[:1] for name, history in BASE.items()}
 
 
 @pytest.fixture
-def two_seeds(run):
-    return [
-        run(arm, verdicts, seed) for arm, verdicts in (("feedback_only", BASE), ("words", WORDS)) for seed in (7, 8)
-    ]
+def pair(run):
+    """The runs of these arms, from verdicts by name, at two seeds."""
+    return lambda seeds=(1, 2), **tables: [run(arm, table, s) for arm, table in tables.items() for s in seeds]
+
+
+@pytest.fixture
+def two_seeds(pair):
+    return pair((7, 8), feedback_only=BASE, words=WORDS)
 
 
 def named(comparison, arm):
@@ -83,8 +84,8 @@ def test_a_gain_from_one_seed_is_refused_unless_asked_for(run):
     assert (names.final.low, names.final.high) == wilson(3, 4)
 
 
-def test_at_equal_tokens_the_dearer_arm_is_cut(run):
-    runs = [run(arm, verdicts, s) for arm, verdicts in (("feedback_only", BASE), ("simple", SIMPLE)) for s in (7, 8)]
+def test_at_equal_tokens_the_dearer_arm_is_cut(pair):
+    runs = pair((7, 8), feedback_only=BASE, simple=SIMPLE)
     row = named(compare(arms(runs)), "simple")
     assert row.as_run.estimate.value == -0.25
     at_tokens = row.equal["tokens"]
@@ -95,27 +96,26 @@ def test_at_equal_tokens_the_dearer_arm_is_cut(run):
     assert [difference.budget for difference in by_calls.values()] == ["equal attempts", "equal calls"]
 
 
-def test_matched_p_is_at_least_the_verdicts_mcnemar_p(run):
+def test_matched_p_is_at_least_the_verdicts_mcnemar_p(pair):
     """An arm that pays far more may be told from its baseline by its spending, which says nothing of what it solves."""
     base = {f"t{i:02}": [WRONG] if i < 20 else [WRONG, RIGHT] if i < 26 else [RIGHT] for i in range(40)}
     dear = {f"t{i:02}": [WRONG] * 5 if i < 26 else [RIGHT] for i in range(40)}
-    runs = [run(arm, verdicts, s) for arm, verdicts in (("feedback_only", base), ("dear", dear)) for s in (1, 2)]
-    names = named(compare(arms(runs)), "dear").equal["tokens"]
+    names = named(compare(arms(pair(feedback_only=base, dear=dear))), "dear").equal["tokens"]
     assert (names.won, names.lost) == (0, 12)
     assert names.p_tasks >= mcnemar(6, 0)  # six tasks, each the same at both seeds
 
 
-def test_at_equal_attempts_both_arms_are_cut_at_the_last_of_the_shorter(run):
+def test_at_equal_attempts_both_arms_are_cut_at_the_last_of_the_shorter(pair):
     long = {"a": [WRONG] * 3 + [RIGHT], "b": [WRONG, RIGHT]}
     short = {"a": [WRONG] * 2, "b": [WRONG] * 2}
-    comparison = compare(arms([run(arm, made, s) for arm, made in (("long", long), ("short", short)) for s in (1, 2)]))
+    comparison = compare(arms(pair(long=long, short=short)))
     row = named(comparison, "short")
     difference = row.equal["attempts"]
     assert (row.as_run.estimate.value, difference.estimate.value) == (-1.0, -0.5)
     assert (difference.cut.attempts, difference.cut.shorter) == (2, "long")
     assert (difference.cut.spend, difference.cut.baseline_spend) == (2.0, 2.0)
     assert list(comparison.shown(row)) == ["as_run", "equal_attempts", "equal_completion_tokens", "equal_tokens"]
-    same = compare(arms([run(arm, short, s) for arm in ("one", "other") for s in (1, 2)]))
+    same = compare(arms(pair(one=short, other=short)))
     assert "as_run" not in same.shown(same.rows[1])
 
 
@@ -236,14 +236,14 @@ def test_a_loss_that_is_not_detected_at_equal_attempts_is_no_price_unless_equiva
     assert ("undecided" in text.partition("tokens")[2]) == ("undecided" in verdict)
 
 
-def test_with_prices_the_line_at_equal_cost_replaces_that_at_equal_tokens(run, respent):
+def test_with_prices_the_line_at_equal_cost_replaces_that_at_equal_tokens(run, pair, respent):
     prices = {"actor": "1/2 USD per million, as of today"}
     both = [run(arm, attempts=respent(BASE, PAID), seed=s, prices=prices) for arm in ("retry", "words") for s in (7, 8)]
     comparison = compare(arms(both))
     names = ["equal_attempts", "equal_completion_tokens", "equal_cost"]
     assert (list(comparison.shown(comparison.rows[1])), comparison.unpriced) == (names, "")
     assert "tokens" in comparison.rows[1].equal  # for tables and MLflow, under its old name
-    free = compare(arms([run(arm, BASE, s) for arm in ("retry", "words") for s in (7, 8)]))
+    free = compare(arms(pair(retry=BASE, words=BASE)))
     assert list(free.shown(free.rows[1])) == [*names[:2], "equal_tokens"]
     assert free.unpriced == "retry has no prices"
 
@@ -303,24 +303,19 @@ def test_cost_is_no_budget_without_a_price_for_every_role(run, respent, prices):
 
 
 def test_money_of_two_currencies_is_not_compared(run, respent):
-    both = [
-        run(
-            arm, attempts=respent(SIMPLE, PAID), seed=seed, prices={"actor": f"1/2 {currency} per million, as of today"}
-        )
-        for arm, currency in (("feedback_only", "USD"), ("words", "EUR"))
-        for seed in (7, 8)
-    ]
+    kinds = (("feedback_only", "USD"), ("words", "EUR"))
+    prices = {arm: {"actor": f"1/2 {currency} per million, as of today"} for arm, currency in kinds}
+    both = [run(arm, attempts=respent(SIMPLE, PAID), seed=s, prices=prices[arm]) for arm in prices for s in (7, 8)]
     with pytest.raises(ValueError, match="got cost, but prices are in EUR, USD, expected prices in one currency"):
         compare(arms(both), unit="cost")
     assert [row.currencies for row in compare(arms(both)).rows] == [("USD",), ("EUR",)]
 
 
-def test_baseline_is_feedback_only_else_the_first_non_oracle(run):
+def test_baseline_is_feedback_only_else_the_first_non_oracle(run, pair):
     bound = [run("oracle", BASE, s, feedback_source="oracle") for s in (7, 8)]
-    words = [run("words", WORDS, s) for s in (7, 8)]
+    words, base = pair((7, 8), words=WORDS), pair((7, 8), feedback_only=BASE)
     assert compare(arms(bound)).baseline is None
     assert compare(arms([*bound, *words])).baseline == "words"
-    base = [run("feedback_only", BASE, s) for s in (7, 8)]
     assert compare(arms([*bound, *words, *base])).baseline == "feedback_only"
     assert compare(arms([*words, *base]), "words").baseline == "words"
 
@@ -353,9 +348,8 @@ def many(won, n=40):
     return {f"t{i:02}": [RIGHT] if i < won else [WRONG] for i in range(n)}
 
 
-def test_a_large_difference_is_detected_and_a_small_one_is_not(run):
-    sizes = {"feedback_only": 10, "much": 24, "little": 12}
-    comparison = compare(arms([run(arm, many(won), s) for arm, won in sizes.items() for s in (1, 2)]))
+def test_a_large_difference_is_detected_and_a_small_one_is_not(pair):
+    comparison = compare(arms(pair(feedback_only=many(10), much=many(24), little=many(12))))
     much, little = (named(comparison, arm).as_run for arm in ("much", "little"))
     assert much.is_detected
     assert much.p_tasks < 0.001
@@ -366,9 +360,8 @@ def test_a_large_difference_is_detected_and_a_small_one_is_not(run):
     assert little.needed is None  # of 4 discordant pairs not even 4 : 0 is significant
 
 
-def test_p_values_are_corrected_for_all_arms_but_the_bounds(run):
-    sizes = {"feedback_only": 10, "more": 16, "most": 20}
-    runs = [run(arm, many(won), s) for arm, won in sizes.items() for s in (1, 2)]
+def test_p_values_are_corrected_for_all_arms_but_the_bounds(run, pair):
+    runs = pair(feedback_only=many(10), more=many(16), most=many(20))
     runs += [run("oracle", many(30), s, feedback_source="oracle") for s in (1, 2)]
     comparison = compare(arms(runs))
     more, most, oracle = (named(comparison, arm).as_run for arm in ("more", "most", "oracle"))
@@ -377,8 +370,8 @@ def test_p_values_are_corrected_for_all_arms_but_the_bounds(run):
     assert oracle.p_holm == oracle.p_tasks
 
 
-def test_unpaired_cases_are_named_and_left_out_of_differences(run):
-    runs = [run("feedback_only", BASE, s) for s in (1, 2, 3)] + [run("words", WORDS, s) for s in (1, 2)]
+def test_unpaired_cases_are_named_and_left_out_of_differences(pair):
+    runs = pair((1, 2, 3), feedback_only=BASE) + pair(words=WORDS)
     row = named(compare(arms(runs)), "words")
     assert row.absent == tuple(Case(3, name) for name in "abcd")
     assert row.alone == ()
@@ -478,18 +471,18 @@ def test_the_registered_effect_is_a_size_to_plan_for_and_no_bar(run, study):
         ((10, 24), 0.9, "detected, within ±90 points"),
     ],
 )  # fmt: skip
-def test_the_verdict_is_a_claim_at_the_margin(run, sizes, margin, verdict):
-    runs = [run(arm, many(won), s) for arm, won in zip(("feedback_only", "words"), sizes, strict=True) for s in (1, 2)]
+def test_the_verdict_is_a_claim_at_the_margin(pair, sizes, margin, verdict):
+    runs = pair(feedback_only=many(sizes[0]), words=many(sizes[1]))
     result = named(compare(arms(runs), margin=margin), "words").as_run
     assert result.verdict.startswith(verdict)
     assert result.minimum is not None
     assert result.margin == margin
 
 
-def test_equivalence_is_two_one_sided_t_tests(run):
+def test_equivalence_is_two_one_sided_t_tests(pair):
     from scipy.stats import t
 
-    runs = [run(arm, many(won), 1) for arm, won in (("feedback_only", 20), ("words", 21))]
+    runs = pair((1,), feedback_only=many(20), words=many(21))
     result = named(compare(arms(runs), one_seed=True), "words").as_run
     centre, error = adjusted([1.0] + [0.0] * 39)
     verdicts = []

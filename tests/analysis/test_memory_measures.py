@@ -34,9 +34,7 @@ def test_each_difference_is_the_one_of_its_definition():
 
 def test_means_pairs_and_names_by_hand():
     result = measures([BY_HAND])
-    means = [
-        result.online_utility, result.stability, result.forgetting, result.backward_transfer, result.generalisation,
-    ]  # fmt: skip
+    means = [getattr(result, name) for name in changes(BY_HAND)]
     assert [(round(mean.value, 9), mean.n) for mean in means] == [
         (0, 4), (-0.25, 4), (round(1 / 3, 9), 3), (round(-1 / 3, 9), 3), (1, 1),
     ]  # fmt: skip

@@ -6,27 +6,19 @@ import csv
 import io
 
 import pytest
-from msgspec.structs import replace
 
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import FolderError
 from reflexion_lab.notebook.compare import compare, report
+from tests.analysis.conftest import BASE, RIGHT, WORDS, WRONG, run_writer
 
-RIGHT, WRONG = (1, True), (0, False)
-BASE = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, WRONG], "d": [WRONG, WRONG]}
-WORDS = {"a": [RIGHT], "b": [WRONG, RIGHT], "c": [WRONG, RIGHT], "d": [(0.5, True), (1, False)]}
 EVIL = "<script>alert(1)</script>\u202e"
 
 
 @pytest.fixture
-def four(write_run):
-    folders = []
-    for arm, verdicts in (("feedback_only", BASE), (EVIL, WORDS)):
-        for seed in (7, 8):
-            folder = write_run(verdicts, seed=seed, name=f"run {len(folders)}")
-            folder.write_manifest(replace(folder.manifest, config={"arm": arm}, run_id=f"r{len(folders)}"))
-            folders.append(folder)
-    return folders
+def four(write_run, tmp_path):
+    write = run_writer(write_run, tmp_path)
+    return [write(arm, verdicts, s) for arm, verdicts in (("feedback_only", BASE), (EVIL, WORDS)) for s in (7, 8)]
 
 
 def test_the_table_is_that_of_the_command(four, tmp_path):
