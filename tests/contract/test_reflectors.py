@@ -73,12 +73,9 @@ def failed(task_id: str, *checks: Check, outcome: str = "fail", solution: str = 
 
 def secret(task: str = "t/1") -> Task:
     return Task(
-        task_id=task,
-        prompt="def f(x):\n",
-        entry_point="f",
-        hidden_tests=("assert f(90210) == 'xyzzy'",),
+        task_id=task, prompt="def f(x):\n", entry_point="f", hidden_tests=("assert f(90210) == 'xyzzy'",),
         canonical_solution="return plugh",
-    )
+    )  # fmt: skip
 
 
 ODD = [

@@ -59,25 +59,18 @@ RECALLS = {"window": ["omega"], "similar": ["k"], "window_then_similar": ["omega
 WAYS = [(actor, how) for actor, ways in ACTORS.items() for how in ways]
 CELLS = [
     pytest.param(
-        actor,
-        how,
-        recall,
-        id=f"{actor}-{'+'.join(how)}-{recall}",
+        actor, how, recall, id=f"{actor}-{'+'.join(how)}-{recall}",
         marks=[] if (number + place) % len(RECALLS) == 0 else pytest.mark.slow,
     )
     for number, (actor, how) in enumerate(WAYS)
     for place, recall in enumerate(RECALLS)
-]
+]  # fmt: skip
 """Every actor with every recall policy; in the default suite, with one of them each, and every policy with several."""
 A_CELL = -(-TASKS // len(CELLS))
 STEADY = settings(
-    max_examples=A_CELL,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
+    max_examples=A_CELL, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck),
     phases=[Phase.generate],
-)
+)  # fmt: skip
 """The same cases in every run; a failing one is shown as it is, since nothing is won by shrinking it."""
 OMEGAS = (0, 1, 3, "all", "dynamic", "adaptive", "by_complexity", "by_verification_type", "complex")
 HOSTILE = (
@@ -126,14 +119,11 @@ class World:
     def task(self, task_id="own/task"):
         prompt = f'def f(x):\n    """The largest sum of a list of numbers, {self.words("task", task_id)}.\n    """\n'
         return Task(
-            task_id=task_id,
-            prompt=("\n\n" if self.case["hostile"] else "") + prompt,
-            entry_point="f",
+            task_id=task_id, prompt=("\n\n" if self.case["hostile"] else "") + prompt, entry_point="f",
             visible_tests=tuple(f"assert f({n}) == '{self.words('visible')}'" for n in range(self.case["visible"])),
             hidden_tests=tuple(f"assert candidate({n}) == '{self.words('hidden', 'test')}'" for n in range(3)),
-            canonical_solution=f"    return '{self.words('hidden', 'solution')}'\n",
-            tags=("moderate",),
-        )
+            canonical_solution=f"    return '{self.words('hidden', 'solution')}'\n", tags=("moderate",),
+        )  # fmt: skip
 
     def episode(self, name, task_id):
         fields = {
@@ -230,21 +220,14 @@ class Noting:
 @st.composite
 def cases(draw):
     return {
-        "seed": draw(st.integers(0, 2**32)),
-        "visible": draw(st.integers(1, 4)),
-        "hostile": draw(st.booleans()),
-        "others": draw(st.integers(0, 4)),
-        "lessons": draw(st.integers(0, 2)),
-        "lesson_tokens": draw(st.sampled_from([60, 600, 5000])),
-        "attempts": draw(st.integers(2, 5)),
-        "passes_at": draw(st.integers(2, 6)),
-        "omega": draw(st.sampled_from(OMEGAS)),
-        "k": draw(st.integers(0, 3)),
+        "seed": draw(st.integers(0, 2**32)), "visible": draw(st.integers(1, 4)), "hostile": draw(st.booleans()),
+        "others": draw(st.integers(0, 4)), "lessons": draw(st.integers(0, 2)),
+        "lesson_tokens": draw(st.sampled_from([60, 600, 5000])), "attempts": draw(st.integers(2, 5)),
+        "passes_at": draw(st.integers(2, 6)), "omega": draw(st.sampled_from(OMEGAS)), "k": draw(st.integers(0, 3)),
         "tokens": draw(st.sampled_from([150, 600, 100_000])),
-        "variant": draw(st.sampled_from(["default", "terse", "paper_style"])),
-        "examples": draw(st.integers(0, 3)),
+        "variant": draw(st.sampled_from(["default", "terse", "paper_style"])), "examples": draw(st.integers(0, 3)),
         "room": draw(st.sampled_from([None, None, 0, 200, 400, 700, 1200, 2500])),
-    }
+    }  # fmt: skip
 
 
 def test_no_actor_and_no_recall_policy_is_forgotten():

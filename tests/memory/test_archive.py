@@ -24,23 +24,15 @@ def task(name, prompt="sum the numbers of a list"):
 def attempt(name, number=1, *, passed=False, cause=CAUSE, change="use the whole range", confidence=0.5, wisdom=()):
     check = Check(name="assert f([1]) == 1", outcome="pass" if passed else "fail", error_type="AssertionError")
     reflection = builders.reflection(
-        reflection_id=f"{name}#{number}",
-        about_attempt=number,
-        root_cause=cause,
-        what_went_wrong="the last item is missing",
-        what_to_change=change,
-        confidence=confidence,
-        category="assertion",
+        reflection_id=f"{name}#{number}", about_attempt=number, root_cause=cause,
+        what_went_wrong="the last item is missing", what_to_change=change, confidence=confidence, category="assertion",
         key_insight=f"insight of {name}",
-    )
+    )  # fmt: skip
     return builders.attempt(
-        number=number,
-        task_id=name,
-        recalled_wisdom=wisdom,
-        trajectory=Trajectory(solution=f"def f(x):  # {name}", strategy="s"),
-        evaluation=builders.evaluation(check),
+        number=number, task_id=name, recalled_wisdom=wisdom,
+        trajectory=Trajectory(solution=f"def f(x):  # {name}", strategy="s"), evaluation=builders.evaluation(check),
         reflection=None if passed else reflection,
-    )
+    )  # fmt: skip
 
 
 def learnt(about, *attempts, run="run"):

@@ -158,17 +158,14 @@ def test_only_what_is_new_or_changed_is_handed_out():
 
 EPISODES = st.lists(
     st.builds(
-        episode,
-        st.integers(0, 12),
+        episode, st.integers(0, 12),
         cause=st.sampled_from(["index 1 is off", "Index 2 is off.", "empty list", "", "`x` is unknown"]),
-        session=st.sampled_from(["", "s", "t"]),
-        confidence=st.floats(0, 1),
-        change=st.sampled_from(["", "look", "think"]),
-        passed=st.booleans(),
+        session=st.sampled_from(["", "s", "t"]), confidence=st.floats(0, 1),
+        change=st.sampled_from(["", "look", "think"]), passed=st.booleans(),
         code=st.sampled_from(["", "def f", "mutex thread"]),
     ),
     max_size=30,
-)
+)  # fmt: skip
 
 
 @given(EPISODES, st.lists(st.integers(0, 30), max_size=4))

@@ -68,15 +68,12 @@ def test_a_store_is_read_without_a_list_of_its_records():
 
 EPISODES = st.lists(
     st.builds(
-        lambda number, about, change, confidence: (number, about, change, confidence),
-        st.integers(0, 40),
-        st.sampled_from("abcd"),
-        st.sampled_from(["", "look", "think", "wait"]),
-        st.sampled_from([0.1, 0.5, 0.9]),
+        lambda number, about, change, confidence: (number, about, change, confidence), st.integers(0, 40),
+        st.sampled_from("abcd"), st.sampled_from(["", "look", "think", "wait"]), st.sampled_from([0.1, 0.5, 0.9]),
     ),
     min_size=2,
     max_size=25,
-)
+)  # fmt: skip
 
 
 @given(EPISODES)

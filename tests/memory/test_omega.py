@@ -18,12 +18,9 @@ def task(*tags):
 
 def episode(number=1, *, passed=False, reward=0.6, category="", kind="unit_tests"):
     return builders.episode(
-        number,
-        reflection=builders.reflection(about_attempt=number, category=category) if category else None,
-        passed=passed,
-        reward=reward,
-        metadata={"verification_type": kind},
-    )
+        number, reflection=builders.reflection(about_attempt=number, category=category) if category else None,
+        passed=passed, reward=reward, metadata={"verification_type": kind},
+    )  # fmt: skip
 
 
 def of_kind(*kinds):

@@ -16,15 +16,11 @@ REFLECTION = builders.reflection(category="type", lessons=("π", "line\nbreak"))
 
 def reflection_file(number, loop_id="my-loop", omega=3, reward=0.5, passed=False, reflection=REFLECTION):
     return ReflectionFile(
-        loop_id=loop_id,
-        attempt_number=number,
-        task_id="HumanEval/0",
-        passed=passed,
-        reward=reward,
+        loop_id=loop_id, attempt_number=number, task_id="HumanEval/0", passed=passed, reward=reward,
         reflection=reflection,
         memory=MemoryState(capacity=3, size=min(number, 3), in_context=min(number - 1, 3), total=number, omega=omega),
         in_context=tuple(range(max(1, number - 3), number)),
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture

@@ -23,12 +23,9 @@ class Writes:
     def act(self, task, recollection):
         self.memories.append(recollection)
         return Trajectory(
-            solution=next(self.programs),
-            strategy="x",
-            usage=COST,
-            others={"critic": COST},
+            solution=next(self.programs), strategy="x", usage=COST, others={"critic": COST},
             reply=f"{len(self.memories)}",
-        )
+        )  # fmt: skip
 
 
 @pytest.fixture

@@ -66,13 +66,10 @@ def test_whatever_shapes_a_reply_is_in_the_key():
     assert set(changes) == set(Sampling.__struct_fields__)
     calls = [("model", says("hi"), Sampling(**{field: value}), 0) for field, value in changes.items()]
     calls += [
-        ("model", says("hi"), GREEDY, 0),
-        ("model", says("hi"), GREEDY, 1),
-        ("model", says("hi!"), GREEDY, 0),
-        ("model", [Message(role="system", content="hi")], GREEDY, 0),
-        ("model", says("hi") * 2, GREEDY, 0),
+        ("model", says("hi"), GREEDY, 0), ("model", says("hi"), GREEDY, 1), ("model", says("hi!"), GREEDY, 0),
+        ("model", [Message(role="system", content="hi")], GREEDY, 0), ("model", says("hi") * 2, GREEDY, 0),
         ("other", says("hi"), GREEDY, 0),
-    ]
+    ]  # fmt: skip
     assert len({call_key(*call) for call in calls}) == len(calls)
 
 

@@ -25,13 +25,10 @@ SAMPLING = Sampling()
 
 def add_task(number):
     return Task(
-        task_id=f"own/{number}",
-        prompt=f'def add_{number}(x):\n    """x and {number}."""\n',
-        entry_point=f"add_{number}",
-        visible_tests=(f"assert add_{number}(1) == {number + 1}",),
-        hidden_tests=(f"assert candidate(5) == {number + 5}",),
-        canonical_solution=f"    return x + {number}\n",
-    )
+        task_id=f"own/{number}", prompt=f'def add_{number}(x):\n    """x and {number}."""\n',
+        entry_point=f"add_{number}", visible_tests=(f"assert add_{number}(1) == {number + 1}",),
+        hidden_tests=(f"assert candidate(5) == {number + 5}",), canonical_solution=f"    return x + {number}\n",
+    )  # fmt: skip
 
 
 TASKS = [add_task(number) for number in range(600)]

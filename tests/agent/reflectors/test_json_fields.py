@@ -31,17 +31,10 @@ SCORED = {
 texts = st.text().map(lambda text: " ".join(text.split())).filter(lambda text: any(map(str.isalnum, text)))
 entries = st.lists(texts.filter(lambda text: len(text) <= 200), max_size=5).map(tuple)
 fields = st.builds(
-    Fields,
-    root_cause=texts,
-    what_went_wrong=texts,
-    what_to_change=texts,
-    confidence=st.floats(0, 1),
-    what_worked=st.just("") | texts,
-    key_insight=st.just("") | texts,
-    category=st.sampled_from(["", *Category]).map(str),
-    action_items=entries,
-    lessons=entries,
-)
+    Fields, root_cause=texts, what_went_wrong=texts, what_to_change=texts, confidence=st.floats(0, 1),
+    what_worked=st.just("") | texts, key_insight=st.just("") | texts,
+    category=st.sampled_from(["", *Category]).map(str), action_items=entries, lessons=entries,
+)  # fmt: skip
 spellings = st.sampled_from([str.upper, str.title, lambda name: name.replace("_", " "), lambda name: f" {name}-"])
 anything = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(),

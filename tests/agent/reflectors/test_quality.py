@@ -13,20 +13,13 @@ PROGRAM = (
     "def mean_gap(times):\n    total = times[-1] - times[0]\n    pairs = len(times) - 1\n    return total / pairs\n"
 )
 CHECK = Check(
-    name="assert mean_gap([2.0, 4.5, 9.0]) == 3.75",
-    outcome="fail",
-    expected="3.75",
-    actual="7.25",
-    message="expected 3.75, got 7.25",
-    line=3,
-)
+    name="assert mean_gap([2.0, 4.5, 9.0]) == 3.75", outcome="fail", expected="3.75", actual="7.25",
+    message="expected 3.75, got 7.25", line=3,
+)  # fmt: skip
 EMPTY_LIST = Check(
-    name="assert mean_gap([]) == 0.0",
-    outcome="error",
-    error_type="IndexError",
-    message="list index out of range",
+    name="assert mean_gap([]) == 0.0", outcome="error", error_type="IndexError", message="list index out of range",
     line=2,
-)
+)  # fmt: skip
 GOOD = {
     "root_cause": "My mistake is that `times[-1]` is read without asking whether the list holds any number.",
     "what_went_wrong": "For an empty list the look-up raised an IndexError.",

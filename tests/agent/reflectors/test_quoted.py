@@ -18,12 +18,9 @@ from tests import builders as make
 
 BODY = "    total = 0\n    for x in xs:\n        total += x\n    return total\n"
 TASK = Task(
-    task_id="t/1",
-    prompt='def add(xs):\n    """The sum."""\n',
-    entry_point="add",
-    canonical_solution=BODY,
+    task_id="t/1", prompt='def add(xs):\n    """The sum."""\n', entry_point="add", canonical_solution=BODY,
     hidden_tests=("assert add([1]) == 1",),
-)
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

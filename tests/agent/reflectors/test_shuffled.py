@@ -25,14 +25,9 @@ LATE = Check(name="assert f() == 1", outcome="timeout")
 
 def attempt(task_id: str, number: int = 1, source: str = "llm", words: str = "", passed: bool = False) -> Attempt:
     reflection = make.reflection(
-        number,
-        root_cause=words or f"cause {task_id} {number}",
-        confidence=0.75,
-        source=source,
-        category="assertion",
-        flags=("short",),
-        usage=Usage(calls=1, completion_tokens=9),
-    )
+        number, root_cause=words or f"cause {task_id} {number}", confidence=0.75, source=source, category="assertion",
+        flags=("short",), usage=Usage(calls=1, completion_tokens=9),
+    )  # fmt: skip
     judged = {"passed": passed, "outcome": "pass" if passed else "timeout"}
     return make.attempt(LATE, judged=judged, task_id=task_id, number=number, reflection=reflection)
 

@@ -49,51 +49,32 @@ REPLIES = [
     ("b", described("b"), "EVOLVE: no", {}, "", {}, 0),
     ("c", described("c"), "EVOLVE: yes\nLINK: 1, 2\nTAGS: new c", {"tags": "new c"}, "ab", {}, 0),
     (
-        "d",
-        described("d"),
-        "EVOLVE: yes\nLINK: none\nTAGS: none\nNEIGHBOUR: 1\nCONTEXT: sums\nTAGS: lists",
-        {},
-        "",
-        {"a": {"context": "sums", "tags": "lists"}},
-        0,
+        "d", described("d"), "EVOLVE: yes\nLINK: none\nTAGS: none\nNEIGHBOUR: 1\nCONTEXT: sums\nTAGS: lists", {}, "",
+        {"a": {"context": "sums", "tags": "lists"}}, 0,
     ),
     ("e", described("e"), BAD, {}, "", {}, 1),
     ("f", BAD, "EVOLVE: no", {"context": "General", "keywords": "", "tags": ""}, "", {}, 1),
-    (
-        "g",  # its neighbours are a to e
-        described("g"),
-        "EVOLVE: yes\nNEIGHBOUR: 9\nCONTEXT: x\nNEIGHBOUR: 5\nTAGS: five",
-        {},
-        "",
-        {"e": {"tags": "five"}},
-        0,
+    (  # its neighbours are a to e
+        "g", described("g"), "EVOLVE: yes\nNEIGHBOUR: 9\nCONTEXT: x\nNEIGHBOUR: 5\nTAGS: five", {}, "",
+        {"e": {"tags": "five"}}, 0,
     ),
     ("h", described("h"), "EVOLVE: yes\nCONTEXT: not its own\nKEYWORDS: no\nLINK: 7, 0, 3, 3", {}, "c", {}, 0),
-    (
-        "i",  # neighbours without numbers are in order
-        described("i"),
-        "EVOLVE: yes\nNEIGHBOUR:\nCONTEXT: first\nNEIGHBOUR:\nCONTEXT: second",
-        {},
-        "",
-        {"a": {"context": "first"}, "b": {"context": "second"}},
-        0,
+    (  # neighbours without numbers are in order
+        "i", described("i"), "EVOLVE: yes\nNEIGHBOUR:\nCONTEXT: first\nNEIGHBOUR:\nCONTEXT: second", {}, "",
+        {"a": {"context": "first"}, "b": {"context": "second"}}, 0,
     ),
     ("j", described("j"), "LINK: 1\nTAGS: x", {}, "", {}, 1),  # whether it evolves is not said
     ("k", described("k"), "EVOLVE: maybe\nLINK: 1", {}, "", {}, 1),
     ("l", described("l"), "**should_evolve:** True\n- Links: 2\n- New tags: l tags", {"tags": "l tags"}, "b", {}, 0),
     ("m", BAD, BAD, {"context": "General", "keywords": "", "tags": ""}, "", {}, 2),
     ("n", described("n"), "EVOLVE: no\nLINK: 1\nNEIGHBOUR: 1\nCONTEXT: ignored", {}, "", {}, 0),
-    (
-        "o",  # the first of several values counts; c has this context already
-        described("o"),
-        "EVOLVE: yes\nNEIGHBOUR: 2\nCONTEXT: one\nNEIGHBOUR: 2\nCONTEXT: two\nNEIGHBOUR: 3\nCONTEXT: on c",
-        {},
-        "",
-        {"b": {"context": "one"}},
-        0,
+    (  # the first of several values counts; c has this context already
+        "o", described("o"),
+        "EVOLVE: yes\nNEIGHBOUR: 2\nCONTEXT: one\nNEIGHBOUR: 2\nCONTEXT: two\nNEIGHBOUR: 3\nCONTEXT: on c", {}, "",
+        {"b": {"context": "one"}}, 0,
     ),
     ("p", "CONTEXT: only this", "EVOLVE: no", {"context": "only this", "keywords": "", "tags": ""}, "", {}, 0),
-]
+]  # fmt: skip
 
 
 def notes(*replies: str, retriever=None, **options) -> tuple[CuratedMemory, Scripted]:

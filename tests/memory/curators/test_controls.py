@@ -21,14 +21,11 @@ COLOURS = ("red ball", "red box", "blue ball", "green hat", "green box")
 FIRST = "curator@curator.first"
 TASKS = [
     Task(
-        task_id=f"t/{number}",
-        prompt=f"def f():\n    '''Return the {words}.'''",
-        entry_point="f",
-        canonical_solution=f"def f():\n    return {words!r}",
-        cluster=words.partition(" ")[0],
+        task_id=f"t/{number}", prompt=f"def f():\n    '''Return the {words}.'''", entry_point="f",
+        canonical_solution=f"def f():\n    return {words!r}", cluster=words.partition(" ")[0],
     )
     for number, words in enumerate(COLOURS)
-]
+]  # fmt: skip
 
 
 def taught(curator, passed=(True, False, True, True, True), cause="") -> CuratedMemory:

@@ -38,11 +38,7 @@ def memories(draw):
         ),
         mistakes=tuple(
             Mistake(
-                mistake_id=f"bad{n}",
-                task_id="o",
-                prompt=draw(TEXT),
-                prompt_hash="",
-                mistake=f"[bad{n}] " + draw(TEXT),
+                mistake_id=f"bad{n}", task_id="o", prompt=draw(TEXT), prompt_hash="", mistake=f"[bad{n}] " + draw(TEXT),
                 severity=1.0,
             )
             for n in range(lessons)
@@ -50,7 +46,7 @@ def memories(draw):
         insights=tuple(f"[insight{n}] {draw(TEXT)}" for n in range(lessons)),
         session=draw(st.sampled_from(["", "[session] so far"])),
         stuck=draw(st.sampled_from(["", "The last 2 attempts were the same program."])),
-    )
+    )  # fmt: skip
 
 
 @STEADY

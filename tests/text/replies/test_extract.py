@@ -236,18 +236,11 @@ LINES = ("Here's the function:", "", "It adds one (I think).", "- first, it read
 PROSE_LINES = st.lists(st.sampled_from([*LINES, "# Answer", "Note: O(n)", "Done"]), max_size=4).map("\n".join)
 STATEMENTS = st.sampled_from(
     [
-        "y = x + 1",
-        "if x > 2:\n    x -= 1\nelse:\n    x += 1",
-        "for i in range(x):\n    x += i",
-        "s = '''a\n\n  b'''",
-        "g = lambda n: n",
-        "# a comment",
-        "try:\n    x = int(x)\nexcept ValueError:\n    x = 0",
-        "def inner(n):\n    return n",
-        "x = [\n    x,\n][0]",
-        's = r"\\d"',
+        "y = x + 1", "if x > 2:\n    x -= 1\nelse:\n    x += 1", "for i in range(x):\n    x += i", "s = '''a\n\n  b'''",
+        "g = lambda n: n", "# a comment", "try:\n    x = int(x)\nexcept ValueError:\n    x = 0",
+        "def inner(n):\n    return n", "x = [\n    x,\n][0]", 's = r"\\d"',
     ]
-)
+)  # fmt: skip
 BODIES = st.lists(STATEMENTS, max_size=4).map(lambda some: "\n".join([*some, "return x"]))
 BEFORE = st.sampled_from(
     ["", "import os\n", "from math import (\n    floor,\n)\n\n", "LIMIT = 3\n\n\ndef first(a):\n    return a\n\n\n"]
@@ -262,17 +255,13 @@ def indented(body):
 FUNCTIONS = st.builds(lambda before, body, after: f"{before}def f(x):\n{indented(body)}{after}", BEFORE, BODIES, AFTER)
 WRAPPERS = st.sampled_from(
     [
-        "{before}\n```python\n{code}\n```\n{after}",
-        "{before}\n```\n{code}\n```",
+        "{before}\n```python\n{code}\n```\n{after}", "{before}\n```\n{code}\n```",
         "{before}\n~~~~Python\n{code}\n~~~~\n{after}",
         "<think>\n{before}\n```python\ndef f(x):\n    return 1\n```\n</think>\n```py\n{code}\n```",
-        "{before}\n```python\n{code}",
-        "{before}\n\n{code}\n\n{after}",
-        "[PYTHON]\n{code}\n[/PYTHON]\n{after}",
-        "{code}",
-        "assistant\n{code}\n<|eot_id|>",
+        "{before}\n```python\n{code}", "{before}\n\n{code}\n\n{after}", "[PYTHON]\n{code}\n[/PYTHON]\n{after}",
+        "{code}", "assistant\n{code}\n<|eot_id|>",
     ]
-)
+)  # fmt: skip
 SCRAPS = st.sampled_from(["```", "~~~", "<think>", "</think>", "def f(x):", "\n", "    ", "return x", "(", "'''", "\0"])
 
 
