@@ -42,12 +42,10 @@ def loops(sandbox, actor, model, reflector, recall, shown=SHOWN, show_session=Tr
     rounds = Rounds(archive, 1, "run", "arm")
     for task in tasks():
         loop = Reflexion(
-            actor=actor(model, Sampling()),
-            evaluator=UnitTests(sandbox),
-            reflector=reflector,
+            actor=actor(model, Sampling()), evaluator=UnitTests(sandbox), reflector=reflector,
             memory=EpisodicMemory(recall, known=archive, run_id="run", agent_id="arm", show_session=show_session),
             stop=FirstOf(MaxAttempts(2)),
-        )
+        )  # fmt: skip
         attempts = list(loop.attempts(task))
         rounds.finished(task, attempts)
         rounds.end([task])

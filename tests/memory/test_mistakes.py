@@ -33,11 +33,9 @@ def attempt(number, message="", change="", outcome="fail", **fields):
     checks = (Check(name="assert f(1) == 2", outcome=outcome if message else "pass", message=message),)
     judged = {"passed": not message, "outcome": outcome if message else "pass", "reward": 0.25 if message else 1.0}
     return builders.attempt(
-        number=number,
-        task_id=TASK.task_id,
-        evaluation=Evaluation(**{**judged, "checks": checks, **fields}),
+        number=number, task_id=TASK.task_id, evaluation=Evaluation(**{**judged, "checks": checks, **fields}),
         reflection=builders.reflection(about_attempt=number, what_to_change=change) if change else None,
-    )
+    )  # fmt: skip
 
 
 def test_at_capacity_the_oldest_leaves():

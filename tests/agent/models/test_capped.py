@@ -327,10 +327,8 @@ def command(tmp_path, monkeypatch):
     rules = [{"when": "", "scope": "conversation", "reply": "\n    return None\n"}]
     (tmp_path / "rules.json").write_text(json.dumps(rules))
     return ["model=scripted", "model.path=rules.json", "tracker=none", "quiet=true", "reflector=rules", "workers=1"] + [
-        "benchmark.limit=6",
-        "loop.max_attempts=2",
-        "loop.stuck_after=null",
-    ]
+        "benchmark.limit=6", "loop.max_attempts=2", "loop.stuck_after=null",
+    ]  # fmt: skip
 
 
 def the_run(tmp_path):

@@ -34,12 +34,10 @@ def loop(name: str, *passed: bool | None, prompt: str = "") -> Finished:
     """A finished loop at the task `name`, with one attempt for each verdict; None: without tests."""
     attempts = [
         builders.attempt(
-            task_id=name,
-            number=number,
-            acted={"solution": f"program_{number} = {name!r}\n"},
+            task_id=name, number=number, acted={"solution": f"program_{number} = {name!r}\n"},
             judged={"passed": bool(verdict), "outcome": OUTCOMES[verdict]},
         )
         for number, verdict in enumerate(passed, 1)
-    ]
+    ]  # fmt: skip
     task = Task(task_id=name, prompt=prompt or f"about {name}", entry_point="f")
     return Finished(task=task, attempts=tuple(attempts))
