@@ -54,12 +54,18 @@ def make_arm(run):
 
 @pytest.fixture
 def respent(records):
-    """The attempts of `verdicts`, each with this usage of its actor and without a reflection."""
+    return spender(records)
 
-    def make(verdicts, usage):
-        return {
-            task_id: [replace(a, trajectory=replace(a.trajectory, usage=usage), reflection=None) for a in history]
-            for task_id, history in records(verdicts)[0].items()
-        }
+
+def spender(records):
+    """Makes the attempts of `verdicts` with this usage: of the actor, of its retries, and of reflections; else none."""
+
+    def make(verdicts, usage, retry=None, reflected=None):
+        def paid(attempt):
+            words = replace(attempt.reflection, usage=reflected) if attempt.reflection and reflected else None
+            of_actor = retry if retry and attempt.number > 1 else usage
+            return replace(attempt, trajectory=replace(attempt.trajectory, usage=of_actor), reflection=words)
+
+        return {task_id: [*map(paid, history)] for task_id, history in records(verdicts)[0].items()}
 
     return make

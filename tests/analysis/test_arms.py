@@ -1,7 +1,5 @@
 """Arms: runs of one method over seeds; what differs in a swept key is an arm of its own."""
 
-import json
-
 import pytest
 from msgspec.structs import replace
 
@@ -22,10 +20,7 @@ def run(write_run, tmp_path):
 
     def write(name, seed=0, **config):
         folder = write_run(VERDICTS, name=name, seed=seed)
-        path = folder.path / "manifest.json"
-        manifest = json.loads(path.read_text())
-        manifest["config"] = {"arm": "reflexion", "seed": seed, **config}
-        path.write_text(json.dumps(manifest))
+        folder.write_manifest(replace(folder.manifest, config={"arm": "reflexion", "seed": seed, **config}))
         return folder
 
     return write
@@ -49,25 +44,33 @@ SECOND = {"path": "a very long place, the second", "name": "q"}
         ([{"recall": {"omega": 0}}, {"recall": {"omega": 3}}], (), ["recall.omega=0", "recall.omega=3"]),
         ([{"model": FIRST}, {"model": SECOND}], (), ["model.name=p", "model.name=q"]),
         ([{"recall": {"omega": o, "k": o + 1}} for o in (0, 3)], ["recall.k"], ["recall.k=1", "recall.k=4"]),
+        ([{"benchmark": {"order": order}} for order in (0, 1)], (), ["benchmark.order=0", "benchmark.order=1"]),
     ],
-    ids=["one key", "the shorter of two", "chosen"],
+    ids=["one key", "the shorter of two", "chosen", "one that may repeat the seed"],
 )
 def test_arms_are_named_by_the_key_in_which_they_differ(run, configs, by, labels):
     all_arms = arms([run(str(place), **config) for place, config in enumerate(configs)], by=by)
     assert [arm.label for arm in all_arms] == [f"reflexion {label}" for label in labels]
 
 
-@pytest.mark.parametrize("key", [lambda seed: {"model": {"path": f"{seed}"}}, lambda seed: {"actor": {"seed": seed}}])
-def test_seeds_and_recordings_of_their_own_are_one_arm(run, key):
-    (arm,) = arms([run(str(seed), seed=seed, **key(seed)) for seed in (0, 1)])
-    assert (arm.label, arm.seeds) == ("reflexion", (0, 1))
+MODEL = {"_target_": "models.OpenAIModel", "base_url": "http://127.0.0.1/v1", "api_key_env": "OPENAI_API_KEY"}
+ONE_ARM = [
+    ({"model": {"path": "0"}}, {"model": {"path": "1"}}),
+    ({"actor": {"seed": 0}}, {"actor": {"seed": 1}}),
+    ({"benchmark": {"order": 0}}, {"benchmark": {"order": 1}}),
+    (
+        {"store": {"place": "a"}, "sandbox": {"servers": 1}, "temperature": 0, "benchmark": {"load": {"path": "t"}}},
+        {"store": {"place": "b"}, "sandbox": {"servers": 2}, "temperature": 0.0,
+         "benchmark": {"load": {"path": "/data/t"}}},
+    ),
+    ({"model": {**MODEL, "timeout": 1}}, {"model": {**MODEL, "timeout": 9}}),
+]  # fmt: skip
 
 
-def test_a_key_that_repeats_the_seed_splits_no_arm(run):
-    (arm,) = arms([run(str(seed), seed=seed, benchmark={"order": seed}) for seed in (0, 1)])
+@pytest.mark.parametrize(("first", "second"), ONE_ARM)
+def test_what_repeats_the_seed_or_changes_no_result_splits_no_arm(run, first, second):
+    (arm,) = arms([run("x", **first), run("y", seed=1, **second)])
     assert (arm.label, arm.seeds) == ("reflexion", (0, 1))
-    orders = arms([run(f"one{order}", seed=0, benchmark={"order": order}) for order in (0, 1)])
-    assert [arm.label for arm in orders] == ["reflexion benchmark.order=0", "reflexion benchmark.order=1"]
 
 
 def test_two_keys_name_what_none_tells_alone(run):
@@ -83,8 +86,7 @@ def cut_off(folder):
 
 
 def oracle(folder):
-    path = folder.path / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "feedback_source": "oracle"}))
+    folder.write_manifest(replace(folder.manifest, feedback_source="oracle"))
 
 
 @pytest.mark.parametrize(
@@ -108,23 +110,6 @@ def test_nested_keys_are_dotted():
     assert dict(flat({"a": {"b": {"c": 1}, "d": [1, {"e": 2}]}})) == {"a.b.c": 1, "a.d": [1, {"e": 2}]}
 
 
-def test_what_changes_no_result_splits_no_arm(run):
-    config = {
-        "store": {"place": "a"}, "sandbox": {"servers": 1}, "temperature": 0, "benchmark": {"load": {"path": "t"}},
-    }  # fmt: skip
-    other = {
-        "store": {"place": "b"}, "sandbox": {"servers": 2}, "temperature": 0.0,
-        "benchmark": {"load": {"path": "/data/t"}},
-    }  # fmt: skip
-    model = {"_target_": "models.OpenAIModel", "base_url": "http://127.0.0.1/v1", "api_key_env": "OPENAI_API_KEY"}
-    first, second = (
-        run("x", **config, model={**model, "timeout": 1}),
-        run("y", seed=1, **other, model={**model, "timeout": 9}),
-    )
-    (arm,) = arms([first, second])
-    assert (arm.label, arm.seeds) == ("reflexion", (0, 1))
-
-
 def talk(reply, task_id, number):
     messages = (Message(role="user", content=f"{reply}: solve {task_id}, attempt {number}"),)
     return builders.attempt(
@@ -138,8 +123,7 @@ def test_arms_hold_digests_of_calls_and_compare_as_with_the_texts(write_run, tmp
     folders = []
     for arm, reply in (("one", "yes"), ("two", second)):
         folder = write_run(attempts={name: [talk(reply, name, n) for n in (1, 2)] for name in "ab"}, name=arm)
-        manifest = json.loads((folder.path / "manifest.json").read_text())
-        (folder.path / "manifest.json").write_text(json.dumps(manifest | {"config": {"arm": arm, "seed": 0}}))
+        folder.write_manifest(replace(folder.manifest, config={"arm": arm, "seed": 0}))
         folders.append(folder)
     short = arms(folders)
     first, retry = short[0].logs[0].attempts["a"]

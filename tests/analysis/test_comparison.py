@@ -153,28 +153,13 @@ REFLECTION = Usage(calls=1, prompt_tokens=450, completion_tokens=63)
 
 
 @pytest.fixture
-def dear_words(run, records):
+def dear_words(run, respent):
     """Words that change nothing per attempt, at the prices of experiments/reflexion_against_retry: 513 tokens for a
     reflection and 277 for the retry, against 119 for a draw. Each attempt solves 1 in 16 of what is left.
     """
-
-    def priced(verdicts, retry, reflection):
-        histories, _ = records(verdicts)
-        return {
-            task_id: [
-                replace(
-                    attempt,
-                    trajectory=replace(attempt.trajectory, usage=retry if attempt.number > 1 else DRAW),
-                    reflection=attempt.reflection and replace(attempt.reflection, usage=reflection),
-                )
-                for attempt in history
-            ]
-            for task_id, history in histories.items()
-        }
-
     tries = {f"t{i:02}": [WRONG, RIGHT] if i < 1 else [WRONG, WRONG] for i in range(16)}
-    runs = [run("retry", attempts=priced(tries, DRAW, Usage()), seed=s) for s in (1, 2)]
-    return [*runs, *(run("words", attempts=priced(tries, RETRY, REFLECTION), seed=s) for s in (1, 2))]
+    prices = {"retry": (DRAW, DRAW, Usage()), "words": (DRAW, RETRY, REFLECTION)}
+    return [run(arm, attempts=respent(tries, *paid), seed=s) for arm, paid in prices.items() for s in (1, 2)]
 
 
 def test_a_price_ratio_and_break_even_are_those_by_hand(dear_words):

@@ -18,7 +18,7 @@ from reflexion_lab.records import Check, Usage
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.registration import read, section
-from tests.analysis.conftest import BASE, RIGHT, WORDS, WRONG, run_writer
+from tests.analysis.conftest import BASE, RIGHT, WORDS, WRONG, run_writer, spender
 from tests.studies.small_runs import run_lab
 
 
@@ -280,33 +280,13 @@ def test_a_file_is_no_folder_to_report_into(four, run_command, tmp_path):
 
 
 @pytest.fixture
-def priced(write_run, records, tmp_path):
-    """Writes a run with the usage of its attempts and of its reflections set."""
-
-    def write(arm, verdicts, acted, reflected=None, prices=None):
-        histories, _ = records(verdicts)
-        attempts = {
-            task_id: [
-                replace(
-                    attempt,
-                    trajectory=replace(attempt.trajectory, usage=acted),
-                    reflection=attempt.reflection
-                    and replace(attempt.reflection, usage=reflected or attempt.reflection.usage),
-                )
-                for attempt in history
-            ]
-            for task_id, history in histories.items()
-        }
-        folder = write_run(attempts=attempts)
-        folder.write_manifest(replace(folder.manifest, config={"arm": arm}, prices=prices or {}))
-        return str(folder.path.rename(tmp_path / arm))
-
-    return write
+def respent(records):
+    return spender(records)
 
 
-def test_cost_is_a_budget_where_there_are_prices(priced, run_command):
+def test_cost_is_a_budget_where_there_are_prices(run, respent, run_command):
     paid = Usage(calls=1, prompt_tokens=9, cost=0.5)
-    runs = [priced("feedback_only", BASE, paid), priced("words", WORDS, paid)]
+    runs = [run(arm, attempts=respent(of, paid)) for arm, of in (("feedback_only", BASE), ("words", WORDS))]
     code, text, _ = run_command("compare", *runs, "--unit", "cost", "--one-seed", "--full")
     assert code == 0
     assert "Price of a further attempt" in text
@@ -315,12 +295,12 @@ def test_cost_is_a_budget_where_there_are_prices(priced, run_command):
 
 
 @pytest.fixture
-def free_actor(priced):
+def free_actor(run, respent):
     """A run whose actor is free and whose reflector costs very little: its first attempts cost nothing."""
     verdicts = {"a": [(0, False), RIGHT], "b": [(0, False), (0, False), RIGHT], "c": [RIGHT]}
     prices = {"actor": "nothing is paid: it runs here", "reflector": "0.1/0.4 USD per million"}
     free, cheap = Usage(calls=1, completion_tokens=9), Usage(calls=1, prompt_tokens=9, cost=8.6e-7)
-    return priced("free", verdicts, free, cheap, prices)
+    return run("free", attempts=respent(verdicts, free, reflected=cheap), prices=prices)
 
 
 def test_a_report_is_made_where_first_attempts_cost_nothing(free_actor, tmp_path):

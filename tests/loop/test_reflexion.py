@@ -11,19 +11,13 @@ from reflexion_lab.loop.reflexion import Reflexion
 from reflexion_lab.loop.stop import Budget, FirstOf, MaxAttempts, NoFeedback, Passed, Stuck, TimeOut
 from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.memory.recall import Window
-from reflexion_lab.records import Check, Evaluation, Reflection, Sampling, Usage
+from reflexion_lab.records import Check, Evaluation, Sampling, Usage
 from reflexion_lab.tasks.evaluators.combined import weigh
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
+from tests import builders
 
-REFLECTION = Reflection(
-    reflection_id="r",
-    about_attempt=1,
-    root_cause="x itself",
-    what_went_wrong="gave 2",
-    what_to_change="multiply by two",
-    confidence=0.5,
-    source="llm",
-)
+REFLECTION = builders.reflection(what_to_change="multiply by two")
+A_DRAFT = "```python\ndef double(x):\n    return x\n```"
 
 
 def loop(model, sandbox, *, omega=1, max_attempts=3, threshold=1.0, reflector=None, **options):
@@ -126,7 +120,7 @@ def test_what_reflecting_used_up_is_not_there_for_another_attempt(sandbox, task,
         return replace(REFLECTION, usage=Usage(calls=1, seconds=400.0))
 
     reflector = type("Slow", (), {"reflect": reflected})
-    model = ScriptedModel(lambda _: "```python\ndef double(x):\n    return x\n```")
+    model = ScriptedModel(lambda _: A_DRAFT)
     attempts = loop(model, sandbox, reflector=reflector)
     attempts.stop = FirstOf(MaxAttempts(3), rule)
     (attempt,) = attempts.attempts(task.public)
@@ -159,7 +153,7 @@ def test_impossible_rules_are_named(build, name):
 
 
 def test_actor_knows_its_attempt_number_and_what_recurs_of_what_it_recalls(sandbox, task):
-    model = ScriptedModel(lambda _: "```python\ndef double(x):\n    return x\n```")
+    model = ScriptedModel(lambda _: A_DRAFT)
     items = list(loop(model, sandbox, reflector=NoReflection(), stuck=Stuck(3)).attempts(task.public))
     read = [attempt.trajectory.messages[-1].content for attempt in items]
     assert ["take a different approach" in text for text in read] == [False, False, True]
@@ -169,7 +163,7 @@ def test_actor_knows_its_attempt_number_and_what_recurs_of_what_it_recalls(sandb
 
 
 def test_what_the_prompt_had_no_room_for_was_not_recalled(sandbox, task):
-    model = ScriptedModel(lambda _: "```python\ndef double(x):\n    return x\n```", context=300)
+    model = ScriptedModel(lambda _: A_DRAFT, context=300)
     items = list(loop(model, sandbox, omega="all", max_attempts=4).attempts(task.public))
     last = items[-1]
     assert last.trajectory.left_out
