@@ -87,12 +87,14 @@ def test_recorded_reflections_are_the_models_and_repeat_by_their_text(write_run,
     assert (figures.reflections_by_model.k, figures.reflections_repeated) == (4, 1)
 
 
+def judged_by(attempt, *checks, **fields):
+    """`attempt` with these checks."""
+    return replace(attempt, evaluation=replace(attempt.evaluation, checks=checks, **fields))
+
+
 def test_failures_of_the_plumbing_are_counted(write_run, attempt):
-    slow = attempt("a", 2, 0.5)
-    checks = (Check(name="c", outcome="fail"), Check(name="d", outcome="timeout"))
-    slow = replace(slow, evaluation=replace(slow.evaluation, checks=checks))
-    broken = attempt("b", 1, 0.0)
-    broken = replace(broken, evaluation=replace(broken.evaluation, outcome="harness_error"))
+    slow = judged_by(attempt("a", 2, 0.5), Check(name="c", outcome="fail"), Check(name="d", outcome="timeout"))
+    broken = judged_by(attempt("b", 1, 0.0), outcome="harness_error")
     figures = summary(Log.read(write_run(attempts={"a": [attempt("a", 1, 0.0, " \n"), slow], "b": [broken]})))
     assert (figures.extraction_failures, figures.timeouts, figures.harness_errors) == (1, 1, 1)
     assert (figures.empty_retries.k, figures.empty_retries.n) == (0, 1)
@@ -106,11 +108,6 @@ def test_retries_without_a_program_stand_beside_pass_at_1(write_run, attempt):
     assert names[:2] == ["pass@1", "retries without a program"]
     assert names.count("retries without a program") == 1
     assert dict(facts(log))["retries without a program"].startswith("33.3 % [0.0, 100.0] (1 of 3 retries, over 2 tasks")
-
-
-def judged_by(attempt, *checks, **fields):
-    """`attempt` with these checks."""
-    return replace(attempt, evaluation=replace(attempt.evaluation, checks=checks, **fields))
 
 
 def test_a_harness_error_behind_another_failure_is_counted_too(write_run, attempt):
@@ -129,10 +126,8 @@ def test_parts_left_out_of_a_combined_reward_are_counted_by_name(write_run, atte
 
 def test_single_feedback_tests_are_set_against_the_hidden_verdict(write_run, attempt):
     outcomes = [Check(name="t", outcome=outcome) for outcome in ("pass", "fail", "harness_error")]
-    check = Check(name="lint", kind="lint", outcome="fail")
-    single = summary(
-        Log.read(write_run(attempts={"a": [judged_by(attempt("a", 1, 0.0), *outcomes, check)]}))
-    ).feedback_asserts
+    judged = judged_by(attempt("a", 1, 0.0), *outcomes, Check(name="lint", kind="lint", outcome="fail"))
+    single = summary(Log.read(write_run(attempts={"a": [judged]}))).feedback_asserts
     assert (single.false_positives, single.true_negatives, single.unknown) == (1, 1, 1)
     assert (single.true_positives, single.false_negatives) == (0, 0)
 

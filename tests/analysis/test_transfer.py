@@ -18,12 +18,8 @@ def make_run(write_run, records, tmp_path):
 
     def make(name, verdicts, reads=None, **options):
         attempts, _ = records(verdicts)
-        attempts = {
-            task_id: [
-                replace(record, recalled_wisdom=(reads or {}).get((task_id, record.number), ())) for record in history
-            ]
-            for task_id, history in attempts.items()
-        }
+        for (task_id, number), wisdom in (reads or {}).items():
+            attempts[task_id][number - 1] = replace(attempts[task_id][number - 1], recalled_wisdom=wisdom)
         folder = write_run(verdicts, attempts=attempts, **options)
         folder.path.rename(tmp_path / name)
         return RunFolder.existing(tmp_path / name)
