@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -68,3 +69,11 @@ def completion(text, tokens=(10, 5), model="tiny", finish_reason="stop", **messa
     choice = {"index": 0, "message": {"role": "assistant", "content": text, **message}, "finish_reason": finish_reason}
     usage = {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
     return {"id": "x", "object": "chat.completion", "model": model, "choices": [choice], "usage": usage}
+
+
+def wrong_answer(prompt):
+    """What a model says that knows the form of a reflection, but no program that passes."""
+    if "ROOT_CAUSE" in prompt:
+        return "ROOT_CAUSE: a cause\nWHAT_WENT_WRONG: a symptom\nWHAT_TO_CHANGE: I will count to n\nCONFIDENCE: 0.7"
+    name = ["f", *re.findall(r"def (\w+)", prompt)][-1]
+    return f"```python\ndef {name}(*values):\n    return 'wrong'\n```"

@@ -9,6 +9,7 @@ import pytest
 
 from reflexion_lab.agent.models.simulated import SimulatedModel
 from reflexion_lab.analysis.summary import Log, summary
+from reflexion_lab.cli.main import main
 from reflexion_lab.errors import Unanswered
 from reflexion_lab.records import Message, Sampling
 from reflexion_lab.runner.config import parts
@@ -36,6 +37,27 @@ def student():
         return known.complete(messages, sampling=Sampling(seed=body["seed"])).text
 
     return replies
+
+
+@pytest.fixture
+def command_line(tmp_path, monkeypatch, capsys):
+    """Runs a command in an empty folder, of four small tasks where it has a server: exit code, and what it prints on
+    each stream, as one line.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def called(server, command, *words):
+        own = [
+            "model=openai/m", f"model.base_url={server.url}", "actor=single_shot", "benchmark.load.n=4", "workers=1",
+            "loop.max_attempts=2", "tracker=none", "sandbox.servers=1",
+        ] if server else []  # fmt: skip
+        capsys.readouterr()
+        code = main([command, *own, *words])
+        printed = capsys.readouterr()
+        return code, " ".join(printed.out.split()), " ".join(printed.err.split())
+
+    return called
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,15 +4,12 @@ import json
 import re
 
 import pytest
-from model_server import ModelServer, completion
+from model_server import ModelServer, completion, wrong_answer
 
 from reflexion_lab.cli.main import main
 from reflexion_lab.runner.folder.folder import folders
 
-FIELDS = "ROOT_CAUSE: a cause\nWHAT_WENT_WRONG: a symptom\nWHAT_TO_CHANGE: I will count to n\nCONFIDENCE: 0.7"
 VERDICT = "ISSUE: the loop ends early\nSUGGESTION: count to n\nSEVERITY: 0.9"
-ASSERTS = "assert 1 == 1"
-WRONG = "```python\ndef {}(*values):\n    return 'wrong'\n```"
 ALL = {"actor", "reflector", "critic", "suite_writer", "curator"}
 
 
@@ -24,9 +21,7 @@ def role_of(prompt):
 
 def spoken(prompt):
     """What a model says that knows its forms, but no program that passes."""
-    names = re.findall(r"^def (\w+)", prompt, re.MULTILINE)
-    texts = {"reflector": FIELDS, "critic": VERDICT, "suite_writer": ASSERTS}
-    return texts.get(role_of(prompt)) or WRONG.format(names[-1] if names else "f")
+    return {"critic": VERDICT, "suite_writer": "assert 1 == 1"}.get(role_of(prompt)) or wrong_answer(prompt)
 
 
 def silent(text, finish="stop", reasoning_tokens=0, **message):
@@ -73,19 +68,13 @@ class Server(ModelServer):
 
 
 @pytest.fixture
-def lab(tmp_path, monkeypatch, capsys):
-    """Runs the command line against a server: exit code, and all that it prints on one line."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
+def lab(command_line):
+    """Runs against a server: exit code, and all that is printed on one line."""
 
     def command(server, *words):
-        overrides = ("model=openai/m", f"model.base_url={server.url}", "model.price_per_million=[1,2]",
-                     "actor=single_shot", "benchmark.load.n=4", "loop.max_attempts=2", "tracker=none", "workers=1",
-                     "sandbox.servers=1", "cache.executions=../executions.sqlite")  # fmt: skip
-        capsys.readouterr()
-        code = main(["run", *overrides, *words])
-        printed = capsys.readouterr()
-        return code, " ".join((printed.out + printed.err).split())
+        own = ("model.price_per_million=[1,2]", "cache.executions=../executions.sqlite")
+        code, *printed = command_line(server, "run", *own, *words)
+        return code, " ".join(printed)
 
     return command
 

@@ -4,9 +4,10 @@ import itertools
 import json
 import math
 import re
+from contextlib import contextmanager
 
 import pytest
-from model_server import ModelServer, completion
+from model_server import ModelServer, completion, wrong_answer
 
 import reflexion_lab as rl
 from reflexion_lab.analysis.summary import Log, summary
@@ -14,51 +15,52 @@ from reflexion_lab.cli.main import main
 from reflexion_lab.runner.folder.folder import folders
 from reflexion_lab.studies.tracking.run_view import metrics
 
-FIELDS = "ROOT_CAUSE: a cause\nWHAT_WENT_WRONG: a symptom\nWHAT_TO_CHANGE: I will count to n\nCONFIDENCE: 0.7"
 SAID = "at least 1,200 tokens, cost unknown (1 of 6 replies without usage)"
-SMALL = ("model.price_per_million=[3,15]", "actor=single_shot", "benchmark.load.n=2", "loop.max_attempts=2",
-         "tracker=none", "workers=1", "sandbox.servers=1")  # fmt: skip
 
 
 @pytest.fixture
-def server():
-    """Every sixth reply has no usage; each of the others takes 240 tokens."""
-    number = itertools.count(1)
+def screens(command_line):
+    """Runs commands with a server that says the same all the time; `usage` makes the usage of a reply to a prompt."""
 
-    def respond(body, headers):
-        prompt = body["messages"][-1]["content"]
-        program = "```python\ndef {}(*values):\n    return 'wrong'\n```"
-        text = FIELDS if "ROOT_CAUSE" in prompt else program.format(re.findall(r"def (\w+)", prompt)[-1])
-        usage = {} if next(number) % 6 else {"usage": None}
-        return 200, completion(text, (220, 20), "m") | usage
+    @contextmanager
+    def served(usage):
+        def respond(body, headers):
+            prompt = body["messages"][-1]["content"]
+            return 200, completion(wrong_answer(prompt), model="m") | {"usage": usage(prompt)}
 
-    with ModelServer(respond) as server:
-        yield server
+        def screen(command, *words):
+            own = ("model.price_per_million=[3,15]", "benchmark.load.n=2") if command in ("run", "estimate") else ()
+            code, printed, _ = command_line(server if own else None, command, *own, *words)
+            assert code == 0
+            return printed
+
+        with ModelServer(respond) as server:
+            yield screen
+
+    return served
 
 
-def test_one_reply_without_usage_is_told_in_every_view(server, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
+def counted(prompt_tokens=220):
+    return {"prompt_tokens": prompt_tokens, "completion_tokens": 20, "total_tokens": prompt_tokens + 20}
 
-    def said(*words):
-        capsys.readouterr()
-        assert main([*words]) == 0
-        return " ".join(capsys.readouterr().out.split())
 
-    base = ("model=openai/m", f"model.base_url={server.url}", *SMALL)
-    assert f"6 calls, {SAID}" in said("run", *base)
-    (folder,) = folders("runs")
-    assert SAID in said("show", str(folder.path))
-    full = said("show", "--full", str(folder.path))
-    assert SAID in full
-    assert re.search(r"all 6 ≥ 1,100 ≥ 100 - \S+ unknown", full)
-    assert SAID in said("run", "-m", *base, "seed=0", "run_root=swept", "cache.mode=off")
-    said("run", *base, "seed=1", "cache.mode=off", "experiment=retry")
-    said("run", *base, "seed=1", "cache.mode=off")
-    for full in ((), ("--full",)):
-        compared = said("compare", "runs", "--one-seed", *full)
-        assert "at least 2,400 tokens, cost unknown (2 of 12 replies without usage)" in compared
-    assert "reflexion 12 - - - - -" in compared
+def test_one_reply_without_usage_is_told_in_every_view(screens, monkeypatch):
+    number = itertools.count(1)  # every sixth reply has no usage
+    with screens(lambda prompt: counted() if next(number) % 6 else None) as said:
+        monkeypatch.setenv("COLUMNS", "100")
+        assert f"6 calls, {SAID}" in said("run")
+        (folder,) = folders("runs")
+        assert SAID in said("show", str(folder.path))
+        full = said("show", "--full", str(folder.path))
+        assert SAID in full
+        assert re.search(r"all 6 ≥ 1,100 ≥ 100 - \S+ unknown", full)
+        assert SAID in said("run", "-m", "seed=0", "run_root=swept", "cache.mode=off")
+        said("run", "seed=1", "cache.mode=off", "experiment=retry")
+        said("run", "seed=1", "cache.mode=off")
+        for full in ((), ("--full",)):
+            compared = said("compare", "runs", "--one-seed", *full)
+            assert "at least 2,400 tokens, cost unknown (2 of 12 replies without usage)" in compared
+        assert "reflexion 12 - - - - -" in compared
     frames = rl.load(folder.path)
     assert math.isnan(frames.runs.cost[0])
     assert frames.runs.uncounted[0] == 1
@@ -73,36 +75,20 @@ def test_one_reply_without_usage_is_told_in_every_view(server, tmp_path, monkeyp
     ({"prompt_tokens": 220, "total_tokens": 240}, "720 tokens, cost 0.0029"),
     ({"completion_tokens": 20, "total_tokens": 240}, "720 tokens, cost 0.0029"),
 ])  # fmt: skip
-def test_half_a_usage_is_missing_unless_the_total_gives_the_rest(tmp_path, monkeypatch, capsys, usage, words):
-    monkeypatch.chdir(tmp_path)
-
-    def respond(body, headers):
-        text = FIELDS if "ROOT_CAUSE" in body["messages"][-1]["content"] else "```python\nx = 1\n```"
-        return 200, completion(text, model="m") | {"usage": usage}
-
-    with ModelServer(respond) as server:
-        base = ("model=openai/m", f"model.base_url={server.url}", *SMALL, "benchmark.load.n=1")
-        assert main(["run", *base]) == 0
-    assert f"3 calls, {words}" in " ".join(capsys.readouterr().out.split())
+def test_half_a_usage_is_missing_unless_the_total_gives_the_rest(screens, usage, words):
+    with screens(lambda prompt: usage) as screen:
+        assert f"3 calls, {words}" in screen("run", "benchmark.load.n=1")
 
 
-def test_a_budget_of_a_loop_without_usage_has_a_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    answer = completion("```python\nx = 1\n```", model="m") | {"usage": None}
-    with ModelServer(lambda body, headers: (200, answer)) as server:
-        base = ("model=openai/m", f"model.base_url={server.url}", *SMALL, "stop=[budget]", "stop.budget.tokens=9")
-        assert main(["run", *base]) == 0
-    assert "stop.budget.tokens took 6 replies without usage for free: set stop.budget.calls" in " ".join(
-        capsys.readouterr().out.split()
-    )
+def test_a_budget_of_a_loop_without_usage_has_a_line(screens):
+    with screens(lambda prompt: None) as screen:
+        printed = screen("run", "stop=[budget]", "stop.budget.tokens=9")
+    assert "stop.budget.tokens took 6 replies without usage for free: set stop.budget.calls" in printed
 
 
-def test_an_estimate_without_usage_is_no_estimate_of_0(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    answer = completion("```python\nx = 1\n```", model="m") | {"usage": None}
-    with ModelServer(lambda body, headers: (200, answer)) as server:
-        assert main(["estimate", "model=openai/m", f"model.base_url={server.url}", *SMALL, "benchmark.load.n=9"]) == 0
-    text = " ".join(capsys.readouterr().out.split())
+def test_an_estimate_without_usage_is_no_estimate_of_0(screens):
+    with screens(lambda prompt: None) as screen:
+        text = screen("estimate", "benchmark.load.n=9")
     assert re.search(r"all .*≥ 0 \[0, 0\].* unknown", text)
     assert re.search(r"newly spent \d+ calls, at least 0 tokens, cost unknown", text)
     bound = re.search(r"as long as allowed: 36 calls, (\S+) tokens, cost 0\.3", text)
@@ -133,18 +119,9 @@ def test_without_a_price_the_cost_is_unknown_and_not_0(tmp_path, monkeypatch, ca
         (150, {"reflector"}),  # more than a third, and the same count for prompts of any length
     ],
 )
-def test_prompts_that_the_server_cuts_are_told_with_the_key(tmp_path, monkeypatch, capsys, window, roles):
-    monkeypatch.chdir(tmp_path)
-
-    def respond(body, headers):
-        prompt = body["messages"][-1]["content"]
-        program = "```python\ndef {}(*values):\n    return 'wrong'\n```"
-        text = FIELDS if "ROOT_CAUSE" in prompt else program.format(re.findall(r"def (\w+)", prompt)[-1])
-        return 200, completion(text, (min(len(prompt) // 4, window), 20), "m")
-
-    with ModelServer(respond) as server:
-        assert main(["run", "model=openai/m", f"model.base_url={server.url}", *SMALL, "benchmark.load.n=4"]) == 0
-    screen = " ".join(capsys.readouterr().out.split())
+def test_prompts_that_the_server_cuts_are_told_with_the_key(screens, window, roles):
+    with screens(lambda prompt: counted(min(len(prompt) // 4, window))) as screen_of:
+        screen = screen_of("run", "benchmark.load.n=4")
     assert {
         role for role in ("actor", "reflector") if f"prompts of the {role}, {window} tokens counted" in screen
     } == roles

@@ -1,11 +1,7 @@
 """Who wrote the reflections stands on the first screen of a run and of a comparison."""
 
-import re
-
 import pytest
-from model_server import ModelServer, completion
-
-from reflexion_lab.cli.main import main
+from model_server import ModelServer, completion, wrong_answer
 
 FIELDS = "ROOT_CAUSE: a cause {}\nWHAT_WENT_WRONG: a symptom\nWHAT_TO_CHANGE: I will count to n\nCONFIDENCE: 0.7"
 PROSE = "The loop of version {} ends one step early and should run to n."
@@ -16,33 +12,28 @@ CONFIDENCE: a number from 0 to 1"""
 
 
 @pytest.fixture
-def lab(tmp_path, monkeypatch, capsys):
+def lab(command_line):
     """Runs the command line; a server whose reflector answers by `words`, or with a status of an error."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
     words, asked = [FIELDS], [0]
 
     def respond(body, headers):
         prompt, asked[0] = body["messages"][-1]["content"], asked[0] + 1
         if "ROOT_CAUSE" not in prompt:
-            program = "```python\ndef {}(*values):\n    return 'wrong'\n```"
-            return 200, completion(program.format(re.findall(r"def (\w+)", prompt)[-1]), (len(prompt) // 4, 20), "m")
+            return 200, completion(wrong_answer(prompt), (len(prompt) // 4, 20), "m")
         if isinstance(words[0], int):
             return words[0], {"error": {"message": "no such model"}}
         return 200, completion(words[0].format(asked[0]), (len(prompt) // 4, 20), "m")
 
     with ModelServer(respond) as server:
-        base = ("model=openai/m", f"model.base_url={server.url}", "model.retries=0", "actor=single_shot",
-                "benchmark.load.n=4", "loop.max_attempts=2", "tracker=none", "workers=1", "sandbox.servers=1",
-                "cache.mode=off")  # fmt: skip
 
-        def command(*arguments, reflects=FIELDS):
+        def screen_of(command, *arguments, reflects=FIELDS):
             words[0] = reflects
-            capsys.readouterr()
-            assert main([*arguments, *base] if arguments[0] == "run" else [*arguments]) == 0
-            return " ".join(capsys.readouterr().out.split())
+            own = ("model.retries=0", "cache.mode=off") if command == "run" else ()
+            code, screen, _ = command_line(server if own else None, command, *arguments, *own)
+            assert code == 0
+            return screen
 
-        yield command
+        yield screen_of
 
 
 @pytest.mark.parametrize(
