@@ -42,17 +42,11 @@ def pool_runs(
 ) -> list[Path]:
     """The run folders of `pool`, with folders of runs replaced by runs in them.
 
-    Raises ConfigError: a folder of runs holds no such run.
-
-    Parameters
-    ----------
-    pool : Sequence[str | Path] | str | Path
-        Run folders, or folders of runs. A folder of runs contributes finished runs of arm `reflexion` at `seed`.
-    run : Manifest | None, optional
-        The run that reads the reflections. Then a folder contributes one run, with the same models, feedback source
-        and benchmark; of several, the run whose config differs least, then the oldest.
-    known : Collection[str], default ()
-        Run ids to take instead if they are in the folder: a resumed run keeps its original pool.
+    Raises ConfigError: a folder of runs holds no such run. `pool`: run folders, or folders of runs. A folder of runs
+    contributes finished runs of arm `reflexion` at `seed`. `run`: the run that reads the reflections. Then a folder
+    contributes one run, with the same models, feedback source and benchmark; of several, the run whose config differs
+    least, then the oldest. `known`: run ids to take instead if they are in the folder: a resumed run keeps its original
+    pool.
     """
     paths: list[Path] = []
     for folder in map(Path, [pool] if isinstance(pool, str | os.PathLike) else pool):

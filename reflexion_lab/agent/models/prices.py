@@ -206,15 +206,10 @@ TEMPLATE = 64, 16
 class Meter:
     """Admits a call only if its largest possible spending stays within `caps`. Thread-safe.
 
-    Parameters
-    ----------
-    place
-        The ledger: a file, a PostgreSQL URL, or None for memory only.
-    scope
-        Name under which spending is shared: a sweep or a run. May be set until the first call.
-    patience
-        Seconds to wait for calls of other processes while none of them begins or ends. After that those processes
-        count as killed: their reservations stay spent, and later meters of the scope do not wait for them.
+    `place`: the ledger: a file, a PostgreSQL URL, or None for memory only. `scope`: name under which spending is
+    shared: a sweep or a run. May be set until the first call. `patience`: seconds to wait for calls of other processes
+    while none of them begins or ends. After that those processes count as killed: their reservations stay spent, and
+    later meters of the scope do not wait for them.
     """
 
     def __init__(

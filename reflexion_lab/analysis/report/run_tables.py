@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.learning.reflections import Group, ReflectionFigures
 from reflexion_lab.analysis.report import cells
@@ -18,7 +20,7 @@ from reflexion_lab.analysis.stats.intervals import Estimate, Rate, methods
 from reflexion_lab.analysis.summary import Summary, cost_is_known, spending, summary, usages
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.memory.curators.items import EXCEEDS
-from reflexion_lab.records import BY_MODEL, OUTCOMES, Reflection, Trajectory, Usage, WrittenTests
+from reflexion_lab.records import BY_MODEL, OUTCOMES, Reflection, Trajectory, Update, Usage, WrittenTests
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import changes, resumed
 from reflexion_lab.runner.silence import silence
@@ -127,14 +129,19 @@ MANY = 0.2
 
 def _silent(log: Log, figures: Summary) -> Iterator[str]:
     """Roles whose replies said nothing."""
-    lost: dict[str, Sequence[Trajectory | Reflection | WrittenTests]] = {
+    lost: dict[str, Sequence[Trajectory | Reflection | WrittenTests | Update]] = {
         "actor": [attempt.trajectory for attempt in log.every if not attempt.trajectory.solution.strip()],
         "reflector": [a.reflection for a in log.every if a.reflection and a.reflection.source not in BY_MODEL],
         "suite_writer": [written for written in log.written.values() if not written.tests],
+        "curator": [update for update in log.updates if update.unreadable],
     }
+    steps = [step for attempt in log.every for step in attempt.trajectory.steps]
+    read = sum((step.critique.usage for step in steps if step.critique), Usage())
     for role, used in figures.usage.items():
-        records = lost.get(role)
-        silent = used if records is None else sum((record.usage for record in records), Usage())
+        silent = sum((record.usage for record in lost[role]), Usage()) if role in lost else used
+        if role == "critic":
+            unread = {mark: getattr(used, mark) - getattr(read, mark) for mark in ("empty_replies", "cut_replies")}
+            silent = replace(used, **unread)
         if silent.empty_replies + silent.cut_replies >= max(1, MANY * used.replies):
             ends = [attempt.trajectory.finish_reason for attempt in log.every] if role == "actor" else ()
             yield f"SILENT {role.upper()}: {silence(role, used.replies, silent, log.manifest.config, ends)}"

@@ -132,6 +132,13 @@ def test_a_role_that_alone_says_nothing_has_its_line_and_its_key(lab, role):
     assert screen.count("SILENT") == 1
 
 
+@pytest.mark.parametrize("role", ["critic", "reflector"])
+def test_a_reply_that_says_its_part_and_is_cut_afterwards_is_not_silent(lab, role):
+    with Server(silent(f"{VERDICT if role == 'critic' else FIELDS}\nAnd so on", "length"), {role}) as server:
+        code, screen = lab(server, *ROLES[role][0])
+    assert (code, "SILENT" in screen) == (0, False), screen
+
+
 def test_replies_that_are_empty_after_a_first_success_stop_nothing(lab):
     with Server(FORMS["tool call"][0], {"actor"}, after=1) as server:
         code, screen = lab(server, "benchmark.load.n=9")
