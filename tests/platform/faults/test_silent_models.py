@@ -134,7 +134,8 @@ def test_a_role_that_alone_says_nothing_has_its_line_and_its_key(lab, role):
 
 @pytest.mark.parametrize("role", ["critic", "reflector"])
 def test_a_reply_that_says_its_part_and_is_cut_afterwards_is_not_silent(lab, role):
-    with Server(silent(f"{VERDICT if role == 'critic' else FIELDS}\nAnd so on", "length"), {role}) as server:
+    words = VERDICT if role == "critic" else "ROOT_CAUSE: a cause\nWHAT_WENT_WRONG: a symptom\nWHAT_TO_CHANGE: a fix"
+    with Server(silent(f"{words}\nCONFIDENCE: 0.7\nAnd so on", "length"), {role}) as server:
         code, screen = lab(server, *ROLES[role][0])
     assert (code, "SILENT" in screen) == (0, False), screen
 
