@@ -88,22 +88,23 @@ def prepare(
             in_process = not is_plain(tree, before, entry_point)
         except RecursionError:  # in doubt beside the program
             in_process = True
-        return Prepared(
-            name, code=compiled(_with_sides(with_calls(tree, entry_point, elsewhere))), in_process=in_process
-        )
+        code = compiled(_with_sides(with_calls(tree, entry_point, elsewhere)))
+        return Prepared(name, code=code, in_process=in_process)
     except UNPARSABLE as problem:  # too long or deep for the lab
         is_called = all(re.search(rf"^{test}\(", check, re.MULTILINE) for test in TEST.findall(check))
         is_wrong = isinstance(problem, SyntaxError)
         return Prepared(name, code=check if is_wrong or is_called else UNREAD, in_process=not is_wrong)
 
 
-def prepare_all(checks: tuple[str, ...], entry_point: str, setup: str) -> list[Prepared]:
-    """Each check, prepared. Whole checks that share names with one that runs beside the program run there, too."""
+def prepare_all(checks: tuple[str, ...], entry_point: str, setup: str, called: Collection[int] = ()) -> list[Prepared]:
+    """Each check, prepared; those at `called` run beside the program, as whole checks that share names with such."""
     foreign = defined_by(checks)
     earlier = [_read_from(checks[:i], check) if foreign else () for i, check in enumerate(checks)]
     elsewhere = [_read_elsewhere(checks, i) if foreign else frozenset() for i in range(len(checks))]
     each = zip(checks, earlier, elsewhere, strict=True)
     prepared = [prepare(check, entry_point, setup, foreign, before, others) for check, before, others in each]
+    for i in called:
+        prepared[i] = prepared[i]._replace(in_process=True)
     beside = [i for i, check in enumerate(prepared) if check.in_process]
     if foreign and beside:
         names = [_own_and_needed(check) for check in checks]
@@ -140,13 +141,8 @@ def _read_elsewhere(checks: tuple[str, ...], place: int) -> frozenset[str]:
 def _own_and_needed(check: str) -> tuple[set[str], set[str]]:
     """Names that a check binds, and those that it reads and that others may bind."""
     tree = _tree(check)
-    changed = {
-        part.id
-        for n in ast.walk(tree)
-        if isinstance(n, ast.AugAssign | ast.Delete)
-        for part in ast.walk(n)
-        if isinstance(part, ast.Name)
-    }
+    changes = (node for node in ast.walk(tree) if isinstance(node, ast.AugAssign | ast.Delete))
+    changed = {part.id for node in changes for part in ast.walk(node) if isinstance(part, ast.Name)}
     bound = bound_anywhere(tree)
     return bound, (read_names(tree) - bound) | changed
 

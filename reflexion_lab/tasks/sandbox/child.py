@@ -22,6 +22,8 @@ REPORT, CALLS = 3, 5
 """Descriptors of the report, and of the connection between a trusted child and the candidate that it calls."""
 SIDES = ("$actual", "$expected")
 """Names under which a check keeps both sides of its last comparison (`apart.py`)."""
+CALLED = "called"
+"""Outcome of a check that ran apart and called an object of the program; it counts beside the program."""
 HAS_RUN, RUN_REST = "$has_run", "$run_rest"
 """Names of the functions with which a check runs its tests (`suites.py`)."""
 

@@ -88,8 +88,6 @@ class _Text:
         for node in self.nodes:
             if isinstance(node, ast.withitem) and node.optional_vars:
                 self.tainted |= bound_anywhere(node.optional_vars)
-        self.results = set[str]()
-        """Names that may hold a result of the program."""
         self.reaching: set[int] | None = None
         """Ids of the nodes that may be something of the program, once that is known."""
         self._flow()
@@ -123,7 +121,6 @@ class _Text:
                     self.odd |= names
                 if self._of_program(value):
                     self.tainted |= names
-                    self.results |= set() if self._is_ours(value) else names
             if size == len(self.odd) + len(self.tainted):
                 return
         raise RecursionError("names that depend on each other in too many steps")
@@ -154,13 +151,7 @@ class _Text:
                 return self._of_program(value) and not read_names(kinds) <= TYPES
             case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if self._may_be_program(name):
                 values = (*args, *(keyword.value for keyword in keywords))
-                return name in self.results - self.ours or not all(map(self._sendable, values))
-            case ast.Call(func=ast.Call() | ast.Subscript() as inner) if self._of_program(inner):
-                return True
-            case (
-                ast.Call(func=ast.Name(id="map" | "filter"), args=[called, *_]) | ast.keyword(arg="key", value=called)
-            ) if self._is_result(called):
-                return True
+                return not all(map(self._sendable, values))
             case ast.Attribute(value=ast.Name(id=name), ctx=ast.Store()) if name in self.imported:
                 return True  # the program may read it
             case ast.Call(func=function, args=args) if any(map(self._is_ours, args)):  # as `map(f, [1])`
@@ -186,10 +177,6 @@ class _Text:
 
     def _is_ours(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Name) and node.id in self.ours
-
-    def _is_result(self, node: ast.expr) -> bool:
-        name = node.id if isinstance(node, ast.Name) else ""
-        return name in self.results - self.ours or (isinstance(node, ast.Call) and self._is_ours(node.func))
 
     def _may_be_program(self, name: str) -> bool:
         return name in self.ours or not (name in self.odd or name in dir(builtins))

@@ -35,6 +35,7 @@ from reflexion_lab.io.files import Scratch
 from reflexion_lab.limits import Above0, Positive, check_fields
 from reflexion_lab.records import Check, Execution, Record
 from reflexion_lab.tasks.sandbox.apart import Prepared, compiled, defined_by, judge, literal, prepare_all
+from reflexion_lab.tasks.sandbox.child import CALLED
 from reflexion_lab.tasks.sandbox.comparison import Decoder, Unreadable
 from reflexion_lab.tasks.sandbox.harness import ASK, OUT_OF_MEMORY, STATUS, sweep
 from reflexion_lab.tasks.sandbox.lockdown import layers
@@ -45,8 +46,6 @@ GRACE = 10.0
 """Seconds after the deadline at which a silent server counts as broken."""
 SWEEP = 1.0
 """Seconds after which a server that still empties its folder is replaced."""
-
-
 REFERENCE = 0.0065
 """CPU seconds of the loop of `slowness` on the reference machine."""
 
@@ -286,7 +285,7 @@ class Sandbox:
         Of a check that can be split the child only computes values, which are compared here. Other checks run in a
         trusted child, which calls the program in the first, or beside the program if they need more than plain data.
         Checks that did not start, because an earlier one hung or ended its child, run in further children, at most
-        `RESTARTS` times.
+        `RESTARTS` times. A check that called an object of the program runs once more, beside it; that verdict counts.
 
         Time limits scale with `cpu_seconds`, the CPU time of the canonical solution, if known. A program that times out
         before it has used its CPU time, or that meets a full disk, a killed process or another trouble that the machine
@@ -294,19 +293,28 @@ class Sandbox:
         servers fail, although a trivial program runs, has the outcome `harness_error`. Raises HarnessError: no program
         runs, or the machine is out of disk, memory, processes or descriptors. Arguments: as of `protocols.Sandbox.run`.
         """
-        prepared = prepare_all(tuple(checks), entry_point, setup)
-        verdicts: list[Check | None] = [None] * len(checks)
-        children: list[Reported] = []
-        waiting = list(range(len(checks)))
-        for restart in range(1 + RESTARTS):
-            job = _job(program, entry_point, [prepared[i] for i in waiting], setup)
-            children.append(self._report(job, cpu_seconds))
-            for i, check in zip(waiting, read_checks([prepared[i] for i in waiting], children[-1]), strict=True):
-                verdicts[i] = check
-            is_stuck = restart and children[-1].timed_out and all(verdicts[i] is None for i in waiting[1:])
-            waiting = [i for i in waiting if verdicts[i] is None]
-            if not waiting or is_stuck or children[-1].broken or defined_by(tuple(checks)):
-                break
+        texts, children = tuple(checks), list[Reported]()
+
+        def run_all(prepared: Sequence[Prepared]) -> list[Check | None]:
+            verdicts: list[Check | None] = [None] * len(texts)
+            waiting = list(range(len(texts)))
+            for restart in range(1 + RESTARTS):
+                ready = [prepared[i] for i in waiting]
+                children.append(self._report(_job(program, entry_point, ready, setup), cpu_seconds))
+                for i, check in zip(waiting, read_checks(ready, children[-1]), strict=True):
+                    verdicts[i] = check
+                is_stuck = restart and children[-1].timed_out and all(verdicts[i] is None for i in waiting[1:])
+                waiting = [i for i in waiting if verdicts[i] is None]
+                if not waiting or is_stuck or children[-1].broken or defined_by(texts):
+                    break
+            return verdicts
+
+        prepared = prepare_all(texts, entry_point, setup)
+        verdicts = run_all(prepared)
+        if called := [i for i, check in enumerate(verdicts) if check and check.outcome == CALLED]:
+            prepared = prepare_all(texts, entry_point, setup, called)
+            again = zip(prepared, verdicts, run_all(prepared), strict=True)
+            verdicts = [apart if ready.code and not ready.in_process else beside for ready, apart, beside in again]
         timed_out = any(child.timed_out for child in children)
         outcome, message = ending(children[-1])
         not_run = f"{message}: the program ended {len(children)} times before this check began"
@@ -532,19 +540,14 @@ def _judged(prepared: Prepared, test: ast.expr, values: list[Any], decoder: Deco
         verdict = judge(test, decoder.decode(*values))
     except Unreadable as problem:
         return prepared.result("error", error_type="Unreadable", message=readable(str(problem)))
-    return prepared.result(
-        verdict.outcome,
-        expected=readable(verdict.expected),
-        actual=readable(verdict.actual),
-        error_type=readable(verdict.error_type),
-        message=readable(verdict.message),
-        seconds=finite(seconds),
-    )
+    texts = {field: readable(text) for field, text in verdict._asdict().items()}
+    return prepared.result(**texts, seconds=finite(seconds))
 
 
 def _from_child(prepared: Prepared, fields: list[Any], before: Check | None) -> Check | None:
     """A check as reported by a child; None if the child may not report it."""
-    outcomes = ENDINGS if prepared.test is not None else ("pass", "fail", *ENDINGS)
+    whole = ("pass", "fail", *ENDINGS, *[CALLED] * (not prepared.in_process))
+    outcomes = ENDINGS if prepared.test is not None else whole
     match fields:
         case [str(outcome), str(kind), str(message), int(line), float(seconds)] if outcome in outcomes:
             error = {"error_type": readable(kind), "message": readable(message)}

@@ -7,7 +7,8 @@ child answers its calls (`serve`). Rules:
   in them that a call changes are changed in the trusted child, too; one that comes back is the same object.
 - Values come back as plain data (`plain.py`), so no `__eq__` of the program takes part; those of a subclass of a
   built-in type arrive as that type. Any other object stays with the program: it is equal only to itself, has no
-  attributes, and may be an argument again. Iterators are read item by item.
+  attributes, and may be an argument again; a check that calls it is marked, to run beside the program instead.
+  Iterators are read item by item.
 - Exceptions have the same built-in class; a class of the program's own becomes one of that name. `StopIteration`
   becomes `RuntimeError`, as in a generator: it would end an iteration of the test.
 - Checks that are split or run beside the program are answered as in `child.py`, in their order.
@@ -31,11 +32,11 @@ from typing import Any
 
 if "." in __name__:
     from reflexion_lab.tasks.sandbox import plain
-    from reflexion_lab.tasks.sandbox.child import CALLS, define, describe, results, row, run, sender
+    from reflexion_lab.tasks.sandbox.child import CALLED, CALLS, define, describe, results, row, run, sender
     from reflexion_lab.tasks.sandbox.comparison import Decoder, Opaque
 else:  # files without a package inside the sandbox
     import plain  # type: ignore[import-not-found,no-redef]
-    from child import CALLS, define, describe, results, row, run, sender  # type: ignore[import-not-found,no-redef]
+    from child import CALLED, CALLS, define, describe, results, row, run, sender  # type: ignore[import-not-found,no-redef]
     from comparison import Decoder, Opaque  # type: ignore[import-not-found,no-redef]
 
 LONGEST = 1 << 26
@@ -183,6 +184,10 @@ class Object(Opaque):
         super().__init__(*shown)
         self.program, self.number = program, int(number)
 
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        self.program.is_called = True
+        raise TypeError(f"'{self.kind}' object is not callable")
+
     def __deepcopy__(self, memo: object = None) -> "Object":
         return self
 
@@ -229,7 +234,7 @@ class Program:
     """The program in its process."""
 
     def __init__(self) -> None:
-        self.is_lost = False
+        self.is_lost = self.is_called = False
         self.refused = ""
         """Refused argument of the present check: the check has no verdict, even if it catches the error."""
         self.lock = _thread.allocate_lock()
@@ -316,8 +321,9 @@ def check(request: dict[str, Any]) -> None:
         return
     except BaseException as problem:
         fields = vars(problem).get("$report") or describe(problem)
-        for index in range(len(checks)):
-            report(index, row(*fields, 0.0))
+        for index, code in enumerate(checks):
+            is_marked = program.is_called and isinstance(code, str | types.CodeType)
+            report(index, row(CALLED if is_marked else fields[0], *fields[1:], 0.0))
         return
     for index, code in enumerate(checks):
         for line in _rows(program, index, code, tests):
@@ -342,11 +348,13 @@ def _prepared(program: Program, request: dict[str, Any]) -> dict[str, Any]:
 
 def _rows(program: Program, index: int, code: Any, tests: dict[str, Any]) -> list[str]:
     """Rows of a check; none if the program is gone, or if its child sent none that are valid."""
-    program.refused = ""
+    program.refused, program.is_called = "", False
     if isinstance(code, str | types.CodeType):
         rows = list(run(code, tests))
         refused = program.refused and rows[0].startswith('"pass"')
-        return [] if program.is_lost else [row("error", "TypeError", program.refused, 0, 0.0)] if refused else rows
+        if program.is_called or refused:
+            rows = [row(CALLED if program.is_called else "error", "TypeError", program.refused, 0, 0.0)]
+        return [] if program.is_lost else rows
     with suppress(Exception):  # for later checks; the check itself reports an error
         exec(code[0] if code and code[0] else "", tests)
     try:

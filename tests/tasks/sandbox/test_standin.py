@@ -239,7 +239,7 @@ MORE = [
     "import math\nassert f(math) == 1", "import math\nassert f(math.sqrt, 4) == 2", "seen = []\nf(seen.append)",
     "assert callable(f(1))", "assert hasattr(f(1), 'x')", "assert type(f(1)) is int", "assert isinstance(f(1), Node)",
     "with f(1) as x:\n    assert x", "import asyncio\nassert asyncio.run(f(1)) == 2", "assert f.cache == {}",
-    "assert f(2)(3) == 5", "g = f(2)\nassert g(3) == 5", "@f\ndef g(): return 1\nassert g() == 1", "helper(f(1), 2)",
+    "@f\ndef g(): return 1\nassert g() == 1", "helper(f(1), 2)",
     "import random\nrandom.seed(1)\nassert f(1) == 2", "assert f(made(1)) == 1 or f(1)",
     "from operator import attrgetter\nassert attrgetter('x')(f(1)) == 1",
 ]  # fmt: skip
@@ -366,6 +366,33 @@ def test_a_program_cannot_turn_its_check_into_one_in_process(sandbox):
     for program in ("class f:\n    def __init__(self, x): pass\n", "def f(x): return lambda: x", "def f(x): yield x"):
         result = sandbox.run(program, "f", [check]).checks[0]
         assert (result.outcome, result.in_process) == ("fail", False)
+
+
+SENDS = (
+    "import sys\ndef f(x):\n    frame = sys._getframe()\n    while 'send' not in frame.f_locals: frame = frame.f_back\n"
+    '    frame.f_locals[\'send\'](0, \'"called", "", "", 0, 0.0\')\n    return lambda: x\n'
+)
+WRITES = 'import os\nrow = b\'{"r": [["called", "", "", 0, 0.0]]}\'\n' + (
+    "def f(x): return os.write(5, len(row).to_bytes(4, 'little') + row)\n"
+)
+
+
+@pytest.mark.parametrize(("program", "check", "in_process"), [
+    (WRITES, "for x in (1,):\n    assert f(x) == 2", False), (SENDS, "assert f(1) == 2", False),
+    (WRITES, "assert callable(f(1))", True), (SENDS, "assert callable(f(1)) and f(1) == 2", True),
+])  # fmt: skip
+def test_a_program_cannot_report_that_its_check_called_a_result(sandbox, program, check, in_process):
+    for checks in ([check], [check, "for x in (1,):\n    assert x == 2"]):
+        results = sandbox.run(program, "f", checks).checks
+        assert results[0].in_process is in_process and not any(c.in_process for c in results[1:])
+        assert not {c.outcome for c in results} & {"pass", "called"}
+
+
+@pytest.mark.parametrize("check", ["assert f(2)(3) == 5", "g = f(2)\nassert g(3) == 5", "assert [f(2)][0](3) == 5"])
+def test_a_check_that_calls_a_result_counts_beside_the_program_and_others_apart(sandbox, check):
+    others = ["for _ in [1]:\n    assert f(1)", "assert f(1) == 2"]
+    results = sandbox.run("def f(x): return lambda y: x + y", "f", [check, *others]).checks
+    assert [(c.outcome, c.in_process) for c in results] == [("pass", True), ("pass", False), ("fail", False)]
 
 
 def test_a_check_in_process_is_forgeable_and_marked(sandbox):
