@@ -90,7 +90,7 @@ def differing(path: Path) -> list[bool]:
         config = config_of(recorded.manifest, supplies(about, unpacked), scratch.path, scratch.path)
         for node in (config["model"], *config["roles"].values()):
             node |= {"_target_": TARGET, "path": str(unpacked / "calls.jsonl")}
-        with closing(assemble(config | {"study": None})) as lab:
+        with closing(assemble(config | {"study": None, "workers": 1})) as lab:
             lab.runner.run()
             again = Log.read(lab.folder)
     before, after = ({case: grade.passed for case, grade in log.grades.items()} for log in (recorded, again))
