@@ -175,9 +175,9 @@ class FirstTaskFails(Server):
 def test_a_first_task_without_an_answer_delays_no_stop(lab, fault, workers):
     with FirstTaskFails(*fault) as server:
         code, printed = lab(
-            server, "benchmark.load.n=9", "model.retries=0", "loop.max_attempts=3", f"workers={workers}"
+            server, "benchmark.load.n=20", "model.retries=0", "loop.max_attempts=3", f"workers={workers}"
         )
-    assert (code, EMPTY in printed, server.asked <= 10 + 4 * workers) == (4, True, True), printed
+    assert (code, EMPTY in printed, server.asked < 60) == (4, True, True), printed
 
 
 def test_a_reply_with_an_action_is_not_silent_and_an_attempt_counts_once(lab):
