@@ -115,7 +115,7 @@ def test_at_equal_attempts_both_arms_are_cut_at_the_last_of_the_shorter(pair):
     assert (difference.cut.attempts, difference.cut.shorter) == (2, "long")
     assert (difference.cut.spend, difference.cut.baseline_spend) == (2.0, 2.0)
     assert list(comparison.shown(row)) == ["as_run", "equal_attempts", "equal_completion_tokens", "equal_tokens"]
-    same = compare(arms(pair(one=short, other=short)))
+    same = compare(arms(pair(words=short, control=short)))
     assert "as_run" not in same.shown(same.rows[1])
 
 

@@ -100,8 +100,8 @@ def test_an_upper_bound_says_so(make_arm):
     ],
 )  # fmt: skip
 def test_measures_of_a_loop_by_hand(measure, values, expected):
-    found = measure(values)
-    assert found is expected if isinstance(expected, bool) else found == pytest.approx(expected)
+    got = measure(values)
+    assert got is expected if isinstance(expected, bool) else got == pytest.approx(expected)
 
 
 @given(st.lists(st.floats(0, 1), max_size=8))

@@ -77,7 +77,7 @@ def lab_main():
 
 @pytest.mark.parametrize(("overrides", "message"), [
     (["curator=none"], "without a curator"),
-    (["curator=memento"], "FullHistory made, expected a run of reflexion_lab.memory.curators.memento.Memento"),
+    (["curator=memento"], "FullHistory, expected a run of reflexion_lab.memory.curators.memento.Memento"),
     (["curator=raw_trajectories"], "with .frozen=true"), ([f"{KEY}.after=4"], f"{KEY}.after: got 4, expected 0 to 3"),
     ([f"{KEY}.of=null", f"{KEY}.after=1"], f"{KEY}.after: got 1, expected null"),
 ])  # fmt: skip

@@ -297,7 +297,7 @@ def _begin_with(others: InitialItems, archive: Archive, cfg: Config, held_out: C
         owner = method_of(plain(cfg.curator))
         archive.store.append([replace(item, owner=owner) for item in others.items if item.item_id not in known])
     if (method := method_of(plain(cfg.curator))) != others.method:
-        print(f"warning: the items of {others.origin} were made by {others.method}, not {method}", file=sys.stderr)
+        print(f"warning: the items of {others.origin} are those of {others.method}, not {method}", file=sys.stderr)
     if n := of_held_out(others.items, held_out):
         print(f"warning: {n} items of {others.origin} come from tasks that this run holds out", file=sys.stderr)
 

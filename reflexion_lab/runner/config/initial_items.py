@@ -49,7 +49,7 @@ def initial_items(cfg: Config) -> InitialItems | None:
     method, own = method_of(curator), method_of(plain(cfg.curator))
     if method != own and not (node.frozen and capability(cfg.curator, "shows_any_items", False)):
         hint = "items of any method are shown by curator=full_history or raw_trajectories with .frozen=true"
-        raise ConfigError(f"{KEY}.of", f"{node.of}, whose items {method} made", f"a run of {own}", hint)
+        raise ConfigError(f"{KEY}.of", f"{node.of}, a run of {method}", f"a run of {own}", hint)
     _check_rounds(source, node.after)
     items = after(beginning.items, updates, node.after)
     origin = f"{manifest.run_id}: {len(items)} items, {ItemMemory(items).digest}"
