@@ -332,6 +332,7 @@ def test_an_echo_of_the_form_is_no_critique(name: str) -> None:
         ("Sorry, I see.", ""),
         ("I'm sorry, but I can't help with that request.", ""),
         ("I am unable to assist with this program.", ""),
+        ("My program cannot provide the sum of an empty list.", "My program cannot provide the sum of an empty list."),
         ("Could you show me the program that failed? I need it.", ""),
         ("Sure! Please provide the code of the function.", ""),
         ("What should the function do for an empty list?", ""),
