@@ -57,7 +57,8 @@ FEW = 5
 """Words from which a reply in prose is a reflection."""
 _NO_ANSWER = re.compile(
     r"""^[{]|[{]\s*+["']?(?:root|what|cause|category|analysis)
-    |\b(?:I|we)\s(?:can(?:['’]?t|not)|(?:am\ |are\ )?unable\ to|won['’]t)\s(?:\w+\s){0,2}(?:help|assist|comply|fulfil|provide)
+    |\b(?:I|we)\s(?:can(?:['’]?t|not)|(?:am\ |are\ )?unable\ to|won['’]t)\s(?:\w+\s){0,2}
+    (?:help|assist|comply|fulfil|provide)
     |\byou\b[^.!?\n]{0,200}\?|\bplease\s(?:provide|share|send|paste|give|clarify|tell)|\?\W*\Z""",
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
