@@ -370,7 +370,7 @@ class Reflection(Record, frozen=True, kw_only=True):
         for label, whole in labelled:
             head, _, evidence = whole.partition(": ")
             is_repeated = len(evidence) > 30 and any(evidence in text for _, text in by_words.values())
-            text = f"{head}." if is_repeated else whole
+            text = f"{head}." if is_repeated and whole != self.what_to_change else whole
             by_words.setdefault(" ".join(text.casefold().split()), (label, text))
         by_words.pop("", None)
         return tuple(by_words.values())

@@ -71,7 +71,7 @@ class Labels:
     """
 
     FRAME = re.compile(
-        r"""^[^\w\n]{0,8}(?:(?:task|(?:my|its)\ program)\W{0,4}:|(?:attempt|example)\W{0,4}\d+[^\w\n]{0,4}$
+        r"""^[^\w\n]{0,8}(?:(?:task|(?:my|its)\ program)\W{0,4}:|example\W{0,4}\d+[^\w\n]{0,4}$
         |\[(?:function|implementation)\b)""",
         re.IGNORECASE | re.MULTILINE | re.VERBOSE,
     )
@@ -114,13 +114,20 @@ class Labels:
         return f"{further * is_enough}\n{after}".strip()
 
     def answer(self, text: str) -> str:
-        """`text` up to a next task that it invents after its answer; the whole of a text that repeats its prompt."""
+        """`text` up to a next task that it invents after its answer, with no label that the answer lacks; the whole of a
+        text that repeats its prompt.
+        """
         for match in islice(self.FRAME.finditer(text), FRAMES):
-            before = text[: match.start()]
-            given = [has_words(" ".join(section.lines)) for section in self.sections(before)]
-            if any(given) or any(fields.keys() & self._labels.keys() for fields in objects(before)):
-                return text if given.count(False) > 1 else before
+            before, after = text[: match.start()], text[match.start() :]
+            if (given := self._given(before)) and self._given(after) <= given:
+                blank = [section for section in self.sections(before) if not has_words(" ".join(section.lines))]
+                return text if len(blank) > 1 else before
         return text
+
+    def _given(self, text: str) -> set[str]:
+        """Labels with words, and those of JSON objects."""
+        lines = {section.label for section in self.sections(text) if has_words(" ".join(section.lines))}
+        return lines | {self._labels[key] for fields in objects(text) for key in fields.keys() & self._labels.keys()}
 
     def last(self, text: str, required: Collection[str]) -> list[Section]:
         """The sections of the last set that has each label of `required`, with words; a repeated label begins a set.

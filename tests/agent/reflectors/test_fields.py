@@ -292,6 +292,8 @@ NESTED = json.dumps({label: PLAIN.splitlines()[i].partition(": ")[2] for i, labe
         (PLAIN + NEXT.replace("Task:", "[function]").replace("My program:", "[implementation, attempt 2]"), {}),
         (PLAIN + NEXT.partition("My")[0].replace("Task:", "Example 2") + NESTED.replace("loop", "sum"), {}),
         (NESTED + NEXT, {}),
+        (f"## Attempt 1\n{PLAIN.replace('loop', 'sum')}\n\n## Attempt 2\n{PLAIN}", {}),
+        (PLAIN.replace("\nCONFIDENCE", "\nTask: done\nCONFIDENCE"), {"what_to_change": "I will loop to len(xs). Task: done"}),
         (f'Task:\nSum {{"a": 1}}.\nMy program:\nx\n\n{PLAIN}', {}),
         (NESTED[:-1] + f', "other": {NESTED.replace("loop", "sum")}}}', {}),
     ],
@@ -305,6 +307,8 @@ def test_only_the_critique_of_this_task_is_read() -> None:
     assert parse_verdict(
         f"{own}\n\nTask:\nSum.\n\nIts program:\nx\n\nISSUE: it subtracts\nSEVERITY: 0.9"
     ) == parse_verdict(own)
+    within = parse_verdict(f"{own}\nMy program: is fine\nSUGGESTION: count to n\nSEVERITY: 0.9")
+    assert (within.severity, within.suggestions) == (0.9, ("count to n",))
     form, fix = "SUGGESTION: the one concrete change that mends it", "return 0 for an empty list"
     for reply in (f"{form}\n{fix}", f"{form} is to {fix}"):
         assert parse_verdict(reply).suggestions == (fix,)
