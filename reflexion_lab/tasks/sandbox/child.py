@@ -119,9 +119,9 @@ class Tests:
     def has_run(self, name: str, case: object = None) -> None:
         self.ran.add((type(case), name))
 
-    def run_rest(self, entry_point: str, *names: str) -> None:
+    def run_rest(self, entry_point: str, acts: bool, *names: str) -> None:
         """Run the tests with these names that have not run. Raises their first failure, also that of a set-up, and
-        TypeError: a test needs an argument.
+        TypeError: a test needs an argument. In a check that `acts`, by other statements, such tests are helpers.
         """
         values = [(name, self.names.get(name)) for name in names]
         classes = [value for _, value in values if isinstance(value, type)]
@@ -137,9 +137,10 @@ class Tests:
                 self.run_class(kind)
         for name, value in values:
             if callable(value) and not isinstance(value, type) and (type(None), name) not in self.ran:
-                needed = _needed(value)[:1]
-                is_passed = needed and (name == "check" or needed[0] in ("candidate", entry_point))
-                called(value, *[eval("candidate", self.names)] * bool(is_passed))
+                needed = _needed(value)
+                is_passed = bool(needed) and (name == "check" or needed[0] in ("candidate", entry_point))
+                if not acts or len(needed) == is_passed:
+                    called(value, *[eval("candidate", self.names)] * is_passed)
 
     def was_run(self, kind: type, name: str) -> bool:
         return any(name == other and issubclass(case, kind) for case, other in self.ran)

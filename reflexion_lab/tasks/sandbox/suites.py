@@ -16,8 +16,10 @@ def with_calls(tree: ast.Module, entry_point: str, elsewhere: Collection[str] = 
     `elsewhere`: names that other checks read.
     """
     names = list[ast.expr]()
-    run = ast.Module([node for node in tree.body if not is_main_guard(node)], [])
-    definitions = [node for node in module_nodes(run) if isinstance(node, Definition)]
+    nodes = [*module_nodes(ast.Module([node for node in tree.body if not is_main_guard(node)], []))]
+    calls = [node.value for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
+    acts = bool(calls) or any(isinstance(node, ast.Assert | ast.Raise) for node in nodes)
+    definitions = [node for node in nodes if isinstance(node, Definition)]
     for node in sorted(definitions, key=lambda node: node.lineno):
         match node:
             case ast.ClassDef(name=name):
@@ -32,7 +34,7 @@ def with_calls(tree: ast.Module, entry_point: str, elsewhere: Collection[str] = 
                 continue
         if name != entry_point and name not in elsewhere:
             names.append(ast.Constant(name))
-    tree.body += [_call(RUN_REST, ast.Constant(entry_point), *names)] if names else []
+    tree.body += [_call(RUN_REST, ast.Constant(entry_point), ast.Constant(acts), *names)] if names else []
     return tree
 
 

@@ -59,6 +59,7 @@ READ = {
     "pytest": "class TestTwice:\n    def setup_method(self, method):\n        self.four = 4\n    def test(self):\n"
     "        assert twice(2) == self.four\n",
     "one of two": f"twice(2) == 4\n{ASSERT}",
+    "helpers": "def test_a(x, y):\n    assert x == y\ndef test_b(x, y, z):\n    pass\ntest_a(twice(2), 4)\n",
 }
 UNITTEST = (
     "import unittest\nclass A(unittest.TestCase):\n    {}def test(self):\n        self.assertEqual(twice(2), {})\n"
