@@ -114,8 +114,8 @@ class Labels:
         return f"{further * is_enough}\n{after}".strip()
 
     def answer(self, text: str) -> str:
-        """`text` up to a next task that it invents after its answer, with no label that the answer lacks; the whole of a
-        text that repeats its prompt.
+        """`text` up to a next task that it invents after its answer, with no label that the answer lacks; the whole of
+        a text that repeats its prompt.
         """
         for match in islice(self.FRAME.finditer(text), FRAMES):
             before, after = text[: match.start()], text[match.start() :]

@@ -293,7 +293,7 @@ NESTED = json.dumps({label: PLAIN.splitlines()[i].partition(": ")[2] for i, labe
         (PLAIN + NEXT.partition("My")[0].replace("Task:", "Example 2") + NESTED.replace("loop", "sum"), {}),
         (NESTED + NEXT, {}),
         (f"## Attempt 1\n{PLAIN.replace('loop', 'sum')}\n\n## Attempt 2\n{PLAIN}", {}),
-        (PLAIN.replace("\nCONFIDENCE", "\nTask: done\nCONFIDENCE"), {"what_to_change": "I will loop to len(xs). Task: done"}),
+        (PLAIN.replace("\nCONF", "\nTask: done\nCONF"), {"what_to_change": "I will loop to len(xs). Task: done"}),
         (f'Task:\nSum {{"a": 1}}.\nMy program:\nx\n\n{PLAIN}', {}),
         (NESTED[:-1] + f', "other": {NESTED.replace("loop", "sum")}}}', {}),
     ],
