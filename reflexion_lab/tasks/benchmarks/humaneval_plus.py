@@ -93,10 +93,12 @@ Compute = Callable[[str, str, Sequence[str]], Sequence[str | None]]
 
 NOT_SPLIT = "test_not_split"
 """Tag: the test has more than inputs and results, and stays one check."""
+ASSERT_CLOSE = r"np\.testing\.assert_allclose\(out, exp,(?: rtol=1e-07,)? atol=atol\)"
+ALL_CLOSE = r"np\.allclose\(out, exp, rtol=1e-07, atol=atol\)"
 WITHOUT_NUMPY = {
     r"import numpy as np\n": CLOSE,
-    r"np\.testing\.assert_allclose\(out, exp,.* atol=atol\)": "assert close(out, exp, atol)",
-    r"np\.allclose\(out, exp,.* atol=atol\)": "close(out, exp, atol)",
+    ASSERT_CLOSE: "assert close(out, exp, atol)",
+    ALL_CLOSE: "close(out, exp, atol)",
     r"isinstance\(x, np\.ndarray\)": "False",
     r"\bnp\.float\d+": "None",
 }
@@ -107,8 +109,12 @@ LOOP = re.compile(
     r"for i, \(inp, exp\) in enumerate\(zip\(inputs, results\)\):\n"
     r"    (?:assertion\((\w+)\(\*inp\), exp, ([\d.e-]+)\)|assert .*_poly\(.*\) <= ([\d.e-]+))"
 )
-SETS = ["out = set(out)", "exp = set(exp)"]
-"""Statements of an `assertion` that ignores the order."""
+ASSERTION = re.compile(
+    r"(exact_match = out == exp\n)?if atol == 0 and is_floats\(exp\):\n    atol = 1e-06\n"
+    r"(?(1)|(out = set\(out\)\nexp = set\(exp\)\n)?)if (?(1)not exact_match|out != exp) and atol != 0:\n"
+    rf"    (?:assert {ALL_CLOSE}|{ASSERT_CLOSE})\nelse:\n    assert (?(1)exact_match|out == exp)"
+)
+"""Bodies of EvalPlus' `assertion`; group 2: it ignores the order."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -204,11 +210,8 @@ def _compared(assertion: ast.FunctionDef | None) -> str:
         if isinstance(node, ast.Assert):
             node.msg = None
     body = ast.Module(assertion.body[ast.get_docstring(assertion) is not None :], [])
-    lines = [line.strip() for line in ast.unparse(body).split("\n")]
-    text = "\n".join(line for line in lines if line not in SETS)
-    if re.search(r"\b(?:or|is)\b|\b(?:out|exp) = ", text) or not re.search(r"\bout [!=]= exp\b", text):
-        return ""
-    return "sets" if len(lines) - text.count("\n") > 1 else "values"
+    matched = ASSERTION.fullmatch(ast.unparse(body)) if ast.unparse(assertion.args) == "out, exp, atol" else None
+    return ("sets" if matched[2] else "values") if matched else ""
 
 
 def _case(lines: list[bytes], arguments: ast.expr, result: ast.expr) -> Case:

@@ -11,14 +11,17 @@ from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 PROMPT = 'def f(x, y=1):\n    """Say.\n    >>> f(1)\n    2\n    """\n'
 COMPARISON = """import numpy as np
 
+def is_floats(x) -> bool:
+    return all(isinstance(e, float) for e in (x if isinstance(x, (list, tuple)) else [x]))
+
 def assertion(out, exp, atol):
-    floats = exp if isinstance(exp, (list, tuple)) else [exp]
-    if atol == 0 and all(isinstance(e, float) for e in floats):
+    exact_match = out == exp
+    if atol == 0 and is_floats(exp):
         atol = 1e-6
-    if out == exp:
-        return
-    assert atol != 0
-    np.testing.assert_allclose(out, exp, atol=atol)
+    if not exact_match and atol != 0:
+        np.testing.assert_allclose(out, exp, atol=atol)
+    else:
+        assert exact_match
 
 """
 OVER_RESULTS = (

@@ -150,6 +150,17 @@ def test_what_mbpp_plus_compares_as_sets_is_compared_as_sets(written):
     assert task.hidden_tests[-1] == "assert set(candidate(10)) == set([30, 1])"
 
 
+@pytest.mark.parametrize(("standard", "own"), [
+    ("    out = set(out)\n    exp =", "    if isinstance(exp, set):\n        out = set(out)\n        exp ="),
+    ("    out = set(out)\n    exp =", "    exact_match = out == exp\n    exact_match ="),
+    ("\n    if out != exp and", "\n    if out == exp:\n        return\n    if out != exp and"),
+    ("1e-6", "0.1"), ("-07", "-02"), ("(out, exp, a", "(out, exp, b"),
+])  # fmt: skip
+def test_a_comparison_of_its_own_stays_one_check(written, standard, own):
+    (task,) = mbpp(written(FULL | {"test": OF_SETS.replace(standard, own)}))
+    assert task.tags == ("test_not_split",)
+
+
 def test_splits_are_the_authors_ranges(written):
     path = written(*(FULL | {"task_id": i} for i in (1, 10, 11, 510, 511, 600, 601, 974)))
     parts = {split: [task.task_id for task in mbpp(path, split=split)] for split in (*SPLITS, "all")}
