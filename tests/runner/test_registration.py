@@ -5,6 +5,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+import sys
 
 import msgspec
 import pytest
@@ -387,6 +388,7 @@ def test_changed_sources_pools_and_stores_are_deviations(small, capsys, monkeypa
     assert "6 registered and 0 exploratory runs, nothing is missing" in printed(capsys)
     pilot = next(run for run in runs if "-reflexion-basics-s1" in run.name)
     part.write_text(OWN + "\n\n# changed\n")
+    del sys.modules["registered_part"]  # as in a new process
     pool = f"reflector.pool=[{pilot}]"
     main(["run", *shared, *shuffled.split(), pool, "run_root=again", "study=small.yaml"])
     main(["run", *shared, *shuffled.split(), pool, "run_root=again", "study=small.yaml"])

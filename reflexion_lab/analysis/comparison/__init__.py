@@ -63,12 +63,12 @@ class Comparison(Record, frozen=True, kw_only=True):
 
     def shown(self, row: Row) -> dict[str, Difference]:
         """The differences of `row` to print, by name: no tokens beside cost, and as run only where it is not at equal
-        attempts. Beside a single attempt as run alone, and what does not end with the same first attempts.
+        attempts. Beside a single attempt as run, and what does not end with the same first attempts.
         """
         longer = row.equal[ATTEMPTS].cut if ATTEMPTS in row.equal else None
         left_out = {"equal_tokens"} if self.units == (*BUDGETS, "cost") else set()
         if longer and longer.attempts == 1:
-            left_out |= {f"equal_{ATTEMPTS}"} | {f"equal_{u}" for u, at in row.equal.items() if not at.won + at.lost}
+            left_out |= {f"equal_{unit}" for unit, at in row.equal.items() if not at.won + at.lost}
         elif longer and not longer.shorter:
             left_out |= {"as_run"}
         return {name: difference for name, difference in row.differences.items() if name not in left_out}

@@ -111,18 +111,21 @@ def _are_detected(cases: NDArray[float64], level: float) -> NDArray[bool_]:
 
 
 @functools.lru_cache(maxsize=256)
-def detectable(design: Design, power: float = POWER, studies: int = STUDIES, seed: int = 0) -> float | None:
+def detectable(
+    design: Design, power: float = POWER, studies: int = STUDIES, seed: int = 0, largest: float = 0.0
+) -> float | None:
     """Smallest true difference that the design detects with probability `power`, to `STEP`.
 
-    None where even a difference as large as the discordance is detected less often. Raises ConfigError: as `detected`,
-    or a power outside (0, 1).
+    None where even one as large as the discordance, or as `largest`, is detected less often; the discordance is at
+    least the difference. Raises ConfigError: as `detected`, or a power outside (0, 1).
     """
     _check(power, "power")
 
     def is_enough(difference: float) -> bool:
-        return detected(replace(design, difference=difference), studies, seed).share >= power
+        discordance = max(design.discordance, difference)
+        return detected(replace(design, discordance=discordance, difference=difference), studies, seed).share >= power
 
-    low, high = 0.0, design.discordance
+    low, high = 0.0, max(design.discordance, largest)
     if not is_enough(high):
         return None
     while high - low > STEP:
@@ -193,7 +196,7 @@ def minimum(n: int, clusters: int, effective: int, discordance: float, compariso
     seeds = round(n / clusters)
     alike = min(1.0, max(0.0, (seeds * clusters / effective - 1) / (seeds - 1))) if seeds > 1 else 1.0
     design = Design(tasks=clusters, seeds=seeds, discordance=discordance, agreement=alike, comparisons=comparisons)
-    return detectable(design)
+    return detectable(design, largest=1.0)
 
 
 def needed(discordant: int, alpha: float = ALPHA) -> tuple[int, int] | None:

@@ -173,13 +173,15 @@ def _is_detected(first, second):
 def test_the_minimum_of_few_clusters_is_what_their_comparisons_detect(clusters, cases, discordance, alike):
     """By arms drawn case by case: clusters are alike in all of their cases or in none."""
     effective = round(clusters * cases / (1 + (cases - 1) * alike))
-    least, runs = minimum(clusters * cases, clusters, effective, discordance), 800
-    chances = [(discordance + least) / 2, (discordance - least) / 2, 1 - discordance]
-    kinds = np.random.default_rng(18).choice([1, -1, 0], (runs, clusters, cases), p=chances)
-    kinds = np.where(np.random.default_rng(19).random((runs, clusters, 1)) < alike, kinds[:, :, :1], kinds)
-    share = np.mean([_is_detected((each < 0).astype(float), (each > 0).astype(float)) for each in kinds])
-    assert share == pytest.approx(0.8, abs=0.06)
-    assert minimum(clusters * cases, clusters, effective, 0.05) is None  # so few differ that none is detected
+    runs = 800
+    for share_of_pairs in (discordance, 0.05):  # of which the second is below what can be detected
+        least = minimum(clusters * cases, clusters, effective, share_of_pairs)
+        differ = max(share_of_pairs, least)
+        chances = [(differ + least) / 2, (differ - least) / 2, 1 - differ]
+        kinds = np.random.default_rng(18).choice([1, -1, 0], (runs, clusters, cases), p=chances)
+        kinds = np.where(np.random.default_rng(19).random((runs, clusters, 1)) < alike, kinds[:, :, :1], kinds)
+        share = np.mean([_is_detected((each < 0).astype(float), (each > 0).astype(float)) for each in kinds])
+        assert share == pytest.approx(0.8, abs=0.06)
 
 
 @pytest.mark.parametrize("comparisons", [1, 2, 3, 7, 20])
