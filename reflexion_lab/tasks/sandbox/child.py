@@ -121,10 +121,11 @@ class Tests:
 
     def run_rest(self, entry_point: str, acts: bool, *names: str) -> None:
         """Run the tests with these names that have not run. Raises their first failure, also that of a set-up, and
-        TypeError: a test needs an argument. In a check that `acts`, by other statements, such tests are helpers.
+        TypeError: a test needs an argument. In a check that `acts`, by other statements, such tests are helpers, as are
+        classes with a constructor.
         """
         values = [(name, self.names.get(name)) for name in names]
-        classes = [value for _, value in values if isinstance(value, type)]
+        classes: list[Any] = [value for _, value in values if isinstance(value, type)]
         unit = sys.modules.get("unittest")
         cases = [kind for kind in classes if unit and issubclass(kind, unit.TestCase)]
         if unit and cases:
@@ -133,7 +134,8 @@ class Tests:
             rest = [test for suite in suites for test in suite if not self.was_run(type(test), test._testMethodName)]
             unit.TextTestRunner().run(unit.TestSuite(rest))
         for kind in classes:
-            if kind not in cases and (kind.__name__.startswith("Test") or kind.__name__.endswith(("Test", "Tests"))):
+            is_named = kind.__name__.startswith("Test") or kind.__name__.endswith(("Test", "Tests"))
+            if is_named and kind not in cases and not (acts and kind.__init__ is not object.__init__):
                 self.run_class(kind)
         for name, value in values:
             if callable(value) and not isinstance(value, type) and (type(None), name) not in self.ran:

@@ -60,6 +60,8 @@ READ = {
     "        assert twice(2) == self.four\n",
     "one of two": f"twice(2) == 4\n{ASSERT}",
     "helpers": "def test_a(x, y):\n    assert x == y\ndef test_b(x, y, z):\n    pass\ntest_a(twice(2), 4)\n",
+    "helper class": "class TestRunner:\n    def __init__(self, n):\n        self.n = n\n    def test_eq(self, x, y):\n"
+    "        assert twice(x) == y\n    def test_more(self, x):\n        pass\nTestRunner(1).test_eq(2, 4)\n",
 }
 UNITTEST = (
     "import unittest\nclass A(unittest.TestCase):\n    {}def test(self):\n        self.assertEqual(twice(2), {})\n"
