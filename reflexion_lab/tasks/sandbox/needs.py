@@ -152,6 +152,8 @@ class _Text:
             case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if self._may_be_program(name):
                 values = (*args, *(keyword.value for keyword in keywords))
                 return not all(map(self._sendable, values))
+            case ast.Call(func=ast.Call() | ast.Subscript() as inner) if self._of_program(inner):
+                return True
             case ast.Attribute(value=ast.Name(id=name), ctx=ast.Store()) if name in self.imported:
                 return True  # the program may read it
             case ast.Call(func=function, args=args) if any(map(self._is_ours, args)):  # as `map(f, [1])`

@@ -235,6 +235,7 @@ MORE = [
     "assert f(lambda x: x) == 1", "def g(x): return x\nassert f(g) == 1", "g = lambda: 1\nassert f([g]) == 1",
     "assert f(iter([1])) == [1]", "assert f(x for x in [1]) == [1]", "assert f(zip([1], [2])) == [(1, 2)]",
     "class A: pass\nassert f(A()) == 1", "class A: pass\na = A()\nassert f(a) == 1", "assert f(Node(1)) == 1",
+    "a = f(1)\nassert a.get('k')() == 3",
     "a = f(1)\nassert a.value == 1", "assert f(1).run().x == 2 or f(1)", "assert f(f) == 1", "x = []\nassert f(x) is x",
     "import math\nassert f(math) == 1", "import math\nassert f(math.sqrt, 4) == 2", "seen = []\nf(seen.append)",
     "assert callable(f(1))", "assert hasattr(f(1), 'x')", "assert type(f(1)) is int", "assert isinstance(f(1), Node)",
