@@ -6,6 +6,7 @@ import ast
 import contextlib
 import functools
 import importlib.util
+import marshal
 import sys
 import types
 import warnings
@@ -15,6 +16,8 @@ from pathlib import Path
 
 from reflexion_lab.errors import ConfigError
 
+BYTECODE = 16
+"""Where the code begins in a `.pyc` file (PEP 552)."""
 INSTALLED = {"site-packages", "dist-packages"}
 _LOADED: dict[str, tuple[object, bytes]] = {}
 """By module, its spec, which a reload replaces, and its file at the first look."""
@@ -89,13 +92,18 @@ def _loaded(name: str, path: Path) -> bytes:
 
 
 def _is_as_loaded(module: types.ModuleType) -> bool:
-    """Whether the functions and methods that a module defines stand in its file as it is now."""
+    """Whether its bytecode is that of its file as it is now, and the functions and methods that it defines stand
+    there.
+    """
     loader = getattr(module.__spec__, "loader", None)
     if type(loader) is not SourceFileLoader:  # others may rewrite code
         return True
     try:
         codes = [loader.source_to_code(loader.get_data(loader.path), loader.path)]
     except SyntaxError:
+        return False
+    cached = Path(module.__cached__ or "")
+    if cached.is_file() and marshal.loads(cached.read_bytes()[BYTECODE:]) != codes[0]:
         return False
     for code in codes:  # grows
         codes += (part for part in code.co_consts if isinstance(part, types.CodeType))

@@ -12,6 +12,7 @@ import reflexion_lab as rl
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner import objects
 from reflexion_lab.runner.folder import manifest
+from reflexion_lab.runner.sources import sources
 from reflexion_lab.studies.sweeps.running import sweep
 from reflexion_lab.text.prompts import render
 
@@ -108,6 +109,19 @@ def test_a_file_that_changed_before_the_first_look_is_refused(write, way):
         run(way)
     importlib.reload(sys.modules["mypart"])
     assert run(way).summary.n_logged == 1
+
+
+def test_a_constant_that_changed_before_the_first_look_is_noticed_by_its_bytecode(write, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    write("mypart.py", "LIMIT = 3\n")
+    importlib.import_module("mypart")
+    write("mypart.py", "LIMIT = 3  # three\n", is_new=False)
+    assert sources(["mypart"]) == {"mypart": b"LIMIT = 3  # three\n"}
+    write("mypart.py", "LIMIT = 3\n")
+    importlib.import_module("mypart")
+    write("mypart.py", "LIMIT = 9\n", is_new=False)
+    with pytest.raises(ConfigError, match="changed after it was imported"):
+        sources(["mypart"])
 
 
 def test_the_digest_of_a_class_of_a_notebook_counts_what_its_cell_imports(write):
