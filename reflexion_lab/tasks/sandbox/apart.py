@@ -211,10 +211,7 @@ def defined_by(checks: tuple[str, ...]) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=1 << 10)
 def _set_up(setup: str) -> Names:
-    try:
-        return _names(tree_of(setup))
-    except UNPARSABLE:
-        return Names(frozenset(), frozenset())
+    return _names(_tree(setup))
 
 
 @functools.lru_cache(maxsize=1 << 10)

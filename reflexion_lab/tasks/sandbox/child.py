@@ -120,9 +120,8 @@ class Tests:
         self.ran.add((type(case), name))
 
     def run_rest(self, entry_point: str, acts: bool, *names: str) -> None:
-        """Run the tests with these names that have not run. Raises their first failure, also that of a set-up, and
-        TypeError: a test needs an argument. In a check that `acts`, by other statements, such tests are helpers, as are
-        classes with a constructor.
+        """Run the tests with these names that have not run; none with an argument if the check `acts` in other ways.
+        Raises their first failure, also that of a set-up, and TypeError: a test needs an argument.
         """
         values = [(name, self.names.get(name)) for name in names]
         classes: list[Any] = [value for _, value in values if isinstance(value, type)]

@@ -19,8 +19,7 @@ def with_calls(tree: ast.Module, entry_point: str, elsewhere: Collection[str] = 
     nodes = [*module_nodes(ast.Module([node for node in tree.body if not is_main_guard(node)], []))]
     calls = [node.value for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
     acts = bool(calls) or any(isinstance(node, ast.Assert | ast.Raise) for node in nodes)
-    definitions = [node for node in nodes if isinstance(node, Definition)]
-    for node in sorted(definitions, key=lambda node: node.lineno):
+    for node in sorted((node for node in nodes if isinstance(node, Definition)), key=lambda node: node.lineno):
         match node:
             case ast.ClassDef(name=name):
                 tests = [part for part in node.body if isinstance(part, Function) and part.name.startswith("test")]
