@@ -16,7 +16,8 @@ from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.rows import decoded, read
 from reflexion_lab.tasks.benchmarks.visible import visible_tests
 from reflexion_lab.tasks.sandbox.suites import with_calls
-from reflexion_lab.text.replies.syntax import UNPARSABLE, bound_names, module_nodes
+from reflexion_lab.text.replies.extract import preamble
+from reflexion_lab.text.replies.syntax import UNPARSABLE, Parser, bound_names, module_nodes
 
 CONTRADICTED: dict[str, dict[str, str]] = {
     "HumanEval/47": {
@@ -97,29 +98,28 @@ def whole_check(test: str, entry_point: str) -> str:
 
 def helpers(prompt: str, entry_point: str, test: str) -> str:
     """The Python of `prompt` before the entry point, if `test` has a name that it defines; programs may omit it."""
-    before = code_of(prompt, entry_point).partition(f"def {entry_point}(")[0]
-    names = bound_names(ast.parse(before)) if before != prompt else ()
-    return before if any(re.search(rf"\b{name}\b", test) for name in names) else ""
+    before = preamble(Task(task_id="", prompt=code_of(prompt, entry_point), entry_point=entry_point))
+    return before if any(re.search(rf"\b{name}\b", test) for name in bound_names(ast.parse(before))) else ""
 
 
 def code_of(prompt: str, entry_point: str) -> str:
-    """`prompt` without its first lines, if they are no Python: prose, a fence, the head of a class."""
-    before, definition, rest = prompt.partition(f"def {entry_point}(")
-    lines = before.splitlines(keepends=True)
-    for start in range(min(len(lines), PROSE) + 1 if definition else 0):
-        code = "".join(lines[start:])
-        try:
-            ast.parse(code)
-        except UNPARSABLE:
-            continue
-        return code + definition + (re.sub(r"^```\s*\Z", "", rest, flags=re.MULTILINE) if start else rest)
-    return prompt[len(before) :] or prompt
+    """`prompt` without its first lines, if they are no Python, such as prose or a fence; imports among them stay."""
+    text = f"\n{prompt}"  # with a line before it, `preamble` is empty only if no line begins with the definition
+    head = preamble(Task(task_id="", prompt=text, entry_point=entry_point)) or text.partition(f"def {entry_point}(")[0]
+    lines, rest = head[1:].splitlines(keepends=True), text[len(head) :]
+    for start in range(min(len(lines), PROSE) + 1 if rest else 0):
+        if Parser().parse(code := "".join(lines[start:])):
+            imports = (line for line in lines[:start] if re.match(r"import |from ", line) and Parser().parse(line))
+            return "".join(imports) + code + (re.sub(r"^```\s*\Z", "", rest, flags=re.MULTILINE) if start else rest)
+    return rest or prompt
 
 
 def whole_solution(prompt: str, entry_point: str, solution: str) -> str:
     """The canonical solution; with the prompt's code, if the prompt is not Python up to the entry point."""
     code = code_of(prompt, entry_point)
     task = Task(task_id="", prompt=code, entry_point=entry_point, canonical_solution=solution)
+    if code != prompt:
+        _parsed(task.canonical_program, "canonical_solution")
     return solution if code == prompt else task.canonical_program
 
 
@@ -143,11 +143,11 @@ def task(row: bytes) -> Task:
     )
 
 
-def _parsed(test: str) -> ast.Module:
+def _parsed(text: str, field: str = "test") -> ast.Module:
     try:
-        return ast.parse(test)
+        return ast.parse(text)
     except UNPARSABLE as problem:
-        raise DataError("field $.test", f"{test[:60]!r} ({problem})", "Python") from None
+        raise DataError(f"field $.{field}", f"{text[:60]!r} ({problem})", "Python") from None
 
 
 def _calling(tree: ast.Module) -> list[ast.stmt]:

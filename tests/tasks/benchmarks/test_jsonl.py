@@ -49,6 +49,8 @@ def test_name_is_the_stem_and_digest_that_of_the_bytes(written):
     ({"task_id": "a", "prompt": ""}, "field $.entry_point: got nothing, expected a value"),
     (TASK | {"test": TEST, "canonical_solution": "", "entry_point": "S.f"}, "field $.entry_point: got 'S.f', expected"),
     (TASK | {"test": "", "canonical_solution": "", "x": 1}, "field $.x: got an unknown name, expected a field"),
+    (TASK | {"test": TEST, "canonical_solution": "    return (", "prompt": "Do:\ndef f(x):\n"},
+     "field $.canonical_solution: got 'def f(x):"),
     (TASK | {"test": ""}, "field $.test: got this name, expected one of task_id, prompt, entry_point,"),
     (TASK | {"entry_point": "f(x)"}, "field $.entry_point: got 'f(x)', expected a Python identifier"),
     (TASK | {"entry_point": "class"}, "field $.entry_point: got 'class', expected a Python identifier"),
@@ -115,12 +117,14 @@ def test_rows_of_humaneval_and_mbpp_are_read_as_those_benchmarks_read_them(tmp_p
     )  # fmt: skip
 
 
-TWICE = "import math\n\ndef twice(x):\n    return 2 * x\n\n"
+TWICE = "import math\n\ndef twice(x):\n    return math.trunc(2 * x)\n\n"
 
 
 @pytest.mark.parametrize("read", [jsonl, humaneval_plus])
 @pytest.mark.parametrize(("head", "tail", "setup"), [
     ("Write f, which doubles x.\n\n", "", ""), (f"Use twice.\nIt is:\n{TWICE}", "", TWICE),
+    (f"{TWICE}@staticmethod\n", "", TWICE), ("Write def f(x).\n", "", ""),
+    (TWICE.replace("\n\n", "\nAnd:\n", 1), "", TWICE.replace("\n\n", "\n", 1)),
     (f"```python\n{TWICE}", "```\n", TWICE), ("print 'Python 2'\n\n", "", ""), ("no Python\n" * 300, "", ""),
 ])  # fmt: skip
 def test_prompts_that_are_no_python_are_read_with_the_python_in_them(written, sandbox, read, head, tail, setup):
