@@ -36,7 +36,9 @@ SHOWN = 200
 """Maximum characters of a value in the feedback."""
 FOLDED = 1 << 14
 """Maximum parts of a value that is kept in place of its expression."""
-TEST = re.compile(r"^[ \t]*(?:async[ \t]+)?def[ \t]+(test\w*|check)\b", re.MULTILINE)
+DEF = r"(?:async[ \t]+)?def[ \t]+"
+TEST = re.compile(rf"^{DEF}(test\w*|check)\b", re.MULTILINE)
+CASE = re.compile(rf"^class[ \t]+(\w+).*\n(?:(?:[ \t].*)?\n)*?[ \t]+{DEF}test", re.MULTILINE)
 UNREAD = "raise ValueError('tests of a check that is too long or deep for the lab are not run')"
 NOWHERE = ast.Constant(None, lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
 Calls = tuple[CodeType | None, list[CodeType]]
@@ -91,7 +93,9 @@ def prepare(
         code = compiled(_with_sides(with_calls(tree, entry_point, elsewhere)))
         return Prepared(name, code=code, in_process=in_process)
     except UNPARSABLE as problem:  # too long or deep for the lab
-        is_called = all(re.search(rf"^{test}\(", check, re.MULTILINE) for test in TEST.findall(check))
+        calls = [f"{name}[(]" for name in TEST.findall(check)]
+        calls += [rf"(?![\s#]|class\b).*\b{name}[()]" for name in CASE.findall(check)]
+        is_called = all(re.search(f"^{call}", check, re.MULTILINE) for call in calls)
         is_wrong = isinstance(problem, SyntaxError)
         return Prepared(name, code=check if is_wrong or is_called else UNREAD, in_process=not is_wrong)
 

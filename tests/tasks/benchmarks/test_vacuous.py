@@ -216,7 +216,12 @@ def test_a_test_that_cannot_be_called_never_passes(sandbox, name):
 
 
 def test_a_long_check_that_calls_its_tests_is_run(sandbox):
-    for tests, outcome in ((f"{TEST}test_a()\n", "fail"), (f"{ASSERT}\n", "fail"), ("twice(2)", "pass")):
+    nested = "def check(f):\n    def test_v(x):\n        assert f(x) == 4\n    test_v(2)\ncheck(twice)\n"
+    run = f"{UNITTEST.format('', 4)}A('test').debug()\n"
+    for tests, outcome in (
+        (f"{TEST}test_a()\n", "fail"), (f"{ASSERT}\n", "fail"), ("twice(2)", "pass"), (nested, "fail"), (run, "fail"),
+        (f"class TestA:\n\n    def test(self):\n        {ASSERT}\n", "error"),
+    ):  # fmt: skip
         check = f"x = '{'a' * 140_000}'\n{tests}"
         assert sandbox.run("def twice(x):\n    return 3\n", "twice", [check]).checks[0].outcome == outcome
 
