@@ -316,7 +316,7 @@ def check(request: dict[str, Any]) -> None:
     """
     report, program, checks = sender(request["nonce"]), Program(), request["checks"]
     try:
-        tests = _prepared(program, request)
+        tests, setup_calls = _prepared(program, request), program.is_called
     except Lost:
         return
     except BaseException as problem:
@@ -326,7 +326,7 @@ def check(request: dict[str, Any]) -> None:
             report(index, row(CALLED if is_marked else fields[0], *fields[1:], 0.0))
         return
     for index, code in enumerate(checks):
-        for line in _rows(program, index, code, tests):
+        for line in _rows(program, index, code, tests, setup_calls):
             report(index, line)
         if program.is_lost:
             return
@@ -346,9 +346,9 @@ def _prepared(program: Program, request: dict[str, Any]) -> dict[str, Any]:
     return tests
 
 
-def _rows(program: Program, index: int, code: Any, tests: dict[str, Any]) -> list[str]:
+def _rows(program: Program, index: int, code: Any, tests: dict[str, Any], setup_calls: bool) -> list[str]:
     """Rows of a check; none if the program is gone, or if its child sent none that are valid."""
-    program.refused, program.is_called = "", False
+    program.refused, program.is_called = "", setup_calls
     if isinstance(code, str | types.CodeType):
         rows = list(run(code, tests))
         refused = program.refused and rows[0].startswith('"pass"')

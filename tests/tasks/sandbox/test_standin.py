@@ -389,6 +389,12 @@ def test_a_program_cannot_report_that_its_check_called_a_result(sandbox, program
         assert not {c.outcome for c in results} & {"pass", "called"}
 
 
+def test_a_setup_that_calls_a_result_counts_beside_the_program(sandbox):
+    setup = "g = f(2)\ntry:\n    R = g(3)\nexcept TypeError:\n    R = None\n"
+    (check,) = sandbox.run("def f(x): return lambda y: x + y", "f", ["assert R == 5"], setup).checks
+    assert (check.outcome, check.in_process) == ("pass", True)
+
+
 @pytest.mark.parametrize("check", ["assert f(2)(3) == 5", "g = f(2)\nassert g(3) == 5", "assert [f(2)][0](3) == 5"])
 def test_a_check_that_calls_a_result_counts_beside_the_program_and_others_apart(sandbox, check):
     others = ["for _ in [1]:\n    assert f(1)", "assert f(1) == 2"]
