@@ -59,10 +59,11 @@ _NO_ANSWER = re.compile(
     r"""^[{]|[{]\s*+["']?(?:root|what|cause|category|analysis)
     |\b(?:I|we)\s(?:can(?:['’]?t|not)|(?:am\ |are\ )?unable\ to|won['’]t)\s(?:\w+\s){0,2}
     (?:help|assist|comply|fulfil|provide)
-    |\byou\b[^.!?\n]{0,200}\?|\bplease\s(?:provide|share|send|paste|give|clarify|tell)|\?\W*\Z""",
+    |\byou\b[^.!?\n]{0,200}\?|\bplease\s(?:provide|share|send|paste|give|clarify|tell)
+    |\A(?!(?s:.*)\bI\ will\b)(?s:.*)\?\W*\Z""",
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
-"""JSON, even a torn object; a refusal; a question to the reader, or at the end."""
+"""JSON, even a torn object; a refusal; a question to the reader, or at the end of a text without "I will"."""
 ITEMS, ITEM_CHARS = 5, 200
 """Largest number of entries of a list, and their length."""
 NEUTRAL = 0.5

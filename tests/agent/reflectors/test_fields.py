@@ -340,6 +340,7 @@ def test_an_echo_of_the_form_is_no_critique(name: str) -> None:
         ("Could you show me the program that failed? I need it.", ""),
         ("Sure! Please provide the code of the function.", ""),
         ("What should the function do for an empty list?", ""),
+        ("I will return 0, since what else is an empty sum?", "I will return 0, since what else is an empty sum?"),
         ('{"root_cause": "the loop ends one step early", "what_went', ""),
         ('Here is my reflection: {"root_cause": "the loop ends early', ""),
         (
