@@ -52,19 +52,11 @@ class LLMReflector:
     """Asks `model` why an attempt failed, or why it passed, and parses labelled lines or JSON; prose is the change.
 
     If the prompt exceeds the model's context, few-shot examples are dropped first, then the oldest earlier reflections;
-    then the middle of program and evidence is cut further, and finally the task's text.
-
-    Parameters
-    ----------
-    max_description, max_evidence, max_code : int
-        Largest numbers of characters, 1 or more, of the task's text, of all failing checks together, and of the
-        program; the middle of a longer text is cut.
-    max_priors : int
-        Number of earlier reflections in the prompt, the newest, each text cut to 200 characters; 0 or more.
-    shape : str
-        One of `SHAPES`.
-    constrained : bool
-        Send the grammar of `shape`, for models that support grammars.
+    then the middle of program and evidence is cut further, and finally the task's text. `max_description`,
+    `max_evidence`, `max_code`: largest numbers of characters, 1 or more, of the task's text, of all failing checks
+    together, and of the program; the middle of a longer text is cut. `max_priors`: number of earlier reflections in the
+    prompt, the newest, each text cut to 200 characters; 0 or more. `shape`: one of `SHAPES`. `constrained`: send the
+    grammar of `shape`, for models that support grammars.
     """
 
     @validated

@@ -31,19 +31,11 @@ class TrackerError(LabError):
 class MlflowTracker:
     """Writes run folders to an MLflow database or server.
 
-    Raises ConfigError: an argument is impossible; TrackerError: MLflow is not installed.
-
-    Parameters
-    ----------
-    uri : str, default "sqlite:///mlflow.db"
-        `sqlite:///FILE` (made absolute at once), another database's address, or a server's `http://…`.
-    experiment : str, default "reflexion"
-        MLflow experiment of runs without a registered study; a study's experiment has its name.
-    artifacts : str | None, optional
-        Folder for copies of the runs' files, for a new experiment; by default `mlartifacts` beside an SQLite file,
-        else the server's choice.
-    host, port : str, default "127.0.0.1"
-        Address of the page that `command` opens and links name.
+    Raises ConfigError: an argument is impossible; TrackerError: MLflow is not installed. `uri`: `sqlite:///FILE` (made
+    absolute at once), another database's address, or a server's `http://…`. `experiment`: MLflow experiment of runs
+    without a registered study; a study's experiment has its name. `artifacts`: folder for copies of the runs' files,
+    for a new experiment; by default `mlartifacts` beside an SQLite file, else the server's choice. `host`, `port`:
+    address of the page that `command` opens and links name.
     """
 
     def __init__(
