@@ -93,9 +93,9 @@ def prepare(
         code = compiled(_with_sides(with_calls(tree, entry_point, elsewhere)))
         return Prepared(name, code=code, in_process=in_process)
     except UNPARSABLE as problem:  # too long or deep for the lab
-        calls = [f"{name}[(]" for name in TEST.findall(check)]
-        calls += [rf"(?![\s#]|class\b).*\b{name}[()]" for name in CASE.findall(check)]
-        is_called = all(re.search(f"^{call}", check, re.MULTILINE) for call in calls)
+        needed = [f"{name}[(]" for name in TEST.findall(check)]
+        needed += [rf"(?![\s#]|class\b).*\b{name}[()]" for name in CASE.findall(check)]
+        is_called = all(re.search(f"^{call}", check, re.MULTILINE) for call in needed)
         is_wrong = isinstance(problem, SyntaxError)
         return Prepared(name, code=check if is_wrong or is_called else UNREAD, in_process=not is_wrong)
 
