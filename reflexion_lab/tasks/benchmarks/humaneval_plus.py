@@ -112,7 +112,7 @@ LOOP = re.compile(
 ASSERTION = re.compile(
     r"(exact_match = out == exp\n)?if atol == 0 and is_floats\(exp\):\n    atol = 1e-06\n"
     r"(?(1)|(out = set\(out\)\nexp = set\(exp\)\n)?)if (?(1)not exact_match|out != exp) and atol != 0:\n"
-    rf"    (?:assert {ALL_CLOSE}|{ASSERT_CLOSE})\nelse:\n    assert (?(1)exact_match|out == exp)"
+    rf"    (?:assert {ALL_CLOSE}|{ASSERT_CLOSE})\nelse:\n    assert (?(1)exact_match|out == exp)(?:, .*)?"
 )
 """Bodies of EvalPlus' `assertion`; group 2: it ignores the order."""
 
@@ -206,9 +206,6 @@ def _compared(assertion: ast.FunctionDef | None) -> str:
     """What the row's `assertion` compares: "values", "sets", or "" for anything else."""
     if assertion is None:
         return "values"
-    for node in ast.walk(assertion):
-        if isinstance(node, ast.Assert):
-            node.msg = None
     body = ast.Module(assertion.body[ast.get_docstring(assertion) is not None :], [])
     matched = ASSERTION.fullmatch(ast.unparse(body)) if ast.unparse(assertion.args) == "out, exp, atol" else None
     return ("sets" if matched[2] else "values") if matched else ""

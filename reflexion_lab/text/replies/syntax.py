@@ -30,6 +30,8 @@ Definition = Function | ast.ClassDef
 IMPORTS = ast.Import | ast.ImportFrom
 INTERACTIVE = {"input", "exit", "quit"}
 """Builtins that end a program or need a terminal."""
+SETTERS = re.compile(r"(?:id|attr)='(?:seed|setrecursionlimit|set_int_max_str_digits|getcontext|setcontext)'")
+"""In the dump of a statement: a function that changes what no name shows."""
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 BLOCKS = (ast.For, ast.While, ast.With, ast.If, ast.Try)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -199,20 +201,22 @@ def usage(tree: ast.Module, entry_point: str, before: ast.Module) -> list[ast.st
 
 
 def set_up(before: ast.Module, tree: ast.Module, entry_point: str) -> list[ast.stmt]:
-    """Statements of the prompt that change something without binding a name (`PRICE["a"] = 3`, `random.seed(0)`, a loop
-    that fills a table), with the definitions that they need; without those that `tree` repeats.
+    """Statements of the prompt that bind no name but may change what `tree` reads (`PRICE["a"] = 3`, a loop that fills
+    a table) or have one of `SETTERS`, with the definitions that they need; without those that `tree` repeats.
 
     `before`: the code of the prompt before the entry point.
     """
     reads, names = _reads(before), bound_names(before)
     repeated, chosen, needed = {ast.dump(node) for node in tree.body}, set[int](), set[str]()
-    for node in before.body:
-        own = bound_names(ast.Module([node], []))
-        is_idle = isinstance(node, ast.Assert) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
-        if is_idle or ast.dump(node) in repeated or (own and not (isinstance(node, BLOCKS) and _changed(node) - own)):
+    variables = names - {name for node in module_nodes(before) if isinstance(node, IMPORTS) for name in _changed(node)}
+    used = _reached(set().union(*map(global_reads, tree.body)), reads)
+    for node in reversed(before.body):
+        own, reached = bound_names(ast.Module([node], [])), _reached(global_reads(node), reads)
+        is_used = (used | needed) & reached & variables or SETTERS.search(ast.dump(node))
+        binds = own and not (isinstance(node, BLOCKS) and _changed(node) - own)
+        if binds or isinstance(node, ast.Assert) or ast.dump(node) in repeated:
             continue
-        reached = _reached(global_reads(node), reads)
-        if not {entry_point, *INTERACTIVE} & reached and ("*" in names or reached <= names | BUILTINS):
+        if is_used and not {entry_point, *INTERACTIVE} & reached and ("*" in names or reached <= names | BUILTINS):
             chosen.add(id(node))
             needed |= reached
     return [node for node in before.body if id(node) in chosen or bound_names(ast.Module([node], [])) & needed]

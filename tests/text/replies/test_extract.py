@@ -176,14 +176,18 @@ SET_UP = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("statement", [*SET_UP, "assert not PRICE", "print(f(1))", "'A text.'"])
+@pytest.mark.parametrize("statement", [
+    *SET_UP, "assert not PRICE", "print(f(1))", "'A text.'", "sys.stdin = open('input.txt')",
+    "random.setstate(None)", "if sys.argv:\n    raise SystemExit",
+])  # fmt: skip
 def test_the_set_up_of_the_prompt_stays_in_the_program_once(statement):
     prompt = f'{TABLE}{statement}\n\n\ndef f(xs):\n    """Sum."""\n'
-    task, function = Task(task_id="t", prompt=prompt, entry_point="f"), "def f(xs):\n    return PRICE\n"
+    task = Task(task_id="t", prompt=prompt, entry_point="f")
+    function = "def f(xs):\n    return PRICE, vars(Shop).get('depth')\n"
     for own in ("", "import sys\nimport random\n\n", *[f"{TABLE}{statement}\n\n"] * (statement in SET_UP)):
         program = extract(f"```python\n{own}{function}```", task).program
         assert program.count(statement) == (statement in SET_UP)
-        assert statement not in SET_UP or value(program) == value(f"{prompt}    return PRICE\n")
+        assert statement not in SET_UP or value(program) == value(prompt + function[11:])
 
 
 def test_the_preamble_supplies_only_what_the_reply_lacks():
