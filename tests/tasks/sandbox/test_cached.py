@@ -76,7 +76,7 @@ def test_equal_concurrent_executions_run_once(counting, cached):
 @pytest.mark.slow
 def test_a_time_out_is_cached_only_in_this_process(tmp_path):
     endless = "def f(x):\n    while True: pass\n"
-    with Sandbox(Limits(cpu_seconds=1, wall_seconds=2), servers=1) as sandbox:
+    with Sandbox(Limits(cpu_seconds=1, wall_seconds=100), servers=1) as sandbox:
         counting = Counting(sandbox)
         here = CachedSandbox(counting, tmp_path / "executions.sqlite")
         assert here.run(endless, "f", ["assert f(1)"]).timed_out
