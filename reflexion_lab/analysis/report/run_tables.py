@@ -115,12 +115,14 @@ def _limited(log: Log) -> Iterator[str]:
     removed = sum(len(operation.item_ids) for operation in applied if operation.reason == "limit")
     refusals = [refusal for update in log.updates for refusal in update.refused if refusal.operation.kind == "add"]
     refused = sum(refusal.reason == EXCEEDS for refusal in refusals)
+    every = sum(operation.kind == "add" for operation in applied) + refused
+    every += len(log.beginning.items) if log.beginning else 0
     if removed + refused:
-        begun = len(log.beginning.items) if log.beginning else 0
-        every = begun + sum(operation.kind == "add" for operation in applied) + refused
         limits: Any = log.manifest.config["memory"]["shared"]["items"]  # type: ignore[index]
         keys = f"memory.shared.items.{'max_items or .' if limits.get('max_items') else ''}max_tokens"
         yield f"ITEMS LOST: limits removed {removed + refused} of {every} items; raise {keys}"
+    elif every and any(update.round for update in log.updates) and not any(a.recalled_items for a in log.every):
+        yield f"ITEMS UNREAD: no attempt read one of {every} items; raise memory.shared.items.max_tokens"
 
 
 MANY = 0.2
