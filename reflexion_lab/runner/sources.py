@@ -6,7 +6,6 @@ import ast
 import contextlib
 import functools
 import importlib.util
-import marshal
 import sys
 import types
 import warnings
@@ -16,8 +15,6 @@ from pathlib import Path
 
 from reflexion_lab.errors import ConfigError
 
-BYTECODE = 16
-"""Where the code begins in a `.pyc` file (PEP 552)."""
 INSTALLED = {"site-packages", "dist-packages"}
 _LOADED: dict[str, tuple[object, bytes]] = {}
 """By module, its spec, which a reload replaces, and its file at the first look."""
@@ -92,9 +89,7 @@ def _loaded(name: str, path: Path) -> bytes:
 
 
 def _is_as_loaded(module: types.ModuleType) -> bool:
-    """Whether its bytecode is that of its file as it is now, and the functions and methods that it defines stand
-    there.
-    """
+    """Whether the functions and methods that a module defines stand in its file as it is now."""
     loader = getattr(module.__spec__, "loader", None)
     if type(loader) is not SourceFileLoader:  # others may rewrite code
         return True
@@ -102,12 +97,10 @@ def _is_as_loaded(module: types.ModuleType) -> bool:
         codes = [loader.source_to_code(loader.get_data(loader.path), loader.path)]
     except SyntaxError:
         return False
-    cached = Path(module.__cached__ or "")
-    if cached.is_file() and marshal.loads(cached.read_bytes()[BYTECODE:]) != codes[0]:
-        return False
     for code in codes:  # grows
         codes += (part for part in code.co_consts if isinstance(part, types.CodeType))
     values = list(vars(module).values())
     values += [part for value in values if isinstance(value, type) for part in vars(value).values()]
+    values = [getattr(value, "__func__", None) or getattr(value, "fget", None) or value for value in values]
     own = {value.__code__ for value in values if isinstance(value, types.FunctionType)}
     return {code for code in own if code.co_filename == module.__file__} <= set(codes)

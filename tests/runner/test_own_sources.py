@@ -111,15 +111,12 @@ def test_a_file_that_changed_before_the_first_look_is_refused(write, way):
     assert run(way).summary.n_logged == 1
 
 
-def test_a_constant_that_changed_before_the_first_look_is_noticed_by_its_bytecode(write, monkeypatch):
-    monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    write("mypart.py", "LIMIT = 3\n")
+@pytest.mark.parametrize("kind", ["", "@property", "@staticmethod", "@classmethod"])
+def test_a_method_of_any_kind_that_changed_before_the_first_look_is_noticed(write, kind):
+    text = f"class Mine:\n    {kind}\n    def limit(*_):\n        return {{}}\n"
+    write("mypart.py", text.format(3))
     importlib.import_module("mypart")
-    write("mypart.py", "LIMIT = 3  # three\n", is_new=False)
-    assert sources(["mypart"]) == {"mypart": b"LIMIT = 3  # three\n"}
-    write("mypart.py", "LIMIT = 3\n")
-    importlib.import_module("mypart")
-    write("mypart.py", "LIMIT = 9\n", is_new=False)
+    write("mypart.py", text.format(9), is_new=False)
     with pytest.raises(ConfigError, match="changed after it was imported"):
         sources(["mypart"])
 
