@@ -17,14 +17,17 @@ from reflexion_lab.agent.models.cache import draw_seed
 from reflexion_lab.agent.models.prices import Price
 from reflexion_lab.agent.models.requests import (
     LONGEST_WAIT,
+    SHOWN,
     Pace,
     Rejection,
     connect,
+    content_of,
     headers_of,
     is_spent,
     outcome_of,
     pause,
     read,
+    reasons,
     rejection,
 )
 from reflexion_lab.errors import ConfigError, ModelError, ModelNotFound, Unanswered
@@ -164,8 +167,7 @@ class OpenAIModel:
 
     def _refusal(self, problem: Exception) -> Rejection | None:
         """Why the server refuses this prompt, in which case a retry changes nothing."""
-        response = getattr(problem, "response", None)
-        return None if response is None else rejection(response.content)
+        return rejection(content_of(problem))
 
     def close(self) -> None:
         self._client.close()
@@ -231,7 +233,12 @@ class OpenAIModel:
         """A `ModelError` for an error of the SDK, not chained to it."""
         cause, status, outcome = problem.__cause__, getattr(problem, "status_code", 0), outcome_of(problem)
         has_no_credit = is_spent(problem)
-        details = [self._shown(f"{type(problem).__name__}: {problem}{f' {cause}' if cause else ''}")[:500]]
+        summary = f"{problem}{f' {cause}' if cause else ''}"  # the SDK reads one form of an error's body
+        content = content_of(problem)
+        texts = reasons(content) or [content[:SHOWN].decode(errors="replace").strip()]
+        more = [text for text in texts if text not in summary]
+        shown = [self._shown(f"{type(problem).__name__}: {summary}")[:500], self._shown("; ".join(more))[:300]]
+        details = [" - ".join(filter(None, shown))]
         if wait := headers_of(problem).get("retry-after"):
             details.append(f"Retry-After: {self._shown(wait)[:40]}, of which at most {LONGEST_WAIT} s are waited")
         if retries:

@@ -90,8 +90,12 @@ def outcome_of(problem: Exception) -> str:
 
 def is_spent(problem: Exception) -> bool:
     """Whether the account's credit is exhausted."""
-    content = getattr(getattr(problem, "response", None), "content", b"")
-    return getattr(problem, "status_code", 0) == 402 or is_out_of_credit(content)
+    return getattr(problem, "status_code", 0) == 402 or is_out_of_credit(content_of(problem))
+
+
+def content_of(problem: Exception) -> bytes:
+    """Body of the answer that `problem` reports; empty if there is none."""
+    return getattr(getattr(problem, "response", None), "content", b"") or b""
 
 
 def headers_of(problem: Exception) -> Mapping[str, str]:
@@ -231,6 +235,12 @@ COUNTED = re.compile(
     r"|length (\d+)\)|too long: (\d+) tokens|limit: (\d+) \+|token count \((\d+)\)|contains (\d+) tokens"
 )
 """Length of the prompt in such messages; in vLLM's it may be a lower bound."""
+SPOKEN = (
+    "error", "errors", "message", "msg", "title", "detail", "details", "description", "reason", "fieldviolations",
+    "metadata", "raw",
+)  # fmt: skip
+"""Keys, in any case, below which an error's body has its texts: OpenAI, Cloudflare, Mistral, FastAPI, Gemini, AWS, and
+OpenRouter's quotation of the provider. Others may repeat the prompt."""
 FILTER_CODES = {"content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation", "invalid_prompt"}
 """Azure and OpenAI."""
 
@@ -291,11 +301,9 @@ def _decoded(content: bytes) -> _Completion:
 
 def rejection(content: bytes) -> Rejection | None:
     """Why the server rejects the prompt (with any status, even 200); None for other errors and for completions."""
-    error = _error(content)
+    error, message = _error(content), "; ".join(reasons(content))
     inner, metadata = error.get("innererror"), error.get("metadata")
     codes = {str(error.get("code")), str(error.get("type")), str(inner.get("code")) if isinstance(inner, dict) else ""}
-    message = error.get("message")
-    message = message if isinstance(message, str) else ""
     if codes & OVERFLOW_CODES or OVERFLOW.search(message):
         count = COUNTED.search(message.replace(",", ""))
         counted = _count(error.get("n_prompt_tokens")) or int(next(filter(None, count.groups())) if count else 0)
@@ -311,12 +319,47 @@ def is_out_of_credit(content: bytes) -> bool:
 
 
 def _error(content: bytes) -> dict[str, Any]:
-    try:
-        body = msgspec.json.decode(content)
-    except (ValueError, RecursionError):
-        return {}
+    body = _json(content)
+    body = body[0] if isinstance(body, list) and body else body  # Gemini
     error = body.get("error", body) if isinstance(body, dict) else {}
-    return error if isinstance(error, dict) else {"message": error}
+    return error if isinstance(error, dict) else {}
+
+
+def reasons(content: bytes) -> list[str]:
+    """Texts of an error's body in any of the forms that servers use, without repetitions; none for a completion.
+
+    A plain text is a reason itself; markup and pieces of JSON or of a stream are none.
+    """
+    body = _json(content)
+    if body is None:
+        plain = content[:SHOWN].decode(errors="replace").strip()
+        body = "" if plain.startswith(("{", "[", "<", "data:")) else plain
+    return list(dict.fromkeys(filter(None, _reasons(body))))
+
+
+def _reasons(node: Any, depth: int = 8) -> Iterator[str]:
+    if not depth:
+        return
+    if isinstance(node, str):
+        nested = _json(node.encode(errors="replace")) if node.lstrip().startswith(("{", "[")) else None
+        yield from [_name(node).strip()] if nested is None else _reasons(nested, depth - 1)
+    for item in node if isinstance(node, list) else ():
+        yield from _reasons(item, depth - 1)
+    if isinstance(node, dict):
+        fields = {key.casefold(): value for key, value in node.items()}
+        texts = [text for key in SPOKEN for text in _reasons(fields.get(key), depth - 1)]
+        loc = fields.get("loc")
+        place = ".".join(map(str, loc)) if isinstance(loc, list) else fields.get("param") or fields.get("field")
+        is_placed = texts and isinstance(place, str) and place and place not in texts[0]
+        yield from [f"{place}: {texts[0]}", *texts[1:]] if is_placed else texts
+
+
+def _json(content: bytes) -> Any:
+    """The decoded value; None if `content` is no JSON."""
+    try:
+        return msgspec.json.decode(content)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _text(content: str | list[Any] | None) -> str:
