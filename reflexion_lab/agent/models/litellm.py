@@ -8,7 +8,7 @@ from typing import Any
 
 from reflexion_lab.agent.models.api_keys import ApiKey
 from reflexion_lab.agent.models.openai import OpenAIModel
-from reflexion_lab.agent.models.requests import COUNTED, OVERFLOW, Pace, Rejection
+from reflexion_lab.agent.models.requests import Pace, Rejection, rejection_in
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.io.secrets import without_keys
 from reflexion_lab.limits import Above0, Count, Parallel, PerMillion, validated
@@ -111,12 +111,12 @@ class LiteLLMModel(OpenAIModel):
         return fields
 
     def _refusal(self, problem: Exception) -> Rejection | None:
-        litellm, text = _library(), str(problem)
-        is_overflow = getattr(problem, "status_code", 0) in (400, 413) and OVERFLOW.search(text)
-        if is_overflow or isinstance(problem, litellm.ContextWindowExceededError):
-            count = COUNTED.search(text.replace(",", ""))
-            return Rejection("context_overflow", int(next(filter(None, count.groups())) if count else 0))
-        return Rejection("content_filter") if isinstance(problem, litellm.ContentPolicyViolationError) else None
+        litellm, status = _library(), getattr(problem, "status_code", 0)
+        refusal = rejection_in(str(problem)) if status in (400, 403, 413, 422) else None
+        if refusal is None and isinstance(problem, litellm.ContextWindowExceededError):
+            return Rejection("context_overflow")
+        is_filtered = isinstance(problem, litellm.ContentPolicyViolationError)
+        return refusal or (Rejection("content_filter") if is_filtered else None)
 
     def _hidden(self, text: str) -> str:
         return without_keys(super()._hidden(text))  # LiteLLM may have found a key that this part does not know

@@ -221,28 +221,43 @@ REASONING = (("completion_tokens_details", "reasoning_tokens"), ("reasoning_toke
 
 _DECODER = msgspec.json.Decoder(_Completion)
 
-OVERFLOW_CODES = {"context_length_exceeded", "exceed_context_size_error", "context_window_exceeded"}
-"""OpenAI, llama.cpp, LiteLLM."""
 OVERFLOW = re.compile(
-    r"maximum context length|context length is only|exceeds? (?:the )?(?:available |max(?:imum)? )?context"
-    r"|exceeded max(?:imum)? context|prompt (?:is )?too long|too long to fit into the model"
-    r"|longer than the maximum model length|exceeds the maximum number of tokens|maximum prompt length is",
+    r"context_length_exceeded|exceed_context_size_error|context_window_exceeded|prompt_tokens_exceeded"  # codes
+    r"|maximum context (?:length|limit)|context length is only|greater than the context length"  # OpenAI, vLLM, Ollama
+    r"|exceed(?:s|ed)? (?:the |your |this |model |available |max(?:imum)? )*context|context window exceeds"  # llama.cpp
+    r"|(?:prompt|input) (?:input )?(?:is )?too long|too long to fit into the model"  # Anthropic, Bedrock, vLLM
+    r"|longer than the (?:maximum model|model's context) length|exceeds max(?:imum)? (?:input )?length"  # SGLang
+    r"|inputs` (?:tokens \+|must have less than)|reduce the length of the (?:messages|prompt|input)"  # TGI, Groq
+    r"|exceeds the maximum (?:number of tokens|allowed length)|model only supports up to"  # Gemini, SGLang
+    r"|maximum prompt length|token count of \d+ exceeds|exceeded model token limit"  # xAI, Copilot, Moonshot
+    r"|tokens in the prompt cannot exceed|Range of input length|Prompt exceeds max length",  # Cohere, Qwen, GLM
     re.IGNORECASE,
 )
-"""OpenAI and vLLM; vLLM; llama.cpp and Ollama; Ollama; Anthropic; vLLM; vLLM; Gemini; xAI."""
+"""How servers say that a prompt is too long."""
 COUNTED = re.compile(
-    r"(\d+) in the messages|resulted in (\d+) tokens|(\d+) input tokens|request \((\d+) tokens\)"
-    r"|length (\d+)\)|too long: (\d+) tokens|limit: (\d+) \+|token count \((\d+)\)|contains (\d+) tokens"
+    r"(\d+) in the messages|resulted in (\d+) tokens|(\d+) input tokens|(?:request|input) \((\d+) tokens\)"
+    r"|length \(?(\d+)(?: tokens)?\)|too long: (\d+)|limit: (\d+) \+|token count (?:of |is |\()(\d+)|Given: (\d+)"
+    r"|contains (\d+) tokens|received (\d+)|n_prompt_tokens: (\d+)|(\d+) of text input|(\d+) tokens from the input",
+    re.IGNORECASE,
 )
 """Length of the prompt in such messages; in vLLM's it may be a lower bound."""
+FILTERED = re.compile(
+    r"content_?filter|content_policy|ResponsibleAIPolicy|content management policy|invalid_prompt"  # Azure, OpenAI
+    r"|(?:content|prompt|request|input) .{0,40}violat\w+ (?:our |the )?(?:usage|content) (?:guideline|polic)"  # xAI
+    r"|flagged_input|moderation_blocked|rejected as a result of our safety|content filtering policy"  # OpenRouter
+    r"|PROHIBITED_CONTENT|block_?reason|blocked the (?:request|prompt)|response was blocked"  # Gemini
+    r"|blocked by (?:\w+ ){0,2}(?:content|safety|guardrail)|Responsible AI Service|new_sensitive"  # Bedrock, MiniMax
+    r"|Content Exists Risk|considered high risk|data_?inspection_?failed"  # DeepSeek, Moonshot, Qwen
+    r"|inappropriate content|sensitive content|敏感内容",  # GLM
+    re.IGNORECASE,
+)
+"""How providers say that their filter refuses a prompt."""
 SPOKEN = (
     "error", "errors", "message", "msg", "title", "detail", "details", "description", "reason", "fieldviolations",
     "metadata", "raw",
 )  # fmt: skip
 """Keys, in any case, below which an error's body has its texts: OpenAI, Cloudflare, Mistral, FastAPI, Gemini, AWS, and
 OpenRouter's quotation of the provider. Others may repeat the prompt."""
-FILTER_CODES = {"content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation", "invalid_prompt"}
-"""Azure and OpenAI."""
 
 
 def read(content: bytes) -> Reply:
@@ -301,15 +316,21 @@ def _decoded(content: bytes) -> _Completion:
 
 def rejection(content: bytes) -> Rejection | None:
     """Why the server rejects the prompt (with any status, even 200); None for other errors and for completions."""
-    error, message = _error(content), "; ".join(reasons(content))
+    error = _error(content)
     inner, metadata = error.get("innererror"), error.get("metadata")
-    codes = {str(error.get("code")), str(error.get("type")), str(inner.get("code")) if isinstance(inner, dict) else ""}
-    if codes & OVERFLOW_CODES or OVERFLOW.search(message):
-        count = COUNTED.search(message.replace(",", ""))
-        counted = _count(error.get("n_prompt_tokens")) or int(next(filter(None, count.groups())) if count else 0)
-        return Rejection("context_overflow", counted)
-    is_flagged = isinstance(metadata, dict) and "flagged_input" in metadata  # OpenRouter's moderation
-    return Rejection("content_filter") if codes & FILTER_CODES or is_flagged else None
+    codes = [error.get("code"), error.get("type"), inner.get("code") if isinstance(inner, dict) else ""]
+    if isinstance(metadata, dict):  # OpenRouter's moderation
+        codes += {"flagged_input"} & metadata.keys()
+    codes.append(f"n_prompt_tokens: {error.get('n_prompt_tokens')}")  # llama.cpp
+    return rejection_in("\n".join(map(str, [*codes, *reasons(content)])))
+
+
+def rejection_in(words: str) -> Rejection | None:
+    """Why a server that answers with `words` rejects the prompt; None if they do not say so."""
+    if OVERFLOW.search(words):
+        count = COUNTED.search(words.replace(",", ""))
+        return Rejection("context_overflow", int(next(filter(None, count.groups())) if count else 0))
+    return Rejection("content_filter") if FILTERED.search(words) else None
 
 
 def is_out_of_credit(content: bytes) -> bool:

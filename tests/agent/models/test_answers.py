@@ -2,12 +2,14 @@
 
 import json
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.agent.models.requests import Rejection, is_out_of_credit, read, rejection
+from reflexion_lab.agent.models.requests import Rejection, is_out_of_credit, read, rejection, rejection_in
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.integers() | st.text(),
@@ -96,37 +98,52 @@ def test_any_answer_is_read_or_a_value_error(content):
     assert is_out_of_credit(content) in (True, False)
 
 
-@pytest.mark.parametrize(
-    ("message", "counted"),
-    [
-        ("This model's maximum context length is 4097 tokens, however you requested 4173 tokens (77 in your prompt; "
-         "4096 for the completion).", 0),
-        ("You passed 12289 input tokens and requested 4096 output tokens. However, the model's context length is only "
-         "16384 tokens", 12289),
-        ("The prompt (total length 25938) is too long to fit into the model (context length 4096).", 25938),
-        ("The decoder prompt (length 2048) is longer than the maximum model length of 2048.", 2048),
-        ("input length and `max_tokens` exceed context limit: 178902 + 32000 > 200000", 178902),
-        ("The input token count (1,048,577) exceeds the maximum number of tokens allowed (1048576).", 1048577),
-        ("Requested tokens (2285) exceed context window of 2048", 0),
-        ("This model's maximum prompt length is 131072 but the request contains 138000 tokens.", 138000),
-    ],
-)  # fmt: skip
-def test_servers_say_in_many_words_that_a_prompt_is_too_long(message, counted):
-    assert rejection(says(message)) == Rejection("context_overflow", counted)
+KNOWN = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text(encoding="utf-8"))
+FORMS = {
+    "error": lambda text: {"error": {"message": text, "type": "BadRequestError", "code": 400}},
+    "error text": lambda text: {"error": text, "error_type": "validation"},
+    "detail": lambda text: {"detail": text},
+    "detail list": lambda text: {"detail": [{"type": "value", "loc": ["body", "messages"], "msg": text, "input": "x"}]},
+    "message": lambda text: {"object": "error", "message": text, "code": 400},
+    "message of an object": lambda text: {"object": "error", "message": {"detail": [{"msg": text}]}},
+    "list": lambda text: [{"error": {"code": 400, "message": text, "status": "INVALID_ARGUMENT"}}],
+    "errors": lambda text: {"errors": [{"message": text, "code": 5021}]},
+    "raw": lambda text: {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": text}}},
+    "raw JSON": lambda text: FORMS["raw"](json.dumps({"error": {"message": text}})),
+    "beside choices": lambda text: {"choices": [], "error": {"message": text}},
+    "text": None,
+}
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "max_tokens is too large: 5000. This model supports at most 4096 completion tokens",
-        "Rate limit reached for requests: Limit 3, Used 3",
-        "Request too large for model on tokens per minute (TPM): Limit 6000, Requested 8000",
-        "Invalid value for 'messages'",
-        "the context of this error is unknown",
-    ],
-)
-def test_other_errors_are_not_the_prompts_fault(message):
-    assert rejection(says(message)) is None
+def bodies(text):
+    return {name: json.dumps(form(text)).encode() if form else text.encode() for name, form in FORMS.items()}
+
+
+@pytest.mark.parametrize("server", KNOWN["too_long"])
+def test_servers_say_in_many_words_and_forms_that_a_prompt_is_too_long(server):
+    message, counted = KNOWN["too_long"][server]
+    expected = Rejection("context_overflow", counted)
+    assert {form: rejection(body) for form, body in bodies(message).items()} == dict.fromkeys(FORMS, expected)
+    assert rejection_in(f"litellm.BadRequestError: OpenAIException - Error code: 400 - {message}") == expected
+
+
+@pytest.mark.parametrize("provider", KNOWN["filtered"])
+def test_filters_refuse_a_prompt_in_many_words_and_forms(provider):
+    ends = {form: rejection(body) for form, body in bodies(KNOWN["filtered"][provider]).items()}
+    assert ends == dict.fromkeys(FORMS, Rejection("content_filter"))
+
+
+@pytest.mark.parametrize("message", KNOWN["others"])
+def test_other_errors_are_not_the_prompts_fault_in_any_form(message):
+    assert {form: rejection(body) for form, body in bodies(message).items()} == dict.fromkeys(FORMS)
+
+
+@pytest.mark.parametrize("field", ["input", "messages", "prompt"])
+def test_an_error_that_quotes_the_request_is_read_without_the_quotation(field):
+    quoted = [{"role": "user", "content": "the prompt is too long"}]
+    assert (
+        rejection(json.dumps({"detail": [{"msg": "Extra inputs are not permitted", field: quoted}]}).encode()) is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,6 +151,7 @@ def test_other_errors_are_not_the_prompts_fault(message):
     [
         {"code": "content_filter"}, {"code": None, "innererror": {"code": "ResponsibleAIPolicyViolation"}},
         {"code": 403, "metadata": {"reasons": ["violence"], "flagged_input": "…"}}, {"code": "invalid_prompt"},
+        {"type": "content_filter"}, {"code": "data_inspection_failed"},
     ],
 )  # fmt: skip
 def test_a_filter_turns_a_prompt_down_under_several_names(error):
@@ -141,4 +159,6 @@ def test_a_filter_turns_a_prompt_down_under_several_names(error):
 
 
 def test_a_reply_about_contexts_is_no_overflow():
-    assert rejection(completion({"content": "maximum context length, prompt too long"})) is None
+    whole = completion({"content": "maximum context length, prompt too long"})
+    for content in (whole, whole[:-5], b"<html>maximum context length</html>"):
+        assert rejection(content) is None
