@@ -64,7 +64,14 @@ class ModelNotFound(ModelError):
 
 
 class CapReached(LabError, RuntimeError):
-    """A cap on spending is reached. The message names the cap, the spending and how to continue."""
+    """A cap on spending is reached. The message names the cap, the spending and how to continue.
+
+    `override`: with it the same command goes on, such as `caps.calls=12`.
+    """
+
+    def __init__(self, message: str, override: str = "") -> None:
+        super().__init__(message)
+        self.override = override
 
 
 class SilentModel(CapReached):
@@ -73,7 +80,8 @@ class SilentModel(CapReached):
     def __init__(self, message: str, limit: int = 0) -> None:
         super().__init__(
             f"the first {limit} attempts hold no program and no word: {message} in a new run, or go on with this one: "
-            "silent_replies=null"
+            "silent_replies=null",
+            "silent_replies=null",
         )
 
 

@@ -20,6 +20,8 @@ from reflexion_lab.runner.config.messages import is_user_error, one_line
 Override = str | Mapping[str, Any] | Sequence[str]
 """An override as on the command line, a list of them, or a mapping of keys to values."""
 
+KEYS = ("experiment", "preset", "resume", "run_root", "seed", "workers")
+"""Config keys and groups of plain values, which may be keywords beside parts."""
 SEVERAL = re.compile(r"(.*: got several values, expected one); `-m` sweeps over them")
 
 
@@ -29,13 +31,16 @@ def as_lines(overrides: Sequence[Override]) -> list[str]:
 
 
 def with_objects(overrides: Sequence[Override], parts: Mapping[str, object]) -> list[str]:
-    """Overrides with `parts` among them: classes, objects or names of choices by config group, and a `benchmark`.
+    """Overrides with `parts` among them: classes, objects or names of choices by config group, a `benchmark`, `KEYS`.
 
     Tasks in memory are written below the run root, where a run that is resumed or replayed finds them. Raises
     ConfigError: no such group.
     """
     lines = as_lines(overrides)
     for group, part in parts.items():
+        if group in KEYS:
+            lines += as_lines([{group: getattr(part, "path", part)}])  # of a `Run`, its folder
+            continue
         if group not in (groups := (*METHODS, "reviser", "benchmark")):
             raise unknown(group, groups)
         if isinstance(part, str | Path):

@@ -5,6 +5,7 @@ Where a function takes *overrides*, these are the words that follow `reflexion-l
 
 Where a function takes *parts*, these are classes or objects of the notebook by config group, `actor=Mine`, or names of
 choices; `benchmark` also takes tasks: a list of `Task`, or of mappings with its fields or those of HumanEval or MBPP.
+Keys of the run itself may be keywords, too: `run(..., seed=1, resume=run)`, with a run or its folder.
 A class or function makes the part, as its `_target_` in a config would; an object is the part itself, shared by all
 loops, which run in threads. The digest of its source, and of the object's plain state, is in the run's manifest.
 """
@@ -118,7 +119,7 @@ def run(
     """Run an experiment, as `reflexion-lab run *overrides` does.
 
     Raises ConfigError: a value is invalid; nothing has run; KeyboardInterrupt: finished tasks are kept; the same call
-    with the printed `"resume=FOLDER"` resumes the run.
+    with the printed `resume="FOLDER"` resumes the run; CapReached: likewise. Caps count what all starts have spent.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from reflexion_lab.errors import HarnessError, StoreError
 from reflexion_lab.io.files import locked_byte
 from reflexion_lab.limits import Count, NotNegative, check_fields
-from reflexion_lab.records import Completion, Record
+from reflexion_lab.records import Completion, Record, Usage
 
 if TYPE_CHECKING:
     from reflexion_lab.storage.sql import Execute, Statement
@@ -123,6 +123,11 @@ class Spending(NamedTuple):
     cost: float = 0.0
     seconds: float = 0.0
     """Wall time, summed over runs."""
+
+    @classmethod
+    def of(cls, usage: Usage, at_once: int) -> Spending:
+        """From the usage of calls of which so many were made at once."""
+        return cls(usage.calls, usage.tokens, usage.cost, usage.seconds / at_once)
 
     def plus(self, other: Spending, sign: int = 1) -> Spending:
         return Spending(

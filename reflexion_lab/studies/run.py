@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from reflexion_lab.errors import FolderError, LabError
+from reflexion_lab.errors import CapReached, FolderError, LabError
 from reflexion_lab.io.terminal import columns, in_notebook
 from reflexion_lab.protocols import Tracker
 from reflexion_lab.runner.config.assemble import Lab, assemble
@@ -48,7 +48,8 @@ def finish(lab: Lab, cfg: Config, is_printed: bool = False) -> Summary:
         raise
     except BaseException as problem:
         if not cfg.sweep_id:  # a sweep resumes its cells by itself
-            resume = f"finish it with the same command and resume={lab.folder.path}"
+            more = f", {problem.override}" if isinstance(problem, CapReached) else ""
+            resume = f"finish it with the same command{more} and resume={lab.folder.path}"
             if isinstance(problem, KeyboardInterrupt) and not in_notebook():
                 problem.add_note(resume)
             else:

@@ -242,6 +242,8 @@ def of_nothing(words) -> bool:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"resume": "runs/none"}, r"runs/none: got no manifest\.json"),
+        ({"seed": "x"}, "seed: got 'x', expected an int"),
         ({"actr": Direct}, "actr: unknown key; expected one of model, actor"),
         ({"actor": object()}, "actor: its _target_ makes a object; expected a part that has `act`"),
         ({"metrics": {"untyped": untyped}}, r"metrics.untyped: got no such return annotation, expected -> bool"),

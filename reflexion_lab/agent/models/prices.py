@@ -227,7 +227,8 @@ class Meter:
         self._patience = patience
         self._seen = clock()
         self._under_way = 0
-        self._reached = ""
+        self._reached: tuple[str, str] | None = None
+        """Message and override of the cap that was reached."""
         self._is_announced = False
         self._settled = threading.Condition()
 
@@ -262,9 +263,11 @@ class Meter:
                 else:
                     if not is_patient and not self._under_way:
                         self._reserve(under_way, -1)  # stale; later cells do not wait for it
+                    total = self._ledger.add(self.scope, self._timed(Spending()), UNLIMITED)[1]
+                    self._seen = self._clock()
                     self._reached = self._message(cap, total, most)
                     self._settled.notify_all()
-            raise CapReached(self._reached)
+            raise CapReached(*self._reached)
 
     def _announce(self, cap: str, calls: int) -> None:
         if not self._is_announced:
@@ -298,6 +301,15 @@ class Meter:
                 self._under_way -= 1
                 self._settled.notify_all()
 
+    def recover(self, recorded: Callable[[], Spending]) -> None:
+        """Count what earlier starts of the scope have `recorded`, where the ledger has less: it is lost, or another."""
+        if self.caps == UNLIMITED:
+            return
+        missing = recorded().plus(self.spent, -1).positive()
+        if missing.calls:
+            self._ledger.add(self.scope, missing, UNLIMITED)
+            print(f"warning: the ledger of caps lacks {missing} of earlier starts; they count", file=sys.stderr)
+
     @property
     def spent(self) -> Spending:
         """Spending of the scope, including open reservations."""
@@ -309,14 +321,13 @@ class Meter:
     def _timed(self, amount: Spending) -> Spending:
         return amount._replace(seconds=self._clock() - self._seen)
 
-    def _message(self, cap: str, spent: Spending, most: Spending) -> str:
+    def _message(self, cap: str, spent: Spending, most: Spending) -> tuple[str, str]:
         limit, needed = getattr(self.caps, cap), getattr(spent, cap) + getattr(most, cap)
         next_call = str(Spending(*most[:3])).removesuffix(", 0 s")
         more = "" if cap == "seconds" else f", and the next call may take {next_call}"
-        return (
-            f"caps.{cap}={limit:g} is reached: newly spent are {spent}{more}; what had finished is kept. To go on, "
-            f"raise it, such as caps.{cap}={2 * max(limit, needed):.6g}"
-        )
+        raised = f"caps.{cap}={2 * max(limit, needed):.6g}"
+        text = f"caps.{cap}={limit:g} is reached: newly spent are {spent}{more}; what had finished is kept. To go on, "
+        return f"{text}raise it, such as {raised}", raised
 
 
 class CappedModel(WrappedModel):

@@ -86,6 +86,7 @@ from reflexion_lab.runner.folder.manifest import (
 )
 from reflexion_lab.runner.objects import method_of
 from reflexion_lab.runner.sources import changed_since
+from reflexion_lab.storage.call_store import Spending
 
 if TYPE_CHECKING:
     from reflexion_lab.agent.models.cache import CachedModel
@@ -220,6 +221,9 @@ def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
         print(overlap(benchmark), file=sys.stderr)
     folder = open_folder(cfg, manifest)
     models.meter.scope = str(cfg.sweep_id or folder.manifest.config.get("sweep_id") or folder.manifest.run_id)
+    workers = cfg.workers or models.of("actor").slots
+    if cfg.resume is not None:
+        models.meter.recover(lambda: Spending.of(folder.paid, workers))
     rounds = begin_rounds(archive, cfg, folder, benchmark.held_out) if archive else None
     runner = Runner(
         tasks=tasks,
@@ -227,7 +231,7 @@ def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
         judge=HiddenTests(sandbox),
         folder=folder,
         feedback_source=cfg.feedback_source,
-        workers=cfg.workers or models.of("actor").slots,
+        workers=workers,
         quiet=cfg.quiet,
         suite_writer=suite_writer,
         rounds=rounds,

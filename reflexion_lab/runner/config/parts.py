@@ -372,8 +372,7 @@ def load_models(cfg: Config) -> Models:
 
     if strange := sorted(cfg.roles.keys() - set(ROLES[1:])):
         raise ConfigError("roles", ", ".join(strange), f"some of {', '.join(ROLES[1:])}")
-    caps, lists = converted("caps", cfg.caps or {}, Caps), read((cfg.prices or {}).get("path"))
-    meter = Meter(caps, (cfg.storage or {}).get("spending"), cfg.sweep_id or "")
+    meter, lists = load_meter(cfg), read((cfg.prices or {}).get("path"))
     models: dict[bytes, CachedModel] = {}
     by_role = {}
     for role, node in {"actor": cfg.model, **cfg.roles}.items():
@@ -387,6 +386,12 @@ def load_models(cfg: Config) -> Models:
         by_role[role] = models[key]
     check_currency([model.price for model in models.values()])
     return Models(by_role, meter)
+
+
+def load_meter(cfg: Config) -> Meter:
+    """The caps, with the ledger of a sweep's spending; of a run, once it has a scope."""
+    caps = converted("caps", cfg.caps or {}, Caps)
+    return Meter(caps, (cfg.storage or {}).get("spending"), cfg.sweep_id or "")
 
 
 def _cached(

@@ -51,6 +51,7 @@ from reflexion_lab.records import (
     SuiteVerdict,
     TaskResult,
     Update,
+    Usage,
     WrittenTests,
 )
 from reflexion_lab.runner.folder import registration
@@ -318,6 +319,18 @@ class RunFolder:
     def suite_verdicts(self) -> dict[str, SuiteVerdict]:
         """Verdicts of the canonical solution on the written tests, by task."""
         return {verdict.task_id: verdict for _, verdict in self._read("suite_verdicts.jsonl", SuiteVerdict)}
+
+    @property
+    def paid(self) -> Usage:
+        """Usage of all starts, without cached attempts, and without calls of attempts that never ended."""
+        lines = (
+            line
+            for path in (self.path, self.path / "dropped")
+            for line in RunFolder(path)._read("attempts.jsonl", Attempt)
+        )
+        usages = [usage for _, attempt in lines if not attempt.trajectory.cached for usage in attempt.usage.values()]
+        usages += [written.usage for written in self.written_tests.values()] + [update.usage for update in self.updates]
+        return sum(usages, Usage())
 
     @property
     def set_aside(self) -> list[SetAside]:

@@ -27,8 +27,9 @@ from reflexion_lab.records import Usage
 from reflexion_lab.runner.config import grid
 from reflexion_lab.runner.config.build import Config, build, plain
 from reflexion_lab.runner.config.grid import Cell
-from reflexion_lab.runner.config.parts import load_benchmark, take_snapshot
+from reflexion_lab.runner.config.parts import load_benchmark, load_meter, take_snapshot
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.storage.call_store import Spending
 from reflexion_lab.studies.run import track_arms
 from reflexion_lab.studies.sweeps.finished import CellState, Runs, kept_state, read_states, record
 
@@ -130,6 +131,10 @@ class Sweep:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
         if left:
             self._tracked.unlink(missing_ok=True)
+            _, _, spent = call_counts(self.lines)
+            seconds = sum(state.seconds for state in self.lines)
+            with contextlib.closing(load_meter(self.cells[0].cfg)) as meter:
+                meter.recover(lambda: Spending.of(spent, 1)._replace(seconds=seconds))
         return left
 
     @property
@@ -291,6 +296,8 @@ def _check(cells: Sequence[Cell], sweep_id: str) -> None:
         for key in ("run_root", "sweep_id", "resume"):
             if cfg[key] != first[key]:
                 raise ConfigError(key, "several values in one sweep", "one for all of its cells")
+    if not (first.storage or {}).get("spending") and any(plain(first.caps or {}).values()):
+        raise ConfigError("storage.spending", "null with caps", "a file or a database, by which the cells share them")
     if first.resume is not None:
         raise ConfigError("resume: the same command resumes a sweep", hint="leave it out")
 

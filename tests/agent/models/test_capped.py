@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -352,6 +353,54 @@ def test_a_run_stops_at_its_cap_and_goes_on_with_a_higher_one(command, tmp_path,
     assert len(folder.results) == 3
     assert cli.main(["run", *command, "caps.calls=12", f"resume={folder.path}"]) == 0
     assert len(folder.results) == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cap", "more"),
+    [
+        ("calls=7", []), ("calls=7", ["storage.spending=null"]), ("calls=7", ["run_root=other"]), ("tokens=2000", []),
+        ("calls=7", ["-m"]),
+    ],
+)  # fmt: skip
+def test_a_resume_without_the_ledger_has_no_second_budget(command, tmp_path, capsys, cap, more):
+    is_sweep = "-m" in more
+    assert cli.main(["run", *command, f"caps.{cap}", *["-m"] * is_sweep]) == 3
+    folder = the_run(tmp_path)
+    scope = next(iter((tmp_path / "runs" / "sweeps").glob("*-*")), folder.path).name
+    calls = Meter(Caps(), tmp_path / "runs" / "spending.sqlite", scope).spent.calls
+    (tmp_path / "runs" / "spending.sqlite").unlink()
+    capsys.readouterr()
+    assert cli.main(["run", *command, f"caps.{cap}", *more, *[f"resume={folder.path}"] * (not is_sweep)]) == 3
+    errors = capsys.readouterr().err
+    assert calls == 7
+    assert f"warning: the ledger of caps lacks {calls} calls" in errors
+    assert f"caps.{cap} is reached: newly spent are {calls} calls" in errors
+    if not is_sweep:
+        override = re.search(r"the same command, (caps[^ ]+) and resume=", errors).group(1)
+        capsys.readouterr()
+        cli.main(["run", *command, f"caps.{cap}", override, *more, f"resume={folder.path}"])
+        assert ("lacks" in capsys.readouterr().err) == ("storage.spending=null" in more)
+        assert len(folder.results) > 3
+
+
+def test_a_sweep_with_caps_has_a_ledger(command, capsys):
+    assert cli.main(["run", "-m", *command, "caps.calls=7", "storage.spending=null"]) == 2
+    assert "storage.spending: got null with caps, expected a file or a database" in capsys.readouterr().err
+
+
+def test_a_start_that_ends_by_the_cap_on_seconds_has_its_time_counted(tmp_path):
+    now = [0.0]
+    for spent in (3.0, 6.0):
+        meter = Meter(Caps(seconds=2.0), tmp_path / "spending.sqlite", "run", clock=lambda: now[0])
+        now[0] += 3.0
+        with pytest.raises(
+            CapReached, match=rf"newly spent are 0 calls, 0 tokens, {spent:g} s.*caps.seconds=\d+"
+        ) as cap:
+            meter.reserve(Spending(1, 10))
+        assert cap.value.override == f"caps.seconds={2 * spent:g}"
+        meter.close()
+        now[0] += 1000.0  # no process runs
 
 
 def test_a_run_whose_prices_nobody_knows_prints_no_zero(command, tmp_path, capsys, monkeypatch):
