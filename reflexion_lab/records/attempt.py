@@ -29,15 +29,20 @@ class Message(Record, frozen=True, kw_only=True):
 
 
 class Sampling(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Sampling parameters of one reply. Part of the content key of a call."""
+    """Sampling parameters of one reply. Part of the content key of a call. None: not sent, the server's own."""
 
-    temperature: float = 0.0
-    top_p: float = 1.0
-    max_tokens: int = 512
-    stop: tuple[str, ...] = ()
-    seed: int = 0
-    grammar: str = ""
+    temperature: float | None = 0.0
+    top_p: float | None = 1.0
+    max_tokens: int | None = 512
+    stop: tuple[str, ...] | None = ()
+    seed: int | None = 0
+    grammar: str | None = ""
     """GBNF that constrains the reply where the model supports it; others ignore it."""
+
+    @property
+    def longest(self) -> int:
+        """Upper bound of a reply in tokens: `max_tokens`, or that of any present model."""
+        return 131_072 if self.max_tokens is None else self.max_tokens
 
     @classmethod
     def of(cls, **fields: object) -> Sampling:

@@ -541,7 +541,7 @@ class Recording(WrappedModel):
                 role=self._role,
                 attempt=0 if is_before else len(trace.attempts) + 1,
                 usage=completion.usage,
-                max_tokens=sampling.max_tokens,
+                max_tokens=min(sampling.longest, self.context or sampling.longest),
                 cached=completion.cached,
                 price=self._price,
                 context=self.context,

@@ -54,7 +54,7 @@ class ReAct:
     ) -> None:
         self.model = model
         self.sandbox = sandbox
-        self.sampling = replace(sampling, stop=tuple(dict.fromkeys((*sampling.stop, STOP))))
+        self.sampling = replace(sampling, stop=tuple(dict.fromkeys((*(sampling.stop or ()), STOP))))
         self.prompts = prompts or Prompts()
         self.style = style
         self.max_steps = max_steps

@@ -173,14 +173,14 @@ SUITE_DRAWS = 1_000_000
 """Index of the first draw for generated tests, above the draws of any loop."""
 
 
-def draw_seed(messages: Sequence[Message], sampling: Sampling, sample: int) -> int:
-    """The seed in [0, 2**31) that is sent to a server for draw `sample` of a call.
+def draw_seed(messages: Sequence[Message], sampling: Sampling, sample: int) -> int | None:
+    """The seed in [0, 2**31) that is sent to a server for draw `sample` of a call; None if the sampling has none.
 
     Each call has its own random stream; equal calls have equal seeds in every arm. Sending the run's seed itself gave
     every prompt the same first random number: one seed in three ended half of all replies at their first token, and
     retries, whose later draws had other seeds, looked better than any method that changes the prompt.
     """
-    return int(call_key("", messages, sampling, sample)[:8], 16) % 2**31
+    return None if sampling.seed is None else int(call_key("", messages, sampling, sample)[:8], 16) % 2**31
 
 
 class Draws(WrappedModel):

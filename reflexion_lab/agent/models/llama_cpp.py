@@ -61,17 +61,17 @@ class LlamaCppModel:
         """Chat, or plain completion if the only message has the role `assistant`."""
         server = self._load()
         request: dict[str, Any] = {
-            "max_tokens": sampling.max_tokens,
+            "max_tokens": min(sampling.longest, self.context or sampling.longest),  # a longer reply would never end
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
-            "stop": list(sampling.stop),
+            "stop": list(sampling.stop or ()),
             "seed": draw_seed(messages, sampling, sample),
             "repeat_penalty": self.repeat_penalty,
             # A cached prompt prefix changes the order of additions and so the sampled tokens.
             "cache_prompt": self.slots > 1,
+            "grammar": sampling.grammar or None,
         }
-        if sampling.grammar:
-            request["grammar"] = sampling.grammar
+        request = {name: value for name, value in request.items() if value is not None}
         if [message.role for message in messages] == ["assistant"]:
             answer = server.handle_completions(request | {"prompt": messages[0].content})
         else:

@@ -23,7 +23,7 @@ def marked(completion: Completion, messages: Sequence[Message], sampling: Sampli
     if usage.replies != 1:
         return completion
     is_empty = not without_thoughts(completion.text)[0].strip()
-    is_cut = completion.finish_reason == "length" or (is_empty and usage.completion_tokens >= sampling.max_tokens)
+    is_cut = completion.finish_reason == "length" or (is_empty and usage.completion_tokens >= sampling.longest)
     # The estimate counts bytes of other scripts, of which a token has several.
     estimate = sum(min(estimated(message.content), len(message.content)) for message in messages)
     marks = {

@@ -177,7 +177,7 @@ class OpenAIModel:
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "max_tokens": sampling.max_tokens,
-            "stop": list(sampling.stop) or None,
+            "stop": list(sampling.stop or ()) or None,
             "seed": draw_seed(messages, sampling, sample),
         }
         return {name: value for name, value in (fields | self._extra).items() if value is not None}

@@ -77,7 +77,7 @@ class Calls:
         A text in place of a loop is shortened alike. The reply may have `more_tokens` than the sampling says. Raises
         ModelError: as of `Model.complete`.
         """
-        longest = self.sampling.max_tokens + more_tokens
+        longest = None if self.sampling.max_tokens is None else self.sampling.max_tokens + more_tokens
         sampling = replace(self.sampling, max_tokens=longest, grammar=grammar if self.constrained else "")
         chars = self.max_chars
         while True:

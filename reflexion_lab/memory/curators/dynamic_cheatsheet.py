@@ -93,7 +93,7 @@ class DynamicCheatsheet:
         self.variant = variant
         self.k = k
         self.longest = (limits.max_tokens if limits else 0) or math.inf
-        self.words = round(WORDS_PER_TOKEN * min(sampling.max_tokens, self.longest))
+        self.words = round(WORDS_PER_TOKEN * min(sampling.longest, self.longest))
 
     def select(self, items: Sequence[Item], task: Task) -> Selection:
         page = tuple(item for item in items if item.item_id == PAGE)

@@ -106,7 +106,7 @@ class _Prices(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 SETTINGS: dict[str, Any] = {
     "arm": Name,
     "seed": Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)],  # JSON readers round larger ones
-    "temperature": NotNegative,
+    "temperature": NotNegative | None,
     "run_root": Place,
     "workers": Parallel | None,
     "resume": Place | None,

@@ -106,6 +106,8 @@ _SERVED = re.compile(
 )
 """Servers of OpenAI's protocol, which have a config file of their own; providers that LiteLLM calls."""
 _TASKS = re.compile(r"benchmark=((?:hf://)?[^,]+\.(?:jsonl|jsonl\.gz|parquet)|hf://[^,]+)")
+_SAMPLED = re.compile(r"[\w.]+\.sampling\.(top_p|stop|grammar)=")
+"""Sampling values that many nodes leave out."""
 
 
 def _in_full(override: str) -> tuple[str, ...]:
@@ -115,6 +117,8 @@ def _in_full(override: str) -> tuple[str, ...]:
         return f"model{package}={served[3] or 'litellm'}", f"{package[1:] or 'model'}.model={_quoted(model)}"
     if tasks := _TASKS.fullmatch(bare):
         return "benchmark=jsonl", f"benchmark.load.path={_quoted(tasks[1])}"
+    if _SAMPLED.match(override):
+        return (f"++{override}",)
     return (override,)
 
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from model_server import ModelServer
+from model_server import ModelServer, completion
 
 from reflexion_lab.cli import main as cli
 from reflexion_lab.runner.config import parts
@@ -72,3 +72,25 @@ def test_a_prompt_that_is_too_long_is_an_outcome_whatever_the_form_of_the_body(l
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     status, output = lab(lambda body, headers: (400, raw.replace(SAYS.encode(), TOO_LONG.encode())))
     assert status == 0, output
+
+
+ALL = {"temperature", "top_p", "max_tokens", "seed"}
+RIGHT = "```python\ndef total(xs):\n    return sum(xs)\n```"
+NULLS = {
+    "": ALL, "temperature=null": ALL - {"temperature"}, "actor.sampling.top_p=null": ALL - {"top_p"},
+    "actor.sampling.max_tokens=null": ALL - {"max_tokens"}, "actor.sampling.seed=null": ALL - {"seed"},
+    "actor.sampling.stop=null": ALL, "actor.sampling.stop=[x]": ALL | {"stop"}, "actor.sampling.grammar=null": ALL,
+    "actor=react actor.sampling.stop=null": ALL | {"stop"},
+    "model.context=4096 actor.sampling.max_tokens=null caps.tokens=9000": ALL - {"max_tokens"},
+    "seed=null": None, "actor.sampling.min_p=null": None, "actor=warming temperature=null": None,
+}  # fmt: skip
+"""Fields of a request beside model and messages, by overrides; None: refused."""
+
+
+@pytest.mark.parametrize("overrides", NULLS)
+def test_a_sampling_value_of_null_is_not_sent(lab, overrides):
+    bodies = []
+    status, output = lab(lambda body, _: bodies.append(body) or (200, completion(RIGHT)), *overrides.split())
+    sent = {frozenset(body.keys() - {"model", "messages"}) for body in bodies}
+    assert sent == ({frozenset(NULLS[overrides])} if NULLS[overrides] is not None else set()), output
+    assert status == (0 if bodies else 2)
