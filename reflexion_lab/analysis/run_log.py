@@ -289,6 +289,7 @@ def _bare(every: Iterable[Attempt], has_digests: bool) -> dict[str, list[Attempt
         messages, reply = _digested(attempt) if has_digests else ((), "")
         bare = replace(
             attempt,
+            retrieved=tuple(replace(item, query="", text="") for item in attempt.retrieved),
             trajectory=replace(trajectory, messages=messages, reply=reply, rationale="", steps=steps),
             evaluation=replace(verdict, checks=checks, feedback="", output=""),
             reflection=reflection and replace(reflection, text=""),

@@ -295,6 +295,7 @@ def _did_not_run(attempts: Iterable[Attempt]) -> dict[str, int]:
 TIMES = {"seconds", "cpu_seconds", "duration", "created_at", "timestamp", "last_used_at"}
 MARKS = {"cached", "torn", "set_aside", "cluster"}
 MARKS |= {"empty_replies", "cut_replies", "uncounted_replies", "prompt_estimate"}  # of replies, which are compared
+MARKS |= {"recalled_insights", "retrieved"}  # of prompts, which are compared; older records lack them
 
 
 def canonical_form(log: Log) -> dict[str, dict[str, Any]]:

@@ -113,6 +113,8 @@ class Reflexion:
             recalled_wisdom=tuple(entry.wisdom_id for entry in read.wisdom),
             recalled_mistakes=tuple(mistake.mistake_id for mistake in read.mistakes),
             recalled_items=tuple(item.item_id for item in read.items),
+            recalled_insights=read.further_insights,
+            retrieved=read.retrieved,
             written_items=recollection.written_items,
             selection_usage=recollection.selection_usage,
             trajectory=replace(trajectory, left_out=left_out),

@@ -17,6 +17,7 @@ from reflexion_lab.memory.lessons.insights import insight_of, with_insight
 from reflexion_lab.memory.recall import DEFAULT
 from reflexion_lab.memory.reflection_files import ReflectionFiles, file_of
 from reflexion_lab.memory.retrieval.texts import Match, document, signature
+from reflexion_lab.memory.retrieval.trace import SEARCHES, Search, note, retrieved
 from reflexion_lab.protocols import Outcome, Recall, Retriever, SharedMemory
 from reflexion_lab.records import (
     Attempt,
@@ -112,10 +113,13 @@ class EpisodicMemory:
         if not own and self.show_session:
             self.session = session_of(self.known.past(task), self.session)
         has_session = self.show_session and self.session.last_evaluation is not None
+        searches: list[Search] = []
+        before = SEARCHES.set(searches)
         selected, lessons = self.policy.select(own, task, self.known), self.known.lessons(task, own)
         chosen = Selection() if self.items is not None else self.known.selection(task)  # once per loop
+        SEARCHES.reset(before)
         self.items = chosen.items if self.items is None else self.items
-        return replace(
+        recollection = replace(
             lessons,
             items=self.items,
             written_items=chosen.written,
@@ -127,6 +131,7 @@ class EpisodicMemory:
             session=session_text(self.session, selected=selected, lessons=lessons) if has_session else "",
             token_ratio=self.token_ratio or 1.0,
         )
+        return replace(recollection, retrieved=retrieved(searches, recollection.ids))
 
     def remember(self, task: Task, attempt: Attempt) -> None:
         """Store an attempt with its feedback verdict."""
@@ -392,7 +397,10 @@ class EpisodeBuffer:
         if self._retriever is None:
             raise ConfigError("EpisodeBuffer: no retriever for relevant episodes; pass one")
         with self._lock:
-            return [self._episodes[hit.number] for hit in self._retriever.rank(text, k) if hit.score >= min_score]
+            hits = self._retriever.rank(text, k)
+            near = {hit.number: self._episodes[hit.number] for hit in hits if hit.score >= min_score}
+        note(self._retriever, text, hits, near)
+        return [*near.values()]
 
     def __len__(self) -> int:
         return len(self._episodes)

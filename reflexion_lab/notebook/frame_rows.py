@@ -24,7 +24,7 @@ from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.summary import is_priced
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import ITEM_SOURCE, Attempt, Critique, Grade, Reflection, TaskResult, Usage
+from reflexion_lab.records import ITEM_SOURCE, Attempt, Critique, Grade, Reflection, Retrieved, TaskResult, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 
 
@@ -133,6 +133,7 @@ class Recalled(NamedTuple):
     run: str | None
     task: str | None
     number: int | None
+    retrieved: Retrieved | None
 
 
 def attempts(loops: Iterable[Loop]) -> Iterator[AttemptRow]:
@@ -158,11 +159,13 @@ def memories(rows: Iterable[AttemptRow]) -> Iterator[PartRow]:
     for row in rows:
         attempt, own = row.attempt, row.loop.run.log.run_ids
         kinds = {"episode": attempt.recalled, "wisdom": attempt.recalled_wisdom, "mistake": attempt.recalled_mistakes}
-        kinds["item"] = attempt.recalled_items
+        kinds |= {"item": attempt.recalled_items, "insight": attempt.recalled_insights}
+        places = {item.item_id: item for item in attempt.retrieved}
         left_out = attempt.trajectory.left_out
         recalled = [(kind, name, name not in left_out) for kind, names in kinds.items() for name in names]
         for place, (kind, name, was_read) in enumerate(recalled, 1):
-            yield PartRow(row.loop, row.number, place, Recalled(kind, name, was_read, *_source(name, own)))
+            of = Recalled(kind, name, was_read, *_source(name, own), places.get(name))
+            yield PartRow(row.loop, row.number, place, of)
 
 
 def _source(name: str, own: Sequence[str]) -> tuple[str | None, str | None, int | None]:
@@ -177,6 +180,7 @@ def _source(name: str, own: Sequence[str]) -> tuple[str | None, str | None, int 
 
 
 Columns = dict[str, tuple[str, Callable[[Any], object]]]
+"""Types and values by column; `object` for texts to compare with a category, since two categories cannot be."""
 
 
 def kinds_of_tokens(usage: Callable[[Any], Usage]) -> Columns:
@@ -223,7 +227,7 @@ HEAD: Columns = {
     "task_id": ("category", lambda row: row.loop.head[3]),
 }
 CLUSTER: Columns = {
-    "cluster": ("category", lambda row: row.loop.cluster),
+    "cluster": ("object", lambda row: row.loop.cluster),
     "split": ("category", lambda row: row.loop.result.split or None),
 }
 NUMBER: Columns = {"number": ("int64", lambda row: row.number)}
@@ -239,7 +243,7 @@ TASKS: Columns = {
     "breakthroughs": ("string", lambda loop: " ".join(map(str, breakthroughs(loop.rewards)))),
     "errors_removed": ("int64", lambda loop: errors_removed(loop.errors)),
     "hidden_passed": ("boolean", lambda loop: verdict(loop.grades[loop.submitted])),
-    "hidden_outcome": ("category", lambda loop: _of(loop.grades[loop.submitted], "outcome")),
+    "hidden_outcome": ("object", lambda loop: _of(loop.grades[loop.submitted], "outcome")),
     "hidden_passed_first": ("boolean", lambda loop: verdict(loop.grades[0])),
     "hidden_any_solved": ("boolean", lambda loop: loop.any_solved),
     "tokens": ("int64", lambda loop: loop.so_far[-1].tokens),
@@ -253,7 +257,7 @@ ATTEMPTS: Columns = {
     "outcome": ("category", lambda row: row.attempt.evaluation.outcome),
     "reward": ("float64", lambda row: row.attempt.evaluation.reward),
     "hidden_passed": ("boolean", lambda row: verdict(row.grade)),
-    "hidden_outcome": ("category", lambda row: _of(row.grade, "outcome")),
+    "hidden_outcome": ("object", lambda row: _of(row.grade, "outcome")),
     "submitted": ("bool", lambda row: row.place == row.loop.submitted),
     "stop_reason": ("category", lambda row: row.attempt.stop_reason or None),
     "recalled": ("int64", lambda row: len(row.attempt.recalled)),
@@ -318,9 +322,15 @@ MEMORY: Columns = {
     "kind": ("category", lambda row: row.of.kind),
     "recalled_id": ("string", lambda row: row.of.name),
     "was_read": ("bool", lambda row: row.of.was_read),
-    "source_run": ("category", lambda row: row.of.run),
-    "source_task": ("category", lambda row: row.of.task),
+    "source_run": ("object", lambda row: row.of.run),
+    "source_task": ("object", lambda row: row.of.task),
     "source_number": ("Int64", lambda row: row.of.number),
+    "retriever": ("category", lambda row: _of(row.of.retrieved, "retriever")),
+    "rank": ("Int64", lambda row: _of(row.of.retrieved, "rank")),
+    "score": ("Float64", lambda row: _of(row.of.retrieved, "score")),
+}
+MEMORY_TEXTS: Columns = {
+    name: ("string", partial(lambda name, row: _of(row.of.retrieved, name), name)) for name in ("query", "text")
 }
 
 
@@ -368,6 +378,6 @@ def _confidence(reflection: Reflection | None) -> float | None:
     return None if reflection is None or reflection.confidence_source == "none" else reflection.confidence
 
 
-def _of(record: Grade | Reflection | None, field: str) -> object:
+def _of(record: Grade | Reflection | Retrieved | None, field: str) -> object:
     """The field; None without a record."""
     return getattr(record, field) if record else None

@@ -22,6 +22,7 @@ from reflexion_lab.notebook.frame_rows import (
     CLUSTER,
     HEAD,
     MEMORY,
+    MEMORY_TEXTS,
     NUMBER,
     REFLECTION_TEXTS,
     REFLECTIONS,
@@ -67,7 +68,8 @@ class Frames(NamedTuple):
     reflections: pd.DataFrame
     """One row per reflection; `number` is its attempt."""
     memory: pd.DataFrame
-    """One row per episode, wisdom or mistake that an attempt recalled. Sources are NA if the id names none."""
+    """One row per episode, wisdom, mistake, item or insight (its own id) that an attempt recalled. Sources are NA if
+    the id names none; `retriever`, `rank` and `score` (`records.Retrieved`) if no search found it."""
 
     def __repr__(self) -> str:
         sizes = zip(self._fields, self, strict=True)
@@ -87,7 +89,7 @@ def load(*runs: object, texts: bool = False) -> Frames:
     runs : object
         Run folders, patterns such as `runs/*`, sweeps, or lists of these; see `folder.folders`.
     texts : bool, default False
-        Add columns for programs, prompts, replies, feedback and reflections.
+        Add columns for programs, prompts, replies, feedback, reflections, and queries and texts of memory.
     """
     all_runs = [Run(group, texts) for group in grouped(some_folders(*runs))]
     loops = [loop for run in all_runs for loop in run.loops]
@@ -99,7 +101,7 @@ def load(*runs: object, texts: bool = False) -> Frames:
         attempts=_frame(rows, HEAD | CLUSTER | NUMBER | attempt_columns),
         checks=_frame(list(checks(rows)), HEAD | NUMBER | CHECKS | (CHECK_TEXTS if texts else {})),
         reflections=_frame(list(reflections(rows)), HEAD | NUMBER | REFLECTIONS | (REFLECTION_TEXTS if texts else {})),
-        memory=_frame(list(memories(rows)), HEAD | NUMBER | MEMORY),
+        memory=_frame(list(memories(rows)), HEAD | NUMBER | MEMORY | (MEMORY_TEXTS if texts else {})),
     )
 
 

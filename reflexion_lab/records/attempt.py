@@ -527,6 +527,21 @@ class Item(Record, frozen=True, kw_only=True):
     """In a store, the method whose curators alone read and change it; "": of none, as within a run."""
 
 
+class Retrieved(Record, frozen=True):
+    """An item of memory as a search ranked it."""
+
+    item_id: str
+    rank: int
+    """1-based, among all documents of the search."""
+    score: float
+    """The retriever's, in [0, 1], higher is nearer; to 6 decimals."""
+    retriever: str
+    """Its class."""
+    query: str
+    text: str
+    """The first 200 characters of its lesson."""
+
+
 class Attempt(Record, frozen=True, kw_only=True):
     """One turn of the loop: recall, act, evaluate, reflect."""
 
@@ -539,6 +554,10 @@ class Attempt(Record, frozen=True, kw_only=True):
     recalled_mistakes: tuple[str, ...] = ()
     recalled_items: tuple[str, ...] = ()
     """Ids of the curator's items in the actor's prompt, in their order there."""
+    recalled_insights: tuple[str, ...] = ()
+    """The insights in the actor's prompt, in their order there."""
+    retrieved: tuple[Retrieved, ...] = ()
+    """Those of all these that a search found; the curator's in the first attempt alone, which selects them."""
     written_items: tuple[Item, ...] = ()
     """Items that the curator wrote for this task alone; in its first attempt alone."""
     selection_usage: Usage = Usage()

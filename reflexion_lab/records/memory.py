@@ -8,7 +8,7 @@ from collections.abc import Collection
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from reflexion_lab.records.attempt import UNKNOWN, Evaluation, Item, Record, Reflection, Usage
+from reflexion_lab.records.attempt import UNKNOWN, Evaluation, Item, Record, Reflection, Retrieved, Usage
 
 ITEM_SOURCE = re.compile(r"(?:ep|mistake)-(?:(?P<run>\d{8}-\d{6}-\d{6}-[^/]+-s\d+)/)?(?P<task>.+)-(?P<last>\w+)")
 """Id of an item in memory: its run (only if tasks share memory), its task, and an attempt or a digest."""
@@ -142,6 +142,8 @@ class Recollection(Record, frozen=True, kw_only=True):
     """Items that the curator wrote for this task alone."""
     selection_usage: Usage = Usage()
     """Usage of the curator's calls for this task."""
+    retrieved: tuple[Retrieved, ...] = ()
+    """Those of all these that a search found."""
     session: str = ""
     """The session's history as text; "" if it is not shown."""
     omega: int | None = None
@@ -154,7 +156,7 @@ class Recollection(Record, frozen=True, kw_only=True):
     stuck: str = ""
     """Description of the repetition if the loop is stuck; the prompt then asks for a different approach."""
     left_out: tuple[str, ...] = ()
-    """Ids of selected episodes, wisdom and mistakes that did not fit into memory's budgets."""
+    """Ids of selected items that did not fit into memory's budgets; an insight is its own id."""
     token_ratio: float = 1.0
     """Tokens counted by the model in the task's earlier prompts for each estimated one; 1.0 before the first count."""
 
@@ -175,12 +177,13 @@ class Recollection(Record, frozen=True, kw_only=True):
 
     @property
     def ids(self) -> set[str]:
-        """Ids of all episodes, wisdom, mistakes and items."""
+        """Ids of all episodes, wisdom, mistakes and items, and the insights."""
         return {
             *(episode.episode_id for episode in self.episodes),
             *(entry.wisdom_id for entry in self.wisdom),
             *(mistake.mistake_id for mistake in self.mistakes),
             *(item.item_id for item in self.items),
+            *self.insights,
         }
 
     def without(self, left_out: Collection[str]) -> Recollection:
@@ -191,6 +194,8 @@ class Recollection(Record, frozen=True, kw_only=True):
             wisdom=tuple(entry for entry in self.wisdom if entry.wisdom_id not in left_out),
             mistakes=tuple(mistake for mistake in self.mistakes if mistake.mistake_id not in left_out),
             items=tuple(item for item in self.items if item.item_id not in left_out),
+            insights=tuple(insight for insight in self.insights if insight not in left_out),
+            retrieved=tuple(item for item in self.retrieved if item.item_id not in left_out),
         )
 
 

@@ -91,9 +91,9 @@ RUNS: dict[str, tuple[str, ...]] = {
 
 FORGOTTEN = {
     "seconds", "cpu_seconds", "duration", "created_at", "timestamp", "last_used_at", "ended_at", "cached",
-    "torn", "set_aside", "run_id", "session_id", "cluster",
+    "torn", "set_aside", "run_id", "session_id", "cluster", "recalled_insights", "retrieved",
 }  # fmt: skip
-"""Keys whose values differ from machine to machine, or from one time to the next; and metadata of tasks."""
+"""Keys whose values differ from machine to machine, or from one time to the next; and metadata of tasks and prompts."""
 FILES = ("attempts", "results", "grades", "written_tests", "suite_verdicts")
 RUN_ID = re.compile(r"\b20\d{6}-\d{6}-\d{6}-[\w.-]+?-s\d+(?:-\d+)?\b")
 

@@ -19,7 +19,7 @@ from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.estimators import tokens
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.memory.curators.history import Timeline
-from reflexion_lab.records import ITEM_SOURCE, Attempt, Episode, Grade, Item, Message, Step, Update, Wisdom
+from reflexion_lab.records import ITEM_SOURCE, Attempt, Episode, Grade, Item, Message, Retrieved, Step, Update, Wisdom
 
 OPEN = 2
 """Number of an attempt's last turns that are unfolded."""
@@ -152,9 +152,9 @@ class MemoryItem(NamedTuple):
     """An item recalled from memory."""
 
     kind: str
-    """`episode`, `wisdom`, `mistake` or `item`."""
+    """`episode`, `wisdom`, `mistake`, `item` or `insight`."""
     name: str
-    """Its id."""
+    """Its id; of an insight, its text."""
     where: str
     """Its origin in words; "" if the id does not name it."""
     words: Words
@@ -163,6 +163,7 @@ class MemoryItem(NamedTuple):
     """False if the prompt had no room for it."""
     is_own: bool
     """Its content is also shown with another attempt of the loop."""
+    retrieved: Retrieved | None
 
 
 class Sources:
@@ -206,13 +207,17 @@ class Sources:
             "wisdom": (attempt.recalled_wisdom, self._wisdom),
             "mistake": (attempt.recalled_mistakes, self._mistake),
             "item": (attempt.recalled_items, self._item),
+            "insight": (attempt.recalled_insights, lambda text, _: ("", [("text", text)])),
         }
+        places = {item.item_id: item for item in attempt.retrieved}
         left_out = attempt.trajectory.left_out
         again = attempt.recalled_items if attempt.number > 1 else ()  # a loop reads one selection
         entries = ((kind, name, of) for kind, (names, of) in kinds.items() for name in names)
         resolved = ((kind, name, *of(name, attempt)) for kind, name, of in entries)
         return [
-            MemoryItem(kind, name, where, words, name not in left_out, where.endswith(OWN) or name in again)
+            MemoryItem(
+                kind, name, where, words, name not in left_out, where.endswith(OWN) or name in again, places.get(name)
+            )
             for kind, name, where, words in resolved
         ]
 

@@ -256,13 +256,17 @@ def _attempt(card: Card, width: int, most: int | None) -> Iterator[str]:
         width,
     )
     for item in card.memory_items[: None if most is None else MOST_ITEMS]:
+        place = f", rank {item.retrieved.rank}, score {item.retrieved.score:.2f}" if item.retrieved else ""
+        name = "" if item.kind == "insight" or (item.where and "/" in item.name) else f" {item.name}"
         where = f" ({item.where})" if item.where else ""
-        text = dict(item.words).get("text", "")
-        shown = f": {_text(text, most, width)}" if text else ""
+        text = dict(item.words).get("text", item.retrieved.text if item.retrieved else "")
+        shown = f": {_text(text, most, width)}" if text and not item.is_own else ""
         room = "" if item.was_read else ", no room in the prompt"
-        yield from folded(f"  read: {item.kind} {item.name}{where}{room}{shown}", width)
+        yield from folded(f"  read: {item.kind}{name}{where}{place}{room}{shown}", width)
     if most is not None and (left := len(card.memory_items) - MOST_ITEMS) > 0:
         yield f"  … {left} more: --full"
+    for retriever, query in dict.fromkeys((item.retriever, item.query) for item in attempt.retrieved):
+        yield from folded(f"  query ({retriever}): {_text(query, most, width)}", width)
     yield from folded(f"  program: {card.heading}" if card.heading else "  program", width)
     lines = card.lines[:most]
     for line in lines:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from reflexion_lab.memory.curators.items import View
+from reflexion_lab.memory.retrieval.trace import note
 from reflexion_lab.protocols import Retriever
 from reflexion_lab.records import Item
 
@@ -34,9 +35,10 @@ class Index:
         with self._lock:
             self._update(whole)
             hits = self._retriever.rank(text, k + hidden if k > 0 else 0)
-            near = [whole[hit.number - self._first] for hit in hits if hit.score >= min_score]
+            near = {hit.number: whole[hit.number - self._first] for hit in hits if hit.score >= min_score}
+        note(self._retriever, text, hits, near)
         shown = {item.item_id for item in items} if hidden else ()
-        return [item for item in near if not hidden or item.item_id in shown][: max(k, 0)]
+        return [item for item in near.values() if not hidden or item.item_id in shown][: max(k, 0)]
 
     def _update(self, items: Sequence[Item]) -> None:
         if items is self._items:

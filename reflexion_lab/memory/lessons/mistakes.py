@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.limits import Positive, Share, validated
 from reflexion_lab.memory.retrieval.texts import signature
+from reflexion_lab.memory.retrieval.trace import note
 from reflexion_lab.protocols import Retriever
 from reflexion_lab.records import UNKNOWN, Attempt, Evaluation, Mistake, Task, base_id
 
@@ -74,8 +75,9 @@ class Mistakes:
         with self._lock:
             own = sum(mistake.task_id == except_task for mistake in self._entries.values()) if except_task else 0
             hits = self._retriever.rank(prompt, k + own)
-            near = [self._entries[hit.number] for hit in hits if hit.score >= self.threshold]
-        return [mistake for mistake in near if not except_task or mistake.task_id != except_task][:k]
+            near = {hit.number: self._entries[hit.number] for hit in hits if hit.score >= self.threshold}
+        note(self._retriever, prompt, hits, near)
+        return [mistake for mistake in near.values() if not except_task or mistake.task_id != except_task][:k]
 
 
 def mistakes_of(

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Positive, Share, validated
 from reflexion_lab.memory.retrieval.texts import QUOTED
+from reflexion_lab.memory.retrieval.trace import note
 from reflexion_lab.protocols import Retriever, Store
 from reflexion_lab.records import UNKNOWN, Episode, Record, Reflection, Wisdom
 from reflexion_lab.storage.in_memory import Packed
@@ -103,6 +104,7 @@ class WisdomBook:
             # Trust is at most 1, so no further entry can outweigh the last hit's score.
             is_settled = len(best) == k and best[-1][0] > hits[-1].score
             if is_settled or len(hits) < depth or hits[-1].score < min_score:
+                note(self._retriever, text, hits, views)
                 return [views[number] for _, _, number in best]
             depth *= 4
         return []

@@ -156,6 +156,11 @@ PROMISED = {
 """Groups and classes selected by the experiment or preset of an arm, by arm."""
 
 
+REACHED = {"BM25": "27 % of its queries reach it", "Random": "its scores are ranks", "Recency": "its scores are ranks"}
+REACHED |= dict.fromkeys(("EmbeddingRetriever", "Hybrid"), "every query reaches it")
+"""By class of retriever, what the `min_score` of conf means that suits Jaccard (`experiments/retrieval_compared`)."""
+
+
 def check(cfg: Any, is_recorded: bool = False) -> dict[str, Any]:
     """Check a config, import its parts, and return it as plain values.
 
@@ -270,6 +275,9 @@ def arm_warnings(config: Mapping[str, Any]) -> Iterator[str]:
             "temperature: got 0 with arm=retry, where a deterministic model draws the same program at every attempt, "
             "expected one above 0; give temperature=0.8, say, to all arms alike"
         )
+    reached = REACHED.get(_classes(config["retriever"])[0])
+    if reached and config["recall"].get("min_score") == 0.25:
+        yield f"recall.min_score: got 0.25, which suits retriever=jaccard; here {reached}; 0 is no threshold"
     if config["memory"]["shared"].get("across_cells") and has_durable_store(config) and config.get("sweep_id"):
         yield (
             "memory.shared.across_cells: true, so cells of this sweep read what others have stored; results depend on "

@@ -1,0 +1,37 @@
+"""The searches behind a recollection, for the record of its attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextvars import ContextVar
+
+from reflexion_lab.protocols import Hit, Retriever, Stored
+from reflexion_lab.records import Retrieved
+from reflexion_lab.storage.kinds import KIND_OF
+from reflexion_lab.text.shorten import line
+
+Search = tuple[Retriever, str, Sequence[Hit], Mapping[int, Stored]]
+"""Retriever, query, hits, and by document number the records of those that reached the threshold."""
+SEARCHES: ContextVar[list[Search] | None] = ContextVar("searches", default=None)
+"""The searches of the recollection at work, which sets it."""
+TEXTS = ("improvement", "test_results", "advice", "pattern", "mistake", "text", "code")
+"""Fields of records with their lesson, the shortest useful one first."""
+
+
+def note(retriever: Retriever, query: str, hits: Sequence[Hit], records: Mapping[int, Stored]) -> None:
+    """Add a search to those of the recollection at work, if there is one."""
+    if (searches := SEARCHES.get()) is not None:
+        searches.append((retriever, query, hits, records))
+
+
+def retrieved(searches: Sequence[Search], ids: Collection[str]) -> tuple[Retrieved, ...]:
+    """Rank and score of each item of these `ids` in the last of the `searches` that found it."""
+    items = {}
+    for retriever, query, hits, records in searches:
+        for rank, (number, score) in enumerate(hits, 1):
+            record = records.get(number)
+            if record and (name := getattr(record, KIND_OF[type(record)].id_field)) in ids:
+                text = line(next(filter(None, (getattr(record, field, "") for field in TEXTS)), ""), 200)
+                by = type(retriever).__name__
+                items[name] = Retrieved(name, rank=rank, score=round(score, 6), retriever=by, query=query, text=text)
+    return tuple(items.values())
