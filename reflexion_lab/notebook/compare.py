@@ -105,7 +105,7 @@ def compare(
         seeds.
     baseline : str | None, optional
         Arm to compare the others with; by default that of the registered study, else
-        `feedback_only`, `retry` or `simple`, else the first one.
+        `feedback_only`, `retry` or `simple`, else the lab's default cell of a grid, else the first one.
     by : str | Sequence[str], default ()
         Config keys to name arms by, such as `recall.omega`; by default those in which runs of one arm differ.
     unit : {'attempts', 'completion_tokens', 'tokens', 'calls', 'cost'} | None, optional

@@ -82,8 +82,8 @@ def differences(
     Parameters
     ----------
     baseline : str | None, optional
-        Arm name; by default that of the registered study, else `feedback_only`, `retry` or `simple`, else the first arm
-        that is no upper bound.
+        Arm name; by default that of the registered study, else `feedback_only`, `retry` or `simple`, else the lab's
+        default cell of a grid, else the first arm that is no upper bound.
     unit : {'attempts', 'completion_tokens', 'tokens', 'calls', 'cost'} | None, optional
         See `notebook.compare.compare`.
     one_seed : bool, default False

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison.budgets import ATTEMPTS, check_unit, currencies, is_known
+from reflexion_lab.analysis.comparison.grid import default_cell
 from reflexion_lab.analysis.comparison.grouping import arms, short_names
 from reflexion_lab.analysis.comparison.row import Difference, Row, corrected, row
 from reflexion_lab.errors import ConfigError
@@ -91,7 +92,7 @@ def compare(
     ----------
     baseline : str | None, optional
         Label of an arm, or its short name; by default that of the registered study, else `feedback_only`, `retry` or
-        `simple`, else the first arm that is not an upper bound.
+        `simple`, else in a grid the cell with the lab's own values, else the first arm that is not an upper bound.
     unit : str | None, optional
         Unit of a budget beside equal attempts: `completion_tokens`, `tokens`, `calls` or `cost`; `attempts` for none.
         By default completion tokens, tokens, and cost where all arms have a price in one currency.
@@ -166,18 +167,19 @@ def _baseline(arms: Sequence[Arm], label: str | None, study: Registration | None
         if study and study.baseline in eligible:
             return eligible[study.baseline], "registered baseline"
         wanted = {study.baseline.split(" ")[0]: "registered baseline"} if study else {}  # labels depend on --by
-        for control, reason in (wanted | CONTROLS).items():
-            for name, arm in eligible.items():
-                if name.split(" ")[0] == control:
-                    return arm, reason
-        return next(iter(eligible.values()), None), "the first arm" if eligible else ""
-    names = short_names([arm.label for arm in arms])
-    for name, short in names.items():
+        for control, reason in (wanted | CONTROLS | {"": "the first arm"}).items():
+            if names := [name for name in eligible if not control or name.split(" ")[0] == control]:
+                cell = default_cell(names)
+                words = [reason] * bool(control) + ["the lab's default"] * bool(cell) or [reason]
+                return eligible[cell or names[0]], ", ".join(words)
+        return None, ""
+    short_of = short_names([arm.label for arm in arms])
+    for name, short in short_of.items():
         if label in (name, short):
             if name in eligible:
                 return eligible[name], "as asked"
             raise ConfigError("baseline", f"{label!r}, an upper bound", "an arm that saw no hidden test")
-    known = ", ".join(names[name] for name in eligible) or "all are upper bounds"
+    known = ", ".join(short_of[name] for name in eligible) or "all are upper bounds"
     raise ConfigError("baseline", repr(label), f"one of the arms: {known}")
 
 

@@ -43,13 +43,25 @@ def arms(
     return [arm for name, members in by_name.items() for arm in _split(name, members, keys, by_stream)]
 
 
-SYMBOLS = {"recall.omega": "Ω", "loop.max_attempts": "a", "temperature": "T"}
+SYMBOLS = {"recall.omega": "Ω", "loop.max_attempts": "a", "loop.confidence_threshold": "t", "temperature": "T"}
 """Short names of config keys in the names of arms."""
+LONG = 24
+"""Characters of a name above which keys have initials."""
+
+
+def names_of(key: str) -> tuple[str, ...]:
+    """Names of a config key in those of arms, the longest first: `loop.reflect_below`, `reflect_below`, then the first
+    letters of its words, or instead of all its symbol.
+    """
+    last = key.rpartition(".")[2]
+    initials = ("".join(word[:letters] for word in last.split("_")) for letters in (3, 2, 1))
+    return key, *((SYMBOLS[key],) * 4 if key in SYMBOLS else (last, *initials))
 
 
 def short_names(labels: Sequence[str]) -> dict[str, str]:
     """Short names of arms by label: `reflexion recall.omega=3 loop.max_attempts=4` becomes `reflexion Ω3 a4`, without
-    the words that all labels share (`Ω3 a4` where every arm is a `reflexion`). Labels stay where short names collide.
+    the words that all labels share (`Ω3 a4` where every arm is a `reflexion`). Other keys are their last part, or
+    `symbol` where a name would be longer than `LONG`. Labels stay where short names collide.
     """
     words = {label: _words(label) for label in labels}
     keys, common = _short_keys(labels), _common_words(labels)
@@ -77,23 +89,33 @@ def _words(label: str) -> list[str]:
     return re.split(r" (?=[\w.@/]+=)", label)
 
 
+def values_of(label: str) -> dict[str, str]:
+    """Values of an arm's settings by key, as its name has them."""
+    return {key: value for key, _, value in (word.partition("=") for word in _words(label)[1:])}
+
+
 def _common_words(labels: Sequence[str]) -> list[str]:
     words = [_words(label) for label in labels]
     return [word for word in words[0] if all(word in parts for parts in words)] if len(set(labels)) > 1 else []
 
 
 def _short_keys(labels: Sequence[str]) -> dict[str, str]:
-    """Short names of the config keys in `labels`; a key that shares its last part with another keeps all parts."""
-    words = [word for label in labels for word in _words(label)[1:]]
-    keys = dict.fromkeys(word.partition("=")[0] for word in words)
-    ends = Counter(key.rpartition(".")[2] for key in keys)
-    last = {key: key.rpartition(".")[2] for key in keys}
-    return {key: SYMBOLS.get(key, last[key] if ends[last[key]] == 1 else key) for key in keys}
+    """Short names of the config keys in `labels`; a key that would share its name with another keeps all parts."""
+    common = _common_words(labels)
+    words = [[word for word in _words(label)[1:] if word not in common] for label in labels]
+    keys = list(dict.fromkeys(word.partition("=")[0] for label in labels for word in _words(label)[1:]))
+    last, *initials = ({key: names_of(key)[place] for key in keys} for place in (1, 2, 3, 4))
+    last = {key: name if Counter(last.values())[name] == 1 else key for key, name in last.items()}
+    if not any(len(" ".join(_short_word(word, last) for word in parts)) > LONG for parts in words if len(parts) > 1):
+        return last
+    return next((names for names in reversed(initials) if len(set(names.values())) == len(keys)), last)
 
 
 def _short_word(word: str, keys: Mapping[str, str]) -> str:
     key, is_setting, value = word.partition("=")
-    return f"{keys.get(key, key)}{'' if key in SYMBOLS else is_setting}{value}"
+    is_short = keys.get(key) in names_of(key)[2:]
+    is_glued = key in SYMBOLS or (is_short and re.fullmatch(r"-?[\d.]+(e-?\d+)?", value))
+    return f"{keys.get(key, key)}{'' if is_glued else is_setting}{value}"
 
 
 def _split(name: str, logs: Sequence[Log], by: Sequence[str], frozen: Mapping[str, Sequence[Log]]) -> list[Arm]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.comparison.grouping import SYMBOLS
+from reflexion_lab.analysis.comparison.grouping import SYMBOLS, names_of
 from reflexion_lab.analysis.figures.drawing import Drawing, brief, facts, figure, share_methods
 from reflexion_lab.analysis.figures.style import INK, UPPER_BOUND, share_limits, watermark
 from reflexion_lab.analysis.report import cells
@@ -124,9 +124,7 @@ def _varies(configs: Sequence[Mapping[str, object]], key: str) -> bool:
 
 def series(arm: Arm, keys: Sequence[str]) -> str:
     """The arm's name, in full or in short, without the keys."""
-    values = {key: config(arm)[key] for key in keys}
-    left_out = {f"{key}={value}" for key, value in values.items()}
-    left_out |= {f"{SYMBOLS.get(key, key.rpartition('.')[2] + '=')}{value}" for key, value in values.items()}
+    left_out = {f"{name}{sign}{config(arm)[key]}" for key in keys for name in names_of(key) for sign in ("=", "")}
     words = [word for word in arm.label.split(" ") if word not in left_out]
     name = " ".join(words) or "all arms"
     return f"{name} ({UPPER_BOUND})" if arm.is_upper_bound else name

@@ -59,12 +59,7 @@ def warnings(comparison: Comparison) -> Iterator[str]:
     if measured := [plain(row.arm) for row in comparison.rows if row.memory]:
         names = ", ".join(measured)
         yield f"CHECKPOINTS: runs on frozen memory of {names} measure it and are no arms; --by {AFTER} makes arms"
-    by_calls: dict[str, list[str]] = {}
-    for row in comparison.rows:
-        by_calls.setdefault(row.calls, []).append(plain(row.arm))
-    for calls, alike in by_calls.items():
-        if calls and len(alike) > 1:
-            yield f"SAME CALLS: {', '.join(alike)} differ in name alone: equal prompts and equal replies throughout"
+    yield from _same_calls(comparison.rows)
     if odd := [plain(row.arm) for row in comparison.rows if row.models != comparison.rows[0].models]:
         yield f"DIFFERENT MODELS: {plain(comparison.rows[0].arm)} on one side, {', '.join(odd)} on the other"
     if len(paid := sorted({name for row in comparison.rows for name in row.currencies})) > 1:
@@ -91,6 +86,20 @@ def _beginnings(rows: Sequence[Row]) -> Iterator[str]:
     if len(set(starts.values())) > 1 and all(len(row.began.get(MEMORY, {})) < 2 for row in rows):
         each = "; ".join(f"{arm} with {words}" for arm, words in starts.items())
         yield f"{MEMORY} differs between arms: {each}: arms of one sweep begin alike"
+
+
+def _same_calls(rows: Sequence[Row]) -> Iterator[str]:
+    """Arms with equal calls, by the words in which their names differ: `t0.5 = t1 in a2 Ω0, a4 Ω0`."""
+    by_calls: dict[str, list[list[str]]] = {}
+    for row in rows:
+        by_calls.setdefault(row.calls, []).append(plain(row.arm).split())
+    places: dict[str, list[str]] = {}
+    for names in (names for calls, names in by_calls.items() if calls and len(names) > 1):
+        common = [word for word in names[0] if all(word in name for name in names)]
+        own = " = ".join(" ".join(word for word in name if word not in common) for name in names)
+        places.setdefault(own, []).append(" ".join(common))
+    if equal := [f"{names} in {cells.listed(where, 12)}".removesuffix(" in ") for names, where in places.items()]:
+        yield f"SAME CALLS: {'; '.join(equal)}: equal prompts and replies throughout"
 
 
 def _too_few(comparison: Comparison) -> Iterator[str]:

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.budgets import ATTEMPTS
-from reflexion_lab.analysis.comparison.grouping import short_names
+from reflexion_lab.analysis.comparison.grouping import shared_words, short_names
 from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.report import cells, run_tables
@@ -290,10 +292,10 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     """Rates with n and intervals, then the differences to the baseline, and `look`, the next commands.
 
     At most `LINES` lines of at most `width` columns; warnings give way to arms, but for two lines. Where they are too
-    few, fewer budgets of each arm: the registered ones stay longest, then that of equal attempts. A terminal too narrow
-    for all columns has every verdict.
+    few, fewer budgets of each arm: the registered ones stay longest, then that of equal attempts; then arms with equal
+    calls once, and the best arms (`_kept`). A terminal too narrow for all columns has every verdict.
     """
-    width = _within(width)
+    width, legend = _within(width), shared_words([row.arm for row in comparison.rows])
     comparison = comparison.renamed(_names([row.arm for row in comparison.rows], min(24, width - 32)))
     rows = comparison.rows
     cases, sources = (", ".join(dict.fromkeys(map(of, rows))) for of in (_cases, lambda row: row.feedback_source))
@@ -312,18 +314,36 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     left_out = "; other budgets: --full"
     fitting = (_separate(comparison, title + left_out * (n < budgets), width, n) for n in range(budgets, 0, -1))
     table = next((lines for lines in fitting if len(lines) <= room and max(map(len, lines)) <= width), [])
-    top = [about] if table else [about, title]
-    table = table or _in_one(comparison, width)
+    top, notes = ([about], []) if table else ([about, title], [legend] * bool(legend))
+    if not table:
+        most = LINES - len(_folded([*top, *notes, *look], width)) - 1 - min(2, len(warnings))
+        kept, left = _kept(comparison, max(most, 2), width)
+        table = [*_in_one(replace(comparison, rows=tuple(kept)), width), *left, *_folded(notes, width)]
     room = LINES - len(_folded(top, width)) - len(table) - len(_folded(look, width))
     return _screen([], top, table, _brief(warnings, max(room, 2), width), look, width)
 
 
+def _kept(comparison: Comparison, most: int, width: int) -> tuple[list[Row], list[str]]:
+    """At most `most` rows: first without those that have the calls of another, which a warning names, then the baseline
+    and the highest; and a line that names the others.
+    """
+    ranked = sorted(comparison.rows, key=lambda row: (row.arm != comparison.baseline, -row.final.value))
+    by_calls = {(row.calls, row.curve) if row.calls else row.arm: row for row in reversed(ranked)}
+    if len(ranked) > most:
+        ranked = [row for row in ranked if row in by_calls.values()]
+    lower = ranked[most - 1 :] if len(ranked) > most else []
+    texts = (f"{len(lower)} not shown, none higher: {cells.listed((r.arm for r in lower), n)}" for n in (9, 6, 4, 2, 1))
+    line = [next((text for text in texts if len(text) <= width), f"{len(lower)} not shown, none higher")]
+    return [row for row in comparison.rows if row in ranked and row not in lower], line[: len(lower)]
+
+
 def _brief(warnings: Sequence[str], most: int, width: int) -> list[str]:
-    """The warnings in at most `most` lines: where these are too few, a line each, and the kinds of those left out."""
+    """The warnings in at most `most` lines: where these are too few, cut, and the kinds of those left out."""
     whole = _folded(map(plain, warnings), width)
     if len(whole) <= most:
         return whole
-    lines = [shortened(plain(text), width) for text in warnings]
+    end: dict[str, Any] = WRAP | {"max_lines": max(1, most // len(warnings)), "placeholder": " …"}
+    lines = [line for text in warnings for line in textwrap.wrap(plain(text), width, **end)]
     if len(lines) <= most:
         return lines
     lines.sort(key=lambda text: not text.startswith(UPPER_BOUND))

@@ -1,0 +1,79 @@
+"""A sweep over three keys, as its user reads it: names of cells, the baseline, the best cell, heat maps."""
+
+import pytest
+
+import reflexion_lab as rl
+from reflexion_lab.analysis.comparison.grouping import shared_words, short_names
+from reflexion_lab.analysis.report import screen
+from reflexion_lab.cli.main import main
+
+SMALL = ("model=simulated", "model.first=0.45", "actor=single_shot", "temperature=0.8", "tracker=none",
+         "benchmark.limit=8", "run_root=runs", "seed=0,1")  # fmt: skip
+KEYS = ("loop.confidence_threshold", "loop.max_attempts", "recall.omega")
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory):
+    """A folder with a sweep of 12 cells over two seeds in `runs/`; the threshold changes no call."""
+    path = tmp_path_factory.mktemp("grid")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path)
+        rl.sweep([f"{KEYS[0]}=0.99,1", f"{KEYS[1]}=2,3", f"{KEYS[2]}=0,1,2", *SMALL], quiet=True)
+    return path
+
+
+@pytest.fixture
+def screen_of(grid, monkeypatch, capsys):
+    def run(*options, columns=80):
+        monkeypatch.chdir(grid)
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert main(["compare", "runs", *options]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_every_cell_of_three_keys_is_on_the_screen_or_named(screen_of, columns, monkeypatch):
+    lines = screen_of(columns=columns)
+    assert len(lines) <= 15 and max(map(len, lines)) <= columns
+    text = " ".join(" ".join(lines).split())
+    assert "difference to t1 a3 Ω1 (the lab's default); exploratory" in text
+    assert "t: loop.confidence_threshold, a: loop.max_attempts, Ω: recall.omega." in text
+    shown = [line for line in lines if line[0] == "t" and " a" in line[:9]]
+    assert [" ".join(line.split()[:3]) for line in shown] == [
+        "t0.99 a2 Ω0", "t0.99 a2 Ω1", "t0.99 a3 Ω0", "t0.99 a3 Ω2", "t1 a3 Ω1"
+    ], "a cell with the calls of another is named below"  # fmt: skip
+    assert "SAME CALLS: t0.99 = t1 in a2 Ω0, a3 Ω0, a3 Ω1, a3 Ω2;" in text
+    monkeypatch.setattr(screen, "LINES", 11)
+    assert any(" not shown, none higher: t0.99 a" in line for line in screen_of(columns=columns))
+
+
+def labels(**values):
+    words = [""]
+    for key, each in values.items():
+        words = [f"{word} {key.replace('__', '.')}={value}" for word in words for value in each]
+    return [f"reflexion{word}" for word in words]
+
+
+@pytest.mark.parametrize(
+    ("cells", "first", "legend"),
+    [
+        (labels(loop__confidence_threshold=(0.5, 1), recall__omega=(0, 1)), "t0.5 Ω0",
+         "t: loop.confidence_threshold, Ω: recall.omega."),
+        (labels(loop__reflect_below=(0.5, 1)), "reflect_below=0.5", "reflect_below: loop.reflect_below."),
+        (labels(loop__reflect_below=(0.5, 1), actor__sampling__top_p=(0.9, 1.0)), "rb0.5 tp0.9",
+         "rb: loop.reflect_below, tp: actor.sampling.top_p."),
+        (labels(loop__reflect_below=(0.5, 1), loop__reflect_on_last=(True, False)), "rb0.5 rol=True",
+         "rb: loop.reflect_below, rol: loop.reflect_on_last."),
+        (labels(recall__min_score=(0.25, 0.5), recall__max_share=(1, 2)), "misc0.25 mash1",
+         "misc: recall.min_score, mash: recall.max_share."),
+        (labels(x__width=(1, 2), loop__reflect_below=(0.5, 1), y__width=(3, 4)),
+         "x.width=1 reflect_below=0.5 y.width=3",
+         "reflect_below: loop.reflect_below."),
+    ],
+)  # fmt: skip
+def test_cells_are_named_by_one_scheme_with_its_legend(cells, first, legend):
+    names = list(short_names(cells).values())
+    assert names[0] == first and len(set(names)) == len(cells)
+    assert shared_words(cells) == f"All arms: reflexion; {legend}"
