@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NO_LOGS: Mapping[str, Sequence[Log]] = {}
-RESUME = "finish it with the same command and resume=FOLDER"
 
 
 class Case(NamedTuple):
@@ -52,7 +51,7 @@ class Arm:
         if not self.whole:
             raise DataError(f"arm {label}", "no run", "at least one")
         for log in (*self.whole, *self.checkpoints):
-            _check_finished(log)
+            check_finished(log)
         self.train = sum(len(log.results) - len(log.headline.results) for log in self.whole)
         """Train cases of a split benchmark, which only `memory` counts."""
         self.logs = tuple(log.headline for log in self.whole)
@@ -177,17 +176,20 @@ class Arm:
         return array
 
 
-def _check_finished(log: Log) -> None:
-    names = [Path(folder).name for folder in log.unfinished] or [log.manifest.run_id]
-    run, finished, expected = f"run {', '.join(names)}", len(log.results), log.manifest.n_expected
+def check_finished(log: Log, folder: Path | str = "FOLDER") -> None:
+    """Raises DataError: the run in `folder` is unfinished, or without any hidden verdict."""
+    names = [Path(shard).name for shard in log.unfinished] or [log.manifest.run_id]
+    run, finished, expected = f"unfinished run {', '.join(names)}", len(log.results), log.manifest.n_expected
+    resume = f"finish it with the same command and resume={log.unfinished[0] if log.unfinished else folder}"
     if finished != expected:
-        raise DataError(run, f"{finished} of {expected} tasks", "all of them", RESUME)
+        torn = f", and {log.torn} torn line{'s' * (log.torn > 1)}" * bool(log.torn)
+        raise DataError(run, f"{finished} of {expected} tasks{torn}", "all of them", resume)
     if not log.is_graded:
-        raise DataError(run, "attempts without a hidden verdict", "all of them graded", RESUME)
+        raise DataError(run, "attempts without a hidden verdict", "all of them graded", resume)
     if len(log.no_verdict) == len(log.attempts):
         first = log.no_verdict[0]
         problem = f"no task with a hidden verdict ({first}: {log.grades[first, 1].outcome})"
-        raise DataError(run, problem, "hidden tests in the benchmark's tasks")
+        raise DataError(f"run {log.manifest.run_id}", problem, "hidden tests in the benchmark's tasks")
 
 
 def _check_alike(label: str, logs: Sequence[Log]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from reflexion_lab.analysis.report.cells import line
 from reflexion_lab.cli.place import Commands, add_command, add_flag, add_json, add_runs, chosen, out_folder
 from reflexion_lab.cli.sheets import say, say_json
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.errors import ConfigError, FolderError
 from reflexion_lab.io.files import writable
 from reflexion_lab.io.terminal import columns
 
@@ -171,7 +171,7 @@ def _bundles(options: argparse.Namespace) -> Iterator[str]:
         path = out / f"{run.path.resolve().name}.bundle.zip"
         try:
             pack_run(run, path)
-        except BundleError as problem:
+        except (BundleError, FolderError) as problem:
             yield f"not packed: {problem}"
             continue
         if (size := path.stat().st_size) > SMALL:
@@ -185,6 +185,7 @@ def _pages(options: argparse.Namespace) -> list[Path]:
     from reflexion_lab.analysis.report.page import save_page
     from reflexion_lab.analysis.shards import grouped
     from reflexion_lab.analysis.shards import read as read_log
+    from reflexion_lab.runner.folder.folder import readable
 
     if ignored := [name for name in COMPARED if getattr(options, name)]:
         option = "--" + ignored[0].replace("_", "-")
@@ -192,14 +193,14 @@ def _pages(options: argparse.Namespace) -> list[Path]:
     groups = grouped(chosen(options))
     runs = [group[0] for group in groups]
     if not options.out:
-        return [save_page(group[0], log=read_log(group)) for group in groups]
+        return readable(groups, lambda group: save_page(group[0], log=read_log(group)))
     names = [run.path.resolve().name for run in runs]
     if twice := sorted(name for name in set(names) if names.count(name) > 1):
         raise ConfigError("--html", f"{twice[0]} twice", "run folders of different names", "write without --out")
     out = out_folder(options.out)
-    return [
-        save_page(group[0], out / f"{name}.html", read_log(group)) for group, name in zip(groups, names, strict=True)
-    ]
+    return readable(
+        zip(groups, names, strict=True), lambda page: save_page(page[0][0], out / f"{page[1]}.html", read_log(page[0]))
+    )
 
 
 def _comparison(options: argparse.Namespace) -> list[Path]:

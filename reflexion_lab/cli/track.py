@@ -20,6 +20,7 @@ def add(commands: place.Commands) -> None:
 
 
 def track(options: argparse.Namespace) -> None:
+    from reflexion_lab.runner.folder.folder import readable
     from reflexion_lab.studies.tracking.mlflow import MlflowTracker
 
     folders = [run.path for run in place.chosen(options)]
@@ -29,7 +30,7 @@ def track(options: argparse.Namespace) -> None:
         links = tracker.track_arms(folders, options.baseline, one_seed=options.one_seed)
         print("\n".join(f"{name}: {link}" for name, link in links.items()))
     else:
-        for link in dict.fromkeys(tracker.track(folder) for folder in folders):
+        for link in dict.fromkeys(readable(folders, tracker.track)):
             print(f"tracked: {link}")
     if tracker.command:
         print(f"open it with: {tracker.command}")

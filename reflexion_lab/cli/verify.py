@@ -40,11 +40,11 @@ def verify(options: argparse.Namespace) -> int:
 
 def _paths(runs: list[str]) -> list[Path]:
     """Bundles and run folders, without duplicates. Raises FolderError: a path is not a run."""
-    from reflexion_lab.runner.folder.folder import folders
+    from reflexion_lab.runner.folder.folder import run_paths
 
     by_path: dict[Path, Path] = {}
     for run in runs:
-        paths = [Path(run)] if Path(run).is_file() else [folder.path for folder in folders(run)]
+        paths = [Path(run)] if Path(run).is_file() else run_paths(run)
         for path in paths:
             by_path.setdefault(path.resolve(), path)
     return list(by_path.values())

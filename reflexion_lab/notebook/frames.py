@@ -38,7 +38,7 @@ from reflexion_lab.notebook.frame_rows import (
     reflections,
 )
 from reflexion_lab.records import Usage
-from reflexion_lab.runner.folder.folder import some_folders
+from reflexion_lab.runner.folder.folder import readable, some_folders
 from reflexion_lab.runner.folder.manifest import settings
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Frames(NamedTuple):
 def load(*runs: object, texts: bool = False) -> Frames:
     """Tables of all `runs`, in their order, without duplicates; those over the shards of a benchmark are one run.
 
-    Raises FolderError: no run, not a run folder, or a file that cannot be read.
+    Runs that cannot be read are left out with a warning. Raises FolderError: no run, or none that can be read.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def load(*runs: object, texts: bool = False) -> Frames:
     texts : bool, default False
         Add columns for programs, prompts, replies, feedback, reflections, and queries and texts of memory.
     """
-    all_runs = [Run(group, texts) for group in grouped(some_folders(*runs))]
+    all_runs = readable(grouped(some_folders(*runs)), lambda group: Run(group, texts))
     loops = [loop for run in all_runs for loop in run.loops]
     rows = list(attempts(loops))
     attempt_columns = ATTEMPTS | _by_role(rows) | metric_columns("attempt") | (ATTEMPT_TEXTS if texts else {})

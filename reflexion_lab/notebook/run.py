@@ -26,7 +26,7 @@ from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.notebook.overrides import Override, one_line_errors, with_objects
 from reflexion_lab.runner.config.messages import is_hydra_error
-from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.folder import RunFolder, left_out, runs_in
 
 if TYPE_CHECKING:
     from reflexion_lab.analysis.run_log import Log
@@ -267,11 +267,11 @@ def runs(root: Path | str = "runs") -> RunTable:
     """
     root = Path(root)
     run_folders, broken = [], []
-    for path in sorted(root.glob("[!.]*/manifest.json")):
+    for path in runs_in(root):
         try:
-            run_folders.append(RunFolder.existing(path.parent))
+            run_folders.append(RunFolder.existing(path))
         except (ValueError, OSError) as problem:
-            broken.append(f"Not read: {problem}.")
+            broken.append(f"{left_out(problem)}.")
     columns: dict[str, Callable[[RunFolder], str]] = {
         "run": lambda run: str(run.path),
         "arm": lambda run: str(run.manifest.config.get("arm", cells.NONE)),

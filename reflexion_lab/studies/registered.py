@@ -18,7 +18,7 @@ from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.io.secrets import without_secrets
 from reflexion_lab.records import Manifest, Usage
 from reflexion_lab.runner.folder import registration
-from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.folder import folders, readable
 from reflexion_lab.runner.folder.manifest import named
 from reflexion_lab.runner.folder.registration import Registration
 
@@ -72,7 +72,7 @@ def status(path: Path, runs: Sequence[Path]) -> Status:
     """Raises ValueError: the study or a run cannot be read."""
     study = registration.read(path)
     members = []
-    for log in map(shards.read, shards.grouped(map(RunFolder.existing, runs))):
+    for log in readable(shards.grouped(folders(*runs)), shards.read):
         manifest = log.manifest
         member = Membership(
             run_id=manifest.run_id,

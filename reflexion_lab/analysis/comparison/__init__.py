@@ -211,12 +211,13 @@ def side_by_side(
 ) -> tuple[list[Arm], Comparison]:
     """Group `runs` into arms and compare them, by the registration of their study if they have one.
 
-    Raises ConfigError: as `arms` and `compare`; or no run has a key of `by`. `runs`: at most one per arm and seed.
+    Raises ConfigError: as `arms.arms` and `compare`; or no run has a key of `by`. `runs`: at most one per arm and seed.
     `baseline`, `unit`, `one_seed`, `margin`: see `compare`. `by`: see `arms.arms`.
     """
     _check_keys(runs, by)
     grouped = arms(runs, by)
-    registered = [run for run in runs if run.manifest.study_digest]
+    run_ids = {run_id for arm in grouped for log in (*arm.whole, *arm.checkpoints) for run_id in log.run_ids}
+    registered = [run for run in runs if run.manifest.study_digest and run.manifest.run_id in run_ids]
     paths, manifests = [run.path for run in registered], [run.manifest for run in registered]
     study = registration.of_runs(paths, manifests) if registered else None
     return grouped, compare(grouped, baseline, unit, one_seed, study, margin)

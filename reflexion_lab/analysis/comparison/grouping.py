@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from reflexion_lab.analysis import metrics, shards
-from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.arms import Arm, check_finished
 from reflexion_lab.analysis.learning.checkpoints import ITEMS, checkpoints, stream_ids
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.folder import RunFolder, readable
 from reflexion_lab.runner.folder.manifest import DATA, flat, is_seeded, same_tasks, settings
 
 
@@ -24,14 +24,21 @@ def arms(
     """Group runs into arms, in order of appearance.
 
     Runs with the same `arm` that differ in a config key are separate arms, named with it: `reflexion recall.omega=3`.
-    Runs over the shards of a benchmark are one run. Raises FolderError: not a run folder; DataError: as `Arm`. `by`:
+    Runs over the shards of a benchmark are one run. Unfinished runs, and those that cannot be read, are left out with
+    a warning. Raises FolderError: not a run folder, or none is left; DataError: as `Arm`, or none is finished. `by`:
     dotted config keys to name arms by, instead of the keys in which they differ. `frozen`: whether runs with the frozen
     memory of another of `runs` are checkpoints of its arm (see `checkpoints.checkpoints`) or arms; they are arms if
     `by` names a key of `memory.shared.items`.
     """
     folders = [run if isinstance(run, RunFolder) else RunFolder.existing(run) for run in runs]
     texts: bool | Literal["digests"] = "digests" if metrics.all_built_in() else True
-    logs = [shards.read(group, texts) for group in shards.grouped(folders)]
+
+    def finished(group: Sequence[RunFolder]) -> Log:
+        log = shards.read(group, texts)
+        check_finished(log, group[0].path)
+        return log
+
+    logs = readable(shards.grouped(folders), finished)
     are_arms = frozen == "arms" or any(key.startswith(ITEMS) for key in by)
     by_stream = {} if are_arms else checkpoints(logs, stream_ids(folders))
     set_aside = {log.manifest.run_id for members in by_stream.values() for log in members}

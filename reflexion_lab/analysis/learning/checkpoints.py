@@ -14,7 +14,7 @@ from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.clusters import Clusters, merged
 from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Item, Manifest, Record, base_id
-from reflexion_lab.runner.folder.folder import RunFolder, folders
+from reflexion_lab.runner.folder.folder import RunFolder, folders, readable
 from reflexion_lab.runner.folder.manifest import comparable, same_tasks, settings
 from reflexion_lab.runner.solutions import tasks_of
 from reflexion_lab.tasks.benchmarks.similar import repeated
@@ -83,7 +83,8 @@ def stream_memory(runs: object) -> StreamMemory:
     that differ in more than seed, order and first items, or a frozen run that differs from its stream in what its
     verdicts depend on.
     """
-    read = {run.manifest.run_id: (run, Log.read(run, texts=False)) for run in folders(runs)}
+    whole = readable(folders(runs), lambda run: (run, Log.read(run, texts=False)))
+    read = {log.manifest.run_id: (run, log) for run, log in whole}
     logs, streams = [log for _, log in read.values()], stream_ids(run for run, _ in read.values())
     _check(logs, streams)
     own, by_stream = [log for log in logs if not is_frozen(log)], _assigned(logs, streams)

@@ -19,7 +19,7 @@ from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.summary import kinds_read
 from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Record
-from reflexion_lab.runner.folder.folder import folders
+from reflexion_lab.runner.folder.folder import folders, readable
 from reflexion_lab.runner.folder.manifest import differences
 
 
@@ -90,7 +90,7 @@ def transfer(runs: object, baseline: object = (), known: Collection[str] | None 
     `baseline`: runs on the same benchmark, paired by seed and, within a seed, by order; unpaired runs are excluded.
     `known`: ids of all available wisdom. Raises FolderError: a run cannot be read, or runs cannot be paired.
     """
-    logs, baseline_logs = ([Log.read(run) for run in folders(each)] for each in (runs, baseline))
+    logs, baseline_logs = (readable(folders(each), Log.read) for each in (runs, baseline))
     attempts = [attempt for log in logs for attempt in log.every]
     reads = [kinds_read(log, attempt) for log in logs for attempt in log.every]
     read = {wisdom_id for attempt in attempts for wisdom_id in attempt.recalled_wisdom}

@@ -36,7 +36,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from reflexion_lab.errors import FolderError
+from reflexion_lab.errors import DataError, FolderError
 from reflexion_lab.io import files
 from reflexion_lab.io.files import DRAFT, FULL, UNREADABLE, Scratch, check
 from reflexion_lab.records import (
@@ -57,6 +57,7 @@ from reflexion_lab.records import (
 from reflexion_lab.runner.folder import registration
 
 R = TypeVar("R", bound=Record)
+S = TypeVar("S")
 T = TypeVar("T")
 
 LOCK = ".lock"
@@ -417,9 +418,17 @@ RUNS = "runs"
 
 
 def folders(*runs: object) -> list[RunFolder]:
-    """The run folders that `runs` name, in order and without repetition.
+    """The run folders that `runs` name (see `run_paths`); those that cannot be read are left out with a warning.
 
-    Raises FolderError: a path is no run folder, a pattern matches none, or an argument is something else. `runs`: run
+    Raises FolderError: none can be read, or as `run_paths`.
+    """
+    return readable(run_paths(*runs), RunFolder.existing)
+
+
+def run_paths(*runs: object) -> list[Path]:
+    """Paths of the run folders that `runs` name, in order and without repetition.
+
+    Raises FolderError: no run of that name, a pattern matches none, or an argument is something else. `runs`: run
     folders; folders of runs, and of sweeps; a part of the name of one run in `runs/`; patterns such as `runs/*`, which
     match folders with a run; `RunFolder`s; objects with an attribute `folder` (a run) or `runs` (a sweep); or iterables
     of these. Several paths are those of a shell's pattern: those that are no run are left out.
@@ -429,36 +438,73 @@ def folders(*runs: object) -> list[RunFolder]:
     others = (
         others if len(others) < len(set(map(str, paths))) else set()
     )  # of names alone that are no run, each is wrong
-    by_path: dict[Path, RunFolder] = {}
+    by_path: dict[Path, Path] = {}
     for run in runs:
         if str(run) not in others:
-            for folder in _named(run):
-                by_path.setdefault(folder.path.resolve(), folder)
+            for path in _named(run):
+                by_path.setdefault(path.resolve(), path)
     if others:
         warnings.warn(f"left out, since they are no runs: {len(others)} of {len(runs)} paths", stacklevel=2)
     return list(by_path.values())
 
 
+def readable(things: Iterable[S], read: Callable[[S], T], most: int | None = None) -> list[T]:
+    """`read` of each thing, until there are `most`. What cannot be read is left out, with a warning that says why.
+
+    Raises the first problem if nothing else is left.
+    """
+    results: list[T] = []
+    problems: list[FolderError | DataError | OSError] = []
+    for thing in things:
+        if len(results) == most:
+            break
+        try:
+            results.append(read(thing))
+        except (FolderError, DataError, OSError) as problem:
+            problems.append(problem)
+    if problems and not results:
+        raise problems[0]
+    for text in map(left_out, problems):
+        warnings.warn(text, stacklevel=1)  # here, so that it is printed once
+    return results
+
+
+def left_out(problem: Exception) -> str:
+    """Why a run is left out; of an unfinished one with its remedy."""
+    if isinstance(problem, OSError):
+        return f"Not read: {problem.filename}: {problem.strerror}"
+    return f"Not read: {problem.problem}" if isinstance(problem, FolderError) else f"Left out: {problem}"
+
+
 def newest(number: int, root: Path | str = RUNS) -> list[RunFolder]:
     """The `number` newest runs in `root`, oldest first. Raises FolderError: it has none."""
-    runs = [path for path in _runs_in(Path(root)) if _STARTED.match(path.name)]  # a copy of another name is not new
+    paths = [path for path in runs_in(Path(root)) if _STARTED.match(path.name)]  # a copy of another name is not new
+    runs = readable(reversed(paths), RunFolder.existing, number)
     if len(runs) < number:
         raise FolderError(root, f"{len(runs)} run{'s' * (len(runs) != 1)}", f"{number} or more")
-    return [RunFolder.existing(path) for path in runs[-number:]]
+    return runs[::-1]
 
 
 def _is_no_run(path: str | Path) -> bool:
     """Whether something else than a run, and no folder of runs, is at the path."""
     try:
-        return Path(path).exists() and not (Path(path) / MANIFEST).is_file() and not _runs_in(Path(path))
+        return Path(path).exists() and not _is_run(Path(path)) and not runs_in(Path(path))
     except (OSError, ValueError):
         return False
 
 
-def _runs_in(root: Path) -> list[Path]:
+def _is_run(path: Path) -> bool:
+    """Whether a run is at the path, or a folder with the name of one, whatever is left of it."""
+    try:
+        return (path / MANIFEST).is_file() or (bool(_STARTED.match(path.name)) and path.is_dir())
+    except PermissionError:
+        return True
+
+
+def runs_in(root: Path) -> list[Path]:
     """Run folders in `root`, oldest first; of the folder of a sweep, those of its cells in their order."""
     if not (root / CELLS).is_file():
-        return sorted(path.parent for path in root.glob(f"[!.]*/{MANIFEST}"))
+        return sorted(filter(_is_run, root.glob("[!.]*")))
     folders: dict[int, str] = {}
     numbers = set()
     for line in (root / CELLS).read_bytes().splitlines():
@@ -492,36 +538,35 @@ def some_folders(*runs: object) -> list[RunFolder]:
     raise FolderError("runs", "none", "run folders, a pattern such as runs/*, a run or a sweep")
 
 
-def _named(run: object) -> list[RunFolder]:
+def _named(run: object) -> list[Path]:
     if isinstance(run, str | Path):
         return _matching(str(run))
     if isinstance(folder := getattr(run, "folder", run), RunFolder):
-        return [RunFolder.existing(folder.path)]
+        return [folder.path]
     if isinstance(several := getattr(run, "runs", run), Iterable):
-        return folders(*several)
+        return run_paths(*several)
     expected = "a folder, a pattern such as runs/*, a run or a sweep"
     raise FolderError("runs", f"something of type {type(run).__name__}", expected)
 
 
-def _matching(run: str) -> list[RunFolder]:
+def _matching(run: str) -> list[Path]:
     """The runs at a path, in a folder of runs or of a sweep, of a pattern, or of a part of a name in `runs/`."""
     try:
         is_there = Path(run).exists()
     except (OSError, ValueError):  # too long, or with a NUL
         raise FolderError(f"{run[:40]!r}…", "no path", "a run folder, or a pattern") from None
     if is_there:
-        several = [] if (Path(run) / MANIFEST).is_file() or not Path(run).is_dir() else _runs_in(Path(run))
-        return [RunFolder.existing(path) for path in several or [Path(run)]]
+        return ([] if _is_run(Path(run)) or not Path(run).is_dir() else runs_in(Path(run))) or [Path(run)]
     if glob.has_magic(run):
         paths = map(Path, sorted(glob.glob(run, recursive=True)))  # noqa: PTH207 - Path.glob takes no absolute pattern
-        if matches := [RunFolder.existing(path) for path in paths if (path / MANIFEST).is_file()]:
+        if matches := list(filter(_is_run, paths)):
             return matches
         raise FolderError(run, "no manifest.json in any folder", "a pattern that fits run folders")
-    named = [path for path in _runs_in(Path(RUNS)) if run in path.name] if run and "/" not in run else []
+    named = [path for path in runs_in(Path(RUNS)) if run in path.name] if run and "/" not in run else []
     if len(named) > 1:
         names = ", ".join(path.name for path in named[:3])
         raise FolderError(run, f"{len(named)} runs of such a name ({names})", "a part of the name of one run")
-    return [RunFolder.existing(named[0] if named else run)]
+    return named or [RunFolder.existing(run).path]
 
 
 def seal(folder: RunFolder) -> None:

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.errors import ConfigError, LabError
 from reflexion_lab.io.secrets import without_keys, without_login
-from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.folder import RunFolder, readable
 from reflexion_lab.studies.tracking import writing
 from reflexion_lab.studies.tracking.arm_runs import Compared, seed_differences
 from reflexion_lab.studies.tracking.arm_runs import write as write_arms
@@ -112,7 +112,8 @@ class MlflowTracker:
         compared = Compared.of(folders, baseline, one_seed)
         each = seed_differences(compared)
         differences = {log.manifest.run_id: (name, value) for log, name, value in each if not log.shard_ids}
-        for folder in folders:
+
+        def complete(folder: Path) -> None:
             log = Log.read(RunFolder.existing(folder))
             run_id = log.manifest.run_id
             with self._reported(f"run {run_id}", folder):
@@ -122,6 +123,8 @@ class MlflowTracker:
             is_stale = run_id not in differences and any(name.endswith("difference") for name in names)
             if is_stale or [run.info.status for run in former] != ["FINISHED"]:  # stale: MLflow deletes no metric
                 self.track(folder)
+
+        readable(folders, complete)
         with self._reported("arms"):
             client, experiment_id = self._open(compared.study or self.experiment)
             with self._alone("arms"):

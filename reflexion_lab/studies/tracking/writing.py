@@ -93,12 +93,12 @@ def write(
 
 
 def files(client: Any, run_id: str, folder: Path, log: Log) -> None:
-    """Log the folder's files, except hidden ones, which are drafts; and its curve if it is missing."""
+    """Log the folder's files, except hidden ones, which are drafts; of a finished run also its curve."""
     for path in sorted(folder.rglob("*")):
         place = path.relative_to(folder)
         if path.is_file() and not any(part.startswith(".") for part in place.parts):
             client.log_artifact(run_id, str(path), None if len(place.parts) == 1 else place.parent.as_posix())
-    if log.points and not (folder / "curves.png").exists():
+    if log.points and len(log.results) == log.manifest.n_expected and not (folder / "curves.png").exists():
         with Scratch() as scratch:
             save(scratch.path, drawing([Arm(view.run_name(log.manifest), [log])]))
             client.log_artifacts(run_id, str(scratch.path))
