@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,6 +50,8 @@ def lint_dataset(options: argparse.Namespace) -> int:
     sandbox = load_sandbox(cfg)
     try:
         benchmark = load_benchmark(cfg, sandbox)
+        if benchmark.note:
+            warnings.warn(benchmark.note, stacklevel=2)
         with progress(len(benchmark)) as each:
             linted = lint(
                 benchmark.tasks,

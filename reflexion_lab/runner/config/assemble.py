@@ -191,6 +191,8 @@ def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
     held.callback(sandbox.close)
     sandbox.open(is_new=False)  # report a damaged cache before anything runs
     benchmark = load_benchmark(cfg, sandbox)
+    if benchmark.note:
+        warnings.warn(benchmark.note, stacklevel=2)
     models = load_models(cfg)
     held.callback(models.close)
     tried = load_archive(cfg, models, InMemory()) if has_shared_memory(cfg) else None

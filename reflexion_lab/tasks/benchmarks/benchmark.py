@@ -34,6 +34,8 @@ class Benchmark:
     """Ids of the tasks that a split holds out, for which memory is frozen; empty without one."""
     part: str = "test"
     """Name of the held-out tasks in results, `test` or `validation`."""
+    note: str = ""
+    """A warning about the file: its columns that are not read; "" for none."""
 
     def __post_init__(self) -> None:
         counts = Counter(task.task_id for task in self.tasks)

@@ -13,7 +13,7 @@ import msgspec
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
-from reflexion_lab.tasks.benchmarks.rows import decoded, read
+from reflexion_lab.tasks.benchmarks.rows import Fields, decoded, read
 from reflexion_lab.tasks.benchmarks.visible import visible_tests
 from reflexion_lab.tasks.sandbox.suites import with_calls
 from reflexion_lab.text.replies.extract import preamble
@@ -40,14 +40,15 @@ PROSE = 200
 """Maximum number of lines before the code of a prompt."""
 
 
-class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One line of the data file."""
+class Problem(msgspec.Struct, frozen=True):
+    """One line of the data file; copies of it may lack the solution, or have visible tests of their own."""
 
     task_id: str
     prompt: str
     entry_point: str
-    canonical_solution: str
     test: str
+    canonical_solution: str = ""
+    visible_tests: tuple[str, ...] | None = None
 
 
 @functools.cache
@@ -129,14 +130,17 @@ def examples(task_id: str, prompt: str, entry_point: str) -> tuple[str, ...]:
     return tuple(test for test in visible_tests(prompt, entry_point) if test not in contradicted)
 
 
-def task(row: bytes) -> Task:
-    """The task of a row of HumanEval, in JSON."""
+def task(row: Fields) -> Task:
+    """The task of a row of HumanEval."""
     problem = decoded(row, Problem)
+    visible = problem.visible_tests
+    if visible is None:
+        visible = examples(problem.task_id, problem.prompt, problem.entry_point)
     return Task(
         task_id=problem.task_id,
         prompt=problem.prompt,
         entry_point=problem.entry_point,
-        visible_tests=examples(problem.task_id, problem.prompt, problem.entry_point),
+        visible_tests=visible,
         hidden_tests=hidden_checks(problem.test),
         setup=helpers(problem.prompt, problem.entry_point, problem.test),
         canonical_solution=whole_solution(problem.prompt, problem.entry_point, problem.canonical_solution),

@@ -6,7 +6,6 @@ Inputs and expected values are read as literals; nothing of the file is executed
 from __future__ import annotations
 
 import ast
-import json
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from reflexion_lab.errors import DataError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval import examples, helpers, whole_solution
-from reflexion_lab.tasks.benchmarks.rows import checked, decoded, read
+from reflexion_lab.tasks.benchmarks.rows import Fields, checked, decoded, read
 from reflexion_lab.text.replies.syntax import IMPORTS, UNPARSABLE, read_names
 
 CLOSE = '''def close(actual, expected, atol):
@@ -123,7 +122,7 @@ class Problem(msgspec.Struct, frozen=True):
     task_id: str
     prompt: str
     entry_point: str
-    canonical_solution: str
+    canonical_solution: str = ""
     test: str = ""
     base_input: list[list[object]] | None = None
     plus_input: list[list[object]] = []
@@ -143,8 +142,8 @@ def humaneval_plus(path: str, compute: Compute | None = None) -> Benchmark:
     return read(path, partial(_task, compute=compute))
 
 
-def _task(line: bytes, compute: Compute | None) -> Task:
-    problem = decoded(line, Problem, loads=json.loads)  # the file has Infinity, which is not valid JSON
+def _task(row: Fields, compute: Compute | None) -> Task:
+    problem = decoded(row, Problem)
     tags: tuple[str, ...] = ()
     if problem.base_input is not None:
         inputs, cases, atol = _released(problem, problem.base_input, compute)

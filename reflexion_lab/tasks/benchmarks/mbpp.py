@@ -6,7 +6,6 @@ MBPP+ (EvalPlus) adds a field `test` with many inputs.
 from __future__ import annotations
 
 import ast
-import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,7 +20,7 @@ from reflexion_lab.limits import Count, validated
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval_plus import helper, hidden_of
-from reflexion_lab.tasks.benchmarks.rows import HUB, LINES, checked, decoded, read, repeated
+from reflexion_lab.tasks.benchmarks.rows import HUB, LINES, Fields, checked, decoded, read, repeated
 from reflexion_lab.text.replies.syntax import UNPARSABLE
 
 SPLITS = {"prompt": (1, 10), "test": (11, 510), "validation": (511, 600), "train": (601, 974)}
@@ -87,27 +86,23 @@ def mbpp(
     )
 
 
-def task(row: bytes) -> Task:
-    """The task of a row of MBPP, in JSON, with its first test visible."""
+def task(row: Fields) -> Task:
+    """The task of a row of MBPP, with its first test visible."""
     return _task(_problem(row), visible=1, challenge=False)
 
 
-def _selected(row: bytes, split: str, visible: int, challenge: bool) -> Task | None:
+def _selected(row: Fields, split: str, visible: int, challenge: bool) -> Task | None:
     problem = _problem(row)
     first, last = SPLITS.get(split, (problem.task_id, problem.task_id))
     return _task(problem, visible, challenge) if first <= problem.task_id <= last else None
 
 
-def _problem(row: bytes) -> Problem:
-    fields = decoded(row, dict[str, object])
-    unread = sorted(name for name in fields.keys() - set(Problem.__struct_fields__) if re.search("test|input", name))
-    if unread:
-        raise DataError(f"field $.{unread[0]}", "tests in another form", "test_list, or test as MBPP+ has it")
+def _problem(row: Fields) -> Problem:
     for name in ("test_list", "test_imports"):
-        if isinstance(text := fields.get(name), str):  # a data set of MBPP+ has lists as text
+        if isinstance(text := row.get(name), str):  # a data set of MBPP+ has lists as text
             with suppress(*UNPARSABLE):
-                fields[name] = ast.literal_eval(text)
-    return decoded(msgspec.json.encode(fields), Problem)
+                row[name] = ast.literal_eval(text)
+    return decoded(row, Problem)
 
 
 def _task(problem: Problem, visible: int, challenge: bool) -> Task:

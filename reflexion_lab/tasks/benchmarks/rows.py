@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import codecs
+import difflib
 import hashlib
 import json
 import keyword
@@ -25,13 +26,17 @@ from reflexion_lab.text.replies.syntax import UNPARSABLE, tree_of
 T = TypeVar("T")
 
 SHOWN = 10
-"""Maximum number of bad rows in one error."""
+"""Maximum number of bad rows in one error, and of columns in one warning."""
 LINES = (".jsonl", ".jsonl.gz")
+Fields = dict[str, Any]
+"""A row: values by column, without null and NaN."""
+NEAR = 0.8
+"""Ratio of `difflib` from which on an unknown name is a misspelt one."""
 
 
 def read(
     path: str,
-    task_of: Callable[[bytes], Task | None],
+    task_of: Callable[[Fields], Task | None],
     *,
     name: str = "",
     suffixes: tuple[str, ...] = LINES,
@@ -49,7 +54,8 @@ def read(
         A file with one of `suffixes` (a `.json` file has one array of rows; blank lines of other files are skipped), a
         `.parquet` file, a folder of `save_to_disk`, or `hf://datasets/OWNER/NAME[/SUBSET[/SPLIT]]`.
     task_of : callable
-        Converts a row to a task, or to None to skip it; raises DataError for a wrong field.
+        Converts a row to a task, or to None to skip it, and takes the columns that it reads out of the row, as
+        `decoded` does; raises DataError for a wrong field.
     name : str
         Name of the benchmark; by default that of the file, without suffixes, or of the data set.
     expected : str
@@ -68,16 +74,41 @@ def read(
         rows = _rows(path, data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the rows' own code, such as "\d" and `1if`
-        tasks = _tasks(path, rows, task_of)
+        tasks, unread = _tasks(path, rows, task_of)
     if not tasks:
         raise DataError(path, "no task", expected)
-    return Benchmark(name, tasks, digest)
+    others = f" and {len(unread) - SHOWN} others" if len(unread) > SHOWN else ""
+    note = f"{Path(path).name}: fields not read: {', '.join(unread[:SHOWN])}{others}" if unread else ""
+    return Benchmark(name, tasks, digest, note=note)
 
 
-def decoded(row: bytes, kind: type[T], loads: Callable[[bytes], object] = msgspec.json.decode) -> T:
-    """The row converted to `kind`; raises DataError that names the field."""
+def fields_of(row: bytes) -> Fields:
+    """The columns of a row of JSON; NaN and infinities as Python writes them. Raises DataError: it is no object."""
     try:
-        return msgspec.convert(loads(row), kind)
+        fields = json.loads(row.decode())
+    except (ValueError, RecursionError) as problem:
+        raise DataError("field $", f"text that is not JSON ({problem})", "a JSON object") from None
+    return {name: value for name, value in _converted(fields, Fields).items() if _is_value(value)}
+
+
+def decoded(fields: Fields, kind: type[T]) -> T:
+    """The struct `kind` of a row, out of which it takes its fields.
+
+    Raises DataError: a field is missing, of another type, or misspelt.
+    """
+    known = [field.name for field in msgspec.structs.fields(kind)]  # type: ignore[arg-type]
+    for name in fields.keys() - set(known):
+        if near := difflib.get_close_matches(name.lower(), [name for name in known if name not in fields], 1, NEAR):
+            raise DataError(f"field $.{name}: unknown; did you mean {near[0]}?")
+    struct = _converted(fields, kind)
+    for name in known:
+        fields.pop(name, None)
+    return struct
+
+
+def _converted(fields: object, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(fields, kind)
     except (ValueError, RecursionError) as problem:
         raise DataError(_reworded(str(problem))) from None
 
@@ -135,13 +166,18 @@ def _rows(path: str, data: bytes) -> Iterator[tuple[str, bytes]]:
         yield from ((f"line {number}", line) for number, line in lines if line.strip())
 
 
-def _tasks(path: str, rows: Iterator[tuple[str, bytes]], task_of: Callable[[bytes], Task | None]) -> tuple[Task, ...]:
+def _tasks(
+    path: str, rows: Iterator[tuple[str, bytes]], task_of: Callable[[Fields], Task | None]
+) -> tuple[tuple[Task, ...], list[str]]:
+    """The tasks, and the columns that no row's task reads."""
     tasks: dict[str, tuple[Task, str]] = {}
+    unread: Fields = {}
     problems = []
     for place, row in rows:
         try:
-            if (task := task_of(row)) is None:
+            if (task := task_of(fields := fields_of(row))) is None:
                 continue
+            unread |= fields
             _, first = tasks.setdefault(task.task_id, (task, place))
             if first != place:
                 raise DataError(f"field $.task_id: {task.task_id!r} is already the id of {first}")
@@ -152,7 +188,7 @@ def _tasks(path: str, rows: Iterator[tuple[str, bytes]], task_of: Callable[[byte
     if problems:
         rest = [f"... and {len(problems) - SHOWN} more bad lines."] if len(problems) > SHOWN else []
         raise DataError("\n".join(problems[:SHOWN] + rest))
-    return tuple(task for task, _ in tasks.values())
+    return tuple(task for task, _ in tasks.values()), list(unread)
 
 
 def _sources(task: Task) -> Iterator[tuple[str, str]]:
@@ -166,11 +202,9 @@ def _reworded(message: str) -> str:
     text, _, path = message.replace("`", "").partition(" - at ")
     if missing := re.fullmatch(r"Object missing required field (.*)", text):
         return f"field $.{missing[1]}: got nothing, expected a value"
-    if unknown := re.fullmatch(r"Object contains unknown field (.*)", text):
-        return f"field {path or '$'}.{unknown[1]}: got an unknown name, expected a field of the format"
     if wrong := re.fullmatch(r"Expected (.*), got (.*)", text):
         return f"field {path or '$'}: got {wrong[2]}, expected {wrong[1]}"
-    return f"field {path or '$'}: got text that is not JSON ({text}), expected a JSON object"
+    return f"field {path or '$'}: {text}"
 
 
 def repeated(tests: Iterable[str], others: Iterable[str], entry_point: str) -> tuple[str, ...]:
@@ -207,8 +241,8 @@ def is_dataset(path: str) -> bool:
 def dataset_rows(path: str, instead: str = "") -> tuple[list[bytes], str]:
     """Rows of a data set as JSON objects, and its digest; `path` and `instead` as in `read`.
 
-    Null and NaN columns of a row are left out; Infinity is as `json` writes it. The digest is the SHA-256 (hex) of a
-    file's bytes, otherwise of the rows as JSON with sorted keys. Raises DataError: the package is missing, the data set
+    NaN and Infinity are as `json` writes them. The digest is the SHA-256 (hex) of a file's bytes, otherwise of the rows
+    as JSON with sorted keys. Raises DataError: the package is missing, the data set
     cannot be read, or it has several splits and `path` names none.
     """
     try:
@@ -224,8 +258,7 @@ def dataset_rows(path: str, instead: str = "") -> tuple[list[bytes], str]:
         hint = f"connect once, or {instead}" if instead else ""
         raise DataError(f"{path} cannot be read ({reason})", expected="a data set", hint=hint) from problem
     data = Path(path).read_bytes() if path.endswith(".parquet") else msgspec.json.encode(rows, order="sorted")
-    encoded = [json.dumps({key: value for key, value in row.items() if _is_value(value)}, default=str) for row in rows]
-    return [row.encode() for row in encoded], hashlib.sha256(data).hexdigest()
+    return [json.dumps(row, default=str).encode() for row in rows], hashlib.sha256(data).hexdigest()
 
 
 def _is_value(value: object) -> bool:

@@ -114,7 +114,7 @@ TASK_FIELDS: dict[str, dict] = {
     "entry point a keyword": {"entry_point": "class"}, "tests a text": {"hidden_tests": "assert 1"},
     "a test no Python": {"hidden_tests": ["assert ("]}, "a test null": {"visible_tests": [None]},
     "a test with NUL": {"visible_tests": ["assert '\x00'"]}, "setup no Python": {"setup": "import"},
-    "unknown field": {"colour": "red"}, "NUL in the id": {"task_id": "a\x00b"}, "tags a number": {"tags": 5},
+    "misspelt field": {"tag": []}, "NUL in the id": {"task_id": "a\x00b"}, "tags a number": {"tags": 5},
     "deep test": {"hidden_tests": ["assert " + "(" * 5000 + ")" * 5000]},
 }  # fmt: skip
 TASK_FILES: dict[str, Content] = {
