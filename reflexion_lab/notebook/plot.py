@@ -18,7 +18,9 @@ Raises FolderError for a folder that is no run, and ConfigError where the runs h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from reflexion_lab.analysis.arms import Arm
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Unit = Literal["completion_tokens", "tokens", "calls", "cost"]
+KEY = re.compile(r"[a-z_]+(\.[a-z_]+)+")
+"""A dotted config key."""
 TOO_SHORT = "no loop with a second attempt", "runs with loop.max_attempts=2 or more"
 
 
@@ -138,14 +142,17 @@ def retrieval(*runs: object, later: bool = False, ax: Axes | None = None, captio
 
 
 def heat_map(*runs: object, keys: str | tuple[str, ...] = (), ax: Axes | None = None, caption: bool = True) -> Axes:
-    """Share of tasks solved over one config key, such as recall.omega, or two, with interval and n in each cell.
+    """Share of tasks solved over one config key, such as recall.omega, or two, with interval and n in each cell: a map
+    for each value of other keys that are swept.
 
     Parameters
     ----------
     keys : str | tuple[str, ...], optional
-        A key, or the key down and the key across; by default those that are swept.
+        A key, or the key down and the key across, which may also follow the runs; by default those that are swept.
     """
     selected = (keys,) if isinstance(keys, str) else tuple(keys)
+    after = [run for run in runs if isinstance(run, str) and KEY.fullmatch(run) and not Path(run).exists()]
+    selected, runs = selected or tuple(map(str, after)), tuple(run for run in runs if run not in after)
     missing = "no swept config key", "runs of a sweep over numbers, or keys="
     return _drawn("heat_map", _heat_map.drawing(_arms(runs, *selected), selected), ax, caption, missing)
 
@@ -185,7 +192,7 @@ def _single_arm(runs: Sequence[object], name: str | None) -> Arm:
         if name in (label, arm.label):
             return arm
     expected = "one, since an Axes has room for one; name it with arm=" if name is None else "one of these"
-    raise ConfigError("arm", repr(name or len(by_name)), f"{expected}: {', '.join(by_name)}")
+    raise ConfigError("arm", repr(name or len(by_name)), f"{expected}: {', '.join(a.label for a in by_name.values())}")
 
 
 def _drawn(
@@ -193,6 +200,7 @@ def _drawn(
 ) -> Axes:
     if drawing is None:
         raise ConfigError(name, *missing)
-    if len(drawing.panels) > 1:
-        raise ConfigError(name, f"{len(drawing.panels)} panels", "one, as fewer arms give", "`report` draws them all")
+    if len(drawing.panels) > 1 and ax is not None:
+        hint = "without ax= they are drawn on a new figure; or pass the runs of one panel"
+        raise ConfigError(name, f"one ax= and {len(drawing.panels)} panels", "an Axes for each", hint)
     return on_axes(drawing, ax, caption)

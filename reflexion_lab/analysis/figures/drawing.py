@@ -125,16 +125,11 @@ def save(folder: Path, drawing: Drawing, kind: Kind = "png", is_captioned: bool 
     from matplotlib import figure, rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    across = min(drawing.across, len(drawing.panels))
-    width, down = max(NARROWEST, drawing.size[0] * across), -(-len(drawing.panels) // across)
     # ids of an SVG are random otherwise; a dollar in an arm's name is no formula
     with rc_context({"svg.hashsalt": drawing.name, "svg.fonttype": "none", "text.parse_math": False}):
-        canvas = figure.Figure(figsize=(width, drawing.size[1]), facecolor="white")
-        canvas.set_layout_engine("constrained", wspace=0.04, w_pad=0.08, h_pad=0.06)
+        canvas = figure.Figure()
         FigureCanvasAgg(canvas)
-        _draw_panels(canvas, drawing, down, across)
-        lines = _write_words(canvas, drawing, width, is_captioned)
-        canvas.set_size_inches(width, drawing.size[1] * down + LINE * lines + 0.3 * is_captioned)
+        _draw_panels(canvas, drawing, is_captioned)
         canvas.draw_without_rendering()
         canvas.set_layout_engine("none")  # laid out once: savefig would do it again, at each of its passes
         path = folder / f"{drawing.name}.{'svg' if kind == 'svg' else 'png'}"
@@ -149,7 +144,12 @@ def save(folder: Path, drawing: Drawing, kind: Kind = "png", is_captioned: bool 
     return Figure(drawing, path, table, in_print, is_captioned)
 
 
-def _draw_panels(canvas: Canvas, drawing: Drawing, down: int, across: int) -> None:
+def _draw_panels(canvas: Canvas, drawing: Drawing, is_captioned: bool) -> None:
+    across = min(drawing.across, len(drawing.panels))
+    width, down = max(NARROWEST, drawing.size[0] * across), -(-len(drawing.panels) // across)
+    canvas.set_size_inches(width, drawing.size[1])
+    canvas.set_facecolor("white")
+    canvas.set_layout_engine("constrained", wspace=0.04, w_pad=0.08, h_pad=0.06)
     axes = list(canvas.subplots(down, across, squeeze=False).flat)
     for ax, panel in zip(axes, drawing.panels, strict=False):
         panel(ax)
@@ -157,6 +157,8 @@ def _draw_panels(canvas: Canvas, drawing: Drawing, down: int, across: int) -> No
             ax.set_title(textwrap.fill(name, int(drawing.size[0] * LETTERS * 0.7)), loc="left", fontsize=9)
     for ax in axes[len(drawing.panels) :]:
         ax.set_visible(False)
+    lines = _write_words(canvas, drawing, width, is_captioned)
+    canvas.set_size_inches(width, drawing.size[1] * down + LINE * lines + 0.3 * is_captioned)
 
 
 def _write_words(canvas: Canvas, drawing: Drawing, width: float, is_captioned: bool) -> int:
@@ -230,7 +232,8 @@ def inert(text: str) -> str:
 
 
 def on_axes(drawing: Drawing, ax: Axes | None = None, is_captioned: bool = True) -> Axes:
-    """Draw the first panel of `drawing` on `ax`, or on a new figure of pyplot; returns the Axes.
+    """Draw the only panel of `drawing` on `ax`, or all on a new figure of pyplot; returns the Axes, of several the
+    first.
 
     The figure is white, whatever the theme or style of matplotlib.
     """
@@ -241,26 +244,36 @@ def on_axes(drawing: Drawing, ax: Axes | None = None, is_captioned: bool = True)
 
     with context("default"):
         target = ax
-        if target is None:
+        if len(drawing.panels) > 1:
+            _draw_panels(canvas := pyplot.figure(), drawing, is_captioned)
+            target = canvas.axes[0]
+        elif target is None:
             width, height = max(NARROWEST, drawing.size[0]), drawing.size[1] + 0.5
             lines = _wrapped(drawing.caption, width * ROOM).count("\n") + 2 if is_captioned else 0
             target = pyplot.figure(figsize=(width, height + LINE * lines), layout="constrained").add_subplot()
-        target.figure.set_facecolor("white")
-        target.set_facecolor("white")
-        drawing.panels[0](target)
-        rows = _head(drawing, target, is_captioned)
-        if ax is None and (figure := target.get_figure(root=True)):
-            width, height = figure.get_size_inches()
-            figure.set_size_inches(width, height + LINE * rows)
-        if is_captioned:
-            _caption(drawing.caption, target)
-        for artist in target.findobj(Text):  # dollars and backslashes in names are no formulas, and nothing for LaTeX
+        if len(drawing.panels) == 1:
+            _draw_panel(drawing, target, is_captioned, is_new=ax is None)
+        for artist in (target if ax else target.figure).findobj(
+            Text
+        ):  # dollars and backslashes in names are no formulas, and nothing for LaTeX
             artist.set_parse_math(False)
             artist.set_usetex(False)
         # The first figure of a notebook switches this on, which the end of a style would undo.
         is_interactive = matplotlib.is_interactive()
     matplotlib.interactive(is_interactive)
     return target
+
+
+def _draw_panel(drawing: Drawing, ax: Axes, is_captioned: bool, is_new: bool) -> None:
+    ax.figure.set_facecolor("white")
+    ax.set_facecolor("white")
+    drawing.panels[0](ax)
+    rows = _head(drawing, ax, is_captioned)
+    if is_new and (figure := ax.get_figure(root=True)):
+        width, height = figure.get_size_inches()
+        figure.set_size_inches(width, height + LINE * rows)
+    if is_captioned:
+        _caption(drawing.caption, ax)
 
 
 def _wrapped(caption: str, inches: float, most: int | None = None) -> str:

@@ -68,7 +68,8 @@ def drawing(arms: Sequence[Arm], keys: Sequence[str] = ()) -> Drawing | None:
         return None
     for key in selected:
         if not any(key in config(arm) for arm in arms):
-            raise ConfigError("keys", repr(key), "a dotted config key of an arm, such as recall.omega")
+            known = ", ".join(swept(arms)) or "recall.omega"
+            raise ConfigError("keys", repr(key), f"a dotted config key of an arm, such as {known}")
     pair = ("", *selected)[-2:]
     grids: dict[str, dict[tuple[Value, Value], tuple[Arm, Estimate]]] = {}
     for arm in arms:

@@ -365,8 +365,8 @@ def test_titles_of_panels_do_not_reach_into_the_next(make_arms):
     long = "retry recorded.variant=humaneval-gpt-4-turbo-0409-5repeats-no-temp-incr "
     result = make_arms(f"{long}one", f"{long}two", f"{long}three")
     for plot in (outcome_panels.drawing(result), transition_plots.drawing(result)):
-        canvas = Figure(figsize=(plot.size[0] * 2, plot.size[1] * 2), layout="constrained")
-        drawing._draw_panels(canvas, plot, 2, 2)
+        canvas = Figure()
+        drawing._draw_panels(canvas, plot, is_captioned=False)
         canvas.draw_without_rendering()
         wide = [text.get_window_extent().width for text in canvas.findobj(Text) if "retry" in text.get_text()]
         assert len(wide) == 3

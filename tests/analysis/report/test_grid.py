@@ -1,6 +1,7 @@
 """A sweep over three keys, as its user reads it: names of cells, the baseline, the best cell, heat maps."""
 
 import pytest
+from matplotlib import pyplot
 
 import reflexion_lab as rl
 from reflexion_lab.analysis.comparison.grouping import shared_words, short_names
@@ -18,8 +19,10 @@ def grid(tmp_path_factory):
     path = tmp_path_factory.mktemp("grid")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
+        pyplot.switch_backend("agg")
         rl.sweep([f"{KEYS[0]}=0.99,1", f"{KEYS[1]}=2,3", f"{KEYS[2]}=0,1,2", *SMALL], quiet=True)
-    return path
+    yield path
+    pyplot.close("all")
 
 
 @pytest.fixture
@@ -47,6 +50,35 @@ def test_every_cell_of_three_keys_is_on_the_screen_or_named(screen_of, columns, 
     assert "SAME CALLS: t0.99 = t1 in a2 Ω0, a3 Ω0, a3 Ω1, a3 Ω2;" in text
     monkeypatch.setattr(screen, "LINES", 11)
     assert any(" not shown, none higher: t0.99 a" in line for line in screen_of(columns=columns))
+
+
+@pytest.mark.parametrize(
+    ("words", "titles"),
+    [((), ["t0.99", "t1"]), ((KEYS[2], KEYS[1]), ["t0.99", "t1"]), ((KEYS[0], KEYS[1]), ["Ω0", "Ω1", "Ω2"]),
+     ((KEYS[2],), ["t0.99 a2", "t0.99 a3", "t1 a2", "t1 a3"])],
+)  # fmt: skip
+def test_a_heat_map_for_each_value_of_the_other_keys(grid, monkeypatch, words, titles):
+    monkeypatch.chdir(grid)
+    assert titles_of(rl.plot.heat_map("runs", *words)) == titles
+    assert titles_of(rl.plot.heat_map("runs", keys=words)) == titles
+
+
+def titles_of(axes):
+    return [ax.get_title(loc="left") for ax in axes.figure.axes if ax.get_visible()]
+
+
+@pytest.mark.parametrize(
+    ("draw", "way"),
+    [(lambda ax: rl.plot.heat_map("runs", ax=ax), "without ax= they are drawn on a new figure"),
+     (lambda ax: rl.plot.heat_map("runs", "recall.omga", ax=ax), "such as recall.omega, loop.max_attempts, "),
+     (lambda ax: rl.plot.outcome_map("runs"), "name it with arm=: t0.99 a2 Ω0, t0.99 a2 Ω1, ")],
+)  # fmt: skip
+def test_what_cannot_be_drawn_names_a_way_that_works(grid, monkeypatch, draw, way):
+    monkeypatch.chdir(grid)
+    with pytest.raises(ValueError) as problem:
+        draw(pyplot.subplots()[1])
+    assert way in str(problem.value)
+    assert titles_of(rl.plot.outcome_map("runs", arm="t0.99 a2 Ω0")) == ["t0.99 a2 Ω0"]
 
 
 def labels(**values):
