@@ -38,6 +38,8 @@ class CachedEmbedder:
     def __init__(self, embedder: Embedder, path: str | Path | None) -> None:
         self.hits = self.misses = 0
         self._embedder = embedder
+        self.query_prefix: str = getattr(embedder, "query_prefix", "")
+        self.document_prefix: str = getattr(embedder, "document_prefix", "")
         self._path = None if path is None else Path(path)
         self._lock = threading.Lock()
         self._database: Database | None = None
@@ -147,10 +149,13 @@ class ReplayEmbedder:
     """Vectors from the embedding cache `path`, opened at first use. Thread-safe.
 
     Raises ModelError: at first use: the file cannot be read, has no such embedder, or lacks a text. `fingerprint`:
-    selects an embedder where the file has several; "": the only one.
+    selects an embedder where the file has several; "": the only one. `query_prefix`, `document_prefix`: as recorded.
     """
 
-    def __init__(self, path: str | Path, fingerprint: str = "") -> None:
+    def __init__(
+        self, path: str | Path, fingerprint: str = "", query_prefix: str = "", document_prefix: str = ""
+    ) -> None:
+        self.query_prefix, self.document_prefix = query_prefix, document_prefix
         self.path = Path(path)
         self._wanted = fingerprint
         self._database = _database(self.path, readonly=True)

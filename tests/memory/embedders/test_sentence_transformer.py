@@ -1,13 +1,19 @@
+import json
 import shutil
 import socket
 import sys
+import warnings
 
 import numpy as np
 import pytest
 
+import reflexion_lab as rl
+from reflexion_lab.cli.main import main
 from reflexion_lab.errors import ModelError
+from reflexion_lab.memory.embedders.cached import CachedEmbedder
 from reflexion_lab.memory.embedders.minilm import packaged
 from reflexion_lab.memory.embedders.sentence_transformer import SentenceTransformer
+from reflexion_lab.memory.retrieval.embedding import EmbeddingRetriever
 
 TEXTS = ["Reverse a string.", "Sum a list of numbers."]
 
@@ -91,3 +97,62 @@ def test_the_missing_library_is_named_with_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(ModelError, match=r"needs sentence_transformers: pip install 'reflexion_lab\[embeddings\]'"):
         SentenceTransformer().embed(TEXTS)
+
+
+@pytest.mark.slow
+def test_prompts_of_a_model_are_put_before_the_texts_or_named(minilm, no_network, tmp_path):
+    copy(tmp_path / "e5")
+    settings = tmp_path / "e5" / "config_sentence_transformers.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"prompts": {"query": "query: ", "passage": ""}}))
+    plain = SentenceTransformer(str(tmp_path / "e5"))
+    with pytest.warns(UserWarning, match=r"prompts are not used, \{'query': 'query: '\}; set embedder.query_prefix"):
+        bare = plain.embed(TEXTS)
+    assert np.array_equal(bare, minilm.embed(TEXTS))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mine = SentenceTransformer(
+            str(tmp_path / "e5"), device="cpu", query_prefix="query: ", document_prefix="passage: "
+        )
+        for embedder in (mine, CachedEmbedder(mine, tmp_path / "cache.sqlite"), CachedEmbedder(mine, None)):
+            retriever = EmbeddingRetriever(embedder)
+            retriever.add(TEXTS)
+            (query,) = minilm.embed(["query: reverse"])
+            expected = minilm.embed([f"passage: {text}" for text in TEXTS]) @ query
+            assert [hit.score for hit in retriever.rank("reverse", 2)] == pytest.approx(
+                sorted(expected)[::-1], abs=1e-5
+            )
+
+
+@pytest.mark.slow
+def test_a_device_that_is_not_there_is_named(no_network):
+    with pytest.raises(ModelError, match=r"cannot be loaded .*expected a folder .*, and a device of this machine"):
+        SentenceTransformer(device="cuda:99").embed(TEXTS)
+
+
+@pytest.mark.slow
+def test_a_run_with_prefixes_is_replayed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ("retriever=hybrid", "embedder=sentence_transformer", "recall=similar", "recall.min_score=0")
+    prefixes = ("embedder.query_prefix='query: '", "embedder.document_prefix='passage: '")
+    small = ("model=simulated", "model.first=0.3", "benchmark.limit=4", "memory.shared.round_size=1", "tracker=none")
+    run = rl.run(*words, *prefixes, *small, quiet=True)
+    assert main(["bundle", str(run.path), "--out", "run.zip"]) == 0
+    assert main(["replay", "run.zip"]) == 0
+
+
+def test_prefixes_of_an_own_embedder_reach_every_retriever_and_curator(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts = []
+
+    class Mine:
+        fingerprint, dimensions = "mine", 2
+        query_prefix, document_prefix = "ask: ", "page: "
+
+        def embed(self, batch):
+            texts.extend(batch)
+            return np.array([[1, 0] if len(text) % 2 else [0, 1] for text in batch], np.float32)
+
+    small = ("model=simulated", "model.first=0.3", "benchmark.limit=4", "memory.shared.round_size=1", "tracker=none")
+    shown = "memory.shared.shown={mistakes: 1}"
+    rl.run("retriever=hybrid", "curator=raw_trajectories", shown, *small, embedder=Mine, quiet=True)
+    assert {text.partition(": ")[0] for text in texts} == {"ask", "page"}
