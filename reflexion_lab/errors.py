@@ -93,7 +93,8 @@ class Unanswered(ModelError):
     """No answer after all retries, for a temporary reason that does not depend on the prompt. Nothing may replace the
     answer, or results would depend on the server's health.
 
-    `outcome`: one of `UNANSWERED`. `is_lasting`: calls for other tasks would fail as well until a user fixes it.
+    `outcome`: one of `UNANSWERED`, or `refused`: a prompt of a role that the server has not answered yet. `is_lasting`:
+    calls for other tasks would fail as well until a user fixes it.
     """
 
     def __init__(self, message: str, outcome: str, is_lasting: bool = False) -> None:

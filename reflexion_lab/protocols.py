@@ -74,8 +74,8 @@ class Model(Protocol):
     """Maximum tokens of prompt and reply together; 0 if unknown."""
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
-        """One reply to a conversation, also for a refusal, a filtered reply and a prompt that is too long
-        (`records.WITHHELD`).
+        """One reply to a conversation, also for a refusal, a filtered reply and a prompt that is too long or refused
+        for an unknown reason (`records.WITHHELD`).
 
         `messages` are one or more, oldest first; a last one of role `assistant` is a beginning to continue. Unsupported
         parameters of `sampling` are ignored. Equal calls with different `sample` (from 0) are independent draws, with

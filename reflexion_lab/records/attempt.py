@@ -16,9 +16,9 @@ class Record(msgspec.Struct, frozen=True):
     """Base of all records: immutable; subclasses repeat `frozen=True`, which type checkers need."""
 
 
-WITHHELD = ("refusal", "content_filter", "context_overflow", "wrong_model")
+WITHHELD = ("refusal", "content_filter", "context_overflow", "refused", "wrong_model")
 """Finish reasons for which no code is extracted: the model refused, the provider filtered the reply, the prompt is
-longer than the context, or another model answered."""
+longer than the context, the server refused it for another reason, which is the reply, or another model answered."""
 
 
 class Message(Record, frozen=True, kw_only=True):

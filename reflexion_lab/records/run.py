@@ -56,7 +56,7 @@ class SetAside(Record, frozen=True, kw_only=True):
 
     task_id: str
     outcome: str
-    """One of `errors.UNANSWERED`, or `reflector_error`."""
+    """One of `errors.UNANSWERED`, `refused` or `reflector_error`."""
     problem: str
     """One line without secrets: server, answer, stage, attempt and hint."""
     at: str

@@ -319,7 +319,8 @@ def teach(task: Task, feedback_source: str, written: tuple[str, ...] = ()) -> Ta
 class SetAsideTasks:
     """Tasks that are set aside, each with a line in the run folder's `set_aside.jsonl`. Thread-safe.
 
-    `limit`: consecutive failures, without an answered task between them, after which the run stops.
+    `limit`: consecutive failures, without an answered task between them, after which the run stops; it stops after
+    `PATIENCE` if the server refuses all prompts.
     """
 
     def __init__(self, folder: RunFolder, limit: int) -> None:
@@ -340,7 +341,7 @@ class SetAsideTasks:
             self._failures += 1
             if problem.is_lasting:
                 raise problem
-            if self._failures > self.limit:
+            if self._failures > (self.limit if problem.outcome != "refused" else PATIENCE):
                 many = f"{self._failures} loops in a row had no answer, so the run stops. The last: "
                 raise Unanswered(many + text, problem.outcome)
 

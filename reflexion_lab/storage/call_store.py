@@ -25,7 +25,7 @@ from reflexion_lab.records import Completion, Record, Usage
 if TYPE_CHECKING:
     from reflexion_lab.storage.sql import Execute, Statement
 
-PASSING = ("context_overflow", "wrong_model")
+PASSING = ("context_overflow", "refused", "wrong_model")
 """Finish reasons that depend on the server's setup (context, model); a later reply to the same call replaces them."""
 
 LEDGER = "used as the ledger of spending"

@@ -20,7 +20,7 @@ GREEDY = Sampling()
 
 def respond(body, headers):
     text = body["messages"][-1]["content"]
-    return 200 if text != "unanswerable" else 400, completion(f"echo {text}", (len(text), 2))
+    return 200 if text != "unanswerable" else 404, completion(f"echo {text}", (len(text), 2))
 
 
 @pytest.fixture(scope="module")

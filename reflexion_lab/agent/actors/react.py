@@ -25,6 +25,7 @@ ENDED = {
     "refusal": "the model refused",
     "content_filter": "the provider's filter cut the reply out",
     "context_overflow": "the prompt is longer than the model's context",
+    "refused": "the server refused the prompt",
     "wrong_model": "another model than the one asked for answered",
 }
 REPEATS = 3

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.agent.models.marks import marked
 from reflexion_lab.agent.models.prices import FREE, Price
-from reflexion_lab.agent.models.wrapped import WrappedModel
+from reflexion_lab.agent.models.wrapped import Refusals, WrappedModel
 from reflexion_lab.errors import ModelError
 from reflexion_lab.limits import validated
 from reflexion_lab.protocols import Model
@@ -72,7 +72,7 @@ class CachedModel(WrappedModel):
     Equal concurrent calls are made once. Those of this object raise the same error if the call fails; others that share
     the cache then make the call themselves, as they do when the calling process is killed. Thread-safe. `price`: token
     prices, applied to stored replies that have no cost. `mode`: `off`: no cache. `read-write`: use and extend the
-    cache, but repeat calls that a server refused (`call_store.PASSING`): a `context_overflow`, which is free, every
+    cache, but repeat calls that a server refused (`call_store.PASSING`): those without a reply, which are free, every
     time; a `wrong_model`, which is paid again, once per process and call. `replay-only`: never call `model`. Raises
     ConfigError: unknown `mode`, or unsupported URL; StoreError: the cache cannot be used, is missing in `replay-only`,
     or a reply cannot be stored; ModelError: `replay-only`, and the cache does not contain a call.
@@ -188,15 +188,20 @@ class Draws(WrappedModel):
 
     Loops that make equal calls in the same order share draws in the cache; two draws of one loop are always distinct.
     `counts`: calls so far, by key; shared by the models of a loop's roles. `first`: index of the first draw.
+    `refusals`: of the role, shared by all loops.
     """
 
-    def __init__(self, model: Model, counts: Counter[str] | None = None, first: int = 0) -> None:
+    def __init__(
+        self, model: Model, counts: Counter[str] | None = None, first: int = 0, refusals: Refusals | None = None
+    ) -> None:
         super().__init__(model)
         self._first = first
         self._counts = Counter[str]() if counts is None else counts
+        self._refusals = refusals or Refusals()
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         """`sample` is ignored and replaced by the count."""
         key = call_key(self.fingerprint, messages, sampling, 0)
         self._counts[key] += 1
-        return super().complete(messages, sampling=sampling, sample=self._first + self._counts[key] - 1)
+        sample = self._first + self._counts[key] - 1
+        return self._refusals.check(super().complete(messages, sampling=sampling, sample=sample), self._counts)

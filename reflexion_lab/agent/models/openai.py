@@ -40,9 +40,10 @@ class OpenAIModel:
     """A model on a server of the OpenAI chat protocol. Thread-safe.
 
     A reply without content has the text ""; token counts are 0 if the server sends none. A refusal, a filtered reply
-    and a prompt that is too long are completions with a `finish_reason` of `records.WITHHELD`. `Sampling.grammar` is
-    not sent. Raises ConfigError: an argument is out of range; Unanswered: there is no key, or no reply after all
-    retries; ModelError: the server rejects the request. No message contains the key.
+    and a rejected prompt are completions with a `finish_reason` of `records.WITHHELD`; that of a prompt that is
+    `refused` for an unknown reason (4xx other than 401 to 404, 408, 409 and 429) has the server's words as its text.
+    `Sampling.grammar` is not sent. Raises ConfigError: an argument is out of range; Unanswered: there is no key, or no
+    reply after all retries; ModelNotFound: the server has no such model or path. No message contains the key.
 
     Parameters
     ----------
@@ -156,7 +157,10 @@ class OpenAIModel:
                 break
             time.sleep(wait)
         # Outside of the handler: the SDK's error, if chained, would expose request headers and the key.
-        raise self._error(problem, retry)
+        failure = self._error(problem, retry)
+        if outcome_of(problem) == "refused":
+            return self._withheld(Rejection("refused"), time.monotonic() - began, retry, str(failure))
+        raise failure
 
     def _send(self, chat: list[dict[str, str]], fields: dict[str, Any]) -> bytes:
         """One request; the answer's body."""
@@ -206,9 +210,9 @@ class OpenAIModel:
             ),
         )
 
-    def _withheld(self, refusal: Rejection, seconds: float, retries: int) -> Completion:
+    def _withheld(self, refusal: Rejection, seconds: float, retries: int, text: str = "") -> Completion:
         return Completion(
-            text="",
+            text=text,
             model=self._model,
             finish_reason=refusal.finish_reason,
             usage=Usage(calls=1, seconds=seconds, retries=retries, refused=1),

@@ -76,7 +76,7 @@ def _ending(library: Any, stream: Any, deadline: float) -> Any:
 
 
 def outcome_of(problem: Exception) -> str:
-    """One of `errors.UNANSWERED`; "" if the request itself is invalid."""
+    """One of `errors.UNANSWERED`, or `refused`; "" if the server has no such model or path, or there is no answer."""
     import openai
 
     status = getattr(problem, "status_code", 0)
@@ -85,7 +85,8 @@ def outcome_of(problem: Exception) -> str:
     if isinstance(problem, openai.APIConnectionError):
         return "malformed" if str(problem.__cause__).startswith(NO_COMPLETION) else "connection"
     names = {401: "key_refused", 402: "rate_limited", 403: "key_refused", 409: "server_error", 429: "rate_limited"}
-    return "server_error" if status >= 500 else names.get(status, "")
+    other = "refused" if 400 <= status < 500 and status != 404 else ""
+    return "server_error" if status >= 500 else names.get(status, other)
 
 
 def is_spent(problem: Exception) -> bool:
@@ -108,7 +109,7 @@ def pause(problem: Exception, retry: int) -> float | None:
     """Seconds to wait after `problem` before a retry, of which there were `retry`; None if a retry is useless."""
     headers = headers_of(problem)
     asked = _retry_after(headers)
-    is_lasting = outcome_of(problem) in ("", "key_refused") or is_spent(problem)
+    is_lasting = outcome_of(problem) in ("", "refused", "key_refused") or is_spent(problem)
     if is_lasting or asked > LONGEST_WAIT or headers.get("x-should-retry") == "false":
         return None
     return asked if asked > 0 else min(LONGEST_PAUSE, 0.5 * 2**retry) * random.uniform(0.75, 1)
@@ -184,7 +185,7 @@ class Rejection(NamedTuple):
     """The server's reason to reject a prompt, which a retry does not change."""
 
     finish_reason: str
-    """`context_overflow` or `content_filter`."""
+    """`context_overflow`, `content_filter` or, for an unknown reason, `refused`."""
     prompt_tokens: int = 0
     """Length of the prompt as counted by the server; 0 if unknown."""
 

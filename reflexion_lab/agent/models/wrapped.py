@@ -1,11 +1,16 @@
-"""Base class of models that pass their calls on to another model."""
+"""Models that pass their calls on to another model."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
+from reflexion_lab.errors import ModelError, Unanswered
 from reflexion_lab.protocols import Model
-from reflexion_lab.records import Completion, Message, Sampling
+from reflexion_lab.records import WITHHELD, Completion, Message, Sampling
+
+IN_A_ROW = 3
+"""Loops with refused prompts, without an answer between them, after which a run stops."""
 
 
 class WrappedModel:
@@ -19,3 +24,40 @@ class WrappedModel:
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         return self._model.complete(messages, sampling=sampling, sample=sample)
+
+
+class Refusals:
+    """Refused prompts of one role: outcomes of their loops, or a config that does not suit the server. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.has_answered = False
+        self._loops: list[object] = []
+        self._lock = threading.Lock()
+
+    def check(self, completion: Completion, loop: object) -> Completion:
+        """Raises Unanswered: the server refused a prompt, and has answered none yet; ModelError: it refused prompts of
+        `IN_A_ROW` loops in a row.
+        """
+        with self._lock:
+            if completion.finish_reason not in WITHHELD:
+                self.has_answered = True
+                if not completion.cached:  # which does not show that the server still answers
+                    self._loops.clear()
+            elif completion.finish_reason == "refused" and not completion.cached:
+                if not self.has_answered:
+                    raise Unanswered(completion.text, "refused")
+                self._loops += [loop] * all(loop is not other for other in self._loops)
+                if len(self._loops) >= IN_A_ROW:
+                    raise ModelError(f"prompts of {IN_A_ROW} tasks in a row were refused. The last: {completion.text}")
+        return completion
+
+
+class CheckedModel(WrappedModel):
+    """`model` for one role, each prompt of which is a loop of its own."""
+
+    def __init__(self, model: Model, refusals: Refusals) -> None:
+        super().__init__(model)
+        self._refusals = refusals
+
+    def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
+        return self._refusals.check(super().complete(messages, sampling=sampling, sample=sample), loop=object())

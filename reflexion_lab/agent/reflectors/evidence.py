@@ -48,6 +48,7 @@ _OUTCOMES = OUTCOMES | {
     "refusal": "I refused to answer, and gave no program",
     "content_filter": "my reply was cut out by a filter, and no program was left",
     "context_overflow": "the prompt was too long for me, and no program was written",
+    "refused": "the server refused my prompt, and no program was written",
     "wrong_model": "another model answered, whose reply does not count",
 }
 

@@ -127,6 +127,8 @@ def _warnings_of(row: Row) -> Iterator[str]:
         used = f"at least {row.spent.usage.tokens:,} tokens, cost unknown"
         without = f"{missing} of {row.spent.usage.replies} replies without usage"
         yield f"USAGE MISSING: {plain(row.arm)}: {used} ({without})"
+    if refused := row.spent.usage.refused:
+        yield f"REFUSED PROMPTS: the server refused {refused} of {row.spent.usage.calls} prompts of {plain(row.arm)}"
     by_model, total = sum(row.reflections.get(name, 0) for name in BY_MODEL), sum(row.reflections.values())
     others = ", ".join(f"{n} {name}" for name, n in sorted(row.reflections.items()) if name not in BY_MODEL)
     if has_model(row.reflections) and by_model < ENOUGH * total:

@@ -353,6 +353,7 @@ def card(
     actor_turns = list(turns(trajectory.steps))
     old = (before.trajectory.solution, f"attempt {before.number}") if before else ()
     diff, remark = program(trajectory.solution, *old)
+    remark = trajectory.reply if trajectory.finish_reason == "refused" and not diff else remark
     drafts = [turn.number for turn in actor_turns if turn.step.program and turn.step.program == trajectory.solution]
     heading = "; ".join(filter(None, [f"the draft of turn {drafts[-1]}" if drafts else "", remark]))
     memory_items = (sources or Sources({attempt.task_id: [attempt]})).memory_items(attempt)

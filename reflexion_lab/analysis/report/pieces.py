@@ -17,7 +17,7 @@ from reflexion_lab.records import OUTCOMES, UNKNOWN, Attempt, Check, Evaluation
 
 OUTCOME_WORDS = (
     "passed, failed, raised an error, timed out, out of memory, exited early, no tests, no program, harness error, "
-    "refused, cut by a filter, prompt too long, wrong model"
+    "refused, cut by a filter, prompt too long, prompt refused, wrong model"
 )
 WORDS = dict(zip(OUTCOMES, OUTCOME_WORDS.split(", "), strict=True))
 LONGEST = 40_000

@@ -20,7 +20,7 @@ from reflexion_lab.analysis.stats.intervals import Estimate, Rate, methods
 from reflexion_lab.analysis.summary import Summary, cost_is_known, spending, summary, usages
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.memory.curators.items import EXCEEDS
-from reflexion_lab.records import BY_MODEL, OUTCOMES, Reflection, Trajectory, Update, Usage, WrittenTests
+from reflexion_lab.records import BY_MODEL, OUTCOMES, WITHHELD, Reflection, Trajectory, Update, Usage, WrittenTests
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import changes, resumed
 from reflexion_lab.runner.silence import silence
@@ -147,10 +147,20 @@ def _silent(log: Log, figures: Summary) -> Iterator[str]:
         if silent.empty_replies + silent.cut_replies >= max(1, MANY * used.replies):
             ends = [attempt.trajectory.finish_reason for attempt in log.every] if role == "actor" else ()
             yield f"SILENT {role.upper()}: {silence(role, used.replies, silent, log.manifest.config, ends)}"
-    withheld = sum(figures.withheld.values())
-    if withheld >= max(1, MANY * len(log.every)):
-        what = f"{withheld} of {len(log.every)} attempts have no program ({cells.counts(figures.withheld)})"
-        yield f"WITHHELD: {what}: see whether model.model and the prompts suit each other"
+    withheld, refused = sum(figures.withheld.values()), {r: u for r, u in figures.usage.items() if u.refused}
+    if not refused and withheld < max(1, MANY * len(log.every)):
+        return
+    what = f"{withheld} of {len(log.every)} attempts have no program ({cells.counts(figures.withheld)})" * bool(
+        withheld
+    )
+    counts = ", ".join(f"{used.refused} of {used.calls} prompts of the {role}" for role, used in refused.items())
+    advice = "see whether model.model and the prompts suit each other"
+    if refused:
+        tasks = [a.task_id for a in log.every if a.trajectory.usage.refused and a.trajectory.finish_reason in WITHHELD]
+        what = "; ".join(filter(None, (f"the server refused {counts}", what)))
+        advice = "".join(f"show RUN {name} has its words; " for name in tasks[:1])
+        advice += "set model.context if they are too long"
+    yield f"{'REFUSED PROMPTS' if refused else 'WITHHELD'}: {what}: {advice}"
 
 
 def _cut_prompts(log: Log) -> Iterator[str]:

@@ -51,6 +51,7 @@ from reflexion_lab.runner.config.build import (
 from reflexion_lab.runner.config.compose import restored
 from reflexion_lab.runner.config.initial_items import InitialItems, initial_items, of_held_out
 from reflexion_lab.runner.config.parts import (
+    ROLES,
     Models,
     any_node,
     draws_by_role,
@@ -222,6 +223,8 @@ def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
     if benchmark.held_out and not cfg.quiet:
         print(overlap(benchmark), file=sys.stderr)
     folder = open_folder(cfg, manifest)
+    for role in ROLES if folder.results else ():  # a resumed run need not begin with a prompt that is answered
+        models.refusals(role).has_answered = True
     models.meter.scope = str(cfg.sweep_id or folder.manifest.config.get("sweep_id") or folder.manifest.run_id)
     workers = cfg.workers or models.of("actor").slots
     if cfg.resume is not None:

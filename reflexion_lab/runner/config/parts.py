@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.agent.models.prices import Meter
-from reflexion_lab.agent.models.wrapped import WrappedModel
+from reflexion_lab.agent.models.wrapped import CheckedModel, Refusals, WrappedModel
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.io import files
 from reflexion_lab.io.secrets import is_given, without_logins
@@ -62,6 +62,8 @@ class Models(NamedTuple):
     """`actor` is always there."""
     meter: Meter = Meter()
     """New spending, limited by the caps."""
+    refusals: Callable[[str], Refusals] = lambda role: Refusals()
+    """By role."""
 
     def of(self, role: str) -> CachedModel:
         """The model of a role, by default the actor's."""
@@ -138,7 +140,8 @@ def load_curated(cfg: Config, models: Models) -> CuratedMemory | None:
         return None
     items = converted("memory.shared.items", cfg.memory.shared["items"], Items)
     limits = replace(items, max_tokens=items_limit(cfg))
-    parts: dict[str, Any] = {"model": models.of("curator"), "prompts": build(cfg.prompts, "prompts"), "limits": limits}
+    model = CheckedModel(models.of("curator"), models.refusals("curator"))
+    parts: dict[str, Any] = {"model": model, "prompts": build(cfg.prompts, "prompts"), "limits": limits}
     if takes("curator", plain(cfg.curator), "retriever"):
         parts["retriever"] = build(cfg.retriever, "retriever", {"embedder": load_embedder(cfg)})
     if any_node(plain(cfg.curator), lambda node: bool(capability(node, "reads_solutions", False))):
@@ -385,7 +388,7 @@ def load_models(cfg: Config) -> Models:
             models[key] = _cached(cfg, role, plain(node), meter, lists)
         by_role[role] = models[key]
     check_currency([model.price for model in models.values()])
-    return Models(by_role, meter)
+    return Models(by_role, meter, {role: Refusals() for role in ROLES}.__getitem__)
 
 
 def load_meter(cfg: Config) -> Meter:
@@ -507,8 +510,7 @@ def draws_by_role(models: Models) -> dict[str, Draws]:
     from reflexion_lab.agent.models.cache import Draws
 
     counts = Counter[str]()
-    draws = {id(model): Draws(model, counts) for model in models.distinct}
-    return {role: draws[id(models.of(role))] for role in ROLES}
+    return {role: Draws(models.of(role), counts, refusals=models.refusals(role)) for role in ROLES}
 
 
 def stop_rules(cfg: Config, stuck: Stuck) -> Stop:
@@ -535,9 +537,11 @@ def suite_writer_factory(cfg: Config, model: Model, sandbox: Sandbox) -> Callabl
     if style == "continuation" and capability(node, "only_chats", ""):
         raise ConfigError("suite_writer", f"{style} with {capability(node, 'only_chats', '')}", "suite_writer=chat")
     node, parts = plain(cfg.suite_writer), {"sandbox": sandbox, "prompts": build(cfg.prompts, "prompts")}
+    refusals = Refusals()
 
     def writer() -> SuiteWriter:
-        suite_writer: SuiteWriter = build(node, "suite_writer", {**parts, "model": Draws(model, first=SUITE_DRAWS)})
+        draws = Draws(model, first=SUITE_DRAWS, refusals=refusals)
+        suite_writer: SuiteWriter = build(node, "suite_writer", {**parts, "model": draws})
         return suite_writer
 
     writer()  # report invalid values before anything is written

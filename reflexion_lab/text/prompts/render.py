@@ -415,15 +415,16 @@ class PromptedModel:
     def __call__(self, name: str, task: Task, memory: Recollection, **variables: object) -> Answer:
         """Call the model with the template `name`.
 
-        If the model rejects the prompt as too long, it is called once more with less memory: reduced in proportion to
-        the model's token count, or to half if it gives none. Exceptions of the model pass through.
+        If the model rejects the prompt as too long, or for an unknown reason, it is called once more with less memory:
+        reduced in proportion to the model's token count, or to half if it gives none. Exceptions of the model pass
+        through.
         """
         name = name if self.style == "chat" else f"continue_{name}"
         about = {"prompt": task.prompt, "task_id": task.base_id, **variables}
         limit = max_prompt_tokens(self.model, self.sampling)
         fitted = self.prompts.fit(name, limit if limit is None else int(limit / memory.token_ratio), memory, **about)
         messages, completion = self._put(fitted.text)
-        if completion.finish_reason == "context_overflow":
+        if completion.finish_reason in ("context_overflow", "refused"):
             # The estimate was too low, or the server's context is smaller than the configured one.
             sent, counted, spent = estimated(fitted.text), completion.refused_tokens, completion.usage
             smaller = limit * sent // counted if limit and counted > limit else sent // 2

@@ -154,7 +154,7 @@ STATUSES = {
     "reset": ("connection", False, ""), "torn": ("connection", False, ""), "stall": ("timeout", False, "model.timeout"),
     **dict.fromkeys(("invalid_json", "html", "empty_body", "no_choices"), ("malformed", False, "no chat completion")),
     "error_with_200": ("malformed", False, "overloaded"), "401": ("key_refused", True, REFUSED),
-    "403": ("key_refused", True, REFUSED), "404": (None, None, "model.model"), "400": (None, None, "injected 400"),
+    "403": ("key_refused", True, REFUSED), "404": (None, None, "model.model"),
     "payment": ("rate_limited", True, "credit is spent"),
 }  # fmt: skip
 """By fault: outcome, whether it lasts, and what the error names. What lasts, or is no outcome, is asked once."""
@@ -172,6 +172,15 @@ def test_failure_is_retried_or_not_and_has_cause_advice_and_outcome(model, serve
     assert f"tiny at {server.url}/" in str(problem) and text in str(problem)
     assert ("sent 2 times" in str(problem)) == is_retried
     assert len(server.requests) == 1 + is_retried
+
+
+@pytest.mark.parametrize("status", [400, 413, 422, 499])
+def test_a_prompt_that_is_refused_in_unknown_words_is_a_reply_with_those_words(model, server, status):
+    reply = ask(model(error(status, {"detail": "Request contains an invalid argument. " + "x" * 900 + KEY})))
+    assert (reply.finish_reason, reply.usage.refused, reply.usage.tokens) == ("refused", 1, 0)
+    assert f"{status} - Request contains an invalid argument. xxx" in reply.text and "model.extra_body" in reply.text
+    assert "sk-planted" not in reply.text and len(reply.text) < 800
+    assert len(server.requests) == 1
 
 
 def test_content_of_another_shape_is_malformed(model):
@@ -214,7 +223,7 @@ def test_server_that_is_not_there_is_named(model, waits):
 def test_key_is_in_no_error_no_repr_and_no_fingerprint(model, waits):
     echoes = [
         error(401, {"error": {"message": f"Incorrect API key provided: {KEY}"}}),
-        error(400, {"error": {"message": "x" * 440 + KEY}}), error(500, {"error": {"message": KEY}}),
+        error(404, {"error": {"message": "x" * 440 + KEY}}), error(500, {"error": {"message": KEY}}),
         says({"error": "y" * 180 + KEY}), says(KEY.encode(), "text/plain"), says((KEY * 9999).encode(), "text/plain"),
         error(429, {}, **{"Retry-After": "9" * 16 + KEY}), reply_of(model=KEY), "reset",
     ]  # fmt: skip

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from reflexion_lab.errors import ModelError, ModelNotFound, StoreError, Unanswered
+from reflexion_lab.errors import ModelNotFound, StoreError, Unanswered
 
 QUICK = ("model.retries=0", "model.timeout=1")
 
@@ -56,7 +56,7 @@ def test_the_loop_is_set_aside_by_default_and_its_verdict_is_kept(faults, studen
         assert loop.judged.trajectory.solution
 
 
-@pytest.mark.parametrize(("fault", "kind"), [("404", ModelNotFound), ("400", ModelError)])
+@pytest.mark.parametrize(("fault", "kind"), [("404", ModelNotFound), ("400", Unanswered)])
 def test_a_rejected_request_stops_the_run_and_no_rule_steps_in(faults, student, run, fault, kind):
     with faults.FaultServer(student, fails(fault)) as server:
         folder, problem = run(server, *QUICK)
@@ -64,7 +64,7 @@ def test_a_rejected_request_stops_the_run_and_no_rule_steps_in(faults, student, 
     assert fault in str(problem)
     assert "model.model" in str(problem)
     assert reflections(folder) == []
-    assert {loop.outcome for loop in folder.set_aside} == {"reflector_error"}
+    assert {loop.outcome for loop in folder.set_aside} == {"reflector_error" if fault == "404" else "refused"}
     assert folder.set_aside[0].judged.trajectory.solution
 
 
