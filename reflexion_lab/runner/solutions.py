@@ -77,5 +77,5 @@ def _harmless(load: dict[str, Any]) -> bool:
 
 def _attributes(node: dict[str, Any], seed: int) -> Any:
     """The part of a config that `load_benchmark` reads."""
-    chosen = {name: node.get(name) for name in ("name", "load", *SELECTION)}
+    chosen = {name: node.get(name) for name in ("name", "load", "fields", *SELECTION)}
     return SimpleNamespace(benchmark=SimpleNamespace(**chosen), seed=seed)

@@ -47,6 +47,7 @@ class _Quality(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class _Benchmark(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     load: Part
+    fields: dict[str, str] | None = None
     name: Name = ""
     ids: list[str] | str | None = None
     sample: int | None = None

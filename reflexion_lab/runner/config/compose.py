@@ -95,7 +95,7 @@ def _not_chosen(choices: Sequence[str], keys: Collection[str]) -> list[str]:
 
 
 def in_full(overrides: Sequence[str]) -> tuple[str, ...]:
-    """Overrides with `model=PROVIDER/NAME` and `benchmark=FILE` written out: group and value."""
+    """Overrides with `model=PROVIDER/NAME` and `benchmark=FILE` written out, and ++ before `benchmark.fields`."""
     return tuple(full for override in overrides for full in _in_full(override))
 
 
@@ -119,7 +119,7 @@ def _in_full(override: str) -> tuple[str, ...]:
         return "benchmark=jsonl", f"benchmark.load.path={_quoted(tasks[1])}"
     if _SAMPLED.match(override):
         return (f"++{override}",)
-    return (override,)
+    return (re.sub(r"^(?=benchmark\.fields[.=])", "++", override),)  # any field: Hydra knows only those of the file
 
 
 def _quoted(text: str) -> str:

@@ -350,7 +350,12 @@ def selected(cfg: Config, sandbox: CachedSandbox | None = None) -> Benchmark:
     """The selected tasks in the benchmark's order, each once."""
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
-    loaded = build(cfg.benchmark.load, "benchmark.load", {"compute": sandbox and sandbox.values})
+    parts: dict[str, Any] = {"compute": sandbox and sandbox.values}
+    if fields := plain(getattr(cfg.benchmark, "fields", None)):
+        if not takes("benchmark", plain(cfg.benchmark.load), "fields"):
+            raise ConfigError("benchmark.fields", fields, "none; benchmark=FILE reads them")
+        parts["fields"] = converted("benchmark.fields", fields, dict[str, str])
+    loaded = build(cfg.benchmark.load, "benchmark.load", parts)
     whole = loaded if isinstance(loaded, Benchmark) else Benchmark(name=cfg.benchmark.name, tasks=tuple(loaded))
     node = cfg.benchmark
     own_seed = getattr(node, "sample_seed", None)

@@ -67,25 +67,28 @@ def hidden_checks(test: str) -> tuple[str, ...]:
 
     The checks run in order in a copy of the program's namespace, in which `candidate` is the entry point. Each is a
     statement of `check` with an assert, together with the statements before it, also those outside `check`. Statements
-    after the last assert and calls of `check` are dropped. A `check` that returns, has a `nonlocal` in it, or other
-    parameters than `candidate`, is one check. Raises DataError: `test` is no Python, has no function `check` with an
+    after the last assert and calls of `check` are dropped. Without `check`, the module's statements are split. It is
+    one check if its `check` returns, has a `nonlocal` in it, or other parameters than `candidate`, or if functions and
+    classes of other names test. Raises DataError: `test` is no Python, has no function `check` with an
     assert, or has one that is too deep to be written again.
     """
     tree, lines = _parsed(test), re.split(r"\n|\r(?!\n)", test)  # as Python counts lines
     check = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"), None)
-    waiting = [node for node in tree.body if node not in (check, *_calling(tree)) and not _is_metadata(node)]
+    others = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node is not check]
+    is_called = len(with_calls(_parsed(test), "candidate").body) > len(tree.body)  # as by a test runner
+    if not check and (is_called or any(isinstance(part, ast.Assert) for node in others for part in ast.walk(node))):
+        return (test,)
+    before = [node for node in tree.body if node not in (check, *_calling(tree)) and not _is_metadata(node)]
     if check and _is_whole(check):
-        return ("\n".join([*(_source(lines, node) for node in waiting), *_called(test, _lines(lines, check), check)]),)
-    checks = []
-    for statement in check.body if check else []:
+        return ("\n".join([*(_source(lines, node) for node in before), *_called(test, _lines(lines, check), check)]),)
+    checks, waiting = [], before if check else []
+    for statement in check.body if check else before:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Name | ast.Constant):
             continue  # a `print` without a call, or a docstring
         waiting.append(statement)
         if any(isinstance(node, ast.Assert) for node in ast.walk(statement)):
             checks.append("\n".join(_source(lines, node) for node in waiting))
             waiting.clear()
-    if not checks and not check and len(with_calls(_parsed(test), "candidate").body) > len(tree.body):
-        return (test,)  # of a test runner's form
     if not checks:
         raise DataError("field $.test", repr(test[:60]), "a function `check` with asserts")
     return tuple(checks)

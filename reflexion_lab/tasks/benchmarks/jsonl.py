@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import msgspec
+
+from reflexion_lab.errors import DataError
+from reflexion_lab.limits import Count, validated
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks import humaneval, mbpp
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
-from reflexion_lab.tasks.benchmarks.rows import Fields, checked, decoded, read
+from reflexion_lab.tasks.benchmarks.rows import SAME, Fields, Names, checked, decoded, read
 
 
-def jsonl(path: str) -> Benchmark:
+class Tests(msgspec.Struct, frozen=True):
+    """The tests of a row that tells no visible ones from hidden ones, in a list or as one text."""
+
+    tests: list[str] | str
+
+
+@validated
+def jsonl(path: str, visible: Count = 1, fields: Names = SAME) -> Benchmark:
     """Tasks of a `.jsonl` or `.jsonl.gz` file (UTF-8) or data set.
 
     The fields `task_id`, `prompt` and `entry_point` (a Python identifier) are required; tests are lists of Python
     source. A row without `hidden_tests` but with `test` is read as one of HumanEval, whose `canonical_solution` may be
     missing; a row with `test_list` as one of MBPP or MBPP+, whose first test is visible and whose challenge tests are
-    left out. See `rows.read` for `path`, name, digest and errors.
+    left out. Of a list `tests`, as of `test_list`, the first `visible` ones are visible and the others hidden; one text
+    is split into its asserts. See `rows.read` for `path`, `fields`, name, digest and errors.
     """
-    return read(path, _task)
+    return read(path, partial(_task, visible=visible), fields=fields)
 
 
-def _task(row: Fields) -> Task:
+def _task(row: Fields, visible: int) -> Task:
     if "test_list" in row and not row.keys() & {"visible_tests", "hidden_tests"}:
-        return mbpp.task(row)
+        return mbpp.task(row, visible)
+    if type(row.get("task_id")) is int:
+        row["task_id"] = str(row["task_id"])
+    if "tests" in row and not row.keys() & {"test", "visible_tests", "hidden_tests"}:
+        tests = decoded(row, Tests).tests
+        tests = list(humaneval.hidden_checks(tests)) if isinstance(tests, str) else tests
+        if len(tests) <= visible:
+            raise DataError("field $.tests", len(tests), f"a test beyond the {visible} visible", mbpp.LOWER)
+        row |= {"visible_tests": tests[:visible], "hidden_tests": tests[visible:]}
     if "test" in row and "hidden_tests" not in row:
         return checked(humaneval.task(row))
     return checked(decoded(row, Task))

@@ -28,6 +28,7 @@ SPLITS = {"prompt": (1, 10), "test": (11, 510), "validation": (511, 600), "train
 Split = Literal["prompt", "test", "validation", "train", "all"]
 Subset = Literal["full", "sanitized"]
 NAME = "google-research-datasets/mbpp"
+LOWER = "lower benchmark.load.visible"
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -86,9 +87,9 @@ def mbpp(
     )
 
 
-def task(row: Fields) -> Task:
-    """The task of a row of MBPP, with its first test visible."""
-    return _task(_problem(row), visible=1, challenge=False)
+def task(row: Fields, visible: int) -> Task:
+    """The task of a row of MBPP, with its first tests visible."""
+    return _task(_problem(row), visible, challenge=False)
 
 
 def _selected(row: Fields, split: str, visible: int, challenge: bool) -> Task | None:
@@ -112,9 +113,7 @@ def _task(problem: Problem, visible: int, challenge: bool) -> Task:
     function = _function(problem.code, tests)
     _, inputs, tags = hidden_of(problem.test, function.name) if problem.test else (0, (), ())
     if len(tests) + len(inputs) <= visible:
-        raise DataError(
-            "field $.test_list", len(tests), f"a test beyond the {visible} visible", "lower benchmark.load.visible"
-        )
+        raise DataError("field $.test_list", len(tests), f"a test beyond the {visible} visible", LOWER)
     examples = tests[:visible]
     both = repeated(tests, examples, function.name)
     known = repeated(inputs, tests, function.name)

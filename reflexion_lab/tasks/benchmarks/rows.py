@@ -11,8 +11,9 @@ import keyword
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,6 +31,9 @@ SHOWN = 10
 LINES = (".jsonl", ".jsonl.gz")
 Fields = dict[str, Any]
 """A row: values by column, without null and NaN."""
+Names = Mapping[str, str]
+"""Columns by field, where a file has other names; `a.b` is the value of `b` in the object of `a`."""
+SAME: Names = MappingProxyType({})
 NEAR = 0.8
 """Ratio of `difflib` from which on an unknown name is a misspelt one."""
 
@@ -42,6 +46,7 @@ def read(
     suffixes: tuple[str, ...] = LINES,
     expected: str = "one JSON object a line",
     instead: str = "",
+    fields: Names = SAME,
 ) -> Benchmark:
     """Tasks of a file or data set.
 
@@ -62,6 +67,8 @@ def read(
         Error text for a source without tasks.
     instead : str
         Hint for a missing package `datasets` or an unreachable hub.
+    fields : mapping
+        Columns by field, for those of other names.
     """
     if is_dataset(path):
         encoded, digest = dataset_rows(path, instead)
@@ -74,7 +81,7 @@ def read(
         rows = _rows(path, data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the rows' own code, such as "\d" and `1if`
-        tasks, unread = _tasks(path, rows, task_of)
+        tasks, unread = _tasks(path, rows, task_of, fields)
     if not tasks:
         raise DataError(path, "no task", expected)
     others = f" and {len(unread) - SHOWN} others" if len(unread) > SHOWN else ""
@@ -96,10 +103,15 @@ def decoded(fields: Fields, kind: type[T]) -> T:
 
     Raises DataError: a field is missing, of another type, or misspelt.
     """
-    known = [field.name for field in msgspec.structs.fields(kind)]  # type: ignore[arg-type]
-    for name in fields.keys() - set(known):
+    known = {field.name: field for field in msgspec.structs.fields(kind)}  # type: ignore[arg-type]
+    others = [name for name in fields if name not in known]
+    for name in others:
         if near := difflib.get_close_matches(name.lower(), [name for name in known if name not in fields], 1, NEAR):
             raise DataError(f"field $.{name}: unknown; did you mean {near[0]}?")
+    for name, field in known.items():
+        if field.required and name not in fields:
+            hint = f"benchmark.fields.{name}=COLUMN reads another column: {', '.join(others[:SHOWN])}" if others else ""
+            raise DataError(f"field $.{name}", "nothing", "a value", hint)
     struct = _converted(fields, kind)
     for name in known:
         fields.pop(name, None)
@@ -167,28 +179,53 @@ def _rows(path: str, data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _tasks(
-    path: str, rows: Iterator[tuple[str, bytes]], task_of: Callable[[Fields], Task | None]
+    path: str, rows: Iterator[tuple[str, bytes]], task_of: Callable[[Fields], Task | None], names: Names
 ) -> tuple[tuple[Task, ...], list[str]]:
     """The tasks, and the columns that no row's task reads."""
     tasks: dict[str, tuple[Task, str]] = {}
     unread: Fields = {}
-    problems = []
+    missing, columns = dict(names), Fields()
+    problems: dict[str, list[str]] = {}
     for place, row in rows:
         try:
-            if (task := task_of(fields := fields_of(row))) is None:
+            columns |= (fields := fields_of(row))
+            if names:
+                fields = _renamed(fields, names)
+                missing = {name: column for name, column in missing.items() if name not in fields}
+            if (task := task_of(fields)) is None:
                 continue
             unread |= fields
             _, first = tasks.setdefault(task.task_id, (task, place))
             if first != place:
                 raise DataError(f"field $.task_id: {task.task_id!r} is already the id of {first}")
         except DataError as problem:
-            problems.append(f"{path}, {place}, {problem}")
+            problems.setdefault(str(problem), []).append(place)
         except UNPARSABLE as problem:
-            problems.append(f"{path}, {place}, field $: got {type(problem).__name__} ({problem}), expected a whole row")
+            text = f"field $: got {type(problem).__name__} ({problem}), expected a whole row"
+            problems.setdefault(text, []).append(place)
+    for name, column in missing.items():
+        raise DataError(f"benchmark.fields.{name}", repr(column), f"a column of {path}: {', '.join(columns)}")
     if problems:
-        rest = [f"... and {len(problems) - SHOWN} more bad lines."] if len(problems) > SHOWN else []
-        raise DataError("\n".join(problems[:SHOWN] + rest))
+        lines = [f"{path}, {n[0]}, {text}" + f" (in {len(n)} rows)" * (len(n) > 1) for text, n in problems.items()]
+        rest = [f"... and {len(lines) - SHOWN} more problems."] if len(lines) > SHOWN else []
+        raise DataError("\n".join(lines[:SHOWN] + rest))
     return tuple(task for task, _ in tasks.values()), list(unread)
+
+
+def _renamed(row: Fields, names: Names) -> Fields:
+    """The row with the fields' own names."""
+    values = {name: _value(row, column) for name, column in names.items()}
+    read = {column if column in row else column.partition(".")[0] for column in names.values()}
+    rest = {name: value for name, value in row.items() if name not in read}
+    return rest | {name: value for name, value in values.items() if value is not None}
+
+
+def _value(row: Fields, column: str) -> Any:
+    """The value of a column, or of `b` in the object of the column `a` for `a.b`; None without one."""
+    if column in row or "." not in column:
+        return row.get(column)
+    outer, _, inner = column.partition(".")
+    return _value(row[outer], inner) if isinstance(row.get(outer), dict) else None
 
 
 def _sources(task: Task) -> Iterator[tuple[str, str]]:
@@ -200,8 +237,6 @@ def _sources(task: Task) -> Iterator[tuple[str, str]]:
 def _reworded(message: str) -> str:
     """The decoder's message, starting with the field."""
     text, _, path = message.replace("`", "").partition(" - at ")
-    if missing := re.fullmatch(r"Object missing required field (.*)", text):
-        return f"field $.{missing[1]}: got nothing, expected a value"
     if wrong := re.fullmatch(r"Expected (.*), got (.*)", text):
         return f"field {path or '$'}: got {wrong[2]}, expected {wrong[1]}"
     return f"field {path or '$'}: {text}"

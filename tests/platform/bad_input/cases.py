@@ -109,7 +109,7 @@ GOOD = line(TASK, {})
 WHOLE = gzip.compress(GOOD)
 TASK_FIELDS: dict[str, dict] = {
     "no id": {"task_id": ...}, "no prompt": {"prompt": ...}, "no entry point": {"entry_point": ...},
-    "empty id": {"task_id": ""}, "id a number": {"task_id": 5}, "prompt null": {"prompt": None},
+    "empty id": {"task_id": ""}, "id a number": {"task_id": 5.5}, "prompt null": {"prompt": None},
     "prompt a list": {"prompt": ["def f"]}, "entry point no name": {"entry_point": "f()"},
     "entry point a keyword": {"entry_point": "class"}, "tests a text": {"hidden_tests": "assert 1"},
     "a test no Python": {"hidden_tests": ["assert ("]}, "a test null": {"visible_tests": [None]},
@@ -127,7 +127,7 @@ TASK_FILES: dict[str, Content] = {
     "surrogate": b'{"task_id": "\\ud800", "prompt": "", "entry_point": "f"}\n',
     "a key twice": b'{"task_id": "a", "task_id": "b", "prompt": 5, "entry_point": "f"}\n',
     "NaN": b'{"task_id": NaN}\n', "50 MB": lambda path: path.write_bytes(b"x" * 50_000_000),
-    "50 MB field": lambda path: path.write_bytes(line(TASK, {"task_id": 5, "prompt": "x" * 50_000_000})),
+    "50 MB field": lambda path: path.write_bytes(line(TASK, {"task_id": 5.5, "prompt": "x" * 50_000_000})),
     **{name: ODD[name] for name in ("a FIFO", "a loop", "a folder")},
 }  # fmt: skip
 GZIPS = [b"no gzip\n", WHOLE[:-9], WHOLE[:12], b"", b"\x1f\x8b", gzip.compress(WHOLE)]

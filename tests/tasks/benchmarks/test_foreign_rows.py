@@ -23,9 +23,9 @@ def run(tmp_path, capsys):
     def run(file, *overrides):
         script = [{"when": "", "reply": "```python\ndef twice(x):\n    return 2 * x\n```"}]
         (tmp_path / "script.json").write_text(json.dumps(script))
-        model = ["model=scripted", f"model.path={tmp_path}/script.json", "actor=single_shot"]
         common = ["tracker=none", "cache.mode=off", f"run_root={tmp_path}/runs", f"benchmark={file}"]
-        code = main(["run", *common, *(overrides or model)])
+        scripted = ["model=scripted", f"model.path={tmp_path}/script.json", "actor=single_shot"]
+        code = main(["run", *common, *([] if "model=simulated" in overrides else scripted), *overrides])
         stdout, stderr = capsys.readouterr()
         return code, " ".join((stderr + stdout).split())
 
@@ -63,7 +63,9 @@ def test_visible_tests_beside_a_test_of_humaneval_are_visible(write_rows, run):
     (ROW | {"Visible_Tests": []}, "Visible_Tests: unknown; did you mean visible_tests?"),
     (OWN | {"clusters": "a"}, "clusters: unknown; did you mean cluster?"),
     (MBPP | {"test_import": []}, "test_import: unknown; did you mean test_imports?"),
-    (HUMANEVAL | {"task_id": 7, "x": 1}, "task_id: got int, expected str"),
+    (HUMANEVAL | {"entry_point": 7, "x": 1}, "entry_point: got int, expected str"),
+    ({"id": 7, "entry_point": "f"}, "task_id: got nothing, expected a value; benchmark.fields.task_id=COLUMN reads"),
+    (ROW | {"tests": ["assert twice(2) == 4"]}, "tests: got 1, expected a test beyond the 1 visible; lower benchmark."),
 ])  # fmt: skip
 def test_a_misspelt_or_wrong_field_is_an_error_with_its_name(write_rows, run, row, expected):
     path = write_rows(row)
@@ -74,3 +76,33 @@ def test_a_misspelt_or_wrong_field_is_an_error_with_its_name(write_rows, run, ro
 def test_a_model_that_needs_solutions_says_so(write_rows, run):
     code, screen = run(write_rows(HUMANEVAL), "model=simulated")
     assert code == 2 and "own/0 has no canonical solution; simulated needs" in screen
+
+
+COLUMNS = {
+    "id": 7, "question": PROMPT, "info": {"name": "twice"}, "a.b": "    return 2 * x\n",
+    "cases": ["assert twice(2) == 5", "assert twice(3) == 6", "assert twice(0) == 0"],
+}  # fmt: skip
+NAMES = {
+    "task_id": "id",
+    "prompt": "question",
+    "entry_point": "info.name",
+    "tests": "cases",
+    "canonical_solution": "a.b",
+}
+
+
+@pytest.mark.parametrize(("rows", "more", "expected"), [
+    ([COLUMNS], [], "1 of 1 tasks"), ([COLUMNS], [], "1 false fails"),
+    ([COLUMNS | {"cases": COLUMNS["cases"][::-1]}], ["benchmark.load.visible=2"], "0 of 1 tasks"),
+    ([COLUMNS | {"cases": "assert twice(2) == 5\nx = 3\nassert twice(x) == 6\n"}], [], "1 of 1 tasks"),
+    ([COLUMNS, COLUMNS | {"id": 8, "rank": 1}], [], "fields not read: rank"),
+    ([COLUMNS], ["benchmark.fields.setup=info.set"], "benchmark.fields.setup: got 'info.set', expected a column of"),
+    ([COLUMNS], ["benchmark.fields.prompt=[a]"], "benchmark.fields[...]: got {'task_id': 'id', 'prompt': ['a']"),
+])  # fmt: skip
+@pytest.mark.parametrize("spelling", ["single", "whole"])
+def test_columns_of_other_names_are_read_by_a_mapping(write_rows, run, rows, more, expected, spelling):
+    whole = ", ".join(f"{field}: {column}" for field, column in NAMES.items())
+    single = [f"benchmark.fields.{field}={column}" for field, column in NAMES.items()]
+    words = single if spelling == "single" else [f"benchmark.fields={{{whole}}}"]
+    assert expected in run(write_rows(*rows), *words, *more, "benchmark.keep_failing=true")[1]
+    assert "benchmark.fields: got {'prompt': 'x'}, expected none" in run("basics", "benchmark.fields.prompt=x")[1]

@@ -69,9 +69,9 @@ def test_a_bad_line_is_named_with_file_line_and_field(complaint, line, expected)
 def test_all_bad_lines_are_reported_at_once_up_to_ten(complaint):
     message = complaint(jsonl, "{", TASK, "[]", TASK)
     assert [line.split(", ")[1] for line in message.splitlines()] == ["line 1", "line 3", "line 4"]
-    many = complaint(jsonl, *["{"] * 13).splitlines()
-    assert len(many) == 11
-    assert many[-1] == "... and 3 more bad lines."
+    many = complaint(jsonl, *(" " * n + "{" for n in range(13)), "{").splitlines()
+    assert many[0].startswith("rows.jsonl, line 1, field $: ") and many[0].endswith(" (in 2 rows)")
+    assert (len(many), many[-1]) == (11, "... and 3 more problems.")
     message = complaint(jsonl, "", TASK, TASK | {"task_id": "b"}, TASK)
     assert message == "rows.jsonl, line 4, field $.task_id: 'a' is already the id of line 2"
 
