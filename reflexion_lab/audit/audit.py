@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import time
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -137,9 +138,15 @@ class Audited(NamedTuple):
 
 
 def audit_files(
-    paths: Sequence[str], *, attempts: bool = False, limit: int | None = None, workers: int | None = None
+    paths: Sequence[str],
+    *,
+    attempts: bool = False,
+    limit: int | None = None,
+    workers: int | None = None,
+    tasks: Sequence[Task] = (),
 ) -> Audited:
-    """Audits of files or run folders, named by file name, or by path if two names are equal.
+    """Audits of files or run folders, named by file name, or by path if two names are equal. `tasks`: as in
+    `read_samples`.
 
     All files are read before any program is executed, so that a bad one costs no time and no other file. Raises
     DataError: a file is missing, or none can be read.
@@ -155,13 +162,17 @@ def audit_files(
     for path in paths:
         name = path if names[Path(path).name] > 1 else Path(path).name
         try:
-            readable.append((name, read_samples(path, attempts)))
+            readable.append((name, read_samples(path, attempts, tasks)))
+            if path.endswith(".json") and not tasks:  # results of evalplus, whose base tests are executed
+                outcomes += [log for log in read_outcomes(path) if log.metric == "plus"]
         except LabError as not_samples:
             problem, known = not_samples, []
             try:
                 known = read_outcomes(path)
             except LabError as not_outcomes:
                 problem = not_outcomes
+            if known and path.endswith(".json"):
+                warnings.warn(f"{name}: not executed: {not_samples}", stacklevel=2)
             if not known and len(paths) == 1:
                 raise problem from None
             outcomes += known

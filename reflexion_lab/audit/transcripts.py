@@ -10,7 +10,7 @@ import contextlib
 import functools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +30,8 @@ class Row(Record, frozen=True, kw_only=True):
     file: str
     line: int
     fields: dict[str, Any]
+    tasks: Mapping[str, Task] = {}
+    """Tasks from elsewhere, by id in lower case."""
 
     def text(self, name: str, default: str | None = None) -> str:
         """The text of a field; `default` if it is missing or null. Raises DataError: it is not text, or missing without
@@ -52,9 +54,9 @@ class Row(Record, frozen=True, kw_only=True):
         return DataError(f"{self.file}, line {self.line}, field {name}", got, expected)
 
 
-def read_rows(path: Path) -> Iterator[Row]:
-    """The objects of a `.jsonl` file, gzipped or not; blank lines are skipped. Raises DataError: the file cannot be
-    read or unpacked, or a line is not a JSON object.
+def read_rows(path: Path, tasks: Mapping[str, Task] | None = None) -> Iterator[Row]:
+    """The objects of a `.jsonl` file, gzipped or not, with `tasks`; blank lines are skipped. Raises DataError: the file
+    cannot be read or unpacked, or a line is not a JSON object.
     """
     text = unpacked(path, content(path, "rows of a log (.jsonl, .jsonl.gz)")).removeprefix(codecs.BOM_UTF8)
     for number, line in enumerate(text.split(b"\n"), 1):
@@ -67,7 +69,7 @@ def read_rows(path: Path) -> Iterator[Row]:
             raise DataError(f"{path}, line {number}", f"no JSON ({reason})", "one JSON object per line") from None
         if not isinstance(fields, dict):
             raise DataError(f"{path}, line {number}", f"a {type(fields).__name__}", "one JSON object per line")
-        yield Row(file=str(path), line=number, fields=fields)
+        yield Row(file=str(path), line=number, fields=fields, tasks=tasks or {})
 
 
 def unpacked(path: Path, data: bytes) -> bytes:
@@ -79,9 +81,11 @@ def unpacked(path: Path, data: bytes) -> bytes:
 
 
 def task_of(row: Row, task_id: str) -> Task:
-    """The row's own prompt, test and entry point; if one is missing, HumanEval's task with that id. Raises ValueError:
-    there is neither.
+    """The task of `row.tasks`, else the row's own prompt, test and entry point; if one is missing, HumanEval's task
+    with that id. Raises ValueError: there is none.
     """
+    if given := row.tasks.get(task_id.casefold()):
+        return given
     own = [name for name in ("prompt", "test", "entry_point") if isinstance(row.fields.get(name), str)]
     if len(own) == 3:
         entry_point, test = row.text("entry_point"), row.text("test")
@@ -94,7 +98,7 @@ def task_of(row: Row, task_id: str) -> Task:
         return Task(task_id=task_id, prompt=prompt, entry_point=entry_point, hidden_tests=checks, setup=setup)
     known = human_eval_tasks().get(task_id)
     if known is None:
-        expected = "a HumanEval task, or `prompt`, `test` and `entry_point` in the row"
+        expected = "a HumanEval task, `prompt`, `test` and `entry_point` in the row, or --benchmark FILE"
         raise row.wrong("task_id", repr(task_id)[:60], expected)
     if "test" not in own:
         return known
@@ -206,7 +210,7 @@ class Transcript(Row, frozen=True, kw_only=True):
             got = repr(attempts)[:60] if "attempts" in row.fields else "nothing"
             raise row.wrong("attempts", got, "a list of objects, one per attempt")
         steps = (Step(file=row.file, line=row.line, fields=fields, number=n) for n, fields in enumerate(attempts, 1))
-        return cls(file=row.file, line=row.line, fields=row.fields, steps=tuple(steps))
+        return cls(file=row.file, line=row.line, fields=row.fields, tasks=row.tasks, steps=tuple(steps))
 
     @property
     def task_id(self) -> str:

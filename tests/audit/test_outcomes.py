@@ -25,8 +25,7 @@ def evalplus_results(statuses):
     """`*_eval_results.json` of evalplus: base and plus status by task."""
     entries = {
         task: [
-            {"task_id": task, "solution": "", "base_status": base, "plus_status": plus, "plus_fail_tests": []}
-            for base, plus in samples
+            {"task_id": task, "base_status": base, "plus_status": plus, "plus_fail_tests": []} for base, plus in samples
         ]
         for task, samples in statuses.items()
     }

@@ -114,7 +114,7 @@ def test_given_ids_are_kept_and_made_unique(write):
     ({"task": "x"}, ", line 2: got the fields task, expected `completion` (human-eval), `solution`"),
     ({"completion": "x"}, ", line 2, field task_id: got nothing, expected text"),
     ({"task_id": "HumanEval/0", "completion": 3}, ", line 2, field completion: got 3, expected text"),
-    ({"task_id": "mine", "completion": ""}, ", line 2, field task_id: got 'mine', expected a HumanEval task, or"),
+    ({"task_id": "mine", "completion": ""}, ", line 2, field task_id: got 'mine', expected a HumanEval task, "),
     ({"task_id": "HumanEval/0", "completion": "", "passed": "yes"}, ", line 2, field passed: got 'yes'"),
     ({"task_id": "x", "solution": "", "is_solved": 1, **OWN}, ", line 2, field is_solved: got 1"),
     ({"task_id": "x", "solution": "", **OWN, "entry_point": "a b"}, ", line 2, field entry_point: got 'a b'"),
