@@ -122,6 +122,13 @@ class Provenance(Record, frozen=True, kw_only=True):
     """Tasks whose `hidden` or `visible` tests check nothing, by id."""
 
 
+class Served(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """What a server says about the model of a role."""
+
+    name: str = ""
+    """The only model of the server, which answers to the name of the config; "" where that is the server's own."""
+
+
 class Manifest(Record, frozen=True, kw_only=True):
     """Run manifest: enough to decide whether two runs are comparable, and to repeat the run."""
 
@@ -146,6 +153,8 @@ class Manifest(Record, frozen=True, kw_only=True):
     """Fingerprint of the actor's model."""
     role_fingerprints: dict[str, str] = {}
     """Fingerprints of the models of other roles, if they have their own."""
+    served: dict[str, Served] = {}
+    """By role; without the models that no server runs, or whose server says nothing."""
     slots: int
     """Sequences decoded at once; batched arithmetic can change greedy replies, 1 is deterministic."""
     feedback_source: str

@@ -13,7 +13,8 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_GET(self):
-        self.send({})
+        self.server.looks.append(self.path)
+        self.send(*self.server.about.get(self.path, ({},)))
 
     def do_POST(self):
         self.server.answer(self, self.rfile.read(int(self.headers["Content-Length"])))
@@ -39,13 +40,15 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class ModelServer(ThreadingHTTPServer):
-    """Use as a context manager. `respond(body, headers)` makes status and body of a response."""
+    """Use as a context manager. `respond(body, headers)` makes status and body of a response. `about`: body and status
+    of the answer to a GET, by path; `looks`: the paths of these.
+    """
 
     daemon_threads = True
     request_queue_size = 64
 
     def __init__(self, respond=None, handler=Handler):
-        self.respond = respond
+        self.respond, self.about, self.looks = respond, {}, []
         super().__init__(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
         self.thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)

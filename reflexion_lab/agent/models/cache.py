@@ -95,6 +95,12 @@ class CachedModel(WrappedModel):
         self.spent = Usage()
         self._mode = mode
         self._store = None if mode == "off" else CallStore(path, readonly=mode == "replay-only")
+        if self._store and mode == "replay-only":
+            weights = [name for name in self._store.fingerprints() if f"{name}=".startswith(f"{model.fingerprint}=")]
+            if len(weights) > 1:
+                problem = f"{self._store.place} has replies of {', '.join(weights)}"
+                raise ModelError(problem, hint="model=replay model.path=… model.fingerprint=… selects one")
+            self.fingerprint = weights[0] if weights else model.fingerprint
         self._lock = threading.Lock()
         self._under_way: dict[str, Future[Completion]] = {}
 

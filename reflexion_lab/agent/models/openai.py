@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import msgspec
 
+from reflexion_lab.agent.models import server
 from reflexion_lab.agent.models.api_keys import ApiKey
 from reflexion_lab.agent.models.cache import draw_seed
 from reflexion_lab.agent.models.prices import Price
@@ -33,7 +35,7 @@ from reflexion_lab.agent.models.requests import (
 from reflexion_lab.errors import ConfigError, ModelError, ModelNotFound, Unanswered
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.limits import Above0, Count, Parallel, PerMillion, validated
-from reflexion_lab.records import Completion, Message, Sampling, Usage
+from reflexion_lab.records import Completion, Message, Sampling, Served, Usage
 
 
 class OpenAIModel:
@@ -81,6 +83,9 @@ class OpenAIModel:
     only_chats = "model=openai, whose models chat"
     patience = "model.timeout, deadline or retries"
     """The settings that a slow server needs."""
+    _identified: Self | None = None
+    served: Served | None = None
+    """What the server says about the model, once that is `identified`."""
 
     @validated
     def __init__(
@@ -132,6 +137,62 @@ class OpenAIModel:
         self._extra = dict(extra_body or {})
         named = {"answers_as": sorted(answers_as)} if answers_as else {}
         return f"{f':context={context}' if context else ''}{_digest(self._extra | named)}"
+
+    def identified(self, earlier: str = "") -> Self:
+        """A copy as the server presents the model, with the weights in the fingerprint; the only model of a server is
+        asked for by its own name. `earlier`: fingerprint in the run to resume, for a server that says nothing.
+
+        Raises Unanswered: nothing listens, or the key is refused; ModelNotFound: the server does not have the model.
+        """
+        if self._identified:
+            return self._identified
+        names = [*self._names, str(self._extra.get("model"))]
+        listing = server.listing(self._get, self._retries)
+        if listing.problem and listing.is_absent and not earlier:
+            error = self._error(listing.problem, self._retries)
+            error.hint = "without a server, cache.mode=replay-only has the recorded replies"
+            raise error
+        alike = [entry for entry in listing.entries if any(is_same(name, entry.name) for name in names)]
+        alike.sort(key=lambda entry: entry.name not in names)
+        model = copy.copy(self)
+        if not (alike or listing.is_alone):
+            if listing.entries or getattr(listing.problem, "status_code", 0) == 401:
+                self._try(listing)
+            model.fingerprint = earlier if earlier.startswith(f"{self.fingerprint}=") else self.fingerprint
+        else:
+            entry = (alike or listing.entries)[0]
+            words = [*([] if alike else [server.file_name(entry.name)]), entry.weights]
+            model.fingerprint = "=".join(filter(None, [self.fingerprint, ":".join(filter(None, words))]))
+            if listing.is_alone:
+                model._names, model._model = (*self._names, entry.name), entry.name
+                model.served = Served(name=server.file_name(entry.name))
+        if listing.entries and not listing.is_alone:  # a list of names does not change, as the weights at an address do
+            self._identified = model
+        return model
+
+    def _get(self, path: str) -> str:
+        """The answer to a GET. Raises errors of the SDK."""
+        headers = {"Authorization": f"Bearer {self._key.read() or 'none'}"}
+        options: Any = {"headers": headers, "timeout": server.PATIENCE}
+        return str(self._client.get(path, cast_to=str, options=options))
+
+    def _try(self, listing: server.Listing) -> None:
+        """Ask for one token, since lists lack aliases, and some need another key.
+
+        Raises Unanswered: the key is refused; ModelNotFound: the server has no such model. Other errors are ignored.
+        """
+        is_unknown = False
+        try:
+            reply = self.complete([Message(role="user", content="Hello")], sampling=Sampling(max_tokens=1))
+            is_unknown = reply.finish_reason == "refused" and self._model in reply.text.partition(" (")[2]
+        except ModelNotFound:
+            is_unknown = True
+        except Unanswered as error:
+            if error.is_lasting:
+                raise
+        if is_unknown and listing.entries:
+            expected = f"a model of {self._place}: {self._shown(listing.nearest(self._model))}"
+            raise ModelNotFound("model.model", repr(self._model), expected)
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         """Whether a last message of role `assistant` is continued depends on the server.
@@ -194,7 +255,7 @@ class OpenAIModel:
         reply = reply.with_texts(self._hidden)
         return Completion(
             text=reply.text,
-            model=reply.model or self._model,
+            model=server.file_name(reply.model or self._model),
             finish_reason=reply.finish_reason if is_right else "wrong_model",
             system_fingerprint=reply.system_fingerprint,
             reasoning=reply.reasoning,

@@ -43,13 +43,13 @@ def connect(base_url: str | None, timeout: float, deadline: float) -> Any:
 
 
 def _look(response: Any, deadline: float) -> None:
-    """Read an answer within `deadline`; one that is no completion is an error of the SDK."""
+    """Read an answer within `deadline`; one to a POST that is no completion is an error of the SDK."""
     library = importlib.import_module(type(response).__module__.partition(".")[0])  # the HTTP library of the SDK
     whole = response.stream
     response.stream = _ending(library, whole, deadline)
     response.read()
     response.stream = whole
-    if not response.is_success or rejection(response.content):
+    if not response.is_success or response.request.method == "GET" or rejection(response.content):
         return
     try:
         read(response.content)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from reflexion_lab.errors import ModelError, Unanswered
 from reflexion_lab.protocols import Model
-from reflexion_lab.records import WITHHELD, Completion, Message, Sampling
+from reflexion_lab.records import WITHHELD, Completion, Message, Sampling, Served
 
 IN_A_ROW = 3
 """Loops with refused prompts, without an answer between them, after which a run stops."""
@@ -20,6 +20,7 @@ class WrappedModel:
         self.fingerprint = model.fingerprint
         self.slots = model.slots
         self.context = model.context
+        self.served: Served | None = getattr(model, "served", None)
         self._model = model
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:

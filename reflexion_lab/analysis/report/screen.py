@@ -114,13 +114,17 @@ def folded(text: str, width: int) -> list[str]:
 
 
 def _model_names(log: Log) -> Iterator[str]:
-    """Names of the models: as a server knows them, else the first word of the fingerprint."""
+    """Names of the models: as the config and, in brackets, a server of one model name it; else the first word of the
+    fingerprint.
+    """
     config, manifest = log.manifest.config, log.manifest
     roles = config.get("roles")
     for role, fingerprint in {"actor": manifest.model_fingerprint, **manifest.role_fingerprints}.items():
         node = config.get("model") if role == "actor" else roles.get(role) if isinstance(roles, Mapping) else None
         name = node.get("model") if isinstance(node, Mapping) else None
-        yield name if isinstance(name, str) else fingerprint.partition(":")[0]
+        served = manifest.served.get(role)
+        named = name if isinstance(name, str) else fingerprint.partition(":")[0]
+        yield f"{named} ({served.name})" if served and served.name not in ("", named) else named
 
 
 def _look(commands: Sequence[str]) -> list[str]:

@@ -32,12 +32,13 @@ from reflexion_lab.runner.config.build import (
     plain,
     takes,
 )
-from reflexion_lab.runner.folder.manifest import own_targets, store_place
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.manifest import fingerprints, own_targets, store_place
 from reflexion_lab.storage.call_store import Caps
 
 if TYPE_CHECKING:
     from reflexion_lab.agent.models.cache import CachedModel, Draws
-    from reflexion_lab.agent.models.prices import Entry
+    from reflexion_lab.agent.models.prices import Price
     from reflexion_lab.loop.stop import Stuck
     from reflexion_lab.memory.archive import Archive
     from reflexion_lab.memory.curators.curated import CuratedMemory
@@ -376,24 +377,27 @@ def load_models(cfg: Config) -> Models:
     """Models by role, each with the caps and the call cache. Roles of equal config share one instance."""
     from omegaconf import OmegaConf
 
-    from reflexion_lab.agent.models.prices import check_currency, read
+    from reflexion_lab.agent.models.prices import check_currency, longest_reply, read, resolved_price
 
     if strange := sorted(cfg.roles.keys() - set(ROLES[1:])):
         raise ConfigError("roles", ", ".join(strange), f"some of {', '.join(ROLES[1:])}")
     meter, lists = load_meter(cfg), read((cfg.prices or {}).get("path"))
-    models: dict[bytes, CachedModel] = {}
-    by_role = {}
+    prices, of_role = {}, {}
     for role, node in {"actor": cfg.model, **cfg.roles}.items():
         if missing := sorted(OmegaConf.missing_keys(node)):
             raise ConfigError(missing[0], "no value", f"{missing[0]}=…")
         _check_secrets("model" if role == "actor" else f"roles.{role}", plain(node))
         _check_style(cfg, role, node)
-        key = msgspec.json.encode(plain(node), order="sorted")
-        if key not in models:
-            models[key] = _cached(cfg, role, plain(node), meter, lists)
-        by_role[role] = models[key]
-    check_currency([model.price for model in models.values()])
-    return Models(by_role, meter, {role: Refusals() for role in ROLES}.__getitem__)
+        of_role[role] = key = msgspec.json.encode(plain(node), order="sorted")
+        if key not in prices:
+            prices[key] = resolved_price(role, plain(node), lists, meter.caps.cost)
+            longest_reply(plain(node), meter.caps)
+    check_currency(prices.values())  # all values are checked before a server is asked for its models
+    models: dict[bytes, CachedModel] = {}
+    for role, key in of_role.items():
+        models[key] = models.get(key) or _cached(cfg, role, msgspec.json.decode(key), meter, prices[key])
+    refusals = {role: Refusals() for role in ROLES}.__getitem__
+    return Models({role: models[key] for role, key in of_role.items()}, meter, refusals)
 
 
 def load_meter(cfg: Config) -> Meter:
@@ -402,17 +406,17 @@ def load_meter(cfg: Config) -> Meter:
     return Meter(caps, (cfg.storage or {}).get("spending"), cfg.sweep_id or "")
 
 
-def _cached(
-    cfg: Config, role: str, node: dict[str, Any], meter: Meter, lists: Sequence[Sequence[Entry]]
-) -> CachedModel:
+def _cached(cfg: Config, role: str, node: dict[str, Any], meter: Meter, price: Price) -> CachedModel:
     from reflexion_lab.agent.models.cache import CachedModel
-    from reflexion_lab.agent.models.prices import RECORDED, CappedModel, longest_reply, resolved_price
+    from reflexion_lab.agent.models.prices import RECORDED, CappedModel, longest_reply
 
-    price = resolved_price(role, node, lists, meter.caps.cost)
     if takes("model", node, "tasks"):
         model = build(node, "model", {"tasks": selected(cfg).tasks})
     else:
         model = _own_model(node) or _model(msgspec.json.encode(node, order="sorted"), _files(node))
+        if cfg.cache.mode != "replay-only" and (identified := getattr(model, "identified", None)):
+            manifest = RunFolder.existing(cfg.resume).manifest if cfg.resume is not None else None
+            model = identified(fingerprints(manifest).get(role, "") if manifest else "")
     if price is not RECORDED:
         model = CappedModel(model, meter, price, longest_reply(node, meter.caps))
     return construct("cache", CachedModel, model=model, price=price, path=cfg.cache.path, mode=cfg.cache.mode)
@@ -435,6 +439,9 @@ def _check_secrets(place: str, node: Mapping[str, Any]) -> None:
 
 def _check_style(cfg: Config, role: str, node: Config) -> None:
     """Raises ConfigError: a chat-only model would have to continue a file."""
+    is_writer = cfg.feedback_source == "self_tests" and _continues(cfg.suite_writer.get("writer", {}))
+    if is_writer and (reason := capability(cfg.roles.get("suite_writer", cfg.model), "only_chats", "")):
+        raise ConfigError("suite_writer", f"continuation with {reason}", "suite_writer=chat")
     reason = capability(node, "only_chats", "")
     if not reason or role in ("reflector", "critic", "suite_writer"):
         return
@@ -538,9 +545,6 @@ def suite_writer_factory(cfg: Config, model: Model, sandbox: Sandbox) -> Callabl
     """
     from reflexion_lab.agent.models.cache import SUITE_DRAWS, Draws
 
-    style, node = plain(cfg.suite_writer).get("writer", {}).get("style"), cfg.roles.get("suite_writer", cfg.model)
-    if style == "continuation" and capability(node, "only_chats", ""):
-        raise ConfigError("suite_writer", f"{style} with {capability(node, 'only_chats', '')}", "suite_writer=chat")
     node, parts = plain(cfg.suite_writer), {"sandbox": sandbox, "prompts": build(cfg.prompts, "prompts")}
     refusals = Refusals()
 

@@ -113,12 +113,18 @@ def new_manifest(
         prompt_digests=digests(),
         model_fingerprint=models["actor"].fingerprint,
         role_fingerprints={role: model.fingerprint for role, model in models.items() if role != "actor"},
+        served={role: served for role, model in models.items() if (served := getattr(model, "served", None))},
         slots=models["actor"].slots,
         feedback_source=config["feedback_source"],
         isolation=tuple(isolation),
         prices=prices_of(models),
         provenance=origin or Provenance(),
     )
+
+
+def fingerprints(manifest: Manifest) -> dict[str, str]:
+    """Fingerprints of models by role."""
+    return {"actor": manifest.model_fingerprint, **manifest.role_fingerprints}
 
 
 def prices_of(models: Mapping[str, Model]) -> dict[str, str]:

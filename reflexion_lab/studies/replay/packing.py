@@ -24,13 +24,13 @@ from reflexion_lab.records import Beginning, Completion, Episode, Manifest, Mist
 from reflexion_lab.runner.config.build import has_durable_store
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS
+from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS, fingerprints
 from reflexion_lab.storage.jsonl import Jsonl
 from reflexion_lab.storage.place import with_login
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import CALLS, VECTORS, About, BundleError, Call, as_file, as_json, as_lines
 from reflexion_lab.studies.replay.findings import Verification
-from reflexion_lab.studies.replay.replay import Supplies, compare, fingerprints, pools, rerun
+from reflexion_lab.studies.replay.replay import Supplies, compare, pools, rerun
 from reflexion_lab.tasks.benchmarks.rows import HUB
 
 LOG = ("attempts", "results", "grades", "written_tests", "suite_verdicts", "resumptions", "operations")

@@ -25,7 +25,7 @@ from reflexion_lab.runner.config.build import has_durable_store
 from reflexion_lab.runner.config.compose import CONF
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.manifest import same_tasks
+from reflexion_lab.runner.folder.manifest import fingerprints, same_tasks
 from reflexion_lab.runner.folder.registration import REPLAY_EMBEDDER, REPLAY_MODEL, REPLAY_STORE
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import CALLS, VECTORS, About, BundleError, as_file
@@ -136,11 +136,6 @@ def config_of(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Pa
     for node in pools(config):
         node["pool"] = list(supplies.pool)
     return config
-
-
-def fingerprints(manifest: Manifest) -> dict[str, str]:
-    """Fingerprints of models by role."""
-    return {"actor": manifest.model_fingerprint, **manifest.role_fingerprints}
 
 
 def pools(config: Mapping[str, Any]) -> list[dict[str, Any]]:

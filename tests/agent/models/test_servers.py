@@ -1,6 +1,7 @@
 """Runs from the command line against servers on loopback: what a reply says is what is judged and kept."""
 
 import json
+from pathlib import Path
 
 import pytest
 from model_server import ModelServer, completion
@@ -22,17 +23,22 @@ COMMON = (
 
 
 class Served(ModelServer):
-    """Answers rightly, wrongly below `/bad`; with `refuses`, while it stands, as an error. `paths`: of the requests."""
+    """Answers rightly, wrongly below `/bad`; with `refuses`, while it stands, as an error of `status`. `paths`,
+    `asked`: paths and models of requests. `name`: the config's for the model; default: `model`, as which it answers.
+    """
+
+    status, name = 400, ""
 
     def __init__(self):
-        self.paths, self.refuses, self.model = [], None, "stub-7b"
+        self.paths, self.asked, self.refuses, self.model = [], [], None, "stub-7b"
         super().__init__()
         self.address = self.url.removesuffix("/v1")
 
     def answer(self, handler, raw):
         self.paths.append(handler.path)
+        self.asked.append(json.loads(raw)["model"])
         if self.refuses:
-            handler.send({"error": self.refuses}, 400)
+            handler.send({"error": self.refuses}, self.status)
         else:
             handler.send(completion(WRONG if handler.path.startswith("/bad") else RIGHT, (11, 7), self.model))
 
@@ -53,9 +59,9 @@ def lab(server, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.jsonl").write_text(json.dumps(TASK) + "\n")
 
-    def run(*overrides, before=()):
-        served = (f"model.base_url={server.url}", f"model.model={server.model}")
-        assert cli.main(["run", *before, *COMMON, *served, *overrides]) == 0, "".join(capsys.readouterr())
+    def run(*overrides, before=(), code=0):
+        served = (f"model.base_url={server.url}", f"model.model={server.name or server.model}")
+        assert cli.main(["run", *before, *COMMON, *served, *overrides]) == code, "".join(capsys.readouterr())
         return [json.loads(path.read_text()) for path in sorted(tmp_path.glob("runs/2*/summary.json"))]
 
     return run
@@ -106,3 +112,118 @@ def test_rejected_prompt_is_free_live_and_cached(lab, server, refusal):
         usage = summary["usage"]["actor"]
         assert (usage["calls"], usage["refused"], summary["uncounted"]) == (1, 1, 0)
         assert (usage["prompt_tokens"], usage["completion_tokens"], usage["cost"]) == (0, 0, 0.0)
+
+
+# What a server lists
+
+MODELS = "/v1/models"
+FILE = "/srv/weights/w.Q4.gguf"
+
+
+def listed(*names, **fields):
+    return ({"object": "list", "data": [{"id": name, **fields} for name in names]},)
+
+
+def fingerprints():
+    folders = sorted(Path("runs").glob("2*"))
+    return [json.loads((folder / "manifest.json").read_text())["model_fingerprint"] for folder in folders]
+
+
+def test_only_model_of_a_server_answers_to_any_name_and_its_weights_are_the_models(lab, server, capsys):
+    """Another file at the same address returns no old reply; finished runs need no server."""
+    server.model, server.name = FILE, "mine"
+    for size in (7, 7, 8):
+        server.about[MODELS] = listed(FILE, owned_by="llamacpp", meta={"size": size})
+        assert share(lab()[-1]) == 1.0
+    base = f"openai:{server.url}:mine"
+    assert fingerprints() == [f"{base}=w.Q4.gguf:{size} bytes" for size in (7, 7, 8)]
+    assert server.asked == [FILE, FILE]
+    first, *_ = sorted(Path("runs").glob("2*"))
+    assert "/srv" not in "".join(path.read_text() for path in first.glob("*.json*"))
+    server.shutdown()
+    server.server_close()
+    for command in ("show", "verify", "bundle -o b.zip"):
+        assert cli.main([*command.split(), str(first)]) == 0, capsys.readouterr()
+    assert cli.main(["replay", "b.zip"]) == 0
+    assert "mine (w.Q4.gguf)" in capsys.readouterr().out
+    lab("cache.mode=replay-only", code=2)
+    assert "model=replay model.path=… model.fingerprint=… selects one" in capsys.readouterr().err
+
+
+def test_one_recording_of_an_address_is_replayed_without_its_server(lab, server):
+    server.about[MODELS] = listed(FILE)
+    server.model, server.name = FILE, "mine"
+    lab()
+    server.shutdown()
+    server.server_close()
+    assert [share(summary) for summary in lab("cache.mode=replay-only")] == [1.0, 1.0]
+    assert len(set(fingerprints())) == 1
+
+
+NO_LIST = [
+    ({}, 500), ({}, 404), ({}, 403), (b"<html>",), (b"[" * 99999,), ({"data": 5},), ({"data": [5, {"id": 7}]},), ([],),
+    ({"data": []},), ({"error": "no"},),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("about", NO_LIST)
+def test_server_without_a_readable_list_runs_under_the_name_that_was_asked_for(lab, server, about):
+    server.about[MODELS] = about
+    assert share(lab()[-1]) == 1.0
+    assert fingerprints() == [f"openai:{server.url}:stub-7b"]
+
+
+MANY = [*(f"big-{number}b" for number in range(9)), "stub-7c", "other"]
+REFUSED = {
+    "a name that it does not know": (listed(*MANY), 404, "expected a model of {}/: stub-7c, big-7b, "),
+    "a name that it calls invalid": (listed(*MANY), 400, "expected a model of {}/: stub-7c, big-7b, "),
+    "a key": (({}, 401), 401, "the key was refused; put a valid one into the environment variable OPENAI_API_KEY"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_a_server_refuses_is_named_before_there_is_a_run_folder(lab, server, capsys, kind):
+    """Whatever a list says, a name or a key is wrong only if a call fails with it."""
+    about, status, text = REFUSED[kind]
+    server.about[MODELS], server.refuses, server.status = about, "no such stub-7b", status
+    assert lab(code=2) == []
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert text.format(server.url) in error and not Path("runs").exists()
+    assert ("and 6 more" in error) == (status != 401)
+    server.refuses = None
+    assert share(lab()[-1]) == 1.0
+
+
+def test_address_where_nothing_listens_is_named_before_there_is_a_run_folder(lab, server, capsys):
+    server.shutdown()
+    server.server_close()
+    assert lab(code=2) == [] and not Path("runs").exists()
+    error = capsys.readouterr().err
+    assert f"stub-7b at {server.url}/ did not answer" in error and "cache.mode=replay-only" in error
+
+
+def test_list_of_several_models_is_read_once_per_process(lab, server):
+    server.about[MODELS] = listed("stub-7b", "other", owned_by="openai")
+    lab("seed=1")
+    lab("seed=2")
+    assert server.looks == [MODELS] and server.asked == ["stub-7b"] * len(server.asked)
+
+
+def test_model_that_could_be_loaded_is_no_model_of_another_name(lab, server, capsys):
+    server.about[MODELS], server.refuses, server.status = listed("llama3:latest", owned_by="library"), "not found", 404
+    lab(code=2)
+    assert "expected a model of" in capsys.readouterr().err and server.asked == ["stub-7b"]
+
+
+@pytest.mark.parametrize(("about", "code"), [(({}, 500), 0), (listed("other.gguf"), 2)])
+def test_resumed_run_keeps_its_weights_and_is_refused_others(lab, server, capsys, about, code):
+    server.about[MODELS] = listed(FILE)
+    server.model, server.name = FILE, "mine"
+    lab()
+    (run,) = Path("runs").glob("2*")
+    for name in ("summary.json", "results.jsonl", "attempts.jsonl"):
+        (run / name).unlink()
+    server.about[MODELS] = about
+    summaries = lab(f"resume={run}", code=code)
+    assert [share(summary) for summary in summaries] == [1.0] * (not code)
+    assert ("began with another model_fingerprint" in capsys.readouterr().err) == bool(code)
