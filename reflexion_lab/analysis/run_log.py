@@ -15,7 +15,7 @@ from reflexion_lab.analysis.stats.clusters import merged
 from reflexion_lab.analysis.stats.estimators import Point, curve
 from reflexion_lab.errors import FolderError
 from reflexion_lab.io.terminal_text import plain
-from reflexion_lab.loop.selection import submitted_at, without_verdict
+from reflexion_lab.loop.selection import submitted_at, unscored, without_verdict
 from reflexion_lab.memory.curators.history import Timeline
 from reflexion_lab.records import (
     Attempt,
@@ -237,7 +237,12 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     @cached_property
     def no_verdict(self) -> tuple[str, ...]:
         """Sorted tasks without a hidden verdict; no rate counts them."""
-        return tuple(sorted(without_verdict(self.grades.values()) & self.attempts.keys()))
+        return tuple(sorted(without_verdict(self.every, self.grades.values()) & self.attempts.keys()))
+
+    @cached_property
+    def unscored(self) -> tuple[str, ...]:
+        """Those of `no_verdict` that the sandbox or the server spoilt."""
+        return tuple(sorted(unscored(self.every, self.grades.values()) & self.attempts.keys()))
 
     @cached_property
     def is_graded(self) -> bool:

@@ -32,7 +32,8 @@ Run a benchmark through the loop. All further arguments are Hydra overrides:
                                               another model for the reflector
   reflexion-lab run 'stop=[plateau,budget]' stop.budget.tokens=20000
   reflexion-lab run -m seed=0,1,2             one run per value
-  reflexion-lab run ... resume=runs/FOLDER    finish an interrupted run
+  reflexion-lab run ... resume=runs/FOLDER    finish an interrupted run; only=unscored:
+                                              repeat what server or sandbox failed
   reflexion-lab run --json ...                print the result as JSON, of -m each cell's
   reflexion-lab run --cfg job                 print the whole config
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.records import UNKNOWN, Attempt, Grade
@@ -32,7 +33,7 @@ def verdicts_at(
 
     Raises DataError: a submitted attempt has no grade yet.
     """
-    left_out = without_verdict(grades.values())
+    left_out = without_verdict(chain(*attempts.values()), grades.values())
     return {
         task_id: is_solved(grades, submitted_at(history, t))
         for task_id, history in attempts.items()
@@ -40,12 +41,19 @@ def verdicts_at(
     }
 
 
-def without_verdict(grades: Iterable[Grade]) -> set[str]:
-    """Tasks with an unknown hidden verdict on any attempt: there are no tests, or the harness failed.
+def without_verdict(attempts: Iterable[Attempt], grades: Iterable[Grade]) -> set[str]:
+    """Tasks that are `unscored`, or have no hidden tests.
 
     Rates exclude them. One such attempt excludes its task, so that n is the same at every t.
     """
-    return {grade.task_id for grade in grades if grade.outcome in UNKNOWN}
+    grades = tuple(grades)
+    return unscored(attempts, grades) | {grade.task_id for grade in grades if grade.outcome in UNKNOWN}
+
+
+def unscored(attempts: Iterable[Attempt], grades: Iterable[Grade]) -> set[str]:
+    """Tasks of which the sandbox or the server spoilt an attempt, or the sandbox a hidden verdict."""
+    spoilt = {attempt.task_id for attempt in attempts if attempt.evaluation.outcome in ("harness_error", "wrong_model")}
+    return spoilt | {grade.task_id for grade in grades if grade.outcome == "harness_error"}
 
 
 def is_solved(grades: Mapping[tuple[str, int], Grade], attempt: Attempt) -> bool:

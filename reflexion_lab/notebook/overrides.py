@@ -20,7 +20,7 @@ from reflexion_lab.runner.config.messages import is_user_error, one_line
 Override = str | Mapping[str, Any] | Sequence[str]
 """An override as on the command line, a list of them, or a mapping of keys to values."""
 
-KEYS = ("experiment", "preset", "resume", "run_root", "seed", "workers")
+KEYS = ("experiment", "only", "preset", "resume", "run_root", "seed", "workers")
 """Config keys and groups of plain values, which may be keywords beside parts."""
 SEVERAL = re.compile(r"(.*: got several values, expected one); `-m` sweeps over them")
 

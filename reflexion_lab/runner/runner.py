@@ -31,7 +31,7 @@ from reflexion_lab.records import (
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import RunFolder, is_sealed, seal
 from reflexion_lab.runner.folder.manifest import changes
-from reflexion_lab.runner.folder.tidy import tidy
+from reflexion_lab.runner.folder.tidy import DROPPED, take_out, tidy, unanswered
 from reflexion_lab.runner.silence import FirstReplies
 from reflexion_lab.tasks.evaluators.judge import HiddenTests
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
@@ -74,6 +74,8 @@ class Runner:
         Spending of uncached calls, for the progress line.
     first_replies : FirstReplies | None, optional
         Stops a run of a model that says nothing; None: nothing does.
+    is_unscored_only : bool, default False
+        Run again, of a resumed run, only the tasks that server or sandbox failed, and grade again what that spoilt.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Runner:
         spent: Callable[[], Usage] = Usage,
         resumption: Resumption | None = None,
         first_replies: FirstReplies | None = None,
+        is_unscored_only: bool = False,
     ) -> None:
         if feedback_source not in FEEDBACK_SOURCES:
             raise ConfigError("feedback_source", repr(feedback_source), f"one of {', '.join(FEEDBACK_SOURCES)}")
@@ -115,6 +118,7 @@ class Runner:
         self.spent = spent
         self.resumption = resumption
         self.first_replies = first_replies or FirstReplies((), None, {})
+        self.is_unscored_only = is_unscored_only
         self._cancelled = threading.Event()
         self._is_over = False
 
@@ -131,8 +135,9 @@ class Runner:
 
     def _read(self) -> None:
         """Read the remaining tasks of an interrupted run."""
+        again = self._take_out_unscored() if self.is_unscored_only else self.tasks.keys()
         results = self.folder.results
-        self.waiting = {task_id for task_id in self.tasks if task_id not in results}
+        self.waiting = {task_id for task_id in again if task_id not in results}
         if self.waiting or not is_sealed(self.folder):
             tidy(self.folder, self._incomplete_round())
         if others := sorted(results.keys() - self.tasks.keys()):
@@ -149,6 +154,17 @@ class Runner:
         self.judge.resume(grade.task_id for grade in grades.values() if not grade.sealed)
         passed = sum(grade.passed for grade in submitted)
         self.progress = Progress(len(self.tasks), len(submitted), passed, self.quiet, self.spent)
+
+    def _take_out_unscored(self) -> set[str]:
+        """Take out what server or sandbox spoilt; returns the tasks whose loops run again. Raises ConfigError."""
+        again = unanswered(self.folder)
+        if self.rounds and (again or len(self.folder.results) < len(self.tasks)):
+            expected = "resume alone, or a new run: later tasks have read what these had learnt"
+            raise ConfigError("only", "unscored with memory across tasks", expected)
+        take_out(self.folder, again)
+        where = self.folder.path / DROPPED
+        print(f"only=unscored: {len(again)} tasks are asked again; earlier lines stay in {where}", file=sys.stderr)
+        return again
 
     def _incomplete_round(self) -> int | None:
         """The first round with a task that is to run; None without rounds or such a task."""
@@ -168,6 +184,8 @@ class Runner:
                         if task.task_id not in self.waiting:  # finished before the run was resumed
                             self.rounds.finished(task, self.attempts[task.task_id])
                     self.rounds.end(of_round)
+            if self.is_unscored_only and self.folder.results.keys() != self.tasks.keys():
+                return  # the others have yet to run
             self.judge.seal()
             self._each(self._grade_later, self._ungraded_attempts())
             self._each(self._judge_suite, self._unjudged_suites())

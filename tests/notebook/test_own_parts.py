@@ -103,7 +103,7 @@ def test_a_run_of_own_parts(here):
     assert [json.loads(line)["task_id"] for line in tasks.read_text().splitlines()] == ["mine/twice", "mine/negative"]
 
     before = (own.path / "attempts.jsonl").read_bytes()
-    assert run(f"resume={own.path}").path == own.path
+    assert run(resume=own).path == run(resume=own.path, only="unscored").path == own.path
     assert (own.path / "attempts.jsonl").read_bytes() == before
     with pytest.raises(ConfigError, match="began with another reflector, source of FirstFailure"):
         run(f"resume={own.path}", opening="I forgot")

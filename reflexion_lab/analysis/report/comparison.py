@@ -120,7 +120,7 @@ def _warnings_of(row: Row) -> Iterator[str]:
         yield f"HELD-OUT TASKS ALONE: {row.train} train cases of {plain(row.arm)} and their cost count in no rate"
     if row.no_verdict:
         cases = f"{len(row.no_verdict)} of {row.n_logged} cases of {plain(row.arm)}"
-        yield f"NO VERDICT: {cases} have no hidden tests or a harness error, and are in no rate's n"
+        yield f"NO VERDICT: {cases} have no hidden tests or are spoilt by sandbox or server, and are in no rate's n"
     if errors := row.spent.harness_errors.k:
         yield f"HARNESS ERRORS: {errors} attempts of {plain(row.arm)} have a verdict that says nothing of a program"
     if missing := row.spent.usage.uncounted_replies:

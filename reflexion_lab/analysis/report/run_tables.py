@@ -18,6 +18,7 @@ from reflexion_lab.analysis.stats.clusters import units
 from reflexion_lab.analysis.stats.estimators import Point
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate, methods
 from reflexion_lab.analysis.summary import Summary, cost_is_known, spending, summary, usages
+from reflexion_lab.errors import UNANSWERED
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.memory.curators.items import EXCEEDS
 from reflexion_lab.records import BY_MODEL, OUTCOMES, WITHHELD, Reflection, Trajectory, Update, Usage, WrittenTests
@@ -89,11 +90,7 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
     resume = f". To resume, give the command that began it, with resume={place}" if path else ""
     if changed := [resumption for resumption in log.resumptions if changes(log.manifest, resumption)]:
         yield f"RESUMED WITH CHANGES: {'; '.join(resumed(log.manifest, changed))}"
-    if figures.no_verdict:
-        yield (
-            f"NO VERDICT: {len(figures.no_verdict)} of {figures.n_logged} tasks have no hidden tests or a harness "
-            f"error, and are in no rate's n: {cells.listed(figures.no_verdict, 5)}"
-        )
+    yield from _left_out(log, figures, path)
     sides = log.manifest.provenance.vacuous_tests
     for side, means in VACUOUS.items():
         if tasks := [task_id for task_id, of in sides.items() if of == side]:
@@ -104,9 +101,23 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
         yield shards_missing(log)
     if figures.n_logged != figures.n_expected:
         ended = f"{figures.n_logged} of {figures.n_expected} tasks have ended"
+        without = {loop.task_id for loop in log.set_aside if loop.outcome in UNANSWERED} - log.results.keys()
+        ended += f", {len(without)} had no answer ({cells.listed(sorted(without), 5)})" if without else ""
         yield f"INCOMPLETE: {ended}; no figure is final{resume}"
     elif not log.is_graded:
         yield f"NOT ALL GRADED: some attempts have no hidden verdict yet, so there is no curve{resume}"
+
+
+def _left_out(log: Log, figures: Summary, path: Path | None) -> Iterator[str]:
+    """Tasks that are in no rate's n, and how to ask again."""
+    spoilt, untested = log.unscored, sorted(set(figures.no_verdict) - set(log.unscored))
+    if spoilt:
+        again = f". To ask again for them alone, give that command with resume={path} only=unscored" if path else ""
+        why = "tasks are spoilt by the sandbox or the server, and are in no rate's n"
+        yield f"UNSCORED: {len(spoilt)} of {figures.n_logged} {why}: {cells.listed(spoilt, 5)}{again}"
+    if untested:
+        why = "tasks have no hidden tests, and are in no rate's n"
+        yield f"NO VERDICT: {len(untested)} of {figures.n_logged} {why}: {cells.listed(untested, 5)}"
 
 
 def _limited(log: Log) -> Iterator[str]:

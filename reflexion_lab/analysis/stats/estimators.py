@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from msgspec.structs import replace
@@ -76,7 +77,7 @@ def curve(
     """
     if n_attempts < 1:
         raise ConfigError("n_attempts", n_attempts, "1 or more")
-    if attempts.keys() <= without_verdict(grades.values()):
+    if attempts.keys() <= without_verdict(chain(*attempts.values()), grades.values()):
         return []
     points = (_point(attempts, grades, t, clusters) for t in range(1, n_attempts + 1))
     return [replace(point, tokens_cum=tokens_before + point.tokens_cum) for point in points]
@@ -126,7 +127,7 @@ def _point(
 ) -> Point:
     cut = [[attempt for attempt in history if attempt.number <= t] for history in attempts.values()]
     submitted = [submitted_at(history) for history in cut]
-    left_out = without_verdict(grades.values())
+    left_out = without_verdict(chain(*attempts.values()), grades.values())
     solved = {a.task_id: is_solved(grades, a) for a in submitted if a.task_id not in left_out}
     rate = bootstrap.rate(solved.items(), clusters)
     any_solved = {

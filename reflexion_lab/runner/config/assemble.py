@@ -141,6 +141,8 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
             f"a store with {leak}",
             "store=none, since words about hidden tests and solutions would reach other runs",
         )
+    if cfg.only is not None and cfg.resume is None:
+        raise ConfigError("only", f"{cfg.only} without resume", "resume=RUN, the run that has unscored tasks")
     _check_shard(cfg)
     cfg = with_salt(_with_defaults(cfg))
     for message in settings.arm_warnings(checked):
@@ -245,6 +247,7 @@ def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
         spent=lambda: models.spent,
         resumption=resumption(folder.manifest, manifest) if cfg.resume is not None else None,
         first_replies=FirstReplies([task.task_id for task in tasks], cfg.silent_replies, config),
+        is_unscored_only=cfg.only is not None,
     )
     return Lab(runner, folder, tracker, sandbox, models, archive)
 

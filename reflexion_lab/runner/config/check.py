@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -111,6 +111,7 @@ SETTINGS: dict[str, Any] = {
     "run_root": Place,
     "workers": Parallel | None,
     "resume": Place | None,
+    "only": Literal["unscored"] | None,
     "quiet": bool,
     "sweep_id": Place | None,
     "study": Place | None,

@@ -30,7 +30,7 @@ from reflexion_lab.runner.sources import sources
 from reflexion_lab.text.prompts.render import digests
 
 EXECUTION_KEYS = (
-    "run_root", "workers", "resume", "quiet", "cache", "storage", "tracker", "sweep_id", "study", "caps",
+    "run_root", "workers", "resume", "only", "quiet", "cache", "storage", "tracker", "sweep_id", "study", "caps",
     "prices", "silent_replies",
 )  # fmt: skip
 """Config keys that do not affect results; excluded from the digest."""

@@ -19,9 +19,10 @@ from typing import TypeVar
 
 import msgspec
 
-from reflexion_lab.errors import FolderError
+from reflexion_lab.errors import UNANSWERED, FolderError
 from reflexion_lab.io import files
 from reflexion_lab.io.files import UNREADABLE
+from reflexion_lab.loop.selection import unscored
 from reflexion_lab.memory.curators.items import ItemMemory
 from reflexion_lab.records import (
     Attempt,
@@ -34,7 +35,7 @@ from reflexion_lab.records import (
     Update,
     WrittenTests,
 )
-from reflexion_lab.runner.folder.folder import BY_HAND, RunFolder
+from reflexion_lab.runner.folder.folder import BY_HAND, DIGESTS, RunFolder
 
 R = TypeVar("R", bound=Record)
 
@@ -68,6 +69,30 @@ def tidy(folder: RunFolder, first_round: int | None = None) -> None:
     if torn:
         text = f"torn lines of {', '.join(torn)} are moved to {folder.path / DROPPED}"
         warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+def unanswered(folder: RunFolder) -> set[str]:
+    """Tasks without a result that had no answer of the model, and those whose loops sandbox or server spoilt."""
+    without = {loop.task_id for loop in folder.set_aside if loop.outcome in UNANSWERED}
+    return unscored(folder.each_attempt(), ()) | without - folder.results.keys()
+
+
+def take_out(folder: RunFolder, tasks: Collection[str]) -> None:
+    """Move results of `tasks`, and verdicts that the sandbox spoilt, so that a finished run makes them again."""
+    for name in (DIGESTS, "summary.json"):
+        (folder.path / name).unlink(missing_ok=True)
+
+    def lines(name: str, kind: type[R], is_spoilt: Callable[[R], bool]) -> dict[str, dict[int, str]]:
+        records = _records(folder.path / name, kind, {})
+        return {name: {number: NO_RESULT for number, record in records if is_spoilt(record)}}
+
+    suites = lines(
+        "suite_verdicts.jsonl",
+        SuiteVerdict,
+        lambda suite: any(check.outcome == "harness_error" for check in suite.checks),
+    )
+    grades = lines("grades.jsonl", Grade, lambda grade: grade.outcome == "harness_error")
+    _move(folder, lines("results.jsonl", TaskResult, lambda result: result.task_id in tasks) | grades | suites)
 
 
 def misfit(result: TaskResult, numbers: Collection[int]) -> str:

@@ -112,7 +112,7 @@ def config_of(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Pa
         "tracker": {"_target_": NO_TRACKER},
         "run_root": str(run_root),
         "quiet": True,
-        **dict.fromkeys(("resume", "sweep_id", "caps", "storage", "prices", "silent_replies")),
+        **dict.fromkeys(("resume", "only", "sweep_id", "caps", "storage", "prices", "silent_replies")),
         "study": supplies.study,
         "embedder": {
             "_target_": REPLAY_EMBEDDER,

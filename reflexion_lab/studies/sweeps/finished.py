@@ -127,6 +127,12 @@ class Summary(msgspec.Struct):
     """None until every attempt is graded."""
     harness_errors: int = 0
     is_upper_bound: bool = False
+    withheld: dict[str, int] = {}
+
+    @property
+    def is_spoilt(self) -> bool:
+        """Whether server or sandbox spoilt a task."""
+        return bool(self.harness_errors or self.withheld.get("wrong_model"))
 
 
 class _Manifest(msgspec.Struct):
@@ -156,9 +162,9 @@ def _run_at(manifest_path: Path, _modified: int) -> Run:
     )
 
 
-def unfinished(runs: Sequence[Run]) -> Run | None:
-    """The newest interrupted run of `runs` that no process is writing to."""
-    cut = (run for run in reversed(runs) if not run.summary)
+def unfinished(runs: Sequence[Run], or_spoilt: bool = False) -> Run | None:
+    """The newest interrupted run of `runs` that no process is writing to; also a finished one with unscored tasks."""
+    cut = (run for run in reversed(runs) if not run.summary or (or_spoilt and run.summary.is_spoilt))
     return next((run for run in cut if run.is_free), None)
 
 
@@ -185,7 +191,7 @@ class Runs:
         """
         changes: list[str] = []
         for run in runs:
-            if run.summary:
+            if run.summary and not (cfg.only and run.summary.is_spoilt):
                 changes = self._changes(cfg, run)
                 if not changes:
                     return run, ""
@@ -309,7 +315,7 @@ def kept_state(number: int, run: Run, previous: CellState | None = None) -> Cell
 
 def outcome(summary: Summary | RunSummary) -> dict[str, Any]:
     """The fields of a cell's state that come from its run's summary."""
-    problem = f"{summary.harness_errors} harness errors" if summary.harness_errors else ""
+    problem = f"{summary.harness_errors} harness errors; only=unscored asks again" if summary.harness_errors else ""
     source, bound = summary.feedback_source, summary.is_upper_bound
     return {"problem": problem, "feedback_source": source, "is_upper_bound": bound, "pass_at_1": summary.pass_at_1}
 

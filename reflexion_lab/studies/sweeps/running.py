@@ -81,7 +81,7 @@ def _run_or_reuse(cfg: Config, number: int, folder: Path, digest: str) -> CellSt
         run, again = runs.kept(cfg, matching)
         if run:
             return kept_state(number, run)
-        lab = _assembled(cfg, unfinished(matching))
+        lab = _assembled(cfg, unfinished(matching, cfg.only is not None))
         state = CellState(number=number, status="running", digest=digest, folder=str(lab.folder.path))
         record(folder, state)
         state = replace(state, status="done", again=again, **outcome(finish(lab, cfg)))

@@ -31,7 +31,7 @@ from reflexion_lab.runner.config.parts import load_benchmark, load_meter, take_s
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.call_store import Spending
 from reflexion_lab.studies.run import track_arms
-from reflexion_lab.studies.sweeps.finished import CellState, Runs, kept_state, read_states, record
+from reflexion_lab.studies.sweeps.finished import CellState, Runs, kept_state, read_states, record, unfinished
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -120,7 +120,7 @@ class Sweep:
                 if beginning := RunFolder(run.folder).beginning:
                     take_snapshot(cell.cfg, beginning)  # later cells start from it too
                 self.note(kept_state(cell.number, run, states[cell.number]))
-            else:
+            elif cell.cfg.only is None or unfinished(runs.of(cell.cfg), or_spoilt=True):
                 left.append(cell)
         if seeds := sorted({seed for cell in left for seed in runs.learnt(cell.cfg)}):
             every = ",".join(map(str, sorted({*seeds, *(cell.cfg.seed for cell in self)})))
