@@ -18,7 +18,6 @@ from reflexion_lab.analysis.stats.clusters import units
 from reflexion_lab.analysis.stats.estimators import Point
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate, methods
 from reflexion_lab.analysis.summary import Summary, cost_is_known, spending, summary, usages
-from reflexion_lab.errors import UNANSWERED
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.memory.curators.items import EXCEEDS
 from reflexion_lab.records import BY_MODEL, OUTCOMES, WITHHELD, Reflection, Trajectory, Update, Usage, WrittenTests
@@ -101,7 +100,7 @@ def warnings(log: Log, figures: Summary, path: Path | None = None) -> Iterator[s
         yield shards_missing(log)
     if figures.n_logged != figures.n_expected:
         ended = f"{figures.n_logged} of {figures.n_expected} tasks have ended"
-        without = {loop.task_id for loop in log.set_aside if loop.outcome in UNANSWERED} - log.results.keys()
+        without = {loop.task_id for loop in log.set_aside if loop.outcome != "reflector_error"} - log.results.keys()
         ended += f", {len(without)} had no answer ({cells.listed(sorted(without), 5)})" if without else ""
         yield f"INCOMPLETE: {ended}; no figure is final{resume}"
     elif not log.is_graded:

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import msgspec
 
-from reflexion_lab.errors import UNANSWERED, FolderError
+from reflexion_lab.errors import FolderError
 from reflexion_lab.io import files
 from reflexion_lab.io.files import UNREADABLE
 from reflexion_lab.loop.selection import unscored
@@ -73,7 +73,7 @@ def tidy(folder: RunFolder, first_round: int | None = None) -> None:
 
 def unanswered(folder: RunFolder) -> set[str]:
     """Tasks without a result that had no answer of the model, and those whose loops sandbox or server spoilt."""
-    without = {loop.task_id for loop in folder.set_aside if loop.outcome in UNANSWERED}
+    without = {loop.task_id for loop in folder.set_aside if loop.outcome != "reflector_error"}
     return unscored(folder.each_attempt(), ()) | without - folder.results.keys()
 
 
