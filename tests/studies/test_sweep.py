@@ -490,7 +490,7 @@ def test_a_kept_cell_remembers_its_harness_errors(grid):
     summary = json.loads((run / "summary.json").read_text())
     (run / "summary.json").write_text(json.dumps({**summary, "harness_errors": 3}))
     (state,) = sweep(grid(sweep_id="another"), quiet=True).states.values()
-    assert (state.status, state.problem, exit_code(state)) == ("kept", "3 harness errors", 2)
+    assert (state.status, state.problem, exit_code(state)) == ("kept", "3 harness errors; only=unscored asks again", 2)
 
 
 @pytest.fixture
