@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from reflexion_lab.cli import place
 
@@ -10,7 +11,8 @@ from reflexion_lab.cli import place
 def add(commands: place.Commands) -> None:
     sub = place.add_command(commands, "track", track, "write run folders to MLflow, and with --arms a summary per arm")
     place.add_runs(sub)
-    sub.add_argument("--uri", help="MLflow database (default: mlflow.db beside the first run folder)")
+    default = "$MLFLOW_TRACKING_URI, else mlflow.db beside the first run folder"
+    sub.add_argument("--uri", help=f"MLflow database or server (default: {default})")
     sub.add_argument(
         "--experiment", metavar="NAME", default="reflexion", help="MLflow experiment of runs without a registered study"
     )
@@ -24,7 +26,9 @@ def track(options: argparse.Namespace) -> None:
     from reflexion_lab.studies.tracking.mlflow import MlflowTracker
 
     folders = [run.path for run in place.chosen(options)]
-    uri = options.uri or f"sqlite:///{folders[0].resolve().parent / 'mlflow.db'}"
+    uri = (
+        options.uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folders[0].resolve().parent / 'mlflow.db'}"
+    )
     tracker = MlflowTracker(uri, options.experiment)
     if options.arms or options.baseline:
         links = tracker.track_arms(folders, options.baseline, one_seed=options.one_seed)

@@ -223,7 +223,8 @@ def _database(uri: str) -> Path | None:
     """The absolute path of the SQLite file of `uri`; None for other databases and servers."""
     scheme, mark, rest = uri.partition("://")
     if not mark or not rest or scheme == "file":
-        raise ConfigError("tracker.uri", repr(uri), "sqlite:///FILE, another database's address or http://…")
+        expected = "sqlite:///FILE, another database's address or http://…"
+        raise ConfigError("tracker.uri", repr(uri), expected, "without one it is $MLFLOW_TRACKING_URI")
     if not scheme.startswith("sqlite"):
         return None
     if not rest.startswith("/") or rest == "/" or ":memory:" in rest:
