@@ -126,7 +126,17 @@ class Served(Record, frozen=True, kw_only=True, omit_defaults=True):
     """What a server says about the model of a role."""
 
     name: str = ""
-    """The only model of the server, which answers to the name of the config; "" where that is the server's own."""
+    """The only model of the server, which answers to any name; "" if there are others."""
+    weights: str = ""
+    """Part of the fingerprint: name, if it is not the config's, folder, digest or size; "" if the server says none."""
+    context: int = 0
+    """Tokens of a prompt and its reply, to which prompts are cut; 0: unknown, or set by the config."""
+    source: str = ""
+    """Path that the context was read from."""
+
+    def __str__(self) -> str:
+        context = f"context {self.context:,} tokens ({self.source})" if self.context else ""
+        return ", ".join(filter(None, [self.name or self.weights, context]))
 
 
 class Manifest(Record, frozen=True, kw_only=True):

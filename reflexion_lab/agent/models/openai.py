@@ -72,7 +72,7 @@ class OpenAIModel:
     slots : int
         Concurrent calls, and concurrent tasks if the config's `workers` is null.
     context : int
-        Context in tokens, to which prompts are cut; 0: unknown, nothing is cut. Part of the fingerprint.
+        Context in tokens, to which prompts are cut; 0: as the server says, else no cut. Part of the fingerprint.
     price_per_million : sequence of float, optional
         Price per million prompt tokens, completion tokens and, if different, cached prompt tokens. None: unknown, and
         the cost is 0.
@@ -138,9 +138,10 @@ class OpenAIModel:
         named = {"answers_as": sorted(answers_as)} if answers_as else {}
         return f"{f':context={context}' if context else ''}{_digest(self._extra | named)}"
 
-    def identified(self, earlier: str = "") -> Self:
-        """A copy as the server presents the model, with the weights in the fingerprint; the only model of a server is
-        asked for by its own name. `earlier`: fingerprint in the run to resume, for a server that says nothing.
+    def identified(self, earlier: Served | None = None) -> Self:
+        """A copy as the server presents the model, with the weights in the fingerprint, and its context if the config
+        has none. The only model of a server is asked for by its own name. `earlier`: of the run to resume, whose
+        context stays; it stands for a server that says nothing.
 
         Raises Unanswered: nothing listens, or the key is refused; ModelNotFound: the server does not have the model.
         """
@@ -154,18 +155,24 @@ class OpenAIModel:
             raise error
         alike = [entry for entry in listing.entries if any(is_same(name, entry.name) for name in names)]
         alike.sort(key=lambda entry: entry.name not in names)
-        model = copy.copy(self)
+        model, served = copy.copy(self), earlier or Served()
         if not (alike or listing.is_alone):
             if listing.entries or getattr(listing.problem, "status_code", 0) == 401:
                 self._try(listing)
-            model.fingerprint = earlier if earlier.startswith(f"{self.fingerprint}=") else self.fingerprint
         else:
             entry = (alike or listing.entries)[0]
+            if entry.owner == "library":
+                self._try(listing)  # it names the context of loaded models only
+            entry = server.detailed(entry, self._get, self._place.rstrip("/").removesuffix("/v1"))
             words = [*([] if alike else [server.file_name(entry.name)]), entry.weights]
-            model.fingerprint = "=".join(filter(None, [self.fingerprint, ":".join(filter(None, words))]))
             if listing.is_alone:
                 model._names, model._model = (*self._names, entry.name), entry.name
-                model.served = Served(name=server.file_name(entry.name))
+            window = (0, "") if self.context else (served.context, served.source) if earlier else entry.window
+            name = server.file_name(entry.name) if listing.is_alone else ""
+            served = Served(name=name, weights=":".join(filter(None, words)), context=window[0], source=window[1])
+        model.served = served if served != Served() else None
+        model.fingerprint = "=".join(filter(None, [self.fingerprint, served.weights]))
+        model.context = self.context or served.context
         if listing.entries and not listing.is_alone:  # a list of names does not change, as the weights at an address do
             self._identified = model
         return model

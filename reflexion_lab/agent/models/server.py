@@ -1,7 +1,8 @@
-"""What a server of the OpenAI protocol says about itself: the models that it lists, and their weights."""
+"""What a server of the OpenAI protocol says about itself: its models, and their weights and contexts."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
 import time
@@ -14,15 +15,21 @@ from reflexion_lab.agent.models.requests import pause
 
 PATIENCE = 10.0
 """Seconds without data after which a look at a server ends."""
+WINDOWS = ("max_model_len", "context_length", "context_window", "max_context_length")
+"""Fields of a list with the context: vLLM and SGLang; OpenRouter and Together; Groq; Mistral."""
 MOST = 5
 """Maximum number of models that a message names."""
 
 
 class Entry(NamedTuple):
-    """A model of a list. `weights`: words that distinguish them from others of that name, or ""."""
+    """A model of a list. `owner`: "llamacpp", "vllm", or "library" (Ollama). `weights`: words that distinguish them
+    from others of that name, or "". `window`: tokens of a prompt and its reply, 0: unknown, and the path that says so.
+    """
 
     name: str
+    owner: str
     weights: str
+    window: tuple[int, str] = (0, "")
 
 
 class Listing(NamedTuple):
@@ -72,7 +79,7 @@ def _read(text: str) -> Listing:
     rows = body.get("data") if isinstance(body, dict) else body
     rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     entries = tuple(_entry(row) for row in rows if isinstance(row.get("id"), str))
-    return Listing(entries, is_alone=len(entries) == 1 and rows[0].get("owned_by") != "library")
+    return Listing(entries, is_alone=len(entries) == 1 and entries[0].owner != "library")
 
 
 def _entry(row: dict[str, Any]) -> Entry:
@@ -80,7 +87,24 @@ def _entry(row: dict[str, Any]) -> Entry:
     root, meta = row.get("root"), row.get("meta")
     words = [file_name(root)] if isinstance(root, str) and root != row["id"] else []
     size = meta.get("size") if isinstance(meta, dict) else None
-    return Entry(row["id"], ":".join([*words, *([f"{size} bytes"] if isinstance(size, int) else [])]))
+    windows = [(row[key], "/models") for key in WINDOWS if isinstance(row.get(key), int)]
+    weights = ":".join([*words, *([f"{size} bytes"] if isinstance(size, int) else [])])
+    return Entry(row["id"], str(row.get("owned_by")), weights, *windows[:1])
+
+
+def detailed(entry: Entry, get: Callable[[str], str], root: str) -> Entry:
+    """`entry` with what llama.cpp and Ollama answer below `root`; of a model that Ollama has not loaded, nothing."""
+    import openai
+
+    with contextlib.suppress(openai.OpenAIError, ValueError, LookupError, TypeError, RecursionError):
+        if entry.owner == "llamacpp":
+            settings = msgspec.json.decode(get(f"{root}/props"))["default_generation_settings"]
+            return entry._replace(window=(int(settings["n_ctx"]), "/props"))
+        if entry.owner == "library":
+            rows = {row["name"]: row for row in msgspec.json.decode(get(f"{root}/api/ps"))["models"]}
+            window = (int(rows[entry.name]["context_length"]), "/api/ps")
+            return entry._replace(weights=str(rows[entry.name]["digest"])[:12], window=window)
+    return entry
 
 
 def file_name(name: str) -> str:

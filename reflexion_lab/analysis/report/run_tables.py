@@ -396,6 +396,7 @@ def facts(log: Log) -> Iterator[tuple[str, str]]:
     yield "benchmark", f"{figures.benchmark}, feedback source {figures.feedback_source}, seed {figures.seed}{by}"
     names = [f"{role} {model}" if len(figures.models) > 1 else model for role, model in figures.models.items()]
     yield "models" if len(names) > 1 else "model", ", ".join(names)
+    yield from ((f"server of the {role}", str(served)) for role, served in log.manifest.served.items())
     yield from lines
     for part in (_verdicts, _suites, _reflection_lines, _memory, _exclusions):
         yield from part(figures)

@@ -33,7 +33,7 @@ from reflexion_lab.runner.config.build import (
     takes,
 )
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.manifest import fingerprints, own_targets, store_place
+from reflexion_lab.runner.folder.manifest import own_targets, store_place
 from reflexion_lab.storage.call_store import Caps
 
 if TYPE_CHECKING:
@@ -415,8 +415,8 @@ def _cached(cfg: Config, role: str, node: dict[str, Any], meter: Meter, price: P
     else:
         model = _own_model(node) or _model(msgspec.json.encode(node, order="sorted"), _files(node))
         if cfg.cache.mode != "replay-only" and (identified := getattr(model, "identified", None)):
-            manifest = RunFolder.existing(cfg.resume).manifest if cfg.resume is not None else None
-            model = identified(fingerprints(manifest).get(role, "") if manifest else "")
+            earlier = RunFolder.existing(cfg.resume).manifest.served if cfg.resume is not None else {}
+            model = identified(earlier.get(role))
     if price is not RECORDED:
         model = CappedModel(model, meter, price, longest_reply(node, meter.caps))
     return construct("cache", CachedModel, model=model, price=price, path=cfg.cache.path, mode=cfg.cache.mode)

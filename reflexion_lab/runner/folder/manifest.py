@@ -218,6 +218,8 @@ def differences(first: Manifest, other: Manifest) -> list[str]:
     names += [field for field in fields if getattr(first, field) != getattr(other, field)]
     names += ["drawn tasks"] * (_drawn(first) != _drawn(other) and "" not in (_drawn(first), _drawn(other)))
     names += ["benchmark.shard"] * (shard_of(first.config) != shard_of(other.config))
+    contexts = [{role: served.context for role, served in run.served.items()} for run in (first, other)]
+    names += ["context of the server"] * any(0 < contexts[0].get(role, 0) != n > 0 for role, n in contexts[1].items())
     if _reads_cost(first.config) and first.prices != other.prices:  # the price file may have changed
         names.append("prices of models")
     return names + _changed(first.provenance, other.provenance)

@@ -101,12 +101,13 @@ def _gather(run: RunFolder, log: Log, here: Path, calls: str | Path | None, stor
         _write_memory(log.beginning or Beginning(), manifest.run_id, store, memory)
     nodes = {"actor": config["model"], **(config.get("roles") or {})}
     models = {role: nodes[role] for role in fingerprints(manifest)}
+    served = {role: served.context for role, served in manifest.served.items()}
     stored = _calls(run, manifest, str(calls or ""), str(cache.get("path") or ""), here)
     known = manifest.provenance.pool
     pool = (earlier for node in pools(config) for earlier in pool_runs(node["pool"], manifest.seed, known=known))
     return Supplies(
         calls=_priced(stored, manifest, models, here / "priced.sqlite"),
-        contexts={role: int(node.get("context") or 0) for role, node in models.items()},
+        contexts={role: int(node.get("context") or served.get(role, 0)) for role, node in models.items()},
         embeddings=_beside(run, cache.get("embeddings"), "embeddings.sqlite"),
         embedder="",
         memory=memory,

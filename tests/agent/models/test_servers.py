@@ -8,6 +8,8 @@ from model_server import ModelServer, completion
 
 from reflexion_lab.cli import main as cli
 from reflexion_lab.runner.config import parts
+from reflexion_lab.text.prompts.render import OVERHEAD
+from reflexion_lab.text.shorten import estimated
 
 RIGHT = "```python\ndef total(xs):\n    test = sorted(xs, key=abs)\n    return sum(xs for xs in test)\n```"
 WRONG = "```python\ndef total(xs):\n    return None\n```"
@@ -24,19 +26,22 @@ COMMON = (
 
 class Served(ModelServer):
     """Answers rightly, wrongly below `/bad`; with `refuses`, while it stands, as an error of `status`. `paths`,
-    `asked`: paths and models of requests. `name`: the config's for the model; default: `model`, as which it answers.
+    `asked`, `prompts`: paths, models and texts of the requests. `name`: the config's for the model; default: `model`,
+    as which it answers.
     """
 
     status, name = 400, ""
 
     def __init__(self):
-        self.paths, self.asked, self.refuses, self.model = [], [], None, "stub-7b"
+        self.paths, self.asked, self.prompts, self.refuses, self.model = [], [], [], None, "stub-7b"
         super().__init__()
         self.address = self.url.removesuffix("/v1")
 
     def answer(self, handler, raw):
         self.paths.append(handler.path)
-        self.asked.append(json.loads(raw)["model"])
+        body = json.loads(raw)
+        self.asked.append(body["model"])
+        self.prompts.append("".join(message["content"] for message in body["messages"]))
         if self.refuses:
             handler.send({"error": self.refuses}, self.status)
         else:
@@ -227,3 +232,54 @@ def test_resumed_run_keeps_its_weights_and_is_refused_others(lab, server, capsys
     summaries = lab(f"resume={run}", code=code)
     assert [share(summary) for summary in summaries] == [1.0] * (not code)
     assert ("began with another model_fingerprint" in capsys.readouterr().err) == bool(code)
+
+
+# Contexts
+
+SLOT = {"default_generation_settings": {"n_ctx": 400}, "total_slots": 4}
+LOADED = {"models": [{"name": "other"}, {"name": "stub-7b", "digest": "abc" * 9, "context_length": 400}]}
+WINDOWS = {
+    "llama.cpp": ({"models": listed("w.gguf", owned_by="llamacpp"), "../props": (SLOT,)}, "/props"),
+    "vLLM": ({"models": listed("stub-7b", owned_by="vllm", max_model_len=400)}, "/models"),
+    "Ollama": ({"models": listed("stub-7b", "x", owned_by="library"), "../api/ps": (LOADED,)}, "/api/ps"),
+    "OpenRouter": ({"models": listed("stub-7b", "x", context_length=400)}, "/models"),
+}
+
+
+RETRIES = ("loop.max_attempts=4", "actor.sampling.max_tokens=100", "cache.mode=off")
+ROOM = 400 - 100 - OVERHEAD
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_prompts_are_cut_to_the_context_that_the_server_has(lab, server, capsys, kind):
+    answers, source = WINDOWS[kind]
+    server.about = {f"/bad/v1/{path}".replace("/v1/..", ""): answer for path, answer in answers.items()}
+    sizes = []
+    for context in (9999, 0):
+        server.prompts.clear()
+        lab(*RETRIES, f"model.context={context}", f"model.base_url={server.address}/bad/v1")
+        sizes.append(max(map(estimated, server.prompts)))
+    assert sizes[0] > ROOM >= sizes[1]
+    run = sorted(Path("runs").glob("2*"))[-1]
+    assert cli.main(["show", str(run), "--full"]) == 0
+    assert f"context 400 tokens ({source})" in capsys.readouterr().out
+
+
+def test_context_of_a_run_stays_that_of_its_start(lab, server, capsys):
+    """When the server is started again with another one, and where there is no server."""
+    retries = (*RETRIES[:2], f"model.base_url={server.address}/bad/v1")
+    server.about["/bad/v1/models"] = listed("stub-7b", max_model_len=400)
+    lab(*retries)
+    (run,) = Path("runs").glob("2*")
+    (run / "summary.json").unlink()
+    for name in ("results.jsonl", "attempts.jsonl"):
+        (run / name).write_text("")
+    server.about["/bad/v1/models"] = listed("stub-7b", max_model_len=9999)
+    Path("runs/calls.sqlite").unlink()
+    server.prompts.clear()
+    lab(*retries, f"resume={run}")
+    assert server.prompts and max(map(estimated, server.prompts)) <= ROOM
+    server.shutdown()
+    server.server_close()
+    for command in (["bundle", str(run), "-o", "b.zip"], ["replay", "b.zip"]):
+        assert cli.main(command) == 0, "".join(capsys.readouterr())
