@@ -161,22 +161,22 @@ def host_of(node: Mapping[str, Any]) -> str:
 
 
 def resolved_price(
-    role: str, node: dict[str, Any], lists: Sequence[Sequence[Entry]], cap: float | None = None
+    role: str, node: dict[str, Any], lists: Sequence[Sequence[Entry]], limits: Mapping[str, float] | None = None
 ) -> Price:
     """Price of the model of `role`, also written into its config if that has the key. Warns if the price is unknown or
     older than a year.
 
-    Raises ConfigError: the price is unknown, and there is a `cap` on cost.
+    Raises ConfigError: the price is unknown, and `limits` on cost, by key, could not act.
     """
     price = price_of(node, lists)
     if "price_per_million" in node:
         node["price_per_million"] = price.per_million and list(price.per_million)
-    name, remedy = f"{role}: {node.get('model', '')}", "give model.price_per_million=[prompt,completion]"
-    if price.per_million is None and cap is not None:
-        unpriced = f"{cap:g} and no price of {node['model']} ({role}) at {host_of(node)}"
-        raise ConfigError(
-            "caps.cost", unpriced, "a known price", f"{remedy}, an entry in prices.path, or caps.tokens instead"
-        )
+    place = "model" if role == "actor" else f"roles.{role}"
+    name, remedy = f"{role}: {node.get('model', '')}", f"give {place}.price_per_million=[prompt,completion]"
+    for key, limit in (limits or {}).items() if price.per_million is None else ():
+        unpriced = f"{limit} and no price of {node['model']} ({role}) at {host_of(node)}"
+        instead = f"{remedy}, an entry in prices.path, or {key.removesuffix('cost')}tokens instead"
+        raise ConfigError(key, unpriced, "a known price", instead)
     if price.per_million is None:
         warnings.warn(
             f"cost: unknown. {name} at {host_of(node)} has no known price; {remedy}, or an entry in prices.path",

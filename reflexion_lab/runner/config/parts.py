@@ -382,6 +382,8 @@ def load_models(cfg: Config) -> Models:
     if strange := sorted(cfg.roles.keys() - set(ROLES[1:])):
         raise ConfigError("roles", ", ".join(strange), f"some of {', '.join(ROLES[1:])}")
     meter, lists = load_meter(cfg), read((cfg.prices or {}).get("path"))
+    rules = {"caps": cfg.caps or {}, **{f"stop.{name}": rule for name, rule in cfg.stop.items()}}
+    limits = {f"{key}.cost": rule["cost"] for key, rule in rules.items() if rule.get("cost") is not None}
     prices, of_role = {}, {}
     for role, node in {"actor": cfg.model, **cfg.roles}.items():
         if missing := sorted(OmegaConf.missing_keys(node)):
@@ -390,7 +392,7 @@ def load_models(cfg: Config) -> Models:
         _check_style(cfg, role, node)
         of_role[role] = key = msgspec.json.encode(plain(node), order="sorted")
         if key not in prices:
-            prices[key] = resolved_price(role, plain(node), lists, meter.caps.cost)
+            prices[key] = resolved_price(role, plain(node), lists, limits)
             longest_reply(plain(node), meter.caps)
     check_currency(prices.values())  # all values are checked before a server is asked for its models
     models: dict[bytes, CachedModel] = {}

@@ -142,6 +142,18 @@ TWO = ("model@roles.critic=openai", "roles.critic.model=tiny-2", "prices.path={}
     ("overrides", "message"),
     [
         ((*UNPRICED, "caps.cost=5"), r"caps\.cost: got 5 and no price of nobodys \(actor\).*, expected a known price"),
+        (
+            (*UNPRICED, "stop=[plateau,budget]", "stop.budget.cost=0.5"),
+            r"stop\.budget\.cost: got 0\.5 and no price of nobodys",
+        ),
+        (
+            (*UNPRICED, "+stop.own={{_target_:reflexion_lab.loop.stop.Budget,cost:2}}"),
+            r"own\.cost: got 2.*, or stop\.own\.tokens",
+        ),
+        (
+            ("model=simulated", "caps.cost=5", "model@roles.critic=openai", "roles.critic.model=nobodys"),
+            r"nobodys \(critic\) at .*; give roles\.critic\.price_per_million=\[prompt,completion\], an entry",
+        ),
         ((*SERVED, "caps.tokens=5", "model.extra_body={{max_tokens:null}}"), "got no max_tokens, expected max_comple"),
         ((*SERVED, *TWO), "roles: got prices in EUR and USD, expected one currency"),
         (("model=replay", "caps.calls=-1"), r"caps.*: got -1, expected 0 or more"),
