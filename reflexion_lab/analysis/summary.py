@@ -296,6 +296,7 @@ TIMES = {"seconds", "cpu_seconds", "duration", "created_at", "timestamp", "last_
 MARKS = {"cached", "torn", "set_aside", "cluster"}
 MARKS |= {"empty_replies", "cut_replies", "uncounted_replies", "prompt_estimate"}  # of replies, which are compared
 MARKS |= {"recalled_insights", "retrieved"}  # of prompts, which are compared; older records lack them
+MARKS |= {name for name in Usage.__struct_fields__ if name.startswith("own_")}
 
 
 def canonical_form(log: Log) -> dict[str, dict[str, Any]]:

@@ -28,6 +28,10 @@ class Message(Record, frozen=True, kw_only=True):
     content: str
 
 
+SAMPLED = ("seed", "top_p", "stop", "temperature", "max_tokens")
+"""Sampling values that a server may refuse, the most dispensable first."""
+
+
 class Sampling(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Sampling parameters of one reply. Part of the content key of a call. None: not sent, the server's own."""
 
@@ -79,6 +83,12 @@ class Usage(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Replies for which the server reported no tokens of the prompt, or of the reply."""
     prompt_estimate: int = 0
     """Our estimate of the tokens of prompts of which the server counted less than half: it may have cut them."""
+    own_temperature: int = 0
+    """Replies drawn at the server's own temperature, since it did not get that of the config; likewise below."""
+    own_top_p: int = 0
+    own_max_tokens: int = 0
+    own_stop: int = 0
+    own_seed: int = 0
 
     @property
     def tokens(self) -> int:
@@ -92,6 +102,11 @@ class Usage(Record, frozen=True, kw_only=True, omit_defaults=True):
     def uncounted(self) -> int:
         """`uncounted_replies`; older records do not count them, but are without a token."""
         return self.uncounted_replies or (0 if self.tokens else self.replies)
+
+    def servers_own(self, names: tuple[str, ...] = SAMPLED) -> str:
+        """Sampling values of the server's own, such as `temperature in 3 of 4 replies`; "" if it got all of them."""
+        counts = {name: getattr(self, f"own_{name}") for name in names}
+        return ", ".join(f"{name} in {n} of {self.replies} replies" for name, n in counts.items() if n)
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(**{field: getattr(self, field) + getattr(other, field) for field in self.__struct_fields__})

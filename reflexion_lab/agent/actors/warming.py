@@ -11,6 +11,8 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Actor, Model
 from reflexion_lab.records import Completion, Message, Recollection, Sampling, Task, Trajectory
 
+REMEDY = "another actor, since the server draws all attempts at its own temperature"
+
 
 class Warming:
     """Samples attempt n at temperature `base + temperatures[n - 1]`, later attempts at the last temperature.
@@ -18,6 +20,8 @@ class Warming:
     `make_actor`: builds the actor for `model=`. All its calls use the attempt's temperature, including those of a
     reviser; a critic keeps its own. `temperatures`: at least one; no sum with `base` is below 0.
     """
+
+    sets_temperature = True
 
     def __init__(
         self, model: Model, make_actor: Callable[..., Actor], temperatures: Sequence[float], base: float = 0.0
@@ -40,4 +44,8 @@ class FixedTemperature(WrappedModel):
         self._temperature = temperature
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
-        return super().complete(messages, sampling=replace(sampling, temperature=self._temperature), sample=sample)
+        sampling = replace(sampling, temperature=self._temperature)
+        completion = super().complete(messages, sampling=sampling, sample=sample)
+        if completion.usage.own_temperature:
+            raise ConfigError("actor.temperatures", f"{self._temperature:g}, which the model refuses", REMEDY)
+        return completion

@@ -12,7 +12,6 @@ from reflexion_lab.agent.models.requests import Pace, Rejection, rejection_in
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.io.secrets import without_keys
 from reflexion_lab.limits import Above0, Count, Parallel, PerMillion, validated
-from reflexion_lab.records import Message, Sampling
 
 RESERVED = {
     "model", "messages", "api_key", "base_url", "timeout", "num_retries", "max_retries", "allowed_openai_params",
@@ -100,15 +99,6 @@ class LiteLLMModel(OpenAIModel):
             **fields,
         )
         return bytes(answer.model_dump_json().encode())
-
-    def _fields(self, messages: Sequence[Message], sampling: Sampling, sample: int) -> dict[str, Any]:
-        fields = super()._fields(messages, sampling, sample)
-        if sampling.top_p == 1 and "top_p" not in self._extra:
-            fields.pop("top_p", None)  # newer models of Anthropic refuse it beside a temperature
-        takes_seed = "seed" in (_library().get_supported_openai_params(model=self._model) or ())
-        if not takes_seed and "seed" not in self._extra:
-            fields.pop("seed", None)
-        return fields
 
     def _refusal(self, problem: Exception) -> Rejection | None:
         litellm, status = _library(), getattr(problem, "status_code", 0)

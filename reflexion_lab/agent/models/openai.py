@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -26,6 +26,7 @@ from reflexion_lab.agent.models.requests import (
     content_of,
     headers_of,
     is_spent,
+    named,
     outcome_of,
     pause,
     read,
@@ -35,7 +36,7 @@ from reflexion_lab.agent.models.requests import (
 from reflexion_lab.errors import ConfigError, ModelError, ModelNotFound, Unanswered
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.limits import Above0, Count, Parallel, PerMillion, validated
-from reflexion_lab.records import Completion, Message, Sampling, Served, Usage
+from reflexion_lab.records import SAMPLED, Completion, Message, Sampling, Served, Usage
 
 
 class OpenAIModel:
@@ -44,8 +45,10 @@ class OpenAIModel:
     A reply without content has the text ""; token counts are 0 if the server sends none. A refusal, a filtered reply
     and a rejected prompt are completions with a `finish_reason` of `records.WITHHELD`; that of a prompt that is
     `refused` for an unknown reason (4xx other than 401 to 404, 408, 409 and 429) has the server's words as its text.
-    `Sampling.grammar` is not sent. Raises ConfigError: an argument is out of range; Unanswered: there is no key, or no
-    reply after all retries; ModelNotFound: the server has no such model or path. No message contains the key.
+    `Sampling.grammar` is not sent. A sampling parameter that the server refuses by name is left out from then on, and
+    marked in the usage of replies (`Usage.own_temperature`, …). Raises ConfigError: an argument is out of range;
+    Unanswered: there is no key, or no reply after all retries; ModelNotFound: the server has no such model or path. No
+    message contains the key.
 
     Parameters
     ----------
@@ -135,6 +138,7 @@ class OpenAIModel:
         self._names = (model, *(answers_as or ()))
         self._was_right = False
         self._extra = dict(extra_body or {})
+        self._refused: set[tuple[str, object]] = set()
         named = {"answers_as": sorted(answers_as)} if answers_as else {}
         return f"{f':context={context}' if context else ''}{_digest(self._extra | named)}"
 
@@ -210,22 +214,28 @@ class OpenAIModel:
 
         chat = [{"role": message.role, "content": message.content} for message in messages]
         problem: Exception
-        for retry in range(self._retries + 1):
+        refused, retry = set[tuple[str, object]](), 0
+        while True:
             self._pace.wait()
-            began = time.monotonic()
+            began, fields = time.monotonic(), self._fields(messages, sampling, sample, refused)
             try:
-                content = self._send(chat, self._fields(messages, sampling, sample))
-                return self._completion(content, time.monotonic() - began, retry)
+                content = self._send(chat, fields)
+                self._refused.update(refused)  # not before: a text may name a field by chance
+                return self._completion(content, time.monotonic() - began, retry, _own(sampling, fields))
             except (openai.OpenAIError, ValueError) as error:
                 if refusal := self._refusal(error):
                     return self._withheld(refusal, time.monotonic() - began, retry)
                 problem = error
+            if name := self._unwanted(problem, fields):
+                refused.add(_omitted(name, fields[name]))
+                continue
             wait = pause(problem, retry)
             if wait is None or retry == self._retries:
                 break
+            retry += 1
             time.sleep(wait)
         # Outside of the handler: the SDK's error, if chained, would expose request headers and the key.
-        failure = self._error(problem, retry)
+        failure = self._error(problem, retry, fields)
         if outcome_of(problem) == "refused":
             return self._withheld(Rejection("refused"), time.monotonic() - began, retry, str(failure))
         raise failure
@@ -244,7 +254,11 @@ class OpenAIModel:
     def close(self) -> None:
         self._client.close()
 
-    def _fields(self, messages: Sequence[Message], sampling: Sampling, sample: int) -> dict[str, Any]:
+    def _fields(
+        self, messages: Sequence[Message], sampling: Sampling, sample: int, refused: Set[tuple[str, object]]
+    ) -> dict[str, Any]:
+        """Fields of the request beside model and messages, without those that the server refuses."""
+        refused = self._refused | refused
         fields: dict[str, Any] = {
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -252,9 +266,19 @@ class OpenAIModel:
             "stop": list(sampling.stop or ()) or None,
             "seed": draw_seed(messages, sampling, sample),
         }
+        if _omitted("max_tokens", None) in refused:
+            fields["max_completion_tokens"] = sampling.max_tokens
+        fields = {name: value for name, value in fields.items() if _omitted(name, value) not in refused}
         return {name: value for name, value in (fields | self._extra).items() if value is not None}
 
-    def _completion(self, content: bytes, seconds: float, retries: int) -> Completion:
+    def _unwanted(self, problem: Exception, fields: Mapping[str, object]) -> str:
+        """The field to leave out after `problem`, or ""; a limit of tokens only where it has another name."""
+        sent = [name for name in SAMPLED if name in fields and name not in self._extra]
+        names = named(problem, [*sent, "max_completion_tokens"])
+        is_renamed = names[-1:] == ["max_completion_tokens"]
+        return next((name for name in names if name in sent and (name != "max_tokens" or is_renamed)), "")
+
+    def _completion(self, content: bytes, seconds: float, retries: int, own: Mapping[str, int]) -> Completion:
         if refusal := rejection(content):
             return self._withheld(refusal, seconds, retries)
         reply = read(content)
@@ -275,6 +299,7 @@ class OpenAIModel:
                 seconds=seconds,
                 cost=self._price.cost(reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens),
                 retries=retries,
+                **own,
             ),
         )
 
@@ -301,7 +326,7 @@ class OpenAIModel:
             is_lasting=True,
         )
 
-    def _error(self, problem: Exception, retries: int) -> ModelError:
+    def _error(self, problem: Exception, retries: int, fields: Iterable[str] = ()) -> ModelError:
         """A `ModelError` for an error of the SDK, not chained to it."""
         cause, status, outcome = problem.__cause__, getattr(problem, "status_code", 0), outcome_of(problem)
         has_no_credit = is_spent(problem)
@@ -316,6 +341,8 @@ class OpenAIModel:
         if retries:
             details.append(f"sent {retries + 1} times")
         advice = self._advice(status, has_no_credit)
+        if keys := ",".join(f"{name}:null" for name in named(problem, fields)):
+            advice = f"if it does not take that, leave it out: model.extra_body={{{keys}}}"
         message = f"{self._model} at {self._place} did not answer ({'; '.join(details)}); {advice}"
         if not outcome:
             return ModelNotFound(message) if status == 404 else ModelError(message)
@@ -340,6 +367,17 @@ class OpenAIModel:
     def _hidden(self, text: str) -> str:
         """A text from the server, which may echo the key, without it."""
         return self._key.hidden(text)
+
+
+def _omitted(name: str, value: object) -> tuple[str, object]:
+    """What is remembered of a refused field: of these two also the value, since servers take others."""
+    return name, value if name in ("temperature", "top_p") else None
+
+
+def _own(sampling: Sampling, fields: Mapping[str, object]) -> dict[str, int]:
+    """Marks of the values that were not sent."""
+    sent = {*fields, *["max_tokens"] * ("max_completion_tokens" in fields)}
+    return {f"own_{name}": 1 for name in SAMPLED if name not in sent and getattr(sampling, name) not in (None, ())}
 
 
 def _digest(extra: dict[str, object]) -> str:

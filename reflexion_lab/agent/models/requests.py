@@ -9,7 +9,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, NamedTuple
 
@@ -97,6 +97,14 @@ def is_spent(problem: Exception) -> bool:
 def content_of(problem: Exception) -> bytes:
     """Body of the answer that `problem` reports; empty if there is none."""
     return getattr(getattr(problem, "response", None), "content", b"") or b""
+
+
+def named(problem: Exception, names: Iterable[str]) -> list[str]:
+    """Those of the request's fields that the answer names, if it finds the request invalid."""
+    if getattr(problem, "status_code", 0) not in (400, 422):
+        return []
+    text = "; ".join([str(problem), *reasons(content_of(problem))])
+    return [name for name in names if re.search(rf"\b{re.escape(name)}\b", text)]
 
 
 def headers_of(problem: Exception) -> Mapping[str, str]:

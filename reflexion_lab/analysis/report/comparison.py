@@ -25,7 +25,7 @@ from reflexion_lab.analysis.stats.intervals import Estimate, Rate, methods
 from reflexion_lab.analysis.stats.power import counted, too_few
 from reflexion_lab.analysis.summary import has_model
 from reflexion_lab.io.terminal_text import plain
-from reflexion_lab.records import BY_MODEL
+from reflexion_lab.records import BY_MODEL, SAMPLED
 from reflexion_lab.runner.folder.registration import NOT_AT_HAND
 
 Cell = Callable[[Row], str]
@@ -129,6 +129,8 @@ def _warnings_of(row: Row) -> Iterator[str]:
         yield f"USAGE MISSING: {plain(row.arm)}: {used} ({without})"
     if refused := row.spent.usage.refused:
         yield f"REFUSED PROMPTS: the server refused {refused} of {row.spent.usage.calls} prompts of {plain(row.arm)}"
+    if own := row.spent.usage.servers_own(SAMPLED[1:]):
+        yield f"SERVER'S OWN {own} of {plain(row.arm)}: the server did not get what the config sets"
     by_model, total = sum(row.reflections.get(name, 0) for name in BY_MODEL), sum(row.reflections.values())
     others = ", ".join(f"{n} {name}" for name, n in sorted(row.reflections.items()) if name not in BY_MODEL)
     if has_model(row.reflections) and by_model < ENOUGH * total:

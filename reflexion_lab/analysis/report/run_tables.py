@@ -20,7 +20,17 @@ from reflexion_lab.analysis.stats.intervals import Estimate, Rate, methods
 from reflexion_lab.analysis.summary import Summary, cost_is_known, spending, summary, usages
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.memory.curators.items import EXCEEDS
-from reflexion_lab.records import BY_MODEL, OUTCOMES, WITHHELD, Reflection, Trajectory, Update, Usage, WrittenTests
+from reflexion_lab.records import (
+    BY_MODEL,
+    OUTCOMES,
+    SAMPLED,
+    WITHHELD,
+    Reflection,
+    Trajectory,
+    Update,
+    Usage,
+    WrittenTests,
+)
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import changes, resumed
 from reflexion_lab.runner.silence import silence
@@ -157,6 +167,8 @@ def _silent(log: Log, figures: Summary) -> Iterator[str]:
         if silent.empty_replies + silent.cut_replies >= max(1, MANY * used.replies):
             ends = [attempt.trajectory.finish_reason for attempt in log.every] if role == "actor" else ()
             yield f"SILENT {role.upper()}: {silence(role, used.replies, silent, log.manifest.config, ends)}"
+        if own := used.servers_own(SAMPLED[1:]):
+            yield f"SERVER'S OWN {own} of the {role}: the server did not get what the config sets"
     withheld, refused = sum(figures.withheld.values()), {r: u for r, u in figures.usage.items() if u.refused}
     if not refused and withheld < max(1, MANY * len(log.every)):
         return
@@ -402,6 +414,9 @@ def facts(log: Log) -> Iterator[tuple[str, str]]:
         yield from part(figures)
     if figures.uncounted:
         yield "usage missing", spending(log)
+    for role, used in figures.usage.items():
+        if used.servers_own():
+            yield f"server's own, {role}", used.servers_own()
 
 
 def _metrics(log: Log, figures: Summary) -> Iterator[tuple[str, str]]:

@@ -440,7 +440,10 @@ def _check_secrets(place: str, node: Mapping[str, Any]) -> None:
 
 
 def _check_style(cfg: Config, role: str, node: Config) -> None:
-    """Raises ConfigError: a chat-only model would have to continue a file."""
+    """Raises ConfigError: a chat-only model would continue a file, or a schedule of temperatures would be lost."""
+    is_scheduled = any_node(plain(cfg.actor), lambda node: capability(node, "sets_temperature", False))
+    if role == "actor" and is_scheduled and "temperature" in (node.get("extra_body") or {}):
+        raise ConfigError("model.extra_body", "a temperature", "none, since each attempt of the actor has its own")
     is_writer = cfg.feedback_source == "self_tests" and _continues(cfg.suite_writer.get("writer", {}))
     if is_writer and (reason := capability(cfg.roles.get("suite_writer", cfg.model), "only_chats", "")):
         raise ConfigError("suite_writer", f"continuation with {reason}", "suite_writer=chat")

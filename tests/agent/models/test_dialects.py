@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from habits import HABITS, forbidding, o_series, served
 from model_server import ModelServer, completion
 
 from reflexion_lab.cli import main as cli
@@ -33,6 +34,11 @@ def lab(tmp_path, monkeypatch, capsys):
         return status, "".join(capsys.readouterr())
 
     return run
+
+
+def summary_of(folder):
+    (path,) = folder.glob("runs/2*/summary.json")
+    return json.loads(path.read_text())
 
 
 SAYS = "widgets are out of stock"
@@ -94,3 +100,75 @@ def test_a_sampling_value_of_null_is_not_sent(lab, overrides):
     sent = {frozenset(body.keys() - {"model", "messages"}) for body in bodies}
     assert sent == ({frozenset(NULLS[overrides])} if NULLS[overrides] is not None else set()), output
     assert status == (0 if bodies else 2)
+
+
+TWO = ("loop.max_attempts=2", "reflector.on_failure=skip", "workers=1", "temperature=0.8", "actor.sampling.stop=[x]")
+LEARNT = {
+    "o_series": ({"max_completion_tokens", "seed"}, 5, {"temperature", "stop", "top_p"}),
+    "mistral": ({"temperature", "top_p", "max_tokens", "stop"}, 1, {"seed"}),
+    "closed": ({"temperature", "max_tokens"}, 3, {"seed", "stop", "top_p"}),
+    "tgi": ({"temperature", "max_tokens", "stop", "seed"}, 2, {"top_p"}),  # the reflector's temperature of 0, too
+    "gemini": ({"temperature", "top_p", "max_tokens", "stop"}, 1, {"seed"}),
+    "either": ({"temperature", "max_tokens", "stop", "seed"}, 1, {"top_p"}),
+}
+"""By habit: what the actor's last request has, how many requests are refused, and what is the server's own."""
+
+
+@pytest.mark.parametrize("habit", LEARNT)
+def test_a_refused_parameter_is_left_out_from_then_on_and_the_records_say_so(lab, tmp_path, habit):
+    bodies, (sent, refusals, own) = [], LEARNT[habit]
+    status, output = lab(served(HABITS[habit], bodies), *TWO)
+    assert status == 0, output
+    taken = [body for body, is_refused in bodies if not is_refused]
+    assert len(taken) == 3  # two attempts and a reflection
+    assert len(bodies) - len(taken) == refusals
+    assert taken[-1].keys() - {"model", "messages"} == sent
+    usage = summary_of(tmp_path)["usage"]
+    marks = {name.removeprefix("own_"): n for name, n in usage["actor"].items() if name.startswith("own_")}
+    assert marks == dict.fromkeys(own, 2)
+    assert usage["reflector"].get("own_temperature", 0) == (habit in ("o_series", "tgi"))
+    assert cli.main(["show", "--last", "1"]) == 0
+
+
+@pytest.mark.parametrize("name", ["temperature", "top_p", "max_tokens", "stop"])
+def test_what_extra_body_takes_away_is_named_on_the_screens(lab, tmp_path, capsys, name):
+    extra = f"model.extra_body={{{name}:null}}"
+    assert lab(served(lambda body: None, []), extra, "actor.sampling.stop=[x]")[0] == 0
+    (run,) = map(str, tmp_path.glob("runs/2*"))
+    for words in (["show", run], ["show", run, "--full"], ["compare", run, run]):
+        cli.main(words)
+        assert f"SERVER'S OWN {name} in 1 of 1 replies of" in capsys.readouterr().out.replace("\n", " ").replace(
+            "  ", " "
+        )
+
+
+BLAMED = {
+    "top_k": ("model.extra_body={top_k:9}", "model.extra_body={top_k:null}"),
+    "max_tokens": ("model.requests_per_minute=9000", "model.extra_body={max_tokens:null}"),
+    "messages": ("model.requests_per_minute=9000", "see whether model.model"),
+}
+
+
+@pytest.mark.parametrize("name", BLAMED)
+def test_a_refused_field_that_must_not_be_left_out_is_named_with_its_key(lab, name):
+    bodies, (override, key) = [], BLAMED[name]
+    status, output = lab(served(forbidding(name), bodies), override)
+    assert (status, len(bodies)) == (2, 2)  # a task whose first prompt is refused is tried again after the others
+    assert key in output
+
+
+WARMING = ("actor=warming", "actor@actor.make_actor=single_shot", "temperature=0.2")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "requests", "key"),
+    [
+        (WARMING, 4, "actor.temperatures"), ((*WARMING, "model.extra_body={temperature:null}"), 0, "model.extra_body"),
+        ((*WARMING, "model.extra_body={temperature:1}"), 0, "model.extra_body"),
+    ],
+)  # fmt: skip
+def test_a_schedule_of_temperatures_that_cannot_act_is_refused(lab, overrides, requests, key):
+    bodies = []
+    status, output = lab(served(o_series, bodies), *overrides)
+    assert (status, len(bodies)) == (2, requests), output
+    assert f"error: {key}" in output

@@ -81,7 +81,7 @@ def test_messages_go_to_the_provider_and_come_back(model):
     request, headers = server.requests[0]
     assert headers["x-api-key"] == KEY
     assert (request["model"], request["max_tokens"], request["temperature"]) == ("claude-x", 64, 0)
-    assert "top_p" not in request
+    assert "seed" not in request and completion.usage.own_seed == 1  # LiteLLM knows that Anthropic takes none
     assert "hello" in json.dumps(request["messages"])
     assert KEY not in asked.fingerprint
     assert asked.fingerprint != other.fingerprint

@@ -183,6 +183,13 @@ def test_a_prompt_that_is_refused_in_unknown_words_is_a_reply_with_those_words(m
     assert len(server.requests) == 1
 
 
+def test_a_field_that_a_text_names_by_chance_is_sent_again(model, server):
+    client = model(*[error(400, {"error": "please stop, the seed bank is on fire"})] * 2, "")
+    assert ask(client).finish_reason == "refused"
+    ask(client)
+    assert ["seed" in body for body in server.bodies] == [True, False, True]
+
+
 def test_content_of_another_shape_is_malformed(model):
     for body in (b"\xff\xfe", {"choices": [{"message": {"content": 5}}]}):
         assert error_of(model(says(body), retries=0)).outcome == "malformed"

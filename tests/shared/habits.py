@@ -1,0 +1,79 @@
+"""Servers of the chat protocol that refuse a parameter, each in its own words: `HABITS[name](body)` is the status and
+the body of the refusal, or None for a request that the server takes. `served` makes a server's `respond` of it.
+"""
+
+from __future__ import annotations
+
+from model_server import completion, wrong_answer
+
+
+def openai(message, param, code="unsupported_parameter"):
+    return 400, {"error": {"message": message, "type": "invalid_request_error", "param": param, "code": code}}
+
+
+def o_series(body):
+    """OpenAI's reasoning models: `max_completion_tokens`, the default temperature alone, no `stop`, no `top_p`."""
+    if "max_tokens" in body:
+        text = (
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+        )
+        return openai(text, "max_tokens")
+    if body.get("temperature", 1) != 1:
+        text = f"Unsupported value: 'temperature' does not support {body['temperature']} with this model."
+        return openai(f"{text} Only the default (1) value is supported.", "temperature", "unsupported_value")
+    refused = next((name for name in ("stop", "top_p") if name in body), None)
+    return refused and openai(f"Unsupported parameter: '{refused}' is not supported with this model.", refused)
+
+
+def forbidding(*names):
+    """Servers with a closed list of fields, such as Mistral's: every other one is named, without its message."""
+
+    def respond(body):
+        extra = [{"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted"}
+                 for name in names if name in body]  # fmt: skip
+        return (422, {"object": "error", "message": {"detail": extra}}) if extra else None
+
+    return respond
+
+
+def tgi(body):
+    """Hugging Face's server: `top_p` below 1, a temperature above 0."""
+    if body.get("top_p", 0.5) >= 1:
+        return 422, {"error": "Input validation error: `top_p` must be > 0.0 and < 1.0", "error_type": "validation"}
+    if body.get("temperature") == 0:
+        return 422, {
+            "error": "Input validation error: `temperature` must be strictly positive",
+            "error_type": "validation",
+        }
+    return None
+
+
+def gemini(body):
+    """Fields of its own protocol are named as they arrived."""
+    text = 'Invalid JSON payload received. Unknown name "seed": Cannot find field.'
+    return (400, [{"error": {"code": 400, "message": text, "status": "INVALID_ARGUMENT"}}]) if "seed" in body else None
+
+
+def either(body):
+    """Anthropic's newer models: a temperature or `top_p`."""
+    text = "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
+    both = {"temperature", "top_p"} <= body.keys()
+    return (400, {"type": "error", "error": {"type": "invalid_request_error", "message": text}}) if both else None
+
+
+HABITS = {
+    "o_series": o_series, "mistral": forbidding("seed"), "closed": forbidding("seed", "stop", "top_p"), "tgi": tgi,
+    "gemini": gemini, "either": either,
+}  # fmt: skip
+
+
+def served(habit, bodies, answer=wrong_answer):
+    """A server's `respond` with a habit; `bodies` receives each request and whether it was refused."""
+
+    def respond(body, headers):
+        refusal = habit(body)
+        bodies.append((body, bool(refusal)))
+        text = answer("\n".join(message["content"] for message in body["messages"]))
+        return refusal or (200, completion(text, model=body["model"]))
+
+    return respond
