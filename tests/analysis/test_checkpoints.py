@@ -209,7 +209,7 @@ def test_compare_measures_memory_by_frozen_runs_and_makes_no_arms_of_them(root, 
 
 def test_a_frozen_run_without_its_stream_or_with_another_method_is_an_arm_of_its_own(root, runs, tmp_path):
     assert [arm.memory for arm in arms(runs[1:2])] == [None]
-    other = changed(runs[1], tmp_path, config__temperature=0.7)
+    other = changed(runs[1], tmp_path, config__temperature=0.7, provenance__overrides=["temperature=0.7"])
     assert [(arm.label, arm.memory) for arm in arms([runs[0], other])] == [
         ("reflexion temperature=0", None), ("reflexion temperature=0.7", None)
     ]  # fmt: skip

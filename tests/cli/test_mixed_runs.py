@@ -11,6 +11,9 @@ import pytest
 import reflexion_lab as rl
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import FolderError
+from reflexion_lab.records import Provenance
+from reflexion_lab.runner.config.build import plain
+from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from tests.analysis.conftest import BASE, WORDS, run_writer
 
@@ -105,3 +108,34 @@ def test_a_folder_of_broken_runs_is_an_error_and_verify_reads_around_none(day, c
     with pytest.raises(FolderError, match="Input data was truncated"):
         rl.compare("runs")
     assert "no runs in runs/" in rl.runs().sheet.title and rl.runs().sheet.caption.count("Not read: ") == 4
+
+
+@pytest.mark.parametrize("is_typed", [True, False], ids=["typed", "by an earlier version"])
+@pytest.mark.parametrize(
+    ("cells", "names"),
+    [
+        (["retriever=jaccard", "retriever=embedding", "retriever=hybrid"], ["jaccard", "embedding", "hybrid"]),
+        (["curator=none", "curator=expel", "curator=shuffled"], ["none", "expel", "shuffled"]),
+        (["reflector=llm", "reflector=llm_json"], ["llm", "llm_json"]),
+        (["prompts=terse", "prompts=paper_style", "prompts=default"], ["terse", "paper_style", "default"]),
+        (["model=vllm model.model=a", "model=ollama model.model=b"], ["vllm", "ollama"]),
+        (["curator=none recall.omega=0", "curator=ace recall.omega=0", "curator=ace recall.omega=2"],
+         ["none Ω0", "ace Ω0", "ace Ω2"]),
+        (["reflector=none critic=lint", "reflector=rules critic=lint", "reflector=rules critic=llm"],
+         ["lint none", "lint rules", "llm rules"]),
+        (["curator=none reflector=none", "curator=ace reflector=none", "curator=ace reflector=llm"],
+         ["c=none r=none", "c=ace r=none", "c=ace r=llm"]),
+        (["curator=shuffled", "curator=shuffled curator@curator.first=memento"],
+         ["first=raw_trajectories", "first=memento"]),
+        (["retriever=bm25", "retriever=bm25 retriever.k1=2"], ["k1=1.5", "k1=2"]),
+        (["retriever=bm25", "retriever=bm25 retriever._target_=own.Mine"], ["bm25", "Mine"]),
+    ],
+    ids=lambda value: value[-1] if "=" in value[-1] else "",
+)  # fmt: skip
+def test_arms_have_the_names_that_were_typed(day, cells, names, is_typed):
+    runs = []
+    for words in map(str.split, cells):
+        overrides = tuple(words) if is_typed and "own" not in words[-1] else ()
+        config, origin = plain(compose(*words)), Provenance(overrides=overrides)
+        runs.append(day("reflexion", BASE, config=config, provenance=origin))
+    assert [row.arm for row in rl.compare(runs, one_seed=True).comparison.short.rows] == names

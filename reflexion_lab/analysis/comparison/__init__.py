@@ -14,6 +14,7 @@ from reflexion_lab.analysis.comparison.grouping import arms, short_names
 from reflexion_lab.analysis.comparison.row import Difference, Row, corrected, row
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Manifest, Record
+from reflexion_lab.runner.config.choices import by_choice
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import comparable, flat
@@ -224,7 +225,9 @@ def side_by_side(
 
 
 def _check_keys(runs: Sequence[RunFolder], by: Sequence[str]) -> None:
-    known = list(dict.fromkeys(key for run in runs if by for key, _ in flat(run.manifest.config)))
+    configs = [(run.manifest.config, run.manifest.provenance.overrides) for run in runs if by]
+    wholes = [*(dict(flat(config)) for config, _ in configs), *by_choice(configs)]
+    known = list(dict.fromkeys(key for values in wholes for key in values))
     for key in by:
         if key not in known:
             similar = (difflib.get_close_matches(key, known, n=1) or ["recall.omega"])[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reflexion_lab.analysis.comparison.grouping import values_of
-from reflexion_lab.runner.folder.manifest import settings
 
 
 def default_cell(labels: Sequence[str]) -> str | None:
@@ -17,8 +16,9 @@ def default_cell(labels: Sequence[str]) -> str | None:
     if len({key for cell in cells.values() for key in cell}) < 2 or len(names) > 1:
         return None
     from reflexion_lab.runner.config.build import plain
-    from reflexion_lab.runner.config.compose import CONF, compose
+    from reflexion_lab.runner.config.choices import CONF, by_choice
+    from reflexion_lab.runner.config.compose import compose
 
     experiments = [f"experiment={name}" for name in names if (CONF / "experiment" / f"{name}.yaml").is_file()]
-    own = settings(plain(compose(*experiments)))
+    (own,) = by_choice([(plain(compose(*experiments)), ())])
     return next((label for label, cell in cells.items() if all(str(own.get(k)) == cell[k] for k in cell)), None)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,8 +13,9 @@ from reflexion_lab.analysis import metrics, shards
 from reflexion_lab.analysis.arms import Arm, check_finished
 from reflexion_lab.analysis.learning.checkpoints import ITEMS, checkpoints, stream_ids
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.runner.config.choices import TARGET, by_choice, is_group, typed
 from reflexion_lab.runner.folder.folder import RunFolder, readable
-from reflexion_lab.runner.folder.manifest import DATA, flat, is_seeded, same_tasks, settings
+from reflexion_lab.runner.folder.manifest import DATA, flat, is_seeded, same_tasks
 
 
 def arms(
@@ -87,8 +89,10 @@ def shared_words(labels: Sequence[str]) -> str:
         return ""
     keys = _short_keys(labels)
     common = " ".join(_short_word(word, keys) for word in _common_words(labels))
-    symbols = ", ".join(f"{name}: {key}" for key, name in keys.items() if name != key)
-    return "; ".join(part for part in (f"All arms: {common}" * bool(common), symbols) if part) + "."
+    symbols = ", ".join(f"{name}: {key}" for key, name in keys.items() if name not in ("", key))
+    groups = ", ".join(key for key, name in keys.items() if not name)
+    parts = f"All arms: {common}" * bool(common), f"names: {groups}" * bool(groups), symbols
+    return "; ".join(filter(None, parts)) + "."
 
 
 def _words(label: str) -> list[str]:
@@ -107,31 +111,40 @@ def _common_words(labels: Sequence[str]) -> list[str]:
 
 
 def _short_keys(labels: Sequence[str]) -> dict[str, str]:
-    """Short names of the config keys in `labels`; a key that would share its name with another keeps all parts."""
+    """Short names of the config keys in `labels`; a key that would share its name with another keeps all parts. That of
+    a group is "" if no other key has one of its values: `bm25`.
+    """
     common = _common_words(labels)
     words = [[word for word in _words(label)[1:] if word not in common] for label in labels]
-    keys = list(dict.fromkeys(word.partition("=")[0] for label in labels for word in _words(label)[1:]))
+    settings = dict.fromkeys(word for label in labels for word in _words(label)[1:])
+    uses = Counter(word.partition("=")[2] for word in [*settings, "=None"])
+    shared = {key for key, _, value in (word.partition("=") for word in settings) if uses[value] > 1}
+    unnamed = {key: "" for word in settings if is_group(key := word.partition("=")[0]) and key not in shared}
+    keys = list(dict.fromkeys(key for word in settings if (key := word.partition("=")[0]) not in unnamed))
     last, *initials = ({key: names_of(key)[place] for key in keys} for place in (1, 2, 3, 4))
     last = {key: name if Counter(last.values())[name] == 1 else key for key, name in last.items()}
-    if not any(len(" ".join(_short_word(word, last) for word in parts)) > LONG for parts in words if len(parts) > 1):
-        return last
-    return next((names for names in reversed(initials) if len(set(names.values())) == len(keys)), last)
+    long = (" ".join(_short_word(word, last | unnamed) for word in parts) for parts in words if len(parts) > 1)
+    if any(len(name) > LONG for name in long):
+        last = next((names for names in reversed(initials) if len(set(names.values())) == len(keys)), last)
+    return last | unnamed
 
 
 def _short_word(word: str, keys: Mapping[str, str]) -> str:
     key, is_setting, value = word.partition("=")
-    is_short = keys.get(key) in names_of(key)[2:]
-    is_glued = key in SYMBOLS or (is_short and re.fullmatch(r"-?[\d.]+(e-?\d+)?", value))
+    is_short = keys.get(key) in names_of(key)[2:] and keys.get(key) != names_of(key)[1]
+    is_glued = key in SYMBOLS or not keys.get(key, key) or (is_short and re.fullmatch(r"-?[\d.]+(e-?\d+)?", value))
     return f"{keys.get(key, key)}{'' if is_glued else is_setting}{value}"
 
 
 def _split(name: str, logs: Sequence[Log], by: Sequence[str], frozen: Mapping[str, Sequence[Log]]) -> list[Arm]:
-    configs = [settings(log.manifest.config) for log in logs]
+    runs = [(log.manifest.config, log.manifest.provenance.overrides) for log in logs]
+    configs = by_choice(runs)
     if not all(same_tasks(log.manifest, logs[0].manifest) for log in logs):
         paths = [dict(flat(log.manifest.config)).get(DATA) for log in logs]
         configs = [{**config, DATA: path} for config, path in zip(configs, paths, strict=True)]
-    keys = by or _distinguishing_keys(
-        [{key: value for key, value in config.items() if not _is_path_only(key, logs)} for config in configs]
+    keys = by or distinguishing_keys(
+        [{key: value for key, value in config.items() if not _is_path_only(key, logs)} for config in configs],
+        {key for _, overrides in runs for key in typed(overrides)},
     )
     groups: dict[str, list[Log]] = {}
     for log, config in zip(logs, configs, strict=True):
@@ -140,17 +153,30 @@ def _split(name: str, logs: Sequence[Log], by: Sequence[str], frozen: Mapping[st
     return [Arm(label, members, frozen=frozen) for label, members in groups.items()]
 
 
-def _distinguishing_keys(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The keys besides seeds in which the configs differ. If single keys distinguish all of them, the one with the
-    shortest values.
+def distinguishing_keys(configs: Sequence[Mapping[str, Any]], words: Collection[str] = ()) -> list[str]:
+    """The fewest keys besides seeds that distinguish the configs: a single one if there is, first of `words`, the keys
+    that were typed, then choices of groups, then those with the shortest values.
     """
     keys = sorted({key for config in configs for key in config if not is_seeded(key)})
     values = {key: [repr(config.get(key)) for config in configs] for key in ["seed", *keys]}
     seeds = values.pop("seed")  # benchmark.order=${seed} repeats it
     values = {key: texts for key, texts in values.items() if len(set(texts)) > 1 and texts != seeds}
-    kinds = len(set(zip(*values.values(), strict=True)))
-    sufficient = [key for key, texts in values.items() if len(set(texts)) == kinds]
-    return [min(sufficient, key=lambda key: len("".join(values[key])))] if sufficient else list(values)
+
+    def kinds(some: Iterable[str]) -> int:
+        return len(set(zip(*(values[key] for key in some), strict=True)))
+
+    parts = {key.removesuffix(f".{TARGET}") for config in configs for key in config if key.endswith(TARGET)}
+
+    def rank(key: str) -> tuple[bool, float, int]:
+        return key not in words, key.count(".") if key in parts else math.inf, len("".join(values[key]))
+
+    order = sorted(values, key=rank)
+    if sufficient := next((key for key in order if kinds([key]) == kinds(values)), None):
+        return [sufficient]
+    chosen: list[str] = []
+    for key in order:
+        chosen += [key] * (kinds([*chosen, key]) > kinds(chosen))
+    return sorted(chosen)
 
 
 def _is_path_only(key: str, logs: Sequence[Log]) -> bool:

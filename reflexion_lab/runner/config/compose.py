@@ -14,23 +14,18 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config import check as settings
 from reflexion_lab.runner.config.build import Config, as_job, nearest, plain
+from reflexion_lab.runner.config.choices import CONF, is_group
 from reflexion_lab.runner.config.messages import all_messages, is_hydra_error
 from reflexion_lab.runner.config.parts import chat_choices
 from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
-
-
-PACKAGE = Path(__file__).parents[2]
-CONF = next(path for path in (PACKAGE / "conf", PACKAGE.parent / "conf") if path.name == "conf" and path.is_dir())
-"""The config folder: inside an installed wheel, else at the top of the checkout."""
 
 
 _HYDRA = threading.RLock()
@@ -57,11 +52,6 @@ def compose(*overrides: str) -> Config:
 def set_without(group: str, *choices: str) -> list[str]:
     """Keys of `group` that `choices` of an experiment or a preset set, though no choice of the group is made."""
     return list(_composed(*choices, f"~{group}").get(group) or {})
-
-
-def is_group(key: str) -> bool:
-    """Whether `key` names a config group of the lab."""
-    return (CONF / key).is_dir()
 
 
 def with_values(
