@@ -47,7 +47,8 @@ def add(commands: place.Commands) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    from reflexion_lab.runner.config.compose import CONF, hydra_main
+    from reflexion_lab.runner.config.choices import CONF
+    from reflexion_lab.runner.config.compose import hydra_main
 
     if "--help" in arguments or "-h" in arguments:
         groups = sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")

@@ -22,7 +22,7 @@ from reflexion_lab.io.files import Scratch
 from reflexion_lab.records import Attempt, Manifest
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.build import has_durable_store
-from reflexion_lab.runner.config.compose import CONF
+from reflexion_lab.runner.config.choices import CONF
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import fingerprints, same_tasks

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config.build import as_job
-from reflexion_lab.runner.config.compose import CONF, compose, hydra_initialized, in_full
+from reflexion_lab.runner.config.choices import CONF
+from reflexion_lab.runner.config.compose import compose, hydra_initialized, in_full
 from reflexion_lab.studies.sweeps.running import run_cell
 
 if TYPE_CHECKING:
