@@ -24,7 +24,7 @@ def add(commands: place.Commands) -> None:
     codes = "exit code 1 if there is an error, 0 if there are only warnings"
     sub = place.add_command(commands, "lint-dataset", lint_dataset, f"{text};\n{codes}")
     sub.epilog, sub.formatter_class = EXAMPLES, argparse.RawDescriptionHelpFormatter
-    what = "a benchmark's name, a file of tasks (.jsonl, .jsonl.gz), or Hydra overrides as for `run`"
+    what = "a benchmark's name, a file of tasks (.jsonl, .json, .csv, …), or Hydra overrides as for `run`"
     sub.add_argument("overrides", metavar="BENCHMARK", nargs="*", help=what)
     mutants = "maximum number of mutants per task, sampled by seed; 0 runs none (default: %(default)s)"
     sub.add_argument("--mutants", type=place.count, default=30, metavar="N", help=mutants)
@@ -77,7 +77,7 @@ def overrides(arguments: Sequence[str]) -> list[str]:
     for word in arguments:
         if "=" in word and not Path(word).is_file():
             settings.append(word)
-        elif Path(word).is_file() or Path(word).suffix in (".jsonl", ".gz"):
+        elif Path(word).is_file():
             quoted = word.replace("\\", "\\\\").replace("'", "\\'")
             settings += ["benchmark=jsonl", f"benchmark.load.path='{quoted}'"]
         else:

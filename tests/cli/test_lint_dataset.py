@@ -63,7 +63,7 @@ def test_what_cannot_be_loaded_is_one_line_and_2(lint, arguments):
 
 def test_words_become_overrides(tmp_path):
     assert overrides(["humaneval", "benchmark.limit=5"]) == ["benchmark=humaneval", "benchmark.limit=5"]
-    assert overrides(["a/b.jsonl.gz"]) == ["benchmark=jsonl", "benchmark.load.path='a/b.jsonl.gz'"]
+    assert overrides(["a/b.jsonl.gz"]) == ["benchmark=a/b.jsonl.gz"]
     odd = tmp_path / "n=3.jsonl"
     odd.touch()
     assert overrides([str(odd)]) == ["benchmark=jsonl", f"benchmark.load.path='{odd}'"]

@@ -95,7 +95,7 @@ _SERVED = re.compile(
     r"|vertex_ai|xai)/[^,]+)"
 )
 """Servers of OpenAI's protocol, which have a config file of their own; providers that LiteLLM calls."""
-_TASKS = re.compile(r"benchmark=((?:hf://)?[^,]+\.(?:jsonl|jsonl\.gz|parquet)|hf://[^,]+)")
+_TASKS = re.compile(r"benchmark=((?:hf://)?[^,]+\.\w+|hf://[^,]+)")
 _SAMPLED = re.compile(r"[\w.]+\.sampling\.(top_p|stop|grammar)=")
 """Sampling values that many nodes leave out."""
 

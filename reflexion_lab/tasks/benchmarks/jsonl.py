@@ -22,7 +22,7 @@ class Tests(msgspec.Struct, frozen=True):
 
 @validated
 def jsonl(path: str, visible: Count = 1, fields: Names = SAME) -> Benchmark:
-    """Tasks of a `.jsonl` or `.jsonl.gz` file (UTF-8) or data set.
+    """Tasks of a file or data set.
 
     The fields `task_id`, `prompt` and `entry_point` (a Python identifier) are required; tests are lists of Python
     source. A row without `hidden_tests` but with `test` is read as one of HumanEval, whose `canonical_solution` may be

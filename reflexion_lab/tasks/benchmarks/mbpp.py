@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from textwrap import indent
 from typing import Literal
@@ -20,7 +19,7 @@ from reflexion_lab.limits import Count, validated
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval_plus import helper, hidden_of
-from reflexion_lab.tasks.benchmarks.rows import HUB, LINES, Fields, checked, decoded, read, repeated
+from reflexion_lab.tasks.benchmarks.rows import HUB, Fields, checked, decoded, read, repeated
 from reflexion_lab.text.replies.syntax import UNPARSABLE
 
 SPLITS = {"prompt": (1, 10), "test": (11, 510), "validation": (511, 600), "train": (601, 974)}
@@ -49,7 +48,7 @@ class Problem(msgspec.Struct, frozen=True):
 def mbpp(
     path: str | None = None, subset: Subset = "full", split: Split = "test", visible: Count = 1, challenge: bool = False
 ) -> Benchmark:
-    """Problems of a local file (`.jsonl`, `.jsonl.gz` or `.json`) or of the hub.
+    """Problems of a local file or of the hub.
 
     MBPP has no hidden tests: papers usually show all asserts and judge by all of them. Here the first `visible` asserts
     are visible and only the others are hidden tests, so pass rates are not comparable with those of papers. No assert
@@ -81,7 +80,6 @@ def mbpp(
         path or f"{HUB}{NAME}/{subset}/{'+'.join(SPLITS) if split == 'all' else split}",
         task_of,
         name="mbpp",
-        suffixes=(*LINES, ".json"),
         expected=f"a row of split {split} (task_id {first} to {last}); benchmark.load.split=all selects every row",
         instead="set benchmark.load.path to a local file of MBPP (.jsonl or .json)",
     )
@@ -89,21 +87,13 @@ def mbpp(
 
 def task(row: Fields, visible: int) -> Task:
     """The task of a row of MBPP, with its first tests visible."""
-    return _task(_problem(row), visible, challenge=False)
+    return _task(decoded(row, Problem), visible, challenge=False)
 
 
 def _selected(row: Fields, split: str, visible: int, challenge: bool) -> Task | None:
-    problem = _problem(row)
+    problem = decoded(row, Problem)
     first, last = SPLITS.get(split, (problem.task_id, problem.task_id))
     return _task(problem, visible, challenge) if first <= problem.task_id <= last else None
-
-
-def _problem(row: Fields) -> Problem:
-    for name in ("test_list", "test_imports"):
-        if isinstance(text := row.get(name), str):  # a data set of MBPP+ has lists as text
-            with suppress(*UNPARSABLE):
-                row[name] = ast.literal_eval(text)
-    return decoded(row, Problem)
 
 
 def _task(problem: Problem, visible: int, challenge: bool) -> Task:

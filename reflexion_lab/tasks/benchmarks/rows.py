@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import codecs
+import contextlib
+import csv
 import difflib
 import hashlib
+import io
 import json
 import keyword
 import math
@@ -19,7 +22,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from reflexion_lab.errors import DataError
-from reflexion_lab.io.files import UNREADABLE, gunzipped
+from reflexion_lab.io.files import gunzipped
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.text.replies.syntax import UNPARSABLE, tree_of
@@ -28,7 +31,9 @@ T = TypeVar("T")
 
 SHOWN = 10
 """Maximum number of bad rows in one error, and of columns in one warning."""
-LINES = (".jsonl", ".jsonl.gz")
+TABLES = (".csv", ".tsv")
+FILES = (".jsonl", ".json", *TABLES)
+"""Endings of files of rows, with or without `.gz`."""
 Fields = dict[str, Any]
 """A row: values by column, without null and NaN."""
 Names = Mapping[str, str]
@@ -43,7 +48,6 @@ def read(
     task_of: Callable[[Fields], Task | None],
     *,
     name: str = "",
-    suffixes: tuple[str, ...] = LINES,
     expected: str = "one JSON object a line",
     instead: str = "",
     fields: Names = SAME,
@@ -56,8 +60,9 @@ def read(
     Parameters
     ----------
     path : str
-        A file with one of `suffixes` (a `.json` file has one array of rows; blank lines of other files are skipped), a
-        `.parquet` file, a folder of `save_to_disk`, or `hf://datasets/OWNER/NAME[/SUBSET[/SPLIT]]`.
+        A file of JSON (an array, or an object a line; blank lines are skipped) or a table with a header, in UTF-8 or
+        UTF-16, packed by gzip or not; a `.parquet` file, a folder of `save_to_disk`, or
+        `hf://datasets/OWNER/NAME[/SUBSET[/SPLIT]]`. Lists may be texts in JSON or Python.
     task_of : callable
         Converts a row to a task, or to None to skip it, and takes the columns that it reads out of the row, as
         `decoded` does; raises DataError for a wrong field.
@@ -73,11 +78,11 @@ def read(
     if is_dataset(path):
         encoded, digest = dataset_rows(path, instead)
         name = name or dataset_name(path)
-        rows = iter([(f"row {number}", row) for number, row in enumerate(encoded, start=1)])
+        rows: Iterable[object] = encoded
     else:
-        data = _content(path, suffixes)
+        data = _content(path)
         digest = hashlib.sha256(data).hexdigest()
-        name = name or Path(path).name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
+        name = name or Path(Path(path).name.removesuffix(".gz")).stem
         rows = _rows(path, data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the rows' own code, such as "\d" and `1if`
@@ -89,10 +94,10 @@ def read(
     return Benchmark(name, tasks, digest, note=note)
 
 
-def fields_of(row: bytes) -> Fields:
-    """The columns of a row of JSON; NaN and infinities as Python writes them. Raises DataError: it is no object."""
+def fields_of(row: object) -> Fields:
+    """The columns of a row or its JSON; NaN and infinities as Python writes them. Raises DataError: it is no object."""
     try:
-        fields = json.loads(row.decode())
+        fields = json.loads(row) if isinstance(row, str) else row
     except (ValueError, RecursionError) as problem:
         raise DataError("field $", f"text that is not JSON ({problem})", "a JSON object") from None
     return {name: value for name, value in _converted(fields, Fields).items() if _is_value(value)}
@@ -109,6 +114,8 @@ def decoded(fields: Fields, kind: type[T]) -> T:
         if near := difflib.get_close_matches(name.lower(), [name for name in known if name not in fields], 1, NEAR):
             raise DataError(f"field $.{name}: unknown; did you mean {near[0]}?")
     for name, field in known.items():
+        if isinstance(text := fields.get(name), str) and field.type is not str:
+            fields[name] = _listed(text)
         if field.required and name not in fields:
             hint = f"benchmark.fields.{name}=COLUMN reads another column: {', '.join(others[:SHOWN])}" if others else ""
             raise DataError(f"field $.{name}", "nothing", "a value", hint)
@@ -120,7 +127,7 @@ def decoded(fields: Fields, kind: type[T]) -> T:
 
 def _converted(fields: object, kind: type[T]) -> T:
     try:
-        return msgspec.convert(fields, kind)
+        return msgspec.convert(fields, kind, strict=False)  # cells of a table are texts
     except (ValueError, RecursionError) as problem:
         raise DataError(_reworded(str(problem))) from None
 
@@ -144,12 +151,13 @@ def checked(task: Task) -> Task:
     return task
 
 
-def _content(path: str, suffixes: tuple[str, ...]) -> bytes:
-    endings = ", ".join(suffixes[:-1]) + f" or {suffixes[-1]}"
-    if not path.endswith(suffixes):
-        raise DataError(path, "another ending", f"{endings}, .parquet, a saved data set, or {HUB}OWNER/NAME")
+def _content(path: str) -> bytes:
+    endings = ", ".join(FILES)
+    if not path.removesuffix(".gz").endswith(FILES):
+        expected = f"{endings} (also with .gz), .parquet, a saved data set, or {HUB}OWNER/NAME"
+        raise DataError(path, "another ending", expected)
     if not _is_file(Path(path)):
-        raise DataError("benchmark.load.path", f"{path}, no such file", f"a {endings} file")
+        raise DataError("benchmark.load.path", f"{path}, no such file", f"a file: {endings}")
     return Path(path).read_bytes()
 
 
@@ -160,33 +168,63 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _rows(path: str, data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Rows with their place in the file."""
+def _rows(path: str, data: bytes) -> Iterable[object]:
+    """Rows, as text that is JSON or as columns, with None for a blank line."""
     try:
         text = gunzipped(data) if path.endswith(".gz") else data
     except ValueError as problem:
         raise DataError(path, problem, "a whole gzip file") from None
-    text = text.removeprefix(codecs.BOM_UTF8)
-    if path.endswith(".json"):
-        try:
-            array = msgspec.json.decode(text, type=list[msgspec.Raw])
-        except UNREADABLE as problem:
-            raise DataError(path, f"no array ({problem})", "a JSON array of rows") from None
-        yield from ((f"row {number}", bytes(row)) for number, row in enumerate(array, start=1))
-    else:
-        lines = enumerate(text.split(b"\n"), start=1)
-        yield from ((f"line {number}", line) for number, line in lines if line.strip())
+    encoding = "utf-16" if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+    try:
+        decoded = text.decode(encoding)
+    except UnicodeDecodeError as problem:
+        line = text.count(b"\n", 0, problem.start) + 1
+        raise DataError(
+            f"{path}, line {line}", f"bytes that are no text ({problem})", "a file saved as UTF-8"
+        ) from None
+    if path.removesuffix(".gz").endswith(TABLES):
+        return _records(path, decoded)
+    if re.match(r"\s*\{\s*\n", decoded):
+        raise DataError(path, "a JSON object over several lines", "an object a line, or an array of objects")
+    if not decoded.lstrip().startswith("["):
+        return (line if line.strip() else None for line in decoded.split("\n"))
+    try:
+        return list(json.loads(decoded))
+    except (ValueError, RecursionError) as problem:
+        raise DataError(path, f"no array ({problem})", "a JSON array of rows") from None
+
+
+def _records(path: str, text: str) -> list[object]:
+    """Rows of a table whose first line names the columns."""
+    csv.field_size_limit(2**31 - 1)
+    separator = max(",;\t", key=text.partition("\n")[0].count)
+    try:
+        rows = list(csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
+    except csv.Error as problem:
+        raise DataError(path, f"no table ({problem})", "quotes around cells of several lines") from None
+    if None in set().union(*rows):
+        raise DataError(path, "a row with more cells than the header", "quotes around cells with a separator")
+    return [{column: text for column, text in row.items() if text and column} for row in rows]
+
+
+def _listed(text: str) -> object:
+    """The list or object that `text` is in JSON or Python, else the text."""
+    for read in (json.loads, ast.literal_eval) if text.startswith(("[", "{")) else ():
+        with contextlib.suppress(*UNPARSABLE):
+            return read(text)
+    return text
 
 
 def _tasks(
-    path: str, rows: Iterator[tuple[str, bytes]], task_of: Callable[[Fields], Task | None], names: Names
+    path: str, rows: Iterable[object], task_of: Callable[[Fields], Task | None], names: Names
 ) -> tuple[tuple[Task, ...], list[str]]:
     """The tasks, and the columns that no row's task reads."""
     tasks: dict[str, tuple[Task, str]] = {}
     unread: Fields = {}
     missing, columns = dict(names), Fields()
     problems: dict[str, list[str]] = {}
-    for place, row in rows:
+    unit = "line" if isinstance(rows, Iterator) else "row"
+    for place, row in ((f"{unit} {number}", row) for number, row in enumerate(rows, start=1) if row is not None):
         try:
             columns |= (fields := fields_of(row))
             if names:
@@ -225,7 +263,8 @@ def _value(row: Fields, column: str) -> Any:
     if column in row or "." not in column:
         return row.get(column)
     outer, _, inner = column.partition(".")
-    return _value(row[outer], inner) if isinstance(row.get(outer), dict) else None
+    value = _listed(row[outer]) if isinstance(row.get(outer), str) else row.get(outer)
+    return _value(value, inner) if isinstance(value, dict) else None
 
 
 def _sources(task: Task) -> Iterator[tuple[str, str]]:
@@ -273,7 +312,7 @@ def is_dataset(path: str) -> bool:
     return path.startswith(HUB) or path.endswith(".parquet") or is_saved
 
 
-def dataset_rows(path: str, instead: str = "") -> tuple[list[bytes], str]:
+def dataset_rows(path: str, instead: str = "") -> tuple[list[str], str]:
     """Rows of a data set as JSON objects, and its digest; `path` and `instead` as in `read`.
 
     NaN and Infinity are as `json` writes them. The digest is the SHA-256 (hex) of a file's bytes, otherwise of the rows
@@ -293,7 +332,7 @@ def dataset_rows(path: str, instead: str = "") -> tuple[list[bytes], str]:
         hint = f"connect once, or {instead}" if instead else ""
         raise DataError(f"{path} cannot be read ({reason})", expected="a data set", hint=hint) from problem
     data = Path(path).read_bytes() if path.endswith(".parquet") else msgspec.json.encode(rows, order="sorted")
-    return [json.dumps(row, default=str).encode() for row in rows], hashlib.sha256(data).hexdigest()
+    return [json.dumps(row, default=str) for row in rows], hashlib.sha256(data).hexdigest()
 
 
 def _is_value(value: object) -> bool:

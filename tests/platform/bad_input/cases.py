@@ -120,9 +120,9 @@ TASK_FIELDS: dict[str, dict] = {
 TASK_FILES: dict[str, Content] = {
     "an id twice": GOOD * 2, "the third line bad": GOOD + line(TASK, {"task_id": "b"}) + b"{]\n",
     "empty": b"", "blank lines": b"\n \n\n", "binary": bytes(range(256)) * 4,
-    "utf-16": GOOD.decode().encode("utf-16"),
+    "utf-32": GOOD.decode().encode("utf-32"),
     "latin-1": b'{"task_id": "caf\xe9", "prompt": "", "entry_point": "f"}\n', "a list": b"[1, 2]\n",
-    "a number": b"5\n", "null": b"null\n", "an array over lines": b"[\n" + GOOD + b"]\n",
+    "a number": b"5\n", "null": b"null\n", "an object over lines": b"{\n" + GOOD[1:],
     "deep": b'{"task_id":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n", "torn": GOOD + GOOD[: len(GOOD) // 2],
     "surrogate": b'{"task_id": "\\ud800", "prompt": "", "entry_point": "f"}\n',
     "a key twice": b'{"task_id": "a", "task_id": "b", "prompt": 5, "entry_point": "f"}\n',

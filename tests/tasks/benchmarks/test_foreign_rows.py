@@ -1,5 +1,8 @@
 """Files of tasks as people have them, by the commands that read them."""
 
+import csv
+import gzip
+import io
 import json
 
 import pytest
@@ -106,3 +109,54 @@ def test_columns_of_other_names_are_read_by_a_mapping(write_rows, run, rows, mor
     words = single if spelling == "single" else [f"benchmark.fields={{{whole}}}"]
     assert expected in run(write_rows(*rows), *words, *more, "benchmark.keep_failing=true")[1]
     assert "benchmark.fields: got {'prompt': 'x'}, expected none" in run("basics", "benchmark.fields.prompt=x")[1]
+
+
+def table(*rows, separator=",", write=str, head=None):
+    lines = io.StringIO(newline="")
+    writer = csv.writer(lines, delimiter=separator)
+    writer.writerow(head or rows[0])
+    writer.writerows([write(cell) if isinstance(cell, list) else cell for cell in row.values()] for row in rows)
+    return lines.getvalue().encode()
+
+
+LONG = OWN | {"prompt": PROMPT.replace("Two", f"{'long, ' * 30_000}\n    two")}
+FILES = {
+    "tasks.json": json.dumps([OWN, HUMANEVAL | {"task_id": "b"}], indent=1),
+    "lines.json": f"{json.dumps(OWN)}\n\n{json.dumps(HUMANEVAL | {'task_id': 'b'})}\n",
+    "array.jsonl": json.dumps([OWN, OWN | {"task_id": "b"}]),
+    "mbpp.json": json.dumps([MBPP, MBPP | {"task_id": 12}]),
+    "own.csv": table(OWN, LONG | {"task_id": "b"}),
+    "own.tsv": table(OWN, OWN | {"task_id": "b"}, separator="\t", write=json.dumps),
+    "excel.csv": b"\xef\xbb\xbf" + table(OWN, OWN | {"task_id": "b"}, separator=";"),
+    "pandas.csv": table({"": 0} | MBPP, {"": 1} | MBPP | {"task_id": 12}),
+    "utf16.csv": table(OWN, OWN | {"task_id": "b"}).decode().encode("utf-16"),
+    "utf16.jsonl": f"{json.dumps(OWN)}\r\n{json.dumps(OWN | {'task_id': 'é'}, ensure_ascii=False)}".encode("utf-16"),
+    "texts.jsonl": f"{json.dumps(OWN)}\n{json.dumps(OWN | {'task_id': 'b', 'hidden_tests': str(OWN['hidden_tests'])})}",
+}
+
+
+@pytest.mark.parametrize("name", [*FILES, "own.csv.gz", "tasks.json.gz", "lines.jsonl.gz"])
+def test_files_of_every_form_are_read(tmp_path, run, name):
+    data = FILES.get(name) or FILES[name.removesuffix(".gz").replace("jsonl", "json")]
+    data = data if isinstance(data, bytes) else data.encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    code, screen = run(tmp_path / name)
+    assert (code, "2 of 2 tasks" in screen, "not read" in screen) == (0, True, False), screen
+    assert f"reflexion on {name.partition('.')[0]} " in screen
+
+
+@pytest.mark.parametrize(("name", "data", "expected"), [
+    ("a.xlsx", b"PK", "a.xlsx: got another ending, expected .jsonl, .json, .csv, .tsv (also with .gz), .parquet,"),
+    ("a.json", json.dumps(OWN, indent=1).encode(), "a.json: got a JSON object over several lines, expected an object"),
+    ("a.json", b"[{}, ", "a.json: got no array (Expecting value"), ("a.csv", b"task_id,prompt\n", "a.csv: got no task"),
+    ("a.json", b'[{"task_id": "a"}, 1]', "a.json, row 2, field $: got int, expected object"),
+    ("a.csv", table(OWN | {"more": 1}, head=[*OWN]), "a.csv: got a row with more cells than the header"),
+    ("a.csv", b'task_id,prompt\na,"b', "a.csv: got no table (unexpected end of data)"),
+    ("a.csv", table({"id": 1, "entry_point": "f"}), "row 1, field $.task_id: got nothing, expected a value"),
+    ("a.csv", "task_id\n\u00e9".encode("latin-1"), "a.csv, line 2: got bytes that are no text"),
+    ("a.csv", table(OWN | {"hidden_tests": "assert"}), "row 1, field $.hidden_tests: got str, expected array"),
+])  # fmt: skip
+def test_a_file_that_cannot_be_read_says_why(tmp_path, run, name, data, expected):
+    (tmp_path / name).write_bytes(data)
+    code, screen = run(tmp_path / name)
+    assert code == 2 and expected in screen, screen

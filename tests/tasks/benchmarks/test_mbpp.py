@@ -211,10 +211,6 @@ def test_a_bad_row_is_named_with_its_place_and_field(complaint, change, expected
     assert complaint(mbpp, json.dumps(rows), name="rows.json").startswith(f"rows.json, row 2, {expected}")
 
 
-def test_a_json_file_without_an_array_is_an_error(complaint):
-    assert complaint(mbpp, "{}", name="rows.json").startswith("rows.json: got no array")
-
-
 @pytest.mark.parametrize(
     ("options", "key"), [({"split": "tests"}, "split"), ({"subset": "mini"}, "subset"), ({"visible": -1}, "visible")]
 )
