@@ -207,6 +207,8 @@ FAULTS = {
     "429_absurd": error(429, **{"Retry-After": "86400"}),
     "no_credit": error(429, NO_CREDIT),
     "payment": error(402),
+    "key_limit": error(403, {"error": {"message": "Key limit exceeded (daily limit)", "code": 403}}),
+    "low_balance": error(400, {"error": {"message": "Your credit balance is too low to access the Anthropic API."}}),
     "408": error(408),
     "409": error(409),
     "500": error(500),

@@ -200,14 +200,12 @@ class Draws(WrappedModel):
     def __init__(
         self, model: Model, counts: Counter[str] | None = None, first: int = 0, refusals: Refusals | None = None
     ) -> None:
-        super().__init__(model)
         self._first = first
         self._counts = Counter[str]() if counts is None else counts
-        self._refusals = refusals or Refusals()
+        super().__init__(model, refusals or Refusals(), self._counts)
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         """`sample` is ignored and replaced by the count."""
         key = call_key(self.fingerprint, messages, sampling, 0)
         self._counts[key] += 1
-        sample = self._first + self._counts[key] - 1
-        return self._refusals.check(super().complete(messages, sampling=sampling, sample=sample), self._counts)
+        return super().complete(messages, sampling=sampling, sample=self._first + self._counts[key] - 1)

@@ -349,11 +349,12 @@ class OpenAIModel:
         return Unanswered(message, outcome, is_lasting=outcome == "key_refused" or has_no_credit)
 
     def _advice(self, status: int, has_no_credit: bool) -> str:
+        if has_no_credit:
+            reason = "the account's credit is spent, or the key's spending limit is reached"
+            return f"{reason}: raise it, or put another key into {self._key.place}"
         if status in {401, 403}:
             state = "was refused; put a valid one" if self._key.read() else "is not set; put one"
             return f"the key {state} into {self._key.place}"
-        if has_no_credit:
-            return f"the account's credit is spent; fill it up, or put another key into {self._key.place}"
         if status == 429:
             return "lower model.requests_per_minute, raise model.retries, or see whether the account has credit"
         if 400 <= status < 500:

@@ -80,18 +80,22 @@ def outcome_of(problem: Exception) -> str:
     import openai
 
     status = getattr(problem, "status_code", 0)
+    if is_spent(problem):
+        return "rate_limited"
     if isinstance(problem, openai.APITimeoutError) or status == 408:
         return "timeout"
     if isinstance(problem, openai.APIConnectionError):
         return "malformed" if str(problem.__cause__).startswith(NO_COMPLETION) else "connection"
-    names = {401: "key_refused", 402: "rate_limited", 403: "key_refused", 409: "server_error", 429: "rate_limited"}
+    names = {401: "key_refused", 403: "key_refused", 409: "server_error", 429: "rate_limited"}
     other = "refused" if 400 <= status < 500 and status != 404 else ""
     return "server_error" if status >= 500 else names.get(status, other)
 
 
 def is_spent(problem: Exception) -> bool:
-    """Whether the account's credit is exhausted."""
-    return getattr(problem, "status_code", 0) == 402 or is_out_of_credit(content_of(problem))
+    """Whether the account's credit is used up, or the spending limit of the key."""
+    status, words = getattr(problem, "status_code", 0), f"{problem} {_words(content_of(problem))}"
+    is_said = SPENT.search(words) and not TRANSIENT.search(words)
+    return status == 402 or (400 <= status < 500 and bool(is_said))
 
 
 def content_of(problem: Exception) -> bytes:
@@ -261,6 +265,15 @@ FILTERED = re.compile(
     re.IGNORECASE,
 )
 """How providers say that their filter refuses a prompt."""
+SPENT = re.compile(
+    r"insufficient[_ ](?:quota|balance|credit|funds)|exceeded[_ ](?:your[_ ])?(?:current|monthly)[_ ]"
+    r"|billing[_ ]hard[_ ]limit|credit balance is too low|(?:spend(?:ing)?|credit|key|usage) (?:limit|cap)\b"
+    r"|budget(?:_exceeded| has been exceeded)|(?:out of|more|any|available) credits|Arrearage|余额不足",
+    re.IGNORECASE,
+)
+"""How servers say that credit or a spending limit is used up."""
+TRANSIENT = re.compile(r"per[_ -]?(?:minute|second|hour)|retry (?:in|after)|try again in", re.IGNORECASE)
+"""Words of rate limits, such as Gemini's, which says likewise that a quota is exceeded."""
 SPOKEN = (
     "error", "errors", "message", "msg", "title", "detail", "details", "description", "reason", "fieldviolations",
     "metadata", "raw",
@@ -325,13 +338,7 @@ def _decoded(content: bytes) -> _Completion:
 
 def rejection(content: bytes) -> Rejection | None:
     """Why the server rejects the prompt (with any status, even 200); None for other errors and for completions."""
-    error = _error(content)
-    inner, metadata = error.get("innererror"), error.get("metadata")
-    codes = [error.get("code"), error.get("type"), inner.get("code") if isinstance(inner, dict) else ""]
-    if isinstance(metadata, dict):  # OpenRouter's moderation
-        codes += {"flagged_input"} & metadata.keys()
-    codes.append(f"n_prompt_tokens: {error.get('n_prompt_tokens')}")  # llama.cpp
-    return rejection_in("\n".join(map(str, [*codes, *reasons(content)])))
+    return rejection_in(_words(content))
 
 
 def rejection_in(words: str) -> Rejection | None:
@@ -342,10 +349,14 @@ def rejection_in(words: str) -> Rejection | None:
     return Rejection("content_filter") if FILTERED.search(words) else None
 
 
-def is_out_of_credit(content: bytes) -> bool:
-    """Whether the account's credit is exhausted, so that retrying is useless."""
+def _words(content: bytes) -> str:
+    """Codes and reasons of an error; "" for a completion."""
     error = _error(content)
-    return "insufficient_quota" in (error.get("code"), error.get("type"))
+    inner, metadata = error.get("innererror"), error.get("metadata")
+    codes = [error.get("code"), error.get("type"), inner.get("code") if isinstance(inner, dict) else ""]
+    codes += metadata if isinstance(metadata, dict) else ()  # names that OpenRouter's moderation has
+    codes += [f"n_prompt_tokens: {error.get('n_prompt_tokens')}", *reasons(content)]  # llama.cpp
+    return "\n".join(map(str, codes))
 
 
 def _error(content: bytes) -> dict[str, Any]:

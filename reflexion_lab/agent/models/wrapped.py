@@ -13,20 +13,6 @@ IN_A_ROW = 3
 """Loops with refused prompts, without an answer between them, after which a run stops."""
 
 
-class WrappedModel:
-    """`model`, with its fingerprint, slots and context. Subclasses override `complete`."""
-
-    def __init__(self, model: Model) -> None:
-        self.fingerprint = model.fingerprint
-        self.slots = model.slots
-        self.context = model.context
-        self.served: Served | None = getattr(model, "served", None)
-        self._model = model
-
-    def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
-        return self._model.complete(messages, sampling=sampling, sample=sample)
-
-
 class Refusals:
     """Refused prompts of one role: outcomes of their loops, or a config that does not suit the server. Thread-safe."""
 
@@ -47,18 +33,25 @@ class Refusals:
             elif completion.finish_reason == "refused" and not completion.cached:
                 if not self.has_answered:
                     raise Unanswered(completion.text, "refused")
-                self._loops += [loop] * all(loop is not other for other in self._loops)
+                self._loops += [loop] * all(loop is None or loop is not other for other in self._loops)
                 if len(self._loops) >= IN_A_ROW:
                     raise ModelError(f"prompts of {IN_A_ROW} tasks in a row were refused. The last: {completion.text}")
         return completion
 
 
-class CheckedModel(WrappedModel):
-    """`model` for one role, each prompt of which is a loop of its own."""
+class WrappedModel:
+    """`model`, with its fingerprint, slots and context. Subclasses override `complete`.
 
-    def __init__(self, model: Model, refusals: Refusals) -> None:
-        super().__init__(model)
-        self._refusals = refusals
+    `refusals`: of the role that calls, if they are looked at. `loop`: whose prompts count as one; None: each counts.
+    """
+
+    def __init__(self, model: Model, refusals: Refusals | None = None, loop: object = None) -> None:
+        self.fingerprint = model.fingerprint
+        self.slots = model.slots
+        self.context = model.context
+        self.served: Served | None = getattr(model, "served", None)
+        self._model, self._refusals, self._loop = model, refusals, loop
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
-        return self._refusals.check(super().complete(messages, sampling=sampling, sample=sample), loop=object())
+        completion = self._model.complete(messages, sampling=sampling, sample=sample)
+        return self._refusals.check(completion, self._loop) if self._refusals else completion

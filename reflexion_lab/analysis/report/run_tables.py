@@ -20,17 +20,7 @@ from reflexion_lab.analysis.stats.intervals import Estimate, Rate, methods
 from reflexion_lab.analysis.summary import Summary, cost_is_known, spending, summary, usages
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.memory.curators.items import EXCEEDS
-from reflexion_lab.records import (
-    BY_MODEL,
-    OUTCOMES,
-    SAMPLED,
-    WITHHELD,
-    Reflection,
-    Trajectory,
-    Update,
-    Usage,
-    WrittenTests,
-)
+from reflexion_lab.records import BY_MODEL, OUTCOMES, SAMPLED, Reflection, Trajectory, Update, Usage, WrittenTests
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import changes, resumed
 from reflexion_lab.runner.silence import silence
@@ -169,20 +159,16 @@ def _silent(log: Log, figures: Summary) -> Iterator[str]:
             yield f"SILENT {role.upper()}: {silence(role, used.replies, silent, log.manifest.config, ends)}"
         if own := used.servers_own(SAMPLED[1:]):
             yield f"SERVER'S OWN {own} of the {role}: the server did not get what the config sets"
-    withheld, refused = sum(figures.withheld.values()), {r: u for r, u in figures.usage.items() if u.refused}
-    if not refused and withheld < max(1, MANY * len(log.every)):
-        return
-    what = f"{withheld} of {len(log.every)} attempts have no program ({cells.counts(figures.withheld)})" * bool(
-        withheld
-    )
-    counts = ", ".join(f"{used.refused} of {used.calls} prompts of the {role}" for role, used in refused.items())
-    advice = "see whether model.model and the prompts suit each other"
-    if refused:
-        tasks = [a.task_id for a in log.every if a.trajectory.usage.refused and a.trajectory.finish_reason in WITHHELD]
-        what = "; ".join(filter(None, (f"the server refused {counts}", what)))
-        advice = "".join(f"show RUN {name} has its words; " for name in tasks[:1])
-        advice += "set model.context if they are too long"
-    yield f"{'REFUSED PROMPTS' if refused else 'WITHHELD'}: {what}: {advice}"
+    withheld, every = sum(figures.withheld.values()), len(log.every)
+    roles = [f"{u.refused} of {u.calls} prompts of the {role}" for role, u in figures.usage.items() if u.refused]
+    texts = [f"the server refused {', '.join(roles)}"] * bool(roles)
+    texts += [f"{withheld} of {every} attempts have no program ({cells.counts(figures.withheld)})"] * bool(withheld)
+    if roles:
+        last = {a.task_id: a.trajectory.finish_reason for a in log.every if a.trajectory.usage.refused}
+        quoted = [f"show RUN {task_id} has its words; " for task_id, end in last.items() if end == "refused"]
+        yield f"REFUSED PROMPTS: {'; '.join(texts)}: {''.join(quoted[:1])}set model.context if they are too long"
+    elif withheld >= max(1, MANY * every):
+        yield f"WITHHELD: {texts[0]}: see whether model.model and the prompts suit each other"
 
 
 def _cut_prompts(log: Log) -> Iterator[str]:

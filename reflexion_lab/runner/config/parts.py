@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.agent.models.prices import Meter
-from reflexion_lab.agent.models.wrapped import CheckedModel, Refusals, WrappedModel
+from reflexion_lab.agent.models.wrapped import Refusals, WrappedModel
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.io import files
 from reflexion_lab.io.secrets import is_given, without_logins
@@ -141,7 +141,7 @@ def load_curated(cfg: Config, models: Models) -> CuratedMemory | None:
         return None
     items = converted("memory.shared.items", cfg.memory.shared["items"], Items)
     limits = replace(items, max_tokens=items_limit(cfg))
-    model = CheckedModel(models.of("curator"), models.refusals("curator"))
+    model = WrappedModel(models.of("curator"), models.refusals("curator"))
     parts: dict[str, Any] = {"model": model, "prompts": build(cfg.prompts, "prompts"), "limits": limits}
     if takes("curator", plain(cfg.curator), "retriever"):
         parts["retriever"] = build(cfg.retriever, "retriever", {"embedder": load_embedder(cfg)})

@@ -4,12 +4,14 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
+import httpx
+import openai
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.agent.models.requests import Rejection, is_out_of_credit, read, rejection, rejection_in
+from reflexion_lab.agent.models.requests import Rejection, is_spent, outcome_of, pause, read, rejection, rejection_in
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.integers() | st.text(),
@@ -95,7 +97,6 @@ def test_any_answer_is_read_or_a_value_error(content):
         assert isinstance(read(content).text, str)
     refused = rejection(content)
     assert refused is None or refused.prompt_tokens >= 0
-    assert is_out_of_credit(content) in (True, False)
 
 
 KNOWN = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text(encoding="utf-8"))
@@ -136,6 +137,26 @@ def test_filters_refuse_a_prompt_in_many_words_and_forms(provider):
 @pytest.mark.parametrize("message", KNOWN["others"])
 def test_other_errors_are_not_the_prompts_fault_in_any_form(message):
     assert {form: rejection(body) for form, body in bodies(message).items()} == dict.fromkeys(FORMS)
+
+
+def refused_by(body, status):
+    response = httpx.Response(status, content=body, request=httpx.Request("POST", "http://127.0.0.1"))
+    return openai.APIStatusError("Error code", response=response, body=None)
+
+
+@pytest.mark.parametrize("status", [400, 403, 412, 429])
+@pytest.mark.parametrize("server", KNOWN["spent"])
+def test_spent_credit_is_known_in_many_words_forms_and_statuses(server, status):
+    spent = {}
+    for form, body in bodies(KNOWN["spent"][server]).items():
+        problem = refused_by(body, status)
+        spent[form] = is_spent(problem), outcome_of(problem), pause(problem, 0), rejection(body)
+    assert spent == dict.fromkeys(FORMS, (True, "rate_limited", None, None))
+
+
+@pytest.mark.parametrize("message", [*KNOWN["others"], *(words for words, _ in KNOWN["too_long"].values())])
+def test_other_words_are_not_spent_credit(message):
+    assert not any(is_spent(refused_by(body, 429)) for body in bodies(message).values())
 
 
 @pytest.mark.parametrize("field", ["input", "messages", "prompt"])

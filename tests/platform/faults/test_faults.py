@@ -135,7 +135,7 @@ def test_a_server_that_is_down_is_given_up_soon(faults, student, run, measured, 
 
 STOPS = {
     "429_absurd": ("rate_limited", False, "Retry-After: 86400, of which at most 120 s are waited"),
-    "no_credit": ("rate_limited", True, "credit is spent"), "payment": ("rate_limited", True, "credit is spent"),
+    **dict.fromkeys(("no_credit", "payment", "key_limit", "low_balance"), ("rate_limited", True, "credit is spent")),
     "404": (None, None, "model.model"), "other_model": ("wrong_model", True, "model.answers_as=['teacher']"),
     "403": ("key_refused", True, "put a valid one into the environment variable OPENAI_API_KEY"),
 }  # fmt: skip
