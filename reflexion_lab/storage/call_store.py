@@ -217,6 +217,8 @@ class Ledger:
     def spent(self, scope: str) -> Spending:
         if self._database is None:
             return self._here.get(scope, Spending())
+        if self._database.is_file and not Path(self._database.place).exists():
+            return Spending()
         rows = self._database.rows(self._get, {"of": scope}, LEDGER)
         return Spending(*rows[0][1:]) if rows else Spending()
 

@@ -29,7 +29,7 @@ from reflexion_lab.studies.run import carry_out
 from reflexion_lab.studies.sweeps.finished import CellState, record
 from reflexion_lab.studies.sweeps.progress import SweepProgress
 from reflexion_lab.studies.sweeps.running import not_ended, run_cell, sweep
-from reflexion_lab.studies.sweeps.sweep import Sweep, sheet
+from reflexion_lab.studies.sweeps.sweep import Sweep, headline, sheet
 from reflexion_lab.studies.tracking.null import NullTracker
 from tests.studies.small_runs import REFLECTION, chat_server, run_lab, script
 
@@ -444,9 +444,10 @@ def test_only_a_finished_cell_is_a_success():
 
 
 @pytest.mark.slow
-def test_an_interrupted_cell_is_resumed(grid, tmp_path, monkeypatch):
-    (cell,) = cells(lines(grid(workers=1)))
-    lab = assemble(cell.cfg)
+def test_an_interrupted_cell_is_resumed_and_its_calls_are_made_and_not_saved(grid, tmp_path, monkeypatch):
+    interrupted = Sweep.of(lines(grid(workers=1)))
+    interrupted.folder.mkdir(parents=True)
+    view, lab = SweepProgress(interrupted), assemble(interrupted.cells[0].cfg)
     complete, calls = lab.model._model.complete, []
 
     def fails_in_the_third_task(*arguments, **named):
@@ -460,7 +461,11 @@ def test_an_interrupted_cell_is_resumed(grid, tmp_path, monkeypatch):
         lab.runner.run()
     monkeypatch.undo()
     assert 0 < len(lab.folder.results) < 3
-    assert sweep(grid(workers=1), quiet=True).runs == [lab.folder.path]
+    assert view.line(list(interrupted.states.values())).startswith("6 calls made, 0 saved")
+    view.close()
+    swept = sweep(grid(workers=1), quiet=True)
+    assert swept.runs == [lab.folder.path]
+    assert f"model calls: {calls_in(tmp_path / 'runs')} made, 0 saved by sharing" in headline(swept)
     assert results(lab.folder.path) == results(sweep(grid(run_root=str(tmp_path / "whole")), quiet=True).runs[0])
 
 

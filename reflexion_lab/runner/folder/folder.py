@@ -334,6 +334,13 @@ class RunFolder:
         return sum(usages, Usage())
 
     @property
+    def unfinished_calls(self) -> int:
+        """Calls that were paid for in loops without a result, which a resumed run reads from the cache."""
+        results = self.results
+        paid = (a for a in self.each_attempt() if a.task_id not in results and not a.trajectory.cached)
+        return sum(usage.calls for attempt in paid for usage in attempt.usage.values())
+
+    @property
     def set_aside(self) -> list[SetAside]:
         """Loops that ended without an answer of the model, in order."""
         return [loop for _, loop in self._read("set_aside.jsonl", SetAside)]

@@ -49,6 +49,7 @@ class SweepProgress:
         self.sweep = sweep
         self._began = self._logged = time.monotonic()
         self._former = {(state.number, state.at) for state in sweep.lines}
+        self._before = sweep.spent.calls
         self._expected: dict[str, int] = {}
         self._is_log = not (sys.stderr.isatty() or in_notebook())
         layout = "{l_bar}{bar}| {n:.1f}/{total} cells [{elapsed}{postfix}]"
@@ -68,6 +69,7 @@ class SweepProgress:
     def line(self, states: list[CellState]) -> str:
         """The text after the progress bar."""
         calls, stored, spent = call_counts(state for state in states if (state.number, state.at) not in self._former)
+        calls = max(calls, self.sweep.spent.calls - self._before)  # also of cells that have not ended
         counts = Counter(state.status for state in states)
         parts = [
             f"{counts[status]} {status}"

@@ -74,7 +74,7 @@ def elsewhere(number: int) -> CellState:
 
 def _run_or_reuse(cfg: Config, number: int, folder: Path, digest: str) -> CellState:
     """The final state, with the calls that a failed cell had paid for."""
-    started, cfg.quiet, lab = time.monotonic(), True, None
+    started, cfg.quiet, lab, own = time.monotonic(), True, None, 0
     try:
         runs = Runs(Path(cfg.run_root))
         matching = runs.of(cfg)
@@ -82,6 +82,7 @@ def _run_or_reuse(cfg: Config, number: int, folder: Path, digest: str) -> CellSt
         if run:
             return kept_state(number, run)
         lab = _assembled(cfg, unfinished(matching, cfg.only is not None))
+        own = lab.folder.unfinished_calls
         state = CellState(number=number, status="running", digest=digest, folder=str(lab.folder.path))
         record(folder, state)
         state = replace(state, status="done", again=again, **outcome(finish(lab, cfg)))
@@ -94,7 +95,8 @@ def _run_or_reuse(cfg: Config, number: int, folder: Path, digest: str) -> CellSt
         status = next((name for kind, name in stops.items() if isinstance(problem, kind)), "failed")
         state = CellState(number=number, status=status, problem=message)
     state = replace(state, seconds=time.monotonic() - started)
-    return replace(state, made=lab.models.paid, stored=lab.models.stored, spent=lab.models.spent) if lab else state
+    stored = max(0, lab.models.stored - own) if lab else 0
+    return replace(state, made=lab.models.paid, stored=stored, spent=lab.models.spent) if lab else state
 
 
 def _assembled(cfg: Config, interrupted: Run | None) -> Lab:

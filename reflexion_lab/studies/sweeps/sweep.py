@@ -111,6 +111,12 @@ class Sweep:
     def __len__(self) -> int:
         return len(self.cells)
 
+    @property
+    def spent(self) -> Spending:
+        """New spending by the ledger, which counts the most that an open, failed or killed call may have taken."""
+        with contextlib.closing(load_meter(self.cells[0].cfg)) as meter:
+            return meter.spent
+
     def keep(self) -> list[Cell]:
         """Record the cells with finished runs; returns the cells left to run."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -223,9 +229,12 @@ def headline(sweep: Sweep) -> str:
     """Cells by status, calls made and saved, cost, over all starts of this sweep."""
     states = list(sweep.states.values())
     calls, stored, spent = call_counts(sweep.lines)
+    ledger = sweep.spent
     text = f"{len(states)} cells: {cells.counts(Counter(state.status for state in states))}; "
-    text += f"model calls: {calls} made, {stored} saved by sharing"
+    text += f"model calls: {max(ledger.calls, spent.calls)} made, {stored} saved by sharing"
     cost = f"cost {spent.cost:.4f}" if spent.cost else ""
+    if ledger.calls > calls and ledger.cost:
+        cost = f"cost {ledger.cost:.4f} at most, with calls of killed starts"
     if missing := spent.uncounted_replies:
         cost = f"at least {spent.tokens:,} tokens, cost unknown ({missing} of {spent.replies} replies without usage)"
     return "; ".join(filter(None, (text, cost, drawn_anew(sweep))))
