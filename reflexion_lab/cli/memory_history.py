@@ -61,19 +61,16 @@ def log(options: argparse.Namespace) -> None:
         too_long = sum(update.usage.refused for update in updates)
         refused = sum(len(update.refused) for update in updates)
         size = f"{last.items} item{'s' * (last.items != 1)}, {last.tokens:,} tokens"
+        ends = [*every[: SHOWN // 2], *every[-SHOWN // 2 :]]
         problems = f"{unreadable} unreadable replies, {too_long} prompts too long, {refused} operations refused"
         say(
             f"{run.path.name}: {size} after {last.round + 1} rounds",
             f"{len(updates)} calls of the curator in {len(every)} rounds, {spent:,} tokens; {problems}",
-            _table(every if options.full else _ends(every), len(every)),
+            _table(every if options.full or len(every) <= SHOWN else ends, len(every)),
             f"next: reflexion-lab memory diff {run.path.name}",
         )
     if options.json:
         say_json({"run": run.path.name, "updates": updates})
-
-
-def _ends(every: Sequence[Round]) -> Sequence[Round]:
-    return every if len(every) <= SHOWN else [*every[: SHOWN // 2], *every[-SHOWN // 2 :]]
 
 
 def _table(shown: Sequence[Round], total: int) -> Any:

@@ -90,8 +90,8 @@ def one_line_errors(applies: Callable[[Exception], bool] = is_user_error) -> Ite
     except Exception as problem:
         if not applies(problem):
             raise
-        message = _in_python(one_line(problem, "`rl.compose()` shows all keys"))
-        raise ConfigError(message) from None
+        message = one_line(problem, "`rl.compose()` shows all keys")
+        raise ConfigError(SEVERAL.sub(r"\1; `rl.sweep` sweeps over them", message)) from None
 
 
 def _lines(override: Override) -> list[str]:
@@ -105,8 +105,3 @@ def _lines(override: Override) -> list[str]:
         return list(override)
     expected = "expected words such as 'seed=1', mappings such as {'seed': 1}, or lists of words"
     raise TypeError(f"overrides: got {type(override).__name__}, {expected}")
-
-
-def _in_python(message: str) -> str:
-    """The message with the Python function to call."""
-    return SEVERAL.sub(r"\1; `rl.sweep` sweeps over them", message)

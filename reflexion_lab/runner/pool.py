@@ -94,14 +94,10 @@ def _finished_reflexion_runs(folder: Path, seed: int, run: Manifest | None) -> l
     return [closest]
 
 
-def _author(run: Manifest) -> str:
-    """Fingerprint of the model that writes the reflections."""
-    return run.role_fingerprints.get("reflector", run.model_fingerprint)
-
-
 def _authors(first: Manifest, other: Manifest) -> list[str]:
     """`["reflector_fingerprint"]` if the runs' reflections are written by different models, else []."""
-    return ["reflector_fingerprint"] * (_author(first) != _author(other))
+    author, of_other = (run.role_fingerprints.get("reflector", run.model_fingerprint) for run in (first, other))
+    return ["reflector_fingerprint"] * (author != of_other)
 
 
 @cache

@@ -452,7 +452,7 @@ def test_an_interrupted_cell_is_resumed_and_its_calls_are_made_and_not_saved(gri
 
     def fails_in_the_third_task(*arguments, **named):
         calls.append(arguments)
-        if len(calls) > 6:
+        if len(calls) > 7:
             raise ModelError("the line is dead")
         return complete(*arguments, **named)
 
@@ -461,7 +461,7 @@ def test_an_interrupted_cell_is_resumed_and_its_calls_are_made_and_not_saved(gri
         lab.runner.run()
     monkeypatch.undo()
     assert 0 < len(lab.folder.results) < 3
-    assert view.line(list(interrupted.states.values())).startswith("6 calls made, 0 saved")
+    assert view.line(list(interrupted.states.values())).startswith("7 calls made, 0 saved")
     view.close()
     swept = sweep(grid(workers=1), quiet=True)
     assert swept.runs == [lab.folder.path]

@@ -92,7 +92,7 @@ def cells(overrides: Sequence[str]) -> list[Cell]:
         loader = GlobalHydra.instance().config_loader()
         parser = OverridesParser.create(config_loader=loader)
         every = parser.parse_overrides(list(overrides))
-        own = [override for override in every if not _is_hydras(override)]
+        own = [each for each in every if not str(each.key_or_group).replace("/", ".").startswith("hydra.")]
         searched = [override.input_line or "" for override in every if override.key_or_group == "hydra.searchpath"]
         is_group = functools.cache(lambda key: bool(loader.get_group_options(key, overrides=searched)))
         params = _swept_by_config(
@@ -185,10 +185,6 @@ def _each(override: Override) -> list[str]:
     if isinstance(swept, RangeSweep) and swept.shuffle:  # Hydra would draw up the whole range
         _check_number([[f"{key}={value}" for value in itertools.islice(swept.range(), MOST_CELLS + 1)]])
     return [f"{key}={value}" for value in itertools.islice(override.sweep_string_iterator(), MOST_CELLS + 1)]
-
-
-def _is_hydras(override: Override) -> bool:
-    return str(override.key_or_group).replace("/", ".").startswith("hydra.")
 
 
 def _swept_by_config(fixed: list[str]) -> list[str]:

@@ -283,7 +283,7 @@ def metrics(folder: Path, log: Log) -> Finding:
     path = folder / FILE
     if not path.is_file():
         return Finding(name=FIGURES, unchecked=f"no {FILE}: a run writes it at its end, and no bundle holds it")
-    now = _figures(log)
+    now = _plain(json.dumps(msgspec.to_builtins(summary(log))))
     try:
         then = _plain(path.read_text())
     except ValueError as problem:
@@ -295,10 +295,6 @@ def metrics(folder: Path, log: Log) -> Finding:
         unlike(f"{FILE}, {at}", before, f"{after!r}, by the records") for at, before, after in differences(then, now)
     )
     return Finding(name=FIGURES, value=f"{_leaves(now)} figures", disagreements=tuple(wrong))
-
-
-def _figures(log: Log) -> Any:
-    return _plain(json.dumps(msgspec.to_builtins(summary(log))))
 
 
 def _plain(text: str) -> Any:

@@ -137,10 +137,8 @@ class Sweep:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
         if left:
             self._tracked.unlink(missing_ok=True)
-            _, _, spent = call_counts(self.lines)
-            seconds = sum(state.seconds for state in self.lines)
             with contextlib.closing(load_meter(self.cells[0].cfg)) as meter:
-                meter.recover(lambda: Spending.of(spent, 1)._replace(seconds=seconds))
+                meter.recover(lambda: Spending.of(call_counts(self.lines)[2], 1))
         return left
 
     @property
@@ -165,7 +163,9 @@ class Sweep:
         return f"Sweep {self.sweep_id}: {', '.join(f'{n} {status}' for status, n in counts.items())}"
 
     def _repr_html_(self) -> str:
-        return as_html(self)
+        """Without its folder: outputs are read on other machines."""
+        lines = paragraphs([*repeated(self), headline(self)])
+        return paragraphs(problems(self), loud=True) + sheet(self)._repr_html_() + lines
 
 
 def show(sweep: Sweep, console: Console, problems_only: bool = False) -> None:
@@ -245,15 +245,6 @@ def call_counts(states: Iterable[CellState]) -> tuple[int, int, Usage]:
     ended = [state for state in states if state.status in ("done", "failed", "stopped", "silent")]
     spent = sum((state.spent for state in ended), Usage())
     return sum(state.made for state in ended), sum(state.stored for state in ended), spent
-
-
-def as_html(sweep: Sweep) -> str:
-    """For a notebook, without the folder: outputs are read on other machines."""
-    return (
-        paragraphs(problems(sweep), loud=True)
-        + sheet(sweep)._repr_html_()
-        + paragraphs([*repeated(sweep), headline(sweep)])
-    )
 
 
 def sheet(sweep: Sweep) -> Sheet:
