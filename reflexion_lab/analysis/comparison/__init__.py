@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison.budgets import ATTEMPTS, check_unit, currencies, is_known
-from reflexion_lab.analysis.comparison.grid import default_cell
+from reflexion_lab.analysis.comparison.grid import Best, best_cell, default_cell
 from reflexion_lab.analysis.comparison.grouping import arms, short_names
 from reflexion_lab.analysis.comparison.row import Difference, Row, corrected, row
 from reflexion_lab.errors import ConfigError
@@ -45,6 +45,8 @@ class Comparison(Record, frozen=True, kw_only=True):
     margin: float | None
     """Equivalence margin of the differences; None for none."""
     rows: tuple[Row, ...]
+    best: Best | None = None
+    """Of a sweep, the best of three cells or more."""
 
     def renamed(self, names: Mapping[str, str]) -> Comparison:
         """The same with other names of its arms, by their labels."""
@@ -56,6 +58,10 @@ class Comparison(Record, frozen=True, kw_only=True):
             baseline=None if self.baseline is None else names[self.baseline],
             unpriced=unpriced,
             rows=tuple(replace(row, arm=names[row.arm]) for row in self.rows),
+            best=self.best
+            and replace(
+                self.best, arm=names[self.best.arm], differing=tuple(names[arm] for arm in self.best.differing)
+            ),
         )
 
     @property
@@ -127,6 +133,7 @@ def compare(
         unpriced="" if unit else unpriced,
         margin=margin,
         rows=tuple(_corrected(rows, units)),
+        best=best_cell(arms, base) if base and not any(row.refused for row in rows) else None,
     )
 
 

@@ -1,10 +1,55 @@
-"""A grid: the arms of a sweep over two config keys or more."""
+"""The arms of a sweep over config keys: its default cell, and its best, which was chosen among all."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 
+from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison.grouping import values_of
+from reflexion_lab.analysis.stats.bootstrap import linearised
+from reflexion_lab.analysis.stats.clusters import by_cluster, merged
+from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, agreement, over_tasks
+from reflexion_lab.records import Record
+
+
+class Best(Record, frozen=True, kw_only=True):
+    """The cell with the highest share solved, and what all cells differ from the baseline, as run."""
+
+    arm: str
+    share: float
+    difference: Estimate | None
+    """Of the best cell to the baseline; its interval holds for all cells together. None if that is the best."""
+    cells: int
+    differing: tuple[str, ...]
+    """Cells whose interval leaves 0 out."""
+
+
+def best_cell(arms: Sequence[Arm], base: Arm) -> Best | None:
+    """None for fewer than three cells of one name. Intervals are `intervals.over_tasks` at 1 - 0.05 / m (Bonferroni)
+    for m cells beside the baseline; cells that solved the same cases count once.
+    """
+    cells = {arm.label: arm.verdicts() for arm in arms if not arm.is_upper_bound}
+    if len(cells) < 3 or len({label.partition(" ")[0] for label in cells}) > 1 or not values_of(base.label):
+        return None
+    known, clusters = cells[base.label], merged(*(arm.clusters for arm in arms))
+    level = 1 - (1 - LEVEL) / max(1, len({tuple(sorted(each.items())) for each in cells.values()}) - 1)
+    differences: dict[str, Estimate] = {}
+    for label, verdicts in cells.items():
+        pairs = ((case.task_id, own - known[case]) for case, own in sorted(verdicts.items()) if case in known)
+        value, linear = linearised(cases := by_cluster(pairs, clusters))
+        differences[label] = Estimate.of(value, *over_tasks(linear, agreement(cases), level))
+    shares = {label: fmean(verdicts.values()) for label, verdicts in cells.items()}
+    best = max(cells, key=lambda label: (shares[label], label == base.label))
+    return Best(
+        arm=best,
+        share=shares[best],
+        difference=differences[best] if best != base.label else None,
+        cells=len(cells),
+        differing=tuple(
+            label for label, each in differences.items() if label != base.label and not each.low <= 0 <= each.high
+        ),
+    )
 
 
 def default_cell(labels: Sequence[str]) -> str | None:

@@ -31,6 +31,11 @@ from reflexion_lab.runner.folder.registration import NOT_AT_HAND
 Cell = Callable[[Row], str]
 ENOUGH = 0.9
 """Share of reflections by the model below which an arm is marked."""
+BEST = (
+    " Best cell: as run, not at an equal budget; because it was chosen, its interval holds for all cells of the sweep "
+    "together (adjusted t at 1 - 0.05 / m, Bonferroni, for m cells beside the baseline; those that solved the same "
+    "cases count once). Its share is the highest of several, and too high on average."
+)
 AFTER = "memory.shared.items.after"
 _ELSEWHERE = {("attempt", "blind_retries"), ("attempt", "empty_retries"), *(("arm", name) for name in EFFECTS)}
 """Metrics of other tables, by level and name."""
@@ -74,6 +79,19 @@ def warnings(comparison: Comparison) -> Iterator[str]:
     unmatched = [unit for row in comparison.rows for unit, at in row.equal.items() if at.cut and not at.cut.is_matched]
     if units := " and ".join(map(_words, dict.fromkeys(unmatched))):
         yield f"NOT MATCHED: the first attempts alone of an arm cost more {units} than all of the other"
+
+
+def best(comparison: Comparison) -> str:
+    """Sentence on the best cell of a sweep; "" for none."""
+    if not (cell := comparison.best):
+        return ""
+    n, share = len(cell.differing), f"{cells.number(cell.share)} %"
+    differing = f"{n or 'no'} cell{'s' * (n > 1)} differ{'s' * (n < 2)} from the baseline"
+    of = f"simultaneous over {cell.cells} cells"
+    if not cell.difference:
+        return f"best cell: the baseline, {share}; {differing} ({of})"
+    estimate = cells.estimate(cell.difference, signed=True)
+    return f"best cell {plain(cell.arm)}: {share}, as run {estimate} to the baseline, {of}; {differing}"
 
 
 def _beginnings(rows: Sequence[Row]) -> Iterator[str]:
@@ -468,6 +486,8 @@ def difference_sheet(comparison: Comparison) -> Sheet:
         "budget. Critical split: the split of the discordant pairs that is just significant, and its difference. MDE: "
         f"minimum detectable effect of this design at 80 % power, or none with so few {unit}. Detected: the interval "
         f"excludes 0 and p, Holm is below 0.05. {_claims(comparison)} {_budgets(comparison)}"
+        + BEST
+        * bool(comparison.best)
     ).rstrip()
     baseline = comparison.baseline
     title = f"Difference to {plain(baseline)}" if baseline else "No difference: all arms are upper bounds"

@@ -304,6 +304,7 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     rows = comparison.rows
     cases, sources = (", ".join(dict.fromkeys(map(of, rows))) for of in (_cases, lambda row: row.feedback_source))
     about = f"{plain(comparison.benchmark)} · {cases} · feedback: {sources} · 95 % intervals"
+    answer = [about, *filter(None, [tables.best(comparison)])]
     baseline = comparison.baseline or "none: all arms are upper bounds"
     reason = f" ({comparison.reason})" if comparison.reason else ""
     differences = [difference for row in rows for difference in comparison.shown(row).values()]
@@ -313,14 +314,14 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     warnings = list(tables.warnings(comparison))
     if excluded := len(list(tables.exclusions(comparison))):
         warnings.append(f"cases without a verdict or a pair: {excluded} lines in --full")
-    room = LINES - len(_folded([about, *look, *map(plain, warnings)], width))
+    room = LINES - len(_folded([*answer, *look, *map(plain, warnings)], width))
     budgets = max(len(comparison.shown(row)) for row in rows) or 1
     left_out = "; other budgets: --full"
     fitting = (_separate(comparison, title + left_out * (n < budgets), width, n) for n in range(budgets, 0, -1))
     table = next((lines for lines in fitting if len(lines) <= room and max(map(len, lines)) <= width), [])
-    top, notes = ([about], []) if table else ([about, title], [legend] * bool(legend))
+    top, notes = (answer, []) if table else ([*answer, title], [legend] * bool(legend))
     if not table:
-        most = LINES - len(_folded([*top, *notes, *look], width)) - 1 - min(2, len(warnings))
+        most = LINES - len(_folded([*top, *notes, *look], width)) - 1 - 2 * bool(warnings)
         kept, left = _kept(comparison, max(most, 2), width)
         table = [*_in_one(replace(comparison, rows=tuple(kept)), width), *left, *_folded(notes, width)]
     room = LINES - len(_folded(top, width)) - len(table) - len(_folded(look, width))

@@ -1,11 +1,17 @@
 """A sweep over three keys, as its user reads it: names of cells, the baseline, the best cell, heat maps."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 from matplotlib import pyplot
 
 import reflexion_lab as rl
+from reflexion_lab.analysis.arms import Case
+from reflexion_lab.analysis.comparison import grid as grid_of
 from reflexion_lab.analysis.comparison.grouping import shared_words, short_names
 from reflexion_lab.analysis.report import screen
+from reflexion_lab.analysis.stats.bootstrap import difference
 from reflexion_lab.cli.main import main
 
 SMALL = ("model=simulated", "model.first=0.45", "actor=single_shot", "temperature=0.8", "tracker=none",
@@ -43,12 +49,12 @@ def test_every_cell_of_three_keys_is_on_the_screen_or_named(screen_of, columns, 
     text = " ".join(" ".join(lines).split())
     assert "difference to t1 a3 Ω1 (the lab's default); exploratory" in text
     assert "t: loop.confidence_threshold, a: loop.max_attempts, Ω: recall.omega." in text
-    shown = [line for line in lines if line[0] == "t" and " a" in line[:9]]
-    assert [" ".join(line.split()[:3]) for line in shown] == [
-        "t0.99 a2 Ω0", "t0.99 a2 Ω1", "t0.99 a3 Ω0", "t0.99 a3 Ω2", "t1 a3 Ω1"
-    ], "a cell with the calls of another is named below"  # fmt: skip
+    names = [" ".join(line.split()[:3]) for line in lines if line[0] == "t" and " a" in line[:9]]
+    cells = ["t0.99 a2 Ω0", "t0.99 a2 Ω1", "t0.99 a3 Ω0", "t0.99 a3 Ω2", "t1 a3 Ω1"]
+    assert (names == cells) is (columns == 80), "a cell with the calls of another is named below"
+    assert f"{len(cells) - len(names)} not shown, none higher: t0.99 a" in text or names == cells
     assert "SAME CALLS: t0.99 = t1 in a2 Ω0, a3 Ω0, a3 Ω1, a3 Ω2;" in text
-    monkeypatch.setattr(screen, "LINES", 11)
+    monkeypatch.setattr(screen, "LINES", 13)
     assert any(" not shown, none higher: t0.99 a" in line for line in screen_of(columns=columns))
 
 
@@ -79,6 +85,43 @@ def test_what_cannot_be_drawn_names_a_way_that_works(grid, monkeypatch, draw, wa
         draw(pyplot.subplots()[1])
     assert way in str(problem.value)
     assert titles_of(rl.plot.outcome_map("runs", arm="t0.99 a2 Ω0")) == ["t0.99 a2 Ω0"]
+
+
+def test_the_best_cell_stands_with_its_correction_for_having_been_chosen(screen_of):
+    text = " ".join(" ".join(screen_of()).split())
+    assert "best cell: the baseline, 62.5 %; no cell differs from the baseline (simultaneous over 12 cells)" in text
+    text = " ".join(" ".join(screen_of("--baseline", "t1 a2 Ω0")).split())
+    assert "best cell t0.99 a3 Ω1: 62.5 %, as run +31.2 [-18.8, +76.6] to the baseline, simultaneous" in text
+    assert "12 cells; no cell differs from the baseline" in text
+    assert "Bonferroni" in " ".join(screen_of("--explain")) and "best cell" in " ".join(screen_of(columns=60))
+
+
+def cell(label, verdicts):
+    return SimpleNamespace(label=label, is_upper_bound=False, clusters={}, verdicts=lambda: verdicts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("tasks", "seeds", "share", "redrawn", "shared", "without"),
+    [(30, 1, 0.5, 0.3, 0.5, 0.9), (80, 2, 0.5, 0.3, 0.5, 0.8), (80, 2, 0.9, 0.1, 0.8, 1), (160, 1, 0.8, 0.2, 0.8, 0.9)],
+)
+def test_intervals_hold_for_the_best_of_twelve_equal_cells(tasks, seeds, share, redrawn, shared, without):
+    """Every cell draws a part of the baseline's cases again, and a part of these in common: no true difference."""
+    rng, studies, size = np.random.default_rng(0), 200, (12, tasks, seeds)
+    covered = alone = 0
+    for _ in range(studies):
+        draws = np.where(rng.random(size) < shared, rng.random((2, 1, tasks, seeds)), rng.random((2, *size)))
+        solved = np.where(draws[0] < redrawn, draws[1] < share, rng.random((tasks, seeds)) < share)
+        cases = [Case(seed, str(task)) for task in range(tasks) for seed in range(seeds)]
+        arms = [
+            cell(f"r k={n}", dict(zip(cases, map(bool, each.ravel()), strict=True))) for n, each in enumerate(solved)
+        ]
+        covered += not grid_of.best_cell(arms, arms[0]).differing
+        each = [difference(solved[0].astype(float), other.astype(float)) for other in solved[1:]]
+        alone += all(one.low <= 0 <= one.high for one in each)
+    assert covered / studies >= 0.93
+    assert alone <= covered
+    assert alone / studies <= without
 
 
 def labels(**values):
