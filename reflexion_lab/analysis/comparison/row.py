@@ -29,7 +29,7 @@ from reflexion_lab.analysis.stats.estimators import Confusion, feedback_confusio
 from reflexion_lab.analysis.stats.intervals import EQUIVALENCE, LEVEL, PAIRED, TOLERANCE, Estimate, Rate, score_limit
 from reflexion_lab.analysis.stats.matching import Equal, area, break_even
 from reflexion_lab.analysis.stats.permutation import holm, sign_flip
-from reflexion_lab.analysis.stats.power import effective_pairs, minimum, needed, too_few
+from reflexion_lab.analysis.stats.power import effective_pairs, minimum
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.records import Attempt, Grade, Record, Reflection, Usage
 from reflexion_lab.runner.folder.registration import Registration, exploratory
@@ -114,11 +114,6 @@ class Difference(Record, frozen=True, kw_only=True):
     spending: if spending differs strongly, that alone could be smaller than the number of verdicts allows."""
     p_holm: float
     """`p_tasks` with Holm's correction for all arms of the comparison at this budget."""
-    needed: tuple[int, int] | None
-    """The split of as many discordant pairs, had they been independent, that is just significant; None for none, and
-    where the clusters are too few for any."""
-    least: float | None
-    """The difference of this split, in (0, 1]."""
     effective: int
     """Number of independent pairs that the pairs are worth (`power.effective_pairs`)."""
     minimum: float | None
@@ -191,7 +186,6 @@ def compared(
     )
     p = max(sign_flip(first, second), equal.p if equal else 0.0)
     discordant = pairs.repaired + pairs.damaged
-    split = None if too_few(len(first), len(first)) else needed(discordant)
     cases = paired_differences(first, second)
     estimate = equal.estimate if equal else difference(first, second)
     narrower = difference(first, second, EQUIVALENCE)
@@ -216,8 +210,6 @@ def compared(
         p=pairs.p,
         p_tasks=p,
         p_holm=p,
-        needed=split,
-        least=(split[0] - split[1]) / pairs.n if split else None,
         effective=effective,
         minimum=minimum(pairs.n, len(first), effective, discordant / pairs.n),
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLUMNS = ("arm", "budget", "n", "tasks", "clusters", "seeds", "difference", "low", "high", "won", "lost", "p",
-           "p_tasks", "p_holm", "least", "minimum", "detected")  # fmt: skip
+           "p_tasks", "p_holm", "minimum", "detected")  # fmt: skip
 MARKS = {"as run": "o", "equal attempts": "D", "equal completion tokens": "^", "equal tokens": "s", "equal calls": "v",
          "equal cost": "P"}  # fmt: skip
 """Marker by budget."""
@@ -77,7 +77,7 @@ def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
         (row.arm, difference.budget, difference.n, difference.tasks, difference.clusters,
          " ".join(map(str, difference.seeds)), difference.estimate.value,
          difference.estimate.low, difference.estimate.high, difference.won, difference.lost, difference.p,
-         difference.p_tasks, difference.p_holm, difference.least, difference.minimum,
+         difference.p_tasks, difference.p_holm, difference.minimum,
          "" if row.is_upper_bound else difference.is_detected)
         for row in arm_rows
         for difference in comparison.shown(row).values()

@@ -462,7 +462,7 @@ def _seeds(rows: Sequence[Row]) -> str:
 def difference_sheet(comparison: Comparison) -> Sheet:
     """By arm, a line for each of `Comparison.shown`."""
     columns = (
-        "arm", "budget", "difference\n[95 %]", "wins:\nlosses", "p", "p,\nHolm", "critical\nsplit", "MDE", "verdict",
+        "arm", "budget", "difference\n[95 %]", "wins:\nlosses", "p", "p,\nHolm", "MDE", "verdict",
     )  # fmt: skip
     rows = tuple(
         line for row in comparison.rows if row.arm != comparison.baseline for line in _difference_lines(row, comparison)
@@ -483,7 +483,7 @@ def difference_sheet(comparison: Comparison) -> Sheet:
         f"intervals of each difference by itself, for other tasks at these seeds. {methods}. p: McNemar's exact test "
         "over pairs, as if "
         f"those of one task were independent. p, Holm: exact test over whole {unit}, corrected for all arms at this "
-        "budget. Critical split: the split of the discordant pairs that is just significant, and its difference. MDE: "
+        "budget. MDE: "
         f"minimum detectable effect of this design at 80 % power, or none with so few {unit}. Detected: the interval "
         f"excludes 0 and p, Holm is below 0.05. {_claims(comparison)} {_budgets(comparison)}"
         + BEST
@@ -513,7 +513,7 @@ def _budgets(comparison: Comparison) -> str:
 
 def _difference_lines(row: Row, comparison: Comparison) -> Iterator[tuple[str, ...]]:
     if row.refused:
-        yield (plain(row.arm), "", row.refused.replace(": ", ":\n"), *[""] * 6)
+        yield (plain(row.arm), "", row.refused.replace(": ", ":\n"), *[""] * 5)
     for difference in comparison.shown(row).values():
         yield (
             plain(row.arm),
@@ -522,7 +522,6 @@ def _difference_lines(row: Row, comparison: Comparison) -> Iterator[tuple[str, .
             f"{difference.won}:{difference.lost}",
             cells.p_value(difference.p),
             NONE if row.is_upper_bound else cells.p_value(difference.p_holm),
-            least(difference),
             mde(difference).replace(" ", "\n"),
             verdict(row, difference) + _price(difference.price),
         )
@@ -531,7 +530,7 @@ def _difference_lines(row: Row, comparison: Comparison) -> Iterator[tuple[str, .
             plain(row.arm),
             f"equal {_words(unit)}".replace(" ", "\n"),
             f"{unit.rpartition('_')[2]} unknown",
-            *[""] * 6,
+            *[""] * 5,
         )
 
 
@@ -547,13 +546,6 @@ def _price(price: RetryPrice | None) -> str:
         return ""
     even = "" if price.break_even is None else f"\neven {_times(price.break_even)}"
     return f"\nprice {_times(price.ratio)}{even}"
-
-
-def least(difference: Difference) -> str:
-    """The critical split of the discordant pairs and its difference in points: `13:3, 6.1`."""
-    if not difference.needed or not difference.least:
-        return "none"
-    return f"{difference.needed[0]}:{difference.needed[1]}, {cells.number(difference.least)}"
 
 
 def mde(difference: Difference) -> str:

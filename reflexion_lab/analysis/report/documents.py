@@ -222,7 +222,7 @@ def _difference(name: str, difference: Difference | None, row: Row) -> Iterator[
     yield f"{name}_lost", difference.lost if difference else ""
     for place, end in enumerate(("low", "high")):
         yield f"{name}_{end}_90", _round(difference.interval_90[place]) if difference else ""
-    for field in ("p", "p_tasks", "p_holm", "least", "effective", "minimum", "margin"):
+    for field in ("p", "p_tasks", "p_holm", "effective", "minimum", "margin"):
         is_corrected = field != "p_holm" or not row.is_upper_bound  # an upper bound is in no family
         yield f"{name}_{field}", _round(getattr(difference, field)) if difference and is_corrected else ""
     yield f"{name}_detected", difference.is_detected if difference and not row.is_upper_bound else ""

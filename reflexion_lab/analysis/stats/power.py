@@ -199,30 +199,12 @@ def minimum(n: int, clusters: int, effective: int, discordance: float, compariso
     return detectable(design, largest=1.0)
 
 
-def needed(discordant: int, alpha: float = ALPHA) -> tuple[int, int] | None:
-    """The least one-sided split, (wins, losses), of so many discordant pairs that exact McNemar calls significant.
-
-    None where even all against none is not: of 5 pairs or fewer, at the level of 0.05. Raises ConfigError: a negative
-    count, or a level outside (0, 1).
-
-    Examples
-    --------
-    >>> needed(10)
-    (9, 1)
-    """
-    _check(alpha, "alpha")
-    if discordant < 0:
-        raise ConfigError("discordant", discordant, "0 or more")
-    losses = int(_most_losses(discordant, alpha)[discordant])
-    return (discordant - losses, losses) if losses >= 0 else None
-
-
 def minimum_detectable(n: int, discordant: float, power: float = POWER, alpha: float = ALPHA) -> float | None:
     """The least true difference of two paired shares that exact McNemar detects with chance `power`, in (0, 1].
 
     Unconditional and exact (Duffy 1984, Statistics in Medicine 3:371-382): the number D of discordant pairs is
     binomial(n, discordant); of D pairs the better side wins binomial(D, (1 + difference / discordant) / 2); the power
-    is the chance that this splits D as `needed` says, or further, to the right side. Solved for the difference by
+    is the chance that this split of D is significant, to the right side. Solved for the difference by
     bisection. A difference above `discordant` makes as many pairs discordant as it needs, and the better side wins all
     of them: a design of few discordant pairs has a minimum, too. None where the pairs are too few even if one side wins
     them all. Raises ConfigError: n, the independent pairs, below 1; a share, power or level out of range.

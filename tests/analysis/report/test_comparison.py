@@ -77,7 +77,7 @@ def test_the_table_says_all_that_an_honest_one_has_to(three_arms):
     result = cells(differences, arm)
     assert result["difference [95 %]"].startswith("+25.0 [")
     assert (result["wins: losses"], result["p"], result["p, Holm"]) == ("2:0", "0.50", "1")
-    assert (result["critical split"], result["verdict"]) == ("none", "undecided")
+    assert result["verdict"] == "undecided"
     result = cells(loops, arm)
     assert (result["repaired"], result["damaged"]) == ("100.0 (4/4)", "50.0 (2/4)")
     assert (result["FP"], result["FN"]) == ("33.3 (2/6)", "25.0 (2/8)")
@@ -147,7 +147,7 @@ def test_one_seed_is_refused_in_the_table_and_marked_where_asked_for(run):
     both = arms([run("feedback_only", BASE), run("words", WORDS)])
     refused = sheets(compare(both))[1]
     assert [" ".join(row[2].split()) for row in refused.rows] == ["one seed: ask with --one-seed"]
-    assert refused.rows[0][3:] == ("",) * 6
+    assert refused.rows[0][3:] == ("",) * 5
     comparison = compare(both, one_seed=True)
     verdicts = [row[-1] for row in sheets(comparison)[1].rows]
     assert [text.split("\n")[:2] for text in verdicts] == [["undecided", "one seed"]] * 3
@@ -181,15 +181,15 @@ def grown(row):
     many = Rate.of(10_000, 10_000)
     usage = Usage(calls=99_999, prompt_tokens=99_999_999, completion_tokens=9, cost=9999.99)
     less = dict.fromkeys(("extraction_failures", "timeouts", "harness_errors"), many)
-    fields = {"estimate": sure, "won": 500, "lost": 500, "p": 0.0012, "p_holm": 0.0012, "least": 0.5, "minimum": 0.5}
+    fields = {"estimate": sure, "won": 500, "lost": 500, "p": 0.0012, "p_holm": 0.0012, "minimum": 0.5}
     whole = Estimate(value=1.0, low=1.0, high=1.0)
     price = {"spend": 99_999.0, "baseline_spend": 9_999.0, "solved": many, "baseline_solved": many}
     equal = {
-        unit: replace(each, needed=(500, 500), price=each.price and replace(each.price, **price), **fields)
+        unit: replace(each, price=each.price and replace(each.price, **price), **fields)
         for unit, each in row.equal.items()
     }
     return replace(
-        row, as_run=row.as_run and replace(row.as_run, needed=(500, 500), **fields), equal=equal,
+        row, as_run=row.as_run and replace(row.as_run, **fields), equal=equal,
         **dict.fromkeys(("first", "final"), whole), moves=replace(row.moves, cc=5000, cw=5000, wc=5000, ww=5000),
         feedback=replace(row.feedback, false_positive_rate=many, false_negative_rate=many),
         spent=Tallies(usage=usage, **less), tokens_per_solved=Estimate(value=99_999.0, low=0.0, high=1.0),
