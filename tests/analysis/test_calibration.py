@@ -46,39 +46,15 @@ def test_figures_by_hand():
     result = calibration(forecasts((0.8, 1), (0.8, 1), (0.8, 0), (0.8, 0), (0.2, 0)))
     assert (result.n, result.tasks, result.came_true.k, result.confidence) == (5, 5, 2, pytest.approx(0.68))
     assert result.brier.value == pytest.approx((2 * 0.04 + 2 * 0.64 + 0.04) / 5)
-    assert result.reliability == pytest.approx((4 * 0.3**2 + 0.2**2) / 5)
-    assert result.resolution == pytest.approx((4 * 0.1**2 + 0.4**2) / 5)
     assert result.uncertainty == pytest.approx(0.4 * 0.6)
     assert result.error == pytest.approx((4 * 0.3 + 0.2) / 5)
     assert [(bin_.low, bin_.high, bin_.came_true.n) for bin_ in result.bins] == [(0.1, 0.2, 1), (0.7, 0.8, 4)]
     assert (result.bins[1].came_true.low, result.bins[1].came_true.high) == wilson(2, 4)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_murphys_parts_make_the_brier_score(seed):
-    few = calibration(drawn(seed, 90, (0.15, 0.55, 0.95)))
-    assert few.within == pytest.approx(0, abs=1e-12)
-    assert few.brier.value == pytest.approx(few.reliability - few.resolution + few.uncertainty)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_what_bins_hide_is_stephensons_two_components(seed):
-    forecasts, hidden = drawn(seed, 90), 0.0
-    result = calibration(forecasts)
-    for group in result.bins:
-        members = [f for f in forecasts if group.low < f.confidence <= group.high]
-        apart = [(f.confidence - group.confidence, f.came_true - group.came_true.share) for f in members]
-        hidden += sum(c * c - 2 * c * o for c, o in apart) / 90
-    assert result.within == pytest.approx(hidden)
-    assert abs(result.within) > 1e-5
-    parts = result.reliability - result.resolution + result.uncertainty + result.within
-    assert result.brier.value == pytest.approx(parts)
-
-
 def test_a_perfect_forecaster_scores_nothing():
     result = calibration(forecasts((1.0, 1), (0.0, 0), (1.0, 1)))
-    assert (result.brier.value, result.reliability, result.error, result.error_by_chance) == (0, 0, 0, 0)
-    assert result.resolution == pytest.approx(result.uncertainty)
+    assert (result.brier.value, result.error, result.error_by_chance) == (0, 0, 0)
 
 
 def test_the_seed_alone_decides_the_interval():

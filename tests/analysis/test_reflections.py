@@ -100,8 +100,6 @@ def test_without_any_flag_nobody_is_said_to_have_looked(write_run, tried):
 def test_retries_that_read_one_are_compared_with_those_that_read_none(figures):
     assert counted(figures.every.retries) == (1, 3)  # one read two reflections and counts once
     assert figures.every.tasks == 2
-    assert counted(figures.by_category["assertion"].retries) == (1, 2)
-    assert counted(figures.by_category["type"].retries) == (1, 2)
     assert (counted(figures.base), figures.base_of) == ((1, 2), "retries without a reflection")
     assert figures.every.effect.value == pytest.approx(1 / 3 - 1 / 2)
     assert figures.every.reward_change == pytest.approx((-0.5 + 1.0 + 0.25) / 3)
@@ -112,7 +110,6 @@ def test_where_every_retry_read_one_the_base_is_all_of_them(write_run, attempts)
     figures = reflections(Log.read(write_run(attempts={name: attempts[name] for name in ("a", "b")})))
     assert (counted(figures.base), figures.base_of) == ((1, 3), "all retries")
     assert figures.every.effect is None
-    assert figures.by_category["type"].effect.value == pytest.approx(1 / 2 - 1 / 3)
 
 
 def test_before_the_seal_there_are_no_hidden_verdicts(write_run, attempts):

@@ -58,10 +58,7 @@ class Comparison(Record, frozen=True, kw_only=True):
             baseline=None if self.baseline is None else names[self.baseline],
             unpriced=unpriced,
             rows=tuple(replace(row, arm=names[row.arm]) for row in self.rows),
-            best=self.best
-            and replace(
-                self.best, arm=names[self.best.arm], differing=tuple(names[arm] for arm in self.best.differing)
-            ),
+            best=self.best and replace(self.best, arm=names[self.best.arm]),
         )
 
     @property

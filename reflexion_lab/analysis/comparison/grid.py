@@ -21,7 +21,7 @@ class Best(Record, frozen=True, kw_only=True):
     difference: Estimate | None
     """Of the best cell to the baseline; its interval holds for all cells together. None if that is the best."""
     cells: int
-    differing: tuple[str, ...]
+    differing: int
     """Cells whose interval leaves 0 out."""
 
 
@@ -39,17 +39,10 @@ def best_cell(arms: Sequence[Arm], base: Arm) -> Best | None:
         pairs = ((case.task_id, own - known[case]) for case, own in sorted(verdicts.items()) if case in known)
         value, linear = linearised(cases := by_cluster(pairs, clusters))
         differences[label] = Estimate.of(value, *over_tasks(linear, agreement(cases), level))
-    shares = {label: fmean(verdicts.values()) for label, verdicts in cells.items()}
-    best = max(cells, key=lambda label: (shares[label], label == base.label))
-    return Best(
-        arm=best,
-        share=shares[best],
-        difference=differences[best] if best != base.label else None,
-        cells=len(cells),
-        differing=tuple(
-            label for label, each in differences.items() if label != base.label and not each.low <= 0 <= each.high
-        ),
-    )
+    share, _, best = max((fmean(each.values()), label == base.label, label) for label, each in cells.items())
+    own, differing = differences[best], sum(not each.low <= 0 <= each.high for each in differences.values())
+    difference = own if best != base.label else None
+    return Best(arm=best, share=share, difference=difference, cells=len(cells), differing=differing)
 
 
 def default_cell(labels: Sequence[str]) -> str | None:

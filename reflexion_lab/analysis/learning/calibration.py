@@ -43,7 +43,7 @@ class Bin(Record, frozen=True, kw_only=True):
 
 
 class Calibration(Record, frozen=True, kw_only=True):
-    """Forecasts compared with outcomes. Brier score = reliability - resolution + uncertainty + within."""
+    """Forecasts compared with outcomes."""
 
     n: int
     tasks: int
@@ -52,16 +52,8 @@ class Calibration(Record, frozen=True, kw_only=True):
     """Mean forecast; overconfident if above `came_true`."""
     brier: Estimate
     """Mean of (forecast - outcome)², in [0, 1], lower is better (Brier 1950, Monthly Weather Review 78:1-3)."""
-    reliability: float
-    """Mean squared distance of a bin's forecasts from its outcomes; 0 is best (Murphy 1973, Journal of Applied
-    Meteorology 12:595-600, equation 10), over `bins`."""
-    resolution: float
-    """Mean squared distance of a bin's outcomes from all outcomes; higher is better."""
     uncertainty: float
     """s (1 - s) for the share s that came true: the Brier score of always forecasting s."""
-    within: float
-    """Component within bins (Stephenson et al. 2008, Weather and Forecasting 23:752-757); 0 if the forecasts of each
-    bin are equal."""
     error: float
     """Expected calibration error: mean distance of a bin's forecasts from its outcomes, in [0, 1] (Naeini et al. 2015,
     AAAI 29). Biased upwards for small n; compare with `error_by_chance`."""
@@ -79,20 +71,15 @@ def calibration(forecasts: Sequence[Forecast], *, seed: int = 0) -> Calibration:
     chance.
     """
     bins = _bins(forecasts)
-    brier, came_true = _brier(forecasts, seed), _came_true(forecasts)
+    came_true = _came_true(forecasts)
     n, share = came_true.n, came_true.share
-    reliability = sum(group.came_true.n * (group.confidence - group.came_true.share) ** 2 for group in bins) / n
-    resolution = sum(group.came_true.n * (group.came_true.share - share) ** 2 for group in bins) / n
     return Calibration(
         n=n,
         tasks=len({forecast.task_id for forecast in forecasts}),
         came_true=came_true,
         confidence=sum(forecast.confidence for forecast in forecasts) / n,
-        brier=brier,
-        reliability=reliability,
-        resolution=resolution,
+        brier=_brier(forecasts, seed),
         uncertainty=share * (1 - share),
-        within=brier.value - (reliability - resolution + share * (1 - share)),
         error=sum(group.came_true.n * abs(group.confidence - group.came_true.share) for group in bins) / n,
         error_by_chance=_by_chance(forecasts, seed),
         bins=bins,

@@ -65,7 +65,6 @@ class ReflectionFigures(Record, frozen=True, kw_only=True):
     every: Group
     by_source: dict[str, Group]
     """By `llm`, `rules`, `fallback`, `control:<name>`; most frequent first."""
-    by_category: dict[str, Group]
     calibration: dict[str, Calibration]
     """By source of the confidence: confidence compared with the feedback verdict on the next attempt, if it read the
     reflection."""
@@ -106,8 +105,7 @@ def reflections(log: Log, seed: int = 0) -> ReflectionFigures | None:
         base=_of_retries(base, log.clusters),
         base_of="retries without a reflection" if unread else "all retries",
         every=whole,
-        by_source=_groups(written, about, source),
-        by_category=_groups(written, about, lambda words: words.category),
+        by_source=_groups(written, about),
         calibration={
             name: calibration(source_forecasts, seed=seed) for name, source_forecasts in forecasts(log).items()
         },
@@ -134,10 +132,10 @@ def source(words: Reflection) -> str:
     return words.source if head == "control" and rest else head
 
 
-def _groups(written: Sequence[Written], about: _Retries, name: Callable[[Reflection], str]) -> dict[str, Group]:
+def _groups(written: Sequence[Written], about: _Retries) -> dict[str, Group]:
     by_name: dict[str, list[Written]] = {}
     for reflection in written:
-        by_name.setdefault(name(reflection.words), []).append(reflection)
+        by_name.setdefault(source(reflection.words), []).append(reflection)
     ordered = sorted(by_name.items(), key=lambda item: -len(item[1]))
     return {kind: _group(members, about) for kind, members in ordered}
 

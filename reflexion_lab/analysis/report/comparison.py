@@ -85,7 +85,7 @@ def best(comparison: Comparison) -> str:
     """Sentence on the best cell of a sweep; "" for none."""
     if not (cell := comparison.best):
         return ""
-    n, share = len(cell.differing), f"{cells.number(cell.share)} %"
+    n, share = cell.differing, f"{cells.number(cell.share)} %"
     differing = f"{n or 'no'} cell{'s' * (n > 1)} differ{'s' * (n < 2)} from the baseline"
     of = f"simultaneous over {cell.cells} cells"
     if not cell.difference:

@@ -91,7 +91,7 @@ def test_the_best_cell_stands_with_its_correction_for_having_been_chosen(screen_
     text = " ".join(" ".join(screen_of()).split())
     assert "best cell: the baseline, 62.5 %; no cell differs from the baseline (simultaneous over 12 cells)" in text
     text = " ".join(" ".join(screen_of("--baseline", "t1 a2 Ω0")).split())
-    assert "best cell t0.99 a3 Ω1: 62.5 %, as run +31.2 [-18.8, +76.6] to the baseline, simultaneous" in text
+    assert "best cell t1 a3 Ω1: 62.5 %, as run +31.2 [-18.8, +76.6] to the baseline, simultaneous" in text
     assert "12 cells; no cell differs from the baseline" in text
     assert "Bonferroni" in " ".join(screen_of("--explain")) and "best cell" in " ".join(screen_of(columns=60))
 
