@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from reflexion_lab.errors import CapReached, FolderError, LabError
+from reflexion_lab.errors import CapReached, FolderError, LabError, ModelNotFound
 from reflexion_lab.io.terminal import columns, in_notebook
 from reflexion_lab.protocols import Tracker
 from reflexion_lab.runner.config.assemble import Lab, assemble
@@ -47,7 +48,9 @@ def finish(lab: Lab, cfg: Config, is_printed: bool = False) -> Summary:
     except (FolderError, FolderLost):  # nothing to resume, or another process is using the folder
         raise
     except BaseException as problem:
-        if not cfg.sweep_id:  # a sweep resumes its cells by itself
+        if _is_unanswered(lab, problem):
+            shutil.rmtree(lab.folder.path, ignore_errors=True)
+        elif not cfg.sweep_id:  # a sweep resumes its cells by itself
             more = f", {problem.override}" if isinstance(problem, CapReached) else ""
             resume = f"finish it with the same command{more} and resume={lab.folder.path}"
             if isinstance(problem, KeyboardInterrupt) and not in_notebook():
@@ -55,6 +58,13 @@ def finish(lab: Lab, cfg: Config, is_printed: bool = False) -> Summary:
             else:
                 print(f"stopped; {resume}", file=sys.stderr)
         raise
+
+
+def _is_unanswered(lab: Lab, problem: BaseException) -> bool:
+    """Whether a new run ended before its first reply, for a reason that lasts: a key, a model's name."""
+    lasts = isinstance(problem, ModelNotFound) or getattr(problem, "is_lasting", False)
+    is_new = lab.runner.resumption is None and not (lab.folder.path / "attempts.jsonl").exists()
+    return lasts and is_new and not lab.models.spent.replies + lab.models.stored
 
 
 def present(lab: Lab, cfg: Config, is_printed: bool = False) -> Summary:
