@@ -71,18 +71,10 @@ class OnlyCuratedItems(NoSharedMemory):
 class EpisodicMemory:
     """The memory of one task's loop: its own episodes, and those of other tasks through `known`.
 
-    Parameters
-    ----------
-    max_episodes
-        Capacity; the oldest episode is evicted. 0 or less: 1000.
-    known
-        Memory shared by all tasks of a round.
-    run_id
-        Prefix of session and episode ids, unique per run; "" if they stay within one run.
-    show_session
-        Include the session's history in prompts.
-    files
-        Also write each attempt's reflection to a readable file; errors become warnings.
+    `max_episodes`: capacity; the oldest episode is evicted. 0 or less: 1000. `known`: memory shared by all tasks of a
+    round. `run_id`: prefix of session and episode ids, unique per run; "" if they stay within one run. `show_session`:
+    include the session's history in prompts. `files`: also write each attempt's reflection to a readable file; errors
+    become warnings.
     """
 
     def __init__(

@@ -19,21 +19,12 @@ Rule = Literal["first", "best", "vote"]
 class Candidates:
     """Draws up to `n` candidates from one prompt and judges them by the visible tests.
 
-    `Trajectory.ended` is `passed`, `max_candidates` or `no_tests`.
-
-    Parameters
-    ----------
-    actor : Actor
-        Candidates differ only at a temperature above 0.
-    evaluator : Evaluator
-    n : int
-        Largest number of candidates, 1 or more; 1 is drawn if the task shows no test.
-    rule : str
-        Selection of the submitted candidate; ties go to the earlier.
-        `first`: the first that passes, which ends drawing; else the best.
-        `best`: highest `Evaluation.rank`.
-        `vote`: the first of the largest group with equal behaviour on the tests, right or wrong (Li et al., arXiv
-        2203.07814, section 4.6, cluster by outputs; Chen et al., arXiv 2207.10397, by the tests passed).
+    `Trajectory.ended` is `passed`, `max_candidates` or `no_tests`. `actor`: candidates differ only at a temperature
+    above 0. `n`: largest number of candidates, 1 or more; 1 is drawn if the task shows no test. `rule`: selection of
+    the submitted candidate; ties go to the earlier. `first`: the first that passes, which ends drawing; else the best.
+    `best`: highest `Evaluation.rank`. `vote`: the first of the largest group with equal behaviour on the tests, right
+    or wrong (Li et al., arXiv 2203.07814, section 4.6, cluster by outputs; Chen et al., arXiv 2207.10397, by the tests
+    passed).
     """
 
     @validated

@@ -20,11 +20,7 @@ UNJUDGED = {"no_tests": "the task shows no test", "harness_error": "the tool did
 class ToolCritic:
     """Evaluation of a draft as a critique: severity = 1 - reward, score = reward, one issue per failing check.
 
-    Parameters
-    ----------
-    evaluator : Evaluator
-    weight : float
-        Factor of severity and confidence in (0, 1], to count a linter's warning less than a failing test.
+    `weight`: factor of severity and confidence in (0, 1], to count a linter's warning less than a failing test.
     """
 
     @validated

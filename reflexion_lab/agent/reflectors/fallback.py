@@ -26,19 +26,11 @@ class WithFallback:
     """`first`, with a replacement for its failed reflections.
 
     A replacement is named as one (`source`, `problem`) and keeps the failed reply and its cost. Raises Unanswered:
-    `first` gave no reply in time, with `on_failure="set_aside"`.
-
-    Parameters
-    ----------
-    first : Reflector
-    rules : Rules
-    on_failure : str
-        `set_aside` (default): rules replace a reply that was withheld or cannot be read. Where the model gave no reply
-        at all, its error is raised: the loop is set aside or the run stops, so that no result depends on a server.
-        `fallback`: rules replace any failed reflection.
-        `skip`: a reflection without words, of source `failed`, replaces it.
-    timeout : float, optional
-        Seconds for `first`, above 0; a later reply is discarded, although it is paid. Default None: no limit.
+    `first` gave no reply in time, with `on_failure="set_aside"`. `on_failure`: `set_aside` (default): rules replace a
+    reply that was withheld or cannot be read. Where the model gave no reply at all, its error is raised: the loop is
+    set aside or the run stops, so that no result depends on a server. `fallback`: rules replace any failed reflection.
+    `skip`: a reflection without words, of source `failed`, replaces it. `timeout`: seconds for `first`, above 0; a
+    later reply is discarded, although it is paid. Default None: no limit.
     """
 
     @validated

@@ -26,17 +26,10 @@ class Reviewed:
     If a reply is withheld or unreadable and no rules replace it, returns an empty reflection of source `failed`, so
     that the attempt and its cost are recorded. Errors of the model are raised, also at the second reply of `retry`.
     Reflections that no model wrote are only flagged: rules would repeat themselves, and a control must not be improved.
-
-    Parameters
-    ----------
-    first : Reflector
-    policy : str
-        `flag`: no further action. `retry`: call `first` once more, as another draw, and take the reflection with fewer
-        severe flags, the earlier on a tie; both are paid. A fallback for a failed second reply never replaces the
-        first. At temperature 0 most models repeat themselves. `reject`: empty all texts, so that no actor reads them;
-        `problem` gives the reason and `text` keeps the reply.
-    severe : sequence of str
-        Names of `FLAGS`.
+    `policy`: `flag`: no further action. `retry`: call `first` once more, as another draw, and take the reflection with
+    fewer severe flags, the earlier on a tie; both are paid. A fallback for a failed second reply never replaces the
+    first. At temperature 0 most models repeat themselves. `reject`: empty all texts, so that no actor reads them;
+    `problem` gives the reason and `text` keeps the reply. `severe`: names of `FLAGS`.
     """
 
     @validated

@@ -90,22 +90,13 @@ def compare(
     """Figures of `arms` and their differences to a baseline.
 
     Raises ConfigError: a margin out of range; no arm; two arms of one name; an unknown unit or baseline; different
-    benchmarks; no case in common with the baseline; `cost` without prices.
-
-    Parameters
-    ----------
-    baseline : str | None, optional
-        Label of an arm, or its short name; by default that of the registered study, else `feedback_only`, `retry` or
-        `simple`, else in a grid the cell with the lab's own values, else the first arm that is not an upper bound.
-    unit : str | None, optional
-        Unit of a budget beside equal attempts: `completion_tokens`, `tokens`, `calls` or `cost`; `attempts` for none.
-        By default completion tokens, tokens, and cost where all arms have a price in one currency.
-    one_seed : bool, default False
-        Include differences based on one seed.
-    study : Registration | None, optional
-        Registered study; without one every comparison is exploratory.
-    margin : float | None, optional
-        Equivalence margin in (0, 1]; by default that of the study, or none.
+    benchmarks; no case in common with the baseline; `cost` without prices. `baseline`: label of an arm, or its short
+    name; by default that of the registered study, else `feedback_only`, `retry` or `simple`, else in a grid the cell
+    with the lab's own values, else the first arm that is not an upper bound. `unit`: unit of a budget beside equal
+    attempts: `completion_tokens`, `tokens`, `calls` or `cost`; `attempts` for none. By default completion tokens,
+    tokens, and cost where all arms have a price in one currency. `one_seed`: include differences based on one seed.
+    `study`: registered study; without one every comparison is exploratory. `margin`: equivalence margin in (0, 1]; by
+    default that of the study, or none.
     """
     if unit not in (None, ATTEMPTS):
         check_unit(str(unit))

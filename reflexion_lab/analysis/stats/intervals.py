@@ -235,15 +235,8 @@ def of_clusters(sums: ArrayLike, counts: ArrayLike, scale: float = 1.0, level: f
     As `over_tasks` for shares: a cluster that is added lies at 0.5 + `scale` / 2 or at 0.5 - `scale` / 2, so that 0 of
     n and n of n have a width. Clusters of unequal size count as (sum of sizes)^2 / (sum of squared sizes) equal ones
     (Kish 1965, Survey Sampling), also in the degrees of freedom. Where every cluster is a single case, Wilson's
-    interval. Simulated coverage and width: `experiments/coverage`.
-
-    Parameters
-    ----------
-    sums, counts : ArrayLike
-        Shape (clusters,): the cases of each that passed, which may be a fraction, and all of them, at least 1.
-    scale : float, default 1.0
-        As in `over_tasks`.
-    level : float, default 0.95
+    interval. Simulated coverage and width: `experiments/coverage`. `sums`, `counts`: shape (clusters,): the cases of
+    each that passed, which may be a fraction, and all of them, at least 1. `scale`: as in `over_tasks`.
 
     Examples
     --------

@@ -52,17 +52,10 @@ def widened(
     degrees of freedom (1946, Biometrics Bulletin 2:110-114): that of seeds counts with seeds - 1. Owen's pigeonhole
     variance (2007, Annals of Applied Statistics 1:386-411) does not subtract the residual; it is wider at 10 seeds, and
     its coverage is lower at 3 (to 90 %). Simulated coverage: docs/method.md. Raises ConfigError: fewer than `SEEDS`
-    seeds, or fewer than two tasks at all of them. Returns low, high in [-1, 1], about the same centre.
-
-    Parameters
-    ----------
-    interval : tuple[float, float]
-        Low, high of the interval over tasks at `level`.
-    differences : ArrayLike
-        Shape (tasks, seeds), values in [-1, 1]. Tasks that lack a seed do not count.
-    level : float, default 0.95
-    seeds_of : ArrayLike | None, optional
-        `by_seed`, where a row of `differences` holds all cases of a cluster and its columns are no seeds.
+    seeds, or fewer than two tasks at all of them. Returns low, high in [-1, 1], about the same centre. `interval`: low,
+    high of the interval over tasks at `level`. `differences`: shape (tasks, seeds), values in [-1, 1]. Tasks that lack
+    a seed do not count. `seeds_of`: `by_seed`, where a row of `differences` holds all cases of a cluster and its
+    columns are no seeds.
     """
     import numpy as np
 

@@ -48,15 +48,7 @@ _LABELS = Labels({"WORKFLOW": ("workflow",), "STEP": ("step",)})
 class AgentWorkflowMemory:
     """Workflows of successful loops, all of them in every prompt.
 
-    Parameters
-    ----------
-    model : Model
-    sampling : Sampling
-    prompts : Prompts
-    max_chars : int
-        Length of a finished loop in the prompt.
-    constrained : bool
-        Send the grammar, for models that support one.
+    `max_chars`: length of a finished loop in the prompt. `constrained`: send the grammar, for models that support one.
     """
 
     @validated

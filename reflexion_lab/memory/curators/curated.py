@@ -18,18 +18,9 @@ from reflexion_lab.text.shorten import estimated
 class CuratedMemory:
     """The items of a run, read by its loops and changed at the end of its rounds.
 
-    Parameters
-    ----------
-    curator : Curator
-    limits : ItemLimits
-    same_task : bool
-        Also show items that come from the task itself, of an earlier pass or run.
-    is_frozen : bool
-        No loop changes the items.
-    salt : str
-        Of the ids of new items; different for runs that share a store.
-    owner : str
-        The method of the curator, whose items of a store alone it reads and changes.
+    `same_task`: also show items that come from the task itself, of an earlier pass or run. `is_frozen`: no loop changes
+    the items. `salt`: of the ids of new items; different for runs that share a store. `owner`: the method of the
+    curator, whose items of a store alone it reads and changes.
     """
 
     def __init__(

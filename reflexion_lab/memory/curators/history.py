@@ -123,13 +123,7 @@ def steps(items: Sequence[Item], updates: Iterable[Update]) -> Iterator[tuple[in
 class Timeline:
     """Every version of every item of a log.
 
-    Raises DataError: as of `steps`.
-
-    Parameters
-    ----------
-    items : sequence of Item
-        At the start.
-    updates : iterable of Update
+    Raises DataError: as of `steps`. `items`: at the start.
     """
 
     def __init__(self, items: Sequence[Item], updates: Iterable[Update]) -> None:

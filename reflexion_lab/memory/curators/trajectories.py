@@ -17,15 +17,8 @@ def described(
     """The task, then its attempts: program, verdict of the feedback, reflection. The middle of long texts is cut, of
     the programs first.
 
-    Parameters
-    ----------
-    finished : Finished
-    max_chars : int
-        Maximum length.
-    submitted_only : bool
-        Only the submitted attempt; else all, oldest first.
-    has_verdict : bool
-        Else attempts are their programs alone: numbers and reflections hint at verdicts, too.
+    `max_chars`: maximum length. `submitted_only`: only the submitted attempt; else all, oldest first. `has_verdict`:
+    else attempts are their programs alone: numbers and reflections hint at verdicts, too.
     """
     attempts = [submitted_at(finished.attempts)] if submitted_only else list(finished.attempts)
     task = bounded(finished.task.prompt.strip(), max_chars // 2)

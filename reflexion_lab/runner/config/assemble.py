@@ -255,16 +255,8 @@ def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
 def begin_rounds(archive: Archive, cfg: Config, folder: RunFolder, frozen: Collection[str] = ()) -> Rounds:
     """The rounds of a run, whose memory starts with the contents of the store at the first start of the run.
 
-    All cells of a sweep start with the same snapshot, which the first cell takes.
-
-    Parameters
-    ----------
-    archive : Archive
-    cfg : Config
-    folder : RunFolder
-        Its `memory.json` has the contents at the first start, if the run is resumed.
-    frozen : collection of str, optional
-        Ids of the held-out tasks, for which memory is frozen.
+    All cells of a sweep start with the same snapshot, which the first cell takes. `folder`: its `memory.json` has the
+    contents at the first start, if the run is resumed. `frozen`: ids of the held-out tasks, for which memory is frozen.
     """
     from reflexion_lab.memory.archive import Rounds
 
@@ -349,15 +341,7 @@ def loop_factory(
 ) -> Callable[[], Reflexion]:
     """A factory of loops, one per task: parts are shared, memory and draw counts are the task's own.
 
-    Parameters
-    ----------
-    cfg : Config
-    models : Models
-    sandbox : Sandbox
-    archive : Archive, optional
-        Memory shared by all tasks; by default none.
-    run_id : str, default ""
-        Prefix of the ids of stored episodes.
+    `archive`: memory shared by all tasks; by default none. `run_id`: prefix of the ids of stored episodes.
     """
     from reflexion_lab.agent.reflectors.reviewed import Reviewed
     from reflexion_lab.loop.deadline import Budgeted

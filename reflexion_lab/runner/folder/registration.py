@@ -238,11 +238,7 @@ def exploratory(
 ) -> list[str]:
     """Reasons why the comparison of an arm with a baseline is exploratory; [] if it was registered.
 
-    Parameters
-    ----------
-    metric : str
-    runs, baseline : Sequence[Manifest]
-        Manifests of the runs of the arm and of the baseline; the same ones for a figure of one arm.
+    `runs`, `baseline`: manifests of the runs of the arm and of the baseline; the same ones for a figure of one arm.
     """
     if registration is None:
         is_named = any(run.study for run in (*runs, *baseline))

@@ -59,19 +59,10 @@ def mbpp(
     docstring is the text and the visible asserts. `canonical_solution` is a whole program. `setup` may need a class
     that only the reference defines. The inputs of a field `test` (MBPP+) are hidden tests, as in `humaneval_plus`,
     except those of visible asserts. Raises ConfigError: an argument is out of range; DataError: see `rows.read`.
-
-    Parameters
-    ----------
-    path : str, optional
-        A file or data set, see `rows.read`; None loads from the hub.
-    subset : str, default "full"
-        `full` (974 problems) or `sanitized` (427); ignored for a local file.
-    split : str, default "test"
-        `prompt`, `test`, `validation` or `train`, by the authors' ranges of `task_id`; `all` selects every row.
-    visible : int, default 1
-        Number of visible asserts, 0 or more.
-    challenge : bool, default False
-        Add `challenge_test_list` to the hidden tests.
+    `path`: a file or data set, see `rows.read`; None loads from the hub. `subset`: `full` (974 problems) or `sanitized`
+    (427); ignored for a local file. `split`: `prompt`, `test`, `validation` or `train`, by the authors' ranges of
+    `task_id`; `all` selects every row. `visible`: number of visible asserts, 0 or more. `challenge`: add
+    `challenge_test_list` to the hidden tests.
     """
     first, last = SPLITS.get(split, ("any", "any"))
     # The hub returns only the rows of the split.

@@ -77,14 +77,8 @@ class TrajectoryHeuristics:
 class WithTrajectory:
     """Evaluator that adds the parts, issues and suggestions of the heuristics to those of another evaluator.
 
-    `passed`, `outcome`, `checks` and `feedback` are those of `evaluator`.
-
-    Parameters
-    ----------
-    evaluator : Evaluator
-    trajectory : TrajectoryHeuristics
-    tests_weight : float, default 0.5
-        Weight of the reward of `evaluator`, in [0, 1]; the trajectory's score has the rest.
+    `passed`, `outcome`, `checks` and `feedback` are those of `evaluator`. `tests_weight`: weight of the reward of
+    `evaluator`, in [0, 1]; the trajectory's score has the rest.
     """
 
     @validated

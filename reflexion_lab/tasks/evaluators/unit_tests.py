@@ -24,17 +24,8 @@ def run_tests(
 ) -> Evaluation:
     """Verdict of `tests` on `program`. Without tests or a program, the outcome names the reason and is never a pass.
 
-    Raises HarnessError: the sandbox is broken.
-
-    Parameters
-    ----------
-    sandbox : Sandbox
-    task : Task
-        Supplies entry point, setup and the CPU time of the canonical solution.
-    program : str
-    tests : sequence of str
-    finish_reason : str, default "stop"
-        That of the model's reply; it becomes the outcome if the model withheld the program.
+    Raises HarnessError: the sandbox is broken. `task`: supplies entry point, setup and the CPU time of the canonical
+    solution. `finish_reason`: that of the model's reply; it becomes the outcome if the model withheld the program.
     """
     if not tests:
         return Evaluation(passed=False, outcome="no_tests", reward=0.0)

@@ -394,15 +394,9 @@ class Answer(NamedTuple):
 class PromptedModel:
     """Renders templates with as much recalled memory as fits, and calls `model`.
 
-    Parameters
-    ----------
-    model : Model
-    sampling : Sampling
-    prompts : Prompts, optional
-    style : {"chat", "continuation"}
-        `chat` sends a user message and extracts the program from the reply. `continuation` uses the template
-        `continue_NAME`, which ends in the task's prompt or in the beginning of the function's body; the program is this
-        text followed by the reply.
+    `style`: `chat` sends a user message and extracts the program from the reply. `continuation` uses the template
+    `continue_NAME`, which ends in the task's prompt or in the beginning of the function's body; the program is this
+    text followed by the reply.
     """
 
     @validated
