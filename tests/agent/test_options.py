@@ -76,7 +76,7 @@ OPTIONS = [
     (partial(CachedModel, MODEL, "x"), "mode", ("write",), r"CachedModel\.{}: got 'write', expected one of off"),
     (partial(ReplayModel, "x"), "slots", (0,), r"ReplayModel\.{}: got 0"),
     (LlamaCppModel, "path", ("absent.gguf",), r"model\.{}: got no file at absent\.gguf, expected a GGUF file"),
-    (OPENAI, "base_url", ("localhost:8000/v1",), r"model\.{}: .*, expected"),
+    (OPENAI, "base_url", ("ftp://localhost:8000/v1",), r"model\.{}: .*, expected"),
     (OPENAI, "retries", (-1,), r"OpenAIModel\.{}: .*, expected"),
     *((OPENAI, name, (0,), r"OpenAIModel\.{}: .*, expected")
       for name in ("timeout", "deadline", "requests_per_minute", "slots")),

@@ -48,12 +48,6 @@ def tgi(body):
     return None
 
 
-def gemini(body):
-    """Fields of its own protocol are named as they arrived."""
-    text = 'Invalid JSON payload received. Unknown name "seed": Cannot find field.'
-    return (400, [{"error": {"code": 400, "message": text, "status": "INVALID_ARGUMENT"}}]) if "seed" in body else None
-
-
 def either(body):
     """Anthropic's newer models: a temperature or `top_p`."""
     text = "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
@@ -63,7 +57,7 @@ def either(body):
 
 HABITS = {
     "o_series": o_series, "mistral": forbidding("seed"), "closed": forbidding("seed", "stop", "top_p"), "tgi": tgi,
-    "gemini": gemini, "either": either,
+    "either": either,
 }  # fmt: skip
 
 

@@ -11,8 +11,6 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Actor, Model
 from reflexion_lab.records import Completion, Message, Recollection, Sampling, Task, Trajectory
 
-REMEDY = "another actor, since the server draws all attempts at its own temperature"
-
 
 class Warming:
     """Samples attempt n at temperature `base + temperatures[n - 1]`, later attempts at the last temperature.
@@ -47,5 +45,6 @@ class FixedTemperature(WrappedModel):
         sampling = replace(sampling, temperature=self._temperature)
         completion = super().complete(messages, sampling=sampling, sample=sample)
         if completion.usage.own_temperature:
-            raise ConfigError("actor.temperatures", f"{self._temperature:g}, which the model refuses", REMEDY)
+            got = f"{self._temperature:g}, which the server does not get"
+            raise ConfigError("actor.temperatures", got, "another actor, since all replies have the server's own")
         return completion

@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -33,7 +33,7 @@ from reflexion_lab.agent.models.requests import (
     reasons,
     rejection,
 )
-from reflexion_lab.errors import ConfigError, ModelError, ModelNotFound, Unanswered
+from reflexion_lab.errors import ModelError, ModelNotFound, Unanswered
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.limits import Above0, Count, Parallel, PerMillion, validated
 from reflexion_lab.records import SAMPLED, Completion, Message, Sampling, Served, Usage
@@ -55,7 +55,8 @@ class OpenAIModel:
     model : str
         Name of the model at the server.
     base_url : str, optional
-        Default: OPENAI_BASE_URL, else OpenAI. Scheme, host and path are part of the fingerprint.
+        Default: OPENAI_BASE_URL, else OpenAI. `/chat/completions` at the end is left out, a query goes with every
+        request, and a path without a version is tried with `/v1`, too. Part of the fingerprint.
     api_key_env : str
         Environment variable with the key. With a `base_url` it may be unset, as for local servers.
     api_key_file : str, optional
@@ -109,8 +110,6 @@ class OpenAIModel:
         extra_body: Mapping[str, object] | None = None,
     ) -> None:
         base_url = base_url or os.environ.get("OPENAI_BASE_URL")
-        if base_url is not None and not base_url.startswith(("http://", "https://")):
-            raise ConfigError("model.base_url", repr(base_url), "an address that begins with http:// or https://")
         variant = self._keep(model, answers_as, slots, context, price_per_million, extra_body)
         self._key = ApiKey(api_key_env, api_key_file, is_needed=not base_url)
         self._key.read()  # a missing key is reported before any file is written
@@ -119,6 +118,7 @@ class OpenAIModel:
         place = urlsplit(str(self._client.base_url))
         host = place.netloc.rpartition("@")[2]
         self._place = f"{place.scheme}://{host}{place.path}"
+        variant += _digest(dict(self._client.default_query))
         self.fingerprint = f"openai:{self._place.rstrip('/')}:{model}{variant}"
 
     def _keep(
@@ -185,7 +185,25 @@ class OpenAIModel:
         """The answer to a GET. Raises errors of the SDK."""
         headers = {"Authorization": f"Bearer {self._key.read() or 'none'}"}
         options: Any = {"headers": headers, "timeout": server.PATIENCE}
-        return str(self._client.get(path, cast_to=str, options=options))
+        return str(self._reached(lambda client: client.get(path, cast_to=str, options=options)))
+
+    def _reached(self, request: Callable[[Any], Any]) -> Any:
+        """`request` of the client; below `/v1`, if the server has nothing at an address without a version."""
+        import openai
+
+        try:
+            return request(self._client)
+        except openai.NotFoundError as error:
+            place = str(self._client.base_url).rstrip("/")
+            if re.search(r"/v\d", place):
+                raise
+            below = self._client.copy(base_url=f"{place}/v1")
+            try:
+                answer = request(below)
+            except openai.OpenAIError:
+                raise error from None
+            self._client = below
+            return answer
 
     def _try(self, listing: server.Listing) -> None:
         """Ask for one token, since lists lack aliases, and some need another key.
@@ -217,7 +235,7 @@ class OpenAIModel:
         refused, retry = set[tuple[str, object]](), 0
         while True:
             self._pace.wait()
-            began, fields = time.monotonic(), self._fields(messages, sampling, sample, refused)
+            began, fields = time.monotonic(), self._fields(messages, sampling, sample, self._refused | refused)
             try:
                 content = self._send(chat, fields)
                 self._refused.update(refused)  # not before: a text may name a field by chance
@@ -242,9 +260,9 @@ class OpenAIModel:
 
     def _send(self, chat: list[dict[str, str]], fields: dict[str, Any]) -> bytes:
         """One request; the answer's body."""
-        create = self._client.chat.completions.with_raw_response.create
         key = {"Authorization": f"Bearer {self._key.read() or 'none'}"}
-        raw = create(model=self._model, messages=chat, extra_body=fields, extra_headers=key)
+        request: Any = {"model": self._model, "messages": chat, "extra_body": fields, "extra_headers": key}
+        raw = self._reached(lambda client: client.chat.completions.with_raw_response.create(**request))
         return bytes(raw.http_response.content)
 
     def _refusal(self, problem: Exception) -> Rejection | None:
@@ -254,11 +272,8 @@ class OpenAIModel:
     def close(self) -> None:
         self._client.close()
 
-    def _fields(
-        self, messages: Sequence[Message], sampling: Sampling, sample: int, refused: Set[tuple[str, object]]
-    ) -> dict[str, Any]:
+    def _fields(self, messages: Sequence[Message], sampling: Sampling, sample: int, omit: Set[Any]) -> dict[str, Any]:
         """Fields of the request beside model and messages, without those that the server refuses."""
-        refused = self._refused | refused
         fields: dict[str, Any] = {
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -266,9 +281,9 @@ class OpenAIModel:
             "stop": list(sampling.stop or ()) or None,
             "seed": draw_seed(messages, sampling, sample),
         }
-        if _omitted("max_tokens", None) in refused:
+        if _omitted("max_tokens", None) in omit:
             fields["max_completion_tokens"] = sampling.max_tokens
-        fields = {name: value for name, value in fields.items() if _omitted(name, value) not in refused}
+        fields = {name: value for name, value in fields.items() if _omitted(name, value) not in omit}
         return {name: value for name, value in (fields | self._extra).items() if value is not None}
 
     def _unwanted(self, problem: Exception, fields: Mapping[str, object]) -> str:
@@ -283,25 +298,12 @@ class OpenAIModel:
             return self._withheld(refusal, seconds, retries)
         reply = read(content)
         is_right = self._is_right(reply.model)
-        reply = reply.with_texts(self._hidden)
-        return Completion(
-            text=reply.text,
-            model=server.file_name(reply.model or self._model),
-            finish_reason=reply.finish_reason if is_right else "wrong_model",
-            system_fingerprint=reply.system_fingerprint,
-            reasoning=reply.reasoning,
-            usage=Usage(
-                calls=1,
-                prompt_tokens=reply.prompt_tokens,
-                completion_tokens=reply.completion_tokens,
-                cached_tokens=reply.cached_tokens,
-                reasoning_tokens=reply.reasoning_tokens,
-                seconds=seconds,
-                cost=self._price.cost(reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens),
-                retries=retries,
-                **own,
-            ),
-        )
+        counts: Any = {name: value for name, value in reply._asdict().items() if isinstance(value, int)}
+        texts: Any = {name: self._hidden(value) for name, value in reply._asdict().items() if name not in counts}
+        texts["model"] = server.file_name(texts["model"] or self._model)
+        texts["finish_reason"] = texts["finish_reason"] if is_right else "wrong_model"
+        cost = self._price.cost(reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
+        return Completion(**texts, usage=Usage(calls=1, seconds=seconds, cost=cost, retries=retries, **counts, **own))
 
     def _withheld(self, refusal: Rejection, seconds: float, retries: int, text: str = "") -> Completion:
         return Completion(
@@ -333,8 +335,8 @@ class OpenAIModel:
         summary = f"{problem}{f' {cause}' if cause else ''}"  # the SDK reads one form of an error's body
         content = content_of(problem)
         texts = reasons(content) or [content[:SHOWN].decode(errors="replace").strip()]
-        more = [text for text in texts if text not in summary]
-        shown = [self._shown(f"{type(problem).__name__}: {summary}")[:500], self._shown("; ".join(more))[:300]]
+        more = self._shown("; ".join(text for text in texts if text not in summary))[:300]
+        shown = [self._shown(f"{type(problem).__name__}: {summary}")[:500], more]
         details = [" - ".join(filter(None, shown))]
         if wait := headers_of(problem).get("retry-after"):
             details.append(f"Retry-After: {self._shown(wait)[:40]}, of which at most {LONGEST_WAIT} s are waited")
@@ -357,6 +359,8 @@ class OpenAIModel:
             return f"the key {state} into {self._key.place}"
         if status == 429:
             return "lower model.requests_per_minute, raise model.retries, or see whether the account has credit"
+        if status == 404:
+            return "see whether model.model is right, and model.base_url ends before /chat/completions, mostly in /v1"
         if 400 <= status < 500:
             return "see whether model.model, model.base_url and model.extra_body suit this server"
         return f"see whether the server runs and model.base_url is right, or raise {self.patience}"

@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, NamedTuple
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import msgspec
 
-from reflexion_lab.errors import ModelError
+from reflexion_lab.errors import ConfigError, ModelError
 
 LONGEST_WAIT = 120
 """Largest Retry-After in seconds; a longer one ends the retries."""
@@ -24,14 +25,27 @@ LONGEST_PAUSE = 8.0
 NO_COMPLETION = "the reply is no chat completion"
 SHOWN = 100_000
 """Bytes of an unreadable answer that are searched for keys before 500 characters of it are shown."""
+LOCAL = re.compile(r"(?:(?:127|10|0|192\.168|172\.(?:1[6-9]|2\d|3[01]))\.[\d.]+|[^./:]+)(?:[:/]|$)")
+"""Addresses of this machine and its network, where servers have no certificate."""
+ENDINGS = re.compile(r"/+(?:(?:(?:chat/)?completions|responses)/*)?$")
+"""Endings of addresses copied from examples; the SDK adds its own."""
+
+
+def address(text: str) -> tuple[str, dict[str, str]]:
+    """Where requests go, and their query; `text` may lack its scheme, or name a whole request. Raises ConfigError."""
+    parts = urlsplit(text if re.match("https?:|[^/]*//", text) else f"http{'s' * (not LOCAL.match(text))}://{text}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError("model.base_url", repr(text), "an address such as http://HOST:8000/v1")
+    bare = parts._replace(path=ENDINGS.sub("", parts.path), query="", fragment="")
+    return urlunsplit(bare), dict(parse_qsl(parts.query))
 
 
 def connect(base_url: str | None, timeout: float, deadline: float) -> Any:
     """A client of the SDK that does not retry; each call supplies its own key. `timeout` and `deadline` are those of
     `OpenAIModel`.
 
-    Each request has its own connection: on a shared one, an answer sent twice would be read as the answer to the next
-    request. Raises ModelError: the SDK is not installed.
+    `base_url`: as of `address`. Each request has its own connection: on a shared one, an answer sent twice would be
+    read as the answer to the next request. Raises ModelError: the SDK is not installed; ConfigError: as `address`.
     """
     try:
         import openai
@@ -39,7 +53,9 @@ def connect(base_url: str | None, timeout: float, deadline: float) -> Any:
         raise ModelError("This model needs the package openai: pip install 'reflexion_lab[openai]'") from error
     hooks = {"response": [lambda response: _look(response, deadline)]}
     http = openai.DefaultHttpxClient(event_hooks=hooks, headers={"Connection": "close"})
-    return openai.OpenAI(api_key="none", base_url=base_url, timeout=timeout, max_retries=0, http_client=http)
+    place, query = address(base_url) if base_url else (None, {})
+    settings: dict[str, Any] = {"base_url": place, "default_query": query, "timeout": timeout, "max_retries": 0}
+    return openai.OpenAI(api_key="none", http_client=http, **settings)
 
 
 def _look(response: Any, deadline: float) -> None:
@@ -181,16 +197,6 @@ class Reply(NamedTuple):
     """Identifier of the server's configuration, or ""."""
     reasoning: str = ""
     """Reasoning beside the text, or ""."""
-
-    def with_texts(self, change: Callable[[str], str]) -> Reply:
-        """The reply with `change` applied to every text."""
-        return self._replace(
-            text=change(self.text),
-            reasoning=change(self.reasoning),
-            finish_reason=change(self.finish_reason),
-            model=change(self.model),
-            system_fingerprint=change(self.system_fingerprint),
-        )
 
 
 class Rejection(NamedTuple):

@@ -400,9 +400,7 @@ def facts(log: Log) -> Iterator[tuple[str, str]]:
         yield from part(figures)
     if figures.uncounted:
         yield "usage missing", spending(log)
-    for role, used in figures.usage.items():
-        if used.servers_own():
-            yield f"server's own, {role}", used.servers_own()
+    yield from ((f"server's own, {role}", own) for role, used in figures.usage.items() if (own := used.servers_own()))
 
 
 def _metrics(log: Log, figures: Summary) -> Iterator[tuple[str, str]]:

@@ -4,15 +4,12 @@ import json
 
 import pytest
 from habits import HABITS, forbidding, o_series, served
-from model_server import ModelServer, completion
+from model_server import Handler, ModelServer, completion
 
 from reflexion_lab.cli import main as cli
 from reflexion_lab.runner.config import parts
+from tests.agent.models.test_servers import TASK
 
-TASK = {
-    "task_id": "own/1", "prompt": 'def total(xs):\n    """The sum."""\n', "entry_point": "total",
-    "visible_tests": ["assert total([1, 2]) == 3"], "hidden_tests": ["assert total([3, -4]) == -1"],
-}  # fmt: skip
 COMMON = (
     "model=openai/tiny", "benchmark=t.jsonl", "tracker=none", "quiet=true", "loop.max_attempts=1", "sandbox.servers=1",
     "cache.executions=null", "cache.mode=off", "model.retries=0", "model.price_per_million=[1,2]",
@@ -27,18 +24,16 @@ def lab(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     (tmp_path / "t.jsonl").write_text(json.dumps(TASK) + "\n")
 
-    def run(respond, *overrides):
+    def run(respond, *overrides, url="URL/v1", handler=Handler):
+        """`url`: with `URL`, `HOST` or `PORT` of the server."""
         parts._model.cache_clear()  # a port may come again, and another server behind it
-        with ModelServer(respond) as server:
-            status = cli.main(["run", *COMMON, f"model.base_url={server.url}", *overrides])
+        with ModelServer(respond, handler) as server:
+            place = url.replace("URL", "http://HOST").replace("HOST", f"127.0.0.1:{server.server_port}")
+            place = place.replace("PORT", str(server.server_port))
+            status = cli.main(["run", *COMMON, f"model.base_url='{place}'", *overrides])
         return status, "".join(capsys.readouterr())
 
     return run
-
-
-def summary_of(folder):
-    (path,) = folder.glob("runs/2*/summary.json")
-    return json.loads(path.read_text())
 
 
 SAYS = "widgets are out of stock"
@@ -69,17 +64,6 @@ def test_the_reason_of_an_error_is_shown_whatever_the_form_of_its_body(lab, form
     assert "PROMPT" not in output
 
 
-TOO_LONG = "This model's maximum context length is 400 tokens. However, your prompt has 620 tokens."
-
-
-@pytest.mark.parametrize("form", [form for form in FORMS if form not in ("apigee", "web page")])
-def test_a_prompt_that_is_too_long_is_an_outcome_whatever_the_form_of_the_body(lab, form):
-    body = FORMS[form]
-    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    status, output = lab(lambda body, headers: (400, raw.replace(SAYS.encode(), TOO_LONG.encode())))
-    assert status == 0, output
-
-
 ALL = {"temperature", "top_p", "max_tokens", "seed"}
 RIGHT = "```python\ndef total(xs):\n    return sum(xs)\n```"
 NULLS = {
@@ -108,7 +92,6 @@ LEARNT = {
     "mistral": ({"temperature", "top_p", "max_tokens", "stop"}, 1, {"seed"}),
     "closed": ({"temperature", "max_tokens"}, 3, {"seed", "stop", "top_p"}),
     "tgi": ({"temperature", "max_tokens", "stop", "seed"}, 2, {"top_p"}),  # the reflector's temperature of 0, too
-    "gemini": ({"temperature", "top_p", "max_tokens", "stop"}, 1, {"seed"}),
     "either": ({"temperature", "max_tokens", "stop", "seed"}, 1, {"top_p"}),
 }
 """By habit: what the actor's last request has, how many requests are refused, and what is the server's own."""
@@ -123,7 +106,7 @@ def test_a_refused_parameter_is_left_out_from_then_on_and_the_records_say_so(lab
     assert len(taken) == 3  # two attempts and a reflection
     assert len(bodies) - len(taken) == refusals
     assert taken[-1].keys() - {"model", "messages"} == sent
-    usage = summary_of(tmp_path)["usage"]
+    usage = json.loads(next(tmp_path.glob("runs/2*/summary.json")).read_text())["usage"]
     marks = {name.removeprefix("own_"): n for name, n in usage["actor"].items() if name.startswith("own_")}
     assert marks == dict.fromkeys(own, 2)
     assert usage["reflector"].get("own_temperature", 0) == (habit in ("o_series", "tgi"))
@@ -172,3 +155,43 @@ def test_a_schedule_of_temperatures_that_cannot_act_is_refused(lab, overrides, r
     status, output = lab(served(o_series, bodies), *overrides)
     assert (status, len(bodies)) == (2, requests), output
     assert f"error: {key}" in output
+
+
+PLACES = {
+    "URL": (0, ["/v1"]),
+    "URL/": (0, ["/v1"]),
+    "URL/v1": (0, ["/v1"]),
+    "URL/v1/": (0, ["/v1"]),
+    "URL/v1/chat/completions": (0, ["/v1"]),
+    "URL/v1/completions/": (0, ["/v1"]),
+    "URL/api": (0, ["/api/v1"]),
+    "URL/root": (0, ["/root"]),
+    "HOST/v1": (0, ["/v1"]),
+    "localhost:PORT/v1": (0, ["/v1"]),
+    "URL/azure/m?api-version=2": (0, ["/azure/m", "?api-version=2"]),
+    "URL/azure/m/chat/completions?api-version=2": (0, ["/azure/m", "?api-version=2"]),
+    "URL/v2": (2, []),
+    "URL/azure/m": (2, []),
+    "ftp://HOST/v1": (2, []),
+    "http:/HOST/v1": (2, []),
+}
+"""By `model.base_url`: exit status; what stands before and after `/chat/completions` where the server answers."""
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_address_is_read_in_the_forms_in_which_people_copy_it(lab, place):
+    answered = []
+    known = {f"{ends[0]}/chat/completions{''.join(ends[1:])}" for _, ends in PLACES.values() if ends}
+
+    class Strict(Handler):
+        def do_POST(self):
+            if self.path not in known:
+                self.send({"detail": "Not Found"}, 404)
+            else:
+                answered.append(self.path)
+                super().do_POST()
+
+    status, output = lab(lambda body, _: (200, completion(RIGHT)), url=place, handler=Strict)
+    expected, ends = PLACES[place]
+    assert (status, answered) == (expected, [f"{ends[0]}/chat/completions{''.join(ends[1:])}"] if ends else []), output
+    assert status == 0 or "model.base_url" in output
