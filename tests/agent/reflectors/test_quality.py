@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -105,58 +108,7 @@ def test_hostile_lengths_are_read_in_bounded_time(piece: str) -> None:
     assert "short" not in flags(words, attempt_with(*[check] * 5, program=long), []) or not long.strip()
 
 
-FLAGGED = {
-    "short": ["a" * 99],
-    "no_action": [
-        "I will be more careful.", "I need to handle this properly.", "Consider all the cases.", "",
-        "The sum is wrong.",
-    ],
-    "no_credit": ["The answer was not right.", "mean_gap does not handle this.", "It fails for an empty list."],
-    "generic": [
-        "My code is incorrect. I should be more careful and test edge cases.",
-        "The function failed because the logic was wrong. I need to understand the problem better.",
-        "I will check my implementation again and make sure it works for all the inputs.",
-        "The implementation did not handle the test case correctly and returned an unexpected result.",
-    ],
-    "blames_externals": [
-        "The test case is incorrect.", "The tests themselves seem to be wrong here.",
-        "There is a bug in the test harness.", "The expected value is wrong for this input.",
-        "The problem statement is ambiguous.", "My function is correct, but the check failed.",
-        "I will remove the test.",
-    ],
-    "misses_check": ["It gave 13.75 and 7.254.", "The list is empty.", "mean_gap is wrong."],
-    "holds_code": [
-        "Use ```python\nx = 1\n``` here.", "I will write def f(x): return x + 1.", "I will return len(times) at once.",
-        "I will return a + b in the end.", "x = 1\ny = 2\n", "I will use if total == 0: return 0.",
-    ],
-}  # fmt: skip
-UNFLAGGED = {
-    "short": ["a" * 100],
-    "no_action": [
-        "I will return 0.0 at once for fewer than two times.",
-        "To fix this, the guard needs to be added before the look-up.",
-        "The loop should iterate over all the pairs.", "Adding a return statement would fix it.",
-    ],
-    "no_credit": [
-        "The division uses a wrong number.", "It goes wrong at line 3.", "The variable pairs is off.",
-        "It only considers sorted input.", "My loop ends too early.",
-    ],
-    "generic": [GOOD["root_cause"], "The division takes the number of gaps, not of items."],
-    "blames_externals": [
-        "The test failed because my loop is wrong.", "This leads to incorrect results in the failed tests.",
-        "The program is incorrect because it sorts the wrong way.",
-        "The unexpected EOF error in the failed test cases comes from my bracket.", "The expected value is 3.75.",
-    ],
-    "misses_check": [
-        "It raised an IndexError.", "There is an index error.", "The list index out of range shows it.",
-        "mean_gap( [] ) breaks.", 'It should be "3.75" there.', "It gave 7.25 then.", "The time 4.5 is taken twice.",
-    ],
-    "holds_code": [
-        "The line `return total / pairs` divides by the wrong number.",
-        "It should return (1, 0) as the smallest pair.", "It should return the sum of a list.",
-        "I will return 0.0 if there are none: that is what the task says.", "x = 1 is wrong.",
-    ],
-}  # fmt: skip
+FLAGGED, UNFLAGGED = yaml.safe_load((Path(__file__).parent / "flags.yaml").read_text()).values()
 
 
 @pytest.mark.parametrize("flag", FLAGGED)

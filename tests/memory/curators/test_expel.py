@@ -1,8 +1,10 @@
 """ExpeL: traces worked by hand from its rules."""
 
 import re
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -16,48 +18,7 @@ from tests.memory.curators.conftest import Scripted, loop
 
 SUCCESSES = Batch(finished=(loop("t/1", True),), kind="successes")
 
-RELEASED = [
-    # A reply, and the scores that it changes; 0: the rule is gone. Rules are numbered by score, then age. The list is
-    # full at 7 rules (max_rules=2).
-    ("ADD 1: Sort first.", {"Sort first.": 2}),
-    ("ADD 2: Test empty input.", {"Test empty input.": 2}),
-    ("AGREE 1: Sort first.", {"Sort first.": 3}),
-    ("AGREE 9: Test empty input.", {"Test empty input.": 3}),  # its text counts, not its number
-    ("AGREE 1: Something else.", {}),
-    ("EDIT 2: Test empty and single inputs.", {"Test empty input.": 0, "Test empty and single inputs.": 4}),
-    ("EDIT 1: Sort first.", {"Sort first.": 4}),  # it quotes a rule: a vote for it
-    ("EDIT 7: No such rule.", {}),
-    ("EDIT: Without a number.", {}),
-    ("ADD 3: Sort first. Always.", {}),  # it contains a rule
-    ("ADD 3: Name the units.", {"Name the units.": 2}),
-    ("REMOVE 3: Name the units.", {"Name the units.": 1}),
-    ("REMOVE 3: Name the units.\nAGREE 3: Name the units.", {}),  # -1 +1: 1 is left at the end of the call
-    ("REMOVE 3: Name the units.", {"Name the units.": 0}),
-    ("REMOVE 1: Unknown rule.", {}),
-    ("ADD 1: No full stop", None),
-    ("ADD 1: AGREE to all.", None),
-    ("AGREE 1: Sort first. (strongly relevant)", None),
-    ("ADD 1:", None),
-    ("I would change nothing.", None),
-    ("", None),
-    ("add 3: Lower case works.", {"Lower case works.": 2}),
-    (
-        "ADD 1: A one.\nADD 2: B two.\nADD 3: C three.\nADD 4: D four.\nADD 5: E five.",  # four operations at most
-        {"A one.": 2, "B two.": 2, "C three.": 2, "D four.": 2},
-    ),
-    ("REMOVE 1: Sort first.", {"Sort first.": 1}),  # 7 rules: -3
-    ("REMOVE 2: A one.", {"A one.": 0}),  # 7 rules: 2 - 3
-    ("REMOVE 2: B two.", {"B two.": 1}),  # 6 rules: -1
-    ("AGREE 1: B two.\nAGREE 1: B two.", {"B two.": 3}),
-    ("REMOVE 1: C three.\nEDIT 4: C three and a half.", {"C three.": 0, "C three and a half.": 2}),
-    ("**EDIT 3:** Lower and upper case work.", {"Lower case works.": 0, "Lower and upper case work.": 3}),
-    ("<think>\nADD 1: Hidden.\n</think>\n- AGREE 2: D four.", {"D four.": 3}),
-    ("1. REMOVE 9: Test empty and single inputs.", {"Test empty and single inputs.": 3}),
-    ("ADD 9: D FOUR.", {}),  # the lab refuses equal words
-    ("AGREE 2: **D four.**", {"D four.": 4}),
-    ("AGREE 2:\n\n*D four.*\nIt helped here.", {"D four.": 5}),
-    ("ADD 9: No full stop\nAGREE 2: D four.", {"D four.": 6}),
-]
+RELEASED = yaml.safe_load((Path(__file__).parent / "expel_released.yaml").read_text())
 PAPER = [
     # Section 4.2: a new insight counts 2, UPVOTE and EDIT add 1, DOWNVOTE takes 1, at 0 it is removed.
     ("ADD: Sort first.\nADD: Test empty input.", {"Sort first.": 2, "Test empty input.": 2}),

@@ -1,8 +1,10 @@
 """Checks that cannot be split: apart from the program if they need plain data alone, else beside it and marked."""
 
 import textwrap
+from pathlib import Path
 
 import pytest
+import yaml
 
 from reflexion_lab.tasks.sandbox.apart import prepare, prepare_all
 
@@ -322,37 +324,7 @@ def test_exceptions_travel(sandbox, raised, caught):
     assert (result.outcome, result.message, result.in_process) == ("pass", "", False)
 
 
-FORGERIES = {
-    "parent frames": (
-        "import sys\ndef f(x):\n    frame = sys._getframe()\n    while frame:\n"
-        "        for names in (frame.f_globals, frame.f_locals):\n"
-        "            for name in list(names):\n"
-        "                if type(names[name]) is int and names[name] == 31337: return names[name]\n"
-        "        frame = frame.f_back\n"
-    ),
-    "gc": (
-        "import gc, types\ndef f(x):\n    codes = [o for o in gc.get_objects() if isinstance(o, types.FunctionType)]\n"
-        "    return next((c for o in codes for c in o.__code__.co_consts if c == 31337), None)\n"
-    ),
-    "builtins": (
-        "import builtins\nbuiltins.AssertionError = ValueError\nbuiltins.compile = builtins.exec = print\n"
-        "def f(x): return 1\n"
-    ),
-    "json": "import json\njson.loads = lambda *_: {'v': 31337}\ndef f(x): return 1\n",
-    "pickle": "import pickle, _pickle\n_pickle.Unpickler = pickle.Unpickler = print\ndef f(x): return 1\n",
-    "an exit": "import os\ndef f(x): os._exit(0)\n",
-    "descriptors": (
-        'import os\nrow = b\'[0, "pass", "", "", 0, 0.0]\\n\'\ndef f(x):\n    for d in range(1, 64):\n'
-        "        try: os.write(d, row)\n"
-        "        except OSError: pass\n    return 1\n"
-    ),
-    "an own class": "class E:\n    def __eq__(self, other): return True\ndef f(x): return E()\n",
-    "rows": (
-        'import os\nrow = b\'{"r": [["pass", "", "", 0, 0.0]]}\'\n'
-        "def f(x): os.write(5, len(row).to_bytes(4, 'little') + row)\n"
-    ),
-    "the file": "import os\ndef f(x):\n    open('check', 'w').write('31337')\n    return os.listdir('.')\n",
-}
+FORGERIES = yaml.safe_load((Path(__file__).parent / "forgeries.yaml").read_text())
 
 
 @pytest.mark.parametrize("program", FORGERIES.values(), ids=FORGERIES)
