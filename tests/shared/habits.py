@@ -61,13 +61,17 @@ HABITS = {
 }  # fmt: skip
 
 
-def served(habit, bodies, answer=wrong_answer):
-    """A server's `respond` with a habit; `bodies` receives each request and whether it was refused."""
+def served(habit, bodies, answer=wrong_answer, thoughts=0):
+    """A server's `respond` with a habit; `bodies` receives each request and whether it was refused. Each reply has so
+    many tokens of hidden reasoning first, and is empty if they reach its limit.
+    """
 
     def respond(body, headers):
         refusal = habit(body)
         bodies.append((body, bool(refusal)))
         text = answer("\n".join(message["content"] for message in body["messages"]))
-        return refusal or (200, completion(text, model=body["model"]))
+        is_cut = thoughts >= body.get("max_completion_tokens", body.get("max_tokens", thoughts + 1))
+        finish = {"text": "", "finish_reason": "length"} if is_cut else {"text": text}
+        return refusal or (200, completion(**finish, tokens=(10, thoughts + 5), model=body["model"]))
 
     return respond

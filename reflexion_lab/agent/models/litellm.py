@@ -45,7 +45,7 @@ class LiteLLMModel(OpenAIModel):
     extra_body : mapping, optional
         Fields of LiteLLM's `completion` to add or replace; None removes one. Part of the fingerprint. A field that the
         provider does not know is an error.
-    retries, api_key_file, answers_as, requests_per_minute, slots, context, price_per_million
+    reasoning_effort, retries, api_key_file, answers_as, requests_per_minute, slots, context, price_per_million
         As of `OpenAIModel`.
     """
 
@@ -68,6 +68,7 @@ class LiteLLMModel(OpenAIModel):
         context: Count = 0,
         price_per_million: PerMillion | None = None,
         extra_body: Mapping[str, object] | None = None,
+        reasoning_effort: str | None = None,
     ) -> None:
         provider, _, name = model.partition("/")
         if not (provider and name):
@@ -75,7 +76,7 @@ class LiteLLMModel(OpenAIModel):
         if reserved := sorted(RESERVED & set(extra_body or {})):
             raise ConfigError("model.extra_body", ", ".join(reserved), "other fields, since this part sets these")
         base_url = base_url or os.environ.get(f"{_variable(provider)}_API_BASE") or None
-        variant = self._keep(model, answers_as, slots, context, price_per_million, extra_body)
+        variant = self._keep(model, answers_as, slots, context, price_per_million, extra_body, reasoning_effort)
         variable = api_key_env or f"{_variable(provider)}_API_KEY"
         self._key = ApiKey(variable, api_key_file, is_needed=False)
         self._key.read()

@@ -38,6 +38,9 @@ from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.limits import Above0, Count, Parallel, PerMillion, validated
 from reflexion_lab.records import SAMPLED, Completion, Message, Sampling, Served, Usage
 
+ROOM = 8192
+"""Tokens for reasoning, which `max_completion_tokens` counts and `max_tokens` does not."""
+
 
 class OpenAIModel:
     """A model on a server of the OpenAI chat protocol. Thread-safe.
@@ -46,7 +49,8 @@ class OpenAIModel:
     and a rejected prompt are completions with a `finish_reason` of `records.WITHHELD`; that of a prompt that is
     `refused` for an unknown reason (4xx other than 401 to 404, 408, 409 and 429) has the server's words as its text.
     `Sampling.grammar` is not sent. A sampling parameter that the server refuses by name is left out from then on, and
-    marked in the usage of replies (`Usage.own_temperature`, …). Raises ConfigError: an argument is out of range;
+    marked in the usage of replies (`Usage.own_temperature`, …); `max_completion_tokens` in place of `max_tokens` has
+    8,192 more, for reasoning. Raises ConfigError: an argument is out of range;
     Unanswered: there is no key, or no reply after all retries; ModelNotFound: the server has no such model or path. No
     message contains the key.
 
@@ -82,6 +86,8 @@ class OpenAIModel:
         the cost is 0.
     extra_body : mapping, optional
         Request fields to add or replace; None removes a field. Part of the fingerprint.
+    reasoning_effort : str, optional
+        `minimal`, `low`, `medium`, `high` or another word of the server; None: its own. Part of the fingerprint.
     """
 
     only_chats = "model=openai, whose models chat"
@@ -108,9 +114,10 @@ class OpenAIModel:
         context: Count = 0,
         price_per_million: PerMillion | None = None,
         extra_body: Mapping[str, object] | None = None,
+        reasoning_effort: str | None = None,
     ) -> None:
         base_url = base_url or os.environ.get("OPENAI_BASE_URL")
-        variant = self._keep(model, answers_as, slots, context, price_per_million, extra_body)
+        variant = self._keep(model, answers_as, slots, context, price_per_million, extra_body, reasoning_effort)
         self._key = ApiKey(api_key_env, api_key_file, is_needed=not base_url)
         self._key.read()  # a missing key is reported before any file is written
         self._client = connect(base_url, timeout, deadline)
@@ -129,6 +136,7 @@ class OpenAIModel:
         context: int,
         prices: Sequence[float] | None,
         extra_body: Mapping[str, object] | None,
+        effort: str | None,
     ) -> str:
         """Keep what models of every server have; returns the end of the fingerprint."""
         self._price = Price(per_million=None if prices is None else tuple(prices), words="as the config says")
@@ -137,7 +145,7 @@ class OpenAIModel:
         self._model = model
         self._names = (model, *(answers_as or ()))
         self._was_right = False
-        self._extra = dict(extra_body or {})
+        self._extra = ({"reasoning_effort": effort} if effort else {}) | dict(extra_body or {})
         self._refused: set[tuple[str, object]] = set()
         named = {"answers_as": sorted(answers_as)} if answers_as else {}
         return f"{f':context={context}' if context else ''}{_digest(self._extra | named)}"
@@ -269,6 +277,11 @@ class OpenAIModel:
         """Why the server refuses this prompt, in which case a retry changes nothing."""
         return rejection(content_of(problem))
 
+    @property
+    def room(self) -> int:
+        """Tokens of a reply beyond `Sampling.max_tokens`."""
+        return ROOM * (_omitted("max_tokens", None) in self._refused)
+
     def close(self) -> None:
         self._client.close()
 
@@ -282,7 +295,7 @@ class OpenAIModel:
             "seed": draw_seed(messages, sampling, sample),
         }
         if _omitted("max_tokens", None) in omit:
-            fields["max_completion_tokens"] = sampling.max_tokens
+            fields["max_completion_tokens"] = sampling.max_tokens and sampling.max_tokens + ROOM
         fields = {name: value for name, value in fields.items() if _omitted(name, value) not in omit}
         return {name: value for name, value in (fields | self._extra).items() if value is not None}
 

@@ -362,7 +362,7 @@ class CappedModel(WrappedModel):
 
     def _most(self, messages: Sequence[Message], sampling: Sampling) -> Spending:
         prompt = TEMPLATE[0] + sum(TEMPLATE[1] + len(m.content.encode(errors="replace")) for m in messages)
-        reply = max(sampling.max_tokens or 0, self._longest) or sampling.longest
+        reply = (max(sampling.max_tokens or 0, self._longest) or sampling.longest) + getattr(self._model, "room", 0)
         if self.context:
             prompt, reply = min(prompt, self.context), min(reply, self.context)
         tokens = min(prompt + reply, self.context) if self.context else prompt + reply

@@ -96,8 +96,8 @@ _SERVED = re.compile(
 )
 """Servers of OpenAI's protocol, which have a config file of their own; providers that LiteLLM calls."""
 _TASKS = re.compile(r"benchmark=((?:hf://)?[^,]+\.\w+|hf://[^,]+)")
-_SAMPLED = re.compile(r"[\w.]+\.sampling\.(top_p|stop|grammar)=")
-"""Sampling values that many nodes leave out."""
+_LEFT_OUT = re.compile(r"[\w.]+\.sampling\.(top_p|stop|grammar)=|(model|roles\.\w+)\.reasoning_effort=")
+"""Values that many nodes leave out."""
 
 
 def _in_full(override: str) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ def _in_full(override: str) -> tuple[str, ...]:
         return f"model{package}={served[3] or 'litellm'}", f"{package[1:] or 'model'}.model={_quoted(model)}"
     if tasks := _TASKS.fullmatch(bare):
         return "benchmark=jsonl", f"benchmark.load.path={_quoted(tasks[1])}"
-    if _SAMPLED.match(override):
+    if _LEFT_OUT.match(override):
         return (f"++{override}",)
     return (re.sub(r"^(?=benchmark\.fields[.=])", "++", override),)  # any field: Hydra knows only those of the file
 

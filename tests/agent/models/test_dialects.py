@@ -120,9 +120,22 @@ def test_what_extra_body_takes_away_is_named_on_the_screens(lab, tmp_path, capsy
     (run,) = map(str, tmp_path.glob("runs/2*"))
     for words in (["show", run], ["show", run, "--full"], ["compare", run, run]):
         cli.main(words)
-        assert f"SERVER'S OWN {name} in 1 of 1 replies of" in capsys.readouterr().out.replace("\n", " ").replace(
-            "  ", " "
-        )
+        assert f"SERVER'S OWN {name} in 1 of 1 replies of" in " ".join(capsys.readouterr().out.split())
+
+
+ROOM = "actor.sampling.max_tokens=8192 reflector.first.sampling.max_tokens=4096"
+
+
+@pytest.mark.parametrize(
+    ("words", "habit", "effort"),
+    [("", o_series, None), ("model.reasoning_effort=low", o_series, "low"), (ROOM, lambda body: None, None)],
+)
+def test_a_model_that_thinks_has_room_for_thoughts_in_one_command(lab, tmp_path, words, habit, effort):
+    bodies = []
+    assert lab(served(habit, bodies, thoughts=900), "loop.max_attempts=2", *words.split())[0] == 0
+    assert {body.get("reasoning_effort") for body, _ in bodies} == {effort}
+    usage = json.loads(next(tmp_path.glob("runs/2*/summary.json")).read_text())["usage"]
+    assert [(used["calls"], used.get("cut_replies", 0)) for used in usage.values()] == [(2, 0), (1, 0)]
 
 
 BLAMED = {
@@ -140,41 +153,22 @@ def test_a_refused_field_that_must_not_be_left_out_is_named_with_its_key(lab, na
     assert key in output
 
 
-WARMING = ("actor=warming", "actor@actor.make_actor=single_shot", "temperature=0.2")
-
-
-@pytest.mark.parametrize(
-    ("overrides", "requests", "key"),
-    [
-        (WARMING, 4, "actor.temperatures"), ((*WARMING, "model.extra_body={temperature:null}"), 0, "model.extra_body"),
-        ((*WARMING, "model.extra_body={temperature:1}"), 0, "model.extra_body"),
-    ],
-)  # fmt: skip
-def test_a_schedule_of_temperatures_that_cannot_act_is_refused(lab, overrides, requests, key):
-    bodies = []
-    status, output = lab(served(o_series, bodies), *overrides)
+@pytest.mark.parametrize(("extra", "requests"), [("{}", 4), ("{temperature:null}", 0), ("{temperature:1}", 0)])
+def test_a_schedule_of_temperatures_that_cannot_act_is_refused(lab, extra, requests):
+    bodies, warming = [], ("actor=warming", "actor@actor.make_actor=single_shot", "temperature=0.2")
+    status, output = lab(served(o_series, bodies), *warming, f"model.extra_body={extra}")
     assert (status, len(bodies)) == (2, requests), output
-    assert f"error: {key}" in output
+    assert f"error: {'actor.temperatures' if requests else 'model.extra_body'}" in output
 
 
 PLACES = {
-    "URL": (0, ["/v1"]),
-    "URL/": (0, ["/v1"]),
-    "URL/v1": (0, ["/v1"]),
-    "URL/v1/": (0, ["/v1"]),
-    "URL/v1/chat/completions": (0, ["/v1"]),
-    "URL/v1/completions/": (0, ["/v1"]),
-    "URL/api": (0, ["/api/v1"]),
-    "URL/root": (0, ["/root"]),
-    "HOST/v1": (0, ["/v1"]),
-    "localhost:PORT/v1": (0, ["/v1"]),
+    "URL": (0, ["/v1"]), "URL/": (0, ["/v1"]), "URL/v1": (0, ["/v1"]), "URL/v1/": (0, ["/v1"]),
+    "URL/v1/chat/completions": (0, ["/v1"]), "URL/v1/completions/": (0, ["/v1"]), "URL/api": (0, ["/api/v1"]),
+    "URL/root": (0, ["/root"]), "HOST/v1": (0, ["/v1"]), "localhost:PORT/v1": (0, ["/v1"]),
     "URL/azure/m?api-version=2": (0, ["/azure/m", "?api-version=2"]),
     "URL/azure/m/chat/completions?api-version=2": (0, ["/azure/m", "?api-version=2"]),
-    "URL/v2": (2, []),
-    "URL/azure/m": (2, []),
-    "ftp://HOST/v1": (2, []),
-    "http:/HOST/v1": (2, []),
-}
+    "URL/v2": (2, []), "URL/azure/m": (2, []), "ftp://HOST/v1": (2, []), "http:/HOST/v1": (2, []),
+}  # fmt: skip
 """By `model.base_url`: exit status; what stands before and after `/chat/completions` where the server answers."""
 
 
