@@ -23,25 +23,12 @@ from model_server import ModelServer, completion
 
 SOON = {"retry-after-ms": "1"}
 OVERFLOWS = {
-    "openai": (400, {"error": {"message": "This model's maximum context length is 4,097 tokens. However, your messages "
-               "resulted in 5,001 tokens. Please reduce the length of the messages.", "type": "invalid_request_error",
-               "param": "messages", "code": "context_length_exceeded"}}),
     "vllm": (400, {"object": "error", "message": "This model's maximum context length is 4096 tokens. However, you "
              "requested 5513 tokens (5001 in the messages, 512 in the completion). Please reduce the length of the "
              "messages or completion.", "type": "BadRequestError", "param": None, "code": 400}),
-    "vllm_new": (400, {"error": {"message": "'max_tokens' or 'max_completion_tokens' is too large: 512. This model's "
-                 "maximum context length is 4096 tokens and your request has 5001 input tokens (512 > 4096 - 5001).",
-                 "type": "BadRequestError", "param": None, "code": 400}}),
     "llama_cpp": (400, {"error": {"code": 400, "message": "request (5001 tokens) exceeds the available context size "
                   "(4096 tokens), try increasing it", "type": "exceed_context_size_error", "n_prompt_tokens": 5001,
                   "n_ctx": 4096}}),
-    "llama_cpp_old": (500, {"error": {"code": 500, "message": "the request exceeds the available context size. try "
-                      "increasing the context size or enable context shift", "type": "exceed_context_size_error",
-                      "n_prompt_tokens": 5001, "n_ctx": 4096}}),
-    "ollama": (400, {"error": {"message": "the input length exceeds the context length", "type": "api_error"}}),
-    "ollama_cloud": (400, {"error": "prompt too long; exceeded max context length by 905 tokens"}),
-    "anthropic": (400, {"error": {"type": "invalid_request_error", "message": "prompt is too long: 5001 tokens > 4096 "
-                  "maximum"}}),
 }  # fmt: skip
 """What servers say of a prompt of 5,001 tokens."""
 AZURE = {"error": {"message": "The response was filtered due to the prompt triggering the content management policy.",
@@ -224,6 +211,9 @@ CHANGES = {
     "empty": lambda server, body: choice("", "stop"),
     "odd_end": lambda server, body: choice(server.student(body), "eos_token"),
     "no_end": lambda server, body: choice(server.student(body), None),
+    "thought": lambda server, body: choice(None, "stop", reasoning_content="The loop ends early."),
+    "budget": lambda server, body: choice("", "length", reasoning_content="Let me think"),
+    "cut": lambda server, body: {"usage": {"prompt_tokens": 20, "completion_tokens": 5}},
     "no_usage": lambda server, body: {"usage": None},
     "no_name": lambda server, body: {"model": None},
     "two_choices": two_choices,

@@ -4,7 +4,23 @@ the body of the refusal, or None for a request that the server takes. `served` m
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import yaml
 from model_server import completion, wrong_answer
+
+KNOWN = yaml.safe_load((Path(__file__).parents[1] / "agent/models/refusals.yaml").read_text(encoding="utf-8"))
+"""What servers say, by kind."""
+FORMS = KNOWN["forms"]
+
+
+def body_of(form, text):
+    """The body of an error that says `text`, in one of the `FORMS`."""
+    quoted = json.dumps(json.dumps({"error": {"code": 400, "message": text}}))
+    if FORMS[form] == "SAYS":
+        return text.encode()
+    return json.dumps(FORMS[form]).replace('"QUOTED"', quoted).replace('"SAYS"', json.dumps(text)).encode()
 
 
 def openai(message, param, code="unsupported_parameter"):

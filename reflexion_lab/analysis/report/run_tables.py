@@ -177,7 +177,7 @@ def _cut_prompts(log: Log) -> Iterator[str]:
     """
     by_role: dict[str, list[Usage]] = {}
     for role, used in usages(log):
-        by_role.setdefault(role, []).append(used)
+        by_role.setdefault(role, []).extend([used] * bool(used.calls))
     for role, every in by_role.items():
         counts = [used.prompt_tokens for used in every if used.calls == 1]
         most = max(counts, default=0)

@@ -2,12 +2,11 @@
 
 import json
 from contextlib import suppress
-from pathlib import Path
 
 import httpx
 import openai
 import pytest
-import yaml
+from habits import FORMS, KNOWN, body_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,25 +98,8 @@ def test_any_answer_is_read_or_a_value_error(content):
     assert refused is None or refused.prompt_tokens >= 0
 
 
-KNOWN = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text(encoding="utf-8"))
-FORMS = {
-    "error": lambda text: {"error": {"message": text, "type": "BadRequestError", "code": 400}},
-    "error text": lambda text: {"error": text, "error_type": "validation"},
-    "detail": lambda text: {"detail": text},
-    "detail list": lambda text: {"detail": [{"type": "value", "loc": ["body", "messages"], "msg": text, "input": "x"}]},
-    "message": lambda text: {"object": "error", "message": text, "code": 400},
-    "message of an object": lambda text: {"object": "error", "message": {"detail": [{"msg": text}]}},
-    "list": lambda text: [{"error": {"code": 400, "message": text, "status": "INVALID_ARGUMENT"}}],
-    "errors": lambda text: {"errors": [{"message": text, "code": 5021}]},
-    "raw": lambda text: {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": text}}},
-    "raw JSON": lambda text: FORMS["raw"](json.dumps({"error": {"message": text}})),
-    "beside choices": lambda text: {"choices": [], "error": {"message": text}},
-    "text": None,
-}
-
-
 def bodies(text):
-    return {name: json.dumps(form(text)).encode() if form else text.encode() for name, form in FORMS.items()}
+    return {form: body_of(form, text) for form in FORMS}
 
 
 @pytest.mark.parametrize("server", KNOWN["too_long"])

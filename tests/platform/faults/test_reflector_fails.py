@@ -21,7 +21,13 @@ def reflections(folder):
     return [attempt.reflection for loop in folder.attempts.values() for attempt in loop if attempt.reflection]
 
 
-KINDS = {"503": "generation_failed", "404": "not_found", "stall": "timeout", "empty": "parse_error"}
+KINDS = {
+    "503": "generation_failed",
+    "404": "not_found",
+    "stall": "timeout",
+    "empty": "parse_error",
+    "400": "generation_failed",
+}
 
 
 @pytest.mark.parametrize(("policy", "source"), [("fallback", "fallback:"), ("skip", "failed")])
@@ -30,14 +36,14 @@ def test_the_loop_goes_on_with_rules_or_without_words(faults, student, run, poli
     left = itertools.cycle(KINDS)
     with faults.FaultServer(student, lambda r: next(left) if "ROOT_CAUSE:" in r.text else "") as server:
         folder, problem = run(server, *QUICK, f"reflector.on_failure={policy}", "loop.max_attempts=2",
-                              "benchmark.load.n=12")  # fmt: skip
+                              "benchmark.load.n=18")  # fmt: skip
     assert problem is None
     for reflection in reflections(folder):
         assert reflection.source.startswith(source)
         assert bool(reflection.what_to_change) == (policy == "fallback")
     assert {reflection.problem.partition(": ")[0] for reflection in reflections(folder)} == set(KINDS.values())
     assert set(server.faults) == set(KINDS)
-    assert len(folder.results) == 12
+    assert len(folder.results) == 18
 
 
 @pytest.mark.parametrize(
