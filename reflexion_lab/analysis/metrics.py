@@ -20,6 +20,7 @@ from reflexion_lab.analysis.stats.clusters import ALONE, Clusters
 from reflexion_lab.analysis.stats.estimators import Paired, feedback_confusion, paired, suite_quality, verdict
 from reflexion_lab.analysis.stats.intervals import PAIRED, Estimate, Rate
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.loop.deadline import awaited
 from reflexion_lab.loop.selection import submitted_at, verdicts_at
 from reflexion_lab.records import BY_MODEL, Attempt, Grade, Record
 
@@ -187,7 +188,7 @@ def register_own(functions: Mapping[str, Callable[..., Any]], columns: Collectio
             raise ConfigError(f"metrics.{name}", "the name of a metric or column of the lab", "a name of its own")
         REGISTRY.pop((levels[first], name), None)
         unit: Unit = "share" if kinds == {bool} else "number"
-        metric(levels[first], unit, label=name.replace("_", " "), name=name)(function)
+        metric(levels[first], unit, label=name.replace("_", " "), name=name)(awaited(function))
 
 
 def of_level(*levels: Level) -> list[Metric]:

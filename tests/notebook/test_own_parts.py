@@ -1,5 +1,6 @@
 """`rl.run(actor=Mine, metrics={…}, benchmark=[…])`: classes, objects and tasks of a notebook as parts of a run."""
 
+import asyncio
 import dataclasses
 import functools
 import json
@@ -15,13 +16,16 @@ import pytest
 
 import reflexion_lab as rl
 from reflexion_lab.agent.models.openai import OpenAIModel
+from reflexion_lab.agent.reflectors.none import NoReflection
 from reflexion_lab.analysis import metrics
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.memory.retrieval.controls import Recency
 from reflexion_lab.notebook.frame_rows import OF_LAB
 from reflexion_lab.records import Completion, Message, Reflection, Sampling, Task, Trajectory, Usage
 from reflexion_lab.runner import objects
 from reflexion_lab.runner.config.build import capability
 from reflexion_lab.runner.config.grid import cells
+from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 
 TWICE = {
     "task_id": "mine/twice", "prompt": 'def twice(x):\n    """Two times x."""\n', "entry_point": "twice",
@@ -245,7 +249,13 @@ def of_nothing(words) -> bool:
         ({"resume": "runs/none"}, r"runs/none: got no manifest\.json"),
         ({"seed": "x"}, "seed: got 'x', expected an int"),
         ({"actr": Direct}, "actr: unknown key; expected one of model, actor"),
-        ({"actor": object()}, "actor: its _target_ makes a object; expected a part that has `act`"),
+        ({"actor": object()}, "actor: the part is of type object; expected one that has `act`"),
+        ({"evaluator": 42}, "evaluator: the part is of type int; expected one that has `evaluate`"),
+        (
+            {"actor": lambda task, recollection: "x"},
+            "actor: <lambda> cannot .* a function that makes an object with `act`",
+        ),
+        ({"model": lambda messages: "x"}, "model: <lambda> cannot .* a function that makes an object with `complete`"),
         ({"metrics": {"untyped": untyped}}, r"metrics.untyped: got no such return annotation, expected -> bool"),
         ({"metrics": {"words": of_nothing}}, r"metrics.words: got a first parameter words, expected one of attempt"),
         ({"metrics": {"pass_at_1": lambda log: 1}}, "metrics.pass_at_1: got no such return annotation"),
@@ -259,6 +269,44 @@ def test_what_it_refuses_before_anything_runs(here, arguments, message):
     with pytest.raises(ConfigError, match=message):
         run(**arguments)
     assert not list(here.glob("runs/2*"))
+
+
+@pytest.mark.parametrize("group", ["reflector", "recall", "actor", "evaluator"])
+def test_a_value_beside_a_part_that_replaces_its_group_is_named(here, group):
+    with pytest.raises(ConfigError, match=f"{group}.depth: got a value beside {group}=Direct, expected none"):
+        run(f"{group}.depth=2", **{group: Direct})
+    assert rl.compose("+actor.model=2", actor=Direct).actor.model == 2, "of its constructor"
+
+
+def waits(cls, method):
+    """The part with an async method, which answers after others had their turn."""
+
+    async def later(self, *values, **named):
+        await asyncio.sleep(0.001)
+        return getattr(cls, method)(self, *values, **named)
+
+    return type(cls.__name__, (cls,), {method: later})
+
+
+async def waited(attempt, grade) -> bool:
+    await asyncio.sleep(0.001)
+    return grade.passed
+
+
+SLOW = {"model": waits(Stubborn, "complete"), "actor": waits(Direct, "act"), "evaluator": waits(UnitTests, "evaluate"),
+        "reflector": waits(NoReflection, "reflect"), "retriever": waits(Recency, "rank")}  # fmt: skip
+
+
+@pytest.mark.parametrize("in_a_loop", [False, True])
+@pytest.mark.parametrize("parts", [[name] for name in SLOW] + [[*SLOW]])
+def test_async_parts_and_metrics_are_waited_for(here, parts, in_a_loop):
+    async def cell():
+        words = ("workers=1", "memory.shared.round_size=1", "recall=similar", "recall.min_score=0")
+        return run(*words, **{name: SLOW[name] for name in parts}, metrics={"waited": waited})
+
+    done = asyncio.run(cell()) if in_a_loop else run(metrics={"waited": waited}, **{name: SLOW[name] for name in parts})
+    assert (done.summary.pass_at_1.k, done.summary.pass_at_1.n) == (1, 2)
+    assert rl.load(done).runs.waited_rate.tolist() == [pytest.approx(1 / len(done.log.every))]
 
 
 def test_a_metric_is_replaced_by_its_next_version_but_never_one_of_the_lab(here):

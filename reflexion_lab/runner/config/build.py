@@ -10,13 +10,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast, get_args
 
 import msgspec
 
 from reflexion_lab import protocols
 from reflexion_lab.errors import ConfigError, LabError
 from reflexion_lab.limits import Above0, Again, PositiveShare, Repeats, check, expected_at
+from reflexion_lab.loop.deadline import Budgeted
 from reflexion_lab.records import Record, Sampling
 from reflexion_lab.text.prompts.render import Prompts
 
@@ -168,7 +169,7 @@ def _record(target: Any) -> type[Record] | None:
 
 
 def _call(target: Any, arguments: Sequence[Any], values: Mapping[str, Any], key: str, parts: Mapping[str, Any]) -> Any:
-    signature = _signature(target)
+    signature, required = _signature(target), METHODS.get(key)
     try:
         if signature is None:
             return target(*arguments, **values)
@@ -176,7 +177,8 @@ def _call(target: Any, arguments: Sequence[Any], values: Mapping[str, Any], key:
     except TypeError as problem:
         name = getattr(target, "__qualname__", target)
         hint = f"besides the values of {key}, it may take {', '.join(parts)}" if parts else ""
-        raise ConfigError(f"{key}: {name} cannot be made of these values ({problem})", hint=hint) from None
+        makes = f"a class, or a function that makes an object with `{required.__name__}`" if required else ""
+        raise ConfigError(f"{key}: {name} cannot be made of these values ({problem})", "", makes, hint) from None
     try:
         return target(*arguments, **values)
     except Exception as problem:
@@ -193,7 +195,7 @@ def _check_method(key: str, part: T) -> T:
     name, cls = required.__name__, type(part)
     method = getattr(part, name, None)
     if not callable(method):
-        raise ConfigError(f"{key}: its _target_ makes a {cls.__name__}", expected=f"a part that has `{name}`")
+        raise ConfigError(f"{key}: the part is of type {cls.__name__}", expected=f"one that has `{name}`")
     if not cls.__module__.startswith("reflexion_lab."):
         _, *every = inspect.signature(required).parameters.values()
         known = [each for each in every if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
@@ -201,7 +203,7 @@ def _check_method(key: str, part: T) -> T:
         if (problem := _misfit(method, needed)) and _misfit(method, known):  # the lab passes some optional ones
             expected = f"the parameters {', '.join(each.name for each in needed)}"
             raise ConfigError(f"{key}: {cls.__name__}.{name}: {problem}", expected=expected)
-    return part
+    return cast(T, Budgeted(part, name, None)) if inspect.iscoroutinefunction(method) else part
 
 
 def _misfit(method: Callable[..., Any], parameters: Sequence[inspect.Parameter]) -> str:
@@ -252,20 +254,30 @@ def unknown(key: str, names: Iterable[str]) -> ConfigError:
     """The error for an unknown `key` of a section with these `names`; it suggests the nearest."""
     section, names = key.rpartition(".")[0], [name for name in names if not name.startswith("_")]
     if not names:
-        return ConfigError(f"{key}: unknown key", expected=f"none below {section}")
-    near = nearest(key, [_below(section, name) for name in names])
-    expected = f"one of {', '.join(names)}"
-    return ConfigError(f"{key}: unknown key", expected=expected, hint=f"did you mean {near!r}?")
+        hint = f"'~{key}' leaves it out" if "." not in section else ""
+        return ConfigError(f"{key}: unknown key", expected=f"none below {section}", hint=hint)
+    hint = suggestion(key, [_below(section, name) for name in names])
+    return ConfigError(f"{key}: unknown key", expected=f"one of {', '.join(names)}", hint=hint)
 
 
-def nearest(key: str, known: Iterable[str]) -> str:
-    """The dotted key of `known` whose last name is most similar to that of `key`, the highest level on a tie."""
+NEAR, NEAR_WHOLE = 0.7, 0.6
+"""Ratios of `difflib` from which on the last name of a key is near another, and the whole key."""
+
+
+def suggestion(key: str, known: Iterable[str]) -> str:
+    """A hint at the dotted key of `known` whose last name is near that of `key`, and which is most similar as a whole;
+    "" if there is none.
+    """
 
     def likeness(other: str) -> tuple[bool, float, int]:
-        name, other_name = (dotted.rpartition(".")[2] for dotted in (key, other))
-        return name in other_name, difflib.SequenceMatcher(None, name, other_name).ratio(), -other.count(".")
+        names, *wholes = (key.rpartition(".")[2], other.rpartition(".")[2]), (key, other)
+        name, whole = (difflib.SequenceMatcher(None, *pair).ratio() for pair in (names, *wholes))
+        is_near = name >= NEAR or (names[0] in names[1] and len(names[0]) > 2)
+        is_near &= whole >= NEAR_WHOLE or "." not in key
+        return is_near and names[1][:1] != "_", (name == 1) + name + whole, -other.count(".")
 
-    return max(known, key=likeness)
+    near = max({*known} - {key}, key=likeness, default="")
+    return f"did you mean {near!r}?" if likeness(near)[0] else ""
 
 
 def check_targets(key: str, node: Any) -> None:

@@ -19,8 +19,8 @@ from reflexion_lab.runner.config.build import (
     check_targets,
     converted,
     has_durable_store,
-    nearest,
     plain,
+    suggestion,
 )
 from reflexion_lab.runner.folder.manifest import SALT, is_own_salt
 
@@ -214,8 +214,8 @@ def _check_keys(whole: Mapping[str, Any], as_it_stands: Mapping[str, Any]) -> st
         others = (text for name, node in as_it_stands.items() if name != key for _, text in _values(name, node))
         if not any(re.search(rf"\$\{{.*\b{re.escape(key)}\b", text) for text in others if isinstance(text, str)):
             expected = f"a key of the lab, or one that a value reads as ${{{key}}}"
-            near = nearest(key, places(known) | SETTINGS.keys())
-            raise ConfigError(f"{key}: unknown key", expected=expected, hint=f"did you mean {near!r}?")
+            hint = suggestion(key, places(known) | SETTINGS.keys())
+            raise ConfigError(f"{key}: unknown key", expected=expected, hint=hint)
     converted("loop", whole["loop"], LoopValues)
     converted("sandbox.limits", whole["sandbox"]["limits"], Limits)
     converted("memory.shared.shown", whole["memory"]["shared"]["shown"], Shown)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config import check as settings
-from reflexion_lab.runner.config.build import Config, as_job, nearest, plain
+from reflexion_lab.runner.config.build import Config, as_job, plain, suggestion
 from reflexion_lab.runner.config.choices import CONF, is_group
 from reflexion_lab.runner.config.messages import all_messages, is_hydra_error
 from reflexion_lab.runner.config.parts import chat_choices
@@ -206,14 +206,16 @@ def with_override_at_fault(problem: Exception, overrides: Sequence[str]) -> Exce
 
 
 def suggest_key(problem: Exception, overrides: Sequence[str]) -> None:
-    """Add the nearest existing key to Hydra's error about an unknown key."""
+    """Add the suggestion existing key to Hydra's error about an unknown key."""
     if unknown := re.search(r"is not in struct\s+full_key: (?!hydra\.)(\S+)", all_messages(problem)):
         others = [override for override in overrides if override.partition("=")[0] != unknown[1]]
         try:
             cfg = _composed(*others)
         except Exception:  # another override is invalid, too
             cfg = _composed()
-        problem.add_note(f"did you mean {nearest(unknown[1], settings.places(plain(cfg, resolve=False)))!r}?")
+        groups = {path.name for path in CONF.iterdir() if path.is_dir()}
+        if hint := suggestion(unknown[1], settings.places(plain(cfg, resolve=False)) | groups):
+            problem.add_note(hint)
 
 
 def _composed(*overrides: str) -> Config:

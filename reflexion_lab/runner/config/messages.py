@@ -74,6 +74,10 @@ def _problem_and_hint(problem: BaseException, keys: str = "") -> tuple[str, str]
         group, name, choices = choice[1], choice[2], choice[3].split()
         near = difflib.get_close_matches(name, choices, n=1)
         hint = f"did you mean {near[0]!r}?" if near else OWN_FILES
+        if group.split("/")[0] == "model" and not near:
+            group, _, owner = group.partition("/")
+            name = f"{owner}/{name}".strip("/")
+            hint = f"did you mean model={'vllm' if owner else 'openai'}/{name}? other servers: anthropic/, ollama/, …"
         text = f"{group}: got {name!r}, expected one of {', '.join(choices)}{choice[4]}"
     elif several := SEVERAL.fullmatch(" ".join(text.split())):
         key_of_list, _, values = several[1].partition("=")

@@ -104,38 +104,31 @@ def test_prompts_of_a_model_are_put_before_the_texts_or_named(minilm, no_network
     copy(tmp_path / "e5")
     settings = tmp_path / "e5" / "config_sentence_transformers.json"
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"prompts": {"query": "query: ", "passage": ""}}))
-    plain = SentenceTransformer(str(tmp_path / "e5"))
     with pytest.warns(UserWarning, match=r"prompts are not used, \{'query': 'query: '\}; set embedder.query_prefix"):
-        bare = plain.embed(TEXTS)
+        bare = SentenceTransformer(str(tmp_path / "e5")).embed(TEXTS)
     assert np.array_equal(bare, minilm.embed(TEXTS))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        mine = SentenceTransformer(
-            str(tmp_path / "e5"), device="cpu", query_prefix="query: ", document_prefix="passage: "
-        )
-        for embedder in (mine, CachedEmbedder(mine, tmp_path / "cache.sqlite"), CachedEmbedder(mine, None)):
-            retriever = EmbeddingRetriever(embedder)
-            retriever.add(TEXTS)
-            (query,) = minilm.embed(["query: reverse"])
-            expected = minilm.embed([f"passage: {text}" for text in TEXTS]) @ query
-            assert [hit.score for hit in retriever.rank("reverse", 2)] == pytest.approx(
-                sorted(expected)[::-1], abs=1e-5
-            )
-
-
-@pytest.mark.slow
-def test_a_device_that_is_not_there_is_named(no_network):
     with pytest.raises(ModelError, match=r"cannot be loaded .*expected a folder .*, and a device of this machine"):
         SentenceTransformer(device="cuda:99").embed(TEXTS)
+    prefixes = {"query_prefix": "query: ", "document_prefix": "passage: "}
+    mine = SentenceTransformer(str(tmp_path / "e5"), device="cpu", **prefixes)
+    for embedder in (mine, CachedEmbedder(mine, tmp_path / "cache.sqlite"), CachedEmbedder(mine, None)):
+        with warnings.catch_warnings(action="error"):
+            retriever = EmbeddingRetriever(embedder)
+            retriever.add(TEXTS)
+            hits = retriever.rank("reverse", 2)
+        expected = minilm.embed([f"passage: {text}" for text in TEXTS]) @ minilm.embed(["query: reverse"])[0]
+        assert [hit.score for hit in hits] == pytest.approx(sorted(expected)[::-1], abs=1e-5)
+
+
+SMALL = ("model=simulated", "model.first=0.3", "benchmark.limit=4", "memory.shared.round_size=1", "tracker=none")
+SMALL += ("retriever=hybrid", "recall=similar", "recall.min_score=0")
 
 
 @pytest.mark.slow
-def test_a_run_with_prefixes_is_replayed(tmp_path, monkeypatch, capsys):
+def test_a_run_with_prefixes_is_replayed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ("retriever=hybrid", "embedder=sentence_transformer", "recall=similar", "recall.min_score=0")
     prefixes = ("embedder.query_prefix='query: '", "embedder.document_prefix='passage: '")
-    small = ("model=simulated", "model.first=0.3", "benchmark.limit=4", "memory.shared.round_size=1", "tracker=none")
-    run = rl.run(*words, *prefixes, *small, quiet=True)
+    run = rl.run(*SMALL, "embedder=sentence_transformer", *prefixes, quiet=True)
     assert main(["bundle", str(run.path), "--out", "run.zip"]) == 0
     assert main(["replay", "run.zip"]) == 0
 
@@ -152,7 +145,6 @@ def test_prefixes_of_an_own_embedder_reach_every_retriever_and_curator(tmp_path,
             texts.extend(batch)
             return np.array([[1, 0] if len(text) % 2 else [0, 1] for text in batch], np.float32)
 
-    small = ("model=simulated", "model.first=0.3", "benchmark.limit=4", "memory.shared.round_size=1", "tracker=none")
     shown = "memory.shared.shown={mistakes: 1}"
-    rl.run("retriever=hybrid", "curator=raw_trajectories", shown, *small, embedder=Mine, quiet=True)
+    rl.run(*SMALL, "curator=raw_trajectories", shown, embedder=Mine, quiet=True)
     assert {text.partition(": ")[0] for text in texts} == {"ask", "page"}
