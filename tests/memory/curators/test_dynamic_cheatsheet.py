@@ -1,8 +1,10 @@
 """Dynamic Cheatsheet: traces worked by hand from its rules."""
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 from msgspec.structs import replace
 
 from reflexion_lab.cli import main as cli
@@ -25,38 +27,9 @@ def curator(model, **options):
 
 
 CUMULATIVE = [
-    # A reply, and the page after it; None: unreadable, the old page stays.
-    ("I have nothing to add.", None),
-    ("<cheatsheet>\nSort first.\n</cheatsheet>", "Sort first."),
-    ("<cheatsheet>Sort first. Count: 2</cheatsheet>", "Sort first. Count: 2"),
-    ("", None),
-    ("Correct, I think.\n<cheatsheet>\nA\nB\n</cheatsheet>\nDone.", "A\nB"),
-    ("<cheatsheet></cheatsheet>", None),
-    ("<cheatsheet> \n </cheatsheet>", None),
-    ("<cheatsheet>\nA\nB and the end is mis", "A\nB and the end is mis"),  # the end of the reply ends the page
-    ("</cheatsheet>\nC", None),
-    ("<cheatsheet>C</cheatsheet> <cheatsheet>D</cheatsheet>", "C"),  # the first page counts
-    ("<cheatsheet>E<cheatsheet>F</cheatsheet>", "E"),
-    ("<CHEATSHEET>G</CHEATSHEET>", None),
-    ("<think><cheatsheet>H</cheatsheet></think>", None),
-    ("<think>so</think>\n<cheatsheet>I</cheatsheet>", "I"),
-    ("```\n<cheatsheet>\nJ\n</cheatsheet>\n```", "J"),
-    ("<cheatsheet>J</cheatsheet>", "J"),
-    ("cheatsheet: K", None),
-    ("< cheatsheet >L</ cheatsheet >", None),
-    ("<cheatsheet>M\ud800</cheatsheet>", "M?"),
-    ("<cheatsheet>\nN <b>bold</b> & more\n</cheatsheet>", "N <b>bold</b> & more"),
-    ("<cheatsheet>" * 1000, None),
-    ("<cheatsheet>## O\n\n- one\n\n- two</cheatsheet>", "## O\n\n- one\n\n- two"),
-    (f"<cheatsheet>{LONG}</cheatsheet>", "## O\n\n- one\n\n- two"),  # readable, but beyond the limit: refused
-    ("<cheatsheet>P", "P"),
-    ("P", None),
-    ("<cheatsheet>{{ Q }} {% R %}</cheatsheet>", "{{ Q }} {% R %}"),
-    ("<cheatsheet>[[PREVIOUS_CHEATSHEET]]</cheatsheet>", "[[PREVIOUS_CHEATSHEET]]"),
-    ("<cheatsheet>S</cheatsheet", "S</cheatsheet"),
-    ("\n\n<cheatsheet>\n\nT\n\n</cheatsheet>\n\n", "T"),
-    ("Sorry.", None),
-]
+    *yaml.safe_load((Path(__file__).parent / "cheatsheet_pages.yaml").read_text()),
+    ("<cheatsheet>" * 1000, None), (f"<cheatsheet>{LONG}</cheatsheet>", "T"),  # beyond the limit: refused
+]  # fmt: skip
 
 
 def test_cumulative_rewrites_the_page_after_each_task():

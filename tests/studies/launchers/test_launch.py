@@ -6,8 +6,10 @@ import re
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import yaml
 
 from reflexion_lab.cli.main import main
 from reflexion_lab.studies.sweeps.sweep import Sweep
@@ -18,31 +20,7 @@ LAUNCHERS = {
     "ray": ("hydra/launcher=ray", f"hydra.launcher.ray.init.num_cpus={AT_ONCE}"),
 }
 SIX = "seed=0,1,2,3,4,5"
-SLURM = {
-    "sbatch": """
-job=$((100 + $(ls "$SLURM_TEST" | grep -c script))); cp "$1" "$SLURM_TEST/script-$job"
-last=$(sed -n 's/^#SBATCH --array=0-\\([0-9]*\\)%.*/\\1/p' "$1")
-run() { "$@" bash "$script" && state=COMPLETED || state=FAILED; echo "$name|$state|node" >> "$SLURM_TEST/states"; }
-script=$1
-(
-  if [ -z "$last" ]; then
-    name=$job; run env SLURM_JOB_ID=$job
-  else
-    for task in $(seq 0 "$last"); do
-      name=${job}_$task; run env SLURM_JOB_ID=$job SLURM_ARRAY_JOB_ID=$job SLURM_ARRAY_TASK_ID=$task
-    done
-  fi
-) < /dev/null > /dev/null 2>&1 &
-echo "Submitted batch job $job"
-""",
-    "srun": """
-while [[ $1 == --* ]]; do case $1 in --output|--error) shift 2;; *) shift;; esac; done
-"$@"
-""",
-    "sacct": """
-echo "JobID|State|NodeList"; cat "$SLURM_TEST/states"
-""",
-}
+SLURM = yaml.safe_load((Path(__file__).parent / "slurm.yaml").read_text())
 
 
 @pytest.mark.parametrize(("missing", "words", "message"), [
@@ -94,7 +72,7 @@ def test_slurm_gets_an_array_and_a_lost_job_again(lab):
         place.mkdir()
     for name, text in SLURM.items():
         path = places["bin"] / name
-        path.write_text(f"#!/bin/bash{text}")
+        path.write_text(text)
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
     lab.served.kills = {1: 1}
     ended = lab.run(
