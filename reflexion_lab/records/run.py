@@ -122,21 +122,28 @@ class Provenance(Record, frozen=True, kw_only=True):
     """Tasks whose `hidden` or `visible` tests check nothing, by id."""
 
 
-class Served(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """What a server says about the model of a role."""
+class Served(Record, frozen=True, omit_defaults=True):
+    """What a server says about the model of a role, and what follows from it."""
 
     name: str = ""
-    """The only model of the server, which answers to any name; "" if there are others."""
+    """In the server's list; of a path its last part. The only model of a server answers to any name."""
+    owner: str = ""
+    """As the list has it, such as `llamacpp`, `vllm`, or `library` for Ollama."""
     weights: str = ""
-    """Part of the fingerprint: name, if it is not the config's, folder, digest or size; "" if the server says none."""
+    """Part of the fingerprint: name, if it is not the config's; folder, digest or size; and `structured` of an only
+    model. "" if the server says none.
+    """
     context: int = 0
-    """Tokens of a prompt and its reply, to which prompts are cut; 0: unknown, or set by the config."""
+    """Tokens of a prompt and its reply, to which prompts are cut; 0: unknown."""
     source: str = ""
-    """Path that the context was read from."""
+    """Path or config key that the context was read from."""
+    structured: str = ""
+    """Field of requests that constrains replies, such as `grammar` or `response_format`; "": none."""
 
     def __str__(self) -> str:
         context = f"context {self.context:,} tokens ({self.source})" if self.context else ""
-        return ", ".join(filter(None, [self.name or self.weights, context]))
+        structured = f"structured replies by {self.structured}" if self.structured else ""
+        return ", ".join(filter(None, [self.name, context, structured]))
 
 
 class Manifest(Record, frozen=True, kw_only=True):

@@ -94,7 +94,8 @@ def test_every_role_has_a_model(config):
     models = load_models(config())
     draws = draws_by_role(models)
     assert set(draws) == set(ROLES)
-    assert {id(draw) for draw in draws.values()} == {id(draws["actor"])}
+    assert {id(draw._counts) for draw in draws.values()} == {id(draws["actor"]._counts)}
+    assert {id(draw._model) for draw in draws.values()} == {id(models.of("actor"))}
     models.close()
 
 

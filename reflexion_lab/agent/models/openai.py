@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import difflib
 import hashlib
 import os
 import re
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -48,11 +50,11 @@ class OpenAIModel:
     A reply without content has the text ""; token counts are 0 if the server sends none. A refusal, a filtered reply
     and a rejected prompt are completions with a `finish_reason` of `records.WITHHELD`; that of a prompt that is
     `refused` for an unknown reason (4xx other than 401 to 404, 408, 409 and 429) has the server's words as its text.
-    `Sampling.grammar` is not sent. A sampling parameter that the server refuses by name is left out from then on, and
-    marked in the usage of replies (`Usage.own_temperature`, …); `max_completion_tokens` in place of `max_tokens` has
-    8,192 more, for reasoning. Raises ConfigError: an argument is out of range;
-    Unanswered: there is no key, or no reply after all retries; ModelNotFound: the server has no such model or path. No
-    message contains the key.
+    `Sampling.grammar` is sent in the form that the server takes, if it is `identified` and takes any. A sampling
+    parameter that the server refuses by name is left out from then on, and marked in the usage of replies
+    (`Usage.own_temperature`, …); `max_completion_tokens` in place of `max_tokens` has 8,192 more, for reasoning. Raises
+    ConfigError: an argument is out of range; Unanswered: there is no key, or no reply after all retries; ModelNotFound:
+    the server has no such model or path. No message contains the key.
 
     Parameters
     ----------
@@ -94,6 +96,7 @@ class OpenAIModel:
     patience = "model.timeout, deadline or retries"
     """The settings that a slow server needs."""
     _identified: Self | None = None
+    _constraint = ""
     served: Served | None = None
     """What the server says about the model, once that is `identified`."""
 
@@ -157,7 +160,7 @@ class OpenAIModel:
 
         Raises Unanswered: nothing listens, or the key is refused; ModelNotFound: the server does not have the model.
         """
-        if self._identified:
+        if self._identified and not earlier:
             return self._identified
         names = [*self._names, str(self._extra.get("model"))]
         listing = server.listing(self._get, self._retries)
@@ -165,27 +168,26 @@ class OpenAIModel:
             error = self._error(listing.problem, self._retries)
             error.hint = "without a server, cache.mode=replay-only has the recorded replies"
             raise error
-        alike = [entry for entry in listing.entries if any(is_same(name, entry.name) for name in names)]
-        alike.sort(key=lambda entry: entry.name not in names)
-        model, served = copy.copy(self), earlier or Served()
-        if not (alike or listing.is_alone):
-            if listing.entries or getattr(listing.problem, "status_code", 0) == 401:
-                self._try(listing)
-        else:
-            entry = (alike or listing.entries)[0]
-            if entry.owner == "library":
+        alike = [served for served in listing.models if any(is_same(name, served.name) for name in names)]
+        alike.sort(key=lambda served: served.name not in names)
+        model, served = copy.copy(self), earlier
+        if alike or listing.is_alone:
+            listed = (alike or listing.models)[0]
+            if listed.owner == "library":
                 self._try(listing)  # it names the context of loaded models only
-            entry = server.detailed(entry, self._get, self._place.rstrip("/").removesuffix("/v1"))
-            words = [*([] if alike else [server.file_name(entry.name)]), entry.weights]
-            if listing.is_alone:
-                model._names, model._model = (*self._names, entry.name), entry.name
-            window = (0, "") if self.context else (served.context, served.source) if earlier else entry.window
-            name = server.file_name(entry.name) if listing.is_alone else ""
-            served = Served(name=name, weights=":".join(filter(None, words)), context=window[0], source=window[1])
-        model.served = served if served != Served() else None
-        model.fingerprint = "=".join(filter(None, [self.fingerprint, served.weights]))
-        model.context = self.context or served.context
-        if listing.entries and not listing.is_alone:  # a list of names does not change, as the weights at an address do
+            listed = server.detailed(listed, self._get, self._place.rstrip("/").removesuffix("/v1"))
+            name, since = server.file_name(listed.name), earlier or listed
+            words = [*([] if alike else [name]), listed.weights, *([listed.structured] if listing.is_alone else [])]
+            window = (self.context, "model.context") if self.context else (since.context, since.source)
+            served = Served(name, listed.owner, ":".join(filter(None, words)), *window, listed.structured)
+            model._model = listed.name if listing.is_alone else self._model
+        elif listing.models or getattr(listing.problem, "status_code", 0) == 401:
+            self._try(listing)
+        if served:
+            model.served, model.context, model._constraint = served, self.context or served.context, served.structured
+            model.fingerprint = "=".join(filter(None, [self.fingerprint, served.weights]))
+            model._names = (*self._names, served.name)
+        if listing.models and not (listing.is_alone or earlier):  # a list of names stays, unlike weights at an address
             self._identified = model
         return model
 
@@ -227,8 +229,10 @@ class OpenAIModel:
         except Unanswered as error:
             if error.is_lasting:
                 raise
-        if is_unknown and listing.entries:
-            expected = f"a model of {self._place}: {self._shown(listing.nearest(self._model))}"
+        if is_unknown and listing.models:
+            near = difflib.get_close_matches(self._model, [served.name for served in listing.models], 5, 0)
+            more = f" and {len(listing.models) - 5} more" if len(listing.models) > 5 else ""
+            expected = f"a model of {self._place}: {self._shown(', '.join(near))}{more}"
             raise ModelNotFound("model.model", repr(self._model), expected)
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
@@ -247,7 +251,7 @@ class OpenAIModel:
             try:
                 content = self._send(chat, fields)
                 self._refused.update(refused)  # not before: a text may name a field by chance
-                return self._completion(content, time.monotonic() - began, retry, _own(sampling, fields))
+                return self._completion(content, time.monotonic() - began, retry, sampling, fields)
             except (openai.OpenAIError, ValueError) as error:
                 if refusal := self._refusal(error):
                     return self._withheld(refusal, time.monotonic() - began, retry)
@@ -296,27 +300,38 @@ class OpenAIModel:
         }
         if _omitted("max_tokens", None) in omit:
             fields["max_completion_tokens"] = sampling.max_tokens and sampling.max_tokens + ROOM
+        fields |= server.constraint(self._constraint, sampling.grammar or "")
         fields = {name: value for name, value in fields.items() if _omitted(name, value) not in omit}
         return {name: value for name, value in (fields | self._extra).items() if value is not None}
 
     def _unwanted(self, problem: Exception, fields: Mapping[str, object]) -> str:
         """The field to leave out after `problem`, or ""; a limit of tokens only where it has another name."""
         sent = [name for name in SAMPLED if name in fields and name not in self._extra]
+        if self._constraint in fields and named(problem, [self._constraint, "grammar", "schema", "json_schema"]):
+            warnings.warn(f"{self._model} refuses {self._constraint}: its replies are not constrained", stacklevel=2)
+            return self._constraint
         names = named(problem, [*sent, "max_completion_tokens"])
         is_renamed = names[-1:] == ["max_completion_tokens"]
         return next((name for name in names if name in sent and (name != "max_tokens" or is_renamed)), "")
 
-    def _completion(self, content: bytes, seconds: float, retries: int, own: Mapping[str, int]) -> Completion:
+    def _completion(
+        self, content: bytes, seconds: float, retries: int, sampling: Sampling, fields: Mapping[str, object]
+    ) -> Completion:
         if refusal := rejection(content):
             return self._withheld(refusal, seconds, retries)
         reply = read(content)
         is_right = self._is_right(reply.model)
         counts: Any = {name: value for name, value in reply._asdict().items() if isinstance(value, int)}
         texts: Any = {name: self._hidden(value) for name, value in reply._asdict().items() if name not in counts}
+        if self._constraint in fields and not texts["text"].strip():
+            texts["text"] = texts["reasoning"]  # a server that expects thoughts takes a constrained reply for them
         texts["model"] = server.file_name(texts["model"] or self._model)
         texts["finish_reason"] = texts["finish_reason"] if is_right else "wrong_model"
         cost = self._price.cost(reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
-        return Completion(**texts, usage=Usage(calls=1, seconds=seconds, cost=cost, retries=retries, **counts, **own))
+        return Completion(
+            **texts,
+            usage=Usage(calls=1, seconds=seconds, cost=cost, retries=retries, **counts, **_own(sampling, fields)),
+        )
 
     def _withheld(self, refusal: Rejection, seconds: float, retries: int, text: str = "") -> Completion:
         return Completion(
@@ -329,7 +344,7 @@ class OpenAIModel:
 
     def _is_right(self, answered: str) -> bool:
         """Whether the requested model answered. Raises Unanswered if it never has: the config names another model."""
-        is_right = not answered or any(is_same(name, answered) for name in self._names)
+        is_right = not answered or any(is_same(name, server.file_name(answered)) for name in self._names)
         if is_right or self._was_right:
             self._was_right = self._was_right or bool(answered)
             return is_right

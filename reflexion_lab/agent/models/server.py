@@ -3,39 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import re
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from reflexion_lab.agent.models.requests import pause
+from reflexion_lab.records import Served
 
 PATIENCE = 10.0
 """Seconds without data after which a look at a server ends."""
 WINDOWS = ("max_model_len", "context_length", "context_window", "max_context_length")
 """Fields of a list with the context: vLLM and SGLang; OpenRouter and Together; Groq; Mistral."""
-MOST = 5
-"""Maximum number of models that a message names."""
-
-
-class Entry(NamedTuple):
-    """A model of a list. `owner`: "llamacpp", "vllm", or "library" (Ollama). `weights`: words that distinguish them
-    from others of that name, or "". `window`: tokens of a prompt and its reply, 0: unknown, and the path that says so.
-    """
-
-    name: str
-    owner: str
-    weights: str
-    window: tuple[int, str] = (0, "")
+STRUCTURED = {
+    **{"llamacpp": "grammar", "vllm": "structured_outputs", "sglang": "ebnf"},
+    **dict.fromkeys(("library", "openai", "system"), "response_format"),
+}
+"""Fields that constrain a reply, by the owner of a listed model; "library" is Ollama, "system" OpenAI."""
 
 
 class Listing(NamedTuple):
-    """The answer to `GET /models`; without entries if it is no list."""
+    """The answer to `GET /models`; without models if it is no list."""
 
-    entries: tuple[Entry, ...] = ()
+    models: tuple[Served, ...] = ()
     is_alone: bool = False
     """Whether the server has one model, which answers to any name. The models of Ollama are those it could load."""
     problem: Exception | None = None
@@ -45,12 +38,6 @@ class Listing(NamedTuple):
     def is_absent(self) -> bool:
         """Whether nothing listens there."""
         return self.problem is not None and type(self.problem.__cause__).__name__ == "ConnectError"
-
-    def nearest(self, name: str) -> str:
-        """The names, those most like `name` first."""
-        names = [entry.name for entry in self.entries]
-        more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
-        return ", ".join(difflib.get_close_matches(name, names, MOST, 0)) + more
 
 
 def listing(get: Callable[[str], str], retries: int) -> Listing:
@@ -78,35 +65,54 @@ def _read(text: str) -> Listing:
         return Listing()
     rows = body.get("data") if isinstance(body, dict) else body
     rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    entries = tuple(_entry(row) for row in rows if isinstance(row.get("id"), str))
-    return Listing(entries, is_alone=len(entries) == 1 and entries[0].owner != "library")
+    models = tuple(_model(row["id"], row) for row in rows if isinstance(row.get("id"), str))
+    return Listing(models, is_alone=len(models) == 1 and models[0].owner != "library")
 
 
-def _entry(row: dict[str, Any]) -> Entry:
+def _model(name: str, row: dict[str, Any]) -> Served:
     """A row of the list: vLLM names the weights' folder or repository, llama.cpp the size of their file."""
-    root, meta = row.get("root"), row.get("meta")
-    words = [file_name(root)] if isinstance(root, str) and root != row["id"] else []
+    owner, root, meta = str(row.get("owned_by")), row.get("root"), row.get("meta")
     size = meta.get("size") if isinstance(meta, dict) else None
-    windows = [(row[key], "/models") for key in WINDOWS if isinstance(row.get(key), int)]
-    weights = ":".join([*words, *([f"{size} bytes"] if isinstance(size, int) else [])])
-    return Entry(row["id"], str(row.get("owned_by")), weights, *windows[:1])
+    words = [file_name(root) if isinstance(root, str) and root != name else "", f"{size} bytes" if size else ""]
+    context = next((row[key] for key in WINDOWS if isinstance(row.get(key), int)), 0)
+    weights, source = ":".join(filter(None, words)), "/models" if context else ""
+    return Served(name, owner, weights, context, source, STRUCTURED.get(owner, ""))
 
 
-def detailed(entry: Entry, get: Callable[[str], str], root: str) -> Entry:
-    """`entry` with what llama.cpp and Ollama answer below `root`; of a model that Ollama has not loaded, nothing."""
+def detailed(model: Served, get: Callable[[str], str], root: str) -> Served:
+    """`model` with what llama.cpp, vLLM and Ollama answer below `root`; Ollama does so of loaded models only."""
     import openai
 
     with contextlib.suppress(openai.OpenAIError, ValueError, LookupError, TypeError, RecursionError):
-        if entry.owner == "llamacpp":
-            settings = msgspec.json.decode(get(f"{root}/props"))["default_generation_settings"]
-            return entry._replace(window=(int(settings["n_ctx"]), "/props"))
-        if entry.owner == "library":
-            rows = {row["name"]: row for row in msgspec.json.decode(get(f"{root}/api/ps"))["models"]}
-            window = (int(rows[entry.name]["context_length"]), "/api/ps")
-            return entry._replace(weights=str(rows[entry.name]["digest"])[:12], window=window)
-    return entry
+        if model.owner == "llamacpp":
+            context = int(msgspec.json.decode(get(f"{root}/props"))["default_generation_settings"]["n_ctx"])
+            return replace(model, context=context, source="/props")
+        if model.owner == "vllm":
+            version = re.findall(r"\d+", msgspec.json.decode(get(f"{root}/version"))["version"])
+            return replace(model, structured="guided_grammar") if [*map(int, version)] < [0, 11] else model
+        if model.owner == "library":
+            row = {row["name"]: row for row in msgspec.json.decode(get(f"{root}/api/ps"))["models"]}[model.name]
+            return replace(model, weights=row["digest"][:12], context=int(row["context_length"]), source="/api/ps")
+    return model
 
 
 def file_name(name: str) -> str:
     """`name`; of a path of this or another system, its last part."""
     return re.split(r"[/\\]", name)[-1] if re.match(r"[/~.]|[A-Za-z]:\\", name) else name
+
+
+def constraint(field: str, grammar: str) -> dict[str, Any]:
+    """The field of a request that constrains the reply to `grammar` (GBNF), or, where the field is JSON Schema, to an
+    object with its labels as keys; {} where no parser reads such an object.
+    """
+    if not (field and grammar):
+        return {}
+    if field != "response_format":
+        return {field: {"grammar": grammar} if field == "structured_outputs" else grammar}
+    if grammar.strip().startswith('root ::= "{'):
+        return {field: {"type": "json_object"}}
+    labels = dict.fromkeys(re.findall(r'"([A-Z_]+): ', grammar))
+    kinds = {label: {"type": "number" if label in ("CONFIDENCE", "SEVERITY") else "string"} for label in labels}
+    schema = {"type": "object", "properties": kinds, "required": [*kinds], "additionalProperties": False}
+    form = {"type": "json_schema", "json_schema": {"name": "reply", "strict": True, "schema": schema}}
+    return {field: form} if labels.keys() & {"ROOT_CAUSE", "SEVERITY"} else {}

@@ -218,12 +218,6 @@ def test_rate_limit_counts_retries_too(model, server, monkeypatch):
     assert turns == [0, 1, 2]
 
 
-def test_server_that_is_not_there_is_named(model, waits):
-    problem = error_of(model(url="http://127.0.0.1:9/v1", retries=1))
-    assert "tiny at http://127.0.0.1:9/v1/ did not answer" in str(problem)
-    assert "model.base_url" in str(problem)
-
-
 # Keys
 
 

@@ -53,7 +53,7 @@ DEEP = "[" * 100_000
 # Run folders
 
 RUN_READERS = {
-    "show": ("show", "old/good"), "compare": ("compare", "old/good", "old/other"),
+    "show": ("show", "old/good"), "compare": ("compare", "old/good"),
     "report": ("report", "--html", "old/good"), "track": ("track", "old/good"), "audit": ("audit", "old/good"),
     "bundle": ("bundle", "old/good"), "study": ("study", "check", "study.yaml", "old/good"),
     "import": ("memory", "import", "old/good", "--store", "memory.sqlite"),
@@ -98,8 +98,8 @@ def run_folders() -> Iterator[tuple[str, Case]]:
             yield f"{reader}, {name}", (f"old/good/{file}", content, RUN_READERS[reader])
     for name, fields in {"task": {"task_id": "nobody/1"}, "attempt": {"number": 99}}.items():
         yield f"grade of an unknown {name}", ("old/good/grades.jsonl", fields, RUN_READERS["compare"])
-    for fields in ({"benchmark_digest": "f" * 64}, {"benchmark": "another", "benchmark_digest": "0"}):
-        yield f"other tasks, {[*fields]}", ("old/other/manifest.json", fields, RUN_READERS["compare"])
+    for fields in ({"benchmark_digest": "0", "tasks_digest": "0"}, {"benchmark": "another", "tasks_digest": "0"}):
+        yield f"other tasks, {[*fields]}", ("old/other/manifest.json", fields, (*RUN_READERS["compare"], "old/other"))
 
 
 # Tasks
