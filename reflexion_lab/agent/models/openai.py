@@ -364,8 +364,8 @@ class OpenAIModel:
         content = content_of(problem)
         texts = reasons(content) or [content[:SHOWN].decode(errors="replace").strip()]
         more = self._shown("; ".join(text for text in texts if text not in summary))[:300]
-        shown = [self._shown(f"{type(problem).__name__}: {summary}")[:500], more]
-        details = [" - ".join(filter(None, shown))]
+        reason = self._shown(f"{type(problem).__name__}: {summary}")[:500]
+        details = [" - ".join(filter(None, (reason, more)))]
         if wait := headers_of(problem).get("retry-after"):
             details.append(f"Retry-After: {self._shown(wait)[:40]}, of which at most {LONGEST_WAIT} s are waited")
         if retries:

@@ -266,9 +266,9 @@ def _attempt(card: Card, width: int, most: int | None) -> Iterator[str]:
         name = "" if item.kind == "insight" or (item.where and "/" in item.name) else f" {item.name}"
         where = f" ({item.where})" if item.where else ""
         text = dict(item.words).get("text", item.retrieved.text if item.retrieved else "")
-        shown = f": {_text(text, most, width)}" if text and not item.is_own else ""
+        excerpt = f": {_text(text, most, width)}" if text and not item.is_own else ""
         room = "" if item.was_read else ", no room in the prompt"
-        yield from folded(f"  read: {item.kind}{name}{where}{place}{room}{shown}", width)
+        yield from folded(f"  read: {item.kind}{name}{where}{place}{room}{excerpt}", width)
     if most is not None and (left := len(card.memory_items) - MOST_ITEMS) > 0:
         yield f"  … {left} more: --full"
     for retriever, query in dict.fromkeys((item.retriever, item.query) for item in attempt.retrieved):

@@ -235,9 +235,9 @@ def test_prompts_fit_the_context_and_replies_are_held_to_their_form_as_the_serve
     attempts = [json.loads(line) for line in (run / "attempts.jsonl").read_text().splitlines()]
     assert {each["reflection"]["source"] == "llm" for each in attempts if each["reflection"]} == {bool(field)}
     assert cli.main(["show", str(run), "--full"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert (f"context 320 tokens ({source})" in shown) == bool(source)
-    assert (f"structured replies by {field}" in shown) == bool(field)
+    screen = " ".join(capsys.readouterr().out.split())
+    assert (f"context 320 tokens ({source})" in screen) == bool(source)
+    assert (f"structured replies by {field}" in screen) == bool(field)
 
 
 def test_resumed_run_keeps_weights_and_context_of_its_start(lab, server, capsys):

@@ -118,7 +118,7 @@ def test_intervals_hold_for_the_best_of_twelve_equal_cells(tasks, seeds, share, 
         ]
         covered += not grid_of.best_cell(arms, arms[0]).differing
         each = [difference(solved[0].astype(float), other.astype(float)) for other in solved[1:]]
-        alone += all(one.low <= 0 <= one.high for one in each)
+        alone += all(interval.low <= 0 <= interval.high for interval in each)
     assert covered / studies >= 0.93
     assert alone <= covered
     assert alone / studies <= without

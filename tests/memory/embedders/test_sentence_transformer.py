@@ -145,6 +145,6 @@ def test_prefixes_of_an_own_embedder_reach_every_retriever_and_curator(tmp_path,
             texts.extend(batch)
             return np.array([[1, 0] if len(text) % 2 else [0, 1] for text in batch], np.float32)
 
-    shown = "memory.shared.shown={mistakes: 1}"
-    rl.run(*SMALL, "curator=raw_trajectories", shown, embedder=Mine, quiet=True)
+    mistakes = "memory.shared.shown={mistakes: 1}"
+    rl.run(*SMALL, "curator=raw_trajectories", mistakes, embedder=Mine, quiet=True)
     assert {text.partition(": ")[0] for text in texts} == {"ask", "page"}
