@@ -169,7 +169,8 @@ def _human_eval(row: Row) -> Sample:
     if logged is None and isinstance(verdict := row.fields.get("result"), str):
         logged = verdict == "passed"
     text = row.text("completion")
-    prompt = "" if row.tasks and _defines(text, task) else task.prompt  # of MBPP's, which the lab writes
+    is_whole = "mbpp" in task.task_id.casefold() and _defines(text, task)  # whose prompt the lab writes
+    prompt = "" if row.tasks and is_whole else task.prompt
     sample = _sample(row, task, program=prompt + text, logged=logged)
     return replace(sample, bare=text) if _defines(text, task) else sample
 

@@ -33,6 +33,9 @@ CASES = {
     "samples of a problem file": (
         [{"task_id": "Own/0", "completion": "    return 2 * x\n", "passed": True},
          {"task_id": "Own/0", "completion": SQUARE, "passed": True}], PROBLEM, (2, 1, 1)),
+    "the prompt's imports stay": (
+        [{"task_id": "Own/0", "completion": "def twice(x: List) -> List:\n    return 2 * x\n", "passed": True}],
+        PROBLEM | {"prompt": "from typing import List\n\n" + PROMPT}, (1, 1, 1)),
     "samples of MBPP": (
         [{"task_id": "Mbpp/2", "solution": LAST, "passed": True},
          {"task_id": "MBPP/2", "completion": LAST, "passed": True},

@@ -323,7 +323,7 @@ class OpenAIModel:
         is_right = self._is_right(reply.model)
         counts: Any = {name: value for name, value in reply._asdict().items() if isinstance(value, int)}
         texts: Any = {name: self._hidden(value) for name, value in reply._asdict().items() if name not in counts}
-        if self._constraint in fields and not texts["text"].strip():
+        if self._constraint in fields and texts["finish_reason"] == "stop" and not texts["text"].strip():
             texts["text"] = texts["reasoning"]  # a server that expects thoughts takes a constrained reply for them
         texts["model"] = server.file_name(texts["model"] or self._model)
         texts["finish_reason"] = texts["finish_reason"] if is_right else "wrong_model"

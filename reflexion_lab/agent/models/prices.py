@@ -302,8 +302,8 @@ class Meter:
                 self._settled.notify_all()
 
     def recover(self, recorded: Callable[[], Spending]) -> None:
-        """Count what earlier starts of the scope have `recorded`, where the ledger has less: it is lost, or another."""
-        if self.caps == UNLIMITED:
+        """Count what earlier starts have `recorded`, where the ledger has no call of theirs: it is lost, or another."""
+        if self.caps == UNLIMITED or self.spent.calls:
             return
         missing = recorded().plus(self.spent, -1).positive()
         if missing.calls:

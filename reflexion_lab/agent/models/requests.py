@@ -33,6 +33,8 @@ ENDINGS = re.compile(r"/+(?:(?:(?:chat/)?completions|responses)/*)?$")
 
 def address(text: str) -> tuple[str, dict[str, str]]:
     """Where requests go, and their query; `text` may lack its scheme, or name a whole request. Raises ConfigError."""
+    if "@" in text.partition("/")[0] and not re.match("https?:", text):
+        raise ConfigError("model.base_url", "a login without its scheme", "an address that begins with https://")
     parts = urlsplit(text if re.match("https?:|[^/]*//", text) else f"http{'s' * (not LOCAL.match(text))}://{text}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError("model.base_url", repr(text), "an address such as http://HOST:8000/v1")
@@ -102,9 +104,11 @@ def outcome_of(problem: Exception) -> str:
         return "timeout"
     if isinstance(problem, openai.APIConnectionError):
         return "malformed" if str(problem.__cause__).startswith(NO_COMPLETION) else "connection"
+    if status == 400 and BAD_KEY.search(_words(content_of(problem))):
+        return "key_refused"
     names = {401: "key_refused", 403: "key_refused", 409: "server_error", 429: "rate_limited"}
-    other = "refused" if 400 <= status < 500 and status != 404 else ""
-    return "server_error" if status >= 500 else names.get(status, other)
+    names |= dict.fromkeys((400, 413, 422), "refused")  # others say nothing about one prompt
+    return "server_error" if status >= 500 else names.get(status, "")
 
 
 def is_spent(problem: Exception) -> bool:
@@ -124,7 +128,7 @@ def named(problem: Exception, names: Iterable[str]) -> list[str]:
     if getattr(problem, "status_code", 0) not in (400, 422):
         return []
     text = "; ".join([str(problem), *reasons(content_of(problem))])
-    return [name for name in names if re.search(rf"\b{re.escape(name)}\b", text)]
+    return [name for name in names if re.search(rf"\b{re.escape(name)}\b", text)] if INVALID.search(text) else []
 
 
 def headers_of(problem: Exception) -> Mapping[str, str]:
@@ -278,6 +282,13 @@ SPENT = re.compile(
     re.IGNORECASE,
 )
 """How servers say that credit or a spending limit is used up."""
+INVALID = re.compile(
+    r"support|unknown|unrecogni|unexpected|extra|permit|allow|must|deprecat|invalid|expect|should|require|cannot|refus|parse|fail",
+    re.IGNORECASE,
+)
+"""Words of servers about a field; one that is merely named may be unrelated to the error."""
+BAD_KEY = re.compile(r"API[ _]KEY[ _](?:INVALID|not valid|expired)|invalid (?:x-)?api[ -]key", re.IGNORECASE)
+"""Gemini's words for a key, with status 400."""
 TRANSIENT = re.compile(r"per[_ -]?(?:minute|second|hour)|retry (?:in|after)|try again in", re.IGNORECASE)
 """Words of rate limits, such as Gemini's, which says likewise that a quota is exceeded."""
 SPOKEN = (

@@ -52,7 +52,8 @@ def listing(get: Callable[[str], str], retries: int) -> Listing:
         except openai.OpenAIError as problem:
             answer = Listing(problem=problem)
             wait = pause(problem, retry)
-            if wait is None or retry == retries or not (answer.is_absent or getattr(problem, "status_code", 0) == 503):
+            is_loading = answer.is_absent or getattr(problem, "status_code", 0) == 503
+            if wait is None or retry == (retries if is_loading else min(retries, 2)):
                 break
             time.sleep(wait)
     return answer

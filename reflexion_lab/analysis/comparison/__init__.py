@@ -47,6 +47,8 @@ class Comparison(Record, frozen=True, kw_only=True):
     rows: tuple[Row, ...]
     best: Best | None = None
     """Of a sweep, the best of three cells or more."""
+    left_out: tuple[str, ...] = ()
+    """Names of runs that are unfinished or cannot be read."""
 
     def renamed(self, names: Mapping[str, str]) -> Comparison:
         """The same with other names of its arms, by their labels."""
@@ -216,7 +218,8 @@ def side_by_side(
     registered = [run for run in runs if run.manifest.study_digest and run.manifest.run_id in run_ids]
     paths, manifests = [run.path for run in registered], [run.manifest for run in registered]
     study = registration.of_runs(paths, manifests) if registered else None
-    return grouped, compare(grouped, baseline, unit, one_seed, study, margin)
+    left_out = tuple(run.path.name for run in runs if run.manifest.run_id not in run_ids)
+    return grouped, replace(compare(grouped, baseline, unit, one_seed, study, margin), left_out=left_out)
 
 
 def _check_keys(runs: Sequence[RunFolder], by: Sequence[str]) -> None:

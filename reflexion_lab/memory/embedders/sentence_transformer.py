@@ -73,7 +73,8 @@ class SentenceTransformer:
         with self._lock:
             model = self._load()
             inputs = readable or ["."]
-            vectors = model.encode(inputs, batch_size=1, normalize_embeddings=True, show_progress_bar=False)
+            settings = {"prompt": "", "batch_size": 1, "normalize_embeddings": True, "show_progress_bar": False}
+            vectors = model.encode(inputs, **settings)
         return np.asarray(vectors, np.float32)[: len(texts)]
 
     def _load(self) -> Any:

@@ -384,7 +384,7 @@ def load_models(cfg: Config) -> Models:
     meter, lists = load_meter(cfg), read((cfg.prices or {}).get("path"))
     rules = {"caps": cfg.caps or {}, **{f"stop.{name}": rule for name, rule in cfg.stop.items()}}
     limits = {f"{key}.cost": rule["cost"] for key, rule in rules.items() if rule.get("cost") is not None}
-    prices, of_role = {}, {}
+    prices, of_role, nodes = {}, {}, {}
     for role, node in {"actor": cfg.model, **cfg.roles}.items():
         if missing := sorted(OmegaConf.missing_keys(node)):
             raise ConfigError(missing[0], "no value", f"{missing[0]}=…")
@@ -392,12 +392,13 @@ def load_models(cfg: Config) -> Models:
         _check_style(cfg, role, node)
         of_role[role] = key = msgspec.json.encode(plain(node), order="sorted")
         if key not in prices:
-            prices[key] = resolved_price(role, plain(node), lists, limits)
-            longest_reply(plain(node), meter.caps)
+            nodes[key] = plain(node)
+            prices[key] = resolved_price(role, nodes[key], lists, limits)
+            longest_reply(nodes[key], meter.caps)
     check_currency(prices.values())  # all values are checked before a server is asked for its models
     models: dict[bytes, CachedModel] = {}
     for role, key in of_role.items():
-        models[key] = models.get(key) or _cached(cfg, role, msgspec.json.decode(key), meter, prices[key])
+        models[key] = models.get(key) or _cached(cfg, role, nodes[key], meter, prices[key])
     refusals = {role: Refusals() for role in ROLES}.__getitem__
     return Models({role: models[key] for role, key in of_role.items()}, meter, refusals)
 

@@ -67,9 +67,9 @@ def hidden_checks(test: str) -> tuple[str, ...]:
 
     The checks run in order in a copy of the program's namespace, in which `candidate` is the entry point. Each is a
     statement of `check` with an assert, together with the statements before it, also those outside `check`. Statements
-    after the last assert and calls of `check` are dropped. Without `check`, the module's statements are split. It is
-    one check if its `check` returns, has a `nonlocal` in it, or other parameters than `candidate`, or if functions and
-    classes of other names test. Raises DataError: `test` is no Python, has no function `check` with an
+    after the last assert of `check` and calls of it are dropped. Without `check`, the module's statements are split. It
+    is one check if its `check` returns, has a `nonlocal` in it, or other parameters than `candidate`, or if functions
+    and classes of other names test. Raises DataError: `test` is no Python, has no function `check` with an
     assert, or has one that is too deep to be written again.
     """
     tree, lines = _parsed(test), re.split(r"\n|\r(?!\n)", test)  # as Python counts lines
@@ -89,6 +89,8 @@ def hidden_checks(test: str) -> tuple[str, ...]:
         if any(isinstance(node, ast.Assert) for node in ast.walk(statement)):
             checks.append("\n".join(_source(lines, node) for node in waiting))
             waiting.clear()
+    if checks and not check:
+        checks[-1] = "\n".join([checks[-1], *(_source(lines, node) for node in waiting)])  # tests without `assert`
     if not checks:
         raise DataError("field $.test", repr(test[:60]), "a function `check` with asserts")
     return tuple(checks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from functools import partial
 
 import msgspec
@@ -40,10 +41,17 @@ def _task(row: Fields, visible: int) -> Task:
         row["task_id"] = str(row["task_id"])
     if "tests" in row and not row.keys() & {"test", "visible_tests", "hidden_tests"}:
         tests = decoded(row, Tests).tests
-        tests = list(humaneval.hidden_checks(tests)) if isinstance(tests, str) else tests
-        if len(tests) <= visible:
-            raise DataError("field $.tests", len(tests), f"a test beyond the {visible} visible", mbpp.LOWER)
-        row |= {"visible_tests": tests[:visible], "hidden_tests": tests[visible:]}
+        checks = list(humaneval.hidden_checks(tests)) if isinstance(tests, str) else tests
+        if len(checks) <= visible:
+            raise DataError("field $.tests", len(checks), f"a test beyond the {visible} visible", mbpp.LOWER)
+        if isinstance(tests, str):  # whose parts share a namespace
+            setup = [node for node in ast.parse("\n".join(checks[:visible])).body if not _asserts(node)]
+            checks[visible] = "\n".join([*map(ast.unparse, setup), checks[visible]])
+        row |= {"visible_tests": checks[:visible], "hidden_tests": checks[visible:]}
     if "test" in row and "hidden_tests" not in row:
         return checked(humaneval.task(row))
     return checked(decoded(row, Task))
+
+
+def _asserts(node: ast.stmt) -> bool:
+    return any(isinstance(part, ast.Assert) for part in ast.walk(node))

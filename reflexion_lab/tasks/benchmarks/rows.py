@@ -14,6 +14,7 @@ import keyword
 import math
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -199,7 +200,10 @@ def _records(path: str, text: str) -> list[object]:
     csv.field_size_limit(2**31 - 1)
     separator = max(",;\t", key=text.partition("\n")[0].count)
     try:
-        rows = list(csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
+        reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+        if twice := [name for name, n in Counter(reader.fieldnames or ()).items() if name and n > 1]:
+            raise DataError(path, f"several columns {twice[0]}", "columns of different names")
+        rows = list(reader)
     except csv.Error as problem:
         raise DataError(path, f"no table ({problem})", "quotes around cells of several lines") from None
     if None in set().union(*rows):

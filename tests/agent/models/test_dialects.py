@@ -108,6 +108,18 @@ def test_what_extra_body_takes_away_is_named_on_the_screens(lab, tmp_path, capsy
         assert f"SERVER'S OWN {name} in 1 of 1 replies of" in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_listed_price_is_that_of_the_replies(lab, tmp_path, monkeypatch):
+    hosts = {"host": "127.0.0.1", "models": ["tiny"], "provider": "x", "currency": "USD", "source": "x"}
+    entry = hosts | {"prompt": 100, "completion": 200, "as_of": "2026-11-01"}
+    monkeypatch.setattr("reflexion_lab.agent.models.prices.host_of", lambda node: "127.0.0.1")  # without its port
+    (tmp_path / "own.yaml").write_text(json.dumps([entry]).replace('"2026-11-01"', "2026-11-01"))
+    status, output = lab(served(lambda body: None, []), "model.price_per_million=null", "prices.path=own.yaml")
+    assert status == 0, output
+    usage = json.loads(next(tmp_path.glob("runs/2*/summary.json")).read_text())["usage"]["actor"]
+    cost = (100 * usage["prompt_tokens"] + 200 * usage["completion_tokens"]) / 1e6
+    assert usage["cost"] == pytest.approx(cost) and cost > 0
+
+
 ROOM = "actor.sampling.max_tokens=8192 reflector.first.sampling.max_tokens=4096"
 
 
@@ -152,6 +164,7 @@ PLACES = {
     "URL/root": (0, ["/root"]), "HOST/v1": (0, ["/v1"]), "localhost:PORT/v1": (0, ["/v1"]),
     "URL/azure/m?api-version=2": (0, ["/azure/m", "?api-version=2"]),
     "URL/azure/m/chat/completions?api-version=2": (0, ["/azure/m", "?api-version=2"]),
+    "me:pw@HOST/v1": (2, []),
     "URL/v2": (2, []), "URL/azure/m": (2, []), "ftp://HOST/v1": (2, []), "http:/HOST/v1": (2, []),
 }  # fmt: skip
 """By `model.base_url`: exit status; what stands before and after `/chat/completions` where the server answers."""

@@ -174,7 +174,7 @@ def test_failure_is_retried_or_not_and_has_cause_advice_and_outcome(model, serve
     assert len(server.requests) == 1 + is_retried
 
 
-@pytest.mark.parametrize("status", [400, 413, 422, 499])
+@pytest.mark.parametrize("status", [400, 413, 422])
 def test_a_prompt_that_is_refused_in_unknown_words_is_a_reply_with_those_words(model, server, status):
     reply = ask(model(error(status, {"detail": "Request contains an invalid argument. " + "x" * 900 + KEY})))
     assert (reply.finish_reason, reply.usage.refused, reply.usage.tokens) == ("refused", 1, 0)
@@ -184,10 +184,20 @@ def test_a_prompt_that_is_refused_in_unknown_words_is_a_reply_with_those_words(m
 
 
 def test_a_field_that_a_text_names_by_chance_is_sent_again(model, server):
-    client = model(*[error(400, {"error": "please stop, the seed bank is on fire"})] * 2, "")
+    client = model(*[error(400, {"error": "invalid: please stop, the seed bank is on fire"})] * 2, "")
     assert ask(client).finish_reason == "refused"
     ask(client)
     assert ["seed" in body for body in server.bodies] == [True, False, True]
+    client = model(error(400, {"error": "busy: too many tokens, stop and resend with another seed"}), "")
+    assert ask(client).finish_reason == "refused"
+    assert (ask(client).usage.own_seed, "seed" in server.bodies[-1]) == (0, True)
+
+
+def test_a_key_that_is_refused_with_400_is_no_prompts_fault(model):
+    for words in ("API key not valid. Please pass a valid API key.", "API key expired. Please renew the API key."):
+        assert error_of(model(error(400, [{"error": {"code": 400, "message": words}}]))).outcome == "key_refused"
+    for status in (410, 424, 499):
+        assert "did not answer" in str(error_of(model(error(status, {"error": "CUDA out of memory"}), retries=0)))
 
 
 def test_content_of_another_shape_is_malformed(model):

@@ -98,6 +98,10 @@ NAMES = {
     ([COLUMNS], [], "1 of 1 tasks"), ([COLUMNS], [], "1 false fails"),
     ([COLUMNS | {"cases": COLUMNS["cases"][::-1]}], ["benchmark.load.visible=2"], "0 of 1 tasks"),
     ([COLUMNS | {"cases": "assert twice(2) == 5\nx = 3\nassert twice(x) == 6\n"}], [], "1 of 1 tasks"),
+    ([COLUMNS | {"cases": "import math\nassert twice(1) == 2\nassert twice(2) == 2 * math.e"}], [], "0 of 1 tasks"),
+    ([COLUMNS | {"cases": "import math\nassert twice(1) == 2\nassert twice(2) == math.gcd(4)"}], [], "1 of 1 tasks"),
+    ([COLUMNS | {"cases": "assert twice(1) == 2\nassert twice(2) == 4\nif twice(3) == 6:\n    raise ValueError"}], [],
+     "0 of 1 tasks"),  # its last test is no `assert`
     ([COLUMNS, COLUMNS | {"id": 8, "rank": 1}], [], "fields not read: rank"),
     ([COLUMNS], ["benchmark.fields.setup=info.set"], "benchmark.fields.setup: got 'info.set', expected a column of"),
     ([COLUMNS], ["benchmark.fields.prompt=[a]"], "benchmark.fields[...]: got {'task_id': 'id', 'prompt': ['a']"),
@@ -152,6 +156,7 @@ def test_files_of_every_form_are_read(tmp_path, run, name):
     ("a.json", b'[{"task_id": "a"}, 1]', "a.json, row 2, field $: got int, expected object"),
     ("a.csv", table(OWN | {"more": 1}, head=[*OWN]), "a.csv: got a row with more cells than the header"),
     ("a.csv", b'task_id,prompt\na,"b', "a.csv: got no table (unexpected end of data)"),
+    ("a.csv", b"task_id,tests,tests\na,b,c", "a.csv: got several columns tests, expected columns of different names"),
     ("a.csv", table({"id": 1, "entry_point": "f"}), "row 1, field $.task_id: got nothing, expected a value"),
     ("a.csv", "task_id\n\u00e9".encode("latin-1"), "a.csv, line 2: got bytes that are no text"),
     ("a.csv", table(OWN | {"hidden_tests": "assert"}), "row 1, field $.hidden_tests: got str, expected array"),
