@@ -63,6 +63,10 @@ def test_broken_runs_are_named_and_left_out(day, capsys, door):
     kept = [] if door not in ("rl.load", "pages") else ["grades.jsonl"]  # they show unfinished runs, too
     for name, (_, message) in BREAKAGES.items():
         assert (message in messages.replace(f"{Path.cwd()}/", "")) == (name not in kept)
+    if door == "report":
+        assert any(
+            "LEFT OUT: unfinished or not readable: broken" in path.read_text() for path in Path("out").rglob("*.html")
+        )
 
 
 @pytest.mark.parametrize("kind", ["empty", "no manifest", "torn", "cut off"])
