@@ -100,7 +100,7 @@ class Text(NamedTuple):
     bound: str
 
 
-BENCHMARKS = ("basics", "humaneval", "humaneval_plus", "mbpp", "mutants", "rows", "vacuous", "visible")
+BENCHMARKS = ("basics", "humaneval", "humaneval_plus", "jsonl", "mbpp", "mutants", "rows", "vacuous", "visible")
 TEXTS = (
     Text(
         "checks and their setup",

@@ -47,6 +47,7 @@ import json, sys
 from contextlib import suppress
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import Task
+from reflexion_lab.tasks.benchmarks.jsonl import _task as split
 from reflexion_lab.tasks.benchmarks.rows import checked, repeated
 from reflexion_lab.tasks.benchmarks.visible import visible_tests
 from reflexion_lab.tasks.evaluators.self_tests import Sieve, asserts
@@ -67,6 +68,8 @@ def task(text):
         checked(Task(task_id="t", prompt=text, entry_point="f", hidden_tests=(text,)))
     visible_tests("def f(x): pass\\n>>> " + text, "f")
     repeated([text], [text], "f")
+    with suppress(DataError):
+        split({"task_id": "t", "prompt": "def f(x): pass", "entry_point": "f", "tests": text}, 0)
 
 def value(text):
     with suppress(ValueError, RecursionError):
