@@ -24,7 +24,8 @@ def grouped(runs: Iterable[RunFolder]) -> list[list[RunFolder]]:
     parts: dict[tuple[str, object, int], dict[int, RunFolder]] = {}
     copies = Counter[object]()
     for run in runs:
-        kind, sweep, number = str(run.path), run.manifest.config.get("sweep_id"), _number(run)
+        kind, sweep = str(run.path), run.manifest.config.get("sweep_id")
+        number = int(shard_of(run.manifest.config).partition("/")[0] or 0)
         if shard_of(run.manifest.config):
             kind = _kind(run.manifest)
             copies[kind, sweep, number] += 1
@@ -101,7 +102,3 @@ def _kind(manifest: Manifest) -> str:
     prices = sorted(manifest.prices.items())
     data = manifest.benchmark_digest, manifest.provenance.benchmark_file_digest  # the second covers clusters, too
     return repr((n, manifest.config_digest, data, models, parts, texts, prices, manifest.study_digest))
-
-
-def _number(run: RunFolder) -> int:
-    return int(shard_of(run.manifest.config).partition("/")[0] or 0)

@@ -288,11 +288,6 @@ def _reply(sample: Sample) -> str:
     return sample.program.removeprefix(IMPORTS).removeprefix(sample.prompt)
 
 
-def _before(front: str, sample: Sample) -> Sample:
-    """The sample with `front` before its program, unless that must stay the first statement."""
-    return sample if "__future__" in sample.program else replace(sample, program=front + sample.program)
-
-
 def _functions(program: str, name: str) -> list[str]:
     """Functions of the program, and the method `name` of its classes, as expressions; the last first."""
     names = re.findall(r"^(?:async )?def[ \t]+(\w+)", program, re.MULTILINE)
@@ -301,10 +296,11 @@ def _functions(program: str, name: str) -> list[str]:
 
 
 def _unstable(run: Run, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
-    draws = "random" in verdict.sample.program
+    # `from __future__` must stay the first statement
+    draws = "random" in verdict.sample.program and "__future__" not in verdict.sample.program
     for number in range(1, REPEATS + 1):
-        sample = _before(SEEDED.format(number), verdict.sample) if draws else verdict.sample
-        if run(sample).passed != verdict.passed:
+        front = SEEDED.format(number) if draws else ""
+        if run(replace(verdict.sample, program=front + verdict.sample.program)).passed != verdict.passed:
             yield "unstable", f"execution {number + 1} has the other verdict", ""
 
 

@@ -156,8 +156,10 @@ class Widgets:
         histories = explorer.histories
         results = _counted(list(RESULTS), [{task.result} for task in histories])
         outcomes = _counted(WORDS, [task.outcomes for task in histories])
-        categories = _counted(_names(histories), [task.categories for task in histories])
-        lengths = ((f"{n} ({count})", n) for n, count in _lengths(histories))
+        categories = _counted(
+            sorted({name for task in histories for name in task.categories}), [task.categories for task in histories]
+        )
+        lengths = [(f"{n} ({count})", n) for n, count in sorted(Counter(len(t.attempts) for t in histories).items())]
         search = {"placeholder": "in words or code", "style": {"description_width": "initial"}}
         self.filters = {
             "result": self._choice(w, "result", [(ANY, ANY), *results]),
@@ -272,14 +274,6 @@ def _counted(names: Any, sets: list[Any]) -> Iterator[tuple[str, str]]:
     counts = Counter(name for group in sets for name in group)
     words = names if isinstance(names, dict) else {name: name for name in names}
     yield from ((f"{visible(word)} ({counts[name]})", name) for name, word in words.items() if counts[name])
-
-
-def _names(histories: list[TaskLine]) -> list[str]:
-    return sorted({name for task in histories for name in task.categories})
-
-
-def _lengths(histories: list[TaskLine]) -> list[tuple[int, int]]:
-    return sorted(Counter(len(task.attempts) for task in histories).items())
 
 
 def _wide(width: str) -> dict[str, str]:

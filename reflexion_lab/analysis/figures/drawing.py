@@ -348,15 +348,11 @@ def readable(arms: Sequence[Arm]) -> dict[str, Arm]:
     labels = [arm.label for arm in arms]
     short, shared = short_names(labels), plain(shared_words(labels))
     for arm in arms:
-        whole = _visible(plain(short[arm.label]))
+        text = plain(short[arm.label])  # legends leave out names that are empty or begin with an underscore
+        whole = f" {text}" if text.startswith("_") else text or "(no name)"
         name, number = bounded(whole, LONGEST), 2
         while name in used:
             name, number = f"{bounded(whole, LONGEST - 5)} ({number})", number + 1
         used.add(name)
         by_label[arm.label] = Arm(name, arm.whole, shared, arm.frozen)
     return by_label
-
-
-def _visible(name: str) -> str:
-    """Legends leave out names that are empty or begin with an underscore."""
-    return f" {name}" if name.startswith("_") else name or "(no name)"

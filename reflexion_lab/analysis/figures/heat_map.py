@@ -35,7 +35,10 @@ def heat_map(grid: Cells, keys: tuple[str, str], limits: tuple[float, float], ti
     import numpy as np
     from matplotlib.colors import LinearSegmentedColormap
 
-    down, across = (_ordered({pair[side] for pair in grid}) for side in (0, 1))
+    # numbers first, then words
+    down, across = (
+        sorted({p[side] for p in grid}, key=lambda value: (isinstance(value, str), value)) for side in (0, 1)
+    )
     shares = np.full((len(down), len(across)), np.nan)
     low, high = limits
     for (first, second), (arm, share) in grid.items():
@@ -134,11 +137,6 @@ def series(arm: Arm, keys: Sequence[str]) -> str:
 def value_of(value: object) -> Value:
     """A number, or the value as text."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
-
-
-def _ordered(values: set[Value]) -> list[Value]:
-    """Numbers first, then words."""
-    return sorted(values, key=lambda value: (isinstance(value, str), value))
 
 
 def _text(value: Value) -> str:

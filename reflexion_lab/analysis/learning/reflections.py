@@ -101,7 +101,7 @@ def reflections(log: Log, seed: int = 0) -> ReflectionFigures | None:
         tasks=len({reflection.attempt.task_id for reflection in written}),
         is_reviewed=bool(whole.flags),
         mentions_check=_rate(written, lambda words: MISSES not in words.flags) if whole.flags else None,
-        leaks=_rate(written, _leaks) if whole.flags else None,
+        leaks=_rate(written, lambda words: any(flag in LEAKS for flag in words.flags)) if whole.flags else None,
         base=_of_retries(base, log.clusters),
         base_of="retries without a reflection" if unread else "all retries",
         every=whole,
@@ -173,7 +173,3 @@ def _key(attempt: Attempt) -> tuple[str, int]:
 
 def _rate(written: Sequence[Written], condition: Callable[[Reflection], bool]) -> Rate:
     return Rate.over(condition(reflection.words) for reflection in written)
-
-
-def _leaks(words: Reflection) -> bool:
-    return any(flag in LEAKS for flag in words.flags)

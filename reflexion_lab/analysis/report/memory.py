@@ -76,7 +76,8 @@ def _memory(every: Sequence[Curated]) -> Iterator[str]:
         f", the first in round {lost[0].round + 1}: {lost[0].before:,} to {lost[0].after:,} tokens" if lost else ""
     )
     yield f"operations: {counts} · refused {refused}, unreadable replies {unreadable}"
-    shown, reading, others = (_sum([getattr(r, name) for r in every]) for name in ("shown", "reading", "not_reading"))
+    rates = ([getattr(run, name) for run in every] for name in ("shown", "reading", "not_reading"))
+    shown, reading, others = (Rate.of(sum(rate.k for rate in each), sum(rate.n for rate in each)) for each in rates)
     passes = f"passing attempts: {reading.k} of {reading.n} with items, {others.k} of {others.n} without"
     yield f"items read: {shown.k} of {shown.n} · {passes}"
     curator, rest = sum((r.curation + r.selection for r in every), Usage()), sum((r.others for r in every), Usage())
@@ -87,10 +88,6 @@ def _range(values: Sequence[int]) -> str:
     """The value, or the lowest and highest of several orders."""
     ends = sorted({min(values, default=0), max(values, default=0)})
     return " to ".join(f"{value:,}" for value in ends)
-
-
-def _sum(rates: Sequence[Rate]) -> Rate:
-    return Rate.of(sum(rate.k for rate in rates), sum(rate.n for rate in rates))
 
 
 def _cost(usage: Usage) -> str:

@@ -249,7 +249,8 @@ def suite_quality(
 ) -> SuiteQuality:
     """Quality of the suites; `verdicts` are by task."""
     suites = list(written)
-    outcomes = {suite.task_id: _outcomes(verdicts.get(suite.task_id)) for suite in suites}
+    judged = {task: [c.outcome for c in suite.checks if c.outcome not in UNKNOWN] for task, suite in verdicts.items()}
+    outcomes = {suite.task_id: judged.get(suite.task_id, []) for suite in suites}
     every = [(task, outcome) for task, of_suite in outcomes.items() for outcome in of_suite]
     complete = [suite.task_id for suite in suites if 0 < len(suite.tests) == len(outcomes[suite.task_id])]
     tests = sum(len(suite.tests) for suite in suites)
@@ -264,7 +265,3 @@ def suite_quality(
         invalid_outcomes=dict(Counter(outcome for _, outcome in every if outcome != "pass")),
         dropped=dict(Counter(reasons)),
     )
-
-
-def _outcomes(suite: SuiteVerdict | None) -> list[str]:
-    return [check.outcome for check in suite.checks if check.outcome not in UNKNOWN] if suite else []

@@ -177,16 +177,13 @@ def parse(reply: str) -> list[Change]:
     """
     sections = _LABELS.sections(without_thoughts(reply)[0])
     changes = (Change(name, number, _text(lines)) for name, lines, number in sections)
-    return [change for change in changes if _is_rule(change.text)]
+    sentences = [change for change in changes if change.text[1:].endswith(".") and change.text.isprintable()]
+    return [change for change in sentences if not any(word in change.text for word in BANNED)]
 
 
 def _text(lines: Sequence[str]) -> str:
     """The first line that is not empty, without emphasis."""
     return next(filter(None, (one_line(line).strip("* ") for line in lines)), "")
-
-
-def _is_rule(text: str) -> bool:
-    return text.endswith(".") and len(text) > 1 and text.isprintable() and not any(word in text for word in BANNED)
 
 
 def _matched(change: Change, rules: Sequence[Item]) -> Change:

@@ -140,14 +140,6 @@ def _range(*parts: int) -> range:
     return numbers
 
 
-def _deque(items: list[Any], max_length: int | None) -> deque[Any]:
-    return deque(_listed(items), max_length)
-
-
-def _array(code: str, items: list[Any]) -> array[Any]:
-    return array(code, _listed(items))
-
-
 def _listed(items: Any) -> list[Any]:
     """`items`, which must be a list: elements of a range would take more memory than the report."""
     if not isinstance(items, list):
@@ -169,23 +161,17 @@ def _datetime(parts: list[int], offset: list[int] | None) -> datetime:
     return datetime(year, month, day, hour, minute, second, micro, _zone(offset), fold=fold)
 
 
-def _dict_keys(items: list[Any]) -> Any:
-    return dict.fromkeys(items).keys()
-
-
-def _dict_items(items: list[Any]) -> Any:
-    return dict(items).items()
-
-
 CONTAINERS: dict[str, Callable[[Any], Any]] = {
-    "t": tuple, "s": set, "z": frozenset, "d": dict, "O": OrderedDict, "C": _counter, "K": _dict_keys, "I": _dict_items,
+    "t": tuple, "s": set, "z": frozenset, "d": dict, "O": OrderedDict, "C": _counter,
+    "K": lambda items: dict.fromkeys(items).keys(), "I": lambda items: dict(items).items(),
 }  # fmt: skip
 VIEWS = tuple(type(view) for view in (CONTAINERS.keys(), CONTAINERS.items(), CONTAINERS.values()))
 SINGLE = {str, int, float, bool, type(None), bytes, bytearray, complex, Decimal, array, memoryview}
 SEVERAL = (list, tuple, set, frozenset, deque, range, *VIEWS)
 LIBRARY: dict[str, Callable[..., Any]] = {
-    "r": _range, "date": date, "time": _time, "datetime": _datetime, "delta": timedelta, "deque": _deque,
-    "array": _array, "path": PurePosixPath, "re": lambda pattern, _: Opaque("Pattern", pattern, True),
+    "r": _range, "date": date, "time": _time, "datetime": _datetime, "delta": timedelta,
+    "deque": lambda items, longest: deque(_listed(items), longest), "path": PurePosixPath,
+    "array": lambda code, items: array(code, _listed(items)), "re": lambda pattern, _: Opaque("Pattern", pattern, True),
     "uuid": lambda number: Opaque("UUID", number, True),
 }  # fmt: skip
 DECODERS: dict[str, Callable[[Any], Any]] = {
