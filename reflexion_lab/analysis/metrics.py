@@ -284,6 +284,13 @@ def written_tests_valid(log: Log) -> Rate | None:
     return suite_quality(log.written.values(), log.suite_verdicts, log.clusters).valid if is_shown else None
 
 
+@metric("task", "share", label="pass@1 by base tests", direction="higher", note="without the tests that a + adds")
+def hidden_base_passed(attempts: Sequence[Attempt], grades: Mapping[int, Grade]) -> bool | None:
+    """Verdict of the original benchmark's tests on the submission."""
+    grade = grades.get(submitted_at(attempts).number)
+    return grade.base_passed if grade else None
+
+
 @metric("run", "number", label="attempts a task", direction="lower")
 def attempts_mean(log: Log) -> float:
     return len(log.every) / len(log.attempts) if log.attempts else 0.0

@@ -20,9 +20,9 @@ from typing import Any
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.clusters import ALONE, by_cluster
 from reflexion_lab.analysis.stats.intervals import Estimate
-from reflexion_lab.audit.transcripts import read_rows, unpacked
+from reflexion_lab.audit.transcripts import read_rows
 from reflexion_lab.errors import DataError
-from reflexion_lab.io.files import content
+from reflexion_lab.io.files import content, unpacked
 from reflexion_lab.records import Record
 
 NOT_METRICS = frozenset({"doc_id", "filter", "resps", "filtered_resps", "target", "arguments", "doc", "metrics"})

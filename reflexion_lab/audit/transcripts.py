@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from reflexion_lab.errors import DataError
-from reflexion_lab.io.files import GZIP, content, gunzipped
+from reflexion_lab.io.files import content, unpacked
 from reflexion_lab.records import Record, Task
 from reflexion_lab.tasks.benchmarks.humaneval import helpers
 from reflexion_lab.text.replies.syntax import UNPARSABLE, Parser
@@ -70,14 +70,6 @@ def read_rows(path: Path, tasks: Mapping[str, Task] | None = None) -> Iterator[R
         if not isinstance(fields, dict):
             raise DataError(f"{path}, line {number}", f"a {type(fields).__name__}", "one JSON object per line")
         yield Row(file=str(path), line=number, fields=fields, tasks=tasks or {})
-
-
-def unpacked(path: Path, data: bytes) -> bytes:
-    """The text in the file's `data`, packed by gzip or not."""
-    try:
-        return gunzipped(data) if data.startswith(GZIP) else data
-    except ValueError as problem:
-        raise DataError(path, problem, "a whole gzip file") from None
 
 
 def task_of(row: Row, task_id: str) -> Task:

@@ -75,11 +75,9 @@ def overrides(arguments: Sequence[str]) -> list[str]:
     """Hydra overrides for the arguments: one without `=` is a file of tasks or the name of a benchmark."""
     settings = []
     for word in arguments:
-        if "=" in word and not Path(word).is_file():
-            settings.append(word)
-        elif Path(word).is_file():
+        if Path(word).is_file():
             quoted = word.replace("\\", "\\\\").replace("'", "\\'")
             settings += ["benchmark=jsonl", f"benchmark.load.path='{quoted}'"]
         else:
-            settings.append(f"benchmark={word}")
+            settings.append(word if "=" in word else f"benchmark={word}")
     return settings

@@ -139,6 +139,14 @@ GZIP = b"\x1f\x8b"
 _READ = 1 << 16
 
 
+def unpacked(path: Path | str, data: bytes) -> bytes:
+    """The text in the file's `data`, packed by gzip or not. Raises DataError: as `gunzipped`."""
+    try:
+        return gunzipped(data) if data.startswith(GZIP) else data
+    except DataError as problem:
+        raise DataError(path, problem, "a whole gzip file") from None
+
+
 def gunzipped(data: bytes) -> bytes:
     """Expand gzip `data` of one or more members.
 

@@ -141,6 +141,8 @@ class Task(Record, frozen=True, kw_only=True):
     """Check sources, each run in order in one namespace; the loop may see and run these."""
     hidden_tests: tuple[str, ...] = ()
     """Check sources that only the judge runs."""
+    base_tests: int = 0
+    """Number of hidden tests, the first ones, that the original benchmark has, where more were added; 0 elsewhere."""
     setup: str = ""
     """Python that runs before the checks, in their namespace; public."""
     canonical_solution: str = ""

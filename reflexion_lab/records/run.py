@@ -46,6 +46,8 @@ class Grade(Record, frozen=True, kw_only=True):
     """False for the submitted attempt, graded while the run was open; True for the others, graded after the seal."""
     checks_in_process: int = 0
     """Tests that ran beside the program, which can forge them (`Check.in_process`)."""
+    base_passed: bool | None = None
+    """Whether the tests of the original benchmark pass (`Task.base_tests`); None without a verdict on them."""
 
 
 class SetAside(Record, frozen=True, kw_only=True):

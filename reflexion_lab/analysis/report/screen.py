@@ -18,6 +18,7 @@ from reflexion_lab.analysis.comparison.budgets import ATTEMPTS
 from reflexion_lab.analysis.comparison.grouping import shared_words, short_names
 from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
+from reflexion_lab.analysis.metrics import REGISTRY
 from reflexion_lab.analysis.report import cells, run_tables
 from reflexion_lab.analysis.report import comparison as tables
 from reflexion_lab.analysis.report.history import Card, Sources, cards
@@ -67,6 +68,8 @@ def run_screen(run: RunFolder, log: Log, width: int = WIDTH, facts: Sequence[str
     failed = short_ids(log.results)[next(iter(unsolved or log.results))] if log.results else ""
     look = [f"show {name} {failed}"] * bool(failed) + [f"report --html {name}   (all tables: show {name} --full)"]
     warnings, top = run_tables.warnings(log, figures, run.path), [about, *_rates(figures)]
+    base = REGISTRY["task", "hidden_base_passed"].in_run(log)
+    top[2:2] = [f"by base tests  {rate(base)}"] if isinstance(base, Rate) else []
     calls = sum(usage.calls for usage in figures.usage.values())
     bottom = [*_changes(log, figures, unsolved), *_feedback(log, figures), f"{calls:,} calls, {spending(log)}", *facts]
     bottom.append(f"run folder: {run.path}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import hashlib
@@ -351,6 +352,9 @@ def selected(cfg: Config, sandbox: CachedSandbox | None = None) -> Benchmark:
     """The selected tasks in the benchmark's order, each once."""
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
+    if sandbox is None and takes("benchmark", plain(cfg.benchmark.load), "compute"):
+        with contextlib.closing(load_sandbox(cfg)) as own:  # starts a process only for values that the file omits
+            return selected(cfg, own)
     parts: dict[str, Any] = {"compute": sandbox and sandbox.values}
     if fields := plain(getattr(cfg.benchmark, "fields", None)):
         if not takes("benchmark", plain(cfg.benchmark.load), "fields"):

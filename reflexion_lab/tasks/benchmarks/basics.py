@@ -342,7 +342,11 @@ def pool(template: Template, k: Any, rng: Random) -> Pool:
     wrong = wrong_programs(template, k)
     killers = [_killers(program, drawn.values(), values) for program in wrong]
     cases = tuple(
-        Case(_arguments(call), repr(value), sum((killed >> i & 1) << n for n, killed in enumerate(killers)))
+        Case(
+            f"({', '.join(map(repr, call))})",
+            repr(value),
+            sum((killed >> i & 1) << n for n, killed in enumerate(killers)),
+        )
         for i, (call, value) in enumerate(zip(drawn.values(), values, strict=True))
     )
     rare = [killed for killed in killers if killed.bit_count() <= EXAMPLES]
@@ -430,7 +434,3 @@ def compiled(program: str) -> Program:
         return function(*arguments)
 
     return bounded
-
-
-def _arguments(call: tuple[object, ...]) -> str:
-    return f"({', '.join(map(repr, call))})"

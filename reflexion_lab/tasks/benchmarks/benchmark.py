@@ -141,8 +141,9 @@ def _digest(tasks: Sequence[Task]) -> str:
     for number, task in enumerate(tasks):
         row = msgspec.to_builtins(task)
         del row["cluster"]  # metadata: it changes no result of a task
-        if not row["initial_code"]:  # most have none
-            del row["initial_code"]
+        for name in ("initial_code", "base_tests"):  # most have none
+            if not row[name]:
+                del row[name]
         sha256.update(b"," * bool(number) + msgspec.json.encode(row, order="sorted"))
     sha256.update(b"]")
     return sha256.hexdigest()

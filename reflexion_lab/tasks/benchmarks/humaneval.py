@@ -46,7 +46,7 @@ class Problem(msgspec.Struct, frozen=True):
     task_id: str
     prompt: str
     entry_point: str
-    test: str
+    test: str = ""
     canonical_solution: str = ""
     visible_tests: tuple[str, ...] | None = None
 
@@ -78,7 +78,8 @@ def hidden_checks(test: str) -> tuple[str, ...]:
     is_called = len(with_calls(_parsed(test), "candidate").body) > len(tree.body)  # as by a test runner
     if not check and (is_called or any(isinstance(part, ast.Assert) for node in others for part in ast.walk(node))):
         return (test,)
-    before = [node for node in tree.body if node not in (check, *_calling(tree)) and not _is_metadata(node)]
+    data = [node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "METADATA"]
+    before = [node for node in tree.body if node not in (check, *data, *_calling(tree))]
     if check and _is_whole(check):
         return ("\n".join([*(_source(lines, node) for node in before), *_called(test, _lines(lines, check), check)]),)
     checks, waiting = [], before if check else []
@@ -138,6 +139,11 @@ def examples(task_id: str, prompt: str, entry_point: str) -> tuple[str, ...]:
 def task(row: Fields) -> Task:
     """The task of a row of HumanEval."""
     problem = decoded(row, Problem)
+    return task_of(problem, hidden_checks(problem.test), problem.test)
+
+
+def task_of(problem: Problem, hidden: tuple[str, ...], needs: str) -> Task:
+    """The task of a row with these tests; its setup has the prompt's functions that the text `needs` names."""
     visible = problem.visible_tests
     if visible is None:
         visible = examples(problem.task_id, problem.prompt, problem.entry_point)
@@ -146,8 +152,8 @@ def task(row: Fields) -> Task:
         prompt=problem.prompt,
         entry_point=problem.entry_point,
         visible_tests=visible,
-        hidden_tests=hidden_checks(problem.test),
-        setup=helpers(problem.prompt, problem.entry_point, problem.test),
+        hidden_tests=hidden,
+        setup=helpers(problem.prompt, problem.entry_point, needs),
         canonical_solution=whole_solution(problem.prompt, problem.entry_point, problem.canonical_solution),
     )
 
@@ -167,10 +173,6 @@ def _calling(tree: ast.Module) -> list[ast.stmt]:
             statements.append(node)
             names |= {node.name} if isinstance(node, ast.FunctionDef) else set()
     return statements
-
-
-def _is_metadata(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "METADATA"
 
 
 def _is_whole(check: ast.FunctionDef) -> bool:

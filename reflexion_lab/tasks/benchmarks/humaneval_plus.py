@@ -6,6 +6,7 @@ Inputs and expected values are read as literals; nothing of the file is executed
 from __future__ import annotations
 
 import ast
+import contextlib
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ import msgspec
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
-from reflexion_lab.tasks.benchmarks.humaneval import examples, helpers, whole_solution
+from reflexion_lab.tasks.benchmarks.humaneval import Problem, task_of
 from reflexion_lab.tasks.benchmarks.rows import Fields, checked, decoded, read
 from reflexion_lab.text.replies.syntax import IMPORTS, UNPARSABLE, read_names
 
@@ -116,17 +117,14 @@ ASSERTION = re.compile(
 """Bodies of EvalPlus' `assertion`; group 2: it ignores the order."""
 
 
-class Problem(msgspec.Struct, frozen=True):
+class Release(Problem, frozen=True):
     """One row of the hub, with `test`, or of EvalPlus' release, with inputs but no expected values."""
 
-    task_id: str
-    prompt: str
-    entry_point: str
-    canonical_solution: str = ""
-    test: str = ""
     base_input: list[list[object]] | None = None
-    plus_input: list[list[object]] = []
+    plus_input: list[list[object]] = msgspec.field(default_factory=list)
     atol: float = 0.0
+    contract: str = ""
+    assertion: str = ""
 
 
 def humaneval_plus(path: str, compute: Compute | None = None) -> Benchmark:
@@ -139,15 +137,15 @@ def humaneval_plus(path: str, compute: Compute | None = None) -> Benchmark:
     the body that completes `prompt`. `path`: a file or data set. `compute`: runs the canonical solutions of a release
     file in a sandbox; hub rows do not need it.
     """
-    return read(path, partial(_task, compute=compute))
+    return read(path, partial(task, compute=compute))
 
 
-def _task(row: Fields, compute: Compute | None) -> Task:
-    problem = decoded(row, Problem)
+def task(row: Fields, compute: Compute | None) -> Task:
+    """The task of a row; `compute` as in `humaneval_plus`."""
+    problem, base = decoded(row, Release), 0
     tags: tuple[str, ...] = ()
     if problem.base_input is not None:
-        inputs, cases, atol = _released(problem, problem.base_input, compute)
-        hidden = checks(problem.entry_point, cases, atol)
+        inputs, hidden, base = released(problem, problem.base_input, compute)
     else:
         inputs, hidden, tags = hidden_of(problem.test, problem.entry_point)
     if not hidden:
@@ -155,16 +153,9 @@ def _task(row: Fields, compute: Compute | None) -> Task:
         raise DataError(f"field $.{field}", "none", "inputs for which the reference has a correct value")
     if left_out := inputs - len(hidden):
         tags = (f"{LEFT_OUT}:{left_out}",)
-    task = Task(
-        task_id=problem.task_id,
-        prompt=problem.prompt,
-        entry_point=problem.entry_point,
-        visible_tests=examples(problem.task_id, problem.prompt, problem.entry_point),
-        setup=helpers(problem.prompt, problem.entry_point, "\n".join(hidden)) + helper(problem.entry_point, hidden),
-        canonical_solution=whole_solution(problem.prompt, problem.entry_point, problem.canonical_solution),
-        tags=tags,
-    )
-    return msgspec.structs.replace(checked(task), hidden_tests=hidden)  # hundreds, generated above: not checked
+    task = checked(task_of(problem, (), "\n".join(hidden)))  # hundreds of tests, generated above: not checked
+    setup = task.setup + helper(problem.entry_point, hidden)
+    return msgspec.structs.replace(task, hidden_tests=hidden, setup=setup, tags=tags, base_tests=base)
 
 
 def hidden_of(test: str, entry_point: str) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
@@ -233,27 +224,25 @@ def _value(node: ast.expr) -> object:
         return ast.literal_eval(_special(text))
 
 
-def _released(problem: Problem, base: list[list[object]], compute: Compute | None) -> tuple[int, list[Case], float]:
-    """Number of distinct inputs, cases of those with a value of the canonical solution, and tolerance."""
-    if compute is None:
-        raise DataError(
-            "field $.base_input: a release file of EvalPlus has no expected values; pass `compute`, which runs its "
-            "canonical solutions, or use the hub's rows, which have the field test"
-        )
-    calls = list(
-        dict.fromkeys(
-            ", ".join(_special(repr(value)) for value in arguments) for arguments in base + problem.plus_input
-        )
-    )
+def released(
+    problem: Release, base: list[list[object]], compute: Compute | None, as_sets: bool = False
+) -> tuple[int, tuple[str, ...], int]:
+    """Number of distinct inputs, checks of those with a value of the canonical solution, and how many are of `base`."""
+    if not callable(compute):
+        expected = "a function `compute`, which runs the canonical solutions (in a config: none), or the hub's rows"
+        raise DataError("field $.base_input", "inputs without expected values", expected)
+    every = [", ".join(_special(repr(value)) for value in inputs) for inputs in base + problem.plus_input]
+    calls, n_base = list(dict.fromkeys(every)), len(set(every[: len(base)]))
     program = problem.prompt + problem.canonical_solution
     texts = compute(program, problem.entry_point, [f"candidate({arguments})" for arguments in calls])
-    cases = []
-    for arguments, text in zip(calls, texts, strict=True):
-        try:
-            cases.append(Case(arguments, text or "", ast.literal_eval(text or "")))
-        except UNPARSABLE:
-            continue
-    return len(calls), cases, problem.atol
+    tests, base_tests = list[str](), 0
+    for number, (arguments, text) in enumerate(zip(calls, texts, strict=True)):
+        with contextlib.suppress(*UNPARSABLE):
+            case = Case(arguments, text or "", ast.literal_eval(text or ""))
+            tests += checks(problem.entry_point, [case], problem.atol, as_sets)
+        if number < n_base:
+            base_tests = len(tests)
+    return len(calls), tuple(tests), base_tests
 
 
 def _special(source: str) -> str:

@@ -10,8 +10,9 @@ import msgspec
 from reflexion_lab.errors import DataError
 from reflexion_lab.limits import Count, validated
 from reflexion_lab.records import Task
-from reflexion_lab.tasks.benchmarks import humaneval, mbpp
+from reflexion_lab.tasks.benchmarks import humaneval, humaneval_plus, mbpp
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.humaneval_plus import Compute
 from reflexion_lab.tasks.benchmarks.rows import SAME, Fields, Names, checked, decoded, read
 
 
@@ -22,21 +23,25 @@ class Tests(msgspec.Struct, frozen=True):
 
 
 @validated
-def jsonl(path: str, visible: Count = 1, fields: Names = SAME) -> Benchmark:
+def jsonl(path: str, visible: Count = 1, fields: Names = SAME, compute: Compute | None = None) -> Benchmark:
     """Tasks of a file or data set.
 
     The fields `task_id`, `prompt` and `entry_point` (a Python identifier) are required; tests are lists of Python
     source. A row without `hidden_tests` but with `test` is read as one of HumanEval, whose `canonical_solution` may be
     missing; a row with `test_list` as one of MBPP or MBPP+, whose first test is visible and whose challenge tests are
     left out. Of a list `tests`, as of `test_list`, the first `visible` ones are visible and the others hidden; one text
-    is split into its asserts. See `rows.read` for `path`, `fields`, name, digest and errors.
+    is split into its asserts. A row with `base_input` is one of EvalPlus' release, as `humaneval_plus` reads it with
+    `compute`. See `rows.read` for `path`, `fields`, name, digest and errors.
     """
-    return read(path, partial(_task, visible=visible), fields=fields)
+    return read(path, partial(_task, visible=visible, compute=compute), fields=fields)
 
 
-def _task(row: Fields, visible: int) -> Task:
+def _task(row: Fields, visible: int, compute: Compute | None = None) -> Task:
+    if "base_input" in row:
+        is_mbpp = str(row.get("task_id")).startswith("Mbpp")
+        return mbpp.release(row, visible, compute) if is_mbpp else humaneval_plus.task(row, compute)
     if "test_list" in row and not row.keys() & {"visible_tests", "hidden_tests"}:
-        return mbpp.task(row, visible)
+        return mbpp.task(decoded(row, mbpp.Problem), visible)
     if type(row.get("task_id")) is int:
         row["task_id"] = str(row["task_id"])
     if "tests" in row and not row.keys() & {"test", "visible_tests", "hidden_tests"}:

@@ -8,20 +8,23 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from textwrap import indent
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from reflexion_lab.errors import DataError
 from reflexion_lab.limits import Count, validated
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
-from reflexion_lab.tasks.benchmarks.humaneval_plus import helper, hidden_of
+from reflexion_lab.tasks.benchmarks.humaneval_plus import LEFT_OUT, Compute, Release, helper, hidden_of, released
 from reflexion_lab.tasks.benchmarks.rows import HUB, Fields, checked, decoded, read, repeated
 from reflexion_lab.text.replies.syntax import UNPARSABLE
 
+SEVERAL = (list, tuple, set, dict)
 SPLITS = {"prompt": (1, 10), "test": (11, 510), "validation": (511, 600), "train": (601, 974)}
 """The authors' splits: first and last `task_id`, in both subsets."""
 Split = Literal["prompt", "test", "validation", "train", "all"]
@@ -76,32 +79,67 @@ def mbpp(
     )
 
 
-def task(row: Fields, visible: int) -> Task:
-    """The task of a row of MBPP, with its first tests visible."""
-    return _task(decoded(row, Problem), visible, challenge=False)
+def release(row: Fields, visible: int, compute: Compute | None) -> Task:
+    """The task of a row of MBPP+'s release file, whose prompt ends in asserts; `compute` as in `humaneval_plus`."""
+    plus = decoded(row, Release)
+    lines = plus.prompt.strip().strip("'\"").strip().splitlines()
+    tests = [line for line in lines if line.startswith("assert ")]
+    with suppress(*UNPARSABLE):
+        nodes = (node for test in tests for node in ast.walk(ast.parse(test)) if isinstance(node, ast.Call))
+        like = ast.literal_eval(ast.List(next(c.args for c in nodes if ast.unparse(c.func) == plus.entry_point)))
+        typed = {
+            name: [_typed(values, like) for values in getattr(plus, name) or ()]
+            for name in ("base_input", "plus_input")
+        }
+        plus = replace(plus, **typed)
+    text = "\n".join(line for line in lines if line not in tests)
+    problem = Problem(int(plus.task_id.rpartition("/")[2]), plus.canonical_solution, tests, text)
+    return task(problem, visible, plus=replace(plus, prompt=""), compute=compute)
+
+
+def _typed(value: Any, like: Any) -> Any:
+    """`value` of JSON with the tuples, sets and numbers of `like`, another value of the same parameter."""
+    if isinstance(value, str) and isinstance(like, complex | float):
+        return type(like)(value)
+    if isinstance(value, dict) and isinstance(like, dict):
+        return {key: _typed(item, next(iter(like.values()), item)) for key, item in value.items()}
+    if not isinstance(value, list) or not isinstance(like, SEVERAL):
+        return value
+    pairs = [(item, [*list(like)[i : i + 1], *like]) for i, item in enumerate(value)]
+    likes = [next((x for x in of if isinstance(x, SEVERAL) == isinstance(v, SEVERAL)), v) for v, of in pairs]
+    return type(like)(map(_typed, value, likes))
 
 
 def _selected(row: Fields, split: str, visible: int, challenge: bool) -> Task | None:
     problem = decoded(row, Problem)
     first, last = SPLITS.get(split, (problem.task_id, problem.task_id))
-    return _task(problem, visible, challenge) if first <= problem.task_id <= last else None
+    return task(problem, visible, challenge) if first <= problem.task_id <= last else None
 
 
-def _task(problem: Problem, visible: int, challenge: bool) -> Task:
+def task(
+    problem: Problem, visible: int, challenge: bool = False, plus: Release | None = None, compute: Compute | None = None
+) -> Task:
+    """The task of a row, with its first tests visible. `plus`: its row of MBPP+'s release, with `compute`."""
     if not (text := (problem.text or problem.prompt).strip()):
         raise DataError("field $.text", "nothing", "the problem in words, here or in $.prompt")
     tests = [test.strip() for test in problem.test_list + problem.challenge_test_list * challenge]
-    function = _function(problem.code, tests)
+    function = _function(problem.code, [*tests, f"{plus.entry_point}()"] if plus else tests)
     _, inputs, tags = hidden_of(problem.test, function.name) if problem.test else (0, (), ())
+    n_base = 0
+    if plus:
+        as_sets = any(f"assert set({plus.entry_point}(" in test for test in tests)
+        n, inputs, n_base = released(plus, plus.base_input or [], compute, as_sets)
+        tags = (f"{LEFT_OUT}:{n - len(inputs)}",) * (n > len(inputs))
     if len(tests) + len(inputs) <= visible:
         raise DataError("field $.test_list", len(tests), f"a test beyond the {visible} visible", LOWER)
     examples = tests[:visible]
     both = repeated(tests, examples, function.name)
     known = repeated(inputs, tests, function.name)
+    base = [test for test in inputs[:n_base] if test not in known]
     inputs = tuple(test for test in inputs if test not in known)
     if len(both) == len(tests) and not inputs:
         examples, both = [], ()
-    task = Task(
+    whole = Task(
         task_id=f"MBPP/{problem.task_id}",
         prompt=_prompt(function, text, examples),
         entry_point=function.name,
@@ -111,7 +149,9 @@ def _task(problem: Problem, visible: int, challenge: bool) -> Task:
         canonical_solution=problem.code.replace("\r\n", "\n"),
         tags=tags,
     )
-    return msgspec.structs.replace(checked(task), hidden_tests=task.hidden_tests + inputs)  # these are generated
+    n_base = (len(whole.hidden_tests) + len(base)) * bool(inputs)
+    hidden = whole.hidden_tests + inputs  # of which `inputs` are generated
+    return replace(checked(whole), hidden_tests=hidden, base_tests=n_base)
 
 
 def _function(code: str, tests: Sequence[str]) -> ast.FunctionDef:

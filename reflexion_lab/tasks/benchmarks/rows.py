@@ -11,11 +11,12 @@ import hashlib
 import io
 import json
 import keyword
-import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import isnan
+from os.path import isfile
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -23,7 +24,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from reflexion_lab.errors import DataError
-from reflexion_lab.io.files import gunzipped
+from reflexion_lab.io.files import unpacked
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.text.replies.syntax import UNPARSABLE, tree_of
@@ -76,15 +77,19 @@ def read(
     fields : mapping
         Columns by field, for those of other names.
     """
-    if is_dataset(path):
-        encoded, digest = dataset_rows(path, instead)
-        name = name or dataset_name(path)
-        rows: Iterable[object] = encoded
+    marks = f"{path}/state.json", f"{path}/dataset_dict.json"
+    is_saved = isfile(marks[0]) or isfile(marks[1])  # noqa: PTH113 - `Path` raises for a name that is too long
+    if is_saved or path.startswith(HUB) or path.endswith(".parquet"):
+        rows, digest, stem = _dataset(path, instead)
     else:
-        data = _content(path)
-        digest = hashlib.sha256(data).hexdigest()
-        name = name or Path(Path(path).name.removesuffix(".gz")).stem
-        rows = _rows(path, data)
+        if not path.removesuffix(".gz").endswith(FILES):
+            expected = f"{', '.join(FILES)} (also with .gz), .parquet, a saved data set, or {HUB}OWNER/NAME"
+            raise DataError(path, "another ending", expected)
+        if not isfile(path):  # noqa: PTH113 - as above
+            raise DataError("benchmark.load.path", f"{path}, no such file", f"a file: {', '.join(FILES)}")
+        data = Path(path).read_bytes()
+        rows, digest = _rows(path, data), hashlib.sha256(data).hexdigest()
+        stem = Path(path.removesuffix(".gz")).stem
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the rows' own code, such as "\d" and `1if`
         tasks, unread = _tasks(path, rows, task_of, fields)
@@ -92,7 +97,7 @@ def read(
         raise DataError(path, "no task", expected)
     others = f" and {len(unread) - SHOWN} others" if len(unread) > SHOWN else ""
     note = f"{Path(path).name}: fields not read: {', '.join(unread[:SHOWN])}{others}" if unread else ""
-    return Benchmark(name, tasks, digest, note=note)
+    return Benchmark(name or stem, tasks, digest, note=note)
 
 
 def fields_of(row: object) -> Fields:
@@ -101,7 +106,9 @@ def fields_of(row: object) -> Fields:
         fields = json.loads(row) if isinstance(row, str) else row
     except (ValueError, RecursionError) as problem:
         raise DataError("field $", f"text that is not JSON ({problem})", "a JSON object") from None
-    return {name: value for name, value in _converted(fields, Fields).items() if _is_value(value)}
+    columns = _converted(fields, Fields)
+    missing = {name for name, value in columns.items() if value is None or (isinstance(value, float) and isnan(value))}
+    return {name: value for name, value in columns.items() if name not in missing}
 
 
 def decoded(fields: Fields, kind: type[T]) -> T:
@@ -130,7 +137,9 @@ def _converted(fields: object, kind: type[T]) -> T:
     try:
         return msgspec.convert(fields, kind, strict=False)  # cells of a table are texts
     except (ValueError, RecursionError) as problem:
-        raise DataError(_reworded(str(problem))) from None
+        text, _, path = str(problem).replace("`", "").partition(" - at ")
+        text = re.sub("^Expected (.*), got (.*)", r"got \2, expected \1", text)
+        raise DataError(f"field {path or '$'}: {text}") from None
 
 
 def checked(task: Task) -> Task:
@@ -143,7 +152,9 @@ def checked(task: Task) -> Task:
         raise DataError("field $.task_id", got, "a name")
     if not task.entry_point.isidentifier() or keyword.iskeyword(task.entry_point):
         raise DataError("field $.entry_point", repr(task.entry_point), "a Python identifier")
-    for field, source in _sources(task):
+    tests = {"visible_tests": task.visible_tests, "hidden_tests": task.hidden_tests}
+    numbered = {f"{name}[{i}]": source for name, of in tests.items() for i, source in enumerate(of)}
+    for field, source in {"setup": task.setup, **numbered}.items():
         try:
             compile(source, field, "exec", dont_inherit=True)
         except UNPARSABLE as problem:
@@ -152,37 +163,15 @@ def checked(task: Task) -> Task:
     return task
 
 
-def _content(path: str) -> bytes:
-    endings = ", ".join(FILES)
-    if not path.removesuffix(".gz").endswith(FILES):
-        expected = f"{endings} (also with .gz), .parquet, a saved data set, or {HUB}OWNER/NAME"
-        raise DataError(path, "another ending", expected)
-    if not _is_file(Path(path)):
-        raise DataError("benchmark.load.path", f"{path}, no such file", f"a file: {endings}")
-    return Path(path).read_bytes()
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # the name is too long
-        return False
-
-
 def _rows(path: str, data: bytes) -> Iterable[object]:
     """Rows, as text that is JSON or as columns, with None for a blank line."""
-    try:
-        text = gunzipped(data) if path.endswith(".gz") else data
-    except ValueError as problem:
-        raise DataError(path, problem, "a whole gzip file") from None
+    text = unpacked(path, data)
     encoding = "utf-16" if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
         decoded = text.decode(encoding)
     except UnicodeDecodeError as problem:
         line = text.count(b"\n", 0, problem.start) + 1
-        raise DataError(
-            f"{path}, line {line}", f"bytes that are no text ({problem})", "a file saved as UTF-8"
-        ) from None
+        raise DataError(f"{path}, line {line}", f"bytes that are no text ({problem})", "UTF-8") from None
     if path.removesuffix(".gz").endswith(TABLES):
         return _records(path, decoded)
     if re.match(r"\s*\{\s*\n", decoded):
@@ -240,10 +229,9 @@ def _tasks(
             _, first = tasks.setdefault(task.task_id, (task, place))
             if first != place:
                 raise DataError(f"field $.task_id: {task.task_id!r} is already the id of {first}")
-        except DataError as problem:
-            problems.setdefault(str(problem), []).append(place)
         except UNPARSABLE as problem:
             text = f"field $: got {type(problem).__name__} ({problem}), expected a whole row"
+            text = str(problem) if isinstance(problem, DataError) else text
             problems.setdefault(text, []).append(place)
     for name, column in missing.items():
         raise DataError(f"benchmark.fields.{name}", repr(column), f"a column of {path}: {', '.join(columns)}")
@@ -271,20 +259,6 @@ def _value(row: Fields, column: str) -> Any:
     return _value(value, inner) if isinstance(value, dict) else None
 
 
-def _sources(task: Task) -> Iterator[tuple[str, str]]:
-    yield "setup", task.setup
-    yield from ((f"visible_tests[{i}]", source) for i, source in enumerate(task.visible_tests))
-    yield from ((f"hidden_tests[{i}]", source) for i, source in enumerate(task.hidden_tests))
-
-
-def _reworded(message: str) -> str:
-    """The decoder's message, starting with the field."""
-    text, _, path = message.replace("`", "").partition(" - at ")
-    if wrong := re.fullmatch(r"Expected (.*), got (.*)", text):
-        return f"field {path or '$'}: got {wrong[2]}, expected {wrong[1]}"
-    return f"field {path or '$'}: {text}"
-
-
 def repeated(tests: Iterable[str], others: Iterable[str], entry_point: str) -> tuple[str, ...]:
     """Tests with an assert that is also in one of `others`, in order.
 
@@ -307,26 +281,19 @@ def _conditions(source: str, entry_point: str) -> list[str]:
 
 
 HUB = "hf://datasets/"
-INSTALL = "pip install datasets"
 
 
-def is_dataset(path: str) -> bool:
-    """Whether the package `datasets` reads `path`."""
-    is_saved = any(_is_file(Path(path) / name) for name in ("state.json", "dataset_dict.json"))
-    return path.startswith(HUB) or path.endswith(".parquet") or is_saved
-
-
-def dataset_rows(path: str, instead: str = "") -> tuple[list[str], str]:
-    """Rows of a data set as JSON objects, and its digest; `path` and `instead` as in `read`.
+def _dataset(path: str, instead: str) -> tuple[Iterable[object], str, str]:
+    """Rows of a data set as JSON objects, its digest and its name, without folder, owner, subset and split.
 
     NaN and Infinity are as `json` writes them. The digest is the SHA-256 (hex) of a file's bytes, otherwise of the rows
-    as JSON with sorted keys. Raises DataError: the package is missing, the data set
-    cannot be read, or it has several splits and `path` names none.
+    as JSON with sorted keys. Raises DataError: the package is missing, the data set cannot be read, or it has several
+    splits and `path` names none.
     """
     try:
         import datasets
     except ImportError:
-        raise DataError(path, "no package datasets", INSTALL, instead) from None
+        raise DataError(path, "no package datasets", "pip install datasets", instead) from None
     try:
         rows = _rows_of_dataset(datasets, path)
     except DataError:
@@ -336,20 +303,10 @@ def dataset_rows(path: str, instead: str = "") -> tuple[list[str], str]:
         hint = f"connect once, or {instead}" if instead else ""
         raise DataError(f"{path} cannot be read ({reason})", expected="a data set", hint=hint) from problem
     data = Path(path).read_bytes() if path.endswith(".parquet") else msgspec.json.encode(rows, order="sorted")
-    return [json.dumps(row, default=str) for row in rows], hashlib.sha256(data).hexdigest()
-
-
-def _is_value(value: object) -> bool:
-    return value is not None and not (isinstance(value, float) and math.isnan(value))
-
-
-def dataset_name(path: str) -> str:
-    """Name of the data set, without folder, suffix, owner, subset and split."""
-    if path.startswith(HUB):
-        return path.removeprefix(HUB).split("/")[1]
     folder = Path(path)
-    is_split = (folder.parent / "dataset_dict.json").is_file()
-    return folder.parent.name if is_split else folder.name.removesuffix(".parquet")
+    stem = folder.parent.name if (folder.parent / "dataset_dict.json").is_file() else folder.name
+    stem = path.removeprefix(HUB).split("/")[1] if path.startswith(HUB) else stem.removesuffix(".parquet")
+    return [json.dumps(row, default=str) for row in rows], hashlib.sha256(data).hexdigest(), stem
 
 
 def _rows_of_dataset(datasets: Any, path: str) -> list[dict[str, Any]]:
@@ -359,15 +316,11 @@ def _rows_of_dataset(datasets: Any, path: str) -> list[dict[str, Any]]:
         return list(datasets.Dataset(read_table(path)))
     if not path.startswith(HUB):
         return list(_only_split(datasets.load_from_disk(path), path))
-    owner, name, subset, split = _parts(path)
-    return list(_only_split(datasets.load_dataset(f"{owner}/{name}", subset, split=split), path))
-
-
-def _parts(path: str) -> Sequence[str | None]:
     parts = path.removeprefix(HUB).split("/")
     if not 2 <= len(parts) <= 4 or not all(parts):
         raise DataError("benchmark.load.path", repr(path), f"{HUB}OWNER/NAME[/SUBSET[/SPLIT]]")
-    return [*parts, None, None][:4]
+    owner, name, subset, split = [*parts, None, None][:4]
+    return list(_only_split(datasets.load_dataset(f"{owner}/{name}", subset, split=split), path))
 
 
 def _only_split(data: Any, path: str) -> Any:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable
 
 from reflexion_lab.protocols import Sandbox
-from reflexion_lab.records import Grade, Task
+from reflexion_lab.records import UNKNOWN, Grade, Task
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 
 
@@ -34,6 +34,8 @@ class HiddenTests:
             self._graded.add(task.task_id)
             sealed = self.sealed
         evaluation = run_tests(self.sandbox, task, solution, task.hidden_tests)
+        base = [check.outcome == "pass" for check in evaluation.checks[: task.base_tests]]
+        has_base = task.base_tests and evaluation.outcome not in UNKNOWN
         return Grade(
             task_id=task.task_id,
             number=number,
@@ -43,6 +45,7 @@ class HiddenTests:
             checks_total=len(task.hidden_tests),
             sealed=sealed,
             checks_in_process=sum(check.in_process for check in evaluation.checks),
+            base_passed=sum(base) == task.base_tests if has_base else None,
         )
 
     def resume(self, graded: Iterable[str]) -> None:

@@ -23,9 +23,8 @@ SOLVED = {"canonical_solution": "    return 2 * x\n"}
 def run(tmp_path, capsys):
     """Runs a file of tasks with a model that solves `twice`; returns the exit code and what is on the screen."""
 
-    def run(file, *overrides):
-        script = [{"when": "", "reply": "```python\ndef twice(x):\n    return 2 * x\n```"}]
-        (tmp_path / "script.json").write_text(json.dumps(script))
+    def run(file, *overrides, program="def twice(x):\n    return 2 * x\n"):
+        (tmp_path / "script.json").write_text(json.dumps([{"when": "", "reply": f"```python\n{program}```"}]))
         common = ["tracker=none", "cache.mode=off", f"run_root={tmp_path}/runs", f"benchmark={file}"]
         scripted = ["model=scripted", f"model.path={tmp_path}/script.json", "actor=single_shot"]
         code = main(["run", *common, *([] if "model=simulated" in overrides else scripted), *overrides])
@@ -55,9 +54,11 @@ def test_further_columns_are_named_once_and_a_solution_is_not_needed(write_rows,
         )
 
 
-def test_visible_tests_beside_a_test_of_humaneval_are_visible(write_rows, run):
+def test_rows_of_humaneval_may_have_visible_tests_and_only_the_simulated_model_needs_solutions(write_rows, run):
     path = write_rows(HUMANEVAL | {"visible_tests": ["assert twice(2) == 5"]})
     assert "1 false fails" in run(path)[1]
+    code, screen = run(path, "model=simulated")
+    assert code == 2 and "own/0 has no canonical solution; simulated needs" in screen
 
 
 @pytest.mark.parametrize(("row", "expected"), [
@@ -74,11 +75,6 @@ def test_a_misspelt_or_wrong_field_is_an_error_with_its_name(write_rows, run, ro
     path = write_rows(row)
     code, screen = run(path)
     assert code == 2 and f"{path.name}, line 1, field $.{expected}" in screen and "JSON" not in screen
-
-
-def test_a_model_that_needs_solutions_says_so(write_rows, run):
-    code, screen = run(write_rows(HUMANEVAL), "model=simulated")
-    assert code == 2 and "own/0 has no canonical solution; simulated needs" in screen
 
 
 COLUMNS = {
@@ -165,3 +161,35 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path, run, name, data, expected
     (tmp_path / name).write_bytes(data)
     code, screen = run(tmp_path / name)
     assert code == 2 and expected in screen, screen
+
+
+RELEASE = ROW | SOLVED | {
+    "test": HUMANEVAL["test"], "base_input": [[2], [3]], "plus_input": [[-5], [float("inf")], [2]], "atol": 0,
+}  # fmt: skip
+SHARED = """
+Write a function to find what two tuples share.
+assert set(twice((3, 4, 5), [(1, 2)])) == set((3, 4, 5))
+"""
+MBPP_RELEASE = {
+    "task_id": "Mbpp/902", "prompt": f'"""{SHARED}"""', "entry_point": "twice", "assertion": SHARED, "contract": "",
+    "canonical_solution": "def twice(x, y):\n    assert [type(z) for z in (x, y, *y)][:2] == [tuple, list]\n"
+    "    assert all(isinstance(z, tuple) for z in y)\n    return x\n",
+    "base_input": [[[3, 4, 5], [[1, 2]]], [[1], []]], "plus_input": [[[], [[1], [2]]], [1, 2]], "atol": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("row", "hidden", "base"), [
+    (RELEASE, ["candidate(2) == 4", "candidate(3) == 6", "candidate(-5) == -10"], 2),
+    (MBPP_RELEASE, ["set(candidate((1,), [])) == set((1,))", "set(candidate((), [(1,), (2,)])) == set(())"], 1),
+])  # fmt: skip
+def test_release_files_of_evalplus_are_read_and_base_tests_have_a_rate(write_rows, run, tmp_path, row, hidden, base):
+    wrong = "x > 0" if row is RELEASE else "x"
+    program = f"def twice(x, y=0):\n    return (2 * x if y == 0 else x) if {wrong} else 'no'\n"
+    code, screen = run(write_rows(row), "loop.max_attempts=1", program=program)
+    assert code == 0 and "pass@1 0.0 %" in screen and "by base tests 100.0 %" in screen, screen
+    (folder,) = (tmp_path / "runs").glob("*-s0")
+    assert rl.load(folder).tasks.hidden_base_passed.tolist() == [True]
+    task = rl.by_hand({"benchmark": str(write_rows(row)), "model": "simulated"}).tasks[0]
+    assert task.hidden_tests == tuple(f"assert {test}" for test in hidden)
+    assert (task.base_tests, task.tags) == (base, ("inputs_left_out:1",))
+    assert "by base tests 100.0 %" in run(write_rows(row), "model=simulated")[1]

@@ -243,7 +243,7 @@ def test_inputs_without_a_value_are_left_out_and_counted(task_of):
 
 def test_a_release_file_alone_holds_no_expected_values(complaint):
     message = complaint(humaneval_plus, released([[1]], []))
-    assert message.startswith("rows.jsonl, line 1, field $.base_input: ") and "pass `compute`" in message
+    assert message.startswith("rows.jsonl, line 1, field $.base_input: ") and "a function `compute`" in message
 
 
 @pytest.mark.parametrize(("bad", "expected"), [

@@ -92,7 +92,7 @@ WHOLE = gzip.compress(json.dumps(TASK).encode())
 @pytest.mark.parametrize(
     ("name", "data", "expected"),
     [("rows.jsonl", json.dumps(TASK).encode().replace(b"def", b"\xff"), ", line 1: got bytes that are no text"),
-     ("rows.jsonl.gz", b"", ": "), ("rows.jsonl.gz", b"plain", ": "), ("rows.jsonl.gz", WHOLE[:-9], ": "),
+     ("rows.jsonl.gz", b"", ": "), ("rows.jsonl.gz", b"plain", ", line 1, field"), ("rows.jsonl.gz", WHOLE[:-9], ": "),
      ("rows.jsonl.gz", WHOLE[:12] + b"\xff" * 9 + WHOLE[21:], ": ")],
     ids=["no text", "empty", "not packed", "cut", "damaged"],
 )  # fmt: skip

@@ -1,9 +1,6 @@
-import gzip
-import hashlib
 import json
 import sys
 from functools import partial
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -41,8 +38,9 @@ TREE = FULL | {
 
 
 def test_a_full_row_becomes_a_task(written):
-    (task,) = mbpp(written(FULL))
-    assert task.task_id == "MBPP/11"
+    benchmark = mbpp(written(FULL))
+    (task,) = benchmark
+    assert (benchmark.name, task.task_id) == ("mbpp", "MBPP/11")
     assert task.entry_point == "triple"
     assert task.prompt == (
         'def triple(n, k=3, *, way=None):\n    """\n    Write a function to triple a number.\n\n'
@@ -177,17 +175,6 @@ def test_a_file_without_a_row_of_the_split_is_an_error(complaint):
         "rows.jsonl: got no task, expected a row of split test (task_id 11 to 510); "
         "benchmark.load.split=all selects every row"
     )
-
-
-def test_array_lines_and_gzip_give_the_same_tasks(written, tmp_path):
-    lines = Path(written(FULL, SANITIZED))
-    packed = tmp_path / "mbpp.jsonl.gz"
-    packed.write_bytes(gzip.compress(lines.read_bytes()))
-    for path in (lines, packed, Path(written(json.dumps([FULL, SANITIZED]), name="mbpp.json"))):
-        benchmark = mbpp(str(path))
-        assert benchmark.tasks == mbpp(str(lines)).tasks
-        assert benchmark.digest == hashlib.sha256(path.read_bytes()).hexdigest()
-        assert benchmark.name == "mbpp"
 
 
 @pytest.mark.parametrize(("change", "expected"), [
