@@ -2,8 +2,6 @@
 small runs, written to disk as the runner would write them.
 """
 
-from __future__ import annotations
-
 import gc
 import gzip
 import itertools

@@ -1,7 +1,5 @@
 """Runs of named arms, and arms of runs over seeds."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

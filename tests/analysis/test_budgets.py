@@ -1,7 +1,5 @@
 """Equal spending by hand, and what luck does to it."""
 
-from __future__ import annotations
-
 from statistics import fmean
 
 import pytest

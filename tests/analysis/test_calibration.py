@@ -1,7 +1,5 @@
 """Figures of calibration against scikit-learn, by hand and by simulation."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

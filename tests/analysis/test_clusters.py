@@ -1,7 +1,5 @@
 """Tasks of one cluster are no independent units: of intervals, tests, tables, frames and power."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A comparison's figures against ones that were worked out by hand, on runs of a few tasks."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

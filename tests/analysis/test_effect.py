@@ -1,7 +1,5 @@
 """The difference of two shares whose cases share tasks: by hand, by another implementation, and by simulation."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One function is a metric: it stands in the run's table, page, frames, in MLflow, and in comparisons."""
 
-from __future__ import annotations
-
 import csv
 from io import StringIO
 

@@ -1,7 +1,5 @@
 """A task without hidden tests: in no rate's n, and named wherever a rate stands."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Figures on reflections, by hand."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

@@ -1,7 +1,5 @@
 """What runs read, and what came of it: small folders with known answers."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """The commands as the shell would call them, on stores of a few episodes."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

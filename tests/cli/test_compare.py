@@ -1,7 +1,5 @@
 """`reflexion-lab compare` and `report`, as the shell would call them."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -1,7 +1,5 @@
 """`reflexion-lab lint-dataset`, from words to exit code."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

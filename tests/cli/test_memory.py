@@ -1,7 +1,5 @@
 """`reflexion-lab memory`: it looks, checks, and moves records; a mistake changes nothing."""
 
-from __future__ import annotations
-
 import json
 import time
 

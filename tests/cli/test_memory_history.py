@@ -1,7 +1,5 @@
 """`reflexion-lab memory log | diff | revert` on a run with a curator."""
 
-from __future__ import annotations
-
 import pytest
 
 from reflexion_lab.errors import ConfigError

@@ -1,7 +1,5 @@
 """A folder of a day's runs: broken and unfinished ones beside whole ones."""
 
-from __future__ import annotations
-
 import shutil
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`reflexion-lab wisdom`: out of episodes, into tables, and against a baseline."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

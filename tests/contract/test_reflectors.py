@@ -1,7 +1,5 @@
 """What every reflector promises, whatever it is given."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -7,8 +7,6 @@
 The runs go through public names and files alone, so that no move of a module touches this one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import io

@@ -1,7 +1,5 @@
 """Wisdom out of episodes: which failures are one, and what is told of them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """Operations on items: what each does, what is refused, which limits hold, and that the log rebuilds memory."""
 
-from __future__ import annotations
-
 import random
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The book of wisdom: what is found, what sinks, what is retired, and that nothing of it is lost."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import Mock
 

@@ -1,7 +1,5 @@
 """`compare` and `report` from Python are what the commands of these names say and write."""
 
-from __future__ import annotations
-
 import csv
 import io
 

@@ -1,7 +1,5 @@
 """The explorer, handled as its reader would: filters narrow the list, steps go through attempts, nothing is obeyed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

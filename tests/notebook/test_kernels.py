@@ -1,7 +1,5 @@
 """The lab in real kernels: inside a running event loop, interrupted, reloaded, and without widgets."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Memory that begins with the items of another run or of a store: what it holds, what is refused, what is said."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

@@ -6,8 +6,6 @@ replaced.
 `mixed(seed, share, names)` makes a plan in which each request fails by chance, whatever comes in between.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

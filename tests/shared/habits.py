@@ -2,8 +2,6 @@
 the body of the refusal, or None for a request that the server takes. `served` makes a server's `respond` of it.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

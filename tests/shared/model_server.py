@@ -1,7 +1,5 @@
 """A chat server over real HTTP on the loopback that speaks OpenAI's protocol."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -4,8 +4,6 @@ Only the wheel's programs are used, not its Python, which as root adds a user to
 above its own to all. PostgreSQL refuses to run as root: there it runs as `nobody`.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import pwd

@@ -1,7 +1,5 @@
 """Runs whose storage is PostgreSQL: the figures are those from files, and nothing paid is lost when the server goes."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import threading

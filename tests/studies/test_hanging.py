@@ -1,7 +1,5 @@
 """Parts that hang or are slow: attempts are kept, one line says so, and the run ends, or resumes, as without them."""
 
-from __future__ import annotations
-
 import os
 import re
 import threading

@@ -5,8 +5,6 @@ and models, and reads every file and prompt. The flip inverts every hidden verdi
 must find planted leaks.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import re

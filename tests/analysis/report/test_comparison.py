@@ -1,7 +1,5 @@
 """The minimum honest table in the terminal, as CSV, Markdown, HTML and LaTeX, with arms that have hostile names."""
 
-from __future__ import annotations
-
 import csv
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Intervals over tasks: against another implementation, where nothing varies, and how often they hold the truth."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Equal spending: what is compared, and that luck in the matching is not taken for a difference."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

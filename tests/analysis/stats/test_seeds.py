@@ -1,7 +1,5 @@
 """Intervals that hold for other seeds: mean squares against statsmodels, and how often they cover the truth."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A model with a list of replies, and finished loops."""
 
-from __future__ import annotations
-
 from reflexion_lab.records import Completion, Finished, Task
 from tests import builders
 

@@ -1,7 +1,5 @@
 """A-Mem: the notes after scripted replies, thirty of them, derived by hand from the paper's rules."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Agent Workflow Memory: the file after each of thirty scripted replies, derived by hand from the method's rules."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The contract of every curator in conf/curator, whatever its method."""
 
-from __future__ import annotations
-
 import random
 from types import SimpleNamespace
 

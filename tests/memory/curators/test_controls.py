@@ -1,7 +1,5 @@
 """Controls and wisdom: what they keep, and what they show."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

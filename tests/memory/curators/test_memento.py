@@ -1,7 +1,5 @@
 """Memento: the case bank after thirty loops, and what a prompt shows of it."""
 
-from __future__ import annotations
-
 from reflexion_lab.memory.curators.curated import CuratedMemory
 from reflexion_lab.memory.curators.items import ItemLimits
 from reflexion_lab.memory.curators.memento import Memento

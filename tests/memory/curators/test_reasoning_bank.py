@@ -1,7 +1,5 @@
 """ReasoningBank: the items of thirty scripted replies, derived by hand from the paper's rules."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Damaged files: by name what is damaged, how, and the command line that has to refuse it."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

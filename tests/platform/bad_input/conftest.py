@@ -1,7 +1,5 @@
 """A folder with one valid thing of each kind, and a command line that has to refuse what was damaged of it."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """What looks like a mistake and is none, and mistakes that are bugs of somebody's own part."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

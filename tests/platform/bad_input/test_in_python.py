@@ -1,7 +1,5 @@
 """The same mistakes from Python, and from a process of its own: one line, and nothing of Hydra's."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

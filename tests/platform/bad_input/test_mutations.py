@@ -1,7 +1,5 @@
 """Valid files and command lines, changed at random: no traceback, no hang, and what was there is there still."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

@@ -6,8 +6,6 @@ well. To write it again, and then read the difference:
     WRITE_MESSAGES=1 python -m pytest -n0 -m "" tests/platform/bad_input/test_refusals.py
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 from pathlib import Path

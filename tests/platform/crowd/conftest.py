@@ -1,7 +1,5 @@
 """Several processes of the lab at once in one place, against a model server that counts what it is asked."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Processes that sweep into one run root at once lose nothing, double nothing and say nothing of locks."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

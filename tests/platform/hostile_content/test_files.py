@@ -1,7 +1,5 @@
 """Files of strangers: bombs, pickles, YAML that would run something, interpolations, and names that lead elsewhere."""
 
-from __future__ import annotations
-
 import ast
 import gzip
 import json

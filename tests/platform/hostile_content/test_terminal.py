@@ -1,7 +1,5 @@
 """Whatever a model, a task file or a file's name holds, a terminal obeys none of it."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

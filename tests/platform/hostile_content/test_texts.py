@@ -1,7 +1,5 @@
 """Hostile texts cost every reader bounded work."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The lab as processes of their own, against a model server that counts what it is paid for: to be killed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -2,8 +2,6 @@
 nothing had happened.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

@@ -1,7 +1,5 @@
 """A full disk, a folder that may not be written or is gone, a clock that jumps: one line each, and nothing is lost."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

@@ -1,7 +1,5 @@
 """Planted secrets, a server that says them back, and a search that finds them in any guise."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import io

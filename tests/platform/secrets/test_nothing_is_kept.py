@@ -1,8 +1,6 @@
 """Everything that a lab does with keys in its environment, against a server that says back what it is sent; then a
 search of every byte that it wrote or printed."""
 
-from __future__ import annotations
-
 import io
 import logging
 import os
