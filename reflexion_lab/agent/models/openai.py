@@ -425,6 +425,9 @@ VERSION = re.compile(
 """Suffixes that name the same model: a date, a number of at least three digits, a version, a file extension, `latest`.
 `-mini`, `.1` and `:70b` name other models."""
 
+ROUTE = re.compile(r"-latest$|:(?:free|nitro|floor|exacto|extended|online|beta)$")
+"""Suffixes of a requested name that the reply need not have: where OpenRouter sends the request, not to which model."""
+
 
 def is_same(requested: str, served: str) -> bool:
     """Whether `served` equals `requested` up to case, a provider's path, and a version suffix of `served`."""
@@ -433,5 +436,5 @@ def is_same(requested: str, served: str) -> bool:
     common = min(len(requested_path), len(served_path))
     if requested_path[len(requested_path) - common :] != served_path[len(served_path) - common :]:
         return False
-    name = name if served_name == name else name.removesuffix("-latest")
+    name = name if served_name == name else ROUTE.sub("", name)
     return served_name.startswith(name) and VERSION.fullmatch(served_name.removeprefix(name)) is not None

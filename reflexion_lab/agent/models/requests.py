@@ -144,7 +144,8 @@ def pause(problem: Exception, retry: int) -> float | None:
     is_lasting = outcome_of(problem) in ("", "refused", "key_refused") or is_spent(problem)
     if is_lasting or asked > LONGEST_WAIT or headers.get("x-should-retry") == "false":
         return None
-    return asked if asked > 0 else min(LONGEST_PAUSE, 0.5 * 2**retry) * random.uniform(0.75, 1)
+    # Workers that wait alike would return at once.
+    return asked * random.uniform(1, 1.1) if asked > 0 else min(LONGEST_PAUSE, 0.5 * 2**retry) * random.uniform(0.75, 1)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
@@ -340,6 +341,7 @@ def _at(node: Any, place: Sequence[str]) -> Any:
 
 
 def _decoded(content: bytes) -> _Completion:
+    content = joined(content)
     try:
         return _DECODER.decode(content)
     except RecursionError:
@@ -412,10 +414,31 @@ def _reasons(node: Any, depth: int = 8) -> Iterator[str]:
         yield from [f"{place}: {texts[0]}", *texts[1:]] if is_placed else texts
 
 
+def joined(content: bytes) -> bytes:
+    """The completion, or error, of an event stream, which some servers send unasked; else, or if torn, `content`."""
+    if not re.match(rb"\s*(?:data|event|id|retry)?:", content):
+        return content
+    events = [line[5:].strip() for line in content.splitlines() if line.startswith(b"data:")]
+    body, message, end = dict[str, Any](), dict[str, Any](), ""
+    for event in events:
+        with contextlib.suppress(ValueError, RecursionError, AttributeError, TypeError):
+            chunk = json.loads(event)  # msgspec rejects halves of a pair of surrogates
+            if chunk.get("error"):
+                return event
+            body |= {name: value for name, value in chunk.items() if value is not None}
+            for choice in chunk["choices"] if chunk.get("choices") and not chunk["choices"][0].get("index") else ():
+                end = choice.get("finish_reason") or end
+                for name, part in (choice.get("delta") or choice.get("message") or {}).items():
+                    message[name] = message[name] + part if message.get(name) and part else part or message.get(name)
+    if not (end or events[-1:] == [b"[DONE]"]):
+        return content
+    return json.dumps(body | {"choices": [{"message": message, "finish_reason": end or None}]}).encode()
+
+
 def _json(content: bytes) -> Any:
     """The decoded value; None if `content` is no JSON."""
     try:
-        return msgspec.json.decode(content)
+        return msgspec.json.decode(joined(content))
     except (ValueError, RecursionError):
         return None
 

@@ -187,3 +187,32 @@ def test_an_address_is_read_in_the_forms_in_which_people_copy_it(lab, place):
     expected, ends = PLACES[place]
     assert (status, answered) == (expected, [f"{ends[0]}/chat/completions{''.join(ends[1:])}"] if ends else []), output
     assert status == 0 or "model.base_url" in output
+
+
+def stream(*deltas, end="stop", last=b"data: [DONE]\n\n", before=b""):
+    chunks = [{"model": "tiny", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": end}], "usage": {"prompt_tokens": 7}})
+    return before + b"".join(b"data: %s\n\n" % json.dumps(chunk).encode() for chunk in chunks) + last
+
+
+PIECES = [{"role": "assistant", "content": ""}, *({"content": RIGHT[at : at + 9]} for at in range(0, len(RIGHT), 9))]
+PAIR = [{"content": "# \ud83d"}, {"content": "\ude00"}, {"content": "\n\n"}]
+STREAMS = {
+    "openai": stream(*PIECES), "comments": stream(*PIECES, before=b": PROCESSING\n\nevent: chunk\n"),
+    "halves of a character": stream(*PAIR, *PIECES), "no end": stream(*PIECES, last=b""),
+    "thoughts": stream({"reasoning_content": "Hm.", "content": None}, {"reasoning_content": "So."}, *PIECES),
+    "parts": stream(*({"content": [{"type": kind, kind: RIGHT}]} for kind in ("thinking", "text"))),
+    "two choices": stream(*PIECES, last=b'data: {"choices": [{"index": 1, "delta": {"content": "x"}}]}'),
+    "torn": stream(*PIECES, end=None, last=b""), "error": b"data: " + json.dumps(FORMS["openai"]).encode(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", STREAMS)
+def test_a_stream_that_nobody_asked_for_is_read_as_one_reply(lab, tmp_path, form):
+    status, output = lab(lambda body, headers: (200, STREAMS[form]))
+    if form in ("torn", "error"):
+        assert status == 2
+        assert (SAYS if form == "error" else "no chat completion") in output
+    else:
+        figures = json.loads(next(tmp_path.glob("runs/2*/summary.json")).read_text())
+        assert (figures["pass_at_1"]["share"], figures["usage"]["actor"]["prompt_tokens"]) == (1.0, 7)
