@@ -33,6 +33,11 @@ class Server(FaultServer):
         self.paid, self.attempts = Counter(), Counter()
         super().__init__(self.reply, plan, model)
 
+    def answer(self, handler, raw):
+        if handler.path != "/v1/chat/completions":
+            return handler.send({"detail": "Not Found"}, 404)
+        return super().answer(handler, raw)
+
     def reply(self, body):
         prompt = body["messages"][-1]["content"]
         self.paid[json.dumps(body)] += 1
@@ -87,6 +92,7 @@ TABLE = {
     "budget of thoughts": (lambda _: "budget", 0, *["{total} of {total} replies ended at max_tokens"] * 2),
     "no usage": (lambda _: "no_usage", 4, *["({total} of {calls} replies without usage)"] * 2),
     "429": (once("429_zero"), 4, "", ""), "500": (once("500"), 4, "", ""), "file name": (lambda _: "", 4, "", ""),
+    "no /v1": (lambda _: "", 4, "", ""),
     "cut": (lambda _: "cut", 4, *["CUT PROMPTS: the server cuts {total} of {total} prompts of the {role}"] * 2),
 }  # fmt: skip
 """By habit: when it shows, tasks solved if the actor meets it, words of the first screen then, and of other roles."""
@@ -100,7 +106,8 @@ def test_a_habit_is_met_or_counted_and_nothing_is_paid_twice(lab, habit, role):
     name = "file-Q4_1.gguf" if habit == "file name" else "m"
     with Server(lambda request: plan(request) if role_of(request.text) == role else "", name) as server:
         server.about["/v1/models"] = ({"object": "list", "data": [{"id": name}]},)
-        code, screen, errors, _ = lab(server, *(CURATOR if role == "curator" else ()))
+        own = (f"model.base_url={server.url.removesuffix('/v1')}",) * (habit == "no /v1")
+        code, screen, errors, _ = lab(server, *own, *(CURATOR if role == "curator" else ()))
     assert code == 0, errors
     assert f"{solved if role == 'actor' else 4} of 4 tasks" in screen
     total, calls = (8, 12) if role == "actor" else (4, 12 + 4 * (role == "curator"))
