@@ -203,7 +203,7 @@ STREAMS = {
     "thoughts": stream({"reasoning_content": "Hm.", "content": None}, {"reasoning_content": "So."}, *PIECES),
     "parts": stream(*({"content": [{"type": kind, kind: RIGHT}]} for kind in ("thinking", "text"))),
     "two choices": stream(*PIECES, last=b'data: {"choices": [{"index": 1, "delta": {"content": "x"}}]}'),
-    "torn": stream(*PIECES, end=None, last=b""), "error": b"data: " + json.dumps(FORMS["openai"]).encode(),
+    "torn": stream(*PIECES, end=None, last=b""), "error": b"data: " + body_of("openai", SAYS),
 }  # fmt: skip
 
 
