@@ -66,6 +66,8 @@ VOLATILE = re.compile(
     r"|(?<=Figure size )\d+x\d+"  # fonts
 )
 """What two executions may print differently."""
+BAR = re.compile(r" *\d+%\|.*\| \d+/\d+ \[.*\] *$")
+"""A line of progress, which work has on a machine that is slow at that moment."""
 EXECUTED = [
     pytest.param(path, id=path.stem, marks=[] if path.stem.startswith(EACH_TIME) else pytest.mark.soak)
     for path in NOTEBOOKS
@@ -147,8 +149,10 @@ def visible(notebook):
             data = output.get("data", {})
             text = html.unescape(TAGS.sub("\n", TABLE.sub(untimed, data.get("text/html", ""))))
             text = text or data.get("text/plain") or output.get("text", "")
-            lines = VOLATILE.sub("…", re.sub(r"\x1b\[[\d;]*m", "", text)).splitlines()
-            seen.setdefault(f"In [{number}]", []).extend(" ".join(line.split()) for line in lines if line.strip())
+            lines = VOLATILE.sub("…", re.sub(r"\x1b\[[\d;]*[mA-K]", "", text)).splitlines()
+            lines = [" ".join(line.split()) for line in lines if line.strip() and not BAR.match(line)]
+            if lines:
+                seen.setdefault(f"In [{number}]", []).extend(lines)
     return seen
 
 
@@ -183,6 +187,11 @@ def test_a_changed_word_or_number_of_a_committed_output_is_seen_and_a_time_is_no
     later = re.sub(r"(>seconds</th></tr></thead><tbody>.*?)<td([^>]*)>\d+</td></tr>", r"\1<td\2>99</td></tr>", later)
     assert later != stored
     assert visible(nbformat.reads(later, as_version=4)) == committed
+    bars = "\r  0%|          | 0/3 [00:00<?, ?task/s]\r 33%|███▎      | 1/3 [00:00<00:00,  4.22task/s]\r"
+    streams = (nbformat.v4.new_output("stream", name="stderr", text=text) for text in (bars, f"{bars}warning: cut"))
+    for stream, is_seen in zip(streams, (False, True), strict=True):
+        code_cells(notebook)[2].outputs.append(stream)
+        assert (visible(notebook) != committed) is is_seen
 
 
 @pytest.mark.slow
