@@ -77,11 +77,10 @@ class Model(Protocol):
         """One reply to a conversation, also for a refusal, a filtered reply and a prompt that is too long or refused
         for an unknown reason (`records.WITHHELD`).
 
-        `messages` are one or more, oldest first; a last one of role `assistant` is a beginning to continue. Unsupported
-        parameters of `sampling` are ignored. Equal calls with different `sample` (from 0) are independent draws, with
-        equal ones the same. Raises ModelError: the model rejects the request; Unanswered: a ModelError: no reply for a
-        temporary reason; ModelNotFound: a ModelError: the server has no such model; StoreError: a paid reply could not
-        be stored.
+        `messages`: one or more, oldest first; a last one of role `assistant` is to be continued. Unsupported parameters
+        of `sampling` are ignored. Equal calls with different `sample` (from 0) are independent draws, with equal ones
+        the same. Raises ModelError: the model rejects the request; Unanswered: a ModelError: no reply for a temporary
+        reason; ModelNotFound: a ModelError: the server has no such model; StoreError: a paid reply could not be stored.
         """
 
 
@@ -141,8 +140,7 @@ class Sandbox(Protocol):
 
         `entry_point`: the function that checks call; they also know it as `candidate`. `checks`: python source, run in
         order in one namespace, after `setup`. `cpu_seconds`: CPU time of the task's canonical solution, from which the
-        limits follow; 0 for the default limits. Raises HarnessError: the sandbox itself failed, which allows no verdict
-        on the program.
+        limits follow; 0 for the default limits. Raises HarnessError: the sandbox failed, so there is no verdict.
         """
 
 
@@ -171,8 +169,7 @@ class Reflector(Protocol):
         """The reflection on one attempt, which failed, unless the loop reflects on successes; None: no reflection.
         `episodes` are those of this task that the attempt's actor read, oldest first.
 
-        Raises ReflectionError if the reply is unusable (`WithFallback` then reflects by rules), ModelError as
-        `Model.complete`.
+        Raises ReflectionError: the reply is unusable (`WithFallback` then uses rules); ModelError: as `Model.complete`.
         """
 
 
@@ -225,9 +222,7 @@ class Curator(Protocol):
         """
 
     def due(self, finished: Sequence[Finished]) -> Sequence[Batch]:
-        """The calls that a round of finished loops, in task order, causes. No model call, and the same for the same
-        loops.
-        """
+        """Calls that a round of finished loops, in task order, causes. No model call; the same for the same loops."""
 
     def curate(self, items: Sequence[Item], batch: Batch) -> Curation:
         """The operations of one call, a batch of `due`, with memory after the calls before it. An unreadable reply
@@ -267,9 +262,7 @@ class Store(Protocol):
         """Episodes, newest first. Raises StoreError."""
 
     def prune(self, before: float) -> int:
-        """Remove episodes and mistakes of `before` (seconds since the epoch) and earlier; return their number. Raises
-        StoreError.
-        """
+        """Remove episodes and mistakes up to `before` (epoch seconds); return their number. Raises StoreError."""
 
     def clear(self) -> None:
         """Remove all records of every kind. Raises StoreError."""
@@ -289,9 +282,7 @@ class Retriever(Protocol):
         """Drop the documents with numbers below `before`, evicted by a FIFO buffer."""
 
     def rank(self, query: str, k: int) -> list[Hit]:
-        """At most `k` nearest documents, with scores above 0, best first, the newer first on a tie; [] for `k` of 0 or
-        less.
-        """
+        """At most `k` nearest documents of scores above 0, best first, the newer on a tie; [] for `k` of 0 or less."""
 
 
 class Embedder(Protocol):

@@ -38,8 +38,7 @@ class Metric(Record, frozen=True, kw_only=True):
     """A named figure and the function that computes it."""
 
     name: str
-    """Name in frames and CSV, and after `final/` in MLflow. In the run of an oracle, `upper_bound` replaces
-    `pass_at_1`."""
+    """Name in frames and CSV, after `final/` in MLflow. In an oracle's run, `upper_bound` replaces `pass_at_1`."""
     level: Level
     unit: Unit
     """`share` in [0, 1], `points` (difference of two shares), `count`, `p` (p-value), or `number`."""
@@ -167,8 +166,7 @@ def register_own(functions: Mapping[str, Callable[..., Any]], columns: Collectio
     """Register metrics of a notebook by name; a name that it registered before is replaced. `columns`: names
     that no metric may have.
 
-    Raises ConfigError: a function has no first parameter or return annotation that names what it measures, or the name
-    is the lab's.
+    Raises ConfigError: a first parameter or return annotation does not say what is measured, or a name is the lab's.
     """
     of_lab = [each for each in REGISTRY.values() if each.is_of_lab]
     taken = set(columns) | {key for each in of_lab for key in (each.name, each.key(), each.key(True))}

@@ -77,9 +77,8 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         """Read a run folder.
 
         `texts`: False drops prompts, replies and other texts that no figure of a run uses, and takes a quarter of the
-        memory. "digests", for comparisons, keeps the prompts of first attempts, and digests of the other prompts and of
-        the replies, which differ where the texts do. Raises FolderError: a file cannot be read, or a result does not
-        fit its attempts.
+        memory. "digests", for comparisons, keeps the prompts of first attempts, and digests of other prompts and of
+        replies. Raises FolderError: a file cannot be read, or a result does not fit its attempts.
         """
         fresh = RunFolder(run.path)  # counts torn lines from 0
         attempts = fresh.attempts if texts is True else _bare(fresh.each_attempt(), texts == "digests")

@@ -145,8 +145,7 @@ def audit_files(
     workers: int | None = None,
     tasks: Sequence[Task] = (),
 ) -> Audited:
-    """Audits of files or run folders, named by file name, or by path if two names are equal. `tasks`: as in
-    `read_samples`.
+    """Audits of files or run folders, by file name, or path if two are equal. `tasks`: as in `read_samples`.
 
     All files are read before any program is executed, so that a bad one costs no time and no other file. Raises
     DataError: a file is missing, or none can be read.

@@ -1,7 +1,6 @@
 """Checks of a benchmark: of the text of its tasks, and by executing its programs in the sandbox.
 
-A benchmark does not measure what it claims if canonical solutions fail, if wrong programs pass, or if the loop sees
-hidden tests.
+A benchmark does not measure what it claims if canonical solutions fail, wrong programs pass, or loops see hidden tests.
 """
 
 from __future__ import annotations

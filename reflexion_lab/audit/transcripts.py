@@ -34,9 +34,7 @@ class Row(Record, frozen=True, kw_only=True):
     """Tasks from elsewhere, by id in lower case."""
 
     def text(self, name: str, default: str | None = None) -> str:
-        """The text of a field; `default` if it is missing or null. Raises DataError: it is not text, or missing without
-        a default.
-        """
+        """Text of a field; `default` if missing or null. Raises DataError: no text, or missing without a default."""
         value: object = self.fields.get(name)
         value = default if value is None else value
         if not isinstance(value, str):
@@ -229,9 +227,7 @@ class Transcript(Row, frozen=True, kw_only=True):
 
 
 def read_transcripts(path: Path, limit: int | None = None) -> Iterator[Transcript]:
-    """Every row of a file, or the first `limit`. Raises DataError: the file cannot be read, or a row is not a
-    transcript.
-    """
+    """Rows of a file, or the first `limit`. Raises DataError: the file cannot be read, or a row is no transcript."""
     return map(Transcript.of, islice(read_rows(path), limit))
 
 

@@ -38,8 +38,7 @@ def signals_handled() -> Iterator[None]:
     """Handle `SIGNALS` within the block: the first raises `Terminated` in the main thread, so that running tasks can
     end; a Ctrl-C after it exits at once, whatever threads wait for; other repetitions are ignored.
 
-    Signals that are ignored, as by `nohup`, or handled outside of Python, stay so. Outside the main thread, nothing
-    changes.
+    Signals ignored, as by `nohup`, or handled outside of Python stay so. Outside the main thread, nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -44,9 +44,7 @@ class NoFeedback:
 
 
 class MaxAttempts:
-    """`max_attempts` (1 or more) were made, plus one for each attempt better than all before it, up to
-    `extra_attempts` (0 or more).
-    """
+    """`max_attempts` (1 or more) were made, and one for each new best attempt, up to `extra_attempts` (0 or more)."""
 
     @validated
     def __init__(self, max_attempts: Repeats = 3, extra_attempts: Again = 0) -> None:

@@ -73,8 +73,7 @@ class EpisodicMemory:
 
     `max_episodes`: capacity; the oldest episode is evicted. 0 or less: 1000. `known`: memory shared by all tasks of a
     round. `run_id`: prefix of session and episode ids, unique per run; "" if they stay within one run. `show_session`:
-    include the session's history in prompts. `files`: also write each attempt's reflection to a readable file; errors
-    become warnings.
+    include the session's history in prompts. `files`: also write reflections to readable files; errors become warnings.
     """
 
     def __init__(

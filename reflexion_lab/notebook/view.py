@@ -44,8 +44,7 @@ def view(
     - A mapping of names to reflections (or None), side by side; or to loops, their verdicts one below the other.
     - A run (its folder, path, or `Run`): headline and all tasks; with `task`, that task's history.
 
-    Raises TypeError: `thing` is of another type, or `task` is no string; FolderError: no run, or the run has no attempt
-    at `task`.
+    Raises TypeError: `thing` is of another type, or `task` is no string; FolderError: no run, or no attempt at `task`.
 
     Parameters
     ----------

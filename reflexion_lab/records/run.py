@@ -17,8 +17,7 @@ class TaskResult(Record, frozen=True, kw_only=True):
     task_id: str
     attempts: int
     submitted: int
-    """First attempt that passed its feedback checks, else the one of the highest `Evaluation.rank`, the earlier on a
-    tie."""
+    """First attempt to pass its feedback checks, else that of the highest `Evaluation.rank`, the earlier on a tie."""
     best: int
     last: int
     stop_reason: str
@@ -28,9 +27,7 @@ class TaskResult(Record, frozen=True, kw_only=True):
     cluster: str = ""
     """`Task.cluster_id`; "" in runs before 25 November 2026, see `Log.clusters`."""
     split: str = ""
-    """`train`, or `test` or `validation` for the tasks that a split holds out, for which memory is frozen; "" without
-    a split.
-    """
+    """`train`, or `test` or `validation` for tasks held out, for which memory is frozen; "" without a split."""
 
 
 class Grade(Record, frozen=True, kw_only=True):

@@ -45,8 +45,7 @@ def pool_runs(
     Raises ConfigError: a folder of runs holds no such run. `pool`: run folders, or folders of runs. A folder of runs
     contributes finished runs of arm `reflexion` at `seed`. `run`: the run that reads the reflections. Then a folder
     contributes one run, with the same models, feedback source and benchmark; of several, the run whose config differs
-    least, then the oldest. `known`: run ids to take instead if they are in the folder: a resumed run keeps its original
-    pool.
+    least, then the oldest. `known`: run ids to take instead if they are in the folder: a resumed run keeps its pool.
     """
     paths: list[Path] = []
     for folder in map(Path, [pool] if isinstance(pool, str | os.PathLike) else pool):

@@ -13,9 +13,7 @@ from reflexion_lab.records import Attempt, Usage
 
 
 def silence(role: str, replies: int, silent: Usage, config: Mapping[str, Any], ends: Iterable[str] = ()) -> str:
-    """How many `replies` of `role` said nothing, and the key that helps; `silent`: their usage, `ends`: their finish
-    reasons, where known.
-    """
+    """How many `replies` of `role` said nothing, and a key that helps. `silent`: usage; `ends`: finish reasons."""
     roles = config.get("roles") or {}
     model, node = (f"roles.{role}", roles[role]) if role in roles else ("model", config.get("model") or {})
     parts, advice = [], []

@@ -93,9 +93,7 @@ class CallStore:
         return paid if self._rows(self._put, call) else replace(self.get(key) or paid, usage=completion.usage)
 
     def claimed(self, key: str) -> AbstractContextManager[None]:
-        """Hold the call `key` against all who share the cache; they wait, however long the call takes, or until this
-        process has ended.
-        """
+        """Hold the call `key` against all who share the cache; they wait for the call, or until this process ends."""
         if self._database.is_file:  # a transaction would hold the whole file
             return locked_byte(Path(self.place).with_name(f".{Path(self.place).name}.lock"), int(key[:15], 16))
         return self._database.claimed(key)
@@ -189,9 +187,7 @@ class Ledger:
             self._set = database.compiled(SPENDING.update().where(row), Spending._fields)
 
     def add(self, scope: str, amount: Spending, caps: Caps) -> tuple[str, Spending]:
-        """Add `amount` unless a cap would be exceeded; returns that cap's name or "", and the scope's new spending,
-        0 or more.
-        """
+        """Add `amount` unless that exceeds a cap; returns the cap's name or "", and the scope's spending, 0 or more."""
         if not all(map(math.isfinite, amount)):
             raise HarnessError(f"spending of {tuple(amount)} is no number")
 

@@ -462,14 +462,7 @@ class Call(NamedTuple):
 
     @property
     def part(self) -> Part:
-        usage = self.usage
-        return Part(
-            calls=Range(*[usage.calls] * 3),
-            prompt_tokens=Range(*[usage.prompt_tokens] * 3),
-            completion_tokens=Range(*[usage.completion_tokens] * 3),
-            tokens=Range(*[usage.tokens] * 3),
-            cost=Range(*[usage.cost] * 3),
-        )
+        return Part(**{name: Range(*[getattr(self.usage, name)] * 3) for name in Part.__struct_fields__})
 
     @property
     def is_retry(self) -> bool:

@@ -108,8 +108,7 @@ def register(path: Path) -> Registration:
     """Compose the config of every arm at every seed, and append it to the study at `path`.
 
     Raises DataError: the study names its arms without overrides, is registered already, or states no discordance; the
-    design is too small for the registered effect, or an arm has other tasks than the study; ConfigError: an override is
-    invalid.
+    design is too small for its effect, or an arm has other tasks than the study; ConfigError: an override is invalid.
     """
     study = registration.read(path)
     if study.registered:

@@ -33,8 +33,7 @@ rest ::= [ -_a-~]{1,90} "\n"
 """
 """GBNF for `Sampling.grammar` in the style `continuation`: one turn after `Thought N:`, in ASCII.
 
-All parts are bounded, and no line of a program begins with a quote: SmolLM2-135M repeats the task's docstring with
-endless examples.
+All parts are bounded, and no line of a program begins with a quote: SmolLM2-135M repeats the docstring endlessly.
 """
 DROPPED = -1
 LEVELS = ((10_000, 100_000, 10_000), (300, 100_000, 200), (100, 400, 120), (60, 0, 80))

@@ -29,11 +29,10 @@ from reflexion_lab.records import WITHHELD, Recollection, Step, Task, Trajectory
 class CritiqueRevise:
     """Drafts, then critiques and revises until a rule of `Convergence` is met; submits the best draft.
 
-    `Trajectory.ended` is the name of the rule, `max_iterations`, or `error` (critic or reviser failed; message in the
-    last step). `steps` contains each draft with its critique and its model call. `generator`: writes the first draft;
-    the only part that reads episodes. `critic`: also receives the recalled mistakes if it `reads_mistakes`.
-    `max_iterations`: largest number of critiques, 1 to 10. `convergence_threshold`, `severity_threshold`: those of
-    `Convergence`.
+    `Trajectory.ended` is the name of the rule, `max_iterations`, or `error` (critic or reviser failed: see the last
+    step). `steps` contains each draft with its critique and model call. `generator`: writes the first draft; the only
+    part that reads episodes. `critic`: also receives the recalled mistakes if it `reads_mistakes`. `max_iterations`:
+    largest number of critiques, 1 to 10. `convergence_threshold`, `severity_threshold`: those of `Convergence`.
     """
 
     revises = True

@@ -9,8 +9,7 @@ from reflexion_lab.records import Critique, Recollection, Sampling, Task, Trajec
 from reflexion_lab.text.prompts.render import PromptedModel, Prompts, Style, fits, longest, without_prompt
 
 SHOWN = (5, 3, 1)
-"""Numbers of issues (and of suggestions) in the prompt: the first that leaves room for the whole draft, else the last.
-"""
+"""Numbers of issues (and suggestions) in the prompt: the first that leaves room for the whole draft, else the last."""
 
 
 class LLMReviser:

@@ -116,8 +116,7 @@ def parse_fields(text: str) -> Fields:
     root_cause, strategy_change, key_insight`. In the last two the confidence is optional.
 
     Confidence: `85%`, `8/10`, `[0.9]`, `about 0.8`; integers above 1 are tenths up to 10 and percent up to 100. An
-    ambiguous one counts as not stated. Raises ParseError: required fields are missing or empty. No other exception is
-    raised.
+    ambiguous one counts as not stated. Raises only ParseError: required fields are missing or empty.
     """
     reply = _LABELS.answer(without_thoughts(text)[0])
     values = _from_lines(reply)

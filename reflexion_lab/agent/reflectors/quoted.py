@@ -18,8 +18,7 @@ class Quoted:
 
     The share of retries that then pass is the *uptake* of model and retry prompt: an upper bound of the effect of any
     reflection with both. No figure of such a run is a pass@1, and no other run may read its reflections. Raises
-    ConfigError: a task has no canonical solution. `tasks`: tasks with their canonical solutions, which the loop's own
-    copies lack.
+    ConfigError: a task has no canonical solution. `tasks`: with canonical solutions, which the loop's copies lack.
     """
 
     reads_solutions = True

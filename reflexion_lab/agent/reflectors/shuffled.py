@@ -32,8 +32,7 @@ class ShuffledWords:
 
     It is drawn at random, by `seed`, task and attempt, from those on attempts of the same number if possible; no text
     is drawn twice for a task while there are others. The confidence is the author's; the category is that of the
-    evidence. `pool`: reflections of earlier runs. `folders`: their run folders, for error messages. `seed`: seed of the
-    draws.
+    evidence. `pool`: reflections of earlier runs. `folders`: theirs, for error messages. `seed`: of the draws.
     """
 
     def __init__(self, pool: Sequence[PriorReflection], folders: Sequence[str] = (), seed: int = 0) -> None:

@@ -106,8 +106,7 @@ class Difference(Record, frozen=True, kw_only=True):
     lost: int
     """Cases solved only by the baseline."""
     p: float
-    """Exact McNemar test over the pairs, two-sided; with several seeds or shared clusters it assumes independent
-    cases."""
+    """Exact two-sided McNemar test over pairs; with several seeds or shared clusters it assumes independent cases."""
     p_tasks: float
     """Sign-flip test with clusters of tasks as units (`permutation.sign_flip`); equals `p` with one seed and tasks that
     stand alone. At an equal budget it is the larger of this and the p-value of `matching.equal`, which also exchanges
@@ -169,8 +168,7 @@ def compared(
     clusters: Clusters = ALONE,
     margin: float | None = None,
 ) -> Difference:
-    """The difference of an arm to the baseline, by hidden verdicts; its `p_holm` is `p_tasks` until `corrected` is
-    applied.
+    """The difference of an arm to the baseline, by hidden verdicts; `p_holm` is `p_tasks` until `corrected`.
 
     At an equal budget `cut` and `equal` belong to it (`comparison.budgets`): verdicts after one cut ignore that the cut
     is random. Other parameters are fields of `Difference`. Raises ConfigError: no case in both.

@@ -47,8 +47,7 @@ class Curve(NamedTuple):
 def curves(arm_curves: Sequence[Curve], ax: Axes) -> Axes:
     """Draw the curves with their intervals; each is named at its end with its last share in per cent.
 
-    A curve whose loops end before the last attempt has a ring there, and is dotted after it. All curves have the same
-    length.
+    A curve whose loops end before the last attempt has a ring there, and is dotted after it. All are equally long.
     """
     from matplotlib.ticker import MaxNLocator
 

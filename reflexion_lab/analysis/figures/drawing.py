@@ -232,8 +232,7 @@ def inert(text: str) -> str:
 
 
 def on_axes(drawing: Drawing, ax: Axes | None = None, is_captioned: bool = True) -> Axes:
-    """Draw the only panel of `drawing` on `ax`, or all on a new figure of pyplot; returns the Axes, of several the
-    first.
+    """Draw the only panel of `drawing` on `ax`, or all on a new figure of pyplot; returns the first Axes.
 
     The figure is white, whatever the theme or style of matplotlib.
     """

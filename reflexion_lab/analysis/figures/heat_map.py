@@ -29,8 +29,7 @@ Cells = Mapping[tuple[Value, Value], tuple[Arm, Estimate]]
 def heat_map(grid: Cells, keys: tuple[str, str], limits: tuple[float, float], title: str, ax: Axes) -> Axes:
     """Draw a cell per pair of values, with its rate in per cent, interval and n; empty where there is no arm.
 
-    `keys`: the key down, "" for a single row, and the key across; `limits`: shares of the lightest and the
-    darkest cell.
+    `keys`: down, "" for a single row, and across; `limits`: shares of the lightest and the darkest cell.
     """
     import numpy as np
     from matplotlib.colors import LinearSegmentedColormap

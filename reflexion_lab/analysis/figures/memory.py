@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import bars, frame, look, mark_bounds, named, share_axis
-from reflexion_lab.analysis.learning.checkpoints import online
+from reflexion_lab.analysis.learning.checkpoints import stream_of
 from reflexion_lab.analysis.learning.curation import has_curator
 from reflexion_lab.analysis.learning.memory import Window, counted, prequential
 
@@ -26,7 +26,7 @@ def orders(arms: Sequence[Arm]) -> dict[int, Sequence[str]]:
     """
     shown: dict[int, set[tuple[str, ...]]] = {}
     for log in (log for arm in arms for log in arm.whole if has_curator(log)):
-        shown.setdefault(log.manifest.seed, set()).add(tuple(online(log).tasks))
+        shown.setdefault(log.manifest.seed, set()).add(tuple(stream_of(log).tasks))
     return {seed: next(iter(of_seed)) for seed, of_seed in shown.items() if len(of_seed) == 1}
 
 
@@ -36,7 +36,7 @@ def windows(arm: Arm, by_seed: Mapping[int, Sequence[str]]) -> list[Window]:
 
     streams = []
     for log in arm.whole:
-        stream = online(log)
+        stream = stream_of(log)
         order = stream.tasks if has_curator(log) else by_seed.get(log.manifest.seed, ())
         if set(order) != set(stream.tasks):
             return []

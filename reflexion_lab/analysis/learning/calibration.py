@@ -67,8 +67,7 @@ class Calibration(Record, frozen=True, kw_only=True):
 def calibration(forecasts: Sequence[Forecast], *, seed: int = 0) -> Calibration:
     """Calibration of `forecasts`.
 
-    Raises ConfigError: no forecast, or one outside [0, 1]. `seed`: of the bootstrap over tasks and of the error by
-    chance.
+    Raises ConfigError: no forecast, or one outside [0, 1]. `seed`: of bootstrap and error by chance.
     """
     bins = _bins(forecasts)
     came_true = _came_true(forecasts)

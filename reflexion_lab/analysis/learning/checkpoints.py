@@ -92,7 +92,7 @@ def stream_memory(runs: object) -> StreamMemory:
         arm=own[0].arm,
         benchmark=own[0].manifest.benchmark,
         matrix=matrix((log, by_stream.get(log.manifest.run_id, ())) for log in own),
-        curve=tuple(prequential([online(log) for log in own], _clusters(own))),
+        curve=tuple(prequential([stream_of(log) for log in own], _clusters(own))),
         curated=tuple(curated(log) for log in own),
         notes=tuple(_repeated(read[own[0].manifest.run_id][0])),
     )
@@ -101,7 +101,7 @@ def stream_memory(runs: object) -> StreamMemory:
 def matrix(runs: Iterable[tuple[Log, Sequence[Log]]]) -> Matrix:
     """Measures from the logs of a stream, one per order, each with those of its checkpoints."""
     pairs = [*runs]
-    streams = [_stream(log, frozen) for log, frozen in pairs]
+    streams = [stream_of(log, frozen) for log, frozen in pairs]
     every = [each for log, frozen in pairs for each in (log, *frozen)]
     is_one = all(same_tasks(log.manifest, pairs[0][0].manifest) for log, _ in pairs)
     own_tasks = () if is_one else ("the seeds have other tasks: streams of one method, not orders of one stream",)
@@ -115,7 +115,7 @@ def matrix(runs: Iterable[tuple[Log, Sequence[Log]]]) -> Matrix:
 
 def is_frozen(log: Log) -> bool:
     """Whether the run's memory learns nothing."""
-    return bool(_items(log).get("frozen"))
+    return bool(_node(log.manifest, "items").get("frozen"))
 
 
 def source(manifest: Manifest) -> str:
@@ -125,7 +125,7 @@ def source(manifest: Manifest) -> str:
 
 def rounds_before(log: Log) -> int | None:
     """Rounds after which the memory of a frozen run was taken; None: after all."""
-    after: int | None = _items(log).get("after")
+    after: int | None = _node(log.manifest, "items").get("after")
     return after
 
 
@@ -188,12 +188,12 @@ def _memories(log: Log, stream: Log) -> Iterator[tuple[str, int, str]]:
 
 def shows_own(log: Log) -> bool:
     """Whether a prompt may hold items that were learnt from its task."""
-    return bool(_shared(log).get("same_task"))
+    return bool(_node(log.manifest).get("same_task"))
 
 
 def round_size(log: Log) -> int:
     """Tasks after which memory learns; 0 if the config does not say."""
-    return int(_shared(log).get("round_size") or 0)
+    return int(_node(log.manifest).get("round_size") or 0)
 
 
 def end(log: Log) -> int:
@@ -207,14 +207,6 @@ def _node(manifest: Manifest, *names: str) -> Mapping[str, Any]:
     for name in ("memory", "shared", *names):
         node = node.get(name) or {}
     return node
-
-
-def _shared(log: Log) -> Mapping[str, Any]:
-    return _node(log.manifest)
-
-
-def _items(log: Log) -> Mapping[str, Any]:
-    return _node(log.manifest, "items")
 
 
 def _clusters(logs: Iterable[Log]) -> Clusters:
@@ -275,12 +267,7 @@ def _settings(log: Log, without: Collection[str]) -> dict[str, Any]:
     return {key: v for key, v in parts.items() if key.split(".")[-1] != "seed" and not f"{key}.".startswith(nodes)}
 
 
-def online(log: Log) -> Stream:
-    """The stream of a run, without checkpoints."""
-    return _stream(log, ())
-
-
-def _stream(log: Log, frozen: Sequence[Log]) -> Stream:
+def stream_of(log: Log, frozen: Sequence[Log] = ()) -> Stream:
     """The matrix of one run of a stream, with its checkpoints."""
     rounds, last = _rounds(log), end(log)
     rows = {last: _verdicts(log.headline)} if log.headline is not log else {}
@@ -308,8 +295,7 @@ def _stream(log: Log, frozen: Sequence[Log]) -> Stream:
 def _rounds(log: Log) -> dict[str, int]:
     """Round of each task from which memory learnt, 0-based, in the order of the stream.
 
-    A round ends before the next one begins, so that the order of ends tells rounds apart. Within a round, tasks are
-    sorted.
+    A round ends before the next begins, so the order of ends tells rounds apart. Within a round, tasks are sorted.
     """
     size = round_size(log) or 1
     train = [task_id for task_id, result in log.results.items() if result.split in ("", "train")]

@@ -47,8 +47,7 @@ class Stream(NamedTuple):
     learnt: ArrayLike
     """Shape (tasks,): the number of rounds after which memory has learnt from the task; NaN for a held-out task."""
     online: ArrayLike
-    """Shape (tasks,): verdict when it was the task's turn, a(j - 1, j); 0 or 1, NaN without one. Not read of held-out
-    tasks."""
+    """Shape (tasks,): verdict at the task's turn, a(j - 1, j); 0 or 1, NaN without one. Not read of held-out tasks."""
     checkpoints: Sequence[int]
     """Rounds, increasing."""
     verdicts: ArrayLike
@@ -181,8 +180,7 @@ def prequential(streams: Sequence[Stream], clusters: Clusters = ALONE, windows: 
 def effect(cases: Sequence[Case], clusters: Clusters = ALONE) -> Effect | None:
     """Mean of paired differences with an interval over clusters of tasks; with `SEEDS` orders or more, over orders too.
 
-    Intervals: `stats.intervals.over_tasks`, widened by the variance of orders (`stats.seeds.widened`). None without a
-    case.
+    Intervals: `stats.intervals.over_tasks`, widened for orders (`stats.seeds.widened`). None without a case.
     """
     import numpy as np
 

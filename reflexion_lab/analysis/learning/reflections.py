@@ -52,8 +52,7 @@ class ReflectionFigures(Record, frozen=True, kw_only=True):
     n: int
     tasks: int
     is_reviewed: bool
-    """Whether any reflection has a flag. Without flags, records do not tell a run without review from a review without
-    findings."""
+    """Whether a reflection has a flag. Without any, a run without review and a review without findings look alike."""
     mentions_check: Rate | None
     """Reflections that name a failing check; None unless reviewed."""
     leaks: Rate | None
@@ -66,8 +65,7 @@ class ReflectionFigures(Record, frozen=True, kw_only=True):
     by_source: dict[str, Group]
     """By `llm`, `rules`, `fallback`, `control:<name>`; most frequent first."""
     calibration: dict[str, Calibration]
-    """By source of the confidence: confidence compared with the feedback verdict on the next attempt, if it read the
-    reflection."""
+    """By source: confidence compared with the feedback verdict on the next attempt, if that read the reflection."""
 
 
 class _Retries(NamedTuple):

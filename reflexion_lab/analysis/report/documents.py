@@ -37,9 +37,8 @@ def save_report(
     """Write `report.md`, `report.html`, `report.tex`, `table.csv`, `cases.csv`, the figures, and `tables/*.tex` into
     `folder`, and remove figures and tables of an earlier report there; returns the paths of all files.
 
-    `kind`: format of the figures; PDF comes beside PNG. LaTeX includes both; SVG has to be converted first.
-    `are_captioned`: write titles and captions into the figures; off for papers. Raises OSError: the folder cannot be
-    written to.
+    `kind`: format of the figures; PDF comes beside PNG. LaTeX includes both; convert SVG first. `are_captioned`: write
+    titles and captions into the figures; off for papers. Raises OSError: the folder cannot be written to.
     """
     former = _figures_in(folder)
     figures, short = save_figures(folder, comparison, arms, kind, are_captioned), comparison.short

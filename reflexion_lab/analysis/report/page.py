@@ -113,8 +113,7 @@ Filter = tuple[str, str, list[tuple[str, str]]]
 
 
 def save_page(folder: RunFolder, path: Path | None = None, log: Log | None = None) -> Path:
-    """Write the page of a run to `path`, by default `run.html` in its folder; returns the path. `log`: its log, if
-    already read.
+    """Write the page of a run to `path` (default: `run.html` in its folder); returns the path. `log`: if already read.
 
     The page of an unfinished run has the tasks with ended loops, and the number of missing ones. Raises FolderError: a
     file of the run cannot be read; OSError: `path` cannot be written to.

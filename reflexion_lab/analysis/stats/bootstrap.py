@@ -45,8 +45,7 @@ def interval(outcomes: ArrayLike) -> Estimate:
 
 
 def rate(outcomes: Iterable[tuple[Any, bool | None]], clusters: Clusters = ALONE) -> Rate:
-    """Share of true outcomes among true and false ones, with `interval` over clusters of tasks; None is unknown and not
-    counted.
+    """Share of true outcomes among true and false ones, with `interval` over clusters of tasks; None is not counted.
 
     `outcomes`: task and outcome of each case; all cases of a task are one cluster. `clusters`: cluster by task.
     """

@@ -36,8 +36,7 @@ def front(spots: Sequence[Spot]) -> list[int]:
 def hull(spots: Sequence[Spot]) -> list[int]:
     """Indices of the front's upper convex hull, cheapest first (Kapoor et al. 2024, arXiv 2407.01502, section 3).
 
-    Choosing at random between two methods reaches every spot on the line between them, so methods on or below that line
-    are dominated.
+    Choosing at random between two methods reaches every spot on their line; methods on or below it are dominated.
     """
     places: list[int] = []
     for place in front(spots):

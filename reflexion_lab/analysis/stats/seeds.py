@@ -26,8 +26,7 @@ SEEDS = 3
 def by_seed(differences: Iterable[tuple[Any, int, float]], clusters: Clusters) -> NDArray[float64]:
     """Contribution of each cluster at each seed to the mean over cases, shape (clusters, seeds); NaN without a case.
 
-    Without clusters it is the difference of each task at each seed. `differences`: task, seed and difference of each
-    case.
+    Without clusters: the difference of each task at each seed. `differences`: task, seed and difference of each case.
     """
     import numpy as np
 

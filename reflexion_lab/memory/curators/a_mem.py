@@ -1,5 +1,4 @@
-"""A-Mem (Xu et al., arXiv 2502.12110; agiresearch/A-mem@ceffb86): linked notes, whose neighbours are rewritten as new
-ones arrive.
+"""A-Mem (Xu et al., arXiv 2502.12110; agiresearch/A-mem@ceffb86): linked notes; new ones rewrite their neighbours.
 
 Paper: a model describes each new note by keywords, a context and tags; a second call reads its 5 nearest neighbours and
 decides whether it evolves: `strengthen` links the new note and tags it anew, `update_neighbor` rewrites the context and

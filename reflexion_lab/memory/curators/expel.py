@@ -209,8 +209,7 @@ def _pairs(loop: Finished) -> Iterator[Finished]:
 def grammar(rules: Sequence[str]) -> str:
     """GBNF of one to four operations; votes quote a rule as it is, edits name its number.
 
-    New texts have an opening and no digits: SmolLM2-135M repeats digits to the end. No two capitals are adjacent, as in
-    `BANNED`.
+    New texts have an opening and no digits (SmolLM2-135M repeats them). No two capitals are adjacent, as in `BANNED`.
     """
     votes = [f"({_quoted(f'{number}: {rule}')})" for number, rule in enumerate(rules, 1)]
     known = ["vote", "edit"] if rules else []

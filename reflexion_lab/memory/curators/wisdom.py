@@ -36,8 +36,7 @@ class Wisdom:
     """Root causes of reflections by their normalised words; no model.
 
     `retriever`: empty, for this curator alone. `k`: entries in the prompt. `min_score`: minimum retriever score, in [0,
-    1]. `retire_after`, `retire_below`: entries that this many loops have read are hidden if a smaller share of these
-    loops passed.
+    1]. `retire_after`, `retire_below`: entries that so many loops read are hidden if a smaller share of them passed.
     """
 
     reads_reflections = bank = True

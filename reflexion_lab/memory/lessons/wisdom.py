@@ -122,9 +122,7 @@ class WisdomBook:
             return used
 
     def remember_usage(self, wisdom: Wisdom) -> None:
-        """Adopt an entry's usage if it is higher, since its episodes may have been pruned. Raises ConfigError for an
-        unknown id.
-        """
+        """Adopt an entry's usage if higher: its episodes may be pruned. Raises ConfigError: an unknown id."""
         with self._lock:
             if wisdom.use_count > (known := self[wisdom.wisdom_id]).use_count:
                 self._known[wisdom.wisdom_id] = with_fields_of(wisdom, known, USAGE)

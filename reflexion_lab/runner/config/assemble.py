@@ -427,8 +427,7 @@ def run_manifest(
 ) -> Manifest:
     """The manifest of the run; `config` is `cfg` as plain values.
 
-    Raises ConfigError: the run to resume was started with another config; DataError: the study of the config cannot be
-    read.
+    Raises ConfigError: the run to resume began with another config; DataError: its study cannot be read.
     """
     data, tasks = (benchmark.name, benchmark.digest, len(benchmark)), (benchmark.tasks_digest, benchmark.drawn)
     manifest = new_manifest(config, *data, models.by_role, isolation, origin, tasks)

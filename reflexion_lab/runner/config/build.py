@@ -65,9 +65,8 @@ def build(node: Any, key: str, parts: Mapping[str, Any] | None = None) -> Any:
     the `parts` of the same name. Nodes among values and parts are built first, with the same parts.
 
     A parameter `make_…` receives a function that builds its node at every call, optionally with other parts:
-    `make_actor(model=other)`. Hydra's `_partial_` has no meaning here. Raises ConfigError: the class does not exist or
-    lacks a parameter, a value is out of its limits, or the part lacks the method that `METHODS` requires. `key`: config
-    key of the node.
+    `make_actor(model=other)`. Hydra's `_partial_` has no meaning here. Raises ConfigError: the class does not exist, or
+    lacks a parameter or the method that `METHODS` requires, or a value is out of its limits. `key`: its key.
     """
     node, parts = plain(node), parts or {}
     target = _target(node, key)

@@ -128,8 +128,7 @@ def lines(grid: dict[str, Any]) -> list[str]:
     """A grid as override lines: `{"recall.omega": [0, 1], "seed": 0}` is `recall.omega=0,1 seed=0`.
 
     Lists, ranges, NumPy arrays and pandas Series are swept over; a list inside a list is a value. Raises ConfigError: a
-    list to sweep over is empty; TypeError: a value is not null, a boolean, a number, text, a path, or a list or mapping
-    of these.
+    list to sweep over is empty; TypeError: a value is no null, boolean, number, text, path, list or mapping.
     """
     return [f"{key}={_values(key, _plain_value(key, value))}" for key, value in grid.items()]
 

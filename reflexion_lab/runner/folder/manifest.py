@@ -145,9 +145,7 @@ def config_digest(config: Mapping[str, Any], spelled: bool = False) -> str:
 
 
 def store_place(config: Mapping[str, Any]) -> str:
-    """The place of the run's store, relative to its run root, which may be moved; equal for every spelling of a path;
-    "" without a store.
-    """
+    """Place of the run's store relative to its (movable) run root, one for all spellings of a path; "" without one."""
     store, root = config.get("store"), config.get("run_root")
     place = str(store.get("place") or "") if isinstance(store, Mapping) else ""
     path = place.removeprefix("sqlite:///")
@@ -208,9 +206,7 @@ def _reads_cost(config: Mapping[str, Any]) -> bool:
 
 
 def differences(first: Manifest, other: Manifest) -> list[str]:
-    """Differences between what two runs measure: names of top-level config keys, data, prompts, weights and sources of
-    user-defined parts.
-    """
+    """Differences in what two runs measure: top-level config keys, data, prompts, weights, sources of user's parts."""
     before, after = (measured(run.config) for run in (first, other))
     names = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
     names += [] if same_tasks(first, other) else ["benchmark_digest"]
@@ -261,9 +257,7 @@ def resumption(manifest: Manifest, now: Manifest) -> Resumption:
 
 
 def changes(manifest: Manifest, resumed: Resumption) -> list[str]:
-    """Environment changes between start and resumption, such as `numpy 2.1.0 → 2.2.0`; unknown values ("") are not
-    compared.
-    """
+    """Environment changes from start to resumption, such as `numpy 2.1.0 → 2.2.0`; unknown ones ("") do not count."""
     origin = manifest.provenance
     pairs = {
         "code digest": (origin.code_digest, resumed.code_digest),

@@ -352,8 +352,7 @@ def section(runs: Mapping[str, Sequence[Manifest]], *, at: str, power: float) ->
     """The section `registered` of a study.
 
     `runs`: by arm, the manifest of a run of each seed, in the order of the seeds. `at`: time in UTC. `power`: share of
-    simulated studies that detect the registered effect, in [0, 1]. Raises DataError: the arms have different tasks at a
-    seed.
+    simulated studies that detect the effect, in [0, 1]. Raises DataError: the arms have different tasks at a seed.
     """
     tasks = {name: tuple(run.benchmark_digest for run in seeds) for name, seeds in runs.items()}
     if len(set(tasks.values())) > 1:

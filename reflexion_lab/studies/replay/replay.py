@@ -77,8 +77,7 @@ def rerun(
     """Run the config of `manifest` again, with new caches in `folder`: afterwards `calls.sqlite` there has exactly the
     calls of the replay. Its run folder is below `run_root`, by default below `folder`.
 
-    Raises ConfigError: the config names unknown parts, or the benchmark differs here; HarnessError: the sandbox is
-    broken.
+    Raises ConfigError: unknown parts in the config, or another benchmark here; HarnessError: the sandbox is broken.
     """
     check_parts(manifest.config, trusted)
     with warnings.catch_warnings():  # the study names the original models, not their recorded calls
@@ -231,8 +230,7 @@ def supplies(about: About, unpacked: Path) -> Supplies:
 def compare(place: Path, recorded: Log, packed: Mapping[str, Any], again: Rerun) -> Verification:
     """Compare a run with its replay.
 
-    `place`: the run or its bundle, to be named in the result. `packed`: headline figures of the run, as they were
-    packed.
+    `place`: the run or its bundle, to be named in the result. `packed`: its headline figures, as packed.
     """
     replayed = Log.read(again.folder)
     findings = list(_conditions(recorded, replayed))

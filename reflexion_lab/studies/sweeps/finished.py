@@ -325,9 +325,8 @@ class CellState(Record, frozen=True, kw_only=True):
 
     number: int
     status: str
-    """`waiting`, `running`, `done`, `failed`; `kept`: finished by an earlier run; `stopped`: by a cap; `silent`:
-    by a model that says nothing; `elsewhere`: another process is running it; `lost`: its process ended without a final
-    state."""
+    """`waiting`, `running`, `done`, `failed`; `kept`: finished by an earlier run; `stopped`: by a cap; `silent`: by a
+    model that says nothing; `elsewhere`: another process runs it; `lost`: its process ended without a final state."""
     digest: str = ""
     """Digest of the cell: another grid may have the same `sweep_id`."""
     folder: str = ""

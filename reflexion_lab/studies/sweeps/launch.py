@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 class Launch:
     """Hydra's launcher, as `overrides` select and configure it, for the cells of `sweep`.
 
-    Raises ConfigError: its plugin is not installed; HydraException: an override cannot be parsed, or its key does not
-    exist.
+    Raises ConfigError: its plugin is missing; HydraException: an override cannot be parsed, or its key does not exist.
     """
 
     def __init__(self, overrides: Sequence[str], sweep: Sweep) -> None:

@@ -126,8 +126,7 @@ def _superseded(client: Any, experiment_id: str, compared: Compared) -> list[Any
 def seed_differences(compared: Compared) -> Iterator[tuple[Log, str, float]]:
     """Runs with the name and value of a metric: pass@1 minus that of the baseline's run of the same seed.
 
-    No interval and no p, since a single seed proves nothing. A difference that `compare` refuses for an arm is refused
-    for its runs.
+    No interval and no p, since a single seed proves nothing. What `compare` refuses for an arm is refused for its runs.
     """
     base = next((arm for arm in compared.arms if arm.label == compared.comparison.baseline), None)
     verdicts = base.verdicts() if base else {}

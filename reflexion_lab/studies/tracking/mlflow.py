@@ -82,9 +82,8 @@ class MlflowTracker:
         """Log the run in `folder`; returns the address of the charts of its sweep, else of the experiment.
 
         An earlier MLflow run of the same folder is replaced: the new one is written in whole, then the old one goes to
-        the trash, which `mlflow gc` empties. An unfinished run has the status `KILLED`. `log`: the run, if already
-        read. Raises FolderError: `folder` holds no run; TrackerError: MLflow failed; it still has the earlier version
-        of this run.
+        the trash (`mlflow gc`). An unfinished run has the status `KILLED`. `log`: the run, if already read. Raises
+        FolderError: `folder` holds no run; TrackerError: MLflow failed; it still has the earlier version of this run.
         """
         folder = Path(folder).absolute()
         log = log or Log.read(RunFolder.existing(folder), texts=False)

@@ -27,8 +27,7 @@ class Combined:
     """Evaluator: weighted mean of the share of tests passed, 1 for no type error, and 1 for no lint error.
 
     A part that did not run is left out of the mean and named in `issues`; without any weighted part the reward is 0.0.
-    `confidence` is the share of the weights whose parts ran. `passed`, `outcome`, `output` and `seconds` are those of
-    the tests.
+    `confidence`: share of the weights whose parts ran. `passed`, `outcome`, `output` and `seconds` are the tests'.
     """
 
     @validated

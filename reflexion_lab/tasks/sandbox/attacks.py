@@ -44,8 +44,7 @@ class Attack(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     expected: tuple[str, ...]
     """Accepted outcomes."""
     raises: tuple[str, ...] = ()
-    """Accepted exceptions for the outcome `error`, so that a mistake in the program does not count as blocked; () for
-    any."""
+    """Accepted exceptions for the outcome `error`: a mistake in the program does not count as blocked; () for any."""
     checks: tuple[str, ...] = CHECKS
     """Checks of the attack; none of them may pass, unless `in_process`."""
     setup: str = ""

@@ -174,9 +174,8 @@ def execution_key(*parts: object) -> str:
 def measured(tasks: Iterable[Task], executor: Sandbox, workers: int) -> tuple[tuple[Task, ...], list[str]]:
     """Tasks with the measured `cpu_seconds` of their canonical solution, and ids of tasks whose solution fails a test.
 
-    Tasks without canonical solution or tests do not change. If a canonical solution fails, the task or this machine
-    differs from that of its authors, and its tests may reject correct programs. Raises HarnessError: the sandbox is
-    broken.
+    Tasks without solution or tests stay. If a canonical solution fails, the task or this machine differs from that of
+    its authors, and its tests may reject correct programs. Raises HarnessError: the sandbox is broken.
     """
 
     def execute(task: Task) -> Execution | None:

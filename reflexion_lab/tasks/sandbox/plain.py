@@ -142,8 +142,7 @@ LIBRARY: dict[tuple[str, str], Any] = {
     ("builtins", "mappingproxy"): lambda base, value: ("", base.copy(value)),
     ("builtins", "memoryview"): lambda base, value: ("view", bytes(value).hex()),
 }  # fmt: skip
-"""By module and class name of the standard library: tag and plain data of an instance, by methods of the class itself,
-not of a subclass."""
+"""By module and name of a standard class: tag and plain data of an instance, by methods of no subclass."""
 
 
 def _tagged(tag: str, text: str) -> str:

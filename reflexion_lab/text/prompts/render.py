@@ -127,9 +127,7 @@ def _docstrings(code: str) -> Iterator[tokenize.TokenInfo]:
 
 
 def shortened(episode: Episode, fits: Callable[[Episode], bool]) -> Episode | None:
-    """`episode` shortened until it `fits`: first its program, then its test results, then its reflection; None if
-    nothing would be left.
-    """
+    """`episode` shortened until it `fits`: first program, then test results, then reflection; None if none is left."""
     if fits(episode):
         return episode
     episode = replace(episode, code=program(episode, len(episode.code)))
@@ -410,8 +408,7 @@ class PromptedModel:
         """Call the model with the template `name`.
 
         If the model rejects the prompt as too long, or for an unknown reason, it is called once more with less memory:
-        reduced in proportion to the model's token count, or to half if it gives none. Exceptions of the model pass
-        through.
+        in proportion to the model's token count, or half if it gives none. Exceptions of the model pass through.
         """
         name = name if self.style == "chat" else f"continue_{name}"
         about = {"prompt": task.prompt, "task_id": task.base_id, **variables}
