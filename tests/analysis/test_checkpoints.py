@@ -41,9 +41,7 @@ ITEMS = "memory.shared.items"
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """A stream of 6 rounds in `stream`, frozen runs after 0, 3 and all of them, another order, and a split stream
-    of two passes with a frozen run after 0 rounds.
-    """
+    """A stream of 6 rounds, frozen runs after 0, 3 and all, another order, and a split of two passes, frozen at 0."""
     root = tmp_path_factory.mktemp("checkpoints")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)

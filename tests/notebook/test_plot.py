@@ -27,9 +27,7 @@ def pyplot():
 
 @pytest.fixture(scope="module")
 def make_runs(runs_written_in, tmp_path_factory, attempt, reflection):
-    """Run folders of two seeds an arm, whose second attempts have read the reflection on the first. Nobody changes
-    them.
-    """
+    """Folders of two seeds an arm, whose second attempts have read the reflection on the first. Nobody changes them."""
 
     @functools.cache
     def make(*names, tasks=12):

@@ -98,9 +98,7 @@ def run(tmp_path, study, home):
 
 @pytest.fixture(scope="module")
 def run_of(home):
-    """The run of an arm under the registered study; under the one that only names its arms for `named`. Of all tests
-    of this module: they leave it as it is.
-    """
+    """The run of an arm under the registered study, or the one that only names its arms. No test changes it."""
 
     @functools.cache
     def run(arm, seed=0, version="registered"):

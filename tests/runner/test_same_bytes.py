@@ -1,6 +1,4 @@
-"""The same seed gives the same bytes, however many workers there are: results sorted by task, without ids, times and
-cache marks.
-"""
+"""The same seed gives the same bytes for any number of workers: results by task, without ids, times and cache marks."""
 
 import random
 import time

@@ -157,8 +157,7 @@ def undisturbed(words, tmp_path):
 
 @pytest.fixture
 def disturbed(monkeypatch):
-    """`disturb` happens when the model has answered so many calls, before anybody hears of it; returns a count of the
-    calls."""
+    """`disturb` happens once the model has answered so many calls, before anybody knows; returns a count of calls."""
 
     def prepared(lab, number, disturb):
         model = lab.model._model._model

@@ -90,9 +90,7 @@ def test_a_bound_is_exact_and_spares_what_fits(length: int, limit: int) -> None:
     assert ("…" in prompt) == (length > limit)
 
 
-def fitted(
-    context: int, task: Task, attempt: Attempt, episodes: Sequence[Episode], examples: int = 0
-) -> tuple[str, int]:
+def fitted(context, task, attempt, episodes, examples=0):
     """The prompt, and how long it may be."""
     model, sampling = says(REPLY, context=context), Sampling(max_tokens=192)
     LLMReflector(model, sampling, Prompts(examples=examples)).reflect(task, attempt, episodes)

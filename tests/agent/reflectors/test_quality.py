@@ -157,9 +157,7 @@ def test_duplicates_share_nine_words_of_ten(cause: str, earlier: str, is_duplica
         (0.49, "stated", False, 1, False), (0.0, "none", False, 2, False),
     ],
 )  # fmt: skip
-def test_low_confidence_is_stated_and_without_improvement(
-    confidence: float, source: str, improved: bool, number: int, flagged: bool
-) -> None:
+def test_low_confidence_is_stated_and_without_improvement(confidence, source, improved, number, flagged):
     attempt = attempt_with(EMPTY_LIST, number=number, delta=Delta(is_improvement=improved))
     words = reflection(confidence=confidence, confidence_source=source)
     assert ("low_confidence" in flags(words, attempt, [])) is flagged

@@ -110,9 +110,7 @@ FAILURE = ReflectionError("parse_error", "no fields", Completion(text="Sorry, I 
         ([POOR, None], POOR, COST),
     ],
 )  # fmt: skip
-def test_a_retry_takes_the_better_reply_and_pays_for_both(
-    answers: list[Reflection | BaseException | None], expected: Reflection, usage: Usage
-) -> None:
+def test_a_retry_takes_the_better_reply_and_pays_for_both(answers, expected, usage):
     first = Gives(*answers, GOOD)
     reflection = reviewed(first, "retry")
     assert replace(reflection, flags=(), usage=COST) == expected

@@ -43,9 +43,7 @@ def episode_with(what_to_change: str | None, number: int = 1, task_id: str = TAS
         ((NAMED,), "error", "unknown", NAMED),
     ],
 )  # fmt: skip
-def test_outcome_decides_before_the_first_failing_check(
-    checks: tuple[Check, ...], outcome: str, category: str, telling: Check | None
-) -> None:
+def test_outcome_decides_before_the_first_failing_check(checks, outcome, category, telling):
     assert classify_evaluation(attempt_with(*checks, outcome=outcome).evaluation) == (category, telling)
 
 
@@ -145,9 +143,7 @@ def test_an_episode_without_a_fix_for_this_task_changes_nothing(episode: Episode
         (1, 4, 5, 0.5, "class"),
     ],
 )  # fmt: skip
-def test_enough_cases_replace_the_constant_of_the_class(
-    fixed: int, cases: int, enough: int, confidence: float, source: str
-) -> None:
+def test_enough_cases_replace_the_constant_of_the_class(fixed, cases, enough, confidence, source):
     known: Any = SimpleNamespace(outcomes={"assertion": (fixed, cases), "syntax": (99, 99)})
     reflection = Rules(known, enough).reflect(TASK, attempt_with(WRONG), [])
     assert (reflection.confidence, reflection.confidence_source) == (confidence, source)

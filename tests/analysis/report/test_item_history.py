@@ -21,9 +21,7 @@ CALL = Usage(calls=1, prompt_tokens=70, completion_tokens=30)
 
 @pytest.fixture
 def make(write_run):
-    """The log of a run of three rounds of one task, with a call of these operations in each. The loops at t/1 and t/2
-    read the item `a`.
-    """
+    """Log of three rounds of one task, each with a call of these operations. The loops at t/1 and t/2 read item `a`."""
 
     def make(*calls, **fields):
         log, memory, updates = Log.read(write_run(VERDICTS)), ItemMemory((), ItemLimits(max_tokens=0)), []

@@ -64,14 +64,6 @@ def same(hits, expected):
 # Texts
 
 
-def test_a_document_is_found_by_its_own_text_with_score_one():
-    retriever = EmbeddingRetriever(Hashed())
-    retriever.add(["a", "b", "c"])
-    best = retriever.rank("b", 1)[0]
-    assert (best.number, best.score) == (1, pytest.approx(1, abs=1e-6))
-    assert best.score <= 1
-
-
 def test_a_document_that_points_away_is_not_found():
     retriever = EmbeddingRetriever(Hashed())
     retriever.add(["a", "-a"])

@@ -112,15 +112,6 @@ def lucene(documents, words, k1=1.5, b=0.75):
     return {number: score / bound for number, score in scores.items()}
 
 
-def test_a_bm25_score_is_the_share_of_its_bound():
-    (hit,) = filled_with("red green", "blue yellow").rank("red green", 5)
-    assert hit.score == pytest.approx(1 / (1 + 1.5))
-    (half,) = filled_with("red green", "blue yellow").rank("red unknown", 5)
-    assert 0 < half.score < hit.score / 2
-    (repeats,) = filled_with("red " * 1000, "blue").rank("red", 5)
-    assert hit.score < repeats.score < 1
-
-
 def filled_with(*documents):
     retriever = BM25()
     retriever.add(documents)

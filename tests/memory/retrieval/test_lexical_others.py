@@ -37,10 +37,6 @@ def test_a_hybrid_adds_reciprocal_places():
     assert [hit.score for hit in hits] == pytest.approx([expected[hit.number] * 61 / 2 for hit in hits])
 
 
-def test_a_document_that_all_place_first_scores_one():
-    assert Hybrid([Fixed(3), Fixed(3), Fixed(3)]).rank("q", 5) == [Hit(3, 1.0)]
-
-
 def test_equal_sums_tie_in_a_hybrid_whoever_gave_the_places():
     hits = Hybrid([Fixed(1, 2, 3), Fixed(2, 3, 1), Fixed(3, 1, 2)]).rank("q", 5)
     assert [hit.number for hit in hits] == [3, 2, 1]

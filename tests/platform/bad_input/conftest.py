@@ -148,9 +148,7 @@ def command_result(arguments: tuple[str, ...]) -> SimpleNamespace:
 
 
 def pytest_collection_modifyitems(items):
-    """Of the cases one in three or four is in `make test` or `make test-slow`: half of these each. `make soak` has the
-    others.
-    """
+    """One in three or four cases is in `make test` or `make test-slow`, half each. `make soak` has the others."""
     numbers = Counter()
     for item in items:
         if share := SHARES.get(getattr(item, "originalname", "")):

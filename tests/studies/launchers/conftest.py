@@ -38,9 +38,7 @@ SIX = "seed=0,1,2,3,4,5"
 
 
 class Served:
-    """Counts requests. The sender of a request is killed if its number is in `kill_at`, or, for each seed, the first
-    `kills` times.
-    """
+    """Counts requests. One kills its sender if its number is in `kill_at`, or, by seed, the first `kills` times."""
 
     def __init__(self):
         self.requests, self.kill_at, self.kills, self.killed = [], set(), {}, []

@@ -1,6 +1,4 @@
-"""Limits of time: scaled with what the canonical solution needs and with the machine, and believed only after a run
-alone.
-"""
+"""Limits of time: scaled with the needs of canonical solution and machine, and believed after a run alone."""
 
 import itertools
 import threading
@@ -67,9 +65,7 @@ def test_a_time_out_counts_only_after_a_second_run_that_waits_for_all_first_ones
     runs, running = [], []
 
     def watched(slot, job, cpu_seconds):
-        """The first run of a program named late times out; notes the order, and what runs beside it. Starts once all
-        programs wait.
-        """
+        """The first run of a program named late times out; notes order and company. Starts once all programs wait."""
         name = job.program["program"].splitlines()[0]
         with lock:
             is_first = name.startswith("late") and name not in runs

@@ -30,9 +30,7 @@ ACTORS = {
 
 
 class Counting:
-    """A model of 2,048 tokens by the real tokenizer: with a context this short, the real model refuses every prompt of
-    ours and says how many tokens it has, without reading it.
-    """
+    """2,048 tokens by the real tokenizer: so short that the real model refuses every prompt, with its tokens."""
 
     context = 2048
 
