@@ -110,9 +110,7 @@ class Reviser(Protocol):
     """Revises a draft."""
 
     def revise(self, task: Task, program: str, critique: Critique) -> Trajectory:
-        """The next draft, after the critique of this one; the old one if the reply contains no program. Raises
-        ModelError as `Model.complete`.
-        """
+        """The next draft, after the critique of this one; the old one without a program. Raises ModelError."""
 
 
 class Limits(Protocol):

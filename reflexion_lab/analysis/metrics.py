@@ -163,8 +163,7 @@ def metric(
 
 
 def register_own(functions: Mapping[str, Callable[..., Any]], columns: Collection[str] = ()) -> None:
-    """Register metrics of a notebook by name; a name that it registered before is replaced. `columns`: names
-    that no metric may have.
+    """Register metrics of a notebook by name; known names are replaced. `columns`: names that no metric may have.
 
     Raises ConfigError: a first parameter or return annotation does not say what is measured, or a name is the lab's.
     """

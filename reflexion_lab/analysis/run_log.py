@@ -149,9 +149,7 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         return len(self.shard_ids) < self.n_shards
 
     def is_own(self, episode_id: str, task_id: str) -> bool:
-        """Whether the id names an attempt of the run's own loop at the task. Without shared episodes and reflection
-        files, ids have no run id.
-        """
+        """Whether the id names an attempt of the run's own loop at the task. Ids in memory of a loop lack a run id."""
         loops = {f"ep-{task_id}", *(f"ep-{run_id}/{task_id}" for run_id in self.run_ids)}
         return episode_id.rpartition("-")[0] in loops
 

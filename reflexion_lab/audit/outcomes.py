@@ -48,9 +48,7 @@ class Outcomes(Record, frozen=True, kw_only=True):
 
 
 def read_outcomes(path: Path | str) -> list[Outcomes]:
-    """The outcomes of one log, by metric; none if it has neither format. Raises DataError: the file cannot be read, or
-    has no outcomes of 0 and 1.
-    """
+    """Outcomes of a log, by metric; none of another format. Raises DataError: no readable file, or none of 0 and 1."""
     path = Path(path)
     if path.is_dir():
         return []

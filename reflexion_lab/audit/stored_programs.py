@@ -76,8 +76,7 @@ class StoredPrograms:
         """The verdict on each item, in order.
 
         `judge`: executes one item in a sandbox. `key`: items with equal keys are executed once. `again`: whether an
-        item with this verdict is executed again; by default after a time-out. `each`: called with the final verdict of
-        every item, for progress.
+        item with this verdict is executed again; by default after a time-out. `each`: called with each final verdict.
         """
         keys: list[Hashable] = [key(item) if key else place for place, item in enumerate(items)]
         distinct = dict(zip(keys, items, strict=True))

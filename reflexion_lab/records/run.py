@@ -162,8 +162,7 @@ class Manifest(Record, frozen=True, kw_only=True):
     tasks_digest: str = ""
     """Digest of the tasks of the data set, which may have other bytes; "" in runs before 27 November 2026."""
     drawn: str = ""
-    """Digest of ids and clusters of the run's tasks, in their order; "" in runs before 27 November 2026, whose draws
-    depended on the name of the benchmark."""
+    """Digest of ids and clusters of the run's tasks, in order; "" in runs before 27 November 2026, with other draws."""
     prompt_digests: dict[str, str]
     model_fingerprint: str
     """Fingerprint of the actor's model."""

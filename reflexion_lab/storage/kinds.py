@@ -51,9 +51,7 @@ class Line(NamedTuple):
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the garbage collector, which repeatedly visits all records during a read; without it, a million records
-    take a third less time.
-    """
+    """Pause the garbage collector, which visits all records repeatedly: a million are read in a third less time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

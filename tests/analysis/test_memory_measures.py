@@ -127,9 +127,8 @@ def test_sizes_collapses_and_counts_of_a_log():
         update(3, 22, Operation(kind="remove", item_ids=("j",)), Operation(kind="add", item_ids=("k",))),
     ]
     assert [(size.round, size.tokens) for size in sizes(log)] == [(0, 90), (2, 45), (3, 22)]
-    assert [(lost.round, lost.before, lost.after) for lost in collapses(log)] == [
-        (3, 45, 22)
-    ]  # 45 of 90 is no collapse
+    collapsed = [(lost.round, lost.before, lost.after) for lost in collapses(log)]
+    assert collapsed == [(3, 45, 22)]  # 45 of 90 is no collapse
     assert collapses(log, [Item(item_id="old", text="word " * 400)])[0].round == 0
     assert operations(log) == {"add": 2, "limit": 1, "remove": 1}
 

@@ -73,9 +73,7 @@ class Candidates:
 
 
 def voted(verdicts: Sequence[Evaluation]) -> int:
-    """Index of the first verdict of the largest group with equal behaviour. Replies without a program do not vote,
-    unless there are no others.
-    """
+    """Index of the first verdict of the largest group of equal behaviour, of those with a program if any."""
     groups: defaultdict[object, list[int]] = defaultdict(list)
     for number, verdict in enumerate(verdicts):
         groups[behaviour(verdict)].append(number)

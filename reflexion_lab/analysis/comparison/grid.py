@@ -46,9 +46,7 @@ def best_cell(arms: Sequence[Arm], base: Arm) -> Best | None:
 
 
 def default_cell(labels: Sequence[str]) -> str | None:
-    """The label whose swept keys have the values that the lab gives them by itself; None if no label has, or fewer than
-    two keys are swept.
-    """
+    """The label whose swept keys have the default values of the lab; None without one, or if fewer than 2 vary."""
     cells = {label: values_of(label) for label in labels}
     names = {label.partition(" ")[0] for label in labels}
     if len({key for cell in cells.values() for key in cell}) < 2 or len(names) > 1:

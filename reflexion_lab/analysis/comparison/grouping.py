@@ -82,9 +82,7 @@ def short_names(labels: Sequence[str]) -> dict[str, str]:
 
 
 def shared_words(labels: Sequence[str]) -> str:
-    """What `short_names` leaves out, to be written once: `All arms: reflexion; Ω: recall.omega, a: loop.max_attempts.`;
-    "" if it leaves out nothing.
-    """
+    """What `short_names` leaves out, as `All arms: reflexion; Ω: recall.omega, a: loop.max_attempts.`; "" if none."""
     if all(name == label for label, name in short_names(labels).items()):
         return ""
     keys = _short_keys(labels)

@@ -252,9 +252,8 @@ def on_axes(drawing: Drawing, ax: Axes | None = None, is_captioned: bool = True)
             target = pyplot.figure(figsize=(width, height + LINE * lines), layout="constrained").add_subplot()
         if len(drawing.panels) == 1:
             _draw_panel(drawing, target, is_captioned, is_new=ax is None)
-        for artist in (target if ax else target.figure).findobj(
-            Text
-        ):  # dollars and backslashes in names are no formulas, and nothing for LaTeX
+        # dollars and backslashes in names are no formulas, and nothing for LaTeX
+        for artist in (target if ax else target.figure).findobj(Text):
             artist.set_parse_math(False)
             artist.set_usetex(False)
         # The first figure of a notebook switches this on, which the end of a style would undo.

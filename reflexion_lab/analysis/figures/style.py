@@ -78,9 +78,7 @@ def weighed(colour: str, darkness: float) -> Style:
 
 
 def share_limits(shares: Sequence[float], room: float = 0.06) -> tuple[float, float]:
-    """The range of `shares` with `room` on both sides within [0, 1], and at least a third of the scale, so that small
-    differences do not look large.
-    """
+    """Range of `shares` with `room` on both sides in [0, 1], at least a third: small differences must not look big."""
     low, high = min(shares), max(shares)
     room = max(room, (1 / 3 - (high - low)) / 2)
     low, high = low - room, high + room

@@ -152,9 +152,7 @@ def checkpoints(logs: Sequence[Log], streams: Mapping[str, str]) -> dict[str, li
 
 
 def _assigned(logs: Iterable[Log], streams: Mapping[str, str]) -> dict[str, list[Log]]:
-    """Frozen runs by the ids of their streams. One after 0 rounds serves others that have none, with the same tasks and
-    the same items at the beginning.
-    """
+    """Frozen runs by the ids of their streams. One after 0 rounds serves others without, of equal tasks and items."""
     every = [*logs]
     own = {log.manifest.run_id: log for log in every if not is_frozen(log)}
     by_stream: dict[str, list[Log]] = {}

@@ -17,8 +17,7 @@ from reflexion_lab.text.shorten import estimated
 NONE = "reflexion_lab.memory.curators.controls.NoItems"
 """The curator of runs without memory across tasks."""
 COLLAPSE = 0.5
-"""Memory collapses in a call that leaves less than this share of its tokens: ACE (Zhang et al. 2025, arXiv 2510.04618)
-saw a rewrite leave 122 of 18,282."""
+"""Memory collapses if a call leaves less than this share of its tokens: in ACE (arXiv 2510.04618) 122 of 18,282."""
 
 
 class Size(Record, frozen=True, kw_only=True):

@@ -34,8 +34,7 @@ class MiniLM:
     """Weights load at first use. Thread-safe.
 
     Texts are embedded separately, one per core, so a vector depends on its text alone; without padding this is faster
-    than batches. Raises ModelError: the weights are not installed. `threads`: number of texts embedded in parallel; 0:
-    one per physical core.
+    than batches. Raises ModelError: the weights are not installed. `threads`: texts at once; 0: one per physical core.
     """
 
     dimensions = 384

@@ -238,9 +238,7 @@ _NUMBER = re.compile(r"(?<![\w.])[-+]?\.?\d(?:[\w.,]*\w)?")
 
 
 def normalised(cause: str) -> str:
-    """`cause` without task-specific details: case, numbers, quoted names, white space and final punctuation; "" for a
-    cause without a word.
-    """
+    """`cause` without details of the task: case, numbers, quoted names, spaces, last punctuation; "" without a word."""
     folded = _NUMBER.sub("<number>", QUOTED.sub("<name>", cause.casefold()))
     return " ".join(folded.split()).rstrip(" .,;:!?…") if WORD.search(cause) else ""
 

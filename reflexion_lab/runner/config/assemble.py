@@ -490,9 +490,7 @@ def _belong(cfg: Config, manifest: Manifest, pool: Collection[str], study: regis
 
 
 def _store_state(cfg: Config, archive: Archive | None) -> str:
-    """`empty` or `filled`, as the run finds the store; `across cells` where a sweep's cells fill it for one another; ""
-    without a durable store.
-    """
+    """`empty` or `filled`, as the run finds the store; `across cells` if cells fill it for others; "" without one."""
     if archive is None or not has_durable_store(cfg):
         return ""
     if cfg.memory.shared.get("across_cells"):

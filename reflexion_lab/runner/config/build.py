@@ -264,9 +264,7 @@ NEAR, NEAR_WHOLE = 0.7, 0.6
 
 
 def suggestion(key: str, known: Iterable[str]) -> str:
-    """A hint at the dotted key of `known` whose last name is near that of `key`, and which is most similar as a whole;
-    "" if there is none.
-    """
+    """A hint at the dotted key of `known` whose last name is near that of `key`, the most similar as a whole; or ""."""
 
     def likeness(other: str) -> tuple[bool, float, int]:
         names, *wholes = (key.rpartition(".")[2], other.rpartition(".")[2]), (key, other)

@@ -192,10 +192,11 @@ def _check_values(whole: Mapping[str, Any]) -> None:
     for name, node in whole.get("stop", {}).items():
         converted(f"stop.{name}", node, Part)
     for key in ("arm", "sweep_id"):
-        _check_name(key, str(whole.get(key) or ""))
-    if not str((whole.get("storage") or {}).get("url", "???")).startswith(
-        ("postgres", "???")
-    ):  # it may hold a password
+        name = str(whole.get(key) or "")
+        if name.startswith(".") or "/" in name or len(name) > LONGEST or not name.isprintable():
+            raise ConfigError(key, repr(name[:40]), "a word that can name a folder, without a slash")
+    url = str((whole.get("storage") or {}).get("url", "???"))  # it may hold a password
+    if not url.startswith(("postgres", "???")):
         raise ConfigError("storage.url", "no URL of PostgreSQL", "postgresql://host:5432/database")
     files = whole.get("memory", {}).get("reflection_files")
     if files and Path(files).exists() and not Path(files).is_dir():
@@ -230,11 +231,6 @@ def places(node: Any) -> set[str]:
     """Every dotted key."""
     parts = [place.split(".") for place, _ in _values("", node)]
     return {".".join(place[:depth]) for place in parts for depth in range(1, len(place) + 1)}
-
-
-def _check_name(key: str, name: str) -> None:
-    if name.startswith(".") or "/" in name or len(name) > LONGEST or not name.isprintable():
-        raise ConfigError(key, repr(name[:40]), "a word that can name a folder, without a slash")
 
 
 def _values(key: str, node: Any) -> Iterator[tuple[str, Any]]:
@@ -272,7 +268,7 @@ def arm_warnings(config: Mapping[str, Any]) -> Iterator[str]:
                 f"arm: got {arm} with {group} {classes[0]}, expected {name}, as the {arm} of conf has it; "
                 f"leave {group}=… out, or give the arm another name"
             )
-    if arm == "retry" and config["loop"]["max_attempts"] > 1 and _is_greedy(config["actor"]):
+    if arm == "retry" and config["loop"]["max_attempts"] > 1 and max(_temperatures(config["actor"]), default=1) == 0:
         yield (
             "temperature: got 0 with arm=retry, where a deterministic model draws the same program at every attempt, "
             "expected one above 0; give temperature=0.8, say, to all arms alike"
@@ -291,12 +287,6 @@ def _classes(node: dict[str, Any]) -> list[str]:
     """Names of a part's class and base classes."""
     named = str(node.get("_target_", "")).rpartition(".")[2]
     return [named, *(base.__name__ for base in capability(node, "__mro__", ()))]
-
-
-def _is_greedy(node: Any) -> bool:
-    """Whether an actor samples only at temperature 0."""
-    temperatures = list(_temperatures(node))
-    return bool(temperatures) and max(temperatures) == 0
 
 
 def _temperatures(node: Any) -> Iterator[float]:

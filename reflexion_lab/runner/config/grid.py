@@ -59,9 +59,7 @@ class Cell(NamedTuple):
 
 
 def cell_digest(cfg: Config) -> str:
-    """`digest_of`, with a suffix for the shard, for the file of the tasks, and for the place of a store, since cells
-    learn from its contents.
-    """
+    """`digest_of`, with suffixes for shard, file of tasks, and place of a store, from whose contents cells learn."""
     config = as_recorded(cfg)
     place = store_place(config) + shard_of(config) + data_place(config)
     return config_digest(config) + (f"-{hashlib.sha256(place.encode()).hexdigest()[:8]}" if place else "")

@@ -442,9 +442,8 @@ def run_paths(*runs: object) -> list[Path]:
     """
     paths = [run for run in runs if isinstance(run, str | Path)]
     others = {str(path) for path in paths if _is_no_run(path)}
-    others = (
-        others if len(others) < len(set(map(str, paths))) else set()
-    )  # of names alone that are no run, each is wrong
+    if len(others) == len(set(map(str, paths))):  # of names alone that are no run, each is wrong
+        others = set()
     by_path: dict[Path, Path] = {}
     for run in runs:
         if str(run) not in others:
@@ -520,9 +519,8 @@ def runs_in(root: Path) -> list[Path]:
             folders |= {state.number: state.folder} if state.folder else {}
             numbers.add(state.number)
     paths = (Path(folder) for _, folder in sorted(folders.items()))
-    beside = (
-        path if path.exists() else root.resolve().parents[1] / path.name for path in paths
-    )  # the run root was moved
+    # beside the sweep, where the run root was moved
+    beside = (path if path.exists() else root.resolve().parents[1] / path.name for path in paths)
     runs = [path for path in beside if (path / MANIFEST).is_file()]
     if missing := len(numbers) - len(runs):
         warnings.warn(

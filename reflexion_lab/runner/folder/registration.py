@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -292,14 +292,11 @@ def deviations(registration: Registration, run: Manifest) -> list[str]:
     elif registration.registered is None:
         reasons.append("only the name of its arm was registered, not its config")
     elif run.seed in registration.seeds:
-        reasons += _config_deviations(registration.registered, arm, registration.seeds.index(run.seed), run)
+        whole = registration.registered.at_seed(arm, registration.seeds.index(run.seed))
+        run_as_is = _measured(run)
+        for key in _differing(run_as_is, whole, _replaced(run.config)):
+            reasons.append(f"{key} is {run_as_is.get(key, 'missing')}, registered was {whole.get(key, ABSENT)}")
     return reasons
-
-
-def _config_deviations(registered: Registered, arm: str, index: int, run: Manifest) -> Iterator[str]:
-    whole, run_as_is = registered.at_seed(arm, index), _measured(run)
-    for key in _differing(run_as_is, whole, _replaced(run.config)):
-        yield f"{key} is {run_as_is.get(key, 'missing')}, registered was {whole.get(key, ABSENT)}"
 
 
 def _measured(run: Manifest) -> dict[str, Any]:

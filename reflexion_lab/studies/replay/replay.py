@@ -183,8 +183,7 @@ class Replayed(NamedTuple):
 
 
 def replay(path: Path, out: Path | None = None, trusted: Sequence[str] = ()) -> Replayed:
-    """Replay the bundle at `path` and compare; with `out`, keep the new run below that folder. Parts of
-    `trusted` modules may run.
+    """Replay the bundle at `path` and compare; with `out`, keep the new run below it. `trusted` modules may run.
 
     Raises BundleError: the file is no bundle, is damaged, or has no run; ConfigError: the run needs parts that this
     version does not have; HarnessError: the sandbox is broken.

@@ -83,9 +83,8 @@ class RunKey(NamedTuple):
             return is_here
         try:
             beginning = RunFolder(run.folder).beginning
-            return (
-                is_here if beginning is None else is_same and self.beginning == beginning.of_store
-            )  # None: killed before it
+            # None: killed before it
+            return is_here if beginning is None else is_same and self.beginning == beginning.of_store
         except (FolderError, OSError):  # a damaged memory.json affects that run only
             return False
 

@@ -36,8 +36,6 @@ from reflexion_lab.studies.sweeps.finished import CellState, Runs, kept_state, r
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from reflexion_lab.runner.config.build import Config
-
 ROWS = 40
 """Rows of the table; finished cells are left out first."""
 COLUMNS = ("status", "n", "pass@1, % [95 %]", "calls\nmade", "saved", "seconds")

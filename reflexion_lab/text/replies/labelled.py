@@ -130,9 +130,7 @@ class Labels:
         return lines | {self._labels[key] for fields in objects(text) for key in fields.keys() & self._labels.keys()}
 
     def last(self, text: str, required: Collection[str]) -> list[Section]:
-        """The sections of the last set that has each label of `required`, with words; a repeated label begins a set.
-        Without such a set, all sections.
-        """
+        """Sections of the last set with words for each label of `required`; a repeated label begins a set. Else all."""
         sets: list[list[Section]] = [[]]
         for section in self.sections(text):
             if section.label in {each.label for each in sets[-1]}:
