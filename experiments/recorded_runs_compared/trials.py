@@ -18,9 +18,8 @@ import msgspec
 from reflexion_lab.analysis.stats.estimators import Paired, paired
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.audit.leaks import Retries
-from reflexion_lab.audit.transcripts import unpacked
 from reflexion_lab.errors import ConfigError, DataError
-from reflexion_lab.io.files import UNREADABLE, content
+from reflexion_lab.io.files import UNREADABLE, content, unpacked
 from reflexion_lab.records import Record
 
 TRIAL = re.compile(r"env_results_trial_(\d+)\.json")
