@@ -17,7 +17,6 @@ from reflexion_lab.analysis.comparison.cases import load_cases
 from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.report.cells import p_value
 from reflexion_lab.analysis.report.documents import rows
-from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.errors import DataError
 from reflexion_lab.runner.folder.registration import FILE as STUDY
 from reflexion_lab.runner.folder.registration import Registration
@@ -87,10 +86,8 @@ def published(study: Study) -> list[dict[str, object]]:
 
 
 def claim(difference: Difference) -> str:
-    """The verdict; with the 90 % interval by which it claims equivalence."""
-    low, high = difference.interval_90
-    ends = points(Estimate(value=(low + high) / 2, low=low, high=high)).partition(" ")[2]
-    return f"{difference.verdict} (90 % {ends})" if difference.is_equivalent else difference.verdict
+    """The verdict, with real minus signs."""
+    return difference.verdict.replace("-", "−")
 
 
 def design(study: Study) -> str:

@@ -195,8 +195,9 @@ def test_words_that_only_cost_more_lose_by_their_price_and_do_no_harm(run, respe
 @pytest.mark.parametrize(
     ("margin", "harmed", "verdict"),
     [
-        (None, 2, "detected, loses; at equal attempts undecided"),
-        (0.03, 2, "detected, loses; at equal attempts undecided"), (0.25, 2, "a price"), (0.25, 16, "detected"),
+        (None, 2, "worse at this budget; at equal attempts undecided"),
+        (0.03, 2, "worse at this budget; at equal attempts undecided"), (0.25, 2, "budget only"),
+        (0.25, 16, "detected"),
     ],
 )  # fmt: skip
 def test_a_loss_that_is_not_detected_at_equal_attempts_is_no_price_unless_equivalence_is_shown(
@@ -215,7 +216,9 @@ def test_a_loss_that_is_not_detected_at_equal_attempts_is_no_price_unless_equiva
     text = " ".join(" ".join(lines).split())
     (row,) = (each for each in compare(arms(runs), "retry", margin=margin).rows if each.arm == "words")
     assert row.equal["tokens"].is_loss and row.equal["attempts"].is_loss == (harmed > 2)
-    assert verdict in text and ("a price" in text) == (verdict == "a price") == row.is_price(row.equal["tokens"])
+    assert verdict in text and ("budget only" in text) == (verdict == "budget only") == row.is_price(
+        row.equal["tokens"]
+    )
     assert ("undecided" in text.partition("tokens")[2]) == ("undecided" in verdict)
 
 
@@ -447,9 +450,9 @@ def test_the_registered_effect_is_a_size_to_plan_for_and_no_bar(run, study):
 @pytest.mark.parametrize(
     ("sizes", "margin", "verdict"),
     [
-        ((20, 20), 0.1, "equivalent within ±10 points"), ((20, 20), 0.01, "undecided"),
-        ((20, 22), None, "no larger than ±"), ((10, 24), 0.1, "detected"),
-        ((10, 24), 0.9, "detected, within ±90 points"),
+        ((20, 20), 0.1, "between -4.7 and 4.7 (90 %), inside ±10 points"), ((20, 20), 0.01, "undecided"),
+        ((20, 22), None, "not detected, size below "), ((10, 24), 0.1, "detected"),
+        ((10, 24), 0.9, "detected, inside ±90 points"),
     ],
 )  # fmt: skip
 def test_the_verdict_is_a_claim_at_the_margin(pair, sizes, margin, verdict):

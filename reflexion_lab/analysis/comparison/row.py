@@ -35,7 +35,7 @@ from reflexion_lab.records import Attempt, Grade, Record, Reflection, Usage
 from reflexion_lab.runner.folder.registration import Registration, exploratory
 
 AS_RUN = "as run"
-PRICE, OPEN = "a price", "loses; at equal attempts undecided"
+PRICE, OPEN = "worse at this budget only", "worse at this budget; at equal attempts undecided"
 REMATCHED = f"bootstrap over tasks, each draw matched again ({PAIRED} where fewer than {MIN_TASKS} differ)"
 
 Verdicts = Mapping[Case, bool]
@@ -146,16 +146,16 @@ class Difference(Record, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> str:
-        """`detected`, `equivalent within ±10 points`, `no larger than ±12.3 points` where no margin is set, or
-        `undecided`; never without the minimum detectable effect beside it.
+        """`detected`, `between -4.1 and 6.2 (90 %), inside ±10 points`, `not detected, size below 12.3 points` where no
+        margin is set, or `undecided`; never without the minimum detectable effect beside it.
         """
-        margin = f"within ±{100 * (self.margin or 0):g} points"
+        (low, high), margin = self.interval_90, f"inside ±{100 * (self.margin or 0):g} points"
         if self.is_detected:
             return f"detected, {margin}" if self.is_equivalent else "detected"
         if self.is_equivalent:
-            return f"equivalent {margin}"
+            return f"between {round(100 * low, 1) + 0.0:.1f} and {round(100 * high, 1) + 0.0:.1f} (90 %), {margin}"
         is_open = self.margin is not None or self.minimum is None
-        return "undecided" if is_open else f"no larger than ±{100 * self.largest:.1f} points"
+        return "undecided" if is_open else f"not detected, size below {100 * self.largest:.1f} points"
 
 
 def compared(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Case
@@ -323,7 +324,7 @@ def _prices(comparison: Comparison) -> Iterator[Sheet]:
                "per case,\narm :\nbaseline")  # fmt: skip
     caption = (
         "Price: mean spending on a further attempt. Solved: of further attempts on unsolved cases, in %, 95 %. "
-        "Needed: the share that makes up for the price."
+        "Needed: the share that makes up for the price, and how many times that of the baseline."
     )
     meaning = (
         "Price: mean spending on a further attempt, after the first, with the reflection before it (of an arm without "
@@ -342,10 +343,10 @@ def _price_line(row: Row, unit: str, difference: Difference, price: RetryPrice) 
     return (
         plain(row.arm),
         _words(unit).replace(" ", "\n"),
-        f"{cells.amount(price.spend)} :\n{cells.amount(price.baseline_spend)}",
+        f"{cells.amount(price.spend)} :\n{cells.amount(price.baseline_spend)},\n{_times(price.ratio)}",
         _solved(price.solved),
         _solved(price.baseline_solved),
-        NONE if needed is None else cells.number(needed),
+        NONE if needed is None else f"{cells.number(needed)},\n{_times(price.break_even)}",
         f"{cells.amount(cut.spend)} :\n{cells.amount(cut.baseline_spend)}" if cut else NONE,
     )
 
@@ -493,7 +494,9 @@ def difference_sheet(comparison: Comparison) -> Sheet:
     ).rstrip()
     baseline = comparison.baseline
     title = f"Difference to {plain(baseline)}" if baseline else "No difference: all arms are upper bounds"
-    return Sheet(title=title, columns=columns, rows=rows, caption=caption, names=2, method=meaning, key="differences")
+    paper = tuple(map(columns.index, ("arm", "budget", "difference\n[95 %]", "p,\nHolm", "verdict")))
+    texts: dict[str, Any] = {"caption": caption, "method": meaning, "key": "differences", "paper": paper}
+    return Sheet(title=title, columns=columns, rows=rows, names=2, **texts)
 
 
 def _budgets(comparison: Comparison) -> str:
@@ -506,9 +509,8 @@ def _budgets(comparison: Comparison) -> str:
     return (
         f"{attempts}Equal {', '.join(spending)}: the more expensive arm cut to the spending of the cheaper one; wins, "
         "losses and p are of one random choice of the cut cases, the difference is the mean over all choices, and p, "
-        "Holm is the larger of that test and one that matches again in each permutation. Price: of a further attempt, "
-        "arm : baseline; even: how many times as likely it must solve as one of the baseline to make up for that. A "
-        "price: a loss at this spending, where equal attempts are within the margin, gain, or solve the same cases; "
+        "Holm is the larger of that test and one that matches again in each permutation. Worse at this budget only: "
+        "at equal attempts the arm is within the margin, gains, or solves the same cases; "
         f"else what the attempts do is undecided. {no_price * bool(comparison.unpriced)}"
     )
 
@@ -525,7 +527,7 @@ def _difference_lines(row: Row, comparison: Comparison) -> Iterator[tuple[str, .
             cells.p_value(difference.p),
             NONE if row.is_upper_bound else cells.p_value(difference.p_holm),
             mde(difference).replace(" ", "\n"),
-            verdict(row, difference) + _price(difference.price),
+            verdict(row, difference),
         )
     for unit in row.unmatched:
         yield (
@@ -542,14 +544,6 @@ def budget(difference: Difference) -> str:
     return difference.budget.replace(" ", "\n") + at if difference.cut else difference.budget
 
 
-def _price(price: RetryPrice | None) -> str:
-    """Two lines of a cell: price ratio and break-even."""
-    if price is None or price.ratio is None:
-        return ""
-    even = "" if price.break_even is None else f"\neven {_times(price.break_even)}"
-    return f"\nprice {_times(price.ratio)}{even}"
-
-
 def mde(difference: Difference) -> str:
     """The minimum detectable effect in points, or what is too little for any: `none: 5 clusters`."""
     if difference.minimum is None:
@@ -560,10 +554,10 @@ def mde(difference: Difference) -> str:
 def _claims(comparison: Comparison) -> str:
     """Sentence on the other verdicts."""
     if comparison.margin is None:
-        return "No larger than ±X: upper 95 % limit of the difference's size; no margin is set, so none is claimed."
+        return "Size below X: upper 95 % limit of the difference's size; no margin is set, so none is claimed."
     return (
-        f"Equivalent: two one-sided tests at 5 % place the difference within ±{100 * comparison.margin:g} points (the "
-        "90 % interval by the same method, and a score test). Undecided: neither."
+        f"Inside ±{100 * comparison.margin:g} points: two one-sided tests at 5 % show equivalence (the 90 % interval "
+        "by the same method, and a score test). Undecided: neither."
     )
 
 
@@ -574,9 +568,9 @@ def claim(row: Row, difference: Difference) -> str:
 
 def verdict(row: Row, difference: Difference) -> str:
     """`claim`, with the reservations below it."""
-    text = re.sub(r" (?=within|than|points)", "\n", claim(row, difference))
-    if loss := row.loss(difference):
-        text += f":\n{loss}".replace("; at equal ", ";\nat equal\n").replace(" undecided", "\nundecided")
+    text = "" if row.is_upper_bound else row.loss(difference)
+    text = text or claim(row, difference)
+    text = re.sub(r"(?<=[,;]) | (?=(?:and|budget|attempts undecided|[±\d.]+ points)\b)", "\n", text)
     if difference.cut and not difference.cut.is_matched:
         text += "\nnot matched"
     return f"{text}\none seed" if len(difference.seeds) == 1 else text

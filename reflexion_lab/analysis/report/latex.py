@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from reflexion_lab.analysis.report.sheets import Document, Sheet
 from reflexion_lab.io.terminal_text import plain
@@ -49,6 +51,8 @@ HEAD = r"""\documentclass[10pt]{article}
 \begin{document}"""
 
 
+TEXT = "36mm"
+"""Width of a last column of text."""
 OURS = r". Needs \usepackage{booktabs}."
 """End of a table's first line."""
 TABLES = "tables"
@@ -72,11 +76,23 @@ def save_tables(folder: Path, sheets: Sequence[Sheet]) -> list[Path]:
         if path.read_bytes().partition(b"\n")[0].endswith(OURS.encode()):
             path.unlink()
     paths = []
-    for sheet in sheets:
+    for sheet in _halves(sheets):
         paths.append(folder / f"{sheet.file}.tex")
         head = f"% {escaped(sheet.title)}{OURS}\n% \\caption{{{_caption(sheet)}}}"
         paths[-1].write_text(f"{head}\n{tabular(sheet)}\n", encoding="utf-8")
     return paths
+
+
+def _halves(sheets: Iterable[Sheet]) -> Iterator[Sheet]:
+    """Tables as they fit into a column of text: the rest of one is a second."""
+    for sheet in sheets:
+        rest = [n for n in range(len(sheet.columns)) if n < sheet.names or n not in sheet.paper]
+        for end, places in (("", sheet.paper), ("_more", rest)) if sheet.paper else ():
+            columns, *rows = (tuple(row[n] for n in places) for row in (sheet.columns, *sheet.rows))
+            paper = sheet.paper if not end else ()
+            yield replace(sheet, columns=columns, rows=tuple(rows), key=sheet.file + end, paper=paper)
+        if not sheet.paper:
+            yield sheet
 
 
 def _caption(sheet: Sheet) -> str:
@@ -86,6 +102,7 @@ def _caption(sheet: Sheet) -> str:
 def tabular(sheet: Sheet) -> str:
     """The table alone, for a paper."""
     sides = "".join("l" if place < sheet.names else "r" for place in range(len(sheet.columns)))
+    sides = sides[:-1] + f"p{{{TEXT}}}" if sheet.paper else sides
     head, *rows = (" & ".join(map(_cell, cells)) + r" \\" for cells in (sheet.columns, *sheet.rows))
     lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"]
     return "\n".join(lines)
@@ -107,7 +124,7 @@ def _cell(text: str) -> str:
 def _parts(document: Document) -> Iterator[str]:
     for warning in document.warnings:
         yield rf"\noindent\textbf{{{escaped(warning)}}}"
-    for sheet in document.sheets:
+    for sheet in _halves(document.sheets):
         yield "\n".join(
             [
                 r"\begin{table}[!ht]",

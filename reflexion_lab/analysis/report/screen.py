@@ -5,6 +5,7 @@ Details are in the tables of `run_tables` and `comparison`, which the commands p
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -303,7 +304,7 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     calls once, and the best arms (`_kept`). A terminal too narrow for all columns has every verdict.
     """
     width, legend = _within(width), shared_words([row.arm for row in comparison.rows])
-    comparison = comparison.renamed(_names([row.arm for row in comparison.rows], min(24, width - 32)))
+    comparison = comparison.renamed(_names([row.arm for row in comparison.rows], min(24, max(18, width - 40))))
     rows = comparison.rows
     cases, sources = (", ".join(dict.fromkeys(map(of, rows))) for of in (_cases, lambda row: row.feedback_source))
     about = f"{plain(comparison.benchmark)} · {cases} · feedback: {sources} · 95 % intervals"
@@ -432,7 +433,8 @@ def _differences(row: Row, comparison: Comparison, most: int) -> list[dict[str, 
     lines, shown, first = [], comparison.shown(row), f"equal_{ATTEMPTS}"
     kept = sorted(shown, key=lambda name: (bool(shown[name].exploratory), name != first))[:most]
     for difference in (shown[name] for name in sorted(shown, key=lambda name: name != first) if name in kept):
-        verdict = ", ".join(filter(None, (_short_verdict(tables.claim(row, difference)), row.loss(difference))))
+        verdict = f"p {cells.p_value(difference.p_holm)}, {row.loss(difference) or _short_verdict(difference.verdict)}"
+        verdict = UPPER_BOUND if row.is_upper_bound else verdict
         at = f": {difference.cut.attempts}" if difference.cut and difference.cut.attempts else ""
         points = cells.estimate(difference.estimate, signed=True)
         values = (_budget(difference) + at, points, tables.mde(difference), verdict)
@@ -445,8 +447,8 @@ def _budget(difference: Difference) -> str:
 
 
 def _short_verdict(claim: str) -> str:
-    short = claim.removesuffix(" points").replace("no larger than", "at most")
-    return short.replace("equivalent within", "equivalent")
+    short = re.sub(r"^between .*\(90 %\), ", "", claim.removesuffix(" points"))
+    return short.replace("not detected, size below ", "below ±")
 
 
 def _aligned(rows: Sequence[Sequence[str]], gap: str) -> list[str]:
