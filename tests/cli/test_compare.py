@@ -76,7 +76,7 @@ def test_the_screen_has_every_verdict_and_equal_attempts_first(run, capsys, monk
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 15 and max(map(len, lines)) <= columns
     heads = next(place for place, line in enumerate(lines) if line.endswith("verdict"))
-    verdicts = ("detected", "undecided", "inside ±", "below ±")
+    verdicts = ("detected", "undecided", "inside ±", "size <")
     assert sum(any(word in line for word in verdicts) for line in lines[heads:]) >= n - 1
     budgets = [line for line in lines[heads:] if "attempts: 2" in line or "as run" in line]
     assert not budgets or "attempts: 2" in budgets[0]

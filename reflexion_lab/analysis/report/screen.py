@@ -448,7 +448,7 @@ def _budget(difference: Difference) -> str:
 
 def _short_verdict(claim: str) -> str:
     short = re.sub(r"^between .*\(90 %\), ", "", claim.removesuffix(" points"))
-    return short.replace("not detected, size below ", "below ±")
+    return short.replace("not detected, size below ", "size < ")
 
 
 def _aligned(rows: Sequence[Sequence[str]], gap: str) -> list[str]:
