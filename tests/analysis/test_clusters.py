@@ -133,7 +133,7 @@ def test_a_design_that_can_show_no_difference_says_so_and_has_no_effect_to_detec
     assert (cell in screen or others > 1) and line in screen and ("TOO FEW" in screen) is bool(line)
     assert ("size < " in screen) is not bool(line)
     assert main(["report", *runs, "--out", str(tmp_path / "out")]) == 0
-    assert f"| {cell} | {'undecided' if line else 'no larger'}" in (tmp_path / "out" / "report.md").read_text()
+    assert f"| {cell} | {'undecided' if line else 'not detected'}" in (tmp_path / "out" / "report.md").read_text()
     capsys.readouterr()
     assert main(["compare", *runs, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"][1]["as_run"]["verdict"].startswith("undecided") is bool(line)

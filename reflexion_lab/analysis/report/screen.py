@@ -49,7 +49,7 @@ WRAP: dict[str, Any] = {"subsequent_indent": "  ", "break_long_words": False, "b
 """A path or an id stays in one piece."""
 ENDS = " [95 %]"
 SHARE, POINTS = f"pass@1{ENDS}", f"points{ENDS}"
-HEADS = ("at equal", POINTS, "MDE", "verdict")
+HEADS = ("at equal", POINTS, "MDE", "p Holm", "verdict")
 BAR = 24
 """Columns of a bar of 100 %."""
 FEEDBACK = {"visible": "visible tests", "self_tests": "tests by the model", "none": "none", "oracle": "hidden tests"}
@@ -386,7 +386,9 @@ def _separate(comparison: Comparison, title: str, width: int, most: int) -> list
     rates = _fitted([_rates_of(row) for row in comparison.rows], ("tokens/case", "n", "attempt 1"), width)
     others = [row for row in comparison.rows if row.arm != comparison.baseline]
     lines = [{"": row.arm, **line} for row in others for line in _differences(row, comparison, most)]
-    pairs = zip(_fitted(lines, ("MDE",), width), ["verdict", *(line["verdict"] for line in lines)], strict=False)
+    pairs = zip(
+        _fitted(lines, ("MDE", "p Holm"), width), ["verdict", *(line["verdict"] for line in lines)], strict=False
+    )
     cut_lines = ([text] if len(text) <= width else [text.removesuffix(end).rstrip(), f"  {end}"] for text, end in pairs)
     return [*rates, *(folded(title, width) if others else []), *(part for parts in cut_lines for part in parts)]
 
@@ -398,8 +400,10 @@ def _in_one(comparison: Comparison, width: int) -> list[str]:
         difference = next(iter(_differences(row, comparison, 1)), dict.fromkeys(HEADS, "") | {POINTS: "baseline"})
         lines.append({"arm": row.arm, SHARE: _rates_of(row)[SHARE], **difference})
     rate_steps = SHARE, SHARE.removesuffix(ENDS)
-    intervals = (*rate_steps, POINTS) if width == WIDTH else (POINTS, *rate_steps)  # a narrow one has those of rates
-    return _fitted(lines, ("MDE", *intervals, "at equal"), width)
+    steps = (*rate_steps, POINTS) if width == WIDTH else (POINTS, *rate_steps)  # a narrow one has intervals of rates
+    has_p = width == WIDTH and any(line["p Holm"] not in ("", cells.NONE) for line in lines)
+    steps = (*steps, "p Holm") if has_p else ("p Holm", *steps)
+    return _fitted(lines, ("MDE", *steps, "at equal"), width)
 
 
 def _fitted(lines: Sequence[Mapping[str, str]], steps: Sequence[str], width: int) -> list[str]:
@@ -433,11 +437,11 @@ def _differences(row: Row, comparison: Comparison, most: int) -> list[dict[str, 
     lines, shown, first = [], comparison.shown(row), f"equal_{ATTEMPTS}"
     kept = sorted(shown, key=lambda name: (bool(shown[name].exploratory), name != first))[:most]
     for difference in (shown[name] for name in sorted(shown, key=lambda name: name != first) if name in kept):
-        verdict = f"p {cells.p_value(difference.p_holm)}, {row.loss(difference) or _short_verdict(difference.verdict)}"
-        verdict = UPPER_BOUND if row.is_upper_bound else verdict
+        verdict = row.loss(difference) or _short_verdict(difference.verdict)
+        claim = (cells.NONE, UPPER_BOUND) if row.is_upper_bound else (cells.p_value(difference.p_holm), verdict)
         at = f": {difference.cut.attempts}" if difference.cut and difference.cut.attempts else ""
         points = cells.estimate(difference.estimate, signed=True)
-        values = (_budget(difference) + at, points, tables.mde(difference), verdict)
+        values = (_budget(difference) + at, points, tables.mde(difference), *claim)
         lines.append(dict(zip(HEADS, values, strict=True)))
     return lines
 
