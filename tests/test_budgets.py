@@ -56,9 +56,7 @@ def config_keys():
 
 def used_keys(keys):
     """Keys that an experiment, a preset, a notebook, a script of an experiment or a recipe sets."""
-    texts = [
-        path.read_text() for path in (ROOT / "experiments").rglob("*") if path.suffix in {".sh", ".py", ".yaml", ".md"}
-    ]
+    texts = [p.read_text() for p in (ROOT / "experiments").rglob("*") if p.suffix in {".sh", ".py", ".yaml", ".md"}]
     texts += [path.read_text() for path in (ROOT / "notebooks").glob("*.ipynb")]
     texts += [(ROOT / "docs" / "recipes.md").read_text()]
     words = {name for text in texts for name in re.findall(r"(?<![\w.@])([a-z_]+(?:\.\w+)*)\\?[\"']?[=:]", text)}

@@ -144,9 +144,7 @@ class Arm:
 
     def verdicts(self, t: int | None = None) -> dict[Case, bool]:
         """By case of `judged`, the hidden verdict on the submission of the loop, cut at attempt `t` if given."""
-        return {
-            case: self.grades[case][submitted_at(attempts, t).number].passed for case, attempts in self.judged.items()
-        }
+        return {case: self.grades[case][submitted_at(own, t).number].passed for case, own in self.judged.items()}
 
     def share(self, verdicts: Mapping[Case, bool]) -> Estimate:
         """Share of `verdicts` that passed, with an interval by `share_method`."""

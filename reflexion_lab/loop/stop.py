@@ -177,7 +177,5 @@ def _program(attempt: Attempt) -> Hashable:
 
 def _failure(attempt: Attempt) -> Hashable:
     """Key of an attempt's failures; an attempt without failed checks equals no other."""
-    failed = tuple(
-        (check.name, check.outcome, check.error_type, check.message) for check in attempt.evaluation.failures
-    )
+    failed = tuple((each.name, each.outcome, each.error_type, each.message) for each in attempt.evaluation.failures)
     return failed or (attempt.number,)

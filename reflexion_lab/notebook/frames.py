@@ -108,9 +108,7 @@ def load(*runs: object, texts: bool = False) -> Frames:
 def _frame(rows: Sequence[object], columns: Columns) -> pd.DataFrame:
     import pandas as pd
 
-    return pd.DataFrame(
-        {name: pd.Series([of(row) for row in rows], dtype=kind) for name, (kind, of) in columns.items()}
-    )
+    return pd.DataFrame({key: pd.Series([of(row) for row in rows], dtype=kind) for key, (kind, of) in columns.items()})
 
 
 def _swept(runs: Sequence[Run]) -> Columns:

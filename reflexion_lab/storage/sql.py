@@ -594,9 +594,7 @@ def _narrowed(search: Search) -> Select[Any]:
     if search.min_confidence:
         clauses.append(columns.confidence >= search.min_confidence)
     if search.keywords:
-        holds = [
-            columns.words.contains(_plain(word.casefold())[:NARROWING], autoescape=True) for word in search.keywords
-        ]
+        holds = [columns.words.contains(_plain(key.casefold())[:NARROWING], autoescape=True) for key in search.keywords]
         clauses.append((and_ if search.every_keyword else or_)(*holds))
     return _bodies(RECORDS["episodes"]).where(*clauses).order_by(columns.seq.desc())
 

@@ -159,9 +159,7 @@ def test_hidden_tests_that_a_stub_passes_are_an_error(findings):
 def test_survivors_are_listed_with_line_and_lower_the_score(sandbox):
     weak = replace(SOUND, hidden_tests=("assert candidate(3) == 3",))
     linted = lint([SOUND, replace(weak, task_id="weak")], sandbox)
-    survivors = [
-        finding for finding in linted.findings if finding.check == "mutants fail" and finding.task_id == "weak"
-    ]
+    survivors = [each for each in linted.findings if each.check == "mutants fail" and each.task_id == "weak"]
     assert "constant, line 7: return 10 -> return 11" in [finding.detail for finding in survivors]
     score = linted.score("hidden")
     assert score.n - score.k == 2 + len(survivors)

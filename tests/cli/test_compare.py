@@ -127,9 +127,7 @@ def test_by_default_the_lines_are_at_equal_attempts_completion_tokens_and_tokens
 
 
 def test_arms_are_named_by_the_keys_that_are_asked_for(run, run_command):
-    runs = [
-        run("words", WORDS, s, config={"arm": "words", "recall": {"omega": omega}}) for omega in (1, 2) for s in (7, 8)
-    ]
+    runs = [run("words", WORDS, s, config={"arm": "words", "recall": {"omega": n}}) for n in (1, 2) for s in (7, 8)]
     _, _, out = run_command("compare", *runs, "--by", "recall.omega", "--json")
     assert [row["arm"] for row in json.loads(out)["rows"]] == ["words recall.omega=1", "words recall.omega=2"]
 

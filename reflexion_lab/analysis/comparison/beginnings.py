@@ -32,9 +32,7 @@ def began(logs: Sequence[Log]) -> Began:
 
 def listed(values: dict[str, tuple[int, ...]]) -> str:
     """`26 episodes (3f2a) at seeds 2, 3; nothing at seed 0`."""
-    each = (
-        (words, "seeds" if len(seeds) > 1 else "seed", ", ".join(map(str, seeds))) for words, seeds in values.items()
-    )
+    each = ((fact, "seeds" if len(seeds) > 1 else "seed", ", ".join(map(str, seeds))) for fact, seeds in values.items())
     return "; ".join(f"{words} at {noun} {seeds}" for words, noun, seeds in each)
 
 

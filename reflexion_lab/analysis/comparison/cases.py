@@ -243,9 +243,7 @@ def _of(attempt: Attempt, grade: Grade) -> dict[str, object]:
 def _spending(attempt: Attempt, written: WrittenTests | None, curated: Sequence[Usage]) -> dict[str, object]:
     usages = attempt.usage | ({WRITER: written.usage} if written else {})
     usages |= {CURATION: sum(curated, Usage())} if curated else {}
-    return {
-        f"{role}_{kind}": value for role, usage in usages.items() for kind in KINDS if (value := getattr(usage, kind))
-    }
+    return {f"{role}_{kind}": n for role, usage in usages.items() for kind in KINDS if (n := getattr(usage, kind))}
 
 
 def _log(key: _Key, lines: Sequence[Mapping[str, str]]) -> Log:

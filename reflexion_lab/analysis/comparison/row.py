@@ -177,11 +177,9 @@ def compared(
     if not both:
         raise ConfigError("verdicts", "no case in both", "the same tasks at the same seeds")
     tasks = [case.task_id for case in both]
-    first_verdicts, second_verdicts = ({case: side[case] for case in both} for side in (baseline, arm))
-    pairs = paired(first_verdicts, second_verdicts)
-    first, second = (
-        by_cluster(zip(tasks, side.values(), strict=True), clusters) for side in (first_verdicts, second_verdicts)
-    )
+    sides = [{case: side[case] for case in both} for side in (baseline, arm)]
+    pairs = paired(*sides)
+    first, second = (by_cluster(zip(tasks, side.values(), strict=True), clusters) for side in sides)
     p = max(sign_flip(first, second), equal.p if equal else 0.0)
     discordant = pairs.repaired + pairs.damaged
     cases = paired_differences(first, second)

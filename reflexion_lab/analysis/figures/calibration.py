@@ -86,8 +86,6 @@ def drawing(arms: Sequence[Arm], source: str | None = None) -> Drawing | None:
         "Confidence of reflections against the feedback verdict on the next attempt, which read them. Brier: "
         f"lower is better, bootstrap over {units}. Expected calibration error: {errors}."
     )
-    panels = [
-        partial(reliability, calibrated, label=f"{arm.label}, {name}") for arm, (name, calibrated) in figures.items()
-    ]
+    panels = [partial(reliability, each, label=f"{arm.label}, {name}") for arm, (name, each) in figures.items()]
     size, title = (4.8, 4.2), "Confidence of reflections"
     return Drawing("calibration", title, panels, COLUMNS, rows, text, size, method=method)

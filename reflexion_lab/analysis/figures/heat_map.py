@@ -35,9 +35,7 @@ def heat_map(grid: Cells, keys: tuple[str, str], limits: tuple[float, float], ti
     from matplotlib.colors import LinearSegmentedColormap
 
     # numbers first, then words
-    down, across = (
-        sorted({p[side] for p in grid}, key=lambda value: (isinstance(value, str), value)) for side in (0, 1)
-    )
+    down, across = (sorted({p[side] for p in grid}, key=lambda each: (isinstance(each, str), each)) for side in (0, 1))
     shares = np.full((len(down), len(across)), np.nan)
     low, high = limits
     for (first, second), (arm, share) in grid.items():

@@ -134,9 +134,7 @@ def _brier(forecasts: Sequence[Forecast], seed: int) -> Estimate:
     ends = [float(low), float(high), value]
     came_true = _came_true(forecasts)
     if len(squares) < MIN_TASKS or came_true.share in (0, 1):
-        failed, passed = (
-            sum((forecast.confidence - came) ** 2 for forecast in forecasts) / len(forecasts) for came in (0, 1)
-        )
+        failed, passed = (sum((each.confidence - came) ** 2 for each in forecasts) / len(forecasts) for came in (0, 1))
         ends += [failed + end * (passed - failed) for end in (came_true.low, came_true.high)]
     return Estimate(value=value, low=min(ends), high=max(ends))
 

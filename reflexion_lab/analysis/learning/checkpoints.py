@@ -303,9 +303,7 @@ def _rounds(log: Log) -> dict[str, int]:
 
 def _verdicts(log: Log) -> dict[str, float]:
     """Hidden verdicts on submissions, by task, of tasks with one."""
-    return {
-        task_id: float(grade.passed) for task_id, (_, grade) in log.submitted.items() if task_id not in log.no_verdict
-    }
+    return {task: float(grade.passed) for task, (_, grade) in log.submitted.items() if task not in log.no_verdict}
 
 
 def _repeated(run: RunFolder) -> Iterator[str]:

@@ -248,9 +248,7 @@ def _implied(evaluation: Evaluation, trajectory: Trajectory, evaluator: object) 
         case "combined.Combined":
             weights = {name: float(values.get(f"{name}_weight", weight)) for name, weight in WEIGHTS.items()}
             shares = {"tests": evaluation.pass_rate}
-            shares |= {
-                name: float({*by_kind[kind]} == {"pass"}) for name, kind in (("types", "type"), ("lint", "lint"))
-            }
+            shares |= {key: float({*by_kind[kind]} == {"pass"}) for key, kind in (("types", "type"), ("lint", "lint"))}
             parts = {name: shares[name] for name in evaluation.components if name in shares}
             fields = {"components": parts, "reward": weighted_mean(weights, parts)}
             return _of_outcomes(by_kind["test"]) | fields
@@ -291,9 +289,7 @@ def metrics(folder: Path, log: Log) -> Finding:
     if not isinstance(then, dict):
         return Finding(name=FIGURES, disagreements=(unlike(FILE, type(then).__name__, "an object"),))
     then.pop("ended_at", None)  # a time is no figure of the records
-    wrong = (
-        unlike(f"{FILE}, {at}", before, f"{after!r}, by the records") for at, before, after in differences(then, now)
-    )
+    wrong = (unlike(f"{FILE}, {at}", old, f"{new!r}, by the records") for at, old, new in differences(then, now))
     return Finding(name=FIGURES, value=f"{_leaves(now)} figures", disagreements=tuple(wrong))
 
 

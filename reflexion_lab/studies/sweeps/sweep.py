@@ -128,10 +128,8 @@ class Sweep:
                 left.append(cell)
         if seeds := sorted({seed for cell in left for seed in runs.learnt(cell.cfg)}):
             every = ",".join(map(str, sorted({*seeds, *(cell.cfg.seed for cell in self)})))
-            text = (
-                f"memory at the start: cells begin with what runs of seed {', '.join(map(str, seeds))} stored, and do "
-            )
-            text += f"not repeat them; seed={every} in one sweep begin alike"
+            text = f"memory at the start: cells begin with what runs of seed {', '.join(map(str, seeds))} stored, and "
+            text += f"do not repeat them; seed={every} in one sweep begin alike"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
         if left:
             self._tracked.unlink(missing_ok=True)

@@ -198,9 +198,7 @@ def test_further_labels_are_read_and_end_the_field_before_them(label: str, form:
         reply = "\n".join([*lines[:place], form.format(label.replace("_", " ").title(), "Kept."), *lines[place:]])
         fields = parse_fields(reply)
         assert getattr(fields, label.lower()) == (("Kept.",) if label in LISTS else "Kept.")
-        assert [getattr(fields, name.lower()) for name in LABELS] == [
-            getattr(EXPECTED, name.lower()) for name in LABELS
-        ]
+        assert [getattr(fields, name.lower()) for name in LABELS] == [getattr(EXPECTED, key.lower()) for key in LABELS]
 
 
 def test_drafts_within_thoughts_do_not_count() -> None:

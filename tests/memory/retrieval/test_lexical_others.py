@@ -65,9 +65,7 @@ def test_random_draws_every_document_as_often_at_every_place():
     retriever = Random()
     retriever.add(["x"] * 8)
     retriever.forget(3)
-    places = Counter(
-        (place, hit.number) for query in range(2000) for place, hit in enumerate(retriever.rank(str(query), 5))
-    )
+    places = Counter((place, hit.number) for n in range(2000) for place, hit in enumerate(retriever.rank(str(n), 5)))
     assert {number for _, number in places} == {3, 4, 5, 6, 7}
     assert all(330 < count < 470 for count in places.values())
     assert len(places) == 25

@@ -178,9 +178,7 @@ def test_only_summaries_of_the_same_runs_are_replaced(tracker, run, logged):
 
 
 def test_runs_are_tagged_with_short_names_of_their_arms(tracker, run, logged, undrawn):
-    sizes = [
-        run(f"{omega}-{seed}", seed=seed, recall__omega=omega, sweep_id="s-1") for omega in (0, 3) for seed in (0, 1)
-    ]
+    sizes = [run(f"{n}-{seed}", seed=seed, recall__omega=n, sweep_id="s-1") for n in (0, 3) for seed in (0, 1)]
     tracker.track_arms(sizes)
     assert sorted(job.data.tags["name"] for job in logged("job")) == ["Ω0", "Ω0", "Ω3", "Ω3"]
     tracker.track(sizes[0])

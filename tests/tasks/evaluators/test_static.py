@@ -215,9 +215,7 @@ def test_feedback_counts_what_it_leaves_out(task):
 
 
 def test_programs_of_equal_size_are_never_confused(task):
-    passed = [
-        judged("mypy", task, program).passed for program in ("x: int = 100\n", "x: int = '1'\n", "x: int = 200\n")
-    ]
+    passed = [judged("mypy", task, text).passed for text in ("x: int = 100\n", "x: int = '1'\n", "x: int = 200\n")]
     assert passed == [True, False, True]
 
 
