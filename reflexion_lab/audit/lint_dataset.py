@@ -21,6 +21,8 @@ from reflexion_lab.records import Check, Execution, Task
 from reflexion_lab.tasks.benchmarks.mutants import Mutant, mutants
 from reflexion_lab.tasks.benchmarks.similar import near_duplicates
 from reflexion_lab.tasks.benchmarks.vacuous import flaws, vacuous
+from reflexion_lab.tasks.evaluators.unit_tests import describe
+from reflexion_lab.text.replies.extract import preamble
 from reflexion_lab.text.replies.syntax import Parser, bound_names, tree_of
 from reflexion_lab.text.shorten import line
 
@@ -252,7 +254,7 @@ def run_programs(task: Task, executor: Sandbox, limit: int, seed: int) -> Trial:
     execution = _run(executor, task, task.canonical_program, tests)
     failing = [check for check in execution.checks if check.outcome != "pass"]
     if failing:
-        detail = f"{len(failing)} of {len(tests)} tests, such as {failing[0].name}: {failing[0].outcome}"
+        detail = f"{len(failing)} of {len(tests)} tests, such as {failing[0].name}: {describe(failing[0], '')}"
         add("canonical passes", "error", f"the canonical solution fails {detail}")
         add("mutants fail", "not checked", "the canonical solution fails")
         return Trial(tuple(findings))
@@ -274,9 +276,9 @@ def sampled_mutants(task: Task, limit: int, seed: int) -> list[Mutant]:
     program = task.canonical_program
     if Parser().parse(program) is None:
         return []
-    first_line = 1 if program == task.canonical_solution else 1 + task.prompt.count("\n")
+    before = next((code for code in (task.prompt, preamble(task)) if program.startswith(code)), "")
     try:
-        return list(mutants(program, first_line, limit, random.Random(f"{seed}:{task.task_id}")))
+        return list(mutants(program, 1 + before.count("\n"), limit, random.Random(f"{seed}:{task.task_id}")))
     except MISTAKES:
         return []
 

@@ -17,7 +17,7 @@ from reflexion_lab.tasks.benchmarks.rows import Fields, decoded, read
 from reflexion_lab.tasks.benchmarks.visible import visible_tests
 from reflexion_lab.tasks.sandbox.suites import with_calls
 from reflexion_lab.text.replies.extract import preamble
-from reflexion_lab.text.replies.syntax import UNPARSABLE, Parser, bound_names, module_nodes
+from reflexion_lab.text.replies.syntax import UNPARSABLE, Parser, bound_names, module_nodes, unbound_names
 
 CONTRADICTED: dict[str, dict[str, str]] = {
     "HumanEval/47": {
@@ -106,7 +106,8 @@ def whole_check(test: str, entry_point: str) -> str:
 def helpers(prompt: str, entry_point: str, test: str) -> str:
     """The Python of `prompt` before the entry point, if `test` has a name that it defines; programs may omit it."""
     before = preamble(Task(task_id="", prompt=code_of(prompt, entry_point), entry_point=entry_point))
-    return before if any(re.search(rf"\b{name}\b", test) for name in bound_names(ast.parse(before))) else ""
+    names = bound_names(ast.parse(before))
+    return before if "*" in names or any(re.search(rf"\b{name}\b", test) for name in names) else ""
 
 
 def code_of(prompt: str, entry_point: str) -> str:
@@ -122,12 +123,15 @@ def code_of(prompt: str, entry_point: str) -> str:
 
 
 def whole_solution(prompt: str, entry_point: str, solution: str) -> str:
-    """The canonical solution; with the prompt's code, if the prompt is not Python up to the entry point."""
+    """The canonical solution; with the prompt's code if prose precedes that, or if a whole program lacks names."""
     code = code_of(prompt, entry_point)
     task = Task(task_id="", prompt=code, entry_point=entry_point, canonical_solution=solution)
     if code != prompt:
         _parsed(task.canonical_program, "canonical_solution")
-    return solution if code == prompt else task.canonical_program
+    if task.canonical_program != solution:
+        return solution if code == prompt else task.canonical_program
+    tree = Parser().parse(solution)
+    return preamble(task) + solution if tree and unbound_names(tree) and "__future__" not in solution else solution
 
 
 def examples(task_id: str, prompt: str, entry_point: str) -> tuple[str, ...]:

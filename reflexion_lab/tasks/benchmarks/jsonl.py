@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import partial
+from itertools import pairwise
+from textwrap import indent
 
 import msgspec
+from msgspec.structs import replace
 
 from reflexion_lab.errors import DataError
 from reflexion_lab.limits import Count, validated
@@ -14,6 +18,19 @@ from reflexion_lab.tasks.benchmarks import humaneval, humaneval_plus, mbpp
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval_plus import Compute
 from reflexion_lab.tasks.benchmarks.rows import SAME, Fields, Names, checked, decoded, read
+
+STDIN = "whose programs read standard input; give tests that call a function, such as `assert solve('1 2') == '3'`"
+FORMATS = {
+    "complete_prompt": "BigCodeBench, whose tasks need packages; benchmark.fields.prompt=complete_prompt reads it",
+    "public_test_cases": f"LiveCodeBench, {STDIN}",
+    "private_tests": f"CodeContests, {STDIN}",
+    "input_output": f"APPS or TACO, {STDIN}",
+    "code_context": "DS-1000, whose tests need NumPy and others; tests here have Python's own library",
+    "stop_tokens": "MultiPL-E, whose languages are others; benchmark=humaneval and mbpp have the same tasks in Python",
+    "base_commit": "SWE-bench, whose tasks change repositories; tasks here are one function or class",
+}
+"""Formats that are not read, by a column that only they have."""
+OWN = {"task_id", "prompt", "entry_point"}
 
 
 class Tests(msgspec.Struct, frozen=True):
@@ -37,6 +54,8 @@ def jsonl(path: str, visible: Count = 1, fields: Names = SAME, compute: Compute 
 
 
 def _task(row: Fields, visible: int, compute: Compute | None = None) -> Task:
+    for column in () if row.keys() >= OWN else FORMATS.keys() & row.keys():
+        raise DataError(f"field $.{column}: a row of {FORMATS[column]}")
     if "base_input" in row:
         is_mbpp = str(row.get("task_id")).startswith("Mbpp")
         return mbpp.release(row, visible, compute) if is_mbpp else humaneval_plus.task(row, compute)
@@ -44,19 +63,45 @@ def _task(row: Fields, visible: int, compute: Compute | None = None) -> Task:
         return mbpp.task(decoded(row, mbpp.Problem), visible)
     if type(row.get("task_id")) is int:
         row["task_id"] = str(row["task_id"])
+    call = _of_class(row)
     if "tests" in row and not row.keys() & {"test", "visible_tests", "hidden_tests"}:
         tests = decoded(row, Tests).tests
         checks = list(humaneval.hidden_checks(tests)) if isinstance(tests, str) else tests
         if len(checks) <= visible:
             raise DataError("field $.tests", len(checks), f"a test beyond the {visible} visible", mbpp.LOWER)
         if isinstance(tests, str):  # whose parts share a namespace
-            setup = [node for node in ast.parse("\n".join(checks[:visible])).body if not _asserts(node)]
-            checks[visible] = "\n".join([*map(ast.unparse, setup), checks[visible]])
+            parts = map(ast.unparse, ast.parse("\n".join(checks[:visible])).body)
+            setup = [part for part in parts if not re.search(r"\bassert\b", part)]
+            checks[visible] = "\n".join([*setup, checks[visible]])
         row |= {"visible_tests": checks[:visible], "hidden_tests": checks[visible:]}
-    if "test" in row and "hidden_tests" not in row:
-        return checked(humaneval.task(row))
-    return checked(decoded(row, Task))
+    task = humaneval.task(row) if "test" in row and "hidden_tests" not in row else decoded(row, Task)
+    if call:
+        every = {"visible_tests": task.visible_tests, "hidden_tests": task.hidden_tests}
+        own = {name: tuple(re.sub(r"\bcandidate\(", f"{call}(", test) for test in of) for name, of in every.items()}
+        alias = f"{task.setup}\ncandidate = lambda *values, **named: {call}(*values, **named)\n"
+        task = replace(task, **own, setup=alias)
+    solution = humaneval.whole_solution(checked(task).prompt, task.entry_point, task.canonical_solution)
+    return replace(task, canonical_solution=solution)
 
 
-def _asserts(node: ast.stmt) -> bool:
-    return any(isinstance(part, ast.Assert) for part in ast.walk(node))
+def _of_class(row: Fields) -> str:
+    """The call of the method that a row of LeetCode's form tests, or "". Its class becomes the row's entry point."""
+    prompt, name, start = (str(row.get(field, "")) for field in ("prompt", "entry_point", "starter_code"))
+    text = prompt if start.strip() in prompt else f"{prompt.rstrip()}\n\n\n{start.rstrip()}\n"
+    owner, _, method = name.replace("()", "").rpartition(".")
+    heads = re.findall(rf"^(?:class[ \t]+(\w+)|([ \t]*)def[ \t]+{re.escape(method)}\b)", text, re.MULTILINE)
+    owners = [owner for (owner, _), (other, blanks) in pairwise(heads) if owner and blanks]
+    is_method = "()." in name or f"class {owner}" in text if owner else owners and ("", "") not in heads
+    if not is_method:
+        return ""
+    row["entry_point"] = owner = owner or owners[-1]
+    if text != prompt:
+        problem = str(row.pop("problem_description", "")).strip().replace("\\", r"\\").replace('"""', r"\"\"\"")
+        text += indent(f'"""\n{problem}\n"""\n', " " * 8)
+        del row["starter_code"]
+    solution = row.pop("completion", "")
+    row |= {"prompt": text, "canonical_solution": row.get("canonical_solution", solution)}
+    if "test" not in row or not row.keys() & {"tests", "visible_tests", "hidden_tests"}:
+        row.setdefault("setup", humaneval.helpers(text, owner, text))
+        row |= {"tests": row.pop("test")} if "test" in row else {}
+    return f"{owner}().{method}"

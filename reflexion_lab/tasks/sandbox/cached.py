@@ -18,14 +18,17 @@ from msgspec.structs import replace
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Execution, Task
+from reflexion_lab.tasks.evaluators.unit_tests import describe
 from reflexion_lab.tasks.sandbox.sandbox import Sandbox as Processes
 from reflexion_lab.text.replies import syntax
+from reflexion_lab.text.shorten import line
 
 if TYPE_CHECKING:
     from reflexion_lab.storage.sql import Statement
 
 VERSION = 7
 """Increased whenever a change of the sandbox can change verdicts; recorded in manifests."""
+TEST_CHARS, REASON_CHARS = 80, 160
 OF_VERSION = "version"
 """Key of the row that names the version of all others."""
 
@@ -172,7 +175,8 @@ def execution_key(*parts: object) -> str:
 
 
 def measured(tasks: Iterable[Task], executor: Sandbox, workers: int) -> tuple[tuple[Task, ...], list[str]]:
-    """Tasks with the measured `cpu_seconds` of their canonical solution, and ids of tasks whose solution fails a test.
+    """Tasks with the measured `cpu_seconds` of their canonical solution; ids, first failing test and its error of those
+    whose solution fails one.
 
     Tasks without solution or tests stay. If a canonical solution fails, the task or this machine differs from that of
     its authors, and its tests may reject correct programs. Raises HarnessError: the sandbox is broken.
@@ -189,6 +193,7 @@ def measured(tasks: Iterable[Task], executor: Sandbox, workers: int) -> tuple[tu
         tasks = tuple(tasks)
         for task, execution in zip(tasks, pool.map(execute, tasks), strict=True):
             timed.append(replace(task, cpu_seconds=execution.cpu_seconds) if execution else task)
-            if execution and any(check.outcome != "pass" for check in execution.checks):
-                failing.append(task.task_id)
+            for check in [check for check in execution.checks if check.outcome != "pass"][:1] if execution else ():
+                why = f"{line(check.name, TEST_CHARS)}: {describe(check, '')}"
+                failing.append(f"{task.task_id} ({line(why, REASON_CHARS)})")
     return tuple(timed), failing

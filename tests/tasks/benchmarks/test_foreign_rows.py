@@ -37,7 +37,10 @@ def run(tmp_path, capsys):
 NOTED = "fields not read: question, difficulty"
 
 
-@pytest.mark.parametrize("row", [HUMANEVAL, HUMANEVAL | SOLVED, OWN | SOLVED, MBPP])
+TYPED = {"prompt": f"from typing import *\n\n\n{PROMPT}", "canonical_solution": "def twice(x: List):\n    return 2 * x"}
+
+
+@pytest.mark.parametrize("row", [HUMANEVAL, HUMANEVAL | SOLVED, OWN | SOLVED, MBPP, HUMANEVAL | TYPED, OWN | TYPED])
 def test_further_columns_are_named_once_and_a_solution_is_not_needed(write_rows, run, capsys, row):
     more = {"question": "Double it.", "setup": None, "difficulty": float("inf"), "rank": float("nan")}
     path = write_rows(row | more, row | more | {"task_id": 12 if row is MBPP else "own/1"})
@@ -70,11 +73,43 @@ def test_rows_of_humaneval_may_have_visible_tests_and_only_the_simulated_model_n
     (HUMANEVAL | {"entry_point": 7, "x": 1}, "entry_point: got int, expected str"),
     ({"id": 7, "entry_point": "f"}, "task_id: got nothing, expected a value; benchmark.fields.task_id=COLUMN reads"),
     (ROW | {"tests": ["assert twice(2) == 4"]}, "tests: got 1, expected a test beyond the 1 visible; lower benchmark."),
+    ({"task_id": "b", "complete_prompt": "", "entry_point": "f"}, "complete_prompt: a row of BigCodeBench, whose"),
+    ({"question_id": "1", "public_test_cases": "[]"}, "public_test_cases: a row of LiveCodeBench, whose"),
+    ({"name": "1", "private_tests": {}}, "private_tests: a row of CodeContests, whose programs read"),
+    ({"problem_id": 1, "input_output": "{}"}, "input_output: a row of APPS or TACO, whose programs"),
+    ({"prompt": "", "code_context": ""}, "code_context: a row of DS-1000, whose tests need NumPy"),
+    ({"name": "a", "prompt": "", "stop_tokens": []}, "stop_tokens: a row of MultiPL-E, whose languages"),
+    ({"instance_id": "a", "base_commit": ""}, "base_commit: a row of SWE-bench, whose tasks change repositories"),
 ])  # fmt: skip
 def test_a_misspelt_or_wrong_field_is_an_error_with_its_name(write_rows, run, row, expected):
     path = write_rows(row)
     code, screen = run(path)
     assert code == 2 and f"{path.name}, line 1, field $.{expected}" in screen and "JSON" not in screen
+
+
+CHECK = (
+    "def check(candidate):\n    assert candidate(x = 2) == 4\n    assert list(map(candidate, [3, limit])) == [6, 10]\n"
+)
+WHOLE = "class Solution:\n    def twice(self, x: Optional[int]):\n        return 2 * x\n"
+CLASS = {"task_id": "a", "prompt": f"from typing import *\n\n\n{WHOLE[:54]}", "canonical_solution": WHOLE}
+LEETCODE = {
+    "task_id": "a", "prompt": "from typing import *\nlimit = 5\n", "entry_point": "Solution().twice", "test": CHECK,
+    "problem_description": 'Two \\ """times""" x.', "starter_code": WHOLE[:58], "completion": WHOLE,
+}  # fmt: skip
+ASSERTS = ["assert Solution().twice(2) == 4", "assert Solution().twice(3) == 6"]
+
+
+@pytest.mark.parametrize("row", [
+    LEETCODE, CLASS | {"entry_point": "twice", "tests": ASSERTS},
+    CLASS | {"entry_point": "Solution.twice", "visible_tests": ASSERTS[:1], "test": CHECK.replace("limit", "5")},
+    CLASS | {"entry_point": "twice", "visible_tests": ASSERTS[:1], "hidden_tests": ["assert candidate(5) == 10"]},
+])  # fmt: skip
+@pytest.mark.parametrize(("program", "rate"), [("2 * x", "1 of 1"), ("4", "0 of 1")])
+def test_methods_of_a_class_are_judged(write_rows, run, row, program, rate):
+    code, screen = run(write_rows(row), program=WHOLE.replace("2 * x", program))
+    assert code == 0 and f"{rate} tasks" in screen and "0 false fails" in screen, screen
+    task = rl.by_hand({"benchmark": str(write_rows(row)), "model": "simulated"}).tasks[0]
+    assert task.visible_tests[0].startswith("assert Solution().twice(") and task.prompt.count("class Solution") == 1
 
 
 COLUMNS = {

@@ -30,10 +30,16 @@ def run(tmp_path, monkeypatch, capsys):
     return run
 
 
-def test_a_failing_canonical_solution_is_refused_before_writing(run, tmp_path):
-    code, stderr = run()
-    assert code == 2
-    assert "own/wrong" in stderr and "benchmark.keep_failing=true" in stderr
+@pytest.mark.parametrize(("solution", "reason"), [
+    ("    return x\n", "assert f(1) == 2: expected 2, got 1"),
+    ("    return g(x)\n", "assert f(1) == 2: NameError: name 'g' is not defined"),
+    ("    return x +\n", "assert f(1) == 2: SyntaxError: "), ("    raise SystemExit\n", "assert f(1) == 2: SystemExit"),
+])  # fmt: skip
+def test_a_failing_canonical_solution_is_refused_before_writing(run, tmp_path, solution, reason, capsys):
+    code, stderr = run(canonical_solution=solution)
+    assert code == 2 and f"own/wrong ({reason}" in stderr and "benchmark.keep_failing=true" in stderr
+    assert main(["lint-dataset", str(tmp_path / "tasks.jsonl")]) == 1
+    assert f"1 of 1 tests, such as {reason}" in " ".join(capsys.readouterr().out.split())
     assert list((tmp_path / "runs").rglob("manifest.json")) == []
 
 
