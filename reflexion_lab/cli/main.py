@@ -70,9 +70,7 @@ class Arguments(argparse.ArgumentParser):
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """Exit code of a command. A user error is printed in one line, an interrupt with how to resume; other exceptions
-    keep their traceback.
-    """
+    """Exit code of a command. A user error is one line, an interrupt says how to resume; others have a traceback."""
     warnings.showwarning = lambda message, *_, **__: print(f"warning: {one_safe_line(str(message))}", file=sys.stderr)
     sys.excepthook = lambda _, problem, __: sys.stderr.write(full_traceback(problem) + BUG)
     with signals_handled():

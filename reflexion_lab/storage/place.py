@@ -89,8 +89,7 @@ def dump(store: Store, path: Path) -> dict[str, int]:
 
 
 def load(store: Store, path: Path) -> dict[str, int]:
-    """Import all records of `path` into `store`; returns the counts by kind. A known id is replaced, so an import that
-    failed can be repeated.
+    """Import all records of `path` into `store`; returns counts by kind. Known ids are replaced, so it can be repeated.
 
     Raises StoreError: `path` is not a regular file, or holds an invalid record; nothing was appended.
     """

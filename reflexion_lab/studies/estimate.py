@@ -312,9 +312,7 @@ def _notes_on(cell: _Probed, curation: Curation) -> Iterable[str]:
 
 
 class Range(Record, frozen=True):
-    """Totals if every task costs as much as the cheapest probed one, the mean, the most expensive; no interval. So do
-    batches of a curator.
-    """
+    """Totals if all tasks or batches cost as much as the cheapest probed one, the mean, or the dearest; no interval."""
 
     low: float = 0.0
     mean: float = 0.0

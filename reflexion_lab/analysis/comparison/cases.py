@@ -125,8 +125,7 @@ def save_cases(path: Path, arms: Sequence[Arm]) -> Path:
 def load_cases(path: Path | str) -> list[Arm]:
     """The arms of a `cases.csv`, or `cases.csv.gz`, in order of appearance, as `compare` takes them.
 
-    Their records hold what the columns hold, and are empty otherwise. Raises DataError: a column is missing, or a value
-    is not of its kind.
+    Their records hold what the columns hold. Raises DataError: a column is missing, or a value is not of its kind.
     """
     is_packed = Path(path).suffix == ".gz"
     with gzip.open(path, "rt", newline="") if is_packed else Path(path).open(newline="") as file:

@@ -25,8 +25,7 @@ LEAKS = ("leaks_value", "holds_code")
 class Group(Record, frozen=True, kw_only=True):
     """Reflections of one kind, and the retries (attempts from the second on) that read at least one of them.
 
-    Rates of flags and of reading assume independent reflections. Success is the feedback verdict; no rate counts a
-    retry without one.
+    Rates of flags and reading assume independent reflections. Success is the feedback verdict, where there is one.
     """
 
     n: int

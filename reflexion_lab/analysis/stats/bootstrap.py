@@ -6,8 +6,7 @@ holds all cases of the cluster (`clusters.by_cluster`), and clusters take the pl
 spending resample tasks with all of their seeds (Efron 1979, Annals of Statistics 7:1-26; clusters: Davison and Hinkley
 1997, Bootstrap Methods and their Application, section 3.8); their intervals are percentiles.
 
-P-values do not come from the draws, which are centred on the data and not on the null hypothesis, but from
-`permutation.sign_flip`.
+P-values come from `permutation.sign_flip`, not from the draws, which are centred on the data, not on the null.
 """
 
 from __future__ import annotations

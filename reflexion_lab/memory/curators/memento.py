@@ -6,8 +6,7 @@ A second variant trains the retriever on the outcomes. Cases are neither changed
 
 The code reads the bank at the start of a pass, so that no task reads cases of its own pass (`round_size` of a pass).
 
-Here: the case is the task, the submitted program and the feedback's verdict; loops without a verdict give none. The
-retriever is not trained.
+Here: the case is task, submitted program and verdict of the feedback, if it has one; the retriever is not trained.
 """
 
 from __future__ import annotations

@@ -370,9 +370,7 @@ def lock_digest() -> str:
 
 @functools.cache
 def code_digest() -> str:
-    """SHA-256 over the lab's own files, shortened to 16 hex digits; equal for a checkout and its wheel, independent of
-    git. Computed once per process.
-    """
+    """SHA-256 over the lab's own files, 16 hex digits; equal for checkout and wheel. Computed once per process."""
     digest, files = hashlib.sha256(), sorted(_code())
     if max(path.stat().st_mtime for _, path in files) > IMPORTED:
         text = "files of reflexion_lab changed since this process imported it: restart it"

@@ -162,9 +162,7 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
         return hashlib.sha256(msgspec.json.encode(used)).hexdigest()[:16]
 
     def arm_of(self, run: Manifest) -> str:
-        """The registered arm of a run: of the arms with its `arm`, the one from which it deviates in the fewest keys at
-        its seed; "" for none.
-        """
+        """The registered arm of a run: of those with its `arm`, the one with fewest other keys at its seed; or ""."""
         config = run.config
         if self.registered:
             index = self.seeds.index(run.seed) if run.seed in self.seeds else 0

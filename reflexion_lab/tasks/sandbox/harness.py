@@ -221,8 +221,7 @@ def end(process: int) -> tuple[int, float]:
 def sweep(folder: str) -> None:
     """Empty the private folder, so that no file of a candidate reaches the next one.
 
-    Without recursion, so that deep nesting cannot exhaust the stack: the content of a folder moves up one level, then
-    the folder is removed.
+    Without recursion, for deep nesting: the content of a folder moves up one level, then the folder is removed.
     """
     moved = 0
     while names := os.listdir(folder):

@@ -345,9 +345,7 @@ OVERHEAD = 64
 
 
 def max_prompt_tokens(model: Model, sampling: Sampling) -> int | None:
-    """Largest number of prompt tokens that leaves room for the reply, half of the context for one without limit; None
-    if the model's context is unknown.
-    """
+    """Most prompt tokens that leave room for the reply, half the context for one without limit; None: unknown."""
     reply = model.context // 2 if sampling.max_tokens is None else sampling.max_tokens
     return max(model.context - reply - OVERHEAD, 0) if model.context else None
 

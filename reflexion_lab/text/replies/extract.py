@@ -206,8 +206,7 @@ class Extraction(NamedTuple):
     needs), `usage` (asserts, example calls, `input()` and exits were removed, except statements that change a name that
     the entry point reads).
 
-    Without a program the rule is the reason: `none` (no code), `thinking` (the reply ended within its `<think>`
-    section), `too_long`.
+    Without a program the rule is the reason: `none` (no code), `thinking` (it ended within `<think>`), `too_long`.
     """
 
     program: str
