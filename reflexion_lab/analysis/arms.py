@@ -160,7 +160,7 @@ class Arm:
         return clusters.by_cluster(((case.task_id, value) for case, value in values.items()), self.clusters)
 
     def outcomes(self, verdicts: Mapping[Case, bool], tasks: Sequence[str] | None = None) -> NDArray[float64]:
-        """`verdicts` as 0 and 1: a row per task (default: this arm's), a column per seed; NaN for a case without one."""
+        """`verdicts` as 0 and 1: a row per task (default: this arm's), a column per seed; NaN: a case without one."""
         import numpy as np
 
         rows = {task_id: row for row, task_id in enumerate(tasks or self.tasks)}
