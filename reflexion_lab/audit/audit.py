@@ -20,7 +20,7 @@ from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.audit.causes import Causes, Explained, from_other_logs, self_grading
 from reflexion_lab.audit.leaks import Leaks, leaks
 from reflexion_lab.audit.outcomes import Outcomes, read_outcomes
-from reflexion_lab.audit.samples import Sample, read_samples
+from reflexion_lab.audit.samples import Sample, is_original, read_samples
 from reflexion_lab.audit.self_graded import SelfGraded
 from reflexion_lab.audit.stored_programs import StoredPrograms, counter, never
 from reflexion_lab.audit.verdicts import Verdict, execute
@@ -162,7 +162,7 @@ def audit_files(
         name = path if names[Path(path).name] > 1 else Path(path).name
         try:
             readable.append((name, read_samples(path, attempts, tasks)))
-            if path.endswith(".json") and not tasks:  # results of evalplus, whose base tests are executed
+            if path.endswith(".json") and all(map(is_original, tasks)):  # of evalplus, whose base tests are executed
                 outcomes += [log for log in read_outcomes(path) if log.metric == "plus"]
         except LabError as not_samples:
             problem, known = not_samples, []

@@ -23,7 +23,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from reflexion_lab.audit.outcomes import binary, evalplus_of, statuses
-from reflexion_lab.audit.transcripts import Row, Step, Transcript, read_rows, task_of
+from reflexion_lab.audit.transcripts import Row, Step, Transcript, human_eval_tasks, read_rows, task_of
 from reflexion_lab.errors import DataError, FolderError
 from reflexion_lab.records import UNKNOWN, Record, Task
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -128,14 +128,15 @@ def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
 
 def _rows(path: Path, tasks: Mapping[str, Task]) -> Iterator[Row]:
     """The rows of a file; those of evalplus and lm-evaluation-harness as rows with `solution` and `is_solved`. The
-    verdict of evalplus is that on its base tests, and on all of them for a task in `tasks`.
+    verdict of evalplus is that on its base tests, and on all of them for a task in `tasks` that has others, too.
     """
     results = evalplus_of(path)
     for name, entry in (results or {}).items():
         for place, (base, plus) in enumerate(statuses(path, name, entry)):
             if not isinstance(entry, list) or not isinstance(program := entry[place].get("solution"), str):
                 raise DataError(f"{path}, task {name[:60]!r}", "a sample without `solution`", "one per sample")
-            solved = base == "pass" and (name.casefold() not in tasks or plus in ("pass", None))
+            task = tasks.get(name.casefold())
+            solved = base == "pass" and (not task or is_original(task) or plus in ("pass", None))
             fields = {"task_id": name, "solution": program, "is_solved": solved}
             yield Row(file=str(path), line=1, fields=fields, tasks=tasks)
     for row in read_rows(path, tasks) if results is None else ():
@@ -148,6 +149,13 @@ def _rows(path: Path, tasks: Mapping[str, Task]) -> Iterator[Row]:
             yield replace(row, fields=doc | {"task_id": name, "solution": reply, "is_solved": verdict})
         else:
             yield row
+
+
+def is_original(task: Task) -> bool:
+    """Whether it has the tests of HumanEval or MBPP alone, without those that EvalPlus adds."""
+    original = human_eval_tasks().get(task.task_id)
+    is_mbpp = "mbpp" in task.task_id.casefold() and not task.base_tests
+    return original.hidden_tests == task.hidden_tests if original else is_mbpp
 
 
 def _of(row: Row, attempts: bool) -> Iterator[Sample]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+import warnings
 
 from reflexion_lab.cli import place
 from reflexion_lab.cli.sheets import say_json
@@ -35,7 +36,10 @@ def audit(options: argparse.Namespace) -> int:
     from reflexion_lab.runner.config.parts import load_benchmark
 
     start = time.monotonic()
-    tasks = load_benchmark(compose(*overrides([options.benchmark]))).tasks if options.benchmark else ()
+    benchmark = load_benchmark(compose(*overrides([options.benchmark]))) if options.benchmark else None
+    if benchmark and benchmark.note:
+        warnings.warn(benchmark.note, stacklevel=2)
+    tasks = benchmark.tasks if benchmark else ()
     audits, outcomes, unread = audit_files(
         options.files, attempts=options.attempts, limit=options.limit, workers=options.workers, tasks=tasks
     )

@@ -46,6 +46,9 @@ CASES = {
                     PROBLEM, (1, 1, 1)),
     "evalplus, base": ([evalplus("HumanEval/53", (ADD, "pass", "fail"), (ADD.replace("+", "-"), "pass", "pass"))],
                        None, (2, 1, 1)),
+    "evalplus, base of a name": ([evalplus("HumanEval/53", (ADD, "pass", "fail"), (ADD, "fail", "pass"))],
+                                 "humaneval", (2, 2, 1)),
+    "evalplus, base of MBPP": ([evalplus("Mbpp/2", (LAST, "pass", "fail"))], MBPP | {"url": ""}, (1, 1, 1)),
     "evalplus, plus": ([evalplus("Own/0", (TWICE, "pass", "pass"), (SQUARE, "pass", "fail"))], PROBLEM, (2, 1, 2)),
     "lm-eval with HumanEval's form": (
         [lm_eval(0, PROBLEM, PROMPT + "    return 2 * x\n", 1.0), lm_eval(1, PROBLEM, SQUARE, 1.0),
@@ -60,13 +63,16 @@ def test_programs_are_executed_with_the_tests_of_their_task(case, write_rows, tm
     path = write_rows(*rows)
     if "eval" in rows[0]:
         path = path.rename(tmp_path / "x_eval_results.json")
-    words = ["--benchmark", str(write_rows(problem))] if problem else []
+    file = str(write_rows(problem) if isinstance(problem, dict) else problem)
+    words = ["--benchmark", file] if problem else []
     assert main(["audit", str(path), "--json", *words]) == 0
-    *lines, last = capsys.readouterr().out.splitlines()
+    printed = capsys.readouterr()
+    assert printed.err.count("fields not read: url") == (problem == MBPP | {"url": ""})
+    *lines, last = printed.out.splitlines()
     report = json.loads(last)
     assert (report["n"], report["pass"], report["agree"]) == expected, report
     assert any(f"{expected[1]} of {expected[0]}" in line and line.startswith("Passes: ") for line in lines)
-    assert [log["metric"] for log in report["outcomes"]] == ["plus"] * (case == "evalplus, base")
+    assert [log["metric"] for log in report["outcomes"]] == ["plus"] * case.startswith("evalplus, base")
 
 
 @pytest.mark.parametrize(("row", "name", "says"), [
