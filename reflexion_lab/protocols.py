@@ -326,9 +326,7 @@ class Tracker(Protocol):
         `log` is its `analysis.run_log.Log`, if already read.
         """
 
-    def track_arms(
-        self, folders: Sequence[Path], baseline: str | None = None, one_seed: bool = False
-    ) -> dict[str, str]:
+    def track_arms(self, folders: Sequence[Path], baseline: str | None = None) -> dict[str, str]:
         """Log the arms of the runs in `folders`, each over its seeds; returns the addresses of their views. Raises
         ValueError if the runs make no arms.
         """

@@ -64,7 +64,7 @@ def read(folder: Path) -> Study:
         if got[name] != values:
             raise DataError(f"{folder / CASES}: {name}", str(got[name]), f"{values}, as registered")
     margin = registration.equivalence_margin or None
-    return Study(registration, tuple(arms), compare(arms, registration.baseline, one_seed=True, margin=margin))
+    return Study(registration, tuple(arms), compare(arms, registration.baseline, margin=margin))
 
 
 def page(folder: Path, study: Study, **values: Any) -> Mapping[str, str]:

@@ -49,7 +49,7 @@ def repaired(arm: Arm) -> Iterator[str]:
 
 def against_checks(study: studies.Study) -> Mapping[str, Difference]:
     """Reflexion less failing checks alone by budget: not registered, with Holm's correction for two arms."""
-    comparison = compare(study.arms, "feedback_only", one_seed=True)
+    comparison = compare(study.arms, "feedback_only")
     return next(row.differences for row in comparison.rows if row.arm == "reflexion")
 
 

@@ -13,6 +13,6 @@ if [ "${1:-}" = tune ]; then
     python -m experiments._tools.tuning runs/tuning/2* --out "$here/tuning.csv"
 fi
 reflexion-lab study run "$here/study.yaml" $shared
-reflexion-lab report --one-seed --baseline retry --bundles --out "report/$name" "runs/$name"/2*
+reflexion-lab report --baseline retry --bundles --out "report/$name" "runs/$name"/2*
 gzip -9nc "report/$name/cases.csv" > "$here/cases.csv.gz"
 python -m experiments.reflexion_against_retry.analysis

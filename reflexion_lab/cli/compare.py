@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +17,11 @@ from reflexion_lab.io.terminal import columns
 if TYPE_CHECKING:
     from reflexion_lab.analysis.arms import Arm
     from reflexion_lab.analysis.comparison import Comparison
-    from reflexion_lab.analysis.report.sheets import Sheet
 
 WIDTH = 100
 """Minimum width of the tables, in characters."""
-COMPARED = ("baseline", "by", "unit", "one_seed", "margin", "figures", "no_captions", "bundles")
+MORE = "all tables: --full   meaning of the columns: --explain"
+COMPARED = ("baseline", "by", "unit", "margin", "figures", "no_captions", "bundles")
 """Options of a comparison."""
 SMALL = 1_000_000
 """Largest size in bytes of a bundle beside a report."""
@@ -58,70 +58,40 @@ def _add_runs(sub: argparse.ArgumentParser) -> None:
     )
     unit = "compare at equal attempts and this budget (default: attempts, completion tokens, and cost or tokens)"
     sub.add_argument("--unit", choices=("attempts", "completion_tokens", "tokens", "calls", "cost"), help=unit)
-    add_flag(sub, "--one-seed", "also print differences that rest on a single seed")
     margin = "equivalence margin in percentage points (default: that of the registered study, or none)"
     sub.add_argument("--margin", metavar="POINTS", type=float, help=margin)
 
 
 def compare(options: argparse.Namespace) -> None:
-    from reflexion_lab.analysis.report import documents
-    from reflexion_lab.analysis.report.comparison import exclusions, sheets, warnings
-    from reflexion_lab.analysis.report.screen import comparison_screen
-
-    _, comparison = read(options)
-    rows, values, short = documents.rows(comparison), documents.builtins(comparison), comparison.short
-    screen = [] if options.json else comparison_screen(comparison, columns(), _next(comparison))
-    _print(options, rows, values, sheets(comparison), list(warnings(short)), screen, list(exclusions(short)))
-
-
-def _next(comparison: Comparison) -> list[str]:
-    """The next options."""
-    from reflexion_lab.analysis.comparison.row import ONE_SEED
-
-    one_seed = any(row.refused == ONE_SEED for row in comparison.rows)
-    return ["one seed: --one-seed prints its differences"] * one_seed + [
-        "all tables: --full   meaning of the columns: --explain"
-    ]
-
-
-def _print(
-    options: argparse.Namespace,
-    rows: Sequence[Mapping[str, object]],
-    values: object,
-    tables: Iterable[Sheet],
-    warnings: Sequence[str],
-    screen: Sequence[str] = (),
-    excluded: Sequence[str] = (),
-) -> None:
-    """Write `rows` as CSV where asked for; print `values` as JSON, the `screen` if there is one and neither --full nor
-    --explain, the captions of the tables, or the tables between their warnings.
+    """Write the rows as CSV where asked for; print JSON, one screen, with --explain the captions of the tables, or with
+    --full the tables between their warnings.
     """
     from rich.console import Console
 
-    from reflexion_lab.analysis.report.documents import write_rows
-    from reflexion_lab.analysis.report.screen import folded
+    from reflexion_lab.analysis.report import documents
+    from reflexion_lab.analysis.report.comparison import exclusions, sheets, warnings
+    from reflexion_lab.analysis.report.screen import comparison_screen, folded
     from reflexion_lab.analysis.report.sheets import as_table
 
+    _, comparison = read(options)
     if options.csv:
         with writable("--csv", options.csv, "a file (.csv) in a folder that exists"):
-            write_rows(Path(options.csv), rows)
+            documents.write_rows(Path(options.csv), documents.rows(comparison))
     if options.json:
-        say_json(values)
-        return
-    if options.explain:
-        for sheet in tables:
+        say_json(documents.builtins(comparison))
+    elif options.explain:
+        for sheet in sheets(comparison):
             text = folded(f"{sheet.caption} {sheet.method}", min(columns(), 100) - 2)
             print(f"{sheet.title}\n" + "\n".join(f"  {part}" for part in text))
-        return
-    if screen and not options.full:
-        print("\n".join(screen))
-        return
-    grids = [as_table(sheet) for sheet in tables]
-    widest = max(Console().measure(grid).minimum for grid in grids)
-    console = Console(width=max(WIDTH, widest, Console().width))  # a narrower one would cut figures
-    loud = [line(text, "bold white on red") for text in warnings]
-    for part in (*loud, *grids, *map(line, excluded), *loud):
-        console.print(part)
+    elif not options.full:
+        print("\n".join(comparison_screen(comparison, columns(), [MORE])))
+    else:
+        grids = [as_table(sheet) for sheet in sheets(comparison)]
+        widest = max(Console().measure(grid).minimum for grid in grids)
+        console = Console(width=max(WIDTH, widest, Console().width))  # a narrower one would cut figures
+        loud = [line(text, "bold white on red") for text in warnings(comparison.short)]
+        for part in (*loud, *grids, *map(line, exclusions(comparison.short)), *loud):
+            console.print(part)
 
 
 def read(options: argparse.Namespace) -> tuple[list[Arm], Comparison]:
@@ -137,9 +107,9 @@ def read(options: argparse.Namespace) -> tuple[list[Arm], Comparison]:
         if options.by:
             raise ConfigError("--by", "--by, and a file of cases", "run folders, whose configs name the keys")
         arms = load_cases(cases)
-        return arms, compare_arms(arms, options.baseline, options.unit, options.one_seed, margin=margin)
-    runs = chosen(options)
-    return side_by_side(runs, options.baseline, _keys(options), options.unit, options.one_seed, margin)
+        return arms, compare_arms(arms, options.baseline, options.unit, margin=margin)
+    by = [key for word in options.by.split(",") if (key := word.strip())]
+    return side_by_side(chosen(options), options.baseline, by, options.unit, margin)
 
 
 def _cases(options: argparse.Namespace) -> str:
@@ -148,10 +118,6 @@ def _cases(options: argparse.Namespace) -> str:
     if files and len(options.runs) > 1:
         raise ConfigError("RUN", f"{files[0]} beside others", "run folders, or one file of cases")
     return files[0] if files else ""
-
-
-def _keys(options: argparse.Namespace) -> tuple[str, ...]:
-    return tuple(key.strip() for key in options.by.split(",") if key.strip())
 
 
 def report(options: argparse.Namespace) -> None:

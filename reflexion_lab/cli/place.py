@@ -48,18 +48,25 @@ def add_runs(parser: argparse.ArgumentParser, more: str = "") -> None:
     text = "run folders, a sweep's folder, a folder of runs, or a part of the name of a run in runs/"
     parser.add_argument("runs", metavar="RUN", nargs="*", help=text + more)
     parser.add_argument("--last", metavar="N", type=positive, help="the N newest runs in runs/")
+    add_where(parser)
+
+
+def add_where(parser: argparse.ArgumentParser) -> None:
+    text = "only runs with this value, or one of several: recall.omega=1,3, retriever=bm25, model=NAME; may be repeated"
+    parser.add_argument("--where", metavar="KEY=VALUE", action="append", default=[], help=text)
 
 
 def chosen(options: argparse.Namespace) -> list[RunFolder]:
     """The runs that the arguments of `add_runs` name. Raises ConfigError: neither names nor `--last`, or both;
     FolderError: see `folder.folders`.
     """
+    from reflexion_lab.analysis.run_list import selected
     from reflexion_lab.runner.folder.folder import newest, some_folders
 
     if bool(options.runs) == bool(options.last):
         got = f"{options.runs[0]}, and --last {options.last}" if options.last else "no run"
         raise ConfigError("RUN", got, "names of runs, or --last N")
-    return newest(options.last) if options.last else some_folders(*options.runs)
+    return selected(newest(options.last) if options.last else some_folders(*options.runs), options.where)
 
 
 def one_run(name: str) -> RunFolder:

@@ -18,7 +18,6 @@ def add(commands: place.Commands) -> None:
     )
     place.add_flag(sub, "--arms", "also write one summary per arm, over its seeds; runs tracked earlier stay")
     sub.add_argument("--baseline", metavar="ARM", help="the arm to compare others with; implies --arms")
-    place.add_flag(sub, "--one-seed", "also write differences that rest on a single seed")
 
 
 def track(options: argparse.Namespace) -> None:
@@ -31,7 +30,7 @@ def track(options: argparse.Namespace) -> None:
     )
     tracker = MlflowTracker(uri, options.experiment)
     if options.arms or options.baseline:
-        links = tracker.track_arms(folders, options.baseline, one_seed=options.one_seed)
+        links = tracker.track_arms(folders, options.baseline)
         print("\n".join(f"{name}: {link}" for name, link in links.items()))
     else:
         for link in dict.fromkeys(readable(folders, tracker.track)):

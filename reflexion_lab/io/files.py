@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import secrets
 import shutil
@@ -28,6 +29,12 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a full disk or an exhausted quota."""
 DRAFT = ".draft"
 """Suffix of a file that is being written."""
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file, shortened to 16 hex digits. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def content(path: Path | str, expected: str) -> bytes:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.notebook.overrides import Override, as_lines
 from reflexion_lab.runner.folder.folder import some_folders
 
 if TYPE_CHECKING:
@@ -91,8 +92,8 @@ def compare(
     baseline: str | None = None,
     by: str | Sequence[str] = (),
     unit: Unit | None = None,
-    one_seed: bool = False,
     margin: float | None = None,
+    where: Override = (),
 ) -> Compared:
     """pass@1 of each arm with its interval, and each paired with the baseline at equal budgets.
 
@@ -111,10 +112,10 @@ def compare(
     unit : {'attempts', 'completion_tokens', 'tokens', 'calls', 'cost'} | None, optional
         Budget to compare at beside equal attempts; by default completion tokens, and cost where all arms have a price,
         else tokens.
-    one_seed : bool, default False
-        Include differences that rest on a single seed, which are refused otherwise.
     margin : float | None, optional
         Equivalence margin in (0, 1]; by default that of the registered study, or none.
+    where : Override, default ()
+        Only runs with these settings, as of `load`.
 
     Examples
     --------
@@ -125,9 +126,10 @@ def compare(
     [['retry', 16, 0.8125], ['reflexion', 16, 0.9375]]
     """
     from reflexion_lab.analysis.comparison import side_by_side
+    from reflexion_lab.analysis.run_list import selected
 
     keys = (by,) if isinstance(by, str) else tuple(by)
-    return Compared(*side_by_side(some_folders(*runs), baseline, keys, unit, one_seed, margin))
+    return Compared(*side_by_side(selected(some_folders(*runs), as_lines([where])), baseline, keys, unit, margin))
 
 
 def report(
@@ -136,10 +138,10 @@ def report(
     baseline: str | None = None,
     by: str | Sequence[str] = (),
     unit: Unit | None = None,
-    one_seed: bool = False,
     figures: Literal["png", "svg", "pdf"] = "png",
     captions: bool = True,
     margin: float | None = None,
+    where: Override = (),
 ) -> list[Path]:
     """Write the tables of `compare` as Markdown, HTML and LaTeX into the folder `out`, with figures and their numbers;
     returns the files.
@@ -154,7 +156,7 @@ def report(
         Format of the figures. LaTeX includes PNG and PDF; SVG has to be converted first.
     captions : bool, default True
         Write titles and captions into the figures; off for papers.
-    baseline, by, unit, one_seed, margin
+    baseline, by, unit, margin, where
         As for `compare`.
 
     Examples
@@ -168,7 +170,7 @@ def report(
 
     if figures not in get_args(Kind):
         raise ConfigError("figures", repr(figures), f"one of {', '.join(get_args(Kind))}")
-    comparison = compare(*runs, baseline=baseline, by=by, unit=unit, one_seed=one_seed, margin=margin)
+    comparison = compare(*runs, baseline=baseline, by=by, unit=unit, margin=margin, where=where)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     return save_report(folder, comparison.comparison, comparison.arms, figures, are_captioned=captions)

@@ -13,6 +13,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from reflexion_lab.analysis.run_list import selected
 from reflexion_lab.analysis.shards import grouped
 from reflexion_lab.notebook.frame_rows import (
     ATTEMPT_TEXTS,
@@ -79,7 +80,7 @@ class Frames(NamedTuple):
         return f"<pre>{self!r}</pre>"
 
 
-def load(*runs: object, texts: bool = False) -> Frames:
+def load(*runs: object, texts: bool = False, where: Sequence[str] = ()) -> Frames:
     """Tables of all `runs`, in their order, without duplicates; those over the shards of a benchmark are one run.
 
     Runs that cannot be read are left out with a warning. Raises FolderError: no run, or none that can be read.
@@ -90,8 +91,10 @@ def load(*runs: object, texts: bool = False) -> Frames:
         Run folders, patterns such as `runs/*`, sweeps, or lists of these; see `folder.folders`.
     texts : bool, default False
         Add columns for programs, prompts, replies, feedback, reflections, and queries and texts of memory.
+    where : Sequence[str], default ()
+        Only runs with these settings: `run_list.selected`.
     """
-    all_runs = readable(grouped(some_folders(*runs)), lambda group: Run(group, texts))
+    all_runs = readable(grouped(selected(some_folders(*runs), where)), lambda group: Run(group, texts))
     loops = [loop for run in all_runs for loop in run.loops]
     rows = list(attempts(loops))
     attempt_columns = ATTEMPTS | _by_role(rows) | metric_columns("attempt") | (ATTEMPT_TEXTS if texts else {})

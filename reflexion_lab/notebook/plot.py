@@ -77,7 +77,6 @@ def differences(
     *runs: object,
     baseline: str | None = None,
     unit: Unit | Literal["attempts"] | None = None,
-    one_seed: bool = False,
     ax: Axes | None = None,
     caption: bool = True,
 ) -> Axes:
@@ -90,8 +89,6 @@ def differences(
         default cell of a grid, else the first arm that is no upper bound.
     unit : {'attempts', 'completion_tokens', 'tokens', 'calls', 'cost'} | None, optional
         See `notebook.compare.compare`.
-    one_seed : bool, default False
-        Include differences that rest on one seed, which are refused otherwise.
 
     Examples
     --------
@@ -99,7 +96,7 @@ def differences(
     'solved, percentage points above retry'
     """
     arms = _read(runs)
-    comparison, names = compare(arms, baseline, unit, one_seed), readable(arms)
+    comparison, names = compare(arms, baseline, unit), readable(arms)
     refused = "".join(f"; {row.arm}: {row.refused}" for row in comparison.rows if row.refused)
     missing = "no difference to a baseline", f"two arms or more on the same tasks and seeds{refused}"
     short = comparison.renamed({label: arm.label for label, arm in names.items()})

@@ -18,15 +18,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
-from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.sheets import Sheet
-from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.notebook.overrides import Override, one_line_errors, with_objects
+from reflexion_lab.notebook.overrides import Override, as_lines, one_line_errors, with_objects
 from reflexion_lab.runner.config.messages import is_hydra_error
-from reflexion_lab.runner.folder.folder import RunFolder, left_out, runs_in
+from reflexion_lab.runner.folder.folder import RunFolder
 
 if TYPE_CHECKING:
     from reflexion_lab.analysis.run_log import Log
@@ -205,7 +201,7 @@ def estimate(*overrides: Override, tasks: int = 3, **parts: object) -> Estimate:
         return estimated([cell.cfg for cell in cells(with_objects(overrides, parts))], tasks)
 
 
-def load(*runs: object, texts: bool = False) -> Frames:
+def load(*runs: object, texts: bool = False, where: Override = ()) -> Frames:
     """Runs as pandas tables: `.runs`, `.tasks`, `.attempts`, `.checks`, `.reflections`, `.memory`.
 
     Raises FolderError: no run given, a folder is no run, or a file cannot be read.
@@ -216,6 +212,8 @@ def load(*runs: object, texts: bool = False) -> Frames:
         Run folders, patterns such as `"runs/*"`, runs and sweeps, or lists of these.
     texts : bool, default False
         Include columns for programs, prompts, replies, feedback and reflections.
+    where : Override, default ()
+        Only runs with these settings: `{"recall.omega": [1, 3], "model": "gpt-4o-mini"}`, or `"retriever=bm25"`.
 
     Examples
     --------
@@ -227,19 +225,7 @@ def load(*runs: object, texts: bool = False) -> Frames:
     """
     from reflexion_lab.notebook.frames import load as loaded
 
-    return loaded(*runs, texts=texts)
-
-
-CAPTION = "pass@1 with its 95 % interval; UPPER BOUND: the loop saw hidden tests or solutions. -: not finished."
-
-
-class _Ended(msgspec.Struct):
-    """Fields of `summary.json` for the table of runs."""
-
-    n_logged: int
-    n_expected: int
-    is_upper_bound: bool
-    pass_at_1: Rate
+    return loaded(*runs, texts=texts, where=as_lines([where]))
 
 
 class RunTable(NamedTuple):
@@ -255,62 +241,22 @@ class RunTable(NamedTuple):
         return self.sheet._repr_html_()
 
 
-def runs(root: Path | str = "runs") -> RunTable:
-    """The run folders in `root`, oldest first, with conditions and results; `load(runs())` loads them all.
+def runs(root: Path | str = "runs", where: Override = ()) -> RunTable:
+    """The runs in `root`, newest first, as `reflexion-lab runs` lists them; `load(runs())` loads them all.
 
-    Only manifests and summaries are read; folders that cannot be read are named below the table.
+    Only manifests and summaries are read; folders that cannot be read are named below the table. `where`: as of `load`.
 
     Examples
     --------
     >>> len(rl.runs("runs").runs)
     4
     """
-    root = Path(root)
-    run_folders, broken = [], []
-    for path in runs_in(root):
-        try:
-            run_folders.append(RunFolder.existing(path))
-        except (ValueError, OSError) as problem:
-            broken.append(f"{left_out(problem)}.")
-    columns: dict[str, Callable[[RunFolder], str]] = {
-        "run": lambda run: str(run.path),
-        "arm": lambda run: str(run.manifest.config.get("arm", cells.NONE)),
-        "benchmark": lambda run: run.manifest.benchmark,
-        "feedback source": lambda run: run.manifest.feedback_source,
-        "seed": lambda run: str(run.manifest.seed),
-        "tasks": _progress,
-        "pass@1, %": _rate,
-    }
+    from reflexion_lab.analysis.run_list import run_list, sheet
+
+    listed = run_list(Path(root), as_lines([where]))
+    run_folders = [RunFolder(Path(run.folder)) for run in listed if not run.problem]
     title = f"{len(run_folders)} runs" if run_folders else f"no runs in {root}/"
-    caption = " ".join([CAPTION] * bool(run_folders) + broken)
-    return RunTable(Sheet.of(title, run_folders, columns, caption, names=4), run_folders)
-
-
-def _progress(run: RunFolder) -> str:
-    """Number of tasks with an ended loop, of all."""
-    if ended := _ended(run):
-        return f"{ended.n_logged} of {run.manifest.n_expected}"
-    try:
-        n_logged = (run.path / "results.jsonl").read_bytes().count(b"\n")
-    except OSError:
-        n_logged = 0
-    return f"{n_logged} of {run.manifest.n_expected}, unfinished"
-
-
-def _rate(run: RunFolder) -> str:
-    ended = _ended(run)
-    if not ended or not ended.pass_at_1.n:
-        return cells.NONE
-    rate = ended.pass_at_1
-    bound = "UPPER BOUND " * ended.is_upper_bound
-    return f"{bound}{cells.number(rate.share)} {cells.interval(rate.low, rate.high)}"
-
-
-def _ended(run: RunFolder) -> _Ended | None:
-    try:
-        return msgspec.json.decode((run.path / "summary.json").read_bytes(), type=_Ended)
-    except (OSError, msgspec.MsgspecError):
-        return None
+    return RunTable(sheet(listed, title), run_folders)
 
 
 class Parts(NamedTuple):

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from reflexion_lab.agent.reflectors.shuffled import EXPECTED, PriorReflection, ShuffledWords
 from reflexion_lab.errors import ConfigError, FolderError
+from reflexion_lab.io.files import file_digest
 from reflexion_lab.records import Manifest
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.manifest import differences, file_digest
+from reflexion_lab.runner.folder.manifest import differences
 
 MATCHED = {"model_fingerprint", "reflector_fingerprint", "feedback_source", "benchmark_digest"}
 """Fields that must be equal in a run of the pool and in the run that reads its reflections."""

@@ -19,7 +19,7 @@ from reflexion_lab.protocols import Tracker
 from reflexion_lab.runner.config.assemble import Lab, assemble
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.messages import one_line
-from reflexion_lab.runner.folder.folder import FolderLost
+from reflexion_lab.runner.folder.folder import FolderLost, RunFolder
 
 if TYPE_CHECKING:
     from reflexion_lab.analysis.run_log import Log
@@ -73,7 +73,7 @@ def present(lab: Lab, cfg: Config, is_printed: bool = False) -> Summary:
 
     log = Log.read(lab.folder, texts=False)
     run_summary = summary(log)
-    lab.folder.write_json("summary.json", {**msgspec.to_builtins(run_summary), "ended_at": _ended_at(lab.folder.path)})
+    lab.folder.write_json("summary.json", {**msgspec.to_builtins(run_summary), "ended_at": _ended_at(lab.folder)})
     if is_printed:
         from reflexion_lab.analysis.report.screen import run_screen
 
@@ -85,14 +85,11 @@ def present(lab: Lab, cfg: Config, is_printed: bool = False) -> Summary:
     return run_summary
 
 
-def _ended_at(folder: Path) -> str:
+def _ended_at(folder: RunFolder) -> str:
     """The current time; for a run that had already ended, the time in its summary."""
-    try:
-        before = msgspec.json.decode((folder / "summary.json").read_bytes(), type=_Ended)
-    except (OSError, msgspec.MsgspecError):
-        before = _Ended(0, 1)
-    is_whole = before.n_logged == before.n_expected
-    return before.ended_at if is_whole else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    before = folder.summary(_Ended)
+    is_whole = before and before.n_logged == before.n_expected
+    return before.ended_at if before and is_whole else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 class _Ended(msgspec.Struct):

@@ -187,7 +187,7 @@ def test_orders_are_those_of_one_method(root, runs, tmp_path, key):
 
 def test_compare_measures_memory_by_frozen_runs_and_makes_no_arms_of_them(root, runs, tmp_path):
     frozen = [changed(run, tmp_path, config__arm="frozen") for run in runs[1:]]
-    (arm,), comparison = side_by_side([runs[0], *frozen], one_seed=True)
+    (arm,), comparison = side_by_side([runs[0], *frozen])
     (row,) = comparison.rows
     assert (row.arm, row.run_ids, row.n) == ("reflexion", (runs[0].manifest.run_id,), 12)
     assert row.memory == arm.memory == stream_memory(runs).matrix
@@ -273,7 +273,7 @@ def test_only_a_beginning_with_the_same_items_is_shared(root, runs, tmp_path):
 
 
 def test_what_is_missing_is_said_below_the_table(runs):
-    _, comparison = side_by_side([runs[0], runs[3]], one_seed=True)
+    _, comparison = side_by_side([runs[0], runs[3]])
     (table,) = [sheet for sheet in sheets(comparison) if sheet.key == "memory"]
     assert [line[2:] for line in table.rows] == [("none: see below", "-", "-", "-")]
     assert "reflexion: no online utility: it needs a frozen run with memory.shared.items.after=0" in table.caption
@@ -281,7 +281,7 @@ def test_what_is_missing_is_said_below_the_table(runs):
 
 def test_measures_of_an_upper_bound_are_marked_and_no_metrics(runs, tmp_path):
     bounds = [changed(run, tmp_path, shows_solutions=True) for run in runs]
-    _, comparison = side_by_side(bounds, one_seed=True)
+    _, comparison = side_by_side(bounds)
     (row,) = comparison.rows
     assert row.memory and not row.metrics.keys() & set(EFFECTS)
     (table,) = [sheet for sheet in sheets(comparison) if sheet.key == "memory"]

@@ -49,8 +49,8 @@ def compared(run, verdicts_of, clusters, seeds=(1, 2)):
 
 @pytest.mark.parametrize("seeds", [(1,), (1, 2)])
 def test_a_task_and_its_copy_count_as_one(run, seeds):
-    single = compare(compared(run, dict, None, seeds), one_seed=True).rows[1]
-    double = compare(compared(run, twice, TWINS, seeds), one_seed=True).rows[1]
+    single = compare(compared(run, dict, None, seeds)).rows[1]
+    double = compare(compared(run, twice, TWINS, seeds)).rows[1]
     assert (single.tasks, single.clusters, double.tasks, double.clusters) == (40, 40, 80, 40)
     for before, after in zip(single.differences.values(), double.differences.values(), strict=True):
         assert (after.n, after.tasks, after.clusters) == (2 * before.n, 80, 40)
@@ -150,7 +150,7 @@ def test_an_arm_without_clusters_takes_the_clusters_of_the_other(run):
         Arm(name, [Log.read(run(name, twice(verdicts), clusters=clusters))])
         for name, verdicts, clusters in (("words", WORDS, TWINS), ("feedback_only", BASE, None))
     )
-    assert {row.as_run.clusters for row in compare([unnamed, named], one_seed=True).rows if row.as_run} == {40}
+    assert {row.as_run.clusters for row in compare([unnamed, named]).rows if row.as_run} == {40}
 
 
 def test_rows_of_tasks_that_stand_alone_are_sorted_by_id():

@@ -67,16 +67,8 @@ def test_two_seeds_that_agree_in_all_are_worth_no_more_than_one(run):
     assert comparison.high - comparison.low == pytest.approx(high - low, abs=0.07)
 
 
-def test_a_gain_from_one_seed_is_refused_unless_asked_for(run):
-    both = arms([run("feedback_only", BASE), run("words", WORDS)])
-    refused = named(compare(both), "words")
-    assert (refused.as_run, refused.equal) == (None, {})
-    assert "--one-seed" in refused.refused
-    assert named(
-        compare(arms([run("other", BASE, 1), run("other", BASE, 2), run("another", WORDS, 1)])), "another"
-    ).refused
-    names = named(compare(both, one_seed=True), "words")
-    assert names.refused == ""
+def test_a_gain_from_one_seed_is_that_of_its_paired_table(run):
+    names = named(compare(arms([run("feedback_only", BASE), run("words", WORDS)])), "words")
     assert names.as_run.seeds == (7,)
     assert (names.as_run.estimate.low, names.as_run.estimate.high) == paired_difference(2, 0, 1, 1)
     assert (names.final.low, names.final.high) == wilson(3, 4)
@@ -366,15 +358,19 @@ def test_unpaired_cases_are_named_and_left_out_of_differences(pair):
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [
-        ({"seed": 1}, {"seed": 2}, r"words \(seeds 2\) and feedback_only \(seeds 1\)"),
         ({"benchmark_digest": "aaa"}, {"benchmark_digest": "bbb"}, r"toy aaa in feedback_only, .* toy bbb in words"),
         ({"benchmark": "x"}, {"benchmark": "y", "seed": 8}, r"x .* in feedback_only, .* and y .* in words"),
     ],
-    ids=["seeds", "tasks", "benchmarks"],
+    ids=["tasks", "benchmarks"],
 )
-def test_arms_of_other_seeds_or_data_are_an_error_that_names_both(run, first, second, message):
+def test_arms_of_other_data_are_an_error_that_names_both(run, first, second, message):
     with pytest.raises(ValueError, match=message):
         compare(arms([run("feedback_only", BASE, **first), run("words", WORDS, **second)]))
+
+
+def test_an_arm_of_other_seeds_has_no_difference(run):
+    row = named(compare(arms([run("feedback_only", BASE, 1), run("words", WORDS, 2)])), "words")
+    assert (row.as_run, row.equal, row.refused) == (None, {}, "no task and seed in common")
 
 
 def test_seeds_may_draw_tasks_of_their_own(run):
@@ -467,7 +463,7 @@ def test_equivalence_is_two_one_sided_t_tests(pair):
     from scipy.stats import t
 
     runs = pair((1,), feedback_only=many(20), words=many(21))
-    result = named(compare(arms(runs), one_seed=True), "words").as_run
+    result = named(compare(arms(runs)), "words").as_run
     centre, error = adjusted([1.0] + [0.0] * 39)
     verdicts = []
     for margin in (0.05, 0.07, 0.09, 0.12, 0.15):

@@ -175,7 +175,7 @@ class Mine:
         print("tracked", folder.name)
         return ""
 
-    def track_arms(self, folders, baseline=None, one_seed=False):
+    def track_arms(self, folders, baseline=None):
         return {}
 """
 SMALL_RUN = ["run", "model=simulated", "actor=single_shot", "benchmark.load.n=1", "quiet=true"]

@@ -164,13 +164,6 @@ def test_an_error_is_one_line(four, run_command, options, expected):
     assert out == ""
 
 
-def test_an_unfinished_run_is_named(run, four, run_command):
-    unfinished = run("words", WORDS, 9, n_expected=5, run_id="cut-off")
-    code, text, out = run_command("compare", *four, unfinished)
-    assert code == 0 and "4 tasks x 2 seeds" in out
-    assert "unfinished run cut-off: got 4 of 5 tasks, expected all of them" in text
-
-
 def test_registered_comparisons_are_told_from_exploratory_ones(run, run_command, tmp_path):
     fields = {
         "name": "words help", "hypotheses": ["words solve more"], "primary_metric": "pass_at_1",
@@ -283,10 +276,10 @@ def respent(records):
 def test_cost_is_a_budget_where_there_are_prices(run, respent, run_command):
     paid = Usage(calls=1, prompt_tokens=9, cost=0.5)
     runs = [run(arm, attempts=respent(of, paid)) for arm, of in (("feedback_only", BASE), ("words", WORDS))]
-    code, text, _ = run_command("compare", *runs, "--unit", "cost", "--one-seed", "--full")
+    code, text, _ = run_command("compare", *runs, "--unit", "cost", "--full")
     assert code == 0
     assert "Price of a further attempt" in text
-    assert "Equal cost:" in run_command("compare", *runs, "--unit", "cost", "--one-seed", "--explain")[1]
+    assert "Equal cost:" in run_command("compare", *runs, "--unit", "cost", "--explain")[1]
     assert "0.875" in text  # 7 attempts at 0.50 over 4 cases
 
 
@@ -318,7 +311,7 @@ def test_no_p_in_the_table_is_zero(run, tmp_path):
     base = [run("feedback_only", {task: [WRONG] for task in tasks})]
     solved = {task: [RIGHT] for task in tasks}
     words = [run("words", solved), run("oracle", solved, 7, feedback_source="oracle")]
-    assert main(["compare", *base, *words, "--one-seed", "--csv", str(tmp_path / "table.csv")]) == 0
+    assert main(["compare", *base, *words, "--csv", str(tmp_path / "table.csv")]) == 0
     _, row, bound = _rows(tmp_path / "table.csv")
     assert 0 < float(row["as_run_p"]) < 1e-6
     assert 0 < float(row["as_run_p_holm"]) < 1e-6

@@ -1,12 +1,17 @@
 """A folder of a day's runs: broken and unfinished ones beside whole ones."""
 
+import json
+import re
 import shutil
 import warnings
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import reflexion_lab as rl
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.summary import summary
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Provenance
@@ -140,4 +145,100 @@ def test_arms_have_the_names_that_were_typed(day, cells, names, is_typed):
         overrides = tuple(words) if is_typed and "own" not in words[-1] else ()
         config, origin = plain(compose(*words)), Provenance(overrides=overrides)
         runs.append(day("reflexion", BASE, config=config, provenance=origin))
-    assert [row.arm for row in rl.compare(runs, one_seed=True).comparison.short.rows] == names
+    assert [row.arm for row in rl.compare(runs).comparison.short.rows] == names
+
+
+@pytest.fixture
+def trials(day):
+    """Eight runs in `runs` in place of those of `day`: finished ones of two models and benchmarks, and three others."""
+    shutil.rmtree("runs")
+    Path("runs").mkdir()
+    model = {"openai": {"model": {"model": "gpt-4o-mini"}}, "simulated": {}}
+    rows = [
+        ("reflexion", "openai", "basics", {}, 7),
+        ("reflexion", "openai", "basics", {}, 8),
+        ("reflexion", "openai", "basics", {"recall": {"omega": 3}}, 7),
+        ("retry", "simulated", "humaneval", {"temperature": 0.8}, 7),
+        ("oracle", "simulated", "humaneval", {}, 7),
+        ("reflexion", "openai", "humaneval", {}, 1),
+        ("reflexion", "openai", "humaneval", {}, 2),
+    ]
+    folders = []
+    for n, (arm, name, benchmark, config, seed) in enumerate(rows):
+        whole = {"arm": arm, "recall": {"omega": 1}} | model[name] | config
+        feedback = "oracle" if arm == "oracle" else "visible"
+        fields = {
+            "config": whole,
+            "benchmark": benchmark,
+            "model_fingerprint": f"{name}:1",
+            "feedback_source": feedback,
+        }
+        folders.append(day(arm, BASE, seed, n_expected=4 + 2 * (seed < 7), **fields))
+        folders[-1].path = folders[-1].path.rename(f"runs/2026010{n // 2}-12000{n}-00000{n}-{arm}-s{seed}")
+        if seed >= 7:
+            folders[-1].write_json("summary.json", msgspec.to_builtins(summary(Log.read(folders[-1]))))
+    Path("runs/20260109-120000-000000-retry").mkdir()
+    return folders
+
+
+def test_runs_are_listed_newest_first_with_settings_and_state(trials, capsys, monkeypatch):
+    with trials[-1].held():
+        assert main(["runs"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [" | ".join(re.split("  +", line)) for line in lines[:9]] == [
+        "run | arm | model | benchmark | settings | pass@1 (n)",
+        "20260109-120000 | broken",
+        "20260103-120006 | reflexion | gpt-…mini | humaneval | s2 | running 4/6",
+        "20260102-120005 | reflexion | gpt-…mini | humaneval | s1 | stopped 4/6",
+        "20260102-120004 | oracle | simulated | humaneval | s7 | UPPER BOUND 50.0 (4)",
+        "20260101-120003 | retry | simulated | humaneval | s7 | 50.0 (4)",
+        "20260101-120002 | reflexion | gpt-…mini | basics | s7 Ω3 | 50.0 (4)",
+        "20260100-120001 | reflexion | gpt-…mini | basics | s8 | 50.0 (4)",
+        "20260100-120000 | reflexion | gpt-…mini | basics | s7 | 50.0 (4)",
+    ]
+    assert " ".join(map(str.strip, lines[9:])).startswith(
+        "Not read: runs/20260109-120000-000000-retry: got no manifest"
+    )
+    assert max(map(len, lines)) <= 80
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["runs", "--limit", "2"]) == 0
+    narrow = capsys.readouterr().out.splitlines()
+    assert max(map(len, narrow[:3])) <= 60 and narrow[-1] == "2 runs of 8; all: --limit 0"
+    table = rl.runs().sheet
+    assert table.columns == ("run", "arm", "model", "benchmark", "settings", "pass@1 (n)")
+    assert [row[0] for row in table.rows] == [line.split()[0] for line in lines[1:9]]
+    assert table.rows[1][2] == "gpt-4o-mini"
+    assert table.rows[-1][-1] == "50.0 (4) [15.0, 85.0]"
+    for root, message, code in (("nowhere", "FOLDER: got 'nowhere', expected a folder", 2), ("out", "0 runs", 0)):
+        Path("out").mkdir(exist_ok=True)
+        assert main(["runs", root]) == code
+        assert message in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("conditions", "found"),
+    [
+        (["arm=retry"], [3]), (["recall.omega=3"], [2]), (["recall.omega=1,3", "benchmark=basics"], [0, 1, 2]),
+        (["model=gpt-4o-mini", "seed=7"], [0, 2]), (["model=simulated", "temperature=0.8"], [3]),
+        (["arm=nobody"], "where: got 'arm=nobody', expected a value that runs have: oracle, reflexion, retry"),
+        (["recal.omega=3"], "a key of a run's config\n  did you mean 'recall.omega'?"),
+        (["retry"], "where: got 'retry', expected KEY=VALUE"),
+    ],
+)  # fmt: skip
+def test_runs_are_selected_by_their_settings(trials, capsys, conditions, found):
+    options = [word for condition in conditions for word in ("--where", condition)]
+    code = main(["runs", "--json", *options])
+    printed = capsys.readouterr()
+    mapping = dict(condition.split("=", 1) for condition in conditions if "=" in condition)
+    if isinstance(found, str):
+        assert code == 2 and found in printed.err
+        assert main(["compare", "runs", *options]) == 2
+        assert found in capsys.readouterr().err
+        return
+    names = sorted(trials[place].path.name for place in found)
+    assert sorted(Path(run["folder"]).name for run in json.loads(printed.out)["runs"]) == names
+    assert sorted(run.path.name for run in rl.runs(where=mapping).runs) == names
+    assert rl.load("runs", where=mapping).runs.shape[0] == len(names)
+    assert sum(len(arm.logs) for arm in rl.compare("runs", where=conditions).arms) == len(names)
+    assert main(["report", "runs", "--html", "--out", "out", *options]) == 0
+    assert sorted(path.stem for path in Path("out").iterdir()) == names

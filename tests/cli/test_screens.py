@@ -51,7 +51,7 @@ def answer(work, monkeypatch, capsys):
     [
         (("show", "reflexion"), 2, "pass@1  87.5 % [52.9, 97.8], 7 of 8 tasks"),
         (("show", "--last"), 2, "pass@1  50.0 %"), (("compare", "runs"), 3, "87.5 [52.9, 97.8]"),
-        (("compare", "--last", "2", "--one-seed"), 3, "87.5 [52.9, 97.8]"),
+        (("compare", "--last", "2"), 3, "87.5 [52.9, 97.8]"),
         (("compare", "swept"), 5, "31.2 [14.2, 55.6]"), (SWEEP, 5, "31.2 [14.2, 55.6]"),
     ],
     ids=lambda value: " ".join(value[:3]) if isinstance(value, tuple) else None,
@@ -84,11 +84,9 @@ def test_a_task_is_shown_with_its_differences_checks_and_words(answer, work):
 
 
 def test_a_baseline_is_a_control_and_the_reason_is_printed(answer):
-    assert "difference to retry (repeated draws without feedback); exploratory" in answer(
-        "compare", "runs", "--one-seed"
-    )
+    assert "difference to retry (repeated draws without feedback); exploratory" in answer("compare", "runs")
     assert any(line.startswith("difference to reflexion (as asked)")
-               for line in answer("compare", "runs", "--one-seed", "--baseline", "reflexion"))  # fmt: skip
+               for line in answer("compare", "runs", "--baseline", "reflexion"))  # fmt: skip
 
 
 def test_with_many_arms_each_line_names_the_budget_of_its_difference(answer):

@@ -170,7 +170,7 @@ def test_autoreload_leaves_what_was_made_before_usable(kernel, tmp_path):
     }.items():  # fmt: skip
         _, display = k.run(name)
         assert part in "".join(display.get("text/html", display["text/plain"])), name
-    _, display = k.run("rl.compare(old, new, one_seed=True)")
+    _, display = k.run("rl.compare(old, new)")
     assert "Difference to old" in "".join(display["text/html"])
     k.run("rl.view(seen); rl.load(old, new).attempts")
 

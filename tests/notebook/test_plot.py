@@ -63,7 +63,7 @@ def caption(ax):
 
 
 def drawn(name, pattern, **options):
-    return getattr(plot, name)(pattern, **({"one_seed": True} if name == "differences" else {}), **options)
+    return getattr(plot, name)(pattern, **options)
 
 
 @pytest.mark.parametrize("name", [*SEVERAL, *SINGLE])

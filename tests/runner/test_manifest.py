@@ -5,14 +5,8 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.runner.folder.manifest import (
-    changes,
-    config_digest,
-    differences,
-    file_digest,
-    new_manifest,
-    resumption,
-)
+from reflexion_lab.io.files import file_digest
+from reflexion_lab.runner.folder.manifest import changes, config_digest, differences, new_manifest, resumption
 
 CONFIG = {"arm": "a", "seed": 0, "feedback_source": "visible", "workers": 1, "recall": {"omega": 1}}
 

@@ -15,11 +15,12 @@ from msgspec.structs import replace
 
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.io.files import file_digest
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder import manifest as source
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.manifest import code_digest, differences, file_digest, own_parts, provenance
+from reflexion_lab.runner.folder.manifest import code_digest, differences, own_parts, provenance
 from reflexion_lab.tasks.sandbox.cached import VERSION
 
 SMALL = ("model=simulated", "actor=single_shot", "benchmark.load.n=2", "tracker=none", "quiet=true")

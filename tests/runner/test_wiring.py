@@ -63,7 +63,7 @@ class OwnTracker:
     def track(self, run: object, log: object) -> str:
         return ""
 
-    def track_arms(self, folders: object, baseline: object = None, one_seed: bool = False) -> dict[str, str]:
+    def track_arms(self, folders: object, baseline: object = None) -> dict[str, str]:
         return {}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import threading
@@ -14,6 +13,7 @@ from msgspec import Meta
 
 from reflexion_lab.agent.models.cache import draw_seed
 from reflexion_lab.errors import ConfigError, DataError, ModelError
+from reflexion_lab.io.files import file_digest
 from reflexion_lab.limits import Count, validated
 from reflexion_lab.records import Completion, Message, Sampling, Usage
 
@@ -53,7 +53,7 @@ class LlamaCppModel:
         self.threads = threads or physical_cores()
         self.repeat_penalty = repeat_penalty
         settings = f"repeat_penalty={repeat_penalty:g}:context={context}"
-        self.fingerprint = f"llama_cpp:{self.path.name}:{_digest(self.path)}:{settings}"
+        self.fingerprint = f"llama_cpp:{self.path.name}:{file_digest(self.path)}:{settings}"
         self._server: Any = None
         self._loading = threading.Lock()
 
@@ -133,8 +133,3 @@ def physical_cores() -> int:
     """Physical cores of this machine; logical cores where the system does not report hyper-threads."""
     siblings = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list")
     return len({file.read_text() for file in siblings}) or os.cpu_count() or 1
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -14,6 +13,7 @@ from reflexion_lab.analysis.comparison.grouping import arms, short_names
 from reflexion_lab.analysis.comparison.row import Difference, Row, corrected, row
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Manifest, Record
+from reflexion_lab.runner.config.build import suggestion
 from reflexion_lab.runner.config.choices import by_choice
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -85,20 +85,18 @@ def compare(
     arms: Sequence[Arm],
     baseline: str | None = None,
     unit: str | None = None,
-    one_seed: bool = False,
     study: Registration | None = None,
     margin: float | None = None,
 ) -> Comparison:
     """Figures of `arms` and their differences to a baseline.
 
     Raises ConfigError: a margin out of range; no arm; two arms of one name; an unknown unit or baseline; different
-    benchmarks; no case in common with the baseline; `cost` without prices. `baseline`: label of an arm, or its short
-    name; by default that of the registered study, else `feedback_only`, `retry` or `simple`, else in a grid the cell
-    with the lab's own values, else the first arm that is not an upper bound. `unit`: unit of a budget beside equal
-    attempts: `completion_tokens`, `tokens`, `calls` or `cost`; `attempts` for none. By default completion tokens,
-    tokens, and cost where all arms have a price in one currency. `one_seed`: include differences based on one seed.
-    `study`: registered study; without one every comparison is exploratory. `margin`: equivalence margin in (0, 1]; by
-    default that of the study, or none.
+    benchmarks; `cost` without prices. `baseline`: label of an arm, or its short name; by default that of the registered
+    study, else `feedback_only`, `retry` or `simple`, else in a grid the cell with the lab's own values, else the first
+    arm that is not an upper bound. `unit`: unit of a budget beside equal attempts: `completion_tokens`, `tokens`,
+    `calls` or `cost`; `attempts` for none. By default completion tokens, tokens, and cost where all arms have a price
+    in one currency. `study`: registered study; without one every comparison is exploratory. `margin`: equivalence
+    margin in (0, 1]; by default that of the study, or none.
     """
     if unit not in (None, ATTEMPTS):
         check_unit(str(unit))
@@ -114,7 +112,7 @@ def compare(
     if unit == "cost" and unpriced:
         raise ConfigError("unit", f"cost, but {unpriced}", "prices in one currency", "take tokens or calls")
     units = BUDGETS + (() if unpriced else ("cost",)) if unit is None else tuple(dict.fromkeys((ATTEMPTS, unit)))
-    rows = [row(arm, base, longest, units, one_seed, study, margin) for arm in arms]
+    rows = [row(arm, base, longest, units, study, margin) for arm in arms]
     return Comparison(
         benchmark=arms[0].logs[0].manifest.benchmark,
         baseline=base.label if base else None,
@@ -204,13 +202,12 @@ def side_by_side(
     baseline: str | None = None,
     by: Sequence[str] = (),
     unit: str | None = None,
-    one_seed: bool = False,
     margin: float | None = None,
 ) -> tuple[list[Arm], Comparison]:
     """Group `runs` into arms and compare them, by the registration of their study if they have one.
 
     Raises ConfigError: as `arms.arms` and `compare`; or no run has a key of `by`. `runs`: at most one per arm and seed.
-    `baseline`, `unit`, `one_seed`, `margin`: see `compare`. `by`: see `arms.arms`.
+    `baseline`, `unit`, `margin`: see `compare`. `by`: see `arms.arms`.
     """
     _check_keys(runs, by)
     grouped = arms(runs, by)
@@ -219,14 +216,11 @@ def side_by_side(
     paths, manifests = [run.path for run in registered], [run.manifest for run in registered]
     study = registration.of_runs(paths, manifests) if registered else None
     left_out = tuple(run.path.name for run in runs if run.manifest.run_id not in run_ids)
-    return grouped, replace(compare(grouped, baseline, unit, one_seed, study, margin), left_out=left_out)
+    return grouped, replace(compare(grouped, baseline, unit, study, margin), left_out=left_out)
 
 
 def _check_keys(runs: Sequence[RunFolder], by: Sequence[str]) -> None:
     configs = [(run.manifest.config, run.manifest.provenance.overrides) for run in runs if by]
-    wholes = [*(dict(flat(config)) for config, _ in configs), *by_choice(configs)]
-    known = list(dict.fromkeys(key for values in wholes for key in values))
-    for key in by:
-        if key not in known:
-            similar = (difflib.get_close_matches(key, known, n=1) or ["recall.omega"])[0]
-            raise ConfigError("by", repr(key), f"a config key of a run, such as {similar}")
+    known = {key for values in (*(dict(flat(config)) for config, _ in configs), *by_choice(configs)) for key in values}
+    for key in (key for key in by if key not in known):
+        raise ConfigError("by", repr(key), "a config key of a run", suggestion(key, known))

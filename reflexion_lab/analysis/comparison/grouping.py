@@ -13,6 +13,7 @@ from reflexion_lab.analysis import metrics, shards
 from reflexion_lab.analysis.arms import Arm, check_finished
 from reflexion_lab.analysis.learning.checkpoints import ITEMS, checkpoints, stream_ids
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.records import Manifest
 from reflexion_lab.runner.config.choices import TARGET, by_choice, is_group, typed
 from reflexion_lab.runner.folder.folder import RunFolder, readable
 from reflexion_lab.runner.folder.manifest import DATA, flat, is_seeded, same_tasks
@@ -134,24 +135,28 @@ def _short_word(word: str, keys: Mapping[str, str]) -> str:
     return f"{keys.get(key, key)}{'' if is_glued else is_setting}{value}"
 
 
-def _split(name: str, logs: Sequence[Log], by: Sequence[str], frozen: Mapping[str, Sequence[Log]]) -> list[Arm]:
-    runs = [(log.manifest.config, log.manifest.provenance.overrides) for log in logs]
-    configs = by_choice(runs)
-    if not all(same_tasks(log.manifest, logs[0].manifest) for log in logs):
-        paths = [dict(flat(log.manifest.config)).get(DATA) for log in logs]
+def labels_of(name: str, runs: Sequence[Manifest], by: Sequence[str] = ()) -> list[str]:
+    """Labels of runs of the arm `name`: with the keys `by`, by default those in which they differ."""
+    sources = [(run.config, run.provenance.overrides) for run in runs]
+    configs = by_choice(sources)
+    if not all(same_tasks(run, runs[0]) for run in runs):
+        paths = [dict(flat(run.config)).get(DATA) for run in runs]
         configs = [{**config, DATA: path} for config, path in zip(configs, paths, strict=True)]
-    keys = by or distinguishing_keys(
-        [{key: value for key, value in config.items() if not _is_path_only(key, logs)} for config in configs],
-        {key for _, overrides in runs for key in typed(overrides)},
+    keys = by or _distinguishing_keys(
+        [{key: value for key, value in config.items() if not _is_path_only(key, runs)} for config in configs],
+        {key for _, overrides in sources for key in typed(overrides)},
     )
+    return [" ".join((name, *(f"{key}={config.get(key)}" for key in keys))) for config in configs]
+
+
+def _split(name: str, logs: Sequence[Log], by: Sequence[str], frozen: Mapping[str, Sequence[Log]]) -> list[Arm]:
     groups: dict[str, list[Log]] = {}
-    for log, config in zip(logs, configs, strict=True):
-        label = " ".join((name, *(f"{key}={config.get(key)}" for key in keys)))
+    for log, label in zip(logs, labels_of(name, [log.manifest for log in logs], by), strict=True):
         groups.setdefault(label, []).append(log)
     return [Arm(label, members, frozen=frozen) for label, members in groups.items()]
 
 
-def distinguishing_keys(configs: Sequence[Mapping[str, Any]], words: Collection[str] = ()) -> list[str]:
+def _distinguishing_keys(configs: Sequence[Mapping[str, Any]], words: Collection[str] = ()) -> list[str]:
     """The fewest keys besides seeds that distinguish the configs: a single one if there is, first of `words`, the keys
     that were typed, then choices of groups, then those with the shortest values.
     """
@@ -177,10 +182,10 @@ def distinguishing_keys(configs: Sequence[Mapping[str, Any]], words: Collection[
     return sorted(chosen)
 
 
-def _is_path_only(key: str, logs: Sequence[Log]) -> bool:
+def _is_path_only(key: str, runs: Sequence[Manifest]) -> bool:
     """Whether the key is a path to what fingerprints identify as the same model, embedder or data."""
     if key == "embedder.path":
-        embedders = [log.manifest.config.get("embedder") for log in logs]
+        embedders = [run.config.get("embedder") for run in runs]
         return all(isinstance(embedder, Mapping) and "fingerprint" in embedder for embedder in embedders)
-    models = {repr((log.manifest.model_fingerprint, log.manifest.role_fingerprints)) for log in logs}
+    models = {repr((run.model_fingerprint, run.role_fingerprints)) for run in runs}
     return len(models) == 1 and key.startswith(("model.", "roles.")) and key.endswith(".path")

@@ -30,7 +30,7 @@ from reflexion_lab.analysis.stats.intervals import EQUIVALENCE, LEVEL, PAIRED, T
 from reflexion_lab.analysis.stats.matching import Equal, area, break_even
 from reflexion_lab.analysis.stats.permutation import holm, sign_flip
 from reflexion_lab.analysis.stats.power import effective_pairs, minimum
-from reflexion_lab.errors import ConfigError, DataError
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Attempt, Grade, Record, Reflection, Usage
 from reflexion_lab.runner.folder.registration import Registration, exploratory
 
@@ -235,7 +235,7 @@ def _minimum(difference: Difference, comparisons: int) -> float | None:
 
 METRIC = "pass_at_1"
 """Name of the metric in a registration; at an equal budget, with a suffix such as `_equal_tokens`."""
-ONE_SEED = "one seed: ask with --one-seed"
+NO_PAIR = "no task and seed in common"
 
 
 class Tallies(Record, frozen=True, kw_only=True):
@@ -353,21 +353,19 @@ def row(
     base: Arm | None,
     longest: int,
     units: Sequence[str],
-    one_seed: bool = False,
     study: Registration | None = None,
     margin: float | None = None,
 ) -> Row:
     """The row of an arm in a comparison; without differences if `base`, the baseline, is None.
 
-    `longest`: attempts of the longest loop of all arms. `units`: units of the equal budgets. `one_seed`: also give
-    differences that rest on a single seed. `margin`: equivalence margin. Raises DataError: the arm and `base` have no
-    common case.
+    `longest`: attempts of the longest loop of all arms. `units`: units of the equal budgets. `margin`: equivalence
+    margin.
     """
     manifests = [log.manifest for log in arm.logs]
     curve = [arm.verdicts(t) for t in range(1, longest + 1)]
     shares = tuple(fmean(verdicts.values()) for verdicts in curve)
     others = base.attempts.keys() if base else arm.attempts.keys()
-    refused = _refused(arm, base, one_seed)
+    refused = NO_PAIR if base and arm.judged.keys().isdisjoint(base.judged) else ""
     partner = None if refused or base is arm else base
     unmatched = _unmatched(arm, partner, units) if partner else {}
     unknown = tuple(name for name in UNITS if not is_known(arm, name))
@@ -443,16 +441,6 @@ def _tallies(arm: Arm) -> Tallies:
         timeouts=tally(metrics.timeouts),
         harness_errors=tally(metrics.harness_error),
     )
-
-
-def _refused(arm: Arm, base: Arm | None, one_seed: bool) -> str:
-    if base is None or base is arm:
-        return ""
-    shared = {case.seed for case in arm.judged.keys() & base.judged.keys()}
-    if not shared:
-        both = " and ".join(f"{side.label} (seeds {', '.join(map(str, side.seeds))})" for side in (arm, base))
-        raise DataError("arms", f"no case in both {both}", "the same tasks at the same seeds")
-    return ONE_SEED if len(shared) == 1 and not one_seed else ""
 
 
 def _unmatched(arm: Arm, base: Arm, units: Sequence[str]) -> dict[str, str]:

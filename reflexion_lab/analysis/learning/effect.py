@@ -111,9 +111,10 @@ def readings(log: Log) -> list[Reading]:
         for before, attempt in zip((None, *attempts), attempts, strict=False):
             recalled = [known.get(name) for name in attempt.recalled]
             read = (
-                Written(source, source.reflection)
+                Written(source, text)
                 for source in recalled
-                if source and source.reflection and _has_text(source.reflection)
+                if source and (text := source.reflection)
+                if text.root_cause or text.what_went_wrong or text.what_to_change
             )
             others = None in recalled or attempt.recalled_wisdom or attempt.recalled_mistakes
             readings.append(Reading(attempt, before, tuple(read), bool(others)))
@@ -125,11 +126,6 @@ def reward_change(reading: Reading) -> float | None:
     if reading.passed is None or reading.before is None or verdict(reading.before.evaluation) is None:
         return None
     return reading.attempt.evaluation.reward - reading.before.evaluation.reward
-
-
-def _has_text(words: Reflection) -> bool:
-    """Whether prompts have anything to show of it."""
-    return bool(words.root_cause or words.what_went_wrong or words.what_to_change)
 
 
 def _names(run_id: str, attempt: Attempt) -> tuple[str, str]:

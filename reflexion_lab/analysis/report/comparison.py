@@ -366,10 +366,6 @@ def _words(unit: str) -> str:
     return unit.replace("_", " ")
 
 
-def _unit(row: Row) -> str:
-    return "clusters" if row.clusters < row.tasks else "tasks"
-
-
 def _further(comparison: Comparison) -> Iterator[Sheet]:
     """The registered metrics that are in no other table, one row per metric and arm."""
     others = [
@@ -378,7 +374,7 @@ def _further(comparison: Comparison) -> Iterator[Sheet]:
         if metric not in _broken() and (metric.level, metric.name) not in _ELSEWHERE
     ]
     rows = tuple(
-        (metric.label, plain(row.arm), text(metric, row.metrics[key], _unit(row)))
+        (metric.label, plain(row.arm), text(metric, row.metrics[key], ("tasks", "clusters")[row.clusters < row.tasks]))
         for metric in others
         for row in comparison.rows
         if (key := metric.key(row.is_upper_bound)) in row.metrics

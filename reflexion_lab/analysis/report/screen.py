@@ -24,6 +24,7 @@ from reflexion_lab.analysis.report import cells, run_tables
 from reflexion_lab.analysis.report import comparison as tables
 from reflexion_lab.analysis.report.history import Card, Sources, cards
 from reflexion_lab.analysis.report.pieces import WORDS, check_details, tally
+from reflexion_lab.analysis.run_list import model_names
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.estimators import Point
 from reflexion_lab.analysis.stats.intervals import Rate
@@ -60,7 +61,7 @@ def run_screen(run: RunFolder, log: Log, width: int = WIDTH, facts: Sequence[str
     `LINES` lines of at most `width` columns, but for long paths.
     """
     figures, name = summary(log), short_name(run)
-    model = ", ".join(dict.fromkeys(_model_names(log)))
+    model = ", ".join(dict.fromkeys(model_names(log.manifest)))
     feedback = FEEDBACK.get(figures.feedback_source, figures.feedback_source)
     model = shortened(model, 30)
     about = f"{log.arm} on {figures.benchmark} · {model} · seed {figures.seed} · feedback: {feedback}"
@@ -115,20 +116,6 @@ def folded(text: str, width: int) -> list[str]:
     if len(text) <= width or max(map(len, text.split())) > width // 2:  # a path stays on the line of its words
         return [text]
     return textwrap.wrap(text, width, **WRAP)
-
-
-def _model_names(log: Log) -> Iterator[str]:
-    """Names of the models: as the config and, in brackets, a server of one model name it; else the first word of the
-    fingerprint.
-    """
-    config, manifest = log.manifest.config, log.manifest
-    roles = config.get("roles")
-    for role, fingerprint in {"actor": manifest.model_fingerprint, **manifest.role_fingerprints}.items():
-        node = config.get("model") if role == "actor" else roles.get(role) if isinstance(roles, Mapping) else None
-        name = node.get("model") if isinstance(node, Mapping) else None
-        served = manifest.served.get(role)
-        named = name if isinstance(name, str) else fingerprint.partition(":")[0]
-        yield f"{named} ({served.name})" if served and served.name not in ("", named) else named
 
 
 def _look(commands: Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reflexion_lab.agent.models.llama_cpp import physical_cores
 from reflexion_lab.errors import ModelError
 from reflexion_lab.limits import Count, validated
 
@@ -100,9 +101,3 @@ def packaged(package: str, file: str) -> Path:
     if folder is None or not (folder / file).exists():
         raise ModelError(f"The embedder's files in {package} are not installed: {INSTALL}")
     return folder / file
-
-
-def physical_cores() -> int:
-    """Number of physical cores; of logical ones where the system does not report threads."""
-    siblings = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list")
-    return len({file.read_text() for file in siblings}) or os.cpu_count() or 1

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from reflexion_lab.runner.folder.manifest import flat, is_seeded, settings
+from reflexion_lab.runner.folder.manifest import flat, settings
 
 PACKAGE = Path(__file__).parents[2]
 CONF = next(path for path in (PACKAGE / "conf", PACKAGE.parent / "conf") if path.name == "conf" and path.is_dir())
@@ -41,45 +41,22 @@ def typed(overrides: Iterable[str]) -> dict[str, str]:
 def by_choice(runs: Iterable[tuple[Mapping[str, Any], Sequence[str]]]) -> list[dict[str, Any]]:
     """Settings of configs by dotted key, and beside them the option of each group by its place: `retriever: bm25`.
 
-    `runs`: config and overrides of each. Equal settings have equal names: the option that some run typed, else the most
-    similar one of conf/, else the class.
+    `runs`: config and overrides of each. The option is that of conf/ with this class and most of the settings. If there
+    is no single one, it has the name that a run typed for the class, else that of the class.
     """
     every = [(settings(config), typed(overrides)) for config, overrides in runs]
-    nodes = [dict(_nodes(values)) for values, _ in every]
-    names = {
-        (place, repr(node)): words[place]
-        for (_, words), own in zip(every, nodes, strict=True)
-        for place, node in own.items()
-        if re.fullmatch(r"[\w.-]+", words.get(place, ""))
-    }
-    return [
-        values | {place: names.get((place, repr(node))) or _option(place, node) for place, node in own.items()}
-        for (values, _), own in zip(every, nodes, strict=True)
-    ]
-
-
-def _nodes(values: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Places of groups, with the settings there but for seeds."""
-    for key in [key for key in values if key.endswith(f".{TARGET}")]:
-        place = key.removesuffix(f".{TARGET}").removesuffix(".load")
-        node = {k.removeprefix(f"{place}."): v for k, v in values.items() if k.startswith(f"{place}.")}
-        if is_group(_group(place)) and (place == _group(place) or _fitting(place, node)):
-            yield place, {setting: value for setting, value in node.items() if not is_seeded(setting)}
-
-
-def _group(place: str) -> str:
-    return "model" if place.startswith("roles.") else place.partition(".")[0]
-
-
-def _fitting(place: str, node: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The options with the class of `node`."""
-    anchor = TARGET if TARGET in node else f"load.{TARGET}"
-    return {name: own for name, own in options(_group(place)).items() if own.get(anchor) == node[anchor]}
-
-
-def _option(place: str, node: Mapping[str, Any]) -> str:
-    """The option with most settings of `node`; the class if several have as many, or none has this class."""
-    fitting = _fitting(place, node)
-    equal = {name: sum(node.get(key) == value for key, value in own.items()) for name, own in fitting.items()}
-    best = [name for name, n in equal.items() if n == max(equal.values())]
-    return best[0] if len(best) == 1 else str(node.get(TARGET)).rpartition(".")[2]
+    own = {(place, values.get(f"{place}.{TARGET}")): word for values, words in every for place, word in words.items()}
+    for values, _ in every:
+        for key in [key for key in values if key.endswith(f".{TARGET}")]:
+            place = key.removesuffix(f".{TARGET}").removesuffix(".load")
+            group, anchor = "model" if place.startswith("roles.") else place.partition(".")[0], key[len(place) + 1 :]
+            equal = {
+                name: sum(values.get(f"{place}.{setting}") == value for setting, value in option.items())
+                for name, option in options(group).items()
+                if option.get(anchor) == values[key]
+            }
+            best = [name for name, n in equal.items() if n == max(equal.values())]
+            if best or (place == group and is_group(group)):
+                word = own.get((place, values[key]), str(values[key]).rpartition(".")[2])
+                values[place] = best[0] if len(best) == 1 else word
+    return [values for values, _ in every]

@@ -171,6 +171,12 @@ class RunFolder:
         except OSError as problem:
             raise self._failure(name, problem) from None
 
+    def summary(self, kind: type[S]) -> S | None:
+        """Fields of `summary.json` as a `kind`; None if they cannot be read."""
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            return msgspec.json.decode((self.path / "summary.json").read_bytes(), type=kind)
+        return None
+
     @property
     def beginning(self) -> Beginning | None:
         """Contents of memory at the start of the run; None if its tasks share none."""

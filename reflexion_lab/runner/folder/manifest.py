@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from reflexion_lab.io.files import file_digest
 from reflexion_lab.io.secrets import is_given, without_keys, without_logins, without_secrets
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Manifest, Provenance, Resumption
@@ -395,12 +396,6 @@ def own_parts(config: Mapping[str, Any]) -> dict[str, str]:
 def own_targets(config: Any) -> list[str]:
     """Names of user-defined parts in a config."""
     return sorted({target for target in _targets(config) if not target.startswith(OURS) or objects.named(target)})
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file, shortened to 16 hex digits. Raises OSError."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def is_checkout() -> bool:

@@ -99,11 +99,9 @@ class Run(NamedTuple):
     @property
     def summary(self) -> Summary | None:
         """None until the run is finished and every attempt is graded."""
-        try:
-            figures = _SUMMARY.decode((self.folder / "summary.json").read_bytes())
-        except (OSError, msgspec.MsgspecError):
-            return None
-        return figures if figures.n_logged == figures.n_expected and figures.any_solved is not None else None
+        figures = RunFolder(self.folder).summary(Summary)
+        is_whole = figures and figures.n_logged == figures.n_expected and figures.any_solved is not None
+        return figures if is_whole else None
 
     @property
     def is_free(self) -> bool:
@@ -143,7 +141,7 @@ class _Manifest(msgspec.Struct):
     config: dict[str, Any] = {}
 
 
-_SUMMARY, _MANIFEST = msgspec.json.Decoder(Summary), msgspec.json.Decoder(_Manifest)
+_MANIFEST = msgspec.json.Decoder(_Manifest)
 
 
 @functools.lru_cache(maxsize=20_000)

@@ -59,7 +59,7 @@ class Compared(NamedTuple):
         return {run_id for arm in self.arms for log in (*arm.logs, *arm.checkpoints) for run_id in log.run_ids}
 
     @classmethod
-    def of(cls, folders: Sequence[Path], baseline: str | None, one_seed: bool) -> Compared:
+    def of(cls, folders: Sequence[Path], baseline: str | None) -> Compared:
         """Raises FolderError; ConfigError as `arms` and `compare`, and if the runs belong to several studies."""
         manifests = [RunFolder.existing(folder).manifest for folder in folders]
         if len(studies := {manifest.study for manifest in manifests}) > 1:
@@ -71,7 +71,7 @@ class Compared(NamedTuple):
         spans = [times(folder, manifest) for folder, manifest in zip(folders, manifests, strict=True)]
         return cls(
             arms=read_arms,
-            comparison=compare(read_arms, baseline, one_seed=one_seed, study=registered),
+            comparison=compare(read_arms, baseline, study=registered),
             study=studies.pop(),
             sweep_id=sweeps.pop() if len(sweeps) == 1 else "",
             began=min(began for began, _ in spans),
@@ -126,7 +126,7 @@ def _superseded(client: Any, experiment_id: str, compared: Compared) -> list[Any
 def seed_differences(compared: Compared) -> Iterator[tuple[Log, str, float]]:
     """Runs with the name and value of a metric: pass@1 minus that of the baseline's run of the same seed.
 
-    No interval and no p, since a single seed proves nothing. What `compare` refuses for an arm is refused for its runs.
+    No interval and no p, since a single seed proves nothing.
     """
     base = next((arm for arm in compared.arms if arm.label == compared.comparison.baseline), None)
     verdicts = base.verdicts() if base else {}

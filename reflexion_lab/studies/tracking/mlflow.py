@@ -94,21 +94,19 @@ class MlflowTracker:
             writing.write(client, experiment_id, entry, former, fill)
         return links(self.site, experiment_id, str(log.manifest.config.get("sweep_id") or ""))["charts"]
 
-    def track_arms(
-        self, folders: Sequence[Path], baseline: str | None = None, one_seed: bool = False
-    ) -> dict[str, str]:
+    def track_arms(self, folders: Sequence[Path], baseline: str | None = None) -> dict[str, str]:
         """Log missing runs and one summary per arm; returns addresses of the tables of arms and runs and of the charts.
 
         A summary is replaced by one of the same study, sweep, arm, benchmark, feedback source and models, and by
         summaries made of all of its runs. The tag `name` of a run is the short name of its arm. A run's
         `final/difference` names its baseline in the tag `difference_to`; a run with a difference of an earlier
         comparison and none in this one is logged again. `baseline`: label of the baseline arm; see
-        `analysis.comparison.compare`. `one_seed`: also log differences that rest on one seed. Raises FolderError: a
+        `analysis.comparison.compare`. Raises FolderError: a
         folder holds no run; ConfigError: the runs make no arms or no comparison, or belong to several studies;
         TrackerError: MLflow failed; it still has the earlier summaries.
         """
         folders = [Path(folder).absolute() for folder in folders]
-        compared = Compared.of(folders, baseline, one_seed)
+        compared = Compared.of(folders, baseline)
         each = seed_differences(compared)
         differences = {log.manifest.run_id: (name, value) for log, name, value in each if not log.shard_ids}
 

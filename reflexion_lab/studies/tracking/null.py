@@ -14,8 +14,6 @@ class NullTracker:
         """Does nothing with `folder`; there is nowhere to look."""
         return ""
 
-    def track_arms(
-        self, folders: Sequence[Path], baseline: str | None = None, one_seed: bool = False
-    ) -> dict[str, str]:
+    def track_arms(self, folders: Sequence[Path], baseline: str | None = None) -> dict[str, str]:
         """Likewise."""
         return {}

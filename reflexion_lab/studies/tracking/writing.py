@@ -17,6 +17,7 @@ from reflexion_lab.analysis.figures.style import COLOURS
 from reflexion_lab.analysis.summary import Log, Summary
 from reflexion_lab.io.files import Scratch
 from reflexion_lab.records import Manifest
+from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking import run_view as view
 from reflexion_lab.studies.tracking.run_view import params
 
@@ -109,12 +110,8 @@ def times(folder: Path, manifest: Manifest) -> tuple[int, int]:
 
     A run without `ended_at` in its summary, since it is unfinished, ends where it began.
     """
-    began = _milliseconds(manifest.created_at)
-    try:
-        summary = msgspec.json.decode((folder / "summary.json").read_bytes(), type=_Ended)
-    except (OSError, msgspec.MsgspecError):
-        return began, began
-    return began, max(began, _milliseconds(summary.ended_at)) if summary.ended_at else began
+    began, summary = _milliseconds(manifest.created_at), RunFolder(folder).summary(_Ended)
+    return began, max(began, _milliseconds(summary.ended_at)) if summary and summary.ended_at else began
 
 
 class _Ended(msgspec.Struct):

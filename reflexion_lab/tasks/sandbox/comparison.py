@@ -355,7 +355,7 @@ def comparable(node: ast.expr, names: Collection[str]) -> bool:
         case ast.Compare():
             sides = [node.left, *node.comparators]
             identity = any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
-            return all(map(known, sides)) and not (identity and not any(map(_single, sides)))
+            return all(map(known, sides)) and not (identity and not any(map(is_single, sides)))
         case ast.BoolOp():
             return all(map(known, node.values))
         case ast.UnaryOp():
@@ -371,7 +371,7 @@ def comparable(node: ast.expr, names: Collection[str]) -> bool:
     return False
 
 
-def _single(node: ast.expr) -> bool:
+def is_single(node: ast.expr) -> bool:
     """Whether there is only one object of this value, so that `is` holds for a copy."""
     return isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, bool))
 

@@ -17,6 +17,7 @@ from decimal import Decimal
 from fractions import Fraction
 from random import Random
 
+from reflexion_lab.tasks.sandbox.comparison import is_single
 from reflexion_lab.text.replies.syntax import bound_anywhere, read_names
 
 MODULES = (
@@ -162,7 +163,7 @@ class _Text:
             case ast.Compare(left=left, ops=ops, comparators=others):
                 sides = [left, *others]
                 pairs = zip(ops, sides, others, strict=False)
-                return any(isinstance(op, ast.Is | ast.IsNot) and not (_single(a) or _single(b)) for op, a, b in pairs)
+                return any(isinstance(op, ast.Is | ast.IsNot) and not any(map(is_single, (a, b))) for op, a, b in pairs)
             case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in self.ours or attribute in BY_NAME:
                 return True
             case ast.Attribute(value=value, attr=attribute):
@@ -265,8 +266,3 @@ def _imports(nodes: list[ast.AST]) -> Iterator[tuple[str, tuple[str, str]]]:
             case ast.ImportFrom(module=module, names=names):
                 for alias in names:
                     yield alias.asname or alias.name, ((module or "").partition(".")[0], alias.name)
-
-
-def _single(node: ast.expr) -> bool:
-    """Whether there is only one object of this value."""
-    return isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, bool))

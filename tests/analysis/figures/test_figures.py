@@ -82,7 +82,7 @@ def saved(make_arms, tmp_path_factory):
 
     def save(arms):
         folder = tmp_path_factory.mktemp("figures")
-        return {figure.drawing.name: figure for figure in save_figures(folder, compare(arms, one_seed=True), arms)}
+        return {figure.drawing.name: figure for figure in save_figures(folder, compare(arms), arms)}
 
     return lambda *names, **options: save(make_arms(*names, **options)) if options else drawn(*names)
 

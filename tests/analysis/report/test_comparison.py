@@ -141,12 +141,8 @@ def test_spending_that_nobody_recorded_is_left_empty_and_said(run, respent, tmp_
     assert (row["tokens"], row["tokens_per_case"], row["calls"]) == ("", "", "8")
 
 
-def test_one_seed_is_refused_in_the_table_and_marked_where_asked_for(run):
-    both = arms([run("feedback_only", BASE), run("words", WORDS)])
-    refused = sheets(compare(both))[1]
-    assert [" ".join(row[2].split()) for row in refused.rows] == ["one seed: ask with --one-seed"]
-    assert refused.rows[0][3:] == ("",) * 5
-    comparison = compare(both, one_seed=True)
+def test_a_difference_of_one_seed_is_marked(run):
+    comparison = compare(arms([run("feedback_only", BASE), run("words", WORDS)]))
     verdicts = [row[-1] for row in sheets(comparison)[1].rows]
     assert [text.split("\n")[:2] for text in verdicts] == [["undecided", "one seed"]] * 3
     assert any(line.startswith("ONE SEED") for line in warnings(comparison))

@@ -58,7 +58,7 @@ def test_one_reply_without_usage_is_told_in_every_view(screens, monkeypatch):
         said("run", "seed=1", "cache.mode=off", "experiment=retry")
         said("run", "seed=1", "cache.mode=off")
         for full in ((), ("--full",)):
-            compared = said("compare", "runs", "--one-seed", *full)
+            compared = said("compare", "runs", *full)
             assert "at least 2,400 tokens, cost unknown (2 of 12 replies without usage)" in compared
         assert "reflexion 12 - - - - -" in compared
     frames = rl.load(folder.path)

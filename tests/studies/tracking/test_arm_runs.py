@@ -5,7 +5,6 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.grouping import arms
-from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking import arm_runs
 
@@ -151,9 +150,9 @@ def test_a_difference_belongs_to_the_newest_comparison(tracker, run, logged):
 
     solved = {"simple": (1, 0, 0, 0), "retry": (1, 2, 0, 0), "reflexion": (1, 2, 3, 0)}
     folders = [run(arm, solved_at=at, arm=arm) for arm, at in solved.items()]
-    tracker.track_arms(folders, baseline="simple", one_seed=True)
+    tracker.track_arms(folders, baseline="simple")
     assert differences() == {"simple": (None, None), "retry": (0.25, "simple"), "reflexion": (0.5, "simple")}
-    tracker.track_arms(folders, baseline="reflexion", one_seed=True)
+    tracker.track_arms(folders, baseline="reflexion")
     assert differences() == {"simple": (-0.5, "reflexion"), "retry": (-0.25, "reflexion"), "reflexion": (None, None)}
 
 
@@ -183,16 +182,6 @@ def test_runs_are_tagged_with_short_names_of_their_arms(tracker, run, logged, un
     assert sorted(job.data.tags["name"] for job in logged("job")) == ["Ω0", "Ω0", "Ω3", "Ω3"]
     tracker.track(sizes[0])
     assert sorted(job.data.tags["name"] for job in logged("job")) == ["Ω0", "Ω0", "Ω3", "Ω3"]
-
-
-def test_a_difference_from_one_seed_is_refused_until_asked_for(run):
-    both = arms([run("a", arm="feedback_only"), run("b", solved_at=(1, 1, 2, 2))])
-    for one_seed in (False, True):
-        comparison = compare(both, one_seed=one_seed)
-        row = comparison.rows[1]
-        names = {metric.name for metric in arm_runs.metrics(row, comparison, Curve.over(both[1], 3))}
-        assert ("final/difference" in names) is one_seed
-        assert ("No difference: one seed" in arm_runs.note(row, comparison)) is not one_seed
 
 
 def test_a_note_names_the_study_where_it_registered_a_comparison(run):
