@@ -178,7 +178,7 @@ def compared(
         raise ConfigError("verdicts", "no case in both", "the same tasks at the same seeds")
     tasks = [case.task_id for case in both]
     sides = [{case: side[case] for case in both} for side in (baseline, arm)]
-    pairs = paired(*sides)
+    pairs = paired(sides[0], sides[1])
     first, second = (by_cluster(zip(tasks, side.values(), strict=True), clusters) for side in sides)
     p = max(sign_flip(first, second), equal.p if equal else 0.0)
     discordant = pairs.repaired + pairs.damaged
