@@ -37,6 +37,8 @@ BEST = (
     "together (adjusted t at 1 - 0.05 / m, Bonferroni, for m cells beside the baseline; those that solved the same "
     "cases count once). Its share is the highest of several, and too high on average."
 )
+MOST_ANSWERS = 4
+"""Arms beside the baseline with a sentence of their own."""
 AFTER = "memory.shared.items.after"
 _ELSEWHERE = {("attempt", "blind_retries"), ("attempt", "empty_retries"), *(("arm", name) for name in EFFECTS)}
 """Metrics of other tables, by level and name."""
@@ -82,6 +84,23 @@ def warnings(comparison: Comparison) -> Iterator[str]:
     unmatched = [unit for row in comparison.rows for unit, at in row.equal.items() if at.cut and not at.cut.is_matched]
     if units := " and ".join(map(_words, dict.fromkeys(unmatched))):
         yield f"NOT MATCHED: the first attempts alone of an arm cost more {units} than all of the other"
+
+
+def answers(comparison: Comparison) -> Iterator[str]:
+    """The first screen in sentences, for the head of a report: each arm's rate against the baseline's."""
+    shares = {row.arm: cells.number(row.final.value) for row in comparison.rows}
+    if len(shares) == 1:
+        yield f"{plain(comparison.rows[0].arm)}: pass@1 {cells.estimate(comparison.rows[0].final)} %."
+    for row in comparison.rows[: MOST_ANSWERS + 1]:
+        if not comparison.baseline or row.arm == comparison.baseline:
+            continue
+        parts = [f"{shares[row.arm]} against {shares[comparison.baseline]} % as run"]
+        for each in sorted(comparison.shown(row).values(), key=lambda each: each.budget != "equal attempts"):
+            claims = f"{verdict(row, each)}; p, Holm {cells.p_value(each.p_holm)}"
+            parts.append(f"{budget(each)}, {cells.estimate(each.estimate, signed=True)} points ({claims})")
+        yield " ".join(f"{plain(row.arm)} against {plain(comparison.baseline)}: {'; '.join(parts)}.".split())
+    if sentence := best(comparison):
+        yield f"{sentence}."
 
 
 def best(comparison: Comparison) -> str:

@@ -19,7 +19,7 @@ from reflexion_lab.analysis.comparison.cases import FILE, save_cases
 from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.figures.drawing import Figure, Kind, inert, save_figures
 from reflexion_lab.analysis.report import cells
-from reflexion_lab.analysis.report.comparison import claim, sheets, warnings
+from reflexion_lab.analysis.report.comparison import answers, claim, sheets, warnings
 from reflexion_lab.analysis.report.latex import TABLES, latex, save_tables
 from reflexion_lab.analysis.report.pieces import escaping, markup
 from reflexion_lab.analysis.report.sheets import METHOD, Document, Sheet
@@ -44,6 +44,7 @@ def save_report(
     figures, short = save_figures(folder, comparison, arms, kind, are_captioned), comparison.short
     document = Document(
         title=f"{plain(comparison.benchmark)}: {cells.listed((plain(row.arm) for row in short.rows), 6)}",
+        answers=tuple(answers(short)),
         warnings=tuple(warnings(short)),
         sheets=(*sheets(comparison), _folders(short)),
         figures=tuple(figures),
@@ -105,6 +106,7 @@ def escaped(text: str) -> str:
 
 
 def _parts(document: Document) -> Iterator[str]:
+    yield from map(escaped, document.answers)
     for warning in document.warnings:
         yield f"> **{escaped(warning)}**"
     for sheet in document.sheets:

@@ -122,6 +122,7 @@ def _cell(text: str) -> str:
 
 
 def _parts(document: Document) -> Iterator[str]:
+    yield from (rf"\noindent {escaped(text)}" for text in document.answers)
     for warning in document.warnings:
         yield rf"\noindent\textbf{{{escaped(warning)}}}"
     for sheet in _halves(document.sheets):

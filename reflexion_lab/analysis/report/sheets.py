@@ -114,8 +114,9 @@ class Document(NamedTuple):
     """A report before it is rendered as Markdown, HTML or LaTeX."""
 
     title: str
+    answers: tuple[str, ...]
+    """Sentences, shown first."""
     warnings: tuple[str, ...]
-    """Shown first."""
     sheets: tuple[Sheet, ...]
     figures: tuple[Figure, ...]
 

@@ -230,6 +230,7 @@ def test_the_page_needs_no_other_file_and_runs_nothing(report):
 def test_markdown_rows_have_one_cell_per_column_for_any_name(report):
     text = (report / "report.md").read_text()
     tables = [part.splitlines() for part in text.split("\n\n") if part.startswith("|")]
+    assert re.match(r".+ against .+: [\d.]+ against [\d.]+ % as run; equal attempts: \d, [+-]", text.splitlines()[2])
     assert len(tables) == 8
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
@@ -346,7 +347,7 @@ def test_a_report_on_one_run_has_its_headline_and_its_curve(run, tmp_path):
     alone = arms([run("simple", BASE)])
     written = save_report(tmp_path, compare(alone), alone)
     text = (tmp_path / "report.md").read_text()
-    assert "50.0 \\[15.0, 85.0\\]" in text
+    assert text.splitlines()[2] == "simple: pass\\@1 50.0 \\[15.0, 85.0\\] %."
     assert "Difference" not in text
     assert any(path.name.startswith("curves") for path in written)
 
