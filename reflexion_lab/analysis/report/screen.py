@@ -386,10 +386,10 @@ def _in_one(comparison: Comparison, width: int) -> list[str]:
     for row in comparison.rows:
         difference = next(iter(_differences(row, comparison, 1)), dict.fromkeys(HEADS, "") | {POINTS: "baseline"})
         lines.append({"arm": row.arm, SHARE: _rates_of(row)[SHARE], **difference})
-    rate_steps = SHARE, SHARE.removesuffix(ENDS)
-    steps = (*rate_steps, POINTS) if width == WIDTH else (POINTS, *rate_steps)  # a narrow one has intervals of rates
+    rate_steps = [SHARE, SHARE.removesuffix(ENDS)]
+    steps = [*rate_steps, POINTS] if width == WIDTH else [POINTS, *rate_steps]  # a narrow one has intervals of rates
     has_p = width == WIDTH and any(line["p Holm"] not in ("", cells.NONE) for line in lines)
-    steps = (*steps, "p Holm") if has_p else ("p Holm", *steps)
+    steps = [*steps, "p Holm"] if has_p else ["p Holm", *steps]
     return _fitted(lines, ("MDE", *steps, "at equal"), width)
 
 
