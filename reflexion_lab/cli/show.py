@@ -16,7 +16,7 @@ def add(commands: place.Commands) -> None:
     sub.add_argument("run", metavar="RUN", nargs="?", help="a run folder, or a part of the name of a run in runs/")
     sub.add_argument("task", metavar="TASK", nargs="?", help="a task's id, or a part of it that no other task has")
     place.add_flag(sub, "--last", "the newest run in runs/; then RUN is the TASK")
-    place.add_flag(sub, "--full", "print all tables, or the whole texts of TASK")
+    place.add_flag(sub, "--full", "print all tables, or of TASK whole texts, prompts and replies")
     place.add_flag(sub, "--all", "with --full, list every task of a large run")
     place.add_json(sub)
 

@@ -107,6 +107,14 @@ def test_the_newest_run_is_the_newest_that_can_be_read(day, capsys):
     assert "seed 0" in printed.out and printed.err.count("Not read") == 2
 
 
+@pytest.mark.parametrize("words", [["show"], ["show", "--full"], ["compare"], ["report", "--html"], ["track"]], ids=str)
+def test_a_name_that_no_run_has_is_answered_with_the_newest(day, capsys, words):
+    assert main([words[0], "nothere", *words[1:]]) == 2
+    newest = max(path.name for path in Path("runs").iterdir())
+    message = f"nothere: no run in runs/ has that in its name\n  the newest is {newest}; `reflexion-lab runs` lists"
+    assert message in capsys.readouterr().err
+
+
 def test_a_folder_of_broken_runs_is_an_error_and_verify_reads_around_none(day, capsys):
     for path in map(RunFolder, sorted(rl.runs().runs[0].path.parent.iterdir())[1:]):
         (path.path / "manifest.json").write_text("{")

@@ -80,7 +80,10 @@ def test_a_task_is_shown_with_its_differences_checks_and_words(answer, work):
     (run,) = folders(*work.glob("runs/*-reflexion-*"))
     assert str(rl.view(run, task="count_from")) == text, "a notebook without HTML shows the same"
     whole = "\n".join(answer("show", "reflexion-basics", "count_from", "--full"))
-    assert len(whole) >= len(text) and "more lines: --full" not in whole
+    assert "more lines: --full" not in whole and "…" not in whole
+    for attempt in next(own for name, own in run.attempts.items() if "count_from" in name):
+        for words in (*(message.content for message in attempt.trajectory.messages), attempt.trajectory.reply):
+            assert "\n".join(f"    {line}".rstrip() for line in words.split("\n")) in whole
 
 
 def test_a_baseline_is_a_control_and_the_reason_is_printed(answer):

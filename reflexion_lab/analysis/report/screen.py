@@ -6,6 +6,7 @@ Details are in the tables of `run_tables` and `comparison`, which the commands p
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -228,7 +229,7 @@ def task_screen(run: RunFolder, log: Log, task_id: str, width: int = WIDTH, most
     checks, and the reflection.
 
     The loop at `task_id` has ended. Lines of programs longer than `width` are cut, other texts folded; of a program or
-    a difference, `most` lines are shown, with None whole programs and texts.
+    a difference, `most` lines are shown, with None whole programs, texts, prompts and replies.
     """
     attempts = log.attempts[task_id]
     submission = submitted_at(attempts).number
@@ -264,10 +265,16 @@ def _attempt(card: Card, width: int, most: int | None) -> Iterator[str]:
         yield f"  … {left} more: --full"
     for retriever, query in dict.fromkeys((item.retriever, item.query) for item in attempt.retrieved):
         yield from folded(f"  query ({retriever}): {_text(query, most, width)}", width)
+    work, chars = attempt.trajectory, width - 2 if most else sys.maxsize
+    turns = [(step.messages, step.reply) for step in work.steps] or [(work.messages, work.reply)]
+    for messages, reply in () if most else turns:
+        for name, text in [*((f"prompt ({message.role})", message.content) for message in messages), ("reply", reply)]:
+            yield f"  {name}:"
+            yield from (f"    {visible(line, kept='')}".rstrip() for line in text.split("\n"))
     yield from folded(f"  program: {card.heading}" if card.heading else "  program", width)
     lines = card.lines[:most]
     for line in lines:
-        yield f"  {cut(visible(line.gutter + ''.join(text for text, _ in line.parts), kept=''), width - 2)}".rstrip()
+        yield f"  {cut(visible(line.gutter + ''.join(text for text, _ in line.parts), kept=''), chars)}".rstrip()
     if left := len(card.lines) - len(lines):
         yield f"  … {left} more lines: --full"
     for check in attempt.evaluation.failures:

@@ -573,7 +573,10 @@ def _matching(run: str) -> list[Path]:
         if matches := list(filter(_is_run, paths)):
             return matches
         raise FolderError(run, "no manifest.json in any folder", "a pattern that fits run folders")
-    named = [path for path in runs_in(Path(RUNS)) if run in path.name] if run and "/" not in run else []
+    there = runs_in(Path(RUNS)) if run and "/" not in run else []
+    if not (named := [path for path in there if run in path.name]) and there:
+        hint = f"the newest is {there[-1].name}; `reflexion-lab runs` lists them"
+        raise FolderError(f"{run}: no run in {RUNS}/ has that in its name", hint=hint)
     if len(named) > 1:
         names = ", ".join(path.name for path in named[:3])
         raise FolderError(run, f"{len(named)} runs of such a name ({names})", "a part of the name of one run")
