@@ -1,12 +1,17 @@
 """The embedded model itself: real weights, a few tokens."""
 
+import json
 import os
+import re
+from pathlib import Path
 
 import pytest
+import xllamacpp
 
 from reflexion_lab.agent.actors.continuation import BODY
 from reflexion_lab.agent.models.llama_cpp import LlamaCppModel, physical_cores
 from reflexion_lab.agent.reflectors.fields import GRAMMAR, parse_fields
+from reflexion_lab.cli.main import main
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Message, Sampling
 
@@ -37,6 +42,43 @@ def test_the_grammar_of_reflections_holds_a_small_model(smollm2):
     messages = [Message(role="user", content="My program `return a - b` should add. What went wrong?")]
     reply = smollm2.complete(messages, sampling=Sampling(max_tokens=192, grammar=GRAMMAR))
     assert parse_fields(reply.text).root_cause
+
+
+README = Path(__file__).parents[3] / "README.md"
+LONG = "Their order is free, and each of them may come more than once. " * 55
+TASKS = [
+    {"task_id": f"own/{name}", "entry_point": name, "prompt": f'def {name}(xs):\n    """{words}"""\n',
+     "visible_tests": [f"assert {name}([3, 1, 4]) == {shown}"], "hidden_tests": [f"assert {name}([9, 2]) == {hidden}"]}
+    for name, words, shown, hidden in (
+        ("total", "The sum.", 8, 11), ("spread", "The largest less the smallest.", 3, 7),
+        ("middle", f"The mean of the squares of all but the largest of the values. {LONG}", 5, 4),
+    )
+]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_server_of_its_own_needs_a_name_and_an_address(tmp_path, monkeypatch, capsys):
+    """The README's command: reflections are the model's, and prompts fit the window that the server names."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    Path("t.jsonl").write_text("\n".join(map(json.dumps, TASKS)))
+    params, slots, window = xllamacpp.CommonParams(), 2, 2048
+    params.model.path, params.n_parallel, params.n_ctx = str(LlamaCppModel().path), slots, slots * window
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+    params.ui, params.verbosity = False, -1
+    server = xllamacpp.Server(params)
+    command = re.search(r"`reflexion-lab (run model=openai/NAME model\.base_url=)\S+(/v1)`", README.read_text("utf-8"))
+    words = f"{command[1]}{server.listening_address}{command[2]} benchmark=t.jsonl tracker=none quiet=true"
+    assert main(words.split()) == 0, capsys.readouterr().err
+    (run,) = Path("runs").glob("2*")
+    attempts = [json.loads(line) for line in (run / "attempts.jsonl").read_text().splitlines()]
+    sources = [attempt["reflection"]["source"] for attempt in attempts if attempt["reflection"]]
+    assert sources.count("llm") >= 0.9 * len(sources) > 0
+    prompts = [attempt["trajectory"]["usage"]["prompt_tokens"] for attempt in attempts]
+    assert min(prompts) > 0 and max(prompts) <= window - 1024
+    assert main(["show", str(run), "--full"]) == 0
+    assert f"context {window:,} tokens (/props)" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_prompt_beyond_the_context_is_a_completion(smollm2):
