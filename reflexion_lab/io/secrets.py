@@ -26,7 +26,10 @@ PLACEHOLDER = re.compile(
 )
 """Values that are no secrets: placeholders for local servers (`x`, `EMPTY`) and special tokens."""
 
-_NAMES = r"(?:[\w-]*[_-])?(?:key|token|sig|signature|secret|passw(?:or)?d|pwd|auth|credentials?)"
+_NAMES = (
+    r"(?:code|(?:[\w-]*[_-])?(?:(?:api|app|access|auth)?(?:key|token)|sig|signature|secret|passw(?:or)?d|pwd|pass|sas|jwt"
+    r"|bearer|auth(?:orization)?|credentials?))"
+)
 _LOGIN = re.compile(r"(?<=://)[^\s?#]*@")
 """Up to the last `@`: URL parsers take everything before it, slashes included, as the password."""
 _DATABASE = re.compile(r"(\bpostgres(?:ql)?(?:\+\w+)?://)[^\s\"<>]{1,500}@")

@@ -15,13 +15,14 @@ class ApiKey:
     """The key in the file at `path` if one is named, else in the environment variable `variable`. Thread-safe.
 
     A changed key is used from the next call on. `is_needed`: the variable must be set. A named file must contain a key.
+    `is_own`: the server is on this machine, where placeholders are usual, and no warning says what follows from one.
     """
 
-    def __init__(self, variable: str, path: str | None, is_needed: bool) -> None:
+    def __init__(self, variable: str, path: str | None, is_needed: bool, is_own: bool = False) -> None:
         self.place = f"the file {path}" if path else f"the environment variable {variable}"
         self._variable = variable
         self._path = Path(path).expanduser() if path else None
-        self._is_needed = is_needed
+        self._is_needed, self._is_own = is_needed, is_own
         self._seen: set[str] = set()
 
     def read(self) -> str:
@@ -36,7 +37,7 @@ class ApiKey:
             raise _refused(f"{self._named} {'is empty' if self._path else 'is not set'}; put the API key into it")
         if not (key.isascii() and key.isprintable()):
             raise _refused(f"{self._named} holds characters that no key has; set it again")
-        if PLACEHOLDER.fullmatch(key) and key not in self._seen:
+        if PLACEHOLDER.fullmatch(key) and key not in self._seen and not self._is_own:
             warnings.warn(
                 f"{self._named} holds a key of fewer than {SHORTEST} characters, or a plain word or number of fewer "
                 "than 16. It is taken for a placeholder, as local servers need one, and is not hidden where a server "

@@ -21,6 +21,7 @@ from reflexion_lab.agent.models.cache import draw_seed
 from reflexion_lab.agent.models.prices import Price
 from reflexion_lab.agent.models.requests import (
     LONGEST_WAIT,
+    OWN,
     SHOWN,
     Pace,
     Rejection,
@@ -29,6 +30,7 @@ from reflexion_lab.agent.models.requests import (
     headers_of,
     is_spent,
     named,
+    netloc,
     outcome_of,
     pause,
     read,
@@ -121,7 +123,8 @@ class OpenAIModel:
     ) -> None:
         base_url = base_url or os.environ.get("OPENAI_BASE_URL")
         variant = self._keep(model, answers_as, slots, context, price_per_million, extra_body, reasoning_effort)
-        self._key = ApiKey(api_key_env, api_key_file, is_needed=not base_url)
+        is_own = bool(base_url and OWN.fullmatch(netloc(base_url)))
+        self._key = ApiKey(api_key_env, api_key_file, is_needed=not base_url, is_own=is_own)
         self._key.read()  # a missing key is reported before any file is written
         self._client = connect(base_url, timeout, deadline)
         self._retries, self._pace = retries, Pace(requests_per_minute)
@@ -177,7 +180,10 @@ class OpenAIModel:
                 self._try(listing)  # it names the context of loaded models only
             listed = server.detailed(listed, self._get, self._place.rstrip("/").removesuffix("/v1"))
             name, since = server.file_name(listed.name), earlier or listed
-            words = [*([] if alike else [name]), listed.weights, *([listed.structured] if listing.is_alone else [])]
+            words = [*([] if alike else [name]), listed.weights, listed.structured]
+            if not alike:
+                has_one = f"{self._place} has one model, {self._shown(name)}"
+                warnings.warn(f"{has_one}, which answers in place of {self._model}", stacklevel=2)
             window = (self.context, "model.context") if self.context else (since.context, since.source)
             served = Served(name, listed.owner, ":".join(filter(None, words)), *window, listed.structured)
             model._model = listed.name if listing.is_alone else self._model

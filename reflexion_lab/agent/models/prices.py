@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.agent.models.marks import is_counted
+from reflexion_lab.agent.models.requests import OWN, netloc
 from reflexion_lab.agent.models.wrapped import WrappedModel
 from reflexion_lab.errors import CapReached, ConfigError, DataError, HarnessError
 from reflexion_lab.io.files import UNREADABLE, content
@@ -157,7 +157,7 @@ def host_of(node: Mapping[str, Any]) -> str:
     if not node.get("base_url") and str(node["_target_"]).endswith(".LiteLLMModel"):
         return str(node["model"]).partition("/")[0]
     address = node.get("base_url") or os.environ.get("OPENAI_BASE_URL") or OPENAI
-    return urlsplit(str(address)).netloc.rpartition("@")[2]
+    return netloc(str(address))
 
 
 def resolved_price(
@@ -177,7 +177,7 @@ def resolved_price(
         unpriced = f"{limit} and no price of {node['model']} ({role}) at {host_of(node)}"
         instead = f"{remedy}, an entry in prices.path, or {key.removesuffix('cost')}tokens instead"
         raise ConfigError(key, unpriced, "a known price", instead)
-    if price.per_million is None:
+    if price.per_million is None and not OWN.fullmatch(host_of(node)):
         warnings.warn(
             f"cost: unknown. {name} at {host_of(node)} has no known price; {remedy}, or an entry in prices.path",
             stacklevel=2,

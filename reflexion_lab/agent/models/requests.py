@@ -27,6 +27,8 @@ SHOWN = 100_000
 """Bytes of an unreadable answer that are searched for keys before 500 characters of it are shown."""
 LOCAL = re.compile(r"(?:(?:127|10|0|192\.168|172\.(?:1[6-9]|2\d|3[01]))\.[\d.]+|[^./:]+)(?:[:/]|$)")
 """Addresses of this machine and its network, where servers have no certificate."""
+OWN = re.compile(r"(?:127\.[\d.]+|0\.0\.0\.0|localhost|\[::1\])(?::\d+)?")
+"""Hosts that are this machine."""
 ENDINGS = re.compile(r"/+(?:(?:(?:chat/)?completions|responses)/*)?$")
 """Endings of addresses copied from examples; the SDK adds its own."""
 
@@ -40,6 +42,11 @@ def address(text: str) -> tuple[str, dict[str, str]]:
         raise ConfigError("model.base_url", repr(text), "an address such as http://HOST:8000/v1")
     bare = parts._replace(path=ENDINGS.sub("", parts.path), query="", fragment="")
     return urlunsplit(bare), dict(parse_qsl(parts.query))
+
+
+def netloc(base_url: str) -> str:
+    """Host and port of an address. Raises ConfigError, as `address`."""
+    return urlsplit(address(base_url)[0]).netloc.rpartition("@")[2]
 
 
 def connect(base_url: str | None, timeout: float, deadline: float) -> Any:

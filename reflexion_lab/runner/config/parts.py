@@ -440,7 +440,7 @@ def _check_secrets(place: str, node: Mapping[str, Any]) -> None:
                 below,
                 "a key, or an address with one",
                 "none in a config, which is kept with every run",
-                "put it into an environment variable and name that one, model.api_key_env=NAME",
+                "put it into an environment variable, named by model.api_key_env=NAME; an address into OPENAI_BASE_URL",
             )
 
 

@@ -70,7 +70,8 @@ def test_a_server_of_its_own_needs_a_name_and_an_address(tmp_path, monkeypatch, 
     server = xllamacpp.Server(params)
     command = re.search(r"`reflexion-lab (run model=openai/NAME model\.base_url=)\S+(/v1)`", README.read_text("utf-8"))
     words = f"{command[1]}{server.listening_address}{command[2]} benchmark=t.jsonl tracker=none quiet=true"
-    assert main(words.split()) == 0, capsys.readouterr().err
+    assert main(words.split()) == 0
+    assert capsys.readouterr().err.count("warning: ") == 1  # which model answers
     (run,) = Path("runs").glob("2*")
     attempts = [json.loads(line) for line in (run / "attempts.jsonl").read_text().splitlines()]
     sources = [attempt["reflection"]["source"] for attempt in attempts if attempt["reflection"]]

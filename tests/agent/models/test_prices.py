@@ -117,9 +117,14 @@ def test_local_models_are_free_and_recordings_have_costs():
     assert "recorded" in str(price_of({"_target_": "x.ReplayModel"}, []))
 
 
-def test_an_unknown_price_is_a_warning():
-    with pytest.warns(UserWarning, match=r"cost: unknown\. actor: nobodys at api\.openai\.com has no known price"):
-        assert resolved_price("actor", node(model="nobodys"), read()).per_million is None
+@pytest.mark.parametrize("place", ["", "10.0.0.7:80", "http://127.0.0.1:1/v1", "localhost:1", "http://[::1]/v1"])
+def test_an_unknown_price_is_a_warning_but_for_this_machine(place):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert resolved_price("actor", node(model="nobodys", base_url=place), read()).per_million is None
+    host = {"": "api.openai.com", "10.0.0.7:80": "10.0.0.7:80"}.get(place)
+    texts = [str(each.message).partition(";")[0] for each in caught]
+    assert texts == [f"cost: unknown. actor: nobodys at {host} has no known price"] * bool(host)
 
 
 def test_a_price_older_than_a_year_is_a_warning(tmp_path):

@@ -149,6 +149,8 @@ def test_only_model_of_a_server_answers_to_any_name_and_its_weights_are_the_mode
     for size, mode in ((7, "read-write"), (7, "replay-only"), (7, "read-write"), (8, "read-write")):
         server.about[MODELS] = listed(FILE, owned_by="llamacpp", meta={"size": size})
         assert share(lab(f"cache.mode={mode}")[-1]) == 1.0
+    answers = f"warning: {server.url}/ has one model, w.Q4.gguf, which answers in place of mine"
+    assert capsys.readouterr().err.splitlines() == [answers] * 3
     base = f"openai:{server.url}:mine"
     assert fingerprints() == [f"{base}=w.Q4.gguf:{size} bytes:grammar" for size in (7, 7, 7, 8)]
     assert [body["model"] for body in server.bodies] == [FILE, FILE] and server.looks.count(MODELS) == 3
@@ -238,6 +240,38 @@ def test_prompts_fit_the_context_and_replies_are_held_to_their_form_as_the_serve
     screen = " ".join(capsys.readouterr().out.split())
     assert (f"context 320 tokens ({source})" in screen) == bool(source)
     assert (f"structured replies by {field}" in screen) == bool(field)
+
+
+@pytest.mark.parametrize("about", [({}, 500), listed("stub-7b", "x"), listed("stub-7b", owned_by="system")])
+def test_a_reply_is_not_that_of_a_request_with_another_constraint(lab, server, about):
+    """A list of several models, which a server gives now and then."""
+    retries = (*RETRIES[1:3], "loop.max_attempts=2", f"model.base_url={server.address}/bad/v1")
+    for answer in (about, listed("stub-7b", "x", owned_by="system")):
+        parts._model.cache_clear()  # a process reads such a list once
+        server.about["/bad/v1/models"] = answer
+        lab(*retries)
+    sent = ["response_format" in body for body in server.bodies if "ROOT_CAUSE: " in body["messages"][-1]["content"]]
+    assert sent == [False] * ("system" not in str(about)) + [True]
+
+
+@pytest.mark.parametrize(("answered", "again", "solved"), [(0, 3, 6), (1, 0, 4)])
+def test_refused_prompts_are_outcomes_after_an_answer_and_no_ends_before(lab, server, answered, again, solved):
+    """Tasks that `only=unscored` asks again, and those solved in the end, by answers before the server refuses all."""
+    tasks = [{**TASK, "task_id": f"own/{n}", "prompt": f'def total(xs):\n    """The sum, {n}."""\n'} for n in range(6)]
+    Path("t.jsonl").write_text("\n".join(map(json.dumps, tasks)))
+    plain = server.answer
+
+    def answer(handler, raw):
+        server.refuses = "widgets" if len(server.bodies) >= answered else None
+        plain(handler, raw)
+
+    server.answer = answer
+    lab("workers=1", code=2)
+    server.answer, server.refuses, asked = plain, None, len(server.bodies)
+    (run,) = Path("runs").glob("2*")
+    lab(f"resume={run}", "only=unscored")
+    assert len(server.bodies) - asked == again
+    assert lab(f"resume={run}")[-1]["pass_at_1"]["k"] == solved
 
 
 def test_resumed_run_keeps_weights_and_context_of_its_start(lab, server, capsys):

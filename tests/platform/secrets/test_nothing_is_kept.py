@@ -127,6 +127,8 @@ def test_what_the_server_said_back_is_in_no_file_and_was_not_printed(finished: D
     ("model.extra_body={headers: {Authorization: Bearer pl-Zq7xOPENAIw3}}", "body.headers.Authorization: got a key"),
     ("model.base_url='http://me:pl-Zq7xOPENAIw3@127.0.0.1:1/v1'", "model.base_url: got a key, or an address with one"),
     ("model.base_url='http://127.0.0.1:1/v1?a=b&api_key=pl-Zq7xOPENAIw3'", "model.base_url: got a key"),
+    *((f"model.base_url='http://127.0.0.1:1/v1?{name}=pl-Zq7xOPENAIw3'", "OPENAI_BASE_URL")
+      for name in ("code", "apikey", "x-functions-key", "jwt")),
     ("model.api_key=pl-Zq7xOPENAIw3", "model.api_key: unknown key"),
     ("-m model.nothing_api_key=pl-Zq7xOPENAIw3,other", "nothing_api_key"),
 ])  # fmt: skip
