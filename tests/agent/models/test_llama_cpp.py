@@ -14,6 +14,7 @@ from reflexion_lab.agent.reflectors.fields import GRAMMAR, parse_fields
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Message, Sampling
+from tests.agent.models.test_servers import TASK
 
 
 @pytest.fixture(scope="module")
@@ -46,14 +47,7 @@ def test_the_grammar_of_reflections_holds_a_small_model(smollm2):
 
 README = Path(__file__).parents[3] / "README.md"
 LONG = "Their order is free, and each of them may come more than once. " * 55
-TASKS = [
-    {"task_id": f"own/{name}", "entry_point": name, "prompt": f'def {name}(xs):\n    """{words}"""\n',
-     "visible_tests": [f"assert {name}([3, 1, 4]) == {shown}"], "hidden_tests": [f"assert {name}([9, 2]) == {hidden}"]}
-    for name, words, shown, hidden in (
-        ("total", "The sum.", 8, 11), ("spread", "The largest less the smallest.", 3, 7),
-        ("middle", f"The mean of the squares of all but the largest of the values. {LONG}", 5, 4),
-    )
-]  # fmt: skip
+PROMPTS = [f'def total(xs):\n    """The sum of the {words}."""\n' for words in ("cubes", "squares", f"lengths. {LONG}")]
 
 
 @pytest.mark.slow
@@ -62,9 +56,11 @@ def test_a_server_of_its_own_needs_a_name_and_an_address(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    Path("t.jsonl").write_text("\n".join(map(json.dumps, TASKS)))
-    params, slots, window = xllamacpp.CommonParams(), 2, 2048
-    params.model.path, params.n_parallel, params.n_ctx = str(LlamaCppModel().path), slots, slots * window
+    never = TASK | {"visible_tests": ["assert total([1, 2]) == 7"]}
+    tasks = [{**never, "task_id": f"own/{n}", "prompt": prompt} for n, prompt in enumerate(PROMPTS)]
+    Path("t.jsonl").write_text("\n".join(map(json.dumps, tasks)))
+    params, window = xllamacpp.CommonParams(), 2048
+    params.model.path, params.n_parallel, params.n_ctx = str(LlamaCppModel().path), 2, 2 * window
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     params.ui, params.verbosity = False, -1
     server = xllamacpp.Server(params)

@@ -255,20 +255,15 @@ def test_a_reply_is_not_that_of_a_request_with_another_constraint(lab, server, a
 
 
 @pytest.mark.parametrize(("answered", "again", "solved"), [(0, 3, 6), (1, 0, 4)])
-def test_refused_prompts_are_outcomes_after_an_answer_and_no_ends_before(lab, server, answered, again, solved):
+def test_refused_prompts_are_outcomes_after_an_answer_and_unfinished_before(lab, server, answered, again, solved):
     """Tasks that `only=unscored` asks again, and those solved in the end, by answers before the server refuses all."""
     tasks = [{**TASK, "task_id": f"own/{n}", "prompt": f'def total(xs):\n    """The sum, {n}."""\n'} for n in range(6)]
     Path("t.jsonl").write_text("\n".join(map(json.dumps, tasks)))
-    plain = server.answer
-
-    def answer(handler, raw):
-        server.refuses = "widgets" if len(server.bodies) >= answered else None
-        plain(handler, raw)
-
-    server.answer = answer
+    if answered:
+        lab("benchmark.limit=1")
+    server.refuses = "widgets"
     lab("workers=1", code=2)
-    server.answer, server.refuses, asked = plain, None, len(server.bodies)
-    (run,) = Path("runs").glob("2*")
+    server.refuses, asked, run = None, len(server.bodies), sorted(Path("runs").glob("2*"))[-1]
     lab(f"resume={run}", "only=unscored")
     assert len(server.bodies) - asked == again
     assert lab(f"resume={run}")[-1]["pass_at_1"]["k"] == solved
