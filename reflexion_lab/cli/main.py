@@ -71,7 +71,14 @@ class Arguments(argparse.ArgumentParser):
 
 def guarded(command: Callable[[], int]) -> int:
     """Exit code of a command. A user error is one line, an interrupt says how to resume; others have a traceback."""
-    warnings.showwarning = lambda message, *_, **__: print(f"warning: {one_safe_line(str(message))}", file=sys.stderr)
+    texts: set[str] = set()  # Python's own filter forgets what it showed after each `catch_warnings`
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        if (text := one_safe_line(str(message))) not in texts:
+            print(f"warning: {text}", file=sys.stderr)
+        texts.add(text)
+
+    warnings.showwarning = show
     sys.excepthook = lambda _, problem, __: sys.stderr.write(full_traceback(problem) + BUG)
     with signals_handled():
         try:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -226,3 +227,11 @@ def test_the_demo_sets_both_arms_side_by_side_and_says_what_drove_them(tmp_path,
     assert runs.count("=== ") == 4
     assert "upper bound, not pass@1" in story
     assert "feedback source: oracle; seed 3;" in story
+
+
+def test_a_warning_of_many_cells_is_printed_once(capsys, monkeypatch):
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    warnings.simplefilter("always")
+    for _ in range(2):  # commands of one process
+        cli.guarded(lambda: sum(warnings.warn(text, stacklevel=1) is None for text in ("same", "other", "same")))
+        assert capsys.readouterr().err == "warning: same\nwarning: other\n"
