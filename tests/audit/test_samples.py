@@ -90,7 +90,8 @@ def test_an_unsplittable_test_is_whole_and_calls_check_once(write):
     loops = "def check(f):\n    verify(f)\ndef verify(f):\n    assert f(1) == 2\n"
     tests = [loops, f"{loops}check(double)\n", "assert double(1) == 2\n", ""]
     samples = read_samples(write(*({"task_id": "own/1", "solution": WHOLE, **OWN, "test": test} for test in tests)))
-    assert [sample.tests for sample in samples] == [(f"{loops}\ncheck(double)",), (tests[1],), (tests[2].strip(),), ()]
+    whole = "def verify(f):\n    assert f(1) == 2\ndef _check(f):\n    verify(f)\n_check(candidate)"
+    assert [sample.tests for sample in samples] == [(whole,), (whole,), (tests[2].strip(),), ()]
 
 
 def test_a_check_that_calls_itself_runs_whole_as_in_its_log(write):

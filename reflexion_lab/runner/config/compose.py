@@ -105,8 +105,8 @@ def _in_full(override: str) -> tuple[str, ...]:
     if served := _SERVED.fullmatch(bare):
         package, model = served[1] or "", re.sub(r"\\(.)", r"\1", served["name"] or served[2])
         return f"model{package}={served[3] or 'litellm'}", f"{package[1:] or 'model'}.model={_quoted(model)}"
-    if tasks := _TASKS.fullmatch(bare):
-        return "benchmark=jsonl", f"benchmark.load.path={_quoted(tasks[1])}"
+    if _TASKS.fullmatch(bare if bare == override else bare.replace(",", "_")):
+        return "benchmark=jsonl", f"benchmark.load.path={_quoted(bare.removeprefix('benchmark='))}"
     if _LEFT_OUT.match(override):
         return (f"++{override}",)
     return (re.sub(r"^(?=benchmark\.fields[.=])", "++", override),)  # any field: Hydra knows only those of the file

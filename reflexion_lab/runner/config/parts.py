@@ -343,7 +343,12 @@ def load_benchmark(cfg: Config, sandbox: CachedSandbox | None = None, is_whole: 
         "passes": 1 if passes is None else passes,
         "split": split and converted("benchmark.split", split, Split),
     }
-    tasks: Benchmark = construct("benchmark", stream, benchmark=selected(cfg, sandbox), **parts)
+    chosen = selected(cfg, sandbox)
+    if untested := [task.task_id for task in chosen if not task.hidden_tests]:
+        names = visible(", ".join(untested[:NAMED])) + (" and others" if len(untested) > NAMED else "")
+        problem = f"{len(untested)} tasks have no hidden tests, so no verdict, and count in no rate: {names}"
+        print(f"warning: {problem}", file=sys.stderr)
+    tasks: Benchmark = construct("benchmark", stream, benchmark=chosen, **parts)
     which = getattr(cfg.benchmark, "shard", None)
     return tasks if which is None or is_whole else shard(tasks, which)
 
@@ -368,12 +373,6 @@ def selected(cfg: Config, sandbox: CachedSandbox | None = None) -> Benchmark:
     chosen = construct("benchmark", whole.select, limit=node.limit, sample=node.sample, seed=seed, ids=plain(node.ids))
     if not len(chosen):
         raise ConfigError("benchmark: no task is left after ids, sample and limit", expected="at least one")
-    if untested := [task.task_id for task in chosen if not task.hidden_tests]:
-        names = visible(", ".join(untested[:NAMED])) + (" and others" if len(untested) > NAMED else "")
-        print(
-            f"warning: {len(untested)} tasks have no hidden tests, so no verdict, and count in no rate: {names}",
-            file=sys.stderr,
-        )
     return chosen
 
 

@@ -76,18 +76,18 @@ def hidden_checks(test: str) -> tuple[str, ...]:
     check = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"), None)
     others = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node is not check]
     is_called = len(with_calls(_parsed(test), "candidate").body) > len(tree.body)  # as by a test runner
-    if not check and (is_called or any(isinstance(part, ast.Assert) for node in others for part in ast.walk(node))):
+    if not check and (is_called or _asserts(*others)):
         return (test,)
     data = [node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "METADATA"]
     before = [node for node in tree.body if node not in (check, *data, *_calling(tree))]
-    if check and _is_whole(check):
+    if check and (_is_whole(check) or (_asserts(*others) and not _asserts(check))):
         return ("\n".join([*(_source(lines, node) for node in before), *_called(test, _lines(lines, check), check)]),)
     checks, waiting = [], before if check else []
     for statement in check.body if check else before:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Name | ast.Constant):
             continue  # a `print` without a call, or a docstring
         waiting.append(statement)
-        if any(isinstance(node, ast.Assert) for node in ast.walk(statement)):
+        if _asserts(statement):
             checks.append("\n".join(_source(lines, node) for node in waiting))
             waiting.clear()
     if checks and not check:
@@ -181,12 +181,16 @@ def _calling(tree: ast.Module) -> list[ast.stmt]:
 
 def _is_whole(check: ast.FunctionDef) -> bool:
     """Whether it has an assert and cannot be split: its parameters or a `return` need the function."""
-    parts, own = list(ast.walk(check)), module_nodes(ast.Module(check.body, []))
+    own = module_nodes(ast.Module(check.body, []))
     returns = any(isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) for node in own)
-    is_inner = returns or any(isinstance(node, ast.Nonlocal) for node in parts)
+    is_inner = returns or any(isinstance(node, ast.Nonlocal) for node in ast.walk(check))
     others = check.args.vararg or check.args.kwonlyargs or check.args.kwarg
     is_usual = not is_inner and not others and _positional(check) == ["candidate"]
-    return not is_usual and any(isinstance(node, ast.Assert) for node in parts)
+    return not is_usual and _asserts(check)
+
+
+def _asserts(*nodes: ast.stmt) -> bool:
+    return any(isinstance(part, ast.Assert) for node in nodes for part in ast.walk(node))
 
 
 def _called(test: str, source: str, check: ast.FunctionDef) -> Iterator[str]:

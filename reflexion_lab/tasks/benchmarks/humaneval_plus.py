@@ -264,7 +264,7 @@ def _whole(test: str, entry_point: str) -> str:
         raise DataError("field $.test", repr(test[:60]), "a function `check`, or a loop over inputs")
     for pattern, instead in WITHOUT_NUMPY.items():
         plain = re.sub(pattern, instead, plain)
-    if "np" in read_names(tree) and "np" not in read_names(ast.parse(plain)):
+    if "numpy" in test and "np" not in read_names(ast.parse(plain)):
         test = plain
     is_called = not has_check or re.search(r"^check\(", test, re.MULTILINE)
     return test if is_called else f"{test.rstrip()}\n\ncheck(candidate)\n"

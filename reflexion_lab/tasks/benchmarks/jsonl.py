@@ -63,6 +63,10 @@ def _task(row: Fields, visible: int, compute: Compute | None = None) -> Task:
         return mbpp.task(decoded(row, mbpp.Problem), visible)
     if type(row.get("task_id")) is int:
         row["task_id"] = str(row["task_id"])
+    if isinstance(test := row.get("test"), list) and not row.keys() & {"tests", "hidden_tests"}:
+        row["tests"] = row.pop("test")
+    elif isinstance(test, str) and re.search(r"^    results = \[", test, re.MULTILINE):  # of the hub
+        return humaneval_plus.task(row, compute)
     call = _of_class(row)
     if "tests" in row and not row.keys() & {"test", "visible_tests", "hidden_tests"}:
         tests = decoded(row, Tests).tests

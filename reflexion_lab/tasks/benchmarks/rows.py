@@ -82,7 +82,7 @@ def read(
     if is_saved or path.startswith(HUB) or path.endswith(".parquet"):
         rows, digest, stem = _dataset(path, instead)
     else:
-        if not path.removesuffix(".gz").endswith(FILES):
+        if not path.lower().removesuffix(".gz").endswith(FILES):
             expected = f"{', '.join(FILES)} (also with .gz), .parquet, a saved data set, or {HUB}OWNER/NAME"
             raise DataError(path, "another ending", expected)
         if not isfile(path):  # noqa: PTH113 - as above
@@ -172,7 +172,7 @@ def _rows(path: str, data: bytes) -> Iterable[object]:
     except UnicodeDecodeError as problem:
         line = text.count(b"\n", 0, problem.start) + 1
         raise DataError(f"{path}, line {line}", f"bytes that are no text ({problem})", "UTF-8") from None
-    if path.removesuffix(".gz").endswith(TABLES):
+    if path.lower().removesuffix(".gz").endswith(TABLES):
         return _records(path, decoded)
     if re.match(r"\s*\{\s*\n", decoded):
         raise DataError(path, "a JSON object over several lines", "an object a line, or an array of objects")

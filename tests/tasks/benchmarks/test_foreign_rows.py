@@ -25,7 +25,7 @@ def run(tmp_path, capsys):
 
     def run(file, *overrides, program="def twice(x):\n    return 2 * x\n"):
         (tmp_path / "script.json").write_text(json.dumps([{"when": "", "reply": f"```python\n{program}```"}]))
-        common = ["tracker=none", "cache.mode=off", f"run_root={tmp_path}/runs", f"benchmark={file}"]
+        common = ["tracker=none", "cache.mode=off", f"run_root={tmp_path}/runs", f"benchmark='{file}'"]
         scripted = ["model=scripted", f"model.path={tmp_path}/script.json", "actor=single_shot"]
         code = main(["run", *common, *([] if "model=simulated" in overrides else scripted), *overrides])
         stdout, stderr = capsys.readouterr()
@@ -37,10 +37,19 @@ def run(tmp_path, capsys):
 NOTED = "fields not read: question, difficulty"
 
 
+SAME = "import numpy as np\n\n\ndef assertion(out, exp):\n    assert out == exp\n\n\ndef check(candidate):\n"
+TESTS = [HUMANEVAL | {"test": test} for test in (
+    ["assert twice(2) == 4", "assert candidate(3) == 6"],
+    SAME.replace("import numpy as np", "") + "    assertion(candidate(3), 6)\n    assertion(candidate(4), 8)\n",
+    SAME + "    inputs = [[3], [4]]\n    results = [6, 8]\n"
+    "    for i, (inp, exp) in enumerate(zip(inputs, results)):\n        assertion(candidate(*inp), exp)\n",
+)]  # fmt: skip
 TYPED = {"prompt": f"from typing import *\n\n\n{PROMPT}", "canonical_solution": "def twice(x: List):\n    return 2 * x"}
 
 
-@pytest.mark.parametrize("row", [HUMANEVAL, HUMANEVAL | SOLVED, OWN | SOLVED, MBPP, HUMANEVAL | TYPED, OWN | TYPED])
+@pytest.mark.parametrize(
+    "row", [HUMANEVAL, HUMANEVAL | SOLVED, OWN | SOLVED, MBPP, HUMANEVAL | TYPED, OWN | TYPED, *TESTS]
+)
 def test_further_columns_are_named_once_and_a_solution_is_not_needed(write_rows, run, capsys, row):
     more = {"question": "Double it.", "setup": None, "difficulty": float("inf"), "rank": float("nan")}
     path = write_rows(row | more, row | more | {"task_id": 12 if row is MBPP else "own/1"})
@@ -158,7 +167,7 @@ LONG = OWN | {"prompt": PROMPT.replace("Two", f"{'long, ' * 30_000}\n    two")}
 FILES = {
     "tasks.json": json.dumps([OWN, HUMANEVAL | {"task_id": "b"}], indent=1),
     "lines.json": f"{json.dumps(OWN)}\n\n{json.dumps(HUMANEVAL | {'task_id': 'b'})}\n",
-    "array.jsonl": json.dumps([OWN, OWN | {"task_id": "b"}]),
+    "array,1.JSONL": json.dumps([OWN, OWN | {"task_id": "b"}]),
     "mbpp.json": json.dumps([MBPP, MBPP | {"task_id": 12}]),
     "own.csv": table(OWN, LONG | {"task_id": "b"}),
     "own.tsv": table(OWN, OWN | {"task_id": "b"}, separator="\t", write=json.dumps),
