@@ -193,6 +193,7 @@ def _check_alike(label: str, logs: Sequence[Log]) -> None:
     for log, following in pairwise(logs):
         seed, runs = log.manifest.seed, f"{log.manifest.run_id} and {following.manifest.run_id}"
         if seed == following.manifest.seed:
-            raise DataError(f"arm {label}", f"two runs of seed {seed}, {runs}", "one per seed")
+            hint = "--by names arms by the keys in which they differ, --where KEY=VALUE takes some of the runs"
+            raise DataError(f"arm {label}", f"two runs of seed {seed}, {runs}", "one per seed", hint)
     if len(sources := {log.manifest.feedback_source for log in logs}) > 1:
         raise DataError(f"arm {label}", f"feedback sources {', '.join(sorted(sources))}", "one")

@@ -64,7 +64,7 @@ def _add_runs(sub: argparse.ArgumentParser) -> None:
 
 def compare(options: argparse.Namespace) -> None:
     """Write the rows as CSV where asked for; print JSON, one screen, with --explain the captions of the tables, or with
-    --full the tables between their warnings.
+    --full the tables between their warnings; of several benchmarks one after another.
     """
     from rich.console import Console
 
@@ -73,6 +73,12 @@ def compare(options: argparse.Namespace) -> None:
     from reflexion_lab.analysis.report.screen import comparison_screen, folded
     from reflexion_lab.analysis.report.sheets import as_table
 
+    is_text = not (options.csv or options.json or _cases(options))
+    benchmarks = dict.fromkeys(run.manifest.benchmark for run in chosen(options)) if is_text else {}
+    if len(benchmarks) > 1:
+        for name in benchmarks:
+            compare(argparse.Namespace(**vars(options) | {"where": [*options.where, f"benchmark={name}"]}))
+        return
     _, comparison = read(options)
     if options.csv:
         with writable("--csv", options.csv, "a file (.csv) in a folder that exists"):

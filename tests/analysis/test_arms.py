@@ -85,6 +85,10 @@ def cut_off(folder):
     (folder.path / "results.jsonl").write_text(lines[0] + "\n")
 
 
+def other(folder):
+    folder.write_manifest(replace(folder.manifest, config=folder.manifest.config | {"temperature": 2}))
+
+
 def oracle(folder):
     folder.write_manifest(replace(folder.manifest, feedback_source="oracle"))
 
@@ -92,7 +96,7 @@ def oracle(folder):
 @pytest.mark.parametrize(
     ("seeds", "change", "message"),
     [
-        ((0, 0), None, "got two runs of seed 0, .* and .*, expected one per seed"),
+        ((0, 0), other, "got two runs of seed 0, .* and .*, expected one per seed; --by names"),
         ((0,), cut_off, "1 of 2 tasks, expected all of them"),
         ((0, 1), oracle, "got feedback sources oracle, visible"),
     ],
@@ -100,8 +104,7 @@ def oracle(folder):
 )
 def test_runs_that_make_no_arm(run, seeds, change, message):
     runs = [run(f"run{place}", seed=seed) for place, seed in enumerate(seeds)]
-    if change:
-        change(runs[-1])
+    change(runs[-1])
     with pytest.raises(ValueError, match=message):
         arms(runs, by=["arm"])
 

@@ -67,9 +67,8 @@ def test_broken_runs_are_named_and_left_out(day, capsys, door):
     for name, (_, message) in BREAKAGES.items():
         assert (message in messages.replace(f"{Path.cwd()}/", "")) == (name not in kept)
     if door == "report":
-        assert any(
-            "LEFT OUT: unfinished or not readable: broken" in path.read_text() for path in Path("out").rglob("*.html")
-        )
+        warning = "LEFT OUT: unfinished, not readable, or older than an equal run: broken"
+        assert any(warning in path.read_text() for path in Path("out").rglob("*.html"))
 
 
 @pytest.mark.parametrize("kind", ["empty", "no manifest", "torn", "cut off"])
@@ -154,6 +153,35 @@ def test_arms_have_the_names_that_were_typed(day, cells, names, is_typed):
         config, origin = plain(compose(*words)), Provenance(overrides=overrides)
         runs.append(day("reflexion", BASE, config=config, provenance=origin))
     assert [row.arm for row in rl.compare(runs).comparison.short.rows] == names
+
+
+OTHER = {"benchmark": "other", "benchmark_digest": "b", "config": {"arm": "words", "benchmark": {"name": "other"}}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "arms", "message"),
+    [
+        ({}, {"words": "62.5"}, "Left out: a newer run has the same config, tasks and seed: words-s7"),
+        ({"n_expected": 9}, {"words": "75.0"}, "Left out: unfinished run again"),
+        (OTHER, {"toy · 4 tasks x 2 seeds": "", "other · 4 tasks x 1 seed": ""}, ""),
+        (
+            {"config": {"arm": "words", "model": {"model": "gpt"}}},
+            {"words model=None": "75", "words model=gpt": "50"},
+            "",
+        ),
+    ],
+    ids=["equal", "unfinished", "two benchmarks", "two models"],
+)
+def test_trials_of_a_day_are_compared(day, capsys, fields, arms, message):
+    day("words", BASE, 7, **{"run_id": "again", "created_at": "2026-01-02T00:00:00Z"} | fields)
+    assert main(["compare", "runs"]) == 0
+    out, err = capsys.readouterr()
+    assert message in err and err.count("warning:") == bool(message)
+    for start, rate in arms.items():
+        assert any(line.startswith(start) and rate in line for line in out.splitlines()), out
+    if fields is OTHER:
+        assert main(["compare", "runs", "--csv", "cases.csv"]) == 2
+        assert "--where benchmark=NAME takes the runs of one" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -145,7 +145,8 @@ def _check_benchmarks(arms: Sequence[Arm]) -> None:
                     f"{it.run_id}"
                     for arm, it in ((other, known), (arm, manifest))
                 )
-                raise ConfigError("benchmark", benchmarks, "one benchmark, and the same tasks at a seed")
+                hint = "--where benchmark=NAME takes the runs of one"
+                raise ConfigError("benchmark", benchmarks, "one benchmark, and the same tasks at a seed", hint)
 
 
 def _unpriced(arms: Sequence[Arm]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.records import Manifest
 from reflexion_lab.runner.config.choices import TARGET, by_choice, is_group, typed
 from reflexion_lab.runner.folder.folder import RunFolder, readable
-from reflexion_lab.runner.folder.manifest import DATA, flat, is_seeded, same_tasks
+from reflexion_lab.runner.folder.manifest import DATA, flat, is_seeded, same_tasks, settings
 
 
 def arms(
@@ -27,11 +28,12 @@ def arms(
     """Group runs into arms, in order of appearance.
 
     Runs with the same `arm` that differ in a config key are separate arms, named with it: `reflexion recall.omega=3`.
-    Runs over the shards of a benchmark are one run. Unfinished runs, and those that cannot be read, are left out with
-    a warning. Raises FolderError: not a run folder, or none is left; DataError: as `Arm`, or none is finished. `by`:
-    dotted config keys to name arms by, instead of the keys in which they differ. `frozen`: whether runs with the frozen
-    memory of another of `runs` are checkpoints of its arm (see `checkpoints.checkpoints`) or arms; they are arms if
-    `by` names a key of `memory.shared.items`.
+    Runs over the shards of a benchmark are one run. Unfinished runs, those that cannot be read, and all but the
+    newest of runs with equal config, tasks and seed, are left out with a warning. Raises FolderError: not a run
+    folder, or none is left; DataError: as `Arm`, or none is finished. `by`: dotted config keys to name arms by,
+    instead of the keys in which they differ. `frozen`: whether runs with the frozen memory of another of `runs` are
+    checkpoints of its arm (see `checkpoints.checkpoints`) or arms; they are arms if `by` names a key of
+    `memory.shared.items`.
     """
     folders = [run if isinstance(run, RunFolder) else RunFolder.existing(run) for run in runs]
     texts: bool | Literal["digests"] = "digests" if metrics.all_built_in() else True
@@ -50,7 +52,12 @@ def arms(
         if log.manifest.run_id not in set_aside:
             by_name.setdefault(log.arm, []).append(log)
     keys = (*by, *[f"{ITEMS}.frozen"] * any(key.startswith(ITEMS) for key in by))  # a stream's after is null, too
-    return [arm for name, members in by_name.items() for arm in _split(name, members, keys, by_stream)]
+    every = [arm for name, members in by_name.items() for arm in _split(name, members, keys, by_stream)]
+    kept = set_aside | {log.manifest.run_id for arm in every for log in arm.whole}
+    if older := [log.manifest.run_id for log in logs if log.manifest.run_id not in kept]:
+        names = f"{', '.join(older[:3])}{', …' * (len(older) > 3)}"
+        warnings.warn(f"Left out: a newer run has the same config, tasks and seed: {names}", stacklevel=2)
+    return every
 
 
 SYMBOLS = {"recall.omega": "Ω", "loop.max_attempts": "a", "loop.confidence_threshold": "t", "temperature": "T"}
@@ -150,10 +157,12 @@ def labels_of(name: str, runs: Sequence[Manifest], by: Sequence[str] = ()) -> li
 
 
 def _split(name: str, logs: Sequence[Log], by: Sequence[str], frozen: Mapping[str, Sequence[Log]]) -> list[Arm]:
-    groups: dict[str, list[Log]] = {}
-    for log, label in zip(logs, labels_of(name, [log.manifest for log in logs], by), strict=True):
-        groups.setdefault(label, []).append(log)
-    return [Arm(label, members, frozen=frozen) for label, members in groups.items()]
+    labels = labels_of(name, [log.manifest for log in logs], by)
+    groups: dict[str, dict[object, Log]] = {label: {} for label in labels}
+    for log, label in sorted(zip(logs, labels, strict=True), key=lambda pair: pair[0].manifest.created_at):
+        run = log.manifest
+        groups[label][run.seed, run.benchmark_digest, repr(settings(run.config)), frozenset(log.results)] = log
+    return [Arm(label, [*members.values()], frozen=frozen) for label, members in groups.items()]
 
 
 def _distinguishing_keys(configs: Sequence[Mapping[str, Any]], words: Collection[str] = ()) -> list[str]:
