@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ Run a benchmark through the loop. All further arguments are Hydra overrides:
                                               repeat what server or sandbox failed
   reflexion-lab run --json ...                print the result as JSON, of -m each cell's
   reflexion-lab run --cfg job                 print the whole config
+  reflexion-lab run --choices [GROUP]         print what each group can be
 
 {groups}
 """
@@ -50,10 +52,12 @@ def run(arguments: list[str]) -> int:
     from reflexion_lab.runner.config.choices import CONF
     from reflexion_lab.runner.config.compose import hydra_main
 
+    groups = sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")
     if "--help" in arguments or "-h" in arguments:
-        groups = sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")
         print(HELP.format(groups=textwrap.fill(f"Groups: {', '.join(groups)}", 80)))
         return 0
+    if "--choices" in arguments:
+        return _choices(groups, [part for part in arguments if part != "--choices"])
     as_json = "--json" in arguments
     arguments = [part for part in arguments if part != "--json"]
     # Hydra accepts the flag only before the overrides; people write it anywhere.
@@ -78,6 +82,21 @@ def run(arguments: list[str]) -> int:
         if as_json:
             say_json(result)
         return int(result.harness_errors > 0)
+    return 0
+
+
+def _choices(groups: list[str], wanted: list[str]) -> int:
+    """Print the options of all groups, or of those `wanted` with the comments at the top of their files."""
+    from reflexion_lab.runner.config.choices import CONF
+
+    if unknown := [group for group in wanted if group not in groups]:
+        hint = "`reflexion-lab run --cfg job` prints all keys with their values"
+        raise ConfigError("--choices", repr(unknown[0]), f"a group: {', '.join(groups)}", hint)
+    for group in wanted or groups:
+        tops = {p.stem: re.findall(r"\A(?:#.*\n)*", p.read_text())[0] for p in sorted((CONF / group).glob("*.yaml"))}
+        about = (f"{group}={name}: {re.sub('#( @.*)?', ' ', top)}" for name, top in tops.items())
+        for text in about if wanted else [f"{group}: {', '.join(tops)}"]:
+            print(textwrap.fill(re.sub(r"\s+", " ", text), 80, subsequent_indent="    "))
     return 0
 
 

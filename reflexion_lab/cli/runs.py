@@ -43,5 +43,4 @@ def runs(options: argparse.Namespace) -> None:
         words = (bounded(text, width).ljust(width) for text, width in zip(texts, widths, strict=False))
         print("  ".join([*words, result.rjust(widths[-1])]))
     more = f" of {len(every)}; all: --limit 0" if len(listed) < len(every) else ""
-    problems = [run.problem for run in listed if run.problem]
-    print(*(line for text in problems for line in folded(text, columns())), f"{len(listed)} runs{more}", sep="\n")
+    print(*(line for run in listed for line in folded(run.problem, columns())), f"{len(listed)} runs{more}", sep="\n")

@@ -203,13 +203,9 @@ def trials(day):
     for n, (arm, name, benchmark, config, seed) in enumerate(rows):
         whole = {"arm": arm, "recall": {"omega": 1}} | model[name] | config
         feedback = "oracle" if arm == "oracle" else "visible"
-        fields = {
-            "config": whole,
-            "benchmark": benchmark,
-            "model_fingerprint": f"{name}:1",
-            "feedback_source": feedback,
-        }
-        folders.append(day(arm, BASE, seed, n_expected=4 + 2 * (seed < 7), **fields))
+        fields = {"config": whole, "benchmark": benchmark, "model_fingerprint": f"{name}:1"}
+        n_expected = 4 + 2 * (seed < 7)
+        folders.append(day(arm, BASE, seed, n_expected=n_expected, feedback_source=feedback, **fields))
         folders[-1].path = folders[-1].path.rename(f"runs/2026010{n // 2}-12000{n}-00000{n}-{arm}-s{seed}")
         if seed >= 7:
             folders[-1].write_json("summary.json", msgspec.to_builtins(summary(Log.read(folders[-1]))))
@@ -232,9 +228,8 @@ def test_runs_are_listed_newest_first_with_settings_and_state(trials, capsys, mo
         "20260100-120001 | reflexion | gpt-…mini | basics | s8 | 50.0 (4)",
         "20260100-120000 | reflexion | gpt-…mini | basics | s7 | 50.0 (4)",
     ]
-    assert " ".join(map(str.strip, lines[9:])).startswith(
-        "Not read: runs/20260109-120000-000000-retry: got no manifest"
-    )
+    text = " ".join(map(str.strip, lines[9:]))
+    assert text.startswith("Not read: runs/20260109-120000-000000-retry: got no manifest")
     assert max(map(len, lines)) <= 80
     monkeypatch.setenv("COLUMNS", "60")
     assert main(["runs", "--limit", "2"]) == 0

@@ -11,6 +11,7 @@ import pytest
 import reflexion_lab as rl
 from reflexion_lab.analysis.comparison.grouping import shared_words, short_names
 from reflexion_lab.cli.main import main
+from reflexion_lab.runner.config.choices import options
 from reflexion_lab.runner.folder.folder import folders
 
 SMALL = ("model=simulated", "model.first=0.45", "actor=single_shot", "temperature=0.8", "tracker=none")
@@ -84,6 +85,15 @@ def test_a_task_is_shown_with_its_differences_checks_and_words(answer, work):
     for attempt in next(own for name, own in run.attempts.items() if "count_from" in name):
         for words in (*(message.content for message in attempt.trajectory.messages), attempt.trajectory.reply):
             assert "\n".join(f"    {line}".rstrip() for line in words.split("\n")) in whole
+
+
+def test_the_choices_of_a_group_are_listed(answer, capsys):
+    assert any(line.startswith("retriever: bm25, embedding, ") for line in answer("run", "--choices"))
+    lines = answer("run", "--choices", "retriever", "stop", "model")
+    names = [f"{group}={name}: " for group in ("retriever", "stop", "model") for name in options(group)]
+    assert [line[: line.index(": ") + 2] for line in lines if line[0] != " "] == names and max(map(len, lines)) <= 80
+    assert main(["run", "--choices", "recall.omega"]) == 2
+    assert "--choices: got 'recall.omega', expected a group: actor, " in capsys.readouterr().err
 
 
 def test_a_baseline_is_a_control_and_the_reason_is_printed(answer):
