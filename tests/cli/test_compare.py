@@ -152,7 +152,7 @@ def test_the_margin_is_in_points_and_the_verdict_in_every_output(run, run_comman
         (["--baseline", "nobody"], "baseline: got 'nobody', expected one of the arms: feedback_only, words"),
         (["--margin", "0"], "--margin: got 0, expected percentage points in (0, 100]"),
         (["--unit", "cost"], "unit: got cost, but feedback_only has no prices"),
-        (["no such folder"], "no such folder: got no manifest.json"),
+        (["no/such/folder"], "no/such/folder: got no manifest.json"),
         (["--csv", "no/such/folder/t.csv"], "no/such/folder/t.csv"),
     ],
 )

@@ -59,11 +59,8 @@ def test_further_columns_are_named_once_and_a_solution_is_not_needed(write_rows,
     assert main(["lint-dataset", str(path)]) == 0
     assert capsys.readouterr().err.count(NOTED) == 1
     with pytest.warns(UserWarning, match="fields not read: question"):
-        rl.run(
-            {"model": "simulated", "tracker": "none"},
-            benchmark=[row | more | ({} if row is MBPP else SOLVED)],
-            quiet=True,
-        )
+        node = {"model": "simulated", "tracker": "none", "run_root": str(path.parent / "runs")}
+        rl.run(node, benchmark=[row | more | ({} if row is MBPP else SOLVED)], quiet=True)
 
 
 def test_rows_of_humaneval_may_have_visible_tests_and_only_the_simulated_model_needs_solutions(write_rows, run):
