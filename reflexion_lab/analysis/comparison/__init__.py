@@ -145,7 +145,7 @@ def _check_benchmarks(arms: Sequence[Arm]) -> None:
                     f"{it.run_id}"
                     for arm, it in ((other, known), (arm, manifest))
                 )
-                hint = "--where benchmark=NAME takes the runs of one"
+                hint = "--where benchmark=NAME, or benchmark.load.path=FILE, takes the runs of one"
                 raise ConfigError("benchmark", benchmarks, "one benchmark, and the same tasks at a seed", hint)
 
 

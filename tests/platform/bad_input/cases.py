@@ -96,8 +96,9 @@ def run_folders() -> Iterator[tuple[str, Case]]:
             yield f"{reader}, {name}", (f"old/good/{file}", content, RUN_READERS[reader])
     for name, fields in {"task": {"task_id": "nobody/1"}, "attempt": {"number": 99}}.items():
         yield f"grade of an unknown {name}", ("old/good/grades.jsonl", fields, RUN_READERS["compare"])
+    words = (*RUN_READERS["compare"], "old/other", "--json")
     for fields in ({"benchmark_digest": "0", "tasks_digest": "0"}, {"benchmark": "another", "tasks_digest": "0"}):
-        yield f"other tasks, {[*fields]}", ("old/other/manifest.json", fields, (*RUN_READERS["compare"], "old/other"))
+        yield f"other tasks, {[*fields]}", ("old/other/manifest.json", fields, words)
 
 
 # Tasks
