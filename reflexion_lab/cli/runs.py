@@ -42,5 +42,6 @@ def runs(options: argparse.Namespace) -> None:
     for *texts, result in rows:
         words = (bounded(text, width).ljust(width) for text, width in zip(texts, widths, strict=False))
         print("  ".join([*words, result.rjust(widths[-1])]))
-    more = f" of {len(every)}; all: --limit 0" if len(listed) < len(every) else ""
-    print(*(line for run in listed for line in folded(run.problem, columns())), f"{len(listed)} runs{more}", sep="\n")
+    left = f" of {len(every)}; all: --limit 0" if len(listed) < len(every) else ""
+    total = f"{len(listed)} run{'s' * (len(listed) != 1)}{left}"
+    print(*(line for run in listed for line in folded(run.problem, columns())), total, sep="\n")
