@@ -180,7 +180,7 @@ def register_own(functions: Mapping[str, Callable[..., Any]], columns: Collectio
             raise ConfigError(f"metrics.{name}", f"a first parameter {first}", f"one of {', '.join(levels)}")
         kinds = set(get_args(signature.return_annotation) or (signature.return_annotation,)) - {type(None)}
         if len(kinds) != 1 or not kinds <= {bool, int, float}:
-            raise ConfigError(f"metrics.{name}", "no such return annotation", "-> bool (a share) or -> float")
+            raise ConfigError(f"metrics.{name}", "no return annotation bool or float", "-> bool (a share) or -> float")
         if {name, f"{name}_rate"} & taken:
             raise ConfigError(f"metrics.{name}", "the name of a metric or column of the lab", "a name of its own")
         REGISTRY.pop((levels[first], name), None)
@@ -240,13 +240,13 @@ def gain_over_attempt_1(log: Log) -> Estimate | None:
     return Estimate(value=pairs.difference, low=pairs.low, high=pairs.high) if pairs and pairs.n else None
 
 
-@metric("run", "p", label="p of the gain", note="McNemar's exact test; of clusters a sign flip")
+@metric("run", "p", label="p of the gain", note="McNemar exact; sign-flip test if clustered")
 def gain_over_attempt_1_p(log: Log) -> float | None:
     pairs = against_attempt_1(log)
     return pairs.p if pairs and pairs.n else None
 
 
-@metric("run", "share", label="any attempt solved", direction="higher", note="an oracle's pick")
+@metric("run", "share", label="any attempt solved", direction="higher", note="best case, not pass@1")
 def any_solved(log: Log) -> Rate | None:
     """Tasks of which any attempt passes the hidden tests; None until every attempt is graded."""
     if not log.is_graded:
@@ -288,7 +288,7 @@ def hidden_base_passed(attempts: Sequence[Attempt], grades: Mapping[int, Grade])
     return grade.base_passed if grade else None
 
 
-@metric("run", "number", label="attempts a task", direction="lower")
+@metric("run", "number", label="attempts per task", direction="lower")
 def attempts_mean(log: Log) -> float:
     return len(log.every) / len(log.attempts) if log.attempts else 0.0
 
@@ -305,7 +305,7 @@ def reflections_repeated(log: Log) -> int:
     return sum(_repeated(attempts) for attempts in log.attempts.values())
 
 
-@metric("run", "count", label="no feedback", note="tasks that show no test: one attempt, submitted as it was")
+@metric("run", "count", label="tasks without feedback tests")
 def no_feedback(log: Log) -> int:
     return sum(attempts[0].evaluation.outcome == "no_tests" for attempts in log.attempts.values())
 
@@ -318,7 +318,7 @@ def in_process(log: Log) -> tuple[int, int]:
     return sum(tests) + count, len(tests) + sum(grade.checks_total for grade in grades)
 
 
-@metric("run", "count", label="harness errors", direction="lower", note="verdicts, feedback and hidden")
+@metric("run", "count", label="harness errors", direction="lower", note="in feedback and hidden tests")
 def harness_errors(log: Log) -> int:
     """Feedback and hidden verdicts invalid because of a harness failure."""
     evaluations = [attempt.evaluation for attempt in log.every]

@@ -35,7 +35,7 @@ Run a benchmark through the loop. All further arguments are Hydra overrides:
   reflexion-lab run -m seed=0,1,2             one run per value
   reflexion-lab run ... resume=runs/FOLDER    finish an interrupted run; only=unscored:
                                               repeat what server or sandbox failed
-  reflexion-lab run --json ...                print the result as JSON, of -m each cell's
+  reflexion-lab run --json ...                print JSON; with -m, one per cell
   reflexion-lab run --cfg job                 print the whole config
   reflexion-lab run --choices [GROUP]         print what each group can be
 
@@ -128,7 +128,7 @@ def run_sweep(sweep: Sweep, overrides: list[str], as_json: bool = False) -> int:
             left = sweep.keep()
             launch_all(sweep, left, launch)
     except KeyboardInterrupt as stop:
-        stop.add_note("what had finished stands; the same command goes on with the sweep")
+        stop.add_note("finished cells are kept; the same command continues the sweep")
         raise
     if as_json:
         cells = {cell.number: cell.overrides for cell in sweep}

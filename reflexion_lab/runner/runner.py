@@ -392,6 +392,6 @@ class SetAsideTasks:
         if problems:
             counts = Counter(problem.outcome for problem in problems)
             named = ", ".join(f"{name} {n}" for name, n in counts.items())
-            many = f"{len(problems)} task{'s' * (len(problems) > 1)} had no answer twice"
+            many = f"{len(problems)} task{'s' * (len(problems) > 1)} got no answer in two tries"
             summary = f"{many} ({named}); the others finished. First error: "
             raise Unanswered(summary + one_line(problems[0]), problems[0].outcome)

@@ -421,7 +421,7 @@ def lines(estimate: Estimate) -> Iterator[str]:
     yield f"the probe newly spent {_spent(estimate.paid, estimate.unknown)}; the run reads it from the cache"
     at_most = _spent(estimate.at_most, estimate.unpriced)
     yield f"upper bound, if no task passes and every reply is as long as allowed: {at_most}"
-    yield f"wall time left: {_time(low)} with every worker busy, {_time(high)} with no more workers than in the probe"
+    yield f"wall time left: {_time(low)} with all workers busy, {_time(high)} at the probe's concurrency"
     yield from (f"price of {role}: {price}" for role, price in estimate.prices.items())
     if estimate.uncounted:
         yield f"{estimate.uncounted} replies of the probe are without usage: only the upper bound counts them"

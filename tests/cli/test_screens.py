@@ -76,7 +76,7 @@ def test_a_run_ends_with_its_screen(answer):
 def test_a_task_is_shown_with_its_differences_checks_and_words(answer, work):
     text = "\n".join(answer("show", "reflexion-basics", "count_from"))
     for part in ("3 attempts", "hidden tests: passed", "failing check: assert count_from(", "reflection (llm): ",
-                 "to change: ", "read: episode", "program: against attempt 1: ", "+ # wrong draft"):  # fmt: skip
+                 "to change: ", "read: episode", "program: diff to attempt 1: ", "+ # wrong draft"):  # fmt: skip
         assert part in text, part
     (run,) = folders(*work.glob("runs/*-reflexion-*"))
     assert str(rl.view(run, task="count_from")) == text, "a notebook without HTML shows the same"

@@ -65,7 +65,7 @@ def test_a_hanging_actor_is_set_aside_by_name_and_the_others_end(tmp_path):
     cfg = compose(*CHEAP, *own, "experiment=simple", "actor=single_shot")
     ids = [task.task_id for task in tasks_of(cfg)]
     cfg.actor = {"_target_": f"{__name__}.Sleeper", "_partial_": True, "task_id": ids[1]}
-    with pytest.raises(Unanswered, match=r"1 task had no answer twice \(timeout 1\).*Sleeper\.act gave no result"):
+    with pytest.raises(Unanswered, match=r"1 task got no answer in two tries \(timeout 1\).*Sleeper\.act gave no"):
         finish(assemble(cfg), cfg)
     folder = RunFolder.existing(next(tmp_path.glob("*-basics-*")))
     assert sorted(folder.results) == sorted(ids[:1] + ids[2:])

@@ -148,7 +148,7 @@ def test_a_retry_is_shown_as_its_difference():
     lines = read.inside["pre"][0].splitlines()
     assert [" ".join(line.split()) for line in lines] == ["1 1 def f(x):", "2 − return x", "2 + return x + 1"]
     assert read.inside["mark"] == [" + 1"]
-    assert "against attempt 1: − 1 out, + 1 in" in read.words
+    assert "diff to attempt 1: −1 +1 lines" in read.words
     assert "reward 1.00 (+1.00)" in read.words
     unlike = attempt(2, "def f(x):\n    yield from map(str, range(9))\n")
     assert Reader(view(unlike, before=attempt())).inside["mark"] == []
@@ -248,7 +248,7 @@ def test_a_loop_as_strip_and_as_history():
     assert "Attempt 2 submitted feedback ✓ passed 1 of 1 right hidden ✗ timed out 3 of 9 right" in read.words
     assert repr(strip) == "a loop: failed, 0 of 1 right → passed, 1 of 1 right; submitted 2"
     history = Reader(view([attempt(), PASSED, replace(PASSED, number=3)])).words
-    assert "against attempt 1" in history
+    assert "diff to attempt 1" in history
     assert "same program as attempt 2" in history
 
 

@@ -78,7 +78,7 @@ def test_unanswered_tasks_are_counted_by_outcome(aside, task):
         aside.add(item, problem)
     with pytest.raises(Unanswered) as caught:
         aside.check()
-    assert "2 tasks had no answer twice (rate_limited 1, timeout 1)" in str(caught.value)
+    assert "2 tasks got no answer in two tries (rate_limited 1, timeout 1)" in str(caught.value)
     assert "nobody at home (while acting: task own/0, attempt 1)" in str(caught.value)
     assert caught.value.outcome == "rate_limited"
 
@@ -132,7 +132,7 @@ def test_an_unanswered_task_is_repeated_after_all_others(task, sandbox, folder):
 
 def test_a_task_unanswered_twice_ends_the_run_after_the_others(task, sandbox, folder):
     run = runner(numbered(task, 4), sandbox, folder, Flaky(RIGHT, silent=[0, 2], times=2), attempts=1)
-    with pytest.raises(Unanswered, match="2 tasks had no answer twice"):
+    with pytest.raises(Unanswered, match="2 tasks got no answer in two tries"):
         run.run()
     assert set(folder.results) == {"own/1", "own/3"}
     runner(numbered(task, 4), sandbox, folder, Flaky(RIGHT), attempts=1).run()

@@ -74,7 +74,7 @@ def test_a_part_that_hangs_stops_the_run_which_resumes_to_the_same(tmp_path, cap
     folder = carried_out(tmp_path / "hung", *overrides, code=2)
     stopped, error = capsys.readouterr().err.splitlines()
     assert stopped == f"stopped; finish it with the same command and resume={folder}"
-    assert re.match(r"error: \d+ tasks had no answer twice \(timeout \d+\).* gave no result within 4 s", error)
+    assert re.match(r"error: \d+ tasks got no answer in two tries \(timeout \d+\).* gave no result within 4 s", error)
     before = (folder / "results.jsonl").read_bytes() if (folder / "results.jsonl").exists() else b""
     WELL.set()
     assert carried_out(tmp_path / "hung", *overrides, f"resume={folder}") == folder

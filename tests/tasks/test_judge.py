@@ -67,7 +67,8 @@ def test_the_log_counts_hidden_verdicts_before_and_after_the_seal(write_run):
     assert (result.hidden_asked_open, result.hidden_asked_sealed) == (3, 2)
     console = Console(record=True, width=150)
     show(folder, console)
-    assert re.search(r"hidden verdicts\s+3 while the run was open, 3 tasks; 2 after the seal", console.export_text())
+    text = r"hidden verdicts\s+3 submissions of 3 tasks graded during the run, 2 other attempts afterwards"
+    assert re.search(text, console.export_text())
 
 
 def test_a_run_without_a_feedback_source_is_refused(sandbox, task, tmp_path):

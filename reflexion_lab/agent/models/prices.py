@@ -69,7 +69,7 @@ class Entry(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
             per_million=(self.prompt, self.completion, *cached),
             currency=self.currency,
             as_of=self.as_of,
-            words=f"{words}list {self.provider} ({self.source})",
+            words=f"{words}{self.provider}: {self.source}",
         )
 
 
@@ -183,7 +183,7 @@ def resolved_price(
             stacklevel=2,
         )
     elif price.as_of and datetime.date.today() - price.as_of > OLD:
-        warnings.warn(f"{name} is priced by a list more than a year old, {price}; look whether it holds", stacklevel=2)
+        warnings.warn(f"the price of {name} is more than a year old ({price}); check the provider's page", stacklevel=2)
     return price
 
 
@@ -324,9 +324,9 @@ class Meter:
     def _message(self, cap: str, spent: Spending, most: Spending) -> tuple[str, str]:
         limit, needed = getattr(self.caps, cap), getattr(spent, cap) + getattr(most, cap)
         next_call = str(Spending(*most[:3])).removesuffix(", 0 s")
-        more = "" if cap == "seconds" else f", and the next call may take {next_call}"
+        more = "" if cap == "seconds" else f"; the next call may take {next_call}"
         raised = f"caps.{cap}={2 * max(limit, needed):.6g}"
-        text = f"caps.{cap}={limit:g} is reached: newly spent are {spent}{more}; what had finished is kept. To go on, "
+        text = f"caps.{cap}={limit:g} is reached: spent so far {spent}{more}; finished work is kept. To continue, "
         return f"{text}raise it, such as {raised}", raised
 
 

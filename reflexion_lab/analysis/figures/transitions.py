@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 KINDS: dict[str, tuple[str, Style]] = {
-    "cc": ("CC stays right", {"facecolor": COLOURS[5]}),
-    "wc": ("WC repaired", {"facecolor": COLOURS[2], "hatch": "//"}),
-    "cw": ("CW damaged", {"facecolor": COLOURS[1], "hatch": "xx"}),
-    "ww": ("WW stays wrong", {"facecolor": "#EEEEEE"}),
+    "cc": ("stays right", {"facecolor": COLOURS[5]}),
+    "wc": ("repaired", {"facecolor": COLOURS[2], "hatch": "//"}),
+    "cw": ("damaged", {"facecolor": COLOURS[1], "hatch": "xx"}),
+    "ww": ("stays wrong", {"facecolor": "#EEEEEE"}),
 }
 FITS = 0.08
 """Minimum share of a bar with room for its count."""

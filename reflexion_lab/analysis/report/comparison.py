@@ -70,8 +70,11 @@ def warnings(comparison: Comparison) -> Iterator[str]:
         names = ", ".join(measured)
         yield f"CHECKPOINTS: runs on frozen memory of {names} measure it and are no arms; --by {AFTER} makes arms"
     yield from _same_calls(comparison.rows)
-    if odd := [plain(row.arm) for row in comparison.rows if row.models != comparison.rows[0].models]:
-        yield f"DIFFERENT MODELS: {plain(comparison.rows[0].arm)} on one side, {', '.join(odd)} on the other"
+    models: dict[str, list[str]] = {}
+    for row in comparison.rows:
+        models.setdefault(_models(row), []).append(plain(row.arm))
+    if len(models) > 1:
+        yield f"DIFFERENT MODELS: {'; '.join(f'{name} in {listed(arms)}' for name, arms in models.items())}"
     if len(paid := sorted({name for row in comparison.rows for name in row.currencies})) > 1:
         yield f"DIFFERENT CURRENCIES: costs are in {plain(', '.join(paid))}, and do not compare"
     if any(len(difference.seeds) == 1 for row in comparison.rows for difference in row.differences.values()):
@@ -232,16 +235,16 @@ def _results(comparison: Comparison, shared: str) -> Sheet:
         "tasks\nx seeds": _size,
         "attempt 1\n[95 %]": lambda row: cells.estimate(row.first),
         "final\n[95 %]": lambda row: f"{UPPER_BOUND} " * row.is_upper_bound + cells.estimate(row.final),
-        "AUC": lambda row: cells.number(row.area),
+        "mean over\nattempts": lambda row: cells.number(row.area),
     }
     caption = f"{method(comparison)}. {plain(shared)}".rstrip()
     meaning = (
         "In %: cases (a task at a seed) whose submission passes the hidden tests, the loop cut at attempt 1 and at its "
-        f"end. AUC: mean height of that curve over attempts 1 to {len(comparison.rows[0].curve)}. 95 % intervals: "
+        f"end. Mean: of that curve over attempts 1 to {len(comparison.rows[0].curve)}. 95 % intervals: "
         f"{_methods(comparison)}."
     )
     bounded = any(row.is_upper_bound for row in comparison.rows)
-    title = f"pass@1; a row marked {UPPER_BOUND} is none" if bounded else "pass@1"
+    title = f"pass@1; rows marked {UPPER_BOUND} are not pass@1" if bounded else "pass@1"
     return Sheet.of(title, comparison.rows, columns, caption, names=2, method=meaning, key="pass_at_1")
 
 
@@ -315,7 +318,7 @@ def _costs(comparison: Comparison) -> Sheet:
         "cost per\nsolved case": lambda row: _per_solved(row.cost_per_solved),
     }
     caption = (
-        f"Prompts and replies of all roles; a cached reply counts as when first drawn. {NONE}: not recorded, or no "
+        f"Prompts and replies of all roles; cached replies at their original cost. {NONE}: not recorded, or no "
         "known price."
     )
     return Sheet.of("Cost", comparison.rows, columns, caption)
@@ -490,10 +493,9 @@ def difference_sheet(comparison: Comparison) -> Sheet:
     clustered = [each for each in differences if each.clusters < each.tasks]
     sizes = cells.listed(dict.fromkeys(f"{each.tasks} tasks in {each.clusters} clusters" for each in clustered))
     units, unit = (f" ({sizes})", "clusters of tasks") if clustered else ("", "tasks")
-    names = " and ".join(dict.fromkeys(difference.method for difference in differences)) or NONE
     methods = methods_of(differences) or NONE
     caption = (
-        f"Percentage points, arm minus baseline, n = {pairs} pairs{units}; 95 %: {brief(names)}. "
+        f"Percentage points, arm minus baseline, n = {pairs} pairs{units}; 95 %, {brief(methods)}. "
         f"{_registered(differences)}"
     )
     meaning = (

@@ -49,7 +49,7 @@ def program(new: str, old: str = "", name: str = "") -> tuple[list[Line], str]:
         return numbered(after), f"same program as {name}"
     changed = _from_first(_difference(before, after))
     gone, come = ([line.kind for line in changed].count(kind) for kind in ("out", "in"))
-    return changed, f"against {name}: − {gone} out, + {come} in"
+    return changed, f"diff to {name}: −{gone} +{come} lines"
 
 
 class Turn(NamedTuple):

@@ -432,8 +432,8 @@ def text(metric: metrics.Metric, value: metrics.Value, unit: str) -> str:
 def _verdicts(figures: Summary) -> Iterator[tuple[str, str]]:
     if (pair := figures.against_single) and figures.attempts_mean > 1:
         yield "against attempt 1", f"{pair.repaired} repaired, {pair.damaged} damaged"
-    while_open = f"{figures.hidden_asked_open} while the run was open, {figures.n_logged} tasks"
-    yield "hidden verdicts", f"{while_open}; {figures.hidden_asked_sealed} after the seal"
+    submitted = f"{figures.hidden_asked_open} submissions of {figures.n_logged} tasks graded during the run"
+    yield "hidden verdicts", f"{submitted}, {figures.hidden_asked_sealed} other attempts afterwards"
     if figures.did_not_run:
         yield "left out of the reward", f"{cells.counts(figures.did_not_run)}; the other weights make up for it"
 
@@ -457,8 +457,8 @@ def _reflection_lines(figures: Summary) -> Iterator[tuple[str, str]]:
     calibrations = figures.reflection_figures.calibration if figures.reflection_figures else {}
     for name, calibration in calibrations.items():
         brier = f"Brier {cells.estimate(calibration.brier, digits=3, scale=1)}"
-        naive = f"{calibration.uncertainty:.3f} by always naming the share that passed"
-        error = f"calibration error {calibration.error:.3f}, up to {calibration.error_by_chance:.3f} by chance"
+        naive = f"base-rate Brier {calibration.uncertainty:.3f}"
+        error = f"ECE {calibration.error:.3f} (by chance up to {calibration.error_by_chance:.3f})"
         means = f"mean {calibration.confidence:.2f}, {calibration.came_true.k} of {calibration.n} passed"
         yield f"confidence, {name}", f"{brier}, {naive}; {error}; {means}"
 

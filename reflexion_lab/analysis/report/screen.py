@@ -303,12 +303,12 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     cases, sources = (", ".join(dict.fromkeys(map(of, rows))) for of in (_cases, lambda row: row.feedback_source))
     about = f"{plain(comparison.benchmark)} · {cases} · feedback: {sources} · 95 % intervals"
     answer = [about, *filter(None, [tables.best(comparison)])]
-    baseline = comparison.baseline or "none: all arms are upper bounds"
     reason = f" ({comparison.reason})" if comparison.reason else ""
     differences = [difference for row in rows for difference in comparison.shown(row).values()]
     registered = dict.fromkeys(_budget(difference) for difference in differences if not difference.exploratory)
     reason += f"; registered: {', '.join(registered)}" if registered else "; exploratory" if differences else ""
-    title = f"difference to {baseline}{reason}"
+    baseline = comparison.baseline
+    title = f"difference to {baseline}{reason}" if baseline else "no difference: all arms are upper bounds"
     warnings = list(tables.warnings(comparison))
     if excluded := len(list(tables.exclusions(comparison))):
         warnings.append(f"cases without a verdict or a pair: {excluded} lines in --full")

@@ -57,8 +57,8 @@ def in_lines(problem: BaseException) -> str:
 def _problem_and_hint(problem: BaseException, keys: str = "") -> tuple[str, str]:
     if is_hydra_error(problem) and (unread := getattr(problem, "override", None)):
         return one_safe_line(
-            f"{unread[:200]}: no override, expected KEY=VALUE"
-        ), "quote values of odd signs: 'KEY=\"VALUE\"'"
+            f"{unread[:200]}: not of the form KEY=VALUE"
+        ), "quote values with special characters: 'KEY=\"VALUE\"'"
     notes = "; ".join(note for cause in _causes(problem) for note in getattr(cause, "__notes__", ()))
     key = re.search(r"full_key: (\S+)", all_messages(problem))
     *_, problem = _causes(problem)

@@ -95,7 +95,7 @@ def test_calls_are_admitted_while_their_upper_bound_fits(served, caps, options, 
     admitted, message = ask_until_capped(CappedModel(model, meter, **options), 20 if caps == Caps() else 1000)
     assert (admitted, model.begun, meter.spent[:3]) == (count, count, pytest.approx(spent))
     if caps.calls:
-        assert "caps.calls=7 is reached: newly spent are 7 calls, 70 tokens" in message
+        assert "caps.calls=7 is reached: spent so far 7 calls, 70 tokens" in message
         assert "such as caps.calls=16" in message
 
 
@@ -343,7 +343,7 @@ def test_a_run_stops_at_its_cap_and_goes_on_with_a_higher_one(command, tmp_path,
     output = capsys.readouterr().err
     folder = the_run(tmp_path)
     assert f"resume={folder.path.relative_to(tmp_path)}" in output
-    assert "cap reached: caps.calls=7 is reached: newly spent are 7 calls" in output
+    assert "cap reached: caps.calls=7 is reached: spent so far 7 calls" in output
     assert "such as caps.calls=16" in output
     results = folder.results
     assert len(results) == 3
@@ -375,7 +375,7 @@ def test_a_resume_without_the_ledger_has_no_second_budget(command, tmp_path, cap
     errors = capsys.readouterr().err
     assert calls == 7
     assert f"warning: the ledger of caps lacks {calls} calls" in errors
-    assert f"caps.{cap} is reached: newly spent are {calls} calls" in errors
+    assert f"caps.{cap} is reached: spent so far {calls} calls" in errors
     if not is_sweep:
         override = re.search(r"the same command, (caps[^ ]+) and resume=", errors).group(1)
         capsys.readouterr()
@@ -394,9 +394,7 @@ def test_a_start_that_ends_by_the_cap_on_seconds_has_its_time_counted(tmp_path):
     for spent in (3.0, 6.0):
         meter = Meter(Caps(seconds=2.0), tmp_path / "spending.sqlite", "run", clock=lambda: now[0])
         now[0] += 3.0
-        with pytest.raises(
-            CapReached, match=rf"newly spent are 0 calls, 0 tokens, {spent:g} s.*caps.seconds=\d+"
-        ) as cap:
+        with pytest.raises(CapReached, match=rf"spent so far 0 calls, 0 tokens, {spent:g} s.*caps.seconds=\d+") as cap:
             meter.reserve(Spending(1, 10))
         assert cap.value.override == f"caps.seconds={2 * spent:g}"
         meter.close()

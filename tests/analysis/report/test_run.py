@@ -111,7 +111,7 @@ def test_each_reflection_source_has_a_row_with_success_and_flags(report_of, revi
         "base: retries without a reflection, 0.0 % of 1 passed",
         "llm: generic 100 %, short 50 % rules: no flag",
         "100 % name a failing check, 0 % give away a value or code",
-        "confidence, stated Brier 0.250 [0.250, 0.250], 0.250 by always naming the share that passed",
+        "confidence, stated Brier 0.250 [0.250, 0.250], base-rate Brier 0.250",
         "mean 0.50, 1 of 2 passed",
     ):
         assert words in " ".join(text.split())

@@ -108,7 +108,7 @@ def test_unanswered_tasks_leave_the_run_incomplete(faults, student, run, measure
         folder, problem = run(server, AT_ONCE, MANY, "model.timeout=2", "model.deadline=2", "workers=8")
         assert isinstance(problem, Unanswered)
         assert problem.outcome in failing.values()
-        assert f"{len(names)} task{'s' * (len(names) > 1)} had no answer twice (" in str(problem)
+        assert f"{len(names)} task{'s' * (len(names) > 1)} got no answer in two tries (" in str(problem)
         counts = Counter(failing.values())
         assert all(f"{outcome} {count}" in str(problem) for outcome, count in counts.items())
         assert any(f"task {task_id}, attempt 1" in str(problem) for task_id in failing)

@@ -100,7 +100,7 @@ def test_stopped_once_attempts_end_and_the_way_to_resume_is_printed(
     output = process.communicate(timeout=120)[1]
     assert process.returncode == code
     finish = f"interrupted; finish it with the same command and resume={lab.folders[0]}\n"
-    sweep = "interrupted; what had finished stands; the same command goes on with the sweep\n"
+    sweep = "interrupted; finished cells are kept; the same command continues the sweep\n"
     assert output == (sweep if overrides else finish)
     assert len(served.paid) == lab.stored  # the calls under way were answered, and their attempts are written
     assert (lab.folders[0] / "attempts.jsonl").read_bytes().count(b"\n") >= 1
