@@ -279,7 +279,7 @@ def test_a_draft_is_shown_as_its_difference_to_the_draft_before():
     steps = turn(1, program=first), turn(2), turn(3, program=second), turn(4, program=second)
     read = Reader(view(working(PASSED, *steps)))
     assert "Turn 1 · a first draft" in read.words
-    assert "Turn 3 · against turn 1: − 1 out, + 1 in" in read.words
+    assert "Turn 3 · diff to turn 1: −1 +1 lines" in read.words
     assert "Turn 4 · same program as turn 3" in read.words
     assert "Program the draft of turn 4 1 def f(x):" in read.words
     assert len([block for block in read.inside["pre"] if "def f(x):" in block]) == 3

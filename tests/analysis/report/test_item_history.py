@@ -65,7 +65,7 @@ def test_the_section_begins_with_size_and_cost_and_names_readers(make):
     assert re.findall(r'href="([^"]*)"', html)[0] == "#task=t/0"
     assert "#task=t/gone" not in html
     assert "counted a Rules; helpful 1 → 3" in text
-    assert "edited a Rules; against the version before: − 1 out, + 1 in" in text
+    assert "edited a Rules; diff to the version before: −1 +1 lines" in text
     assert text.index("Round 2") < text.index("Round 1") < text.index("Round 0")
     assert "<a " not in memory_section(log)
     text = words(memory_section(make([add("first"), refused], unreadable=2)))
