@@ -246,7 +246,7 @@ def gain_over_attempt_1_p(log: Log) -> float | None:
     return pairs.p if pairs and pairs.n else None
 
 
-@metric("run", "share", label="any attempt solved", direction="higher", note="best case, not pass@1")
+@metric("run", "share", label="any attempt solved", direction="higher", note="best case")
 def any_solved(log: Log) -> Rate | None:
     """Tasks of which any attempt passes the hidden tests; None until every attempt is graded."""
     if not log.is_graded:
