@@ -493,9 +493,10 @@ def difference_sheet(comparison: Comparison) -> Sheet:
     clustered = [each for each in differences if each.clusters < each.tasks]
     sizes = cells.listed(dict.fromkeys(f"{each.tasks} tasks in {each.clusters} clusters" for each in clustered))
     units, unit = (f" ({sizes})", "clusters of tasks") if clustered else ("", "tasks")
+    names = " and ".join(dict.fromkeys(difference.method for difference in differences)) or NONE
     methods = methods_of(differences) or NONE
     caption = (
-        f"Percentage points, arm minus baseline, n = {pairs} pairs{units}; 95 %, {brief(methods)}. "
+        f"Percentage points, arm minus baseline, n = {pairs} pairs{units}; 95 %: {brief(names)}. "
         f"{_registered(differences)}"
     )
     meaning = (
