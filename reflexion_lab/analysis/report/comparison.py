@@ -74,7 +74,7 @@ def warnings(comparison: Comparison) -> Iterator[str]:
     for row in comparison.rows:
         models.setdefault(_models(row), []).append(plain(row.arm))
     if len(models) > 1:
-        yield f"DIFFERENT MODELS: {'; '.join(f'{name} in {listed(arms)}' for name, arms in models.items())}"
+        yield f"DIFFERENT MODELS: {'; '.join(f'{name} in {cells.listed(arms)}' for name, arms in models.items())}"
     if len(paid := sorted({name for row in comparison.rows for name in row.currencies})) > 1:
         yield f"DIFFERENT CURRENCIES: costs are in {plain(', '.join(paid))}, and do not compare"
     if any(len(difference.seeds) == 1 for row in comparison.rows for difference in row.differences.values()):
