@@ -44,4 +44,4 @@ def runs(options: argparse.Namespace) -> None:
         print("  ".join([*words, result.rjust(widths[-1])]))
     left = f" of {len(every)}; all: --limit 0" if len(listed) < len(every) else ""
     total = f"{len(listed)} run{'s' * (len(listed) != 1)}{left}"
-    print(*(line for run in listed for line in folded(run.problem, columns())), total, sep="\n")
+    print(*(line for run in listed if run.problem for line in folded(run.problem, columns())), total, sep="\n")
