@@ -285,12 +285,13 @@ openai/gpt-4o-mini gpt-4o-mini-2024-07-18, gemini-1.5-pro models/gemini-1.5-pro-
 gemini-2.5-flash gemini-2.5-flash-05-20, claude-3-5-sonnet-latest claude-3-5-sonnet-20241022,
 claude-3-haiku claude-3-haiku@20240307, llama3 llama3:latest, llama3:8b llama3:8b,
 Qwen/Qwen2.5-7B-Instruct qwen/qwen2.5-7b-instruct, smollm2 /srv/models/SmolLM2.gguf,
-mistral-7b-instruct mistral-7b-instruct-v0.3, deepseek/deepseek-r1:free deepseek/deepseek-r1
+mistral-7b-instruct mistral-7b-instruct-v0.3, mine:beta mine:beta, deepseek/deepseek-r1:free deepseek/deepseek-r1
 """
 OTHERS = """
 gpt-4o gpt-4o-mini, gpt-4o-mini gpt-4o, gpt-4 gpt-4.1, gpt-4 gpt-4o, gpt-4o gpt-4o-mini-2024-07-18,
 gpt-4o-2024-08-06 gpt-4o-2024-05-13, gpt-3.5-turbo gpt-3.5-turbo-16k, llama3:70b llama3:8b, llama3 llama3:70b,
-qwen2.5-coder qwen2.5-coder:0.5b, meta/llama-3 other/llama-3, qwen-2 qwen-2-72b, o1 o1-mini, a ab
+qwen2.5-coder qwen2.5-coder:0.5b, meta/llama-3 other/llama-3, qwen-2 qwen-2-72b, o1 o1-mini, a ab,
+mine:beta mine:latest, llama-3:free llama-3-8192, deepseek/deepseek-r1:free deepseek/deepseek-r1-0528
 """
 
 

@@ -173,10 +173,12 @@ NO_LIST = [
 
 
 @pytest.mark.parametrize("about", NO_LIST)
-def test_server_without_a_readable_list_runs_under_the_name_that_was_asked_for(lab, server, about):
+def test_server_without_a_readable_list_runs_under_the_name_that_was_asked_for(lab, server, about, capsys):
     server.about[MODELS] = about
     assert share(lab()[-1]) == 1.0
     assert fingerprints() == [f"openai:{server.url}:stub-7b"]
+    lost = f"warning: the list of models of {server.url}/ was not read (Error code: 500"
+    assert (lost in capsys.readouterr().err) == (about[1:] == (500,))
 
 
 MANY = listed(*(f"big-{number}b" for number in range(9)), "stub-7c", "other")
