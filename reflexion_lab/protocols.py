@@ -247,8 +247,7 @@ class Store(Protocol):
     """Episodes, wisdom, mistakes, sessions and items across runs. Thread-safe; processes may share one place."""
 
     def append(self, records: Sequence[Stored]) -> None:
-        """Store `records`; they survive `kill -9` once this returns. A record with a known id replaces the older one in
-        its position.
+        """Store `records`; they survive `kill -9` once this returns. A known id replaces the older record in place.
 
         Raises StoreError: the disk is full, or the place is read-only or damaged; earlier records are safe.
         """

@@ -116,9 +116,7 @@ def _state(path: Path, run: Manifest) -> tuple[str, Rate | None]:
 
 
 def model_names(run: Manifest) -> Iterator[str]:
-    """Names of the models: as the config and, in brackets, a server of one model name it; else the first word of the
-    fingerprint.
-    """
+    """Names of the models: as config and, in brackets, a one-model server name it, or the fingerprint's first word."""
     roles = run.config.get("roles")
     for role, fingerprint in {"actor": run.model_fingerprint, **run.role_fingerprints}.items():
         node = run.config.get("model") if role == "actor" else roles.get(role) if isinstance(roles, Mapping) else None

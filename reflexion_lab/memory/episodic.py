@@ -328,8 +328,7 @@ class EpisodeBuffer:
 
     Storing takes constant time, also at capacity; a look-up takes time proportional to its result. `max_episodes`:
     capacity; the oldest episode is evicted. 0 or less: 1000. `retriever`: for `relevant`; empty, for this buffer alone.
-    `match`: retrieval document of an episode, one of `texts.MATCHES`. `episodes`: where they are kept, empty; by
-    default in memory.
+    `match`: retrieval document of an episode, one of `texts.MATCHES`. `episodes`: an empty store; default: in memory.
     """
 
     @validated

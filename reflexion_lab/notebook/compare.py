@@ -102,8 +102,7 @@ def compare(
     Parameters
     ----------
     runs : object
-        Run folders, patterns such as `"runs/*"`, runs and sweeps, or lists of these. Runs of one arm are pooled over
-        seeds.
+        Run folders, patterns such as `"runs/*"`, runs, sweeps, or lists of these. One arm's seeds are pooled.
     baseline : str | None, optional
         Arm to compare the others with; by default that of the registered study, else
         `feedback_only`, `retry` or `simple`, else the lab's default cell of a grid, else the first one.
@@ -143,8 +142,7 @@ def report(
     margin: float | None = None,
     where: Override = (),
 ) -> list[Path]:
-    """Write the tables of `compare` as Markdown, HTML and LaTeX into the folder `out`, with figures and their numbers;
-    returns the files.
+    """Write tables of `compare` as Markdown, HTML and LaTeX into `out`, with figures and numbers; returns the files.
 
     Raises OSError: `out` cannot be written to; FolderError, ConfigError: as for `compare`.
 

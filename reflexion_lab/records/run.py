@@ -129,9 +129,7 @@ class Served(Record, frozen=True, omit_defaults=True):
     owner: str = ""
     """As the list has it, such as `llamacpp`, `vllm`, or `library` for Ollama."""
     weights: str = ""
-    """Part of the fingerprint: name, if it is not the config's; folder, digest or size; and `structured`. "" if the
-    server says none.
-    """
+    """Part of the fingerprint: name, if not the config's; folder, digest or size; and `structured`. "" if unknown."""
     context: int = 0
     """Tokens of a prompt and its reply, to which prompts are cut; 0: unknown."""
     source: str = ""

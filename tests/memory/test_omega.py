@@ -31,10 +31,6 @@ def of_categories(names):
     return [episode(category=name.strip()) for name in names]
 
 
-def of_length(words):
-    return replace(task(), prompt="word " * words)
-
-
 @pytest.mark.parametrize(
     ("omega", "own", "about", "expected"),
     [
@@ -44,7 +40,10 @@ def of_length(words):
             ("by_complexity", [], task("lists", tag), n)
             for tag, n in (("simple", 1), ("moderate", 3), ("complex", 5), ("maximum", 10), ("", 1))
         ),
-        *(("by_complexity", [], of_length(words), n) for words, n in ((45, 1), (46, 3), (72, 3), (73, 5))),
+        *(
+            ("by_complexity", [], replace(task(), prompt="word " * words), n)
+            for words, n in ((45, 1), (46, 3), (72, 3), (73, 5))
+        ),
         *(
             ("by_verification_type", of_kind("manual_review", kind), task(), n)
             for kind, n in (("unit_tests", 1), ("type_check", 1), ("lint", 1), ("integration", 3), ("combined", 3))

@@ -28,8 +28,7 @@ class ApiKey:
     def read(self) -> str:
         """The key; "" if there is none.
 
-        Raises Unanswered: a needed key is missing, others can read its file, or it contains characters that no header
-        allows.
+        Raises Unanswered: a needed key is missing, others can read its file, or no header allows its characters.
         """
         key = self._from_file(self._path) if self._path else os.environ.get(self._variable, "")
         key = key.strip()

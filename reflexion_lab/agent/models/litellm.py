@@ -35,8 +35,7 @@ class LiteLLMModel(OpenAIModel):
     model : str
         PROVIDER/NAME, as LiteLLM spells it.
     base_url : str, optional
-        Another server of the provider's protocol; default: PROVIDER_API_BASE, else the provider's. Part of the
-        fingerprint.
+        Another server of the provider's protocol; default: PROVIDER_API_BASE, else the provider's. In the fingerprint.
     api_key_env : str, optional
         Environment variable with the key; default: PROVIDER_API_KEY. If it is not set, LiteLLM looks for the
         provider's other credentials.

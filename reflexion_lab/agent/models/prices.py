@@ -163,8 +163,7 @@ def host_of(node: Mapping[str, Any]) -> str:
 def resolved_price(
     role: str, node: dict[str, Any], lists: Sequence[Sequence[Entry]], limits: Mapping[str, float] | None = None
 ) -> Price:
-    """Price of the model of `role`, also written into its config if that has the key. Warns if the price is unknown or
-    older than a year.
+    """Price of the model of `role`, also put into its config if it has the key. Warns if unknown or over a year old.
 
     Raises ConfigError: the price is unknown, and `limits` on cost, by key, could not act.
     """

@@ -195,8 +195,7 @@ def accuracy_by_spending(arm: Arm, unit: str) -> list[Spot]:
 
 
 def per_solved(arm: Arm, unit: str) -> Estimate | None:
-    """Spending per solved case, over cases with a verdict, including reflections after the last attempt; None if no
-    case was solved.
+    """Spending per solved case, over cases with a verdict, with reflections after the last attempt; None: none solved.
 
     The interval is the bootstrap over clusters of tasks (`bootstrap.ratio`). Raises ConfigError: an unknown unit.
     """

@@ -358,8 +358,7 @@ def row(
 ) -> Row:
     """The row of an arm in a comparison; without differences if `base`, the baseline, is None.
 
-    `longest`: attempts of the longest loop of all arms. `units`: units of the equal budgets. `margin`: equivalence
-    margin.
+    `longest`: attempts of the longest loop of all arms. `units`: of the equal budgets. `margin`: of equivalence.
     """
     manifests = [log.manifest for log in arm.logs]
     curve = [arm.verdicts(t) for t in range(1, longest + 1)]

@@ -84,8 +84,7 @@ class ACE:
     variant : str
         `paper` or `released`.
     similar : float or None
-        Retriever score, in [0, 1], from which a new item repeats an old one; 0: no de-duplication. None: 0.9 for
-        `paper`, else 0.
+        Retriever score, in [0, 1], from which a new item repeats an old one; 0: never. None: 0.9 for `paper`, else 0.
     token_budget : int
         In the curator's prompt; 0: none.
     max_chars : int

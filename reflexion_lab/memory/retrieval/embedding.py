@@ -57,8 +57,7 @@ MOST_TIED = 4096
 class Vectors:
     """Exact search in a float32 matrix with one row per document.
 
-    Scores are cosines clipped at 0; equal vectors have equal scores. Concurrent `rank` calls are safe, but not during
-    `add` or `forget`.
+    Scores are cosines clipped at 0, equal for equal vectors. `rank` is thread-safe, except during `add` or `forget`.
     """
 
     def __init__(self) -> None:

@@ -143,8 +143,7 @@ def pools(config: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def check_parts(config: Mapping[str, Any], trusted: Sequence[str] = ()) -> None:
-    """Refuse a config that names anything but parts of this version and of `trusted` modules: any other name would be a
-    program to run.
+    """Refuse a config that names anything but parts of this version and `trusted` modules: others could run programs.
 
     Raises ConfigError: it names something else, or has an interpolation.
     """

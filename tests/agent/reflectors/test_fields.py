@@ -59,10 +59,6 @@ def rendered(fields: Fields) -> str:
     return "\n".join(lines)
 
 
-def with_confidence(stated: str) -> str:
-    return PLAIN.replace("0.85", stated)
-
-
 @given(fields)
 def test_what_is_written_in_form_is_read_back(fields: Fields) -> None:
     assert parse_fields(rendered(fields)) == fields
@@ -222,7 +218,7 @@ def test_the_grammar_is_the_one_that_calls_were_cached_under() -> None:
     ids=lambda value: str(value)[:9],
 )  # fmt: skip
 def test_confidence_is_clamped_and_neutral_if_unclear(stated: str, confidence: float | None) -> None:
-    read = parse_fields(with_confidence(stated))
+    read = parse_fields(PLAIN.replace("0.85", stated))
     assert (read.confidence, read.is_stated) == (
         pytest.approx(0.5 if confidence is None else confidence),
         confidence is not None,

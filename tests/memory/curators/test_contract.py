@@ -28,10 +28,6 @@ STREAM = (
 )  # fmt: skip
 
 
-def asks_a_model(name: str) -> bool:
-    return takes("curator", plain(compose(f"curator={name}").curator), "model")
-
-
 class Replies:
     """A model with a reply for every call; keeps the prompts."""
 
@@ -114,7 +110,7 @@ def test_no_prompt_holds_hidden_tests_or_solutions(name):
     updates = list(memory.learn(0, finished))
     texts = [*model.prompts, *(item.text for item in memory.memory.items), repr(updates)]
     assert not [text for text in texts if "HIDDEN" in text or "SOLUTION" in text]
-    assert bool(model.prompts) == asks_a_model(name)
+    assert bool(model.prompts) == takes("curator", plain(compose(f"curator={name}").curator), "model")
 
 
 @pytest.mark.parametrize("name", NAMES)
