@@ -130,19 +130,19 @@ def selected(runs: Sequence[RunFolder], where: Iterable[str]) -> list[RunFolder]
     """The runs with all settings of `where`: `recall.omega=1,3` (either), `retriever=bm25`, `model=gpt-4o-mini`,
     `benchmark=humaneval`. Raises ConfigError: no run has such a key, or such a value.
     """
+    values = _values(runs) if runs else []
+    kept = list(zip(runs, values, strict=True))
     for condition in where if runs else ():
         key, _, wanted = condition.partition("=")
-        texts = {text.strip(" '\"") for text in wanted.split(",")}
-        values = _values(runs)
         if not any(key in own for own in values):
             hint = suggestion(key, {name for own in values for name in own})
             raise ConfigError("where", repr(condition), "KEY=VALUE with a key of a run's config", hint)
-        kept = [run for run, own in zip(runs, values, strict=True) if own.get(key, set()) & texts]
-        if not kept:
-            known = cells.listed(sorted(set().union(*(own.get(key, ()) for own in values))))
-            raise ConfigError("where", repr(condition), f"a value that runs have: {known}")
-        runs = kept
-    return list(runs)
+        known, whole = set().union(*(own.get(key, ()) for own in values)), wanted.strip(" '\"")
+        texts = {whole} if whole in known else {text.strip(" '\"") for text in wanted.split(",")}
+        kept = [(run, own) for run, own in kept if own.get(key, set()) & texts]
+        if not kept or texts - known:
+            raise ConfigError("where", repr(condition), f"a value that runs have: {cells.listed(sorted(known))}")
+    return [run for run, _ in kept]
 
 
 def _values(runs: Sequence[RunFolder]) -> list[dict[str, set[str]]]:
@@ -153,5 +153,5 @@ def _values(runs: Sequence[RunFolder]) -> list[dict[str, set[str]]]:
     for run, own in zip(manifests, texts, strict=True):
         own["seed"] = {str(run.seed)}
         own["benchmark"] = own.get("benchmark", set()) | {run.benchmark}
-        own["model"] = own.get("model", set()) | {*model_names(run)}
+        own["model"] = own.get("model", set()) | {next(model_names(run))}
     return texts

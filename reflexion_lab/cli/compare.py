@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.report.cells import line
 from reflexion_lab.cli.place import Commands, add_command, add_flag, add_json, add_runs, chosen, out_folder
 from reflexion_lab.cli.sheets import say, say_json
-from reflexion_lab.errors import ConfigError, FolderError
+from reflexion_lab.errors import ConfigError, DataError, FolderError
 from reflexion_lab.io.files import writable
 from reflexion_lab.io.terminal import columns
 
 if TYPE_CHECKING:
     from reflexion_lab.analysis.arms import Arm
     from reflexion_lab.analysis.comparison import Comparison
+    from reflexion_lab.runner.folder.folder import RunFolder
 
 WIDTH = 100
 """Minimum width of the tables, in characters."""
@@ -66,6 +67,35 @@ def compare(options: argparse.Namespace) -> None:
     """Write the rows as CSV where asked for; print JSON, one screen, with --explain the captions of the tables, or with
     --full the tables between their warnings; of several benchmarks one after another.
     """
+    runs = None if _cases(options) else chosen(options)
+    if runs and not options.csv and not options.json and len(groups := _of_benchmarks(runs)) > 1:
+        problems = []
+        for group in groups:
+            try:
+                _compare(options, group)
+            except (ConfigError, DataError, FolderError) as problem:
+                problems.append(problem)
+                print(f"{group[0].manifest.benchmark}: {problem}")
+        if problems:
+            raise problems[0]
+    else:
+        _compare(options, runs)
+
+
+def _of_benchmarks(runs: Sequence[RunFolder]) -> list[list[RunFolder]]:
+    """The runs of each benchmark: of one name, or of the same tasks under several."""
+    groups: list[list[RunFolder]] = []
+    for run in runs:
+        of, same = run.manifest, (group[0].manifest for group in groups)
+        alike = [of.benchmark == its.benchmark or of.tasks_digest == its.tasks_digest != "" for its in same]
+        if True in alike:
+            groups[alike.index(True)].append(run)
+        else:
+            groups.append([run])
+    return groups
+
+
+def _compare(options: argparse.Namespace, runs: Sequence[RunFolder] | None) -> None:
     from rich.console import Console
 
     from reflexion_lab.analysis.report import documents
@@ -73,13 +103,7 @@ def compare(options: argparse.Namespace) -> None:
     from reflexion_lab.analysis.report.screen import comparison_screen, folded
     from reflexion_lab.analysis.report.sheets import as_table
 
-    is_text = not (options.csv or options.json or _cases(options))
-    benchmarks = dict.fromkeys(run.manifest.benchmark for run in chosen(options)) if is_text else {}
-    if len(benchmarks) > 1:
-        for name in benchmarks:
-            compare(argparse.Namespace(**vars(options) | {"where": [*options.where, f"benchmark={name}"]}))
-        return
-    _, comparison = read(options)
+    _, comparison = read(options, runs)
     if options.csv:
         with writable("--csv", options.csv, "a file (.csv) in a folder that exists"):
             documents.write_rows(Path(options.csv), documents.rows(comparison))
@@ -100,8 +124,8 @@ def compare(options: argparse.Namespace) -> None:
             console.print(part)
 
 
-def read(options: argparse.Namespace) -> tuple[list[Arm], Comparison]:
-    """Raises ValueError: the runs cannot be compared; it names the run and the reason."""
+def read(options: argparse.Namespace, runs: Sequence[RunFolder] | None = None) -> tuple[list[Arm], Comparison]:
+    """`runs`: by default those of the options. Raises ValueError: they cannot be compared; it names run and reason."""
     from reflexion_lab.analysis.comparison import compare as compare_arms
     from reflexion_lab.analysis.comparison import side_by_side
     from reflexion_lab.analysis.comparison.cases import load_cases
@@ -110,12 +134,13 @@ def read(options: argparse.Namespace) -> tuple[list[Arm], Comparison]:
     if margin is not None and not 0 < margin <= 1:
         raise ConfigError("--margin", f"{options.margin:g}", "percentage points in (0, 100]")
     if cases := _cases(options):
-        if options.by:
-            raise ConfigError("--by", "--by, and a file of cases", "run folders, whose configs name the keys")
+        for name in ("by", "where"):
+            if getattr(options, name):
+                raise ConfigError(f"--{name}", f"--{name}, and a file of cases", "run folders, whose configs have keys")
         arms = load_cases(cases)
         return arms, compare_arms(arms, options.baseline, options.unit, margin=margin)
     by = [key for word in options.by.split(",") if (key := word.strip())]
-    return side_by_side(chosen(options), options.baseline, by, options.unit, margin)
+    return side_by_side(chosen(options) if runs is None else runs, options.baseline, by, options.unit, margin)
 
 
 def _cases(options: argparse.Namespace) -> str:

@@ -242,7 +242,7 @@ class RunTable(NamedTuple):
 
 
 def runs(root: Path | str = "runs", where: Override = ()) -> RunTable:
-    """The runs in `root`, newest first, as `reflexion-lab runs` lists them; `load(runs())` loads them all.
+    """The runs in `root`, newest first, as `reflexion-lab runs` lists them; `load(runs())` loads them, oldest first.
 
     Only manifests and summaries are read; folders that cannot be read are named below the table. `where`: as of `load`.
 
@@ -254,7 +254,7 @@ def runs(root: Path | str = "runs", where: Override = ()) -> RunTable:
     from reflexion_lab.analysis.run_list import run_list, sheet
 
     listed = run_list(Path(root), as_lines([where]))
-    run_folders = [RunFolder(Path(run.folder)) for run in listed if not run.problem]
+    run_folders = [RunFolder(Path(run.folder)) for run in reversed(listed) if not run.problem]
     title = f"{len(run_folders)} runs" if run_folders else f"no runs in {root}/"
     return RunTable(sheet(listed, title), run_folders)
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 import reflexion_lab as rl
+from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.cli.main import main
@@ -156,15 +157,19 @@ def test_arms_have_the_names_that_were_typed(day, cells, names, is_typed):
 
 
 MODEL = {"config": {"arm": "words", "model": {"model": "x"}}}
+JSONL = {"benchmark": "jsonl", "benchmark_digest": "b", "config": {"arm": "words", "benchmark": {"name": "jsonl"}}}
+COMMA = {"benchmark": "a,b", "benchmark_digest": "b", "config": {"arm": "words", "benchmark": {"name": "a,b"}}}
 OTHER = {"benchmark": "other", "benchmark_digest": "b", "config": {"arm": "words", "benchmark": {"name": "other"}}}
 
 
 @pytest.mark.parametrize(
     ("fields", "arms", "message"),
     [
-        ({}, {"words": "62.5"}, "Left out: a newer run has the same config, tasks and seed: words-s7"),
+        ({}, {"words": "62.5"}, "seed) is newer, or the first of its study: words-s7"),
         ({"n_expected": 9}, {"words": "75.0"}, "Left out: unfinished run again"),
         (OTHER, {"toy · 4 tasks x 2 seeds": "", "other · 4 tasks x 1 seed": ""}, ""),
+        (JSONL, {"toy · 4 tasks x 2 seeds": "", "jsonl · 4 tasks x 1 seed": ""}, ""),
+        (COMMA, {"toy · 4 tasks x 2 seeds": "", "a,b · 4 tasks x 1 seed": ""}, ""),
         (MODEL, {"words model=None": "75", "words model=x": "50"}, ""),
     ],
 )
@@ -178,6 +183,32 @@ def test_trials_of_a_day_are_compared(day, capsys, fields, arms, message):
     if fields is OTHER:
         assert main(["compare", "runs", "--csv", "cases.csv"]) == 2
         assert "--where benchmark=NAME, or " in capsys.readouterr().err
+
+
+def test_of_repeated_runs_the_first_of_a_study_counts(day):
+    studies = ("", "s", "s", "")
+    runs = [
+        day("words", BASE, 9, run_id=f"r{n}", created_at=f"2026-01-0{n}T00:00:00Z", study_digest=study)
+        for n, study in enumerate(studies, 1)
+    ]
+    with pytest.warns(UserWarning, match="Left out: .* r1, r3, r4"):
+        (arm,) = arms(runs)
+    assert [log.manifest.run_id for log in arm.whole] == ["r2"]
+
+
+@pytest.mark.parametrize("fields", [{"model_fingerprint": "w"}, {"prompt_digests": {"actor": "p"}}])
+def test_runs_of_other_models_or_prompts_are_no_repetition(day, fields, capsys):
+    day("words", BASE, 7, run_id="again", created_at="2026-01-02T00:00:00Z", **fields)
+    assert main(["compare", "runs"]) == 2
+    assert "two runs of seed 7, " in capsys.readouterr().err
+
+
+def test_a_benchmark_that_cannot_be_compared_hides_no_other(day, capsys):
+    for seed in (7, 8):
+        day("words", BASE, seed, run_id=f"other{seed}", **OTHER)
+    assert main(["compare", "runs", "--baseline", "feedback_only"]) == 2
+    out, err = capsys.readouterr()
+    assert "toy · 4 tasks" in out and "other: " in out and "baseline" in err
 
 
 @pytest.fixture

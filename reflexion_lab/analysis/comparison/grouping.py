@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from reflexion_lab.analysis import metrics, shards
 from reflexion_lab.analysis.arms import Arm, check_finished
+from reflexion_lab.analysis.comparison.beginnings import MEMORY, facts
 from reflexion_lab.analysis.learning.checkpoints import ITEMS, checkpoints, stream_ids
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.records import Manifest
@@ -56,7 +57,8 @@ def arms(
     kept = set_aside | {log.manifest.run_id for arm in every for log in arm.whole}
     if older := [log.manifest.run_id for log in logs if log.manifest.run_id not in kept]:
         names = f"{', '.join(older[:3])}{', …' * (len(older) > 3)}"
-        warnings.warn(f"Left out: a newer run has the same config, tasks and seed: {names}", stacklevel=2)
+        equal = "an equal run (same config, models, prompts, memory at the start, tasks, seed)"
+        warnings.warn(f"Left out: {equal} is newer, or the first of its study: {names}", stacklevel=2)
     return every
 
 
@@ -159,10 +161,19 @@ def labels_of(name: str, runs: Sequence[Manifest], by: Sequence[str] = ()) -> li
 def _split(name: str, logs: Sequence[Log], by: Sequence[str], frozen: Mapping[str, Sequence[Log]]) -> list[Arm]:
     labels = labels_of(name, [log.manifest for log in logs], by)
     groups: dict[str, dict[object, Log]] = {label: {} for label in labels}
-    for log, label in sorted(zip(logs, labels, strict=True), key=lambda pair: pair[0].manifest.created_at):
-        run = log.manifest
-        groups[label][run.seed, run.benchmark_digest, repr(settings(run.config)), frozenset(log.results)] = log
+    pairs = sorted(zip(logs, labels, strict=True), key=lambda pair: pair[0].manifest.created_at)
+    of_study = [pair for pair in pairs if pair[0].manifest.study_digest]
+    for log, label in [pair for pair in pairs if pair not in of_study] + of_study[::-1]:
+        groups[label][log.manifest.seed, repr(_sameness(log)), frozenset(log.results)] = log
     return [Arm(label, [*members.values()], frozen=frozen) for label, members in groups.items()]
+
+
+def _sameness(log: Log) -> tuple[object, ...]:
+    """What is equal in two runs of which one repeats the other."""
+    run, began = log.manifest, log.began or facts(log, log)
+    parts = run.provenance.own_parts, run.provenance.embedder_fingerprint, [fact for fact in began if fact[0] == MEMORY]
+    models = run.model_fingerprint, run.role_fingerprints, run.prompt_digests
+    return run.benchmark_digest, settings(run.config), *models, *parts
 
 
 def _distinguishing_keys(configs: Sequence[Mapping[str, Any]], words: Collection[str] = ()) -> list[str]:

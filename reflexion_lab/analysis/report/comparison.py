@@ -37,8 +37,8 @@ BEST = (
     "together (adjusted t at 1 - 0.05 / m, Bonferroni, for m cells beside the baseline; those that solved the same "
     "cases count once). Its share is the highest of several, and too high on average."
 )
-MOST_ANSWERS = 4
-"""Arms beside the baseline with a sentence of their own."""
+MOST_ANSWERS = 5
+"""Arms with a sentence of their own."""
 AFTER = "memory.shared.items.after"
 _ELSEWHERE = {("attempt", "blind_retries"), ("attempt", "empty_retries"), *(("arm", name) for name in EFFECTS)}
 """Metrics of other tables, by level and name."""
@@ -78,7 +78,9 @@ def warnings(comparison: Comparison) -> Iterator[str]:
     if len(paid := sorted({name for row in comparison.rows for name in row.currencies})) > 1:
         yield f"DIFFERENT CURRENCIES: costs are in {plain(', '.join(paid))}, and do not compare"
     if any(len(difference.seeds) == 1 for row in comparison.rows for difference in row.differences.values()):
-        yield "ONE SEED: a difference that rests on a single seed says nothing about another"
+        few = [r for r in comparison.rows if any(len(difference.seeds) == 1 for difference in r.differences.values())]
+        names = cells.listed(plain(row.arm) for row in few)
+        yield f"ONE SEED: the difference of {names} rests on a single seed, and says nothing about another"
     yield from dict.fromkeys(_too_few(comparison))
     for row in comparison.rows:
         if row.unmatched:
@@ -90,18 +92,18 @@ def warnings(comparison: Comparison) -> Iterator[str]:
 
 
 def answers(comparison: Comparison) -> Iterator[str]:
-    """The first screen in sentences, for the head of a report: each arm's rate against the baseline's."""
-    shares = {row.arm: cells.number(row.final.value) for row in comparison.rows}
-    if len(shares) == 1:
-        yield f"{plain(comparison.rows[0].arm)}: pass@1 {cells.estimate(comparison.rows[0].final)} %."
-    for row in comparison.rows[: MOST_ANSWERS + 1]:
-        if not comparison.baseline or row.arm == comparison.baseline:
-            continue
-        parts = [f"{shares[row.arm]} against {shares[comparison.baseline]} % as run"]
+    """The first screen in sentences, for the head of a report: each arm's rate, and its differences to the baseline."""
+    for row in comparison.rows[:MOST_ANSWERS]:
+        parts = [f"{UPPER_BOUND if row.is_upper_bound else 'pass@1'} {cells.estimate(row.final)} % (n = {row.n})"]
+        parts += [row.refused] * bool(row.refused)
         for each in sorted(comparison.shown(row).values(), key=lambda each: each.budget != "equal attempts"):
-            claims = f"{verdict(row, each)}; p, Holm {cells.p_value(each.p_holm)}"
-            parts.append(f"{budget(each)}, {cells.estimate(each.estimate, signed=True)} points ({claims})")
-        yield " ".join(f"{plain(row.arm)} against {plain(comparison.baseline)}: {'; '.join(parts)}.".split())
+            claims = verdict(row, each).replace("\none seed", ", one seed").replace("\nnot matched", ", not matched")
+            p = f"; p, Holm {cells.p_value(each.p_holm)}" * (not row.is_upper_bound)
+            parts.append(f"{budget(each)}, {cells.estimate(each.estimate, signed=True)} points ({claims}{p})")
+        is_base = row.arm == comparison.baseline and len(comparison.rows) > 1
+        yield " ".join(f"{plain(row.arm)}{' (baseline)' * is_base}: {'; '.join(parts)}.".split())
+    if (n := len(comparison.rows) - MOST_ANSWERS) > 0:
+        yield f"{n} more in the tables below."
     if sentence := best(comparison):
         yield f"{sentence}."
 
@@ -396,7 +398,11 @@ def _further(comparison: Comparison) -> Iterator[Sheet]:
         if metric not in _broken() and (metric.level, metric.name) not in _ELSEWHERE
     ]
     rows = tuple(
-        (metric.label, plain(row.arm), text(metric, row.metrics[key], ("tasks", "clusters")[row.clusters < row.tasks]))
+        (
+            metric.label.replace("pass@1", "upper bound") if row.is_upper_bound else metric.label,
+            plain(row.arm),
+            text(metric, row.metrics[key], ("tasks", "clusters")[row.clusters < row.tasks]),
+        )
         for metric in others
         for row in comparison.rows
         if (key := metric.key(row.is_upper_bound)) in row.metrics

@@ -230,7 +230,9 @@ def test_the_page_needs_no_other_file_and_runs_nothing(report):
 def test_markdown_rows_have_one_cell_per_column_for_any_name(report):
     text = (report / "report.md").read_text()
     tables = [part.splitlines() for part in text.split("\n\n") if part.startswith("|")]
-    assert re.match(r".+ against .+: [\d.]+ against [\d.]+ % as run; equal attempts: \d, [+-]", text.splitlines()[2])
+    answers = [line for line in text.splitlines() if " (n = " in line]
+    assert [line.count("points (") for line in answers] == [0, 3, 3]
+    assert all(re.match(r".+: (pass\\@1|UPPER BOUND) [\d.]+ .* % \(n = \d\)[.;]", line) for line in answers)
     assert len(tables) == 8
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
@@ -347,7 +349,7 @@ def test_a_report_on_one_run_has_its_headline_and_its_curve(run, tmp_path):
     alone = arms([run("simple", BASE)])
     written = save_report(tmp_path, compare(alone), alone)
     text = (tmp_path / "report.md").read_text()
-    assert text.splitlines()[2] == "simple: pass\\@1 50.0 \\[15.0, 85.0\\] %."
+    assert text.splitlines()[2] == "simple: pass\\@1 50.0 \\[15.0, 85.0\\] % (n = 4)."
     assert "Difference" not in text
     assert any(path.name.startswith("curves") for path in written)
 
