@@ -21,7 +21,7 @@ from reflexion_lab.analysis.stats.estimators import Paired, feedback_confusion, 
 from reflexion_lab.analysis.stats.intervals import PAIRED, Estimate, Rate
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.loop.deadline import awaited
-from reflexion_lab.loop.selection import submitted_at, verdicts_at
+from reflexion_lab.loop.selection import submitted_at, verdicts_at, without_verdict
 from reflexion_lab.records import BY_MODEL, Attempt, Grade, Record
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ def written_tests_valid(log: Log) -> Rate | None:
 def hidden_base_passed(attempts: Sequence[Attempt], grades: Mapping[int, Grade]) -> bool | None:
     """Verdict of the original benchmark's tests on the submission."""
     grade = grades.get(submitted_at(attempts).number)
-    return grade.base_passed if grade else None
+    return None if grade is None or without_verdict(attempts, grades.values()) else grade.base_passed
 
 
 @metric("run", "number", label="attempts per task", direction="lower")

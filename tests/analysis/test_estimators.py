@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from reflexion_lab.analysis.metrics import hidden_base_passed
 from reflexion_lab.analysis.stats.estimators import confusion, curve, feedback_confusion, paired, suite_quality
 from reflexion_lab.analysis.stats.intervals import wilson
 from reflexion_lab.analysis.summary import Log, summary
@@ -182,8 +183,11 @@ def test_harness_errors_are_no_verdict(records):
     attempts, grades = records({"a": [(1.0, False)]})
     (attempt,), grade = attempts["a"], grades["a", 1]
     spoilt = replace(attempt, evaluation=replace(attempt.evaluation, outcome="harness_error"))
-    table = feedback_confusion([(spoilt, grade), (attempt, replace(grade, outcome="harness_error"))])
+    cases = [(spoilt, grade), (attempt, replace(grade, outcome="harness_error"))]
+    table = feedback_confusion(cases)
     assert (counts(table), table.unknown) == ((0, 0, 0, 0), 2)
+    by_base = [hidden_base_passed([a], {1: replace(g, base_passed=True)}) for a, g in [*cases, (attempt, grade)]]
+    assert by_base == [None, None, True]
 
 
 def test_until_all_is_graded_only_submissions_are_judged(write_run):

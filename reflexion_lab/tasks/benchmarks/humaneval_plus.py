@@ -50,9 +50,11 @@ class Case(NamedTuple):
     """The value of `expected`."""
 
 
-def checks(entry_point: str, cases: Sequence[Case], atol: float, as_sets: bool = False) -> tuple[str, ...]:
-    """One assert per case, which needs `helper(entry_point, ...)`; for `find_zero`, only cases with a valid root."""
-    if as_sets:
+def checks(entry_point: str, cases: Sequence[Case], atol: float, by: str = "") -> tuple[str, ...]:
+    """One assert per case, of values, sets or truth (`by`: "", "set", "bool"); for `find_zero`, of valid roots only."""
+    if by == "bool":
+        return tuple(f"assert {'' if case.value else 'not '}candidate({case.arguments})" for case in cases)
+    if by == "set":
         return tuple(f"assert set(candidate({case.arguments})) == set({case.expected})" for case in cases)
     if entry_point == "find_zero":
         roots = [case for case in cases if _vanishes(case, atol)]
@@ -162,12 +164,12 @@ def hidden_of(test: str, entry_point: str) -> tuple[int, tuple[str, ...], tuple[
     """Number of distinct inputs of a field `test`, its checks (one per input where they are literals), and tags."""
     if (literals := _of_test(test, entry_point)) is None:
         return 1, (_whole(test, entry_point),), (NOT_SPLIT,)
-    cases, atol, as_sets = literals
-    return len(cases), checks(entry_point, cases, atol, as_sets), ()
+    cases, atol, by = literals
+    return len(cases), checks(entry_point, cases, atol, by), ()
 
 
-def _of_test(test: str, entry_point: str) -> tuple[list[Case], float, bool] | None:
-    """Cases of a hub row's test, tolerance, and whether order counts for nothing; None if it is not made of literals.
+def _of_test(test: str, entry_point: str) -> tuple[list[Case], float, str] | None:
+    """Cases of a hub row's test, tolerance, and `by` of `checks`; None if it is not made of literals.
 
     HumanEval+ has the loop in `check(candidate)`, MBPP+ at module level.
     """
@@ -186,7 +188,7 @@ def _of_test(test: str, entry_point: str) -> tuple[list[Case], float, bool] | No
                 if matched[1] in (None, "candidate", "check" not in functions and entry_point):
                     cases = [_case(lines, arguments, result) for arguments, result in zip(inputs, results, strict=True)]
                     distinct = list({case.arguments: case for case in cases}.values())
-                    return distinct, float(matched[2] or matched[3]), compared == "sets"
+                    return distinct, float(matched[2] or matched[3]), "set" * (compared == "sets")
     except UNPARSABLE:
         pass
     return None
@@ -225,7 +227,7 @@ def _value(node: ast.expr) -> object:
 
 
 def released(
-    problem: Release, base: list[list[object]], compute: Compute | None, as_sets: bool = False
+    problem: Release, base: list[list[object]], compute: Compute | None, by: str = ""
 ) -> tuple[int, tuple[str, ...], int]:
     """Number of distinct inputs, checks of those with a value of the canonical solution, and how many are of `base`."""
     if not callable(compute):
@@ -234,12 +236,13 @@ def released(
     every = [", ".join(_special(repr(value)) for value in inputs) for inputs in base + problem.plus_input]
     calls, n_base = list(dict.fromkeys(every)), len(set(every[: len(base)]))
     program = problem.prompt + problem.canonical_solution
-    texts = compute(program, problem.entry_point, [f"candidate({arguments})" for arguments in calls])
+    form = "bool(candidate({}))" if by == "bool" else "candidate({})"  # a match of `re` is no literal
+    texts = compute(program, problem.entry_point, [form.format(arguments) for arguments in calls])
     tests, base_tests = list[str](), 0
     for number, (arguments, text) in enumerate(zip(calls, texts, strict=True)):
         with contextlib.suppress(*UNPARSABLE):
             case = Case(arguments, text or "", ast.literal_eval(text or ""))
-            tests += checks(problem.entry_point, [case], problem.atol, as_sets)
+            tests += checks(problem.entry_point, [case], problem.atol, by)
         if number < n_base:
             base_tests = len(tests)
     return len(calls), tuple(tests), base_tests

@@ -6,6 +6,7 @@ MBPP+ (EvalPlus) adds a field `test` with many inputs.
 from __future__ import annotations
 
 import ast
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -84,30 +85,30 @@ def release(row: Fields, visible: int, compute: Compute | None) -> Task:
     plus = decoded(row, Release)
     lines = plus.prompt.strip().strip("'\"").strip().splitlines()
     tests = [line for line in lines if line.startswith("assert ")]
-    with suppress(*UNPARSABLE):
+    with suppress(*UNPARSABLE, StopIteration):
         nodes = (node for test in tests for node in ast.walk(ast.parse(test)) if isinstance(node, ast.Call))
         like = ast.literal_eval(ast.List(next(c.args for c in nodes if ast.unparse(c.func) == plus.entry_point)))
-        typed = {
-            name: [_typed(values, like) for values in getattr(plus, name) or ()]
-            for name in ("base_input", "plus_input")
-        }
-        plus = replace(plus, **typed)
+        for inputs in (plus.base_input or [], plus.plus_input):
+            for i, values in enumerate(inputs):
+                with suppress(*UNPARSABLE):  # an input that does not fit stays as it is
+                    is_text = {*map(type, values)} == {str} and {*map(type, like)} <= {int, float, complex}
+                    numbers = [z if z.imag else z.real for z in map(complex, map(str, values))] if is_text else values
+                    inputs[i] = _typed(numbers, like)
     text = "\n".join(line for line in lines if line not in tests)
     problem = Problem(int(plus.task_id.rpartition("/")[2]), plus.canonical_solution, tests, text)
     return task(problem, visible, plus=replace(plus, prompt=""), compute=compute)
 
 
 def _typed(value: Any, like: Any) -> Any:
-    """`value` of JSON with the tuples, sets and numbers of `like`, another value of the same parameter."""
-    if isinstance(value, str) and isinstance(like, complex | float):
-        return type(like)(value)
+    """`value` of JSON with the tuples and sets of `like`, another value of the same parameter."""
     if isinstance(value, dict) and isinstance(like, dict):
         return {key: _typed(item, next(iter(like.values()), item)) for key, item in value.items()}
     if not isinstance(value, list) or not isinstance(like, SEVERAL):
         return value
-    pairs = [(item, [*list(like)[i : i + 1], *like]) for i, item in enumerate(value)]
+    samples = [(*x, x) if type(x) is type(like) is tuple else x for x in like]  # tuples in tuples nest to any depth
+    pairs = [(item, [*samples[i : i + 1], *samples]) for i, item in enumerate(value)]
     likes = [next((x for x in of if isinstance(x, SEVERAL) == isinstance(v, SEVERAL)), v) for v, of in pairs]
-    return type(like)(map(_typed, value, likes))
+    return (set if value and isinstance(like, dict) else type(like))(map(_typed, value, likes))
 
 
 def _selected(row: Fields, split: str, visible: int, challenge: bool) -> Task | None:
@@ -124,11 +125,15 @@ def task(
         raise DataError("field $.text", "nothing", "the problem in words, here or in $.prompt")
     tests = [test.strip() for test in problem.test_list + problem.challenge_test_list * challenge]
     function = _function(problem.code, [*tests, f"{plus.entry_point}()"] if plus else tests)
-    _, inputs, tags = hidden_of(problem.test, function.name) if problem.test else (0, (), ())
-    n_base = 0
+    (_, inputs, tags), n_base = (hidden_of(problem.test, function.name) if problem.test else (0, (), ())), 0
     if plus:
-        as_sets = any(f"assert set({plus.entry_point}(" in test for test in tests)
-        n, inputs, n_base = released(plus, plus.base_input or [], compute, as_sets)
+        nodes = [node for test in tests for node in ast.walk(ast.parse(test))]
+        modules = sys.stdlib_module_names & {ast.unparse(n.value) for n in nodes if isinstance(n, ast.Attribute)}
+        problem = replace(problem, test_imports=[f"import {module}" for module in sorted(modules)])
+        true = [getattr(node.test, "operand", node.test) for node in nodes if isinstance(node, ast.Assert)]
+        is_bare = plus.entry_point in [ast.unparse(getattr(test, "func", test)) for test in true]  # assert not f(x)
+        by = "bool" if is_bare else "set" * any(f"assert set({plus.entry_point}(" in test for test in tests)
+        n, inputs, n_base = released(plus, plus.base_input or [], compute, by)
         tags = (f"{LEFT_OUT}:{n - len(inputs)}",) * (n > len(inputs))
     if len(tests) + len(inputs) <= visible:
         raise DataError("field $.test_list", len(tests), f"a test beyond the {visible} visible", LOWER)
@@ -182,8 +187,7 @@ def _prompt(function: ast.FunctionDef, text: str, examples: Sequence[str]) -> st
 
 
 def _literal(node: ast.expr) -> ast.expr:
-    try:
+    with suppress(ValueError):
         ast.literal_eval(node)
-    except ValueError:
-        return ast.Constant(None)
-    return node
+        return node
+    return ast.Constant(None)

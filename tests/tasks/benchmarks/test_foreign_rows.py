@@ -122,13 +122,8 @@ COLUMNS = {
     "id": 7, "question": PROMPT, "info": {"name": "twice"}, "a.b": "    return 2 * x\n",
     "cases": ["assert twice(2) == 5", "assert twice(3) == 6", "assert twice(0) == 0"],
 }  # fmt: skip
-NAMES = {
-    "task_id": "id",
-    "prompt": "question",
-    "entry_point": "info.name",
-    "tests": "cases",
-    "canonical_solution": "a.b",
-}
+FIELDS = ("task_id", "prompt", "entry_point", "tests", "canonical_solution")
+NAMES = dict(zip(FIELDS, ("id", "question", "info.name", "cases", "a.b"), strict=True))
 
 
 @pytest.mark.parametrize(("rows", "more", "expected"), [
@@ -219,18 +214,31 @@ MBPP_RELEASE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("row", "hidden", "base"), [
-    (RELEASE, ["candidate(2) == 4", "candidate(3) == 6", "candidate(-5) == -10"], 2),
-    (MBPP_RELEASE, ["set(candidate((1,), [])) == set((1,))", "set(candidate((), [(1,), (2,)])) == set(())"], 1),
+def mbpp_release(tests, value, base, *plus):
+    program = f"def twice(x, y=0):\n    import re\n    return {value}\n"
+    inputs = {"prompt": f'"""\n2x\n{tests}\n"""', "base_input": [base], "plus_input": plus}
+    return MBPP_RELEASE | inputs | {"canonical_solution": program}
+
+
+@pytest.mark.parametrize(("row", "text", "tests", "n"), [
+    (RELEASE, "2 * x if x > 0 else 0", ["candidate(2) == 4", "candidate(3) == 6", "candidate(-5) == -10"], 2),
+    (MBPP_RELEASE, "(1,)", ["set(candidate((1,), [])) == set((1,))", "set(candidate((), [(1,), (2,)])) == set(())"], 1),
+    (mbpp_release("assert twice(0, 1j) == [0, 1j]\nassert twice(1) != math.e", "[abs(x), y]", ["0", "3j"],
+                  ["-1.5", "1j"], ["a", "2"]), "[x, y]",
+     ["twice(1) != math.e", "candidate(0.0, 3j) == [0.0, 3j]", "candidate(-1.5, 1j) == [1.5, 1j]"], 2),
+    (mbpp_release("assert twice([{}], (1, (2,))) == (1, (2,))", "[dict.fromkeys(z) for z in x] and y",
+                  [[[]], [4, [5]]], [[[1, 2], []], [[[7]]]], [[[[]]], []]), "y if x == [{}] else 0",
+     ["candidate([{}], (4, (5,))) == (4, (5,))", "candidate([{1, 2}, {}], (((7,),),)) == (((7,),),)"], 1),
+    (mbpp_release("assert twice('aa')", "re.search('aa', x)", ["b"], ["baa"], [1]), "x == 'aa'",
+     ["not candidate('b')", "candidate('baa')"], 1),
 ])  # fmt: skip
-def test_release_files_of_evalplus_are_read_and_base_tests_have_a_rate(write_rows, run, tmp_path, row, hidden, base):
-    wrong = "x > 0" if row is RELEASE else "x"
-    program = f"def twice(x, y=0):\n    return (2 * x if y == 0 else x) if {wrong} else 'no'\n"
+def test_release_files_of_evalplus_are_read_and_base_tests_have_a_rate(write_rows, run, tmp_path, row, text, tests, n):
+    program = f"def twice(x, y=0):\n    return {text}\n"
     code, screen = run(write_rows(row), "loop.max_attempts=1", program=program)
     assert code == 0 and "pass@1 0.0 %" in screen and "by base tests 100.0 %" in screen, screen
     (folder,) = (tmp_path / "runs").glob("*-s0")
     assert rl.load(folder).tasks.hidden_base_passed.tolist() == [True]
     task = rl.by_hand({"benchmark": str(write_rows(row)), "model": "simulated"}).tasks[0]
-    assert task.hidden_tests == tuple(f"assert {test}" for test in hidden)
-    assert (task.base_tests, task.tags) == (base, ("inputs_left_out:1",))
+    assert task.hidden_tests == tuple(f"assert {test}" for test in tests)
+    assert (task.base_tests, task.tags) == (n, ("inputs_left_out:1",))
     assert "by base tests 100.0 %" in run(write_rows(row), "model=simulated")[1]
