@@ -221,8 +221,8 @@ def trials(day):
         ("reflexion", "openai", "basics", {}, 7),
         ("reflexion", "openai", "basics", {}, 8),
         ("reflexion", "openai", "basics", {"recall": {"omega": 3}}, 7),
-        ("retry", "simulated", "humaneval", {"temperature": 0.8}, 7),
-        ("oracle", "simulated", "humaneval", {}, 7),
+        ("retry", "simulated", "humaneval", {"temperature": 0.8, "critic": {"_target_": "own.Critic", "n": 1}}, 7),
+        ("oracle", "simulated", "humaneval", {"critic": {"_target_": "own.Critic", "n": 2}}, 7),
         ("reflexion", "openai", "humaneval", {}, 1),
         ("reflexion", "openai", "humaneval", {}, 2),
     ]
@@ -231,6 +231,7 @@ def trials(day):
         whole = {"arm": arm, "recall": {"omega": 1}} | model[name] | config
         feedback = "oracle" if arm == "oracle" else "visible"
         fields = {"config": whole, "benchmark": benchmark, "model_fingerprint": f"{name}:1"}
+        fields["provenance"] = Provenance(overrides=(f"critic={arm}",))
         n_expected = 4 + 2 * (seed < 7)
         folders.append(day(arm, BASE, seed, n_expected=n_expected, feedback_source=feedback, **fields))
         folders[-1].path = folders[-1].path.rename(f"runs/2026010{n // 2}-12000{n}-00000{n}-{arm}-s{seed}")
@@ -278,6 +279,7 @@ def test_runs_are_listed_newest_first_with_settings_and_state(trials, capsys, mo
     [
         (["arm=retry"], [3]), (["recall.omega=3"], [2]), (["recall.omega=1,3", "benchmark=basics"], [0, 1, 2]),
         (["model=gpt-4o-mini", "seed=7"], [0, 2]), (["model=simulated", "temperature=0.8"], [3]),
+        (["critic=retry"], [3]), (["critic=oracle"], [4]),
         (["arm=nobody"], "where: got 'arm=nobody', expected a value that runs have: oracle, reflexion, retry"),
         (["recal.omega=3"], "a key of a run's config\n  did you mean 'recall.omega'?"),
         (["retry"], "where: got 'retry', expected KEY=VALUE"),

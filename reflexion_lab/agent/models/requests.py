@@ -426,20 +426,30 @@ def joined(content: bytes) -> bytes:
     if not re.match(rb"\s*(?:data|event|id|retry)?:", content):
         return content
     events = [line[5:].strip() for line in content.splitlines() if line.startswith(b"data:")]
-    body, message, end = dict[str, Any](), dict[str, Any](), ""
-    for event in events:
-        with contextlib.suppress(ValueError, RecursionError, AttributeError, TypeError):
+    body, message, end, choices = dict[str, Any](), dict[str, Any](), "", list[dict[str, Any]]()
+    try:
+        for event in (event for event in events if event not in (b"", b"[DONE]")):
             chunk = json.loads(event)  # msgspec rejects halves of a pair of surrogates
-            if chunk.get("error"):
+            if chunk.get("error") or not chunk.keys() & {"choices", "usage"}:
                 return event
             body |= {name: value for name, value in chunk.items() if value is not None}
-            for choice in chunk["choices"] if chunk.get("choices") and not chunk["choices"][0].get("index") else ():
-                end = choice.get("finish_reason") or end
-                for name, part in (choice.get("delta") or choice.get("message") or {}).items():
-                    message[name] = message[name] + part if message.get(name) and part else part or message.get(name)
-    if not (end or events[-1:] == [b"[DONE]"]):
+            choices += [choice for choice in chunk.get("choices") or () if not choice.get("index")]
+        has_deltas = any(choice.get("delta") for choice in choices)
+        for choice in choices:
+            end = choice.get("finish_reason") or end
+            for name, part in (choice.get("delta" if has_deltas else "message") or {}).items():
+                message[name] = _together(message.get(name), part)
+    except (ValueError, RecursionError, AttributeError, TypeError):
+        return content
+    if not choices or not (end or events[-1:] == [b"[DONE]"]):
         return content
     return json.dumps(body | {"choices": [{"message": message, "finish_reason": end or None}]}).encode()
+
+
+def _together(text: Any, part: Any) -> Any:
+    if {type(text), type(part)} == {str, list}:
+        text, part = ([{"type": "text", "text": x}] if isinstance(x, str) else x for x in (text, part))
+    return text + part if text and isinstance(part, str | list) else part or text
 
 
 def _json(content: bytes) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from reflexion_lab.runner.folder.manifest import flat, settings
+from reflexion_lab.runner.folder.manifest import flat, is_seeded, settings
 
 PACKAGE = Path(__file__).parents[2]
 CONF = next(path for path in (PACKAGE / "conf", PACKAGE.parent / "conf") if path.name == "conf" and path.is_dir())
@@ -41,12 +41,17 @@ def typed(overrides: Iterable[str]) -> dict[str, str]:
 def by_choice(runs: Iterable[tuple[Mapping[str, Any], Sequence[str]]]) -> list[dict[str, Any]]:
     """Settings of configs by dotted key, and beside them the option of each group by its place: `retriever: bm25`.
 
-    `runs`: config and overrides of each. The option is that of conf/ with this class and most of the settings. If there
-    is no single one, it has the name that a run typed for the class, else that of the class.
+    `runs`: config and overrides of each. Equal settings have equal names: the option that some run typed, else that of
+    conf/ with this class and most of the settings, else, if there is no single one, the class.
     """
-    every = [(settings(config), typed(overrides)) for config, overrides in runs]
-    own = {(place, values.get(f"{place}.{TARGET}")): word for values, words in every for place, word in words.items()}
-    for values, _ in every:
+    every = [(settings(config), typed(overrides), settings(config)) for config, overrides in runs]
+    own = {
+        (place, _below(place, values)): word
+        for values, words, _ in every
+        for place, word in words.items()
+        if re.fullmatch(r"[\w.-]+", word)
+    }
+    for values, _, named in every:
         for key in [key for key in values if key.endswith(f".{TARGET}")]:
             place = key.removesuffix(f".{TARGET}").removesuffix(".load")
             group, anchor = "model" if place.startswith("roles.") else place.partition(".")[0], key[len(place) + 1 :]
@@ -57,6 +62,10 @@ def by_choice(runs: Iterable[tuple[Mapping[str, Any], Sequence[str]]]) -> list[d
             }
             best = [name for name, n in equal.items() if n == max(equal.values())]
             if best or (place == group and is_group(group)):
-                word = own.get((place, values[key]), str(values[key]).rpartition(".")[2])
-                values[place] = best[0] if len(best) == 1 else word
-    return [values for values, _ in every]
+                name = best[0] if len(best) == 1 else str(values[key]).rpartition(".")[2]
+                named[place] = own.get((place, _below(place, values)), name)
+    return [named for *_, named in every]
+
+
+def _below(place: str, values: Mapping[str, Any]) -> str:
+    return repr([item for item in values.items() if item[0].startswith(f"{place}.") and not is_seeded(item[0])])

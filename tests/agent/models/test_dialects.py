@@ -197,22 +197,35 @@ def stream(*deltas, end="stop", last=b"data: [DONE]\n\n", before=b""):
 
 PIECES = [{"role": "assistant", "content": ""}, *({"content": RIGHT[at : at + 9]} for at in range(0, len(RIGHT), 9))]
 PAIR = [{"content": "# \ud83d"}, {"content": "\ude00"}, {"content": "\n\n"}]
+MESSAGE = json.dumps({"content": RIGHT}).encode()
+BROKEN = {
+    "torn": (stream(*PIECES, end=None, last=b""), "no chat completion"),
+    "torn within": (stream(*PIECES).replace(b'"}', b"", 3), "JSON is malformed"),
+    "error": (b"data: " + body_of("openai", SAYS), SAYS),
+    "error after text": (stream(*PIECES, last=b'event: error\ndata: {"message": "busy"}\n'), "field `choices`"),
+    "detail": (b'data: {"detail": "%s"}\n\ndata: [DONE]\n' % SAYS.encode(), SAYS),
+    "end alone": (b"data: [DONE]\n", "JSON is malformed"),
+    "no choice": (b'data: {"choices": []}\ndata: [DONE]\n', "JSON is malformed"),
+    "lines": (b'data: {\ndata: "choices": []\ndata: }\n\ndata: [DONE]\n', "JSON is malformed"),
+}  # fmt: skip
 STREAMS = {
     "openai": stream(*PIECES), "comments": stream(*PIECES, before=b": PROCESSING\n\nevent: chunk\n"),
     "halves of a character": stream(*PAIR, *PIECES), "no end": stream(*PIECES, last=b""),
     "thoughts": stream({"reasoning_content": "Hm.", "content": None}, {"reasoning_content": "So."}, *PIECES),
     "parts": stream(*({"content": [{"type": kind, kind: RIGHT}]} for kind in ("thinking", "text"))),
+    "text after parts": stream({"content": [{"type": "thinking", "thinking": "Hm."}]}, *PIECES),
+    "two choices at once": stream(*PIECES).replace(b'}], "u', b'}, {"index": 1, "delta": {"content": "x"}}], "u'),
+    "deltas and the whole": stream(*PIECES).replace(b'"delta": {}', b'"delta": {}, "message": %s' % MESSAGE),
+    "the whole": b'data: {"choices": [{"message": %s}], "usage": {"prompt_tokens": 7}}\ndata: [DONE]\n' % MESSAGE,
     "two choices": stream(*PIECES, last=b'data: {"choices": [{"index": 1, "delta": {"content": "x"}}]}'),
-    "torn": stream(*PIECES, end=None, last=b""), "error": b"data: " + body_of("openai", SAYS),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", STREAMS)
+@pytest.mark.parametrize("form", [*STREAMS, *BROKEN])
 def test_a_stream_that_nobody_asked_for_is_read_as_one_reply(lab, tmp_path, form):
-    status, output = lab(lambda body, headers: (200, STREAMS[form]))
-    if form in ("torn", "error"):
-        assert status == 2
-        assert (SAYS if form == "error" else "no chat completion") in output
-    else:
+    answer, message = BROKEN.get(form) or (STREAMS[form], "")
+    status, output = lab(lambda body, headers: (200, answer))
+    assert (status, message in output) == (2 * bool(message), True), output
+    if not message:
         figures = json.loads(next(tmp_path.glob("runs/2*/summary.json")).read_text())
         assert (figures["pass_at_1"]["share"], figures["usage"]["actor"]["prompt_tokens"]) == (1.0, 7)
