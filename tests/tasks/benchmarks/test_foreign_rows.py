@@ -124,7 +124,7 @@ ASSERTS = ["assert Solution().twice(2) == 4", "assert Solution().twice(3) == 6"]
     CLASS | {"entry_point": "Solution.twice", "visible_tests": ASSERTS[:1], "test": CHECK.replace("limit", "5")},
     CLASS | {"entry_point": "twice", "visible_tests": ASSERTS[:1], "hidden_tests": ["assert candidate(5) == 10"]},
     CLASS | {"entry_point": "twice", "visible_tests": ASSERTS[:1], "tests": ["assert twice(5) == 10"]},
-    CLASS | {"prompt": CLASS["prompt"] + "class Other:\n    def twice(self): ...\n", "entry_point": "twice",
+    CLASS | {"prompt": CLASS["prompt"] + "\nclass Other:\n    def twice(self): ...\n", "entry_point": "twice",
              "tests": ["assert candidate(2) == 4", "assert candidate(3) == 6"]},
 ])  # fmt: skip
 @pytest.mark.parametrize(("program", "rate"), [("2 * x", "1 of 1"), ("4", "0 of 1")])
