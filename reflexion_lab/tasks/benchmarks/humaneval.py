@@ -17,7 +17,7 @@ from reflexion_lab.tasks.benchmarks.rows import Fields, decoded, read
 from reflexion_lab.tasks.benchmarks.visible import visible_tests
 from reflexion_lab.tasks.sandbox.suites import with_calls
 from reflexion_lab.text.replies.extract import preamble
-from reflexion_lab.text.replies.syntax import UNPARSABLE, Parser, bound_names, module_nodes, unbound_names
+from reflexion_lab.text.replies.syntax import UNPARSABLE, Parser, bound_names, module_nodes, read_names, unbound_names
 
 CONTRADICTED: dict[str, dict[str, str]] = {
     "HumanEval/47": {
@@ -66,11 +66,11 @@ def hidden_checks(test: str) -> tuple[str, ...]:
     """Split the source of `def check(candidate)` into checks that all pass exactly if it passes.
 
     The checks run in order in a copy of the program's namespace, in which `candidate` is the entry point. Each is a
-    statement of `check` with an assert, together with the statements before it, also those outside `check`. Statements
-    after the last assert of `check` and calls of it are dropped. Without `check`, the module's statements are split. It
-    is one check if its `check` returns, has a `nonlocal` in it, or other parameters than `candidate`, or if functions
-    and classes of other names test. Raises DataError: `test` is no Python, has no function `check` with an
-    assert, or has one that is too deep to be written again.
+    statement of `check` that asserts or reads a helper that does, with the statements before it, also those outside
+    `check`; the last one has the statements after it, too. A `print` of constants and calls of `check` are dropped.
+    Without `check`, the module's statements are split. It is one check if its `check` returns, has a `nonlocal` in it,
+    or other parameters than `candidate`, or if only functions and classes of other names test. Raises DataError: `test`
+    is no Python, has no function `check` with an assert, or has one that is too deep to be written again.
     """
     tree, lines = _parsed(test), re.split(r"\n|\r(?!\n)", test)  # as Python counts lines
     check = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"), None)
@@ -82,16 +82,19 @@ def hidden_checks(test: str) -> tuple[str, ...]:
     before = [node for node in tree.body if node not in (check, *data, *_calling(tree))]
     if check and (_is_whole(check) or (_asserts(*others) and not _asserts(check))):
         return ("\n".join([*(_source(lines, node) for node in before), *_called(test, _lines(lines, check), check)]),)
-    checks, waiting = [], before if check else []
+    inner = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef))
+    asserting = {node.name for node in inner if node is not check and _asserts(node)}
+    checks, waiting = list[str](), before if check else []
     for statement in check.body if check else before:
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Name | ast.Constant):
-            continue  # a `print` without a call, or a docstring
+        if isinstance(statement, ast.Expr) and read_names(statement) <= {"print"}:
+            continue  # also a docstring
         waiting.append(statement)
-        if _asserts(statement):
+        is_test = _asserts(statement) or asserting & read_names(statement)
+        if is_test and getattr(statement, "name", None) not in asserting:
             checks.append("\n".join(_source(lines, node) for node in waiting))
             waiting.clear()
-    if checks and not check:
-        checks[-1] = "\n".join([checks[-1], *(_source(lines, node) for node in waiting)])  # tests without `assert`
+    if waiting and (checks or _asserts(*waiting)):  # tests without `assert`, or in definitions
+        checks[-1:] = ["\n".join([*checks[-1:], *(_source(lines, node) for node in waiting)])]
     if not checks:
         raise DataError("field $.test", repr(test[:60]), "a function `check` with asserts")
     return tuple(checks)

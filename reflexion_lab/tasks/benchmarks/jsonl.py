@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from functools import partial
 from itertools import pairwise
@@ -46,9 +47,10 @@ def jsonl(path: str, visible: Count = 1, fields: Names = SAME, compute: Compute 
     The fields `task_id`, `prompt` and `entry_point` (a Python identifier) are required; tests are lists of Python
     source. A row without `hidden_tests` but with `test` is read as one of HumanEval, whose `canonical_solution` may be
     missing; a row with `test_list` as one of MBPP or MBPP+, whose first test is visible and whose challenge tests are
-    left out. Of a list `tests`, as of `test_list`, the first `visible` ones are visible and the others hidden; one text
-    is split into its asserts. A row with `base_input` is one of EvalPlus' release, as `humaneval_plus` reads it with
-    `compute`. See `rows.read` for `path`, `fields`, name, digest and errors.
+    left out. Of a list `tests`, as of `test_list`, the first `visible` ones are visible and the others hidden; all are
+    hidden in a row with `visible_tests`. One text is split into its asserts. A row with `base_input` is one of
+    EvalPlus' release, as `humaneval_plus` reads it with `compute`. See `rows.read` for `path`, `fields`, name, digest
+    and errors.
     """
     return read(path, partial(_task, visible=visible, compute=compute), fields=fields)
 
@@ -63,26 +65,29 @@ def _task(row: Fields, visible: int, compute: Compute | None = None) -> Task:
         return mbpp.task(decoded(row, mbpp.Problem), visible)
     if type(row.get("task_id")) is int:
         row["task_id"] = str(row["task_id"])
-    if isinstance(test := row.get("test"), list) and not row.keys() & {"tests", "hidden_tests"}:
-        row["tests"] = row.pop("test")
-    elif isinstance(test, str) and re.search(r"^    results = \[", test, re.MULTILINE):  # of the hub
+    column = "test" if "test" in row else "test_list"
+    if "hidden_tests" not in row and re.search(r"^    results = \[", str(row.get("test")), re.MULTILINE):  # of the hub
         return humaneval_plus.task(row, compute)
+    if isinstance(row.get(column), list) and not row.keys() & {"tests", "hidden_tests"}:
+        row["tests"] = row.pop(column)
     call = _of_class(row)
-    if "tests" in row and not row.keys() & {"test", "visible_tests", "hidden_tests"}:
-        tests = decoded(row, Tests).tests
+    if "tests" in row and not row.keys() & {"test", "hidden_tests"}:
+        tests, visible = decoded(row, Tests).tests, 0 if "visible_tests" in row else visible
         checks = list(humaneval.hidden_checks(tests)) if isinstance(tests, str) else tests
         if len(checks) <= visible:
             raise DataError("field $.tests", len(checks), f"a test beyond the {visible} visible", mbpp.LOWER)
         if isinstance(tests, str):  # whose parts share a namespace
-            parts = map(ast.unparse, ast.parse("\n".join(checks[:visible])).body)
-            setup = [part for part in parts if not re.search(r"\bassert\b", part)]
+            setup = [ast.unparse(node) for check in checks[:visible] for node in ast.parse(check).body[:-1]]
             checks[visible] = "\n".join([*setup, checks[visible]])
-        row |= {"visible_tests": checks[:visible], "hidden_tests": checks[visible:]}
+        row |= {"visible_tests": row.get("visible_tests", checks[:visible]), "hidden_tests": checks[visible:]}
     task = humaneval.task(row) if "test" in row and "hidden_tests" not in row else decoded(row, Task)
     if call:
         every = {"visible_tests": task.visible_tests, "hidden_tests": task.hidden_tests}
         own = {name: tuple(re.sub(r"\bcandidate\(", f"{call}(", test) for test in of) for name, of in every.items()}
         alias = f"{task.setup}\ncandidate = lambda *values, **named: {call}(*values, **named)\n"
+        name = call.rpartition(".")[2]
+        is_known = re.search(rf"(?m)^(?:(?:def|class) |(?:from|import) .*\b){name}\b", task.setup)
+        alias += "" if is_known or hasattr(builtins, name) else f"{name} = candidate\n"
         task = replace(task, **own, setup=alias)
     solution = humaneval.whole_solution(checked(task).prompt, task.entry_point, task.canonical_solution)
     return replace(task, canonical_solution=solution)
@@ -93,12 +98,12 @@ def _of_class(row: Fields) -> str:
     prompt, name, start = (str(row.get(field, "")) for field in ("prompt", "entry_point", "starter_code"))
     text = prompt if start.strip() in prompt else f"{prompt.rstrip()}\n\n\n{start.rstrip()}\n"
     owner, _, method = name.replace("()", "").rpartition(".")
-    heads = re.findall(rf"^(?:class[ \t]+(\w+)|([ \t]*)def[ \t]+{re.escape(method)}\b)", text, re.MULTILINE)
+    heads = re.findall(rf"(?m)^(?:class +(\w+)|([ \t]*)(?:async +)?def +{re.escape(method)}\b)", text)
     owners = [owner for (owner, _), (other, blanks) in pairwise(heads) if owner and blanks]
     is_method = "()." in name or f"class {owner}" in text if owner else owners and ("", "") not in heads
     if not is_method:
         return ""
-    row["entry_point"] = owner = owner or owners[-1]
+    row["entry_point"] = owner = owner or sorted(owners, key="Solution".__eq__)[-1]
     if text != prompt:
         problem = str(row.pop("problem_description", "")).strip().replace("\\", r"\\").replace('"""', r"\"\"\"")
         text += indent(f'"""\n{problem}\n"""\n', " " * 8)

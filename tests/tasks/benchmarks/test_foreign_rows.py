@@ -70,6 +70,20 @@ def test_rows_of_humaneval_may_have_visible_tests_and_only_the_simulated_model_n
     assert code == 2 and "own/0 has no canonical solution; simulated needs" in screen
 
 
+@pytest.mark.parametrize("more", [
+    {"test": ["assert twice(1) == 3"]}, {"tests": ["assert twice(1) == 3"]}, {"test_list": ["assert twice(1) == 3"]},
+    {"tests": "assert twice(1) == 3"},
+    {"hidden_tests": ["assert twice(1) == 3"], "test": "def check(candidate):\n    results = [6]\n    assert results"},
+    {"entry_point": "twice", "hidden_tests": ["assert __import__('asyncio').run(twice(1)) == 3"],
+     "prompt": "class R:\n    def twice(self): ...\n\nasync def twice(x):\n"},
+])  # fmt: skip
+def test_hidden_tests_of_a_row_with_visible_ones_are_those_it_gives(write_rows, more):
+    path = write_rows(ROW | SOLVED | {"visible_tests": ["assert twice(2) == 4"]} | more)
+    task = rl.by_hand({"benchmark": str(path), "model": "simulated"}).tasks[0]
+    assert (task.visible_tests, task.entry_point) == (("assert twice(2) == 4",), "twice")
+    assert len(task.hidden_tests) == 1 and "== 3" in task.hidden_tests[0]
+
+
 @pytest.mark.parametrize(("row", "expected"), [
     (HUMANEVAL | {"canonical_soluton": ""}, "canonical_soluton: unknown; did you mean canonical_solution?"),
     (ROW | {"hiden_tests": []}, "hiden_tests: unknown; did you mean hidden_tests?"),
@@ -109,6 +123,9 @@ ASSERTS = ["assert Solution().twice(2) == 4", "assert Solution().twice(3) == 6"]
     LEETCODE, CLASS | {"entry_point": "twice", "tests": ASSERTS},
     CLASS | {"entry_point": "Solution.twice", "visible_tests": ASSERTS[:1], "test": CHECK.replace("limit", "5")},
     CLASS | {"entry_point": "twice", "visible_tests": ASSERTS[:1], "hidden_tests": ["assert candidate(5) == 10"]},
+    CLASS | {"entry_point": "twice", "visible_tests": ASSERTS[:1], "tests": ["assert twice(5) == 10"]},
+    CLASS | {"prompt": CLASS["prompt"] + "\nclass Other:\n    def twice(self): ...\n", "entry_point": "twice",
+             "tests": ["assert candidate(2) == 4", "assert candidate(3) == 6"]},
 ])  # fmt: skip
 @pytest.mark.parametrize(("program", "rate"), [("2 * x", "1 of 1"), ("4", "0 of 1")])
 def test_methods_of_a_class_are_judged(write_rows, run, row, program, rate):
@@ -118,6 +135,17 @@ def test_methods_of_a_class_are_judged(write_rows, run, row, program, rate):
     assert task.visible_tests[0].startswith("assert Solution().twice(") and task.prompt.count("class Solution") == 1
 
 
+VERIFY = (
+    "def verify(c, y):\n    assert c(2) == y\n\ndef check(candidate):\n    def again(y): assert candidate(3) == y\n    "
+)
+VERIFIED = {
+    "assert candidate(0) == 0\n    verify(candidate, 4)": "1 of 1",
+    "assert candidate(0) == 0\n    again(7)": "0 of 1",
+    "assert candidate(0) == 0\n    verify(candidate, 5)": "0 of 1",
+    "verify(candidate, 5)\n    again(6)": "1 of 1",
+    "assert not candidate(0)\n    again(6)\n    if candidate(1):\n        raise ValueError": "0 of 1",
+}
+"""Ends of a text whose tests call what asserts; the first test is visible."""
 COLUMNS = {
     "id": 7, "question": PROMPT, "info": {"name": "twice"}, "a.b": "    return 2 * x\n",
     "cases": ["assert twice(2) == 5", "assert twice(3) == 6", "assert twice(0) == 0"],
@@ -128,6 +156,7 @@ NAMES = dict(zip(FIELDS, ("id", "question", "info.name", "cases", "a.b"), strict
 
 @pytest.mark.parametrize(("rows", "more", "expected"), [
     ([COLUMNS], [], "1 of 1 tasks"), ([COLUMNS], [], "1 false fails"),
+    *[([COLUMNS | {"cases": VERIFY + text}], [], rate) for text, rate in VERIFIED.items()],
     ([COLUMNS | {"cases": COLUMNS["cases"][::-1]}], ["benchmark.load.visible=2"], "0 of 1 tasks"),
     ([COLUMNS | {"cases": "assert twice(2) == 5\nx = 3\nassert twice(x) == 6\n"}], [], "1 of 1 tasks"),
     ([COLUMNS | {"cases": "import math\nassert twice(1) == 2\nassert twice(2) == 2 * math.e"}], [], "0 of 1 tasks"),
