@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import yaml
 
 from reflexion_lab.analysis.summary import canonical_form
 from reflexion_lab.records import (
@@ -27,6 +28,7 @@ from reflexion_lab.records import (
     Trajectory,
 )
 
+TABLES = yaml.safe_load((Path(__file__).parent / "tables.yaml").read_text(encoding="utf-8"))
 ADD = "def add(a, b):\n    return a - b\n"
 STUDY = Path(__file__).parents[1] / "experiments" / "memory_methods"
 FAMILIES = (f"hydra.searchpath=[file://{STUDY}/conf]", "benchmark=families", "model=family_student")

@@ -84,15 +84,12 @@ def compare(options: argparse.Namespace) -> None:
 
 def _of_benchmarks(runs: Sequence[RunFolder]) -> list[list[RunFolder]]:
     """The runs of each benchmark: of one name, or of the same tasks under several."""
-    groups: list[list[RunFolder]] = []
+    groups: dict[str, list[RunFolder]] = {}
     for run in runs:
-        of, same = run.manifest, (group[0].manifest for group in groups)
-        alike = [of.benchmark == its.benchmark or of.tasks_digest == its.tasks_digest != "" for its in same]
-        if True in alike:
-            groups[alike.index(True)].append(run)
-        else:
-            groups.append([run])
-    return groups
+        of, digests = run.manifest, {name: group[0].manifest.tasks_digest for name, group in groups.items()}
+        same = (name for name, digest in digests.items() if of.benchmark == name or of.tasks_digest == digest != "")
+        groups.setdefault(next(same, of.benchmark), []).append(run)
+    return list(groups.values())
 
 
 def _compare(options: argparse.Namespace, runs: Sequence[RunFolder] | None) -> None:

@@ -19,6 +19,7 @@ from reflexion_lab.cli.main import main
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.tasks.benchmarks.humaneval import hidden_checks
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
+from tests.builders import TABLES
 
 RIGHT, WRONG = "def f(x):\n    return x + 1\n", "def f(x):\n    return x\n"
 
@@ -52,27 +53,7 @@ def test_verdicts_are_counted_with_and_without_a_logged_one(write_rows):
     assert result.disagreements[0].detail.startswith("assert candidate(1) == 2")
 
 
-@pytest.mark.parametrize(
-    "test",
-    [
-        "def check(candidate): assert candidate(1) == 2",
-        "def check(function):\n    assert function(1) == 2\n",
-        "def check(candidate):\n    assert candidate(0) == 1; assert candidate(1) == 2\n",
-        "def check(candidate):\n    if candidate is None:\n        return\n    assert candidate(1) == 2\n",
-        'def check(candidate):\n    text = """a\n    b"""\n    assert candidate(1) == 2 and len(text) == 7\n',
-        "def check(candidate, /):\n    assert candidate(1) == 2\n",
-        "def check(*functions):\n    assert functions[0](1) == 2\n",
-        "def check(candidate, *, one=1):\n    assert candidate(one) == 2\n",
-        "def check(candidate):\n    n = 0\n    def one():\n        nonlocal n\n        n += 1\n        return n\n"
-        "    assert candidate(one()) == 2\n",
-        "from dataclasses import dataclass\n@dataclass\nclass One:\n    n: int\n"
-        "def check(candidate):\n    assert candidate(One(1).n) == 2\n",
-        "def check(candidate):\r    assert candidate(0) in (0, 1)\r    assert candidate(1) == 2\r",
-        "def _check(got, expected):\n    assert got == expected\n"
-        "def check(candidate):\n    _check(candidate(1), 2)\n    assert candidate(0) == 1\n    return True\n",
-        "def \\\n check(candidate):\n    assert candidate(1) == 2\n    return True\n",
-    ],
-)
+@pytest.mark.parametrize("test", TABLES["tests in odd forms"])
 def test_a_test_in_an_odd_form_judges_as_a_whole_one(write_rows, test):
     rows = [{**row(name, program), "test": test} for name, program in (("a", RIGHT), ("b", WRONG))]
     assert [verdict.passed for verdict in audited(write_rows(*rows)).verdicts] == [True, False]

@@ -157,9 +157,10 @@ def test_arms_have_the_names_that_were_typed(day, cells, names, is_typed):
 
 
 MODEL = {"config": {"arm": "words", "model": {"model": "x"}}}
-JSONL = {"benchmark": "jsonl", "benchmark_digest": "b", "config": {"arm": "words", "benchmark": {"name": "jsonl"}}}
-COMMA = {"benchmark": "a,b", "benchmark_digest": "b", "config": {"arm": "words", "benchmark": {"name": "a,b"}}}
-OTHER = {"benchmark": "other", "benchmark_digest": "b", "config": {"arm": "words", "benchmark": {"name": "other"}}}
+OTHER, *ODD = (
+    {"benchmark": name, "benchmark_digest": "b", "config": {"arm": "words", "benchmark": {"name": name}}}
+    for name in ("other", "jsonl", "a,b")
+)
 
 
 @pytest.mark.parametrize(
@@ -167,9 +168,7 @@ OTHER = {"benchmark": "other", "benchmark_digest": "b", "config": {"arm": "words
     [
         ({}, {"words": "62.5"}, "seed) is newer, or the first of its study: words-s7"),
         ({"n_expected": 9}, {"words": "75.0"}, "Left out: unfinished run again"),
-        (OTHER, {"toy · 4 tasks x 2 seeds": "", "other · 4 tasks x 1 seed": ""}, ""),
-        (JSONL, {"toy · 4 tasks x 2 seeds": "", "jsonl · 4 tasks x 1 seed": ""}, ""),
-        (COMMA, {"toy · 4 tasks x 2 seeds": "", "a,b · 4 tasks x 1 seed": ""}, ""),
+        *((of, {"toy · 4 tasks x 2 seeds": "", f"{of['benchmark']} · 4 tasks": ""}, "") for of in (OTHER, *ODD)),
         (MODEL, {"words model=None": "75", "words model=x": "50"}, ""),
     ],
 )
@@ -187,10 +186,8 @@ def test_trials_of_a_day_are_compared(day, capsys, fields, arms, message):
 
 def test_of_repeated_runs_the_first_of_a_study_counts(day):
     studies = ("", "s", "s", "")
-    runs = [
-        day("words", BASE, 9, run_id=f"r{n}", created_at=f"2026-01-0{n}T00:00:00Z", study_digest=study)
-        for n, study in enumerate(studies, 1)
-    ]
+    times = [{"run_id": f"r{n}", "created_at": f"2026-01-0{n}T00:00:00Z"} for n in range(1, 5)]
+    runs = [day("words", BASE, 9, **of, study_digest=study) for of, study in zip(times, studies, strict=True)]
     with pytest.warns(UserWarning, match="Left out: .* r1, r3, r4"):
         (arm,) = arms(runs)
     assert [log.manifest.run_id for log in arm.whole] == ["r2"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Literal
 
 from msgspec.structs import replace
@@ -290,33 +291,5 @@ OUTCOMES = {
 }
 """Descriptions of outcomes without an exception."""
 
-_COMMONPLACE = """
-able accordingly account accurate accurately actual actually add additional additionally address adjust again algorithm
-all also always anew answer any appear appears approach arises ask asked asks aspect assert assertion attempt attempts
-attention avoid aware based basic because been before beginning behaves behavior behaviour being better both boundary
-bug bugs call called care careful carefully carefulness case cases cause caused causes causing certain change changed
-changes check checked checking checks code come common complete completely condition conditions consider considered
-considering considers corner correct corrected correctly could cover covered current currently deal debug debugging
-describe described description desired detail details determine difference different double due during each edge edges
-effect either else ensure ensures ensuring error errors evaluate even every exactly examine example examples expect
-expected expects explain explanation fail failed failing fails failure failures fault find first fix fixed following
-found fully function functions future general get getting give given gives go good handle handled handles handling
-happen happened happens hard having help here however identify implement implementation implemented important improper
-improve improved inaccurate include incorrect incorrectly indicate indicates indicating input inputs instead intended
-issue issues itself job just keep kind know lead leading leads learn learned least lesson lie lies like likely line
-lines logic look made main make makes making many match matches may maybe means meet message might mind missed missing
-mistake mistakes modify more most much must necessary need needed needs never new next note nothing now often once one
-only operation order original other output outputs over overall oversight own part particular pass passed passes
-passing pay perform performs plan please possible precise previous prior problem problems process produce produced
-produces program proper properly provide provided put python question quite read really reason reasons reflect
-reflection related require required requirement requirements requires resolve result resulting results return returned
-returning returns review rewrite right rigorous robust root run same scenario scenarios see seems seen several should
-show shows similar simply since situation situations solution solutions solve some something sometimes sort specific
-specifically specification specified start statement step steps still strategy such sure take task tasks tell test
-tested testing tests than thing things think thoroughly those through time times too trace try trying type types
-unclear understand understanding unexpected unit unusual up update use used user uses using usual valid value values
-various verify version very want way well whatever where whether while whole why within without work working works
-would write writing written wrong wrongly yet
-"""
-COMMONPLACE = frozenset(_COMMONPLACE.split())
+COMMONPLACE = frozenset((Path(__file__).parent / "commonplace.txt").read_text(encoding="utf-8").split())
 """Words that fit a text about any failure."""

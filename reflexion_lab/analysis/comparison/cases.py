@@ -42,50 +42,14 @@ from reflexion_lab.records import (
 )
 
 FILE = "cases.csv"
-COLUMNS = {
-    "arm": "name of the arm",
-    "seed": "seed of its run; of a run on frozen memory, that of the run whose memory it is",
-    "task": "task id",
-    "cluster": "cluster of the task; its id if it stands alone",
-    "attempt": "number from 1",
-    "parent": "attempt that it follows; empty for the first",
-    "feedback": "verdict of the feedback tests: 1 passed, 0 not",
-    "feedback_outcome": "pass, fail, error, timeout, ...",
-    "tests": "feedback tests",
-    "tests_passed": "of these",
-    "timeouts": "checks of the feedback that timed out",
-    "harness_errors": "checks of the feedback that the harness broke",
-    "reward": "in [0, 1]",
-    "hidden": "verdict of the hidden tests: 1 passed, 0 not",
-    "hidden_outcome": "pass, fail, error, timeout, ...",
-    "omega": "Ω at this attempt; empty if the policy has none",
-    "episodes": "the task's own episodes before this attempt",
-    "shown": "of these, the ones in the prompt",
-    "blind": "1: a retry whose prompt shows nothing of the task's own past although Ω is 1 or more",
-    "program": "1: the reply holds a program",
-    "words": "source of the reflection on it, such as llm or control:oracle; failed: it gave none; empty without",
-    "benchmark": "its name",
-    "digest": "digest of the data set",
-    "tasks_digest": "digest of its tasks, whatever its file is called",
-    "file_digest": "digest of its file; empty without one",
-    "feedback_source": "visible, self_tests, oracle or none",
-    "upper_bound": "1: hidden tests or solutions reached the loop",
-    "study": "registered study of the run; empty if it is exploratory",
-    "study_digest": "digest of that study",
-    "n_tasks": "tasks of the run",
-    "shards": "of a run that lacks shards, such as 3 of 4; else empty",
-    "max_attempts": "attempts that its loops were allowed; empty if its config does not say",
-    "began": "memory, prices and code that the run began with, as JSON",
-    "items_before": "items of memory across tasks before the run; empty for none",
-    "models": "fingerprints by role, as JSON",
-    "prices": "prices by role, as JSON",
-    "split": "part of a split benchmark: train, which no rate counts, or those held out; empty without a split",
-    "round_size": "tasks after which the run's memory learns; empty if its config does not say",
-    "same_task": "1: a prompt may hold items that were learnt from its task",
-    "updates": "updates of memory that end with this task, at its first attempt; empty without a curator",
-    "checkpoint": "of a run on frozen memory: rounds after which it was taken; else empty, as in all rows of pass@1",
-}
-"""Columns and their meaning; those of spending follow, `ROLE_KIND`, such as `actor_prompt_tokens`."""
+COLUMNS = (
+    "arm", "seed", "task", "cluster", "attempt", "parent", "feedback", "feedback_outcome", "tests", "tests_passed",
+    "timeouts", "harness_errors", "reward", "hidden", "hidden_outcome", "omega", "episodes", "shown", "blind",
+    "program", "words", "benchmark", "digest", "tasks_digest", "file_digest", "feedback_source", "upper_bound", "study",
+    "study_digest", "n_tasks", "shards", "max_attempts", "began", "items_before", "models", "prices", "split",
+    "round_size", "same_task", "updates", "checkpoint",
+)  # fmt: skip
+"""Columns (meaning: docs/guides/sweep.md); those of spending follow, `ROLE_KIND`, such as `actor_prompt_tokens`."""
 LATER = dict.fromkeys(
     ("timeouts", "harness_errors", "tasks_digest", "file_digest", "shards", "began", "items_before"), ""
 )

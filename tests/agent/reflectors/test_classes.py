@@ -79,28 +79,7 @@ def test_dotted_exception_names_are_read_by_their_last_part(name: str) -> None:
     assert classify(name, "") == classify(name.rpartition(".")[2], "") != "unknown"
 
 
-@pytest.mark.parametrize(
-    ("message", "name"),
-    [
-        ("assert failed: expected 10, got 5", "assertion"), ("context deadline exceeded", "timeout"),
-        ("request timed out", "timeout"), ("nil pointer dereference", "null"),
-        ("invalid memory address or nil pointer dereference", "null"),
-        ("Cannot read properties of undefined: x is undefined", "null"),
-        ("permission denied: cannot write", "permission"), ("missing import for package foo/bar", "import"),
-        ("Cannot find module './parser'", "import"), ("Module 'numpy' not found", "import"),
-        ("incompatible type conversion", "type"), ("type mismatch in argument", "type"),
-        ("Type 'string' is not assignable to type 'number'", "type"), ("out of memory: allocation failed", "memory"),
-        ("fatal error: stack overflow", "memory"),
-        ("fatal error: all goroutines are asleep - deadlock!", "concurrency"), ("WARNING: DATA RACE", "concurrency"),
-        ("write: broken pipe", "concurrency"), ("Unexpected token }", "syntax"), ("compilation failed", "syntax"),
-        ("index out of range [5] with length 3", "index"), ("Test failed: expected true", "assertion"),
-        ("expect(x).toBe(y) failed", "assertion"), ("KeyError: 'a'", "index"), ("'a'", "index"), ('"it\'s"\n', "index"),
-        ("'a' and 'b'", "unknown"), ("'NoneType' object is not iterable", "null"),
-        ("unsupported operand type(s) for +: 'int' and 'NoneType'", "null"),
-        ("the time was over before this check ended", "timeout"), ("assert f(1) == 2\nError", "assertion"),
-        ("Error: Cannot find module './parser'", "import"), ("something weird happened", "unknown"), ("", "unknown"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("message", "name"), make.TABLES["messages without a type"])
 def test_without_a_type_whole_words_decide(message: str, name: str) -> None:
     assert classify("", message) == name
 

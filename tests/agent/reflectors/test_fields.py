@@ -19,6 +19,7 @@ from reflexion_lab.agent.reflectors.fields import (
     prose,
 )
 from reflexion_lab.text.replies.labelled import PROMPTS
+from tests.builders import TABLES
 
 PLAIN = """ROOT_CAUSE: The loop stops one short.
 WHAT_WENT_WRONG: The last item was never added.
@@ -314,33 +315,6 @@ def test_an_echo_of_the_form_is_no_critique(name: str) -> None:
     assert parse_verdict(f"{form}\n{own}") == parse_verdict(own)
 
 
-@pytest.mark.parametrize(
-    ("reply", "words"),
-    [
-        ("The loop ends one step early. It should run to n.", "The loop ends one step early. It should run to n."),
-        ("<think>hm</think>\n\n1. The loop ends one step early.", "1. The loop ends one step early."),
-        ("The loop ends too early.\n\nHere is my new program:\n```python\nx = 1\n```", "The loop ends too early."),
-        ("```python\ndef add(a, b):\n    return a + b\n```", ""),
-        ("My Python program failed its checks. I find out why.\nAdd two numbers, a and b.", ""),
-        ("<think>The loop ends one step early.", ""),
-        ("ROOT_CAUSE: The loop ends one step early.", ""),
-        ('{"cause": "the loop ends one step early"}', ""),
-        ("Sorry, I see.", ""),
-        ("I'm sorry, but I can't help with that request.", ""),
-        ("I am unable to assist with this program.", ""),
-        ("My program cannot provide the sum of an empty list.", "My program cannot provide the sum of an empty list."),
-        ("Could you show me the program that failed? I need it.", ""),
-        ("Sure! Please provide the code of the function.", ""),
-        ("What should the function do for an empty list?", ""),
-        ("I will return 0, since what else is an empty sum?", "I will return 0, since what else is an empty sum?"),
-        ('{"root_cause": "the loop ends one step early", "what_went', ""),
-        ('Here is my reflection: {"root_cause": "the loop ends early', ""),
-        (
-            "I'm sorry, I cannot have tested it: {'a': 1} was lost.",
-            "I'm sorry, I cannot have tested it: {'a': 1} was lost.",
-        ),
-        ("The loop ends one step early.\n\nTask:\nSum the numbers of a list.", "The loop ends one step early."),
-    ],
-)
+@pytest.mark.parametrize(("reply", "words"), TABLES["prose without labels"])
 def test_prose_without_labels_is_the_change(reply: str, words: str) -> None:
     assert prose(reply, "Task:\nAdd two numbers, a and b.") == words

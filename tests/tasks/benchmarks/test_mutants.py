@@ -3,29 +3,14 @@ import ast
 import pytest
 
 from reflexion_lab.tasks.benchmarks.mutants import mutants
+from tests.builders import TABLES
 
 
 def mutated(program: str) -> set[str]:
     return {mutant.program for mutant in mutants(program)}
 
 
-@pytest.mark.parametrize(
-    ("program", "mutant"),
-    [
-        ("x = a < b", "x = a <= b"), ("x = a < b", "x = a >= b"), ("x = a < b < c", "x = a < b <= c"),
-        ("x = a in b", "x = a not in b"), ("x = 3", "x = 4"), ("x = 3", "x = 2"), ("x = True", "x = False"),
-        ("x = 'ab'", "x = 'a'"), ("x = ''", "x = 'x'"), ("x = a + b", "x = a - b"), ("x += a", "x -= a"),
-        ("x = a and b", "x = a or b"), ("x = not a", "x = a"), ("x = -a", "x = a"), ("x = a[1:n]", "x = a[:n]"),
-        ("x = a[1:n]", "x = a[1:]"), ("x = a[1:n]", "x = a[1:n + 1]"), ("x = a[::-1]", "x = a[:]"),
-        ("x = a if b else c", "x = c if b else a"),
-        ("if a:\n    b()\nelse:\n    c()", "if a:\n    c()\nelse:\n    b()"),
-        ("if a:\n    b()", "if not a:\n    b()"), ("x = min(a)", "x = max(a)"), ("x = a.upper()", "x = a.lower()"),
-        ("a.append(b)", "pass"), ("for a in b:\n    break", "for a in b:\n    continue"),
-        ("def f(a):\n    return a", "def f(a):\n    return None"),
-        ("def f(a):\n    return a", "def f(a):\n    return 0\n    return a"),
-        ("def f(a):\n    'Says.'\n    return a", 'def f(a):\n    """Says."""\n    return 0\n    return a'),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("program", "mutant"), TABLES["small mistakes"])
 def test_the_usual_small_mistakes_are_made(program: str, mutant: str) -> None:
     assert mutant in mutated(program)
 

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from reflexion_lab.tasks.sandbox.apart import prepare, prepare_all
+from tests.builders import TABLES
 
 NODE = "class Node:\n    def __init__(self, value, next=None): self.value, self.next = value, next\n"
 CHAIN = NODE + (
@@ -154,23 +155,7 @@ def test_a_refused_argument_is_no_error_that_a_check_may_expect(sandbox):
 BOX = "class Box:\n    def __init__(self): self.value = 1\n    def double(self): return 2 * self.value\n"
 
 
-@pytest.mark.parametrize(
-    ("program", "check"),
-    [
-        (
-            "def f(a, b):\n    def bump(): b.value += 1\n    return bump\n",
-            "a, b = Box(), Box()\nbump = f(a, b)\na.extra = [1]\nbump()\n"
-            "assert (a.extra, a.value, b.value) == ([1], 1, 2)",
-        ),
-        ("def f(x): return x.double()\n", "assert f(Box()) == 2"),
-        ("def f(x): x.value = 5; return x.double()\n", "box = Box()\nassert f(box) == 10 and box.value == 5"),
-        (
-            "import threading\ndef f(g):\n    t = threading.Thread(target=g, args=(5,))\n    t.start(); t.join()\n",
-            "seen = []\nf(lambda x: seen.append(x))\nassert seen == [5]",
-        ),
-        ("def f(x): x.append(1); raise ValueError\n", "x = []\ntry: f(x)\nexcept ValueError: pass\nassert x == [1]"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("program", "check"), TABLES["objects of test and program"])
 def test_objects_of_the_test_and_the_program_keep_in_step(sandbox, program, check):
     namespace = {}
     exec(program + BOX, namespace)
