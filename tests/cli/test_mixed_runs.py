@@ -185,9 +185,8 @@ def test_trials_of_a_day_are_compared(day, capsys, fields, arms, message):
 
 
 def test_of_repeated_runs_the_first_of_a_study_counts(day):
-    studies = ("", "s", "s", "")
     times = [{"run_id": f"r{n}", "created_at": f"2026-01-0{n}T00:00:00Z"} for n in range(1, 5)]
-    runs = [day("words", BASE, 9, **of, study_digest=study) for of, study in zip(times, studies, strict=True)]
+    runs = [day("words", BASE, 9, **of, study_digest=study) for of, study in zip(times, ("", *"ss", ""), strict=True)]
     with pytest.warns(UserWarning, match="Left out: .* r1, r3, r4"):
         (arm,) = arms(runs)
     assert [log.manifest.run_id for log in arm.whole] == ["r2"]

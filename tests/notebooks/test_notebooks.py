@@ -66,8 +66,7 @@ VOLATILE = re.compile(
     r"|(?<=Figure size )\d+x\d+"  # fonts
 )
 """What two executions may print differently."""
-BAR = re.compile(r" *\d+%\|.*\| \d+/\d+ \[.*\] *$")
-"""A line of progress, which work has on a machine that is slow at that moment."""
+BAR = re.compile(r" *\d+%\|.*\| \d+/\d+ \[.*\] *$")  # of progress, which only a slow machine draws
 EXECUTED = [
     pytest.param(path, id=path.stem, marks=[] if path.stem.startswith(EACH_TIME) else pytest.mark.soak)
     for path in NOTEBOOKS
