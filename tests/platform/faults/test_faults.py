@@ -69,7 +69,7 @@ def test_retry_after_is_waited(faults, student, run, measured, unbroken, clock):
     with faults.FaultServer(student, lambda r: plan(r) if r.nth == 1 else "") as server:
         folder, problem = run(server)
     assert (problem, measured(folder)) == (None, unbroken())
-    assert set(clock.waits) == {1}
+    assert clock.waits and all(1 <= wait <= 1.1 for wait in clock.waits)
     assert server.faults["429_second"] == len(clock.waits) > 0
 
 
