@@ -104,7 +104,7 @@ def test_what_cannot_be_read_hides_no_run(two, tmp_path):
     root = (tmp_path / "root").rename(tmp_path / "we[1]rd")
     (root / "sweeps" / "manifest.json").write_text('{"name": "of another tool"}')
     table = rl.runs(root)
-    assert [run.path.name for run in table.runs] == ["b", "a"]
+    assert [run.path.name for run in table.runs] == ["a", "b"]
     assert "Not read:" in table.sheet.caption and "sweeps" in table.sheet.caption
     assert "no runs in" in repr(rl.runs(tmp_path / "nowhere"))
 

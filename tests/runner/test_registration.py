@@ -251,7 +251,7 @@ def test_what_was_not_registered_is_exploratory(run_of, registered):
 
 
 def test_an_arm_without_a_difference_is_not_registered(run_of, registered):
-    both = arms([run_of("retry"), run_of("reflexion")])
+    both = arms([run_of("retry"), run_of("reflexion", 1)])  # without a case in common
     base, refused = compare(both, "retry", study=registered).rows
     assert refused.refused
     assert (is_registered(base), is_registered(refused)) == (True, False)
