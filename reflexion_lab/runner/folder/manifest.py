@@ -60,7 +60,7 @@ IMPORTED = time.time()
 PACKAGE = Path(__file__).parents[2]
 LOCK = "constraints.txt"
 OURS = ("reflexion_lab.", "hydra.")
-CODE = {".py", ".yaml", ".jinja", ".json", ".css", ".js"}
+CODE = {".py", ".txt", ".yaml", ".jinja", ".json", ".css", ".js"}
 """Suffixes of the lab's own files."""
 
 
