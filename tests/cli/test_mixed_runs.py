@@ -68,7 +68,7 @@ def test_broken_runs_are_named_and_left_out(day, capsys, door):
     for name, (_, message) in BREAKAGES.items():
         assert (message in messages.replace(f"{Path.cwd()}/", "")) == (name not in kept)
     if door == "report":
-        warning = "LEFT OUT: unfinished, not readable, or older than an equal run: broken"
+        warning = "LEFT OUT: unfinished, not readable, or equal to another run: broken"
         assert any(warning in path.read_text() for path in Path("out").rglob("*.html"))
 
 

@@ -48,7 +48,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     best: Best | None = None
     """Of a sweep, the best of three cells or more."""
     left_out: tuple[str, ...] = ()
-    """Names of runs that are unfinished or cannot be read."""
+    """Names of runs that are unfinished, cannot be read, or repeat another."""
 
     def renamed(self, names: Mapping[str, str]) -> Comparison:
         """The same with other names of its arms, by their labels."""

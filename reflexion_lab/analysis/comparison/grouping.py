@@ -29,8 +29,8 @@ def arms(
     """Group runs into arms, in order of appearance.
 
     Runs with the same `arm` that differ in a config key are separate arms, named with it: `reflexion recall.omega=3`.
-    Runs over the shards of a benchmark are one run. Unfinished runs, those that cannot be read, and all but the
-    newest of runs with equal config, tasks and seed, are left out with a warning. Raises FolderError: not a run
+    Runs over the shards of a benchmark are one run. Unfinished runs, those that cannot be read, and of equal runs
+    (`_sameness`) all but the newest, or the first of a study, are left out with a warning. Raises FolderError: no run
     folder, or none is left; DataError: as `Arm`, or none is finished. `by`: dotted config keys to name arms by,
     instead of the keys in which they differ. `frozen`: whether runs with the frozen memory of another of `runs` are
     checkpoints of its arm (see `checkpoints.checkpoints`) or arms; they are arms if `by` names a key of
@@ -162,8 +162,8 @@ def _split(name: str, logs: Sequence[Log], by: Sequence[str], frozen: Mapping[st
     labels = labels_of(name, [log.manifest for log in logs], by)
     groups: dict[str, dict[object, Log]] = {label: {} for label in labels}
     pairs = sorted(zip(logs, labels, strict=True), key=lambda pair: pair[0].manifest.created_at)
-    of_study = [pair for pair in pairs if pair[0].manifest.study_digest]
-    for log, label in [pair for pair in pairs if pair not in of_study] + of_study[::-1]:
+    others, of_study = ([pair for pair in pairs if bool(pair[0].manifest.study_digest) is has] for has in (False, True))
+    for log, label in others + of_study[::-1]:  # the last of equal runs stays
         groups[label][log.manifest.seed, repr(_sameness(log)), frozenset(log.results)] = log
     return [Arm(label, [*members.values()], frozen=frozen) for label, members in groups.items()]
 

@@ -58,7 +58,7 @@ def sheets(comparison: Comparison) -> list[Sheet]:
 def warnings(comparison: Comparison) -> Iterator[str]:
     """Warnings to show above the results, one per line."""
     if comparison.left_out:
-        yield f"LEFT OUT: unfinished, not readable, or older than an equal run: {cells.listed(comparison.left_out, 3)}"
+        yield f"LEFT OUT: unfinished, not readable, or equal to another run: {cells.listed(comparison.left_out, 3)}"
     yield from _beginnings(comparison.rows)
     reasons = {reason for row in comparison.rows for each in row.differences.values() for reason in each.exploratory}
     if NOT_AT_HAND in reasons:
