@@ -1,4 +1,4 @@
-"""tests/docs/preset_prompts.md holds the prompts that the presets give today."""
+"""tests/docs/preset_prompts.md holds the prompts that the presets give today, and what is promised of them."""
 
 import importlib.util
 from pathlib import Path
@@ -14,7 +14,15 @@ SPEC.loader.exec_module(presets)
 @pytest.mark.parametrize("preset", presets.PRESETS)
 @pytest.mark.slow
 def test_prompt_of_the_third_attempt(preset):
-    assert presets.block(preset) in presets.PAGE.read_text(), "run python docs/presets.py --write"
+    assert presets.printed(preset) == presets.prompt(preset), "run python docs/presets.py --write"
+
+
+@pytest.mark.parametrize("preset", presets.PRESETS)
+def test_each_promised_text_is_in_the_prompt(preset):
+    text = presets.printed(preset)
+    assert presets.block(preset, text) in presets.PAGE.read_text(), "run python docs/presets.py --write"
+    for promise, words in presets.PROMISES[preset].items():
+        assert words in text, promise
 
 
 def test_every_preset_is_on_the_page():
