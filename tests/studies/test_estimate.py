@@ -180,13 +180,12 @@ def test_an_estimate_counts_the_curators_calls_and_bounds_full_memory(tmp_path, 
     assert "note: memory grows after the probe" in text
 
 
-def test_the_calls_of_a_whole_round_are_counted_from_a_part_of_it(tmp_path, capsys):
-    """ExpeL makes a call for each chunk of at most 8 successes: two in a round of 12."""
-    easy = ("curator=expel", "memory.shared.round_size=12", "model.without=1")
+def test_a_curator_is_probed_in_whole_rounds(tmp_path, capsys):
+    easy = ("curator=expel", "memory.shared.round_size=6", "model.without=1")
     text, expected = estimated(capsys, tmp_path, *easy, "--tasks", "3")
+    assert "12 tasks, from 6 probed" in text
     assert expected["roles"]["curator"]["calls"] == {"low": 2, "mean": 2, "high": 2}
-    assert expected["to_pay"]["calls"]["mean"] == 9 + 2
-    assert "pays the curator's calls of that round again" in text
+    assert expected["to_pay"]["calls"]["mean"] == 6 + 1
 
 
 def test_an_estimate_says_that_the_curators_calls_are_missing(tmp_path, capsys):
