@@ -115,6 +115,16 @@ def test_a_name_that_no_run_has_is_answered_with_the_newest(day, capsys, words):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("name", "content"), [("a.csv", None), ("b.csv.gz", b"arm"), ("c.csv", b"\x86")], ids=str)
+def test_cases_that_cannot_be_read_are_an_error_in_one_line(tmp_path, capsys, name, content):
+    path = tmp_path / name
+    if content:
+        path.write_bytes(content)
+    assert main(["compare", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {path}: got ") and line.endswith(", expected a cases.csv")
+
+
 def test_a_folder_of_broken_runs_is_an_error_and_verify_reads_around_none(day, capsys):
     for path in map(RunFolder, sorted(rl.runs().runs[0].path.parent.iterdir())[1:]):
         (path.path / "manifest.json").write_text("{")

@@ -92,8 +92,11 @@ def load_cases(path: Path | str) -> list[Arm]:
     Their records hold what the columns hold. Raises DataError: a column is missing, or a value is not of its kind.
     """
     is_packed = Path(path).suffix == ".gz"
-    with gzip.open(path, "rt", newline="") if is_packed else Path(path).open(newline="") as file:
-        lines = [LATER | {name: _bare(value) for name, value in line.items()} for line in csv.DictReader(file)]
+    try:
+        with gzip.open(path, "rt", newline="") if is_packed else Path(path).open(newline="") as file:
+            lines = [LATER | {name: _bare(value) for name, value in line.items()} for line in csv.DictReader(file)]
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as problem:
+        raise DataError(path, getattr(problem, "strerror", None) or str(problem), f"a {FILE}") from None
     if missing := [name for name in COLUMNS if not lines or name not in lines[0]]:
         raise DataError(path, f"no column {missing[0]}", f"a {FILE} as `reflexion-lab report` writes it")
     runs: dict[_Key, list[dict[str, str]]] = defaultdict(list)
