@@ -7,24 +7,31 @@ import inspect
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from reflexion_lab.errors import CapReached, FolderError, LabError, ModelNotFound
 from reflexion_lab.io.terminal import columns, in_notebook
 from reflexion_lab.protocols import Tracker
+from reflexion_lab.records import Usage
 from reflexion_lab.runner.config.assemble import Lab, assemble
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import FolderLost, RunFolder
 
 if TYPE_CHECKING:
+    from reflexion_lab.agent.models.prices import Meter
     from reflexion_lab.analysis.run_log import Log
     from reflexion_lab.analysis.summary import Summary
     from reflexion_lab.runner.config.build import Config
+
+
+DISCORDANCE, AGREEMENT = 0.2, 0.5
+"""Assumed share of cases that only one of two arms solves, and correlation of a task's seeds: nothing has run yet."""
+TOO_FEW, NEWEST = "too few to detect a difference between arms", 20
 
 
 def carry_out(cfg: Config, is_printed: bool = True) -> Summary:
@@ -35,12 +42,38 @@ def carry_out(cfg: Config, is_printed: bool = True) -> Summary:
     return finish(assemble(cfg), cfg, is_printed and not cfg.quiet)
 
 
+def outlook(cfg: Config, meter: Meter, tasks: int, seeds: int = 1, arms: int = 2) -> Iterator[str]:
+    """The difference that the design detects, and the attempts that its caps buy at the mean of the arm's last run."""
+    from reflexion_lab.analysis.stats.power import ALPHA, minimum_detectable
+
+    pairs = round(tasks * seeds / (1 + (seeds - 1) * AGREEMENT))
+    least = minimum_detectable(pairs, DISCORDANCE, alpha=ALPHA / max(1, arms - 1))
+    detects = f"minimum detectable difference {100 * least:.0f} points (80 % power)" if least else TOO_FEW
+    yield f"{tasks} task{'s' * (tasks > 1)} x {seeds} seed{'s' * (seeds > 1)}: {detects}"
+    caps = {name: cap for name, cap in msgspec.to_builtins(meter.caps).items() if cap is not None and name != "seconds"}
+    for path in sorted(Path(cfg.run_root).glob("2*/summary.json"), reverse=True)[:NEWEST] if caps else ():
+        with contextlib.suppress(OSError, LookupError, TypeError, LabError, msgspec.MsgspecError):  # a broken run
+            last = msgspec.json.decode(path.read_bytes(), type=_Ended)
+            used, attempts = sum(last.usage.values(), Usage()), last.n_logged * last.attempts_mean
+            left = {name: cap - getattr(meter.spent, name) for name, cap in caps.items() if getattr(used, name)}
+            if left and _kind(RunFolder(path.parent).manifest.config) == _kind(cfg):
+                bought, name = min((attempts * left[name] / getattr(used, name), name) for name in left)
+                yield f"caps.{name}={caps[name]:g} buys about {max(0, bought):,.0f} attempts"
+                return
+
+
+def _kind(config: Any) -> tuple[object, ...]:
+    return config["arm"], config["model"]["_target_"], config["model"].get("model")
+
+
 def finish(lab: Lab, cfg: Config, is_printed: bool = False) -> Summary:
     """Run the assembled experiment, close it, and present its results."""
     try:
         with contextlib.ExitStack() as hold:  # no other process may resume the run until its summary is written
             try:
                 hold.enter_context(lab.folder.held())
+                if not (cfg.quiet or cfg.sweep_id):
+                    print(*outlook(cfg, lab.models.meter, len(lab.runner.tasks)), sep="\n", file=sys.stderr)
                 lab.runner.run()
             finally:
                 lab.close()
@@ -96,6 +129,8 @@ class _Ended(msgspec.Struct):
     n_logged: int
     n_expected: int
     ended_at: str = ""
+    attempts_mean: float = 0
+    usage: dict[str, Usage] = {}
 
 
 def track(lab: Lab, log: Log | None = None) -> str:

@@ -26,6 +26,8 @@ def live_progress(sweep: Sweep, quiet: bool = False) -> Iterator[None]:
     if quiet:
         yield
         return
+    for line in sweep.outlook():
+        print(line, file=sys.stderr)
     view, ended = SweepProgress(sweep), threading.Event()
 
     def look() -> None:

@@ -30,7 +30,7 @@ from reflexion_lab.runner.config.grid import Cell
 from reflexion_lab.runner.config.parts import load_benchmark, load_meter, take_snapshot
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.call_store import Spending
-from reflexion_lab.studies.run import track_arms
+from reflexion_lab.studies.run import outlook, track_arms
 from reflexion_lab.studies.sweeps.finished import CellState, Runs, kept_state, read_states, record, unfinished
 
 if TYPE_CHECKING:
@@ -114,6 +114,13 @@ class Sweep:
         """New spending by the ledger, which counts the most that an open, failed or killed call may have taken."""
         with contextlib.closing(load_meter(self.cells[0].cfg)) as meter:
             return meter.spent
+
+    def outlook(self) -> Iterator[str]:
+        """What its caps buy, and which difference it detects, in two lines; nothing once every cell has ended."""
+        first, seeds = self.cells[0].cfg, len({cell.cfg.seed for cell in self})
+        if any(state.status not in ("done", "kept") for state in self.states.values()):
+            with contextlib.suppress(OSError, ValueError, LabError), contextlib.closing(load_meter(first)) as meter:
+                yield from outlook(first, meter, len(load_benchmark(first)), seeds, len(self) // seeds)
 
     def keep(self) -> list[Cell]:
         """Record the cells with finished runs; returns the cells left to run."""

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import reflexion_lab
+import reflexion_lab as rl
 from reflexion_lab.agent.models.cache import CachedModel
 from reflexion_lab.agent.models.prices import UNDER_WAY, CappedModel, CapReached, Meter, Price, longest_reply
 from reflexion_lab.agent.models.scripted import ScriptedModel
@@ -399,6 +400,32 @@ def test_a_start_that_ends_by_the_cap_on_seconds_has_its_time_counted(tmp_path):
         assert cap.value.override == f"caps.seconds={2 * spent:g}"
         meter.close()
         now[0] += 1000.0  # no process runs
+
+
+@pytest.mark.slow
+def test_runs_and_sweeps_print_before_the_first_call_what_they_buy_and_detect(command, tmp_path, capsys):
+    def lines(*words, start=cli.main):
+        start(["run", *command, "quiet=false", *words] if start is cli.main else [*command, "quiet=false", *words])
+        return [line for line in capsys.readouterr().err.splitlines() if "detect" in line or "buys" in line]
+
+    detects = "tasks x 1 seed: minimum detectable difference 96 points (80 % power)"
+    assert lines() == lines(start=rl.run) == [f"6 {detects}"]
+    assert lines("quiet=true", "benchmark.limit=4") == []
+    assert lines("benchmark.limit=5") == ["5 tasks x 1 seed: too few to detect a difference between arms"]
+    run = RunFolder(max(tmp_path.glob("runs/2*/manifest.json")).parent)
+    tokens = [usage.tokens for attempt in run.each_attempt() for usage in attempt.usage.values()]
+    bought = 9000 / (sum(tokens) / len(list(run.each_attempt())))
+    lines("arm=another", "loop.max_attempts=1")
+    for name, text in (
+        ("2999a", "{"),
+        ("2999b", '{"n_logged": 6, "n_expected": 6, "usage": {"actor": {"prompt_tokens": 9}}}'),
+    ):
+        (tmp_path / "runs" / name).mkdir()
+        (tmp_path / "runs" / name / "summary.json").write_text(text)
+    assert lines("caps.tokens=9000")[1] == f"caps.tokens=9000 buys about {bought:,.0f} attempts"
+    words = ("-m", "seed=0,1", "loop.max_attempts=1,2,3")
+    assert lines(*words)[0].startswith("6 tasks x 2 seeds: minimum detectable difference ")
+    assert lines(*words) == []
 
 
 def test_a_run_whose_prices_nobody_knows_prints_no_zero(command, tmp_path, capsys, monkeypatch):
